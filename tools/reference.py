@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -62,10 +63,19 @@ CLI_HEAD = """# Commands
 database; `demo`, `experiment` and `replay` come with `pip install 'recrawl[lab]'`."""
 METRICS_HEAD = """# Metrics
 
-`GET /metrics` answers in Prometheus's format within 2 s. Programs on other machines need a key of
-role `read`, unless `RECRAWL_PUBLIC` names `metrics`. While the database does not answer,
-`recrawl_up` is 0 and metrics read from the database are missing.
-[Alerts](../how-to/alerts.md) shows rules on them.
+`GET /metrics` of a server, and of a worker with `--port`, answers in Prometheus's format within
+2 s. Programs on other machines need a key of role `read`, unless `RECRAWL_PUBLIC` names `metrics`.
+[Alerts and graphs](../how-to/alerts.md) has rules and a dashboard on them.
+
+- While the database does not answer, `recrawl_up` is 0. The metrics that come from the database are
+  those of its last answer, and `recrawl_database_answer_age_seconds` is the age of that answer.
+- A scrape reads a few rows. Queue, leases, hosts and calibration are counted apart, at most once a
+  second and in at most a hundredth of the time. `recrawl_count_age_seconds` is the count's age.
+- Fresh shares, overdue pages and the crawls of ten minutes come from the history. The process that
+  runs epochs writes the history every ten minutes.
+- All processes report the same database: take `max` or `min` over them. Each process counts its own
+  requests, items, leases and failures: take `sum`.
+- Rates of crawls are per day, as everywhere in Recrawl; their names end in `_crawls_per_day`.
 """
 PROBLEMS_HEAD = """# Problems
 
@@ -196,9 +206,15 @@ def cli() -> str:
 
 
 def scraped() -> str:
-    """Return what /metrics answers after one of each kind of request."""
+    """Return what /metrics answers after one of each kind of request, and a step of the history."""
+    ahead = timedelta()
+
+    def now() -> datetime:
+        return datetime.now(UTC) + ahead
+
     with tempfile.TemporaryDirectory(prefix="recrawl-reference-") as folder:
-        service = open_service(read_settings(database_url=f"sqlite:///{folder}/recrawl.db"))
+        settings = read_settings(database_url=f"sqlite:///{folder}/recrawl.db")
+        service = open_service(settings, now=now)
         with running(service) as url, Client(url) as client:
             client.register("https://example.com/", "https://example.com/news")
             client.add_webhook("https://hooks.example.net/", host="silent.example")
@@ -209,7 +225,15 @@ def scraped() -> str:
             client.ping_many([Ping(url="https://example.com/news", changed_at=client.now())])
             for crawl in client.lease(count=1, wait_s=5).items:
                 client.report(crawl, status=200, digest="a1")
-            return httpx.get(f"{url}/metrics").text
+                ahead = timedelta(hours=1)
+                again = {"page_id": crawl.page_id, "observed_at": now().isoformat()}
+                httpx.post(f"{url}/observations", json=[{**again, "digest": "b2"}])
+            ahead += timedelta(minutes=11)
+            text = ""
+            while "recrawl_calibration_crawls{" not in text and time.monotonic() < deadline:
+                time.sleep(0.05)
+                text = httpx.get(f"{url}/metrics").text
+            return text
 
 
 def metrics() -> str:

@@ -1,7 +1,7 @@
 """`recrawl demo`: a simulated web crawled through a real server."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -45,6 +45,9 @@ Plot = Annotated[Path, typer.Option(help="File of the plot")]
 LiveSite = Annotated[
     bool, typer.Option("--live", help="Crawl a real web site on this machine instead")
 ]
+Serve = Annotated[
+    bool, typer.Option("--serve", help="Go on serving at the end: the console shows the result")
+]
 Seconds = Annotated[float, typer.Option(min=2, callback=finite, help="Duration of --live, seconds")]
 
 GAME_SETTINGS = {
@@ -69,6 +72,7 @@ def demo(
     plot: Plot = Path("demo.png"),
     live: LiveSite = False,
     seconds: Seconds = 60,
+    serve: Serve = False,
 ) -> None:
     """Crawl a small web that changes, with a real server and a real client.
 
@@ -77,19 +81,22 @@ def demo(
     its copies with uniform crawling and with the optimum of hindsight, at the same number of
     crawls.
 
+    With --serve, the server stays at the end, until you stop it. Its console shows the crawls and
+    the schedule.
+
     With --live, a web site on this machine changes in real time, with fast, slow, strict and
     unreliable hosts. The reference crawler follows the schedule for a minute, and the terminal
     shows the freshness of its copies.
     """
     heed_sigterm()
     if live:
-        _crawl_live(seconds, seed)
+        _crawl_live(seconds, seed, serve=serve)
     else:
         _refuse_missing_folder(plot)
         scenario = _scenario(
             trace, pages, days, bandwidth_per_page, step, importance, seed, bulk=bulk
         )
-        _play(scenario, seed, plot)
+        _play(scenario, seed, plot, serve=serve)
 
 
 def _refuse_missing_folder(plot: Path) -> None:
@@ -125,7 +132,7 @@ def _scenario(
     )
 
 
-def _play(scenario: "Scenario", seed: int, plot: Path) -> None:
+def _play(scenario: "Scenario", seed: int, plot: Path, *, serve: bool) -> None:
     """Play a scenario on a simulated clock, print the outcome and draw it."""
     import httpx
     import numpy as np
@@ -142,11 +149,13 @@ def _play(scenario: "Scenario", seed: int, plot: Path) -> None:
     ):
         console.print(f"Recrawl serves at {base_url}; the fleet calls it over HTTP.")
         game.run(client, scenario, clock, console=Console(), plot=plot if can_plot else None)
+        if serve:
+            _stay(base_url)
     if not can_plot:
         console.print("For a plot of staleness over time: pip install 'recrawl[lab]'", markup=False)
 
 
-def _crawl_live(seconds: float, seed: int) -> None:
+def _crawl_live(seconds: float, seed: int, *, serve: bool) -> None:
     """Crawl a site that changes in real time, and print the freshness of its copies."""
     import numpy as np
 
@@ -158,7 +167,18 @@ def _crawl_live(seconds: float, seed: int) -> None:
             f"Recrawl serves at {base_url}; examples/crawler.py takes its crawls from there."
         )
         outcome = live.run(client, Console(), seconds, np.random.default_rng(seed))
-    live.show(outcome, Console())
+        live.show(outcome, Console())
+        if serve:
+            _stay(base_url)
+
+
+def _stay(base_url: str) -> None:
+    """Print the address of the console, and wait until the process is interrupted."""
+    import threading
+
+    console.print(f"The console is at {base_url}/console?range=30d; stop it by Ctrl-C.")
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 @contextmanager
@@ -168,10 +188,12 @@ def _serving(options: dict[str, Any], **clocks: Any) -> Iterator[str]:
 
     from service.api.server import running
     from service.api.service import open_service
+    from service.console.app import create_app_with_console
     from service.runtime.bootstrap import configure_logging
 
     configure_logging("warning")
     with tempfile.TemporaryDirectory(prefix="recrawl-demo-") as folder:
         chosen = settings(f"sqlite:///{folder}/demo.db", api_keys=(), **options)
-        with running(open_service(chosen, **clocks)) as base_url:
+        service = open_service(chosen, **clocks)
+        with running(service, create_app_with_console(service)) as base_url:
             yield base_url

@@ -9,12 +9,12 @@ from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.access.callers import STRANGER, Caller
+from service.access.callers import ANYONE, STRANGER, Caller
 from service.access.gate import Gate
 from service.access.roles import Right, right_of
 from service.access.tokens import UnknownSigner
 from service.api.responses import problems
-from service.api.service import the_service
+from service.api.service import the_monitored
 from service.model.access import Actor
 from service.model.errors import AccessUnavailable, Forbidden, RecrawlError, Unauthorized
 from service.runtime.requests import SECURITY, SLOTS
@@ -42,7 +42,7 @@ async def enter(request: Request, operation: str, right: Right) -> None:
     RateLimited
         The key has used up its items, or too many of its requests wait.
     """
-    scope, service = request.scope, the_service(request)
+    scope, service = request.scope, the_monitored(request)
     if right.public_as and (right.public_as in service.gate.public or is_local(scope)):
         scope[CALLER] = STRANGER
         return
@@ -52,6 +52,21 @@ async def enter(request: Request, operation: str, right: Right) -> None:
         if not right.site_key or service.key_checks is None:
             raise
         caller = STRANGER
+    await take_place(scope, caller)
+
+
+async def take_place(scope: Scope, caller: Caller) -> None:
+    """Write the caller of a request into its scope, and take a place in work for its key.
+
+    Raises
+    ------
+    RateLimited
+        The key has used up its items, or too many of its requests wait.
+    Forbidden
+        A web page of another site has made the request.
+    """
+    if caller is ANYONE:
+        refuse_other_sites(scope)
     scope[CALLER] = caller
     if caller.bucket is not None:
         caller.bucket.admit(time.monotonic())
@@ -71,6 +86,43 @@ async def identified(gate: Gate, key: str, right: Right, operation: str) -> Call
         return gate.admit(key, right, operation)
     except UnknownSigner:
         raise AccessUnavailable from None
+
+
+def refuse_other_sites(scope: Scope) -> None:
+    """Raise `Forbidden` if a web page of another site has made this request to an open service.
+
+    A browser states the page's site as Origin. A site that points its own name to this machine is
+    shown by that name as Host, in a request from this machine.
+    """
+    headers = dict(scope["headers"])
+    origin, host = headers.get(b"origin"), headers.get(b"host", b"")
+    if origin is not None and origin.partition(b"://")[2] != host:
+        listed = getattr(scope["app"].state.service, "cors_origins", ())
+        if origin.decode("latin-1") not in listed:
+            raise Forbidden(
+                "a service without keys admits no web page of another site; list its origin in "
+                "RECRAWL_CORS_ORIGINS, or create a key"
+            )
+    if is_local(scope) and not _is_own_name(host):
+        raise Forbidden(
+            "a service without keys admits calls from this machine by an address or by localhost, "
+            "because a web page may have made the others; use these, or create a key"
+        )
+
+
+@lru_cache(1_024)
+def _is_own_name(host: bytes) -> bool:
+    """Return whether no name server can have given this machine the name of a Host header.
+
+    >>> [_is_own_name(host) for host in (b"[::1]:8000", b"localhost:8000", b"api", b"a.example:1")]
+    [True, True, True, False]
+    """
+    name = host.decode("latin-1").rpartition("]")[0].lstrip("[")
+    name = name or host.decode("latin-1").partition(":")[0]
+    try:
+        return bool(ip_address(name))
+    except ValueError:
+        return "." not in name.removesuffix(".localhost")
 
 
 def leave(scope: Scope) -> None:

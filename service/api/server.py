@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from service.api.app import create_app
 from service.api.protocol import SPARE, BoundedConnection
@@ -180,16 +181,28 @@ class GracefulServer(uvicorn.Server):
             "recrawl_connections", "Open connections", lambda: len(open_connections)
         )
         if self.started:
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self.announce(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+            self.announce(address_of(self.servers[0].sockets[0]))
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return the base URL of a bound socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @contextmanager
-def running(service: Service) -> Iterator[str]:
-    """Serve on a free loopback port until the block ends; yield the base URL."""
+def running(service: Service, app: FastAPI | None = None) -> Iterator[str]:
+    """Serve on a free loopback port until the block ends; yield the base URL.
+
+    `app` is the application of the service, by default the API alone.
+    """
     addresses: queue.Queue[str] = queue.Queue()
     config = uvicorn.Config(
-        create_app(service), port=0, log_level="warning", access_log=False, http=BoundedConnection
+        app or create_app(service),
+        port=0,
+        log_level="warning",
+        access_log=False,
+        http=BoundedConnection,
     )
     server = GracefulServer(config, service, addresses.put)
     thread = threading.Thread(target=server.run, name="server", daemon=True)

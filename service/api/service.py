@@ -40,7 +40,7 @@ from service.leases.settle import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.access import open_gate
 from service.runtime.bootstrap import opened, started_tracing
-from service.runtime.metrics import Telemetry
+from service.runtime.metrics import Monitor, Telemetry
 from service.runtime.settings import Settings
 from service.storage import Store
 from service.storage.clock import Clock
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 WITHIN_S = 1.5
 """Maximum time of one check, seconds."""
+COUNT_WITHIN_S = 0.25
+"""Maximum time that a scrape waits for the queue to be counted, seconds."""
 
 ResultT = TypeVar("ResultT")
 
@@ -58,17 +60,20 @@ ResultT = TypeVar("ResultT")
 class BoundedCheck:
     """A check that runs in one thread at a time, apart from the threads of requests."""
 
+    def __init__(self, within_s: float = WITHIN_S) -> None:
+        self.within_s = within_s
+
     @cached_property
     def limiter(self) -> CapacityLimiter:
         """Limit of one thread; created on first use, because it belongs to an event loop."""
         return CapacityLimiter(1)
 
     async def run(self, check: Callable[[], ResultT]) -> ResultT:
-        """Return the result of a check; raise `TimeoutError` after `WITHIN_S`.
+        """Return the result of a check; raise `TimeoutError` after `within_s`.
 
         The thread then runs on to its own limits, and no other check starts before its end.
         """
-        with fail_after(WITHIN_S):
+        with fail_after(self.within_s):
             return await to_thread.run_sync(check, limiter=self.limiter, abandon_on_cancel=True)
 
 
@@ -80,11 +85,25 @@ MAX_THREADS = 14
 A store has ten connections more. This avoids that the writer of a batcher waits for one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """The parts that routes use, shared by all threads."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monitored:
+    """The parts of a process that the routes of health and metrics use."""
 
     store: Store
+    gate: Gate
+    """The keys and tokens that the process accepts."""
+    monitor: Monitor
+    key_checks: KeyChecks | None = None
+    """Checks of the keys of sites; None: IndexNow needs an API key."""
+    readiness: BoundedCheck = field(default_factory=BoundedCheck)
+    scraping: BoundedCheck = field(default_factory=BoundedCheck)
+    counting: BoundedCheck = field(default_factory=lambda: BoundedCheck(COUNT_WITHIN_S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(Monitored):
+    """The parts that routes use, shared by all threads."""
+
     rules: InForce
     small_posts: SmallPosts
     crawl_reports: CrawlReports
@@ -115,19 +134,13 @@ class Service:
     """Duration from which a request is logged as slow, seconds; waiting is not counted."""
     log_requests: bool
     """True where each request is logged."""
-    gate: Gate
-    """The keys and tokens that the service accepts."""
     cors_origins: tuple[str, ...]
     """Origins whose pages may call the service."""
-    key_checks: KeyChecks | None
-    """Checks of the keys of sites; None: IndexNow needs an API key."""
     tracing: "Tracing | None" = None
     """Traces of this process; None: it makes none."""
     lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the request whose plan is computed; others wait without a thread."""
-    readiness: BoundedCheck = field(default_factory=BoundedCheck)
-    scraping: BoundedCheck = field(default_factory=BoundedCheck)
 
     @property
     def batchers(self) -> tuple[Batcher[Any, Any], ...]:
@@ -149,7 +162,9 @@ class Service:
     def watch_queues(self) -> None:
         """Add the numbers of waiting requests and items to the metrics."""
         self.telemetry.watch(
-            "recrawl_waiting", "Requests that wait for an epoch", lambda: self.watch.n_waiting
+            "recrawl_waiting_requests",
+            "Requests that wait for an epoch",
+            lambda: self.watch.n_waiting,
         )
         self.telemetry.watch(
             "recrawl_waiting_items", "Items that wait to be written", lambda: self.n_waiting_items
@@ -166,7 +181,7 @@ def open_service(
     tracing = started_tracing(settings)
     base = opened(settings, now=now, rng=rng, batch=False)
     store, now = base.store, base.store.clock
-    telemetry = Telemetry(store, now)
+    telemetry = Telemetry(store, now, base.runner.interval, base.plan.estimator.name)
     polite, (settler_rng, lease_rng) = settings.politeness(), base.rules.rng.spawn(2)
     settler = LeaseSettler(polite, base.runner.ahead, settler_rng)
     n_writers = 1 if store.embedded else 2
@@ -194,6 +209,7 @@ def open_service(
         embedded=store.embedded,
         now=now,
         telemetry=telemetry,
+        monitor=telemetry,
         max_items=settings.max_items,
         max_body_bytes=settings.max_body_bytes,
         slow_request_s=settings.slow_request_s,
@@ -214,6 +230,12 @@ def the_service(request: Request) -> Service:
     """Return the service of this application."""
     service: Service = request.app.state.service
     return service
+
+
+def the_monitored(request: Request) -> Monitored:
+    """Return the parts of this process that its health and metrics need."""
+    monitored: Monitored = request.app.state.service
+    return monitored
 
 
 def start_runner(service: Service) -> list[threading.Thread]:
@@ -239,5 +261,6 @@ def keep_for_good() -> None:
     gc.freeze()
 
 
+TheMonitored = Annotated[Monitored, Depends(the_monitored)]
 TheService = Annotated[Service, Depends(the_service)]
 TheBody = Annotated[Body, Depends(read_body)]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from recrawl_client.wire.webhooks import ChangeEvent
-from service.api import examples
+from service.api.examples import events as examples
 from service.api.openapi import ref
 from service.events.encoding import BATCH, SINGLE
 

@@ -30,6 +30,16 @@ Host = Annotated[str, typer.Option(help="Address to listen on")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free port")]
 
 
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port for /healthz, /readyz and /metrics; 0 for any free port  [default: none]",
+    ),
+]
+
+
 @contextmanager
 def quick_imports() -> Iterator[None]:
     """Pause the collection of garbage, which takes a quarter of the time of large imports."""
@@ -48,9 +58,9 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl
     parallel; any number of servers may share one database.
     """
     with quick_imports():
-        from service.api.app import create_app  # noqa: F401 - for `server_config`
         from service.api.server import GracefulServer, bind
         from service.api.service import open_service
+        from service.console.app import create_app_with_console  # noqa: F401 - for `server_config`
         from service.runtime.bootstrap import configure_logging
 
     chosen = settings(database_url)
@@ -77,12 +87,12 @@ def server_config(service: "Service", chosen: "Settings", host: str, port: int) 
     """Return the configuration of the HTTP server."""
     import uvicorn
 
-    from service.api.app import create_app
     from service.api.protocol import BoundedConnection
     from service.api.server import GRACEFUL_S, max_connections
+    from service.console.app import create_app_with_console
 
     return uvicorn.Config(
-        create_app(service),
+        create_app_with_console(service),
         host=host,
         port=port,
         access_log=False,
@@ -145,7 +155,9 @@ GRACE_S, ABORTED_S = 5.0, 3.0
 """Maximum time for a worker to end its round, and then to fail after an abort, seconds."""
 
 
-def worker(database_url: DatabaseUrl = None) -> None:
+def worker(
+    host: Host = "127.0.0.1", port: MetricsPort = None, database_url: DatabaseUrl = None
+) -> None:
     """Run epochs: at regular intervals, and at the request of POST /epochs. Deliver webhooks.
 
     With RECRAWL_ARCHIVE, one of the workers archives old days of the log.
@@ -158,6 +170,9 @@ def worker(database_url: DatabaseUrl = None) -> None:
         from service.runtime.bootstrap import configure_logging, joined, opened, started_tracing
 
     chosen = settings(database_url)
+    mistake = None if port is None else mistake_without_keys(host, chosen)
+    if mistake is not None and not may_have_keys(chosen):
+        raise mistake
     configure_logging(chosen.log_level)
     tracing = started_tracing(chosen)
     base = opened(chosen)
@@ -167,7 +182,11 @@ def worker(database_url: DatabaseUrl = None) -> None:
     deliveries = threading.Thread(target=base.courier.run_every, name="webhooks", daemon=True)
     archiving = threading.Thread(target=base.archivist.run_every, name="archive", daemon=True)
     threads = [rounds, deliveries, archiving]
-    with closing(base.store), stopped_by_signals(stopping.set):
+    with (
+        closing(base.store),
+        observable(base, chosen, host, port, mistake),
+        stopped_by_signals(stopping.set),
+    ):
         for thread in threads:
             thread.start()
         while rounds.is_alive() and not stopping.wait(LOOK_S):
@@ -181,6 +200,38 @@ def worker(database_url: DatabaseUrl = None) -> None:
     if tracing is not None:
         tracing.stop()
     structlog.get_logger().info("worker ended")
+
+
+@contextmanager
+def observable(
+    base: "Opened",
+    chosen: "Settings",
+    host: str,
+    port: int | None,
+    mistake: InvalidSettings | None,
+) -> Iterator[None]:
+    """Serve the health and the metrics of a worker until the end of the block, on a port if any.
+
+    Raises
+    ------
+    InvalidSettings
+        The `mistake`, where the database has no keys either.
+    AddressUnavailable
+        The port is in use, or the worker may not listen there.
+    """
+    if port is None:  # then the worker need not load the HTTP server
+        yield
+        return
+    from service.api.server import bind
+    from service.api.worker import serving
+    from service.runtime.access import open_gate
+
+    gate = open_gate(base.store, chosen, base.store.clock)
+    if mistake is not None and gate.open:
+        raise mistake
+    with serving(base, gate, chosen.slow_request_s, bind(host, port)) as url:
+        console.print(f"Metrics of the worker are at {url}/metrics")
+        yield
 
 
 def log_start(base: "Opened", chosen: "Settings") -> None:

@@ -1,10 +1,10 @@
-"""P(no change in some days), by each estimator's posterior or estimate."""
+"""P(no change in some days), and the density of the rate, by each estimator's posterior."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import exp1
+from scipy.special import exp1, gammaln
 
 from service.core.conditions import Floats, check_amount
 from service.core.estimators.base import Estimator
@@ -75,6 +75,28 @@ def probability_unchanged(estimator: Estimator[Any], state: Any, t: ArrayLike) -
             )
             return np.asarray(total, np.float64)
     return np.exp(-estimator.change_rate(state) * days)
+
+
+def rate_density(estimator: Estimator[Any], state: Any, rate: Floats) -> Floats | None:
+    """Return the posterior's density of the logarithm of the change rate; None: no posterior.
+
+    Examples
+    --------
+    >>> gamma, rates = Gamma(), np.geomspace(1e-9, 1e3, 2_000)
+    >>> density = rate_density(gamma, gamma.init(), rates)
+    >>> print(f"{np.trapezoid(density, np.log(rates)):.3f}")
+    1.000
+    """
+    match estimator:
+        case Gamma() | Bursty() | CompleteObservations():
+            a, b = estimator.posterior(state)
+            scaled = b * rate
+            return np.asarray(np.exp(a * np.log(scaled) - scaled - gammaln(a)))
+        case LogNormal():
+            log_rate, precision = estimator.posterior(state)
+            deviation = precision * (np.log(rate) - log_rate) ** 2
+            return np.asarray(np.sqrt(precision / (2.0 * np.pi)) * np.exp(-deviation / 2.0))
+    return None
 
 
 def expected_harmonic(changes: ArrayLike) -> Floats:

@@ -61,6 +61,24 @@ def read_freshness(
     return _verdicts(pages, at, _changes(tx, pages, at), forecast, epoch, now, log_since)
 
 
+def stale_between_crawls(
+    tx: Transaction,
+    pages: FreshnessColumns,
+    estimator: Estimator[Any],
+    now: np.datetime64,
+    instants: Instants,
+) -> Floats:
+    """Return P(the copy of the last crawl is stale) of one page at some instants.
+
+    The forecast is that of `now`: no crawl and no ping comes until these instants.
+    """
+    forecast = Forecast.of(pages, estimator, now, _from_log(tx, pages, estimator))
+    epoch, at = EpochFacts.of(tx.epoch_in_force()), pages.last_observed_at
+    none = _changes(tx, pages, at)
+    each = (_verdicts(pages, at, none, forecast, epoch, then, NO_TIME) for then in instants)
+    return np.array([verdict.stale[0] for verdict in each])
+
+
 def _verdicts(
     pages: FreshnessColumns,
     at: Instants,

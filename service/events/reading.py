@@ -19,6 +19,8 @@ from service.storage import Store, Transaction
 
 MOST_SCANNED = 20_000
 """Maximum changes that one reading scans, whatever its filter matches."""
+FIRST_SPAN = 1_000_000
+"""First length of the end of the feed that `newest` reads, microseconds."""
 CHUNK = 5_000
 """Changes that a reading with a filter scans at a time."""
 
@@ -73,6 +75,23 @@ def read(tx: Transaction, place: FeedPlace, limit: int, only: ChangeFilter) -> C
         n_scanned += len(scanned.changes)
         left -= len(part)
     return Changes(NamedChanges.concatenate(parts), place, whole)
+
+
+def newest(tx: Transaction, limit: int, only: ChangeFilter) -> NamedChanges:
+    """Return the last changes that match, newest first, at most `limit`.
+
+    The function reads ever longer ends of the feed. Because it scans at most `MOST_SCANNED` changes
+    of an end, the result may have fewer changes than `limit`.
+    """
+    bounds, span, last = tx.feed_bounds(), 0, None
+    while True:
+        start = max(bounds.newest - span, bounds.cut)
+        part = read(tx, FeedPlace(start), MOST_SCANNED, only)
+        if part.whole or last is None:
+            last = part.changes
+        if not part.whole or len(last) >= limit or start == bounds.cut:
+            return last.take(slice(None, -limit - 1, -1))
+        span = max(4 * span, FIRST_SPAN)
 
 
 def _matching(tx: Transaction, changes: FeedColumns, only: ChangeFilter) -> NamedChanges:

@@ -1,124 +1,101 @@
-"""Metrics for operators, in Prometheus's format."""
+"""Metrics of one process for operators, in Prometheus's format."""
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from datetime import datetime
-from typing import Any, NamedTuple
+import platform
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import product
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
+from service import __version__
 from service.batching.batcher import Flush
-from service.model.changes import age_s
-from service.model.domain import Epoch, EpochStatus
-from service.model.errors import RecrawlError
-from service.model.webhooks import WebhookProgress, WebhookStatus
+from service.runtime.database_metrics import DatabaseCollector, SumsCollector
 from service.storage import Store
+from service.storage.clock import Clock
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods with their own time series; clients may send any word as a method."""
 
+FAILURES = (500, 503, 507)
+"""Statuses of requests that the service could not answer."""
+LEASE_OUTCOMES = ("granted", "ended", "returned", "late")
+ITEM_OUTCOMES = ("accepted", "duplicate", "late", "rejected")
+KINDS = ("page", "observation", "ping", "sitemap", "indexnow", "websub")
+"""Kinds of items."""
 
-MOST_WEBHOOKS = 1_000
-"""Maximum webhooks with their own time series."""
-
-
-class Epochs(NamedTuple):
-    """Rows that a scrape reads from the database."""
-
-    published: Epoch | None
-    newest: Epoch | None
-    ready_at: datetime | None
-    webhooks: list[WebhookProgress]
+# Prometheus does not read them, and they are a quarter of the lines
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-class EpochCollector(Collector):
-    """Metrics of the epoch in force, as read by the last scrape."""
+class Monitor:
+    """The metrics that every process has: its own resources, and rows of the database."""
 
-    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
-        self.store = store
-        self.now = now
-        self.epochs: Epochs | None = None
-
-    def read(self) -> None:
-        """Read a few rows; without an answer of the database, these metrics are absent."""
-        self.epochs = None
-        with suppress(RecrawlError), self.store.begin(write=False) as tx:
-            ready_at = tx.next_ready_at() if self.store.has_queue else None
-            webhooks = tx.webhook_progress(MOST_WEBHOOKS) if self.store.has_queue else []
-            self.epochs = Epochs(tx.epoch_in_force(), tx.newest_epoch(), ready_at, webhooks)
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of the last read."""
-        epochs = self.epochs
-        yield gauge("recrawl_up", "1 when the database answered", float(epochs is not None))
-        if epochs is None:
-            return
-        failed = epochs.newest is not None and epochs.newest.status is EpochStatus.failed
-        yield gauge("recrawl_epoch_failed", "1 when the newest epoch failed", float(failed))
-        if epochs.ready_at is not None:
-            waits = max((self.now() - epochs.ready_at).total_seconds(), 0.0)
-            yield gauge("recrawl_ready_seconds", "Time since a crawl became ready to lease", waits)
-        if epochs.published is not None:
-            yield from self._published(epochs.published)
-        yield from self._webhooks(epochs.webhooks)
-
-    def _webhooks(self, webhooks: list[WebhookProgress]) -> Iterator[Metric]:
-        lag = GaugeMetricFamily(
-            "recrawl_webhook_lag_seconds",
-            "Age of the oldest change that an active webhook has not confirmed",
-            labels=["webhook"],
-        )
-        deliveries = CounterMetricFamily(
-            "recrawl_webhook_deliveries",
-            "Requests to the address of a webhook, by all processes: confirmed, refused or failed",
-            labels=["webhook", "outcome"],
-        )
-        for one in webhooks:
-            if one.status is WebhookStatus.active:
-                oldest = one.oldest
-                lag.add_metric([one.id], 0.0 if oldest is None else age_s(oldest, self.now()))
-            for outcome in ("confirmed", "refused", "failed"):
-                deliveries.add_metric([one.id, outcome], getattr(one, f"n_{outcome}"))
-        n_disabled = sum(one.status is WebhookStatus.disabled for one in webhooks)
-        yield lag
-        yield deliveries
-        yield gauge("recrawl_webhooks_disabled", "Webhooks that the service stopped", n_disabled)
-
-    def _published(self, epoch: Epoch) -> Iterator[Metric]:
-        certificate, finished = epoch.certificate, epoch.finished_at
-        if certificate is None or finished is None:
-            return
-        age = (self.now() - finished).total_seconds()
-        yield gauge("recrawl_epoch", "Number of the epoch in force", epoch.epoch)
-        yield gauge("recrawl_epoch_age_seconds", "Time since the epoch in force was published", age)
-        duration = sum(certificate.seconds.values())
-        yield gauge("recrawl_epoch_duration_seconds", "Duration of the epoch in force", duration)
-        yield gauge("recrawl_pages", "Pages of the epoch in force", certificate.n_pages)
-        yield gauge("recrawl_bandwidth", "Crawls a day asked for", certificate.bandwidth)
-        used = certificate.bandwidth_used
-        yield gauge("recrawl_bandwidth_used", "Crawls a day scheduled", used)
-        cost = certificate.harmonic_cost
-        yield gauge("recrawl_harmonic_cost", "Expected harmonic staleness, all pages", cost)
-
-
-def gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
-    """Return one gauge without labels."""
-    return GaugeMetricFamily(name, help_text, value=value)
-
-
-class Telemetry:
-    """The metrics of one process."""
-
-    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+    def __init__(self, store: Store, now: Clock, epoch_interval: timedelta, estimator: str) -> None:
         self.registry = CollectorRegistry()
-        self.epochs = EpochCollector(store, now)
-        self.registry.register(self.epochs)
+        self.database = DatabaseCollector(store, now)
+        self.sums = SumsCollector(store, now)
+        for collector in (self.database, self.sums):
+            self.registry.register(collector)
+        ProcessCollector(registry=self.registry)
+        Info("recrawl_build", "Version of the service and its parts", registry=self.registry).info(
+            {
+                "version": __version__,
+                "python": platform.python_version(),
+                "database": "sqlite" if store.embedded else "postgres",
+                "estimator": estimator,
+            }
+        )
+        self.watch(
+            "recrawl_time_seconds",
+            "Time of the clock that the service uses, since 1970",
+            lambda: now().timestamp(),
+        )
+        self.watch(
+            "recrawl_epoch_interval_seconds",
+            "Time from the start of one epoch to the start of the next, as set",
+            epoch_interval.total_seconds,
+        )
+
+    def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
+        """Add a gauge that calls `read` at every scrape."""
+        Gauge(name, help_text, registry=self.registry).set_function(read)
+
+    def scrape(self) -> bytes:
+        """Return all metrics; reads a few rows of the database."""
+        self.database.read()
+        return generate_latest(self.registry)
+
+    def scrape_process(self) -> bytes:
+        """Return all metrics without the database: its metrics as they were at its last answer."""
+        self.database.answered = False
+        return generate_latest(self.registry)
+
+
+class Telemetry(Monitor):
+    """The metrics of a server."""
+
+    def __init__(self, store: Store, now: Clock, epoch_interval: timedelta, estimator: str) -> None:
+        super().__init__(store, now, epoch_interval, estimator)
         self.requests = Counter(
             "recrawl_requests",
             "Requests answered",
             ("method", "route", "status"),
+            registry=self.registry,
+        )
+        self.failures = Counter(
+            "recrawl_failures",
+            "Requests answered 500 (a fault), 503 (busy or away) or 507 (full), without /readyz",
+            ("status",),
             registry=self.registry,
         )
         self.seconds = Histogram(
@@ -138,9 +115,11 @@ class Telemetry:
         self.items = Counter(
             "recrawl_items", "Items of batches", ("kind", "outcome"), registry=self.registry
         )
-
         self.leases = Counter(
-            "recrawl_leases", "Leases by outcome", ("outcome",), registry=self.registry
+            "recrawl_leases",
+            "Leases that workers took, ended by a report, returned, or reported too late",
+            ("outcome",),
+            registry=self.registry,
         )
         self.commit_seconds = Histogram(
             "recrawl_commit_seconds",
@@ -155,17 +134,14 @@ class Telemetry:
             registry=self.registry,
         )
 
+        # a series that starts above 0 has no rate: alerts would miss the first failures
+        for status in FAILURES:
+            self.failures.labels(str(status))
+        for outcome in LEASE_OUTCOMES:
+            self.leases.labels(outcome)
+        for kind, outcome in product(KINDS, ITEM_OUTCOMES):
+            self.items.labels(kind, outcome)
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-
-    def scrape(self) -> bytes:
-        """Return all metrics; reads the database."""
-        self.epochs.read()
-        return generate_latest(self.registry)
-
-    def scrape_process(self) -> bytes:
-        """Return the metrics of this process alone, without the database."""
-        self.epochs.epochs = None
-        return generate_latest(self.registry)
 
     def count_request(
         self, method: str, route: str, status: int, seconds: float, waited_s: float = 0.0
@@ -179,6 +155,8 @@ class Telemetry:
             )
             self._series[method, route, status] = series
         series[0].inc()
+        if status in FAILURES and route != "/readyz":
+            self.failures.labels(str(status)).inc()
         series[1].observe(seconds)
         if waited_s:
             self.waits.labels(method, route).observe(waited_s)
@@ -198,13 +176,9 @@ class Telemetry:
         self.count_leases("ended", n_ended)
         self.count_leases("late", n_leases - n_ended)
 
-    def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
-        """Add a gauge that calls `read` at every scrape."""
-        Gauge(name, help_text, registry=self.registry).set_function(read)
-
     def count_items(self, kind: str, counts: dict[str, Any]) -> None:
         """Count the outcomes of a batch's items."""
-        for outcome in ("accepted", "duplicate", "late", "rejected"):
+        for outcome in ITEM_OUTCOMES:
             n_items = counts["n_rejected" if outcome == "rejected" else outcome]
             if n_items:
                 self.items.labels(kind, outcome).inc(n_items)

@@ -57,6 +57,16 @@ class AccessStatements(ABC):
     def mark_used(self, key_ids: Collection[str], now: datetime) -> None:
         """Write the instant of the last use of these keys; this does not change the version."""
 
+    # -- console
+
+    @abstractmethod
+    def console_secret(self) -> str:
+        """Return the secret that seals the sessions of the console; "" before the first."""
+
+    @abstractmethod
+    def keep_console_secret(self, secret: str) -> None:
+        """Write the secret that seals the sessions of the console, unless there is one."""
+
     # -- audit
 
     @abstractmethod

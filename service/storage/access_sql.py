@@ -41,6 +41,9 @@ INSERT INTO meta (name, value) VALUES ('keys_version', '1')
 ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(meta.value AS integer) + 1 AS text)
 """
 
+CONSOLE_SECRET = "console_secret"  # noqa: S105 - the name of an entry
+"""Name of the entry of `meta` with the secret of the console's sessions."""
+
 OF_AUDIT = ", ".join(f.name for f in fields(AuditEntry))
 WRITTEN = [f.name for f in fields(AuditEntry) if f.name != "entry"]
 APPEND = f"""
@@ -113,6 +116,14 @@ class AccessSql(Dialect, Transaction):
     @override
     def mark_used(self, key_ids: Collection[str], now: datetime) -> None:
         self.run(MARK_USED, names=np.array(sorted(key_ids), object), now=now)
+
+    @override
+    def console_secret(self) -> str:
+        return self.get_meta(CONSOLE_SECRET)
+
+    @override
+    def keep_console_secret(self, secret: str) -> None:
+        self.add_meta(CONSOLE_SECRET, secret)
 
     @override
     def append_audit(self, entry: AuditEntry) -> None:

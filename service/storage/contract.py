@@ -67,6 +67,14 @@ GONE_CHECKS = 5
 """Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
 
 
+class Disk(NamedTuple):
+    """A file system, bytes."""
+
+    size: int
+    free: int
+    """Room that the process may use."""
+
+
 class Registered(NamedTuple):
     """(N,) ids of registered pages, and which of the pages are new."""
 
@@ -310,6 +318,10 @@ class Store(ABC):
         The error's `check` names the part that failed: `connection`, `schema` or `writes`.
         """
         self.check()
+
+    def disk(self) -> Disk | None:
+        """Return the file system of an embedded database; None: the database has its own."""
+        return None
 
     def abort(self) -> None:  # noqa: B027 - a store in memory never waits
         """End every wait for the database and refuse further work, because the process ends."""

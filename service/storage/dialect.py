@@ -79,11 +79,18 @@ class Dialect(ABC):
         """Write one entry of `meta`."""
         self.run(PUT_META, name=name, value=value)
 
+    def add_meta(self, name: str, value: str) -> None:
+        """Write one entry of `meta`, unless there is one."""
+        self.run(ADD_META, name=name, value=value)
+
 
 GET_META = "SELECT value FROM meta WHERE name = %(name)s"
 PUT_META = """
 INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
+"""
+ADD_META = """
+INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) DO NOTHING
 """
 
 

@@ -36,9 +36,6 @@ SELECT max(seq) FROM (
 DELETE = "DELETE FROM feed WHERE seq <= %(last)s"
 CUT, ID = "feed_cut", "feed_id"
 """Names of the entries of `meta`: the number after the last deleted block, the feed's id."""
-NAME = """
-INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) DO NOTHING
-"""
 URLS = """
 SELECT page_id, url FROM pages WHERE page_id IN (SELECT value FROM {{ids}}) AND {condition}
 ORDER BY page_id
@@ -117,7 +114,7 @@ class FeedSql(Dialect, Transaction):
 
     @override
     def name_feed(self, feed_id: str) -> None:
-        self.run(NAME, name=ID, value=feed_id)
+        self.add_meta(ID, feed_id)
 
 
 def _placed(rows: Sequence[tuple[int, bytes]]) -> FeedColumns:

@@ -138,6 +138,26 @@ class FillMark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class QueueCensus:
+    """Numbers of pages in the queue, of leases and of shut host queues, as of one instant."""
+
+    n_queued: int
+    """Pages that are due before the horizon, leased or not."""
+    n_due: int
+    """Pages without a lease that are due now, by the lower bounds of their due times."""
+    n_leased: int
+    """Leases that run."""
+    n_expired: int
+    """Leases that ended by time, whose pages no worker has leased again."""
+    n_host_queues: int
+    """Host queues of hosts and groups."""
+    n_blocked: int
+    """Host queues that an operator has blocked."""
+    n_paused: int
+    """Host queues that pause after trouble."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseFilter:
     """Filter of the pages that a worker wants to crawl."""
 
@@ -238,6 +258,10 @@ class QueueStatements(ABC):
     @abstractmethod
     def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
         """Return a lower bound of the time of the next lease; None: nothing is queued."""
+
+    @abstractmethod
+    def queue_census(self, now: datetime) -> QueueCensus:
+        """Return the numbers of the queue; the method reads all rows of the queue."""
 
     # -- leases
 

@@ -14,7 +14,14 @@ from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observab
 from service.model.errors import GroupNotFound, HostNotFound
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of, assignments
-from service.storage.queue import ALL_PAGES, MOST_SUMMED, HostQueueBounds, HostQueues, LeaseFilter
+from service.storage.queue import (
+    ALL_PAGES,
+    MOST_SUMMED,
+    HostQueueBounds,
+    HostQueues,
+    LeaseFilter,
+    QueueCensus,
+)
 
 HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
 """Host queue of a page: that of its host, or of its host's group."""
@@ -144,6 +151,18 @@ READY_HOSTS = f"""queue_id > 0 OR EXISTS (
     AND due_pages.next_at <= %(now)s AND {PAGES_OF_HOSTS}
 )"""
 """Condition that a page of the filter's hosts is ready; a group has pages of other hosts too."""
+CENSUS = """
+SELECT count(*) AS n_queued,
+    count(*) FILTER (WHERE token IS NULL AND next_at <= %(now)s) AS n_due,
+    count(*) FILTER (WHERE expires_at > %(now)s) AS n_leased,
+    count(*) FILTER (WHERE expires_at <= %(now)s) AS n_expired,
+    (SELECT count(*) FROM host_queues) AS n_host_queues,
+    (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NULL)
+        AS n_blocked,
+    (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NOT NULL)
+        AS n_paused
+FROM due_pages
+"""
 EXTEND_LEASE = """
 UPDATE due_pages SET expires_at = %(until)s, next_at = %(until)s
 WHERE page_id = %(page_id)s AND token = %(token)s AND expires_at > %(now)s
@@ -282,6 +301,11 @@ class QueueSql(Dialect, Transaction):
     @override
     def waiting(self, after: int, last: int) -> Ints:
         return self.ids(WAITING, after=after, last=last)
+
+    @override
+    def queue_census(self, now: datetime) -> QueueCensus:
+        (row,) = self.read(CENSUS, now=now)
+        return QueueCensus(**row)
 
     @override
     def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:

@@ -26,6 +26,14 @@ def sqlite_api(sqlite_url):
         yield live
 
 
+@pytest.fixture(scope="module")
+def open_api(tmp_path_factory):
+    """A service without keys that lists the origin of one site."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('open') / 'recrawl.db'}"
+    with running(url, cors_origins="https://console.example") as live:
+        yield live
+
+
 def created(api: Live, role="crawl", **fields):
     response = api.post("/keys", {"name": "test", "role": role, **fields})
     assert response.status_code == 201, response.text
@@ -382,3 +390,31 @@ def test_a_fleet_of_one_key_works_in_turns_and_long_polls_take_no_place(sqlite_u
             assert set(fleet.map(work, range(20))) == {200}
         slots = live.service.gate.caller(text).slots
         assert (slots.free, len(slots.waiting)) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost"}, 200),
+        ({"Host": "recrawl.localhost:8000"}, 200),
+        ({"Host": "[::1]:8000"}, 200),
+        ({"Host": "api"}, 200),
+        ({"Host": "rebound.evil.example"}, 403),
+        ({"Host": "rebound.evil.example", "Origin": "http://rebound.evil.example"}, 403),
+        ({"Host": "10.0.0.1.evil.example"}, 403),
+        ({"Host": "localhost", "Origin": "http://localhost"}, 200),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "https://console.example"}, 200),
+    ],
+)
+def test_pages_of_other_sites_cannot_use_a_service_without_keys(open_api, headers, status):
+    body = [{"url": OURS}]
+    assert open_api.client.post("/pages", json=body, headers=headers).status_code == status
+    assert open_api.client.get("/epochs", headers=headers).status_code == status
+
+
+def test_a_service_with_keys_has_any_name(sqlite_api: Live):
+    for headers in ({"Host": "recrawl.example"}, {"Origin": "https://evil.example"}):
+        assert sqlite_api.client.get("/epochs", headers=headers).status_code == 200

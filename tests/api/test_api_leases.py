@@ -280,5 +280,5 @@ def test_metrics_count_what_became_of_leases(rude):
     report(rude, *new[:3], digest="1")
     assert rude.client.delete(f"/leases/{new[3]['lease']}").status_code == 204
     told = rude.get("/metrics").text
-    for outcome, n in (("given", 6), ("ended", 3), ("late", 1), ("given_back", 1)):
+    for outcome, n in (("granted", 6), ("ended", 3), ("late", 1), ("returned", 1)):
         assert f'recrawl_leases_total{{outcome="{outcome}"}} {n}.0' in told

@@ -115,8 +115,8 @@ def test_metrics_tell_of_the_epoch_in_force(api: Live):
     assert found["recrawl_epoch"] == epoch["epoch"]
     assert found["recrawl_epoch_age_seconds"] == 420.0
     assert found["recrawl_pages"] == 5
-    assert found["recrawl_bandwidth"] == epoch["bandwidth"]
-    assert found["recrawl_bandwidth_used"] == epoch["bandwidth_used"]
+    assert found["recrawl_bandwidth_crawls_per_day"] == epoch["bandwidth"]
+    assert found["recrawl_bandwidth_used_crawls_per_day"] == epoch["bandwidth_used"]
     assert found["recrawl_epoch_duration_seconds"] == pytest.approx(sum(epoch["seconds"].values()))
 
 

@@ -29,7 +29,8 @@ def crawl(page_id, **rejections):
 def answered(store, *requests, flushes=None):
     """Send requests that wait at the same moment; return answers and conditions."""
     now = T0 + timedelta(hours=1)
-    posts = PostRecorder(recorder(store), Telemetry(store, lambda: now), lambda: now)
+    telemetry = Telemetry(store, lambda: now, timedelta(minutes=10), "gamma")
+    posts = PostRecorder(recorder(store), telemetry, lambda: now)
     line = batched("posts", posts.flush, watch=([] if flushes is None else flushes).append)
     futures = []
     for items, new in requests:

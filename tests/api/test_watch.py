@@ -188,4 +188,4 @@ def test_a_server_that_ends_answers_those_who_wait(sqlite_url, tmp_path):
 
 
 def waits(client: httpx.Client) -> bool:
-    return "recrawl_waiting 1.0" in client.get("/metrics").text
+    return "recrawl_waiting_requests 1.0" in client.get("/metrics").text

@@ -77,6 +77,7 @@ def test_a_worker_ends_cleanly_when_asked(postgres_url, tmp_path):
     [
         (("demo", "--live"), "serves at"),
         (("demo", "--pages", "5000"), "serves at"),
+        (("demo", "--serve", "--pages", "50", "--days", "2"), "console is at"),
         (("replay", "--pages", "5000", "--days", "2000", "--processes", "2"), ""),
     ],
 )

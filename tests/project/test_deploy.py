@@ -26,6 +26,7 @@ COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 KEY = "a-key-of-twenty-characters-or-more"
 OUR_SERVICES = ("migrate", "api", "worker")
+MONITORING = ("prometheus", "grafana")
 
 
 def substituted(value: str, variables: dict[str, str]) -> str:
@@ -58,7 +59,7 @@ def environment(database_url: str, given: dict[str, str]) -> dict[str, str]:
 def command_of(service: str, port: int) -> list[str]:
     """The command as it is written, on a port that is free here."""
     words: list[str] = COMPOSE["services"][service]["command"]
-    return [str(port) if word == "8000" else word for word in words]
+    return [str(port) if word in ("8000", "8001") else word for word in words]
 
 
 @contextmanager
@@ -97,7 +98,7 @@ def test_the_commands_of_compose_bring_up_the_whole_service(
         "RECRAWL_ESTIMATOR": "lognormal",
     }
     env = environment(empty_postgres_url, file)
-    port = free_port()
+    port, worker_port = free_port(), free_port()
     too_early = subprocess.run(
         command_of("api", port),
         env=env,
@@ -114,7 +115,7 @@ def test_the_commands_of_compose_bring_up_the_whole_service(
         )
     with (
         running(command_of("api", port), env, tmp_path) as api,
-        running(command_of("worker", port), env, tmp_path) as worker,
+        running(command_of("worker", worker_port), env, tmp_path) as worker,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,
     ):
         eventually(lambda: client.get("/readyz").is_success, api)
@@ -125,15 +126,27 @@ def test_the_commands_of_compose_bring_up_the_whole_service(
         eventually(lambda: client.get(f"/epochs/{epoch}").json()["status"] == "published", worker)
         assert len(client.get("/schedule").json()["items"]) == 10
         assert client.get("/pages/1").json()["estimate"]["estimator"] == "lognormal"
-        check_health_as_the_image_does(port, env)
+        check_health(health_of_the_image(), port, env)
+        check_health(COMPOSE["services"]["worker"]["healthcheck"]["test"][1:], worker_port, env)
+        metrics = f"http://127.0.0.1:{worker_port}/metrics"
+        of_others = {"X-Forwarded-For": "203.0.113.7"}
+        assert httpx.get(metrics, headers=of_others).status_code == 401
+        key = {"Authorization": f"Bearer {KEY}"}
+        assert "recrawl_up 1.0" in httpx.get(metrics, headers=of_others | key).text
     assert api.returncode in (0, -signal.SIGTERM), "uvicorn passes the signal on when it is done"
     assert worker.returncode == 0
 
 
-def check_health_as_the_image_does(port: int, env: dict[str, str]) -> None:
+def health_of_the_image() -> list[str]:
     written = re.search(r"HEALTHCHECK[^\[]*\\\n\s*CMD (\[.*\])", DOCKERFILE)
     assert written
-    command = [word.replace("8000", str(port)) for word in yaml.safe_load(written[1])]
+    command: list[str] = yaml.safe_load(written[1])
+    return command
+
+
+def check_health(written: list[str], port: int, env: dict[str, str]) -> None:
+    command = [re.sub(r":800[01]/", f":{port}/", word) for word in written]
+    assert command != written
     assert subprocess.run(command, env=env, check=False, timeout=PATIENCE_S).returncode == 0
     command = [word.replace(str(port), str(free_port())) for word in command]
     dead = subprocess.run(
@@ -213,14 +226,14 @@ def test_compose_starts_things_in_the_order_they_need() -> None:
         waits = services[name]["depends_on"]["migrate"]["condition"]
         assert waits == "service_completed_successfully"
     assert services["postgres"]["healthcheck"]["test"][1] == "pg_isready"
-    assert COMPOSE["volumes"].keys() == {"postgres"}
+    assert COMPOSE["volumes"].keys() == {"postgres", "prometheus"}
 
 
 def test_images_are_pinned_and_run_without_root() -> None:
     assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) == ["${BASE}", "${BASE}"]
     images = re.findall(r"^ARG BASE=(\S+)", DOCKERFILE, re.MULTILINE)
-    images.append(COMPOSE["services"]["postgres"]["image"])
-    assert len(images) == 2
+    images += [COMPOSE["services"][name]["image"] for name in ("postgres", *MONITORING)]
+    assert len(images) == 4
     assert all(re.search(r":[\w.]*\d", image) for image in images)
     assert re.findall(r"^USER (\d+)", DOCKERFILE, re.MULTILINE) == ["10001"]
     for name in OUR_SERVICES:
@@ -234,5 +247,42 @@ def test_every_variable_of_the_example_is_a_setting_or_used_by_compose() -> None
     names = re.findall(r"^(\w+)=", example, re.MULTILINE)
     settings = {f"RECRAWL_{name}".upper() for name in Settings.model_fields}
     used = set(re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
+    used |= {secret["environment"] for secret in COMPOSE["secrets"].values()}
     assert set(names) <= settings | used
     assert used <= set(names)
+
+
+def test_monitoring_starts_on_request_alone_and_for_this_machine_alone() -> None:
+    for name in MONITORING:
+        service = COMPOSE["services"][name]
+        assert service["profiles"] == ["monitoring"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+        assert service["cap_drop"] == ["ALL"]
+        for volume in service["volumes"]:
+            source = volume.partition(":")[0]
+            assert (ROOT / source).exists() or source in COMPOSE["volumes"]
+    for name, service in COMPOSE["services"].items():
+        assert name in MONITORING or "profiles" not in service
+
+
+def test_prometheus_scrapes_the_servers_and_the_workers_of_compose_with_the_key() -> None:
+    config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    assert COMPOSE["services"]["prometheus"]["secrets"] == [*COMPOSE["secrets"]]
+    key = f"/run/secrets/{COMPOSE['services']['prometheus']['secrets'][0]}"
+    for job, name in zip(config["scrape_configs"], ("api", "worker"), strict=True):
+        assert job["authorization"] == {"credentials_file": key}
+        command = COMPOSE["services"][name]["command"]
+        port = int(command[command.index("--port") + 1])
+        assert job["dns_sd_configs"] == [{"names": [name], "type": "A", "port": port}]
+
+
+def test_grafana_finds_its_dashboard_and_its_data() -> None:
+    folder = ROOT / "deploy/grafana/provisioning"
+    (provider,) = yaml.safe_load((folder / "dashboards/recrawl.yml").read_text())["providers"]
+    (source,) = yaml.safe_load((folder / "datasources/prometheus.yml").read_text())["datasources"]
+    grafana = COMPOSE["services"]["grafana"]
+    home = grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    mounted = dict(volume.removesuffix(":ro").split(":") for volume in grafana["volumes"])
+    assert mounted["./deploy/grafana/recrawl.json"] == home
+    assert provider["options"]["path"] == str(Path(home).parent)
+    assert (source["url"], source["isDefault"]) == ("http://prometheus:9090", True)

@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -22,6 +24,7 @@ from service.runtime.settings import Settings
 SERVICE = "http://127.0.0.1:8000"
 URL = "https://example.com/news"
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+UNITS = ("recrawl", "recrawl-worker")
 LONGEST_WAIT_S = 30
 """Longest wait_s of a request, seconds."""
 
@@ -162,10 +165,13 @@ def command(line: str) -> list[str]:
 
 def test_the_units_run_what_compose_runs():
     server, worker = unit("recrawl")["Service"], unit("recrawl-worker")["Service"]
-    api = ["127.0.0.1" if w == "0.0.0.0" else w for w in COMPOSE["services"]["api"]["command"]]
+    api, of_worker = (
+        ["127.0.0.1" if w == "0.0.0.0" else w for w in COMPOSE["services"][name]["command"]]
+        for name in ("api", "worker")
+    )
     assert command(server["ExecStartPre"]) == COMPOSE["services"]["migrate"]["command"]
     assert command(server["ExecStart"]) == api
-    assert command(worker["ExecStart"]) == COMPOSE["services"]["worker"]["command"]
+    assert command(worker["ExecStart"]) == of_worker
     for service in (server, worker):
         assert int(service["TimeoutStopSec"]) > 10
         assert service["EnvironmentFile"] == "/etc/recrawl.env"
@@ -212,19 +218,66 @@ def test_the_proxy_is_declared_by_a_setting_that_exists():
     assert Settings(**{name.removeprefix("RECRAWL_").lower(): value}).trusted_proxies == (value,)
 
 
-def test_every_alert_asks_for_metrics_that_exist():
-    rules = yaml.safe_load(block(page("alerts"), "recrawl.rules.yml").text)["groups"][0]["rules"]
+RULES = [
+    rule
+    for group in yaml.safe_load((ROOT / "deploy/prometheus/recrawl.rules.yml").read_text())[
+        "groups"
+    ]
+    for rule in group["rules"]
+]
+DASHBOARD = json.loads((ROOT / "deploy/grafana/recrawl.json").read_text())
+
+
+def metrics_of(expression: str) -> set[str]:
+    """Return the metrics of an expression; the parts of a histogram have its name."""
+    names = set(re.findall(r"\b(?:recrawl|process)_\w+", expression))
+    return {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
+
+
+def test_every_metric_of_the_rules_and_of_the_dashboard_exists():
     reference = (DOCS / "reference" / "metrics.md").read_text()
     metrics = set(re.findall(r"^\| `(\w+)` \|", reference, re.MULTILINE))
-    assert len(rules) > 5
-    for rule in rules:
-        names = set(re.findall(r"\brecrawl_\w+", rule["expr"]))
-        assert names <= metrics, rule["alert"]
-        assert names or rule["expr"].startswith("up")
+    expressions = [rule["expr"] for rule in RULES]
+    expressions += [
+        target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())
+    ]
+    expressions += [note["expr"] for note in DASHBOARD["annotations"]["list"]]
+    assert len(expressions) > 60
+    for expression in expressions:
+        names = metrics_of(expression)
+        assert names <= metrics, expression
+        assert names or expression.startswith("up{")
+
+
+def test_the_dashboard_is_what_its_program_writes():
+    program = [sys.executable, str(ROOT / "deploy/grafana/dashboard.py"), "--check"]
+    subprocess.run(program, check=True, timeout=60)
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap_and_have_names_of_their_own():
+    cells = [
+        (panel["gridPos"]["x"] + x, panel["gridPos"]["y"] + y)
+        for panel in DASHBOARD["panels"]
+        for x in range(panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert {x for x, _ in cells} == set(range(24))
+    titles = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+    assert len(titles) == len(set(titles))
+
+
+def test_the_page_has_the_meaning_and_the_remedy_of_every_alert():
+    rows = re.findall(r"^\| `(Recrawl\w+)` \| (.+?) \| (.+?) \|$", page("alerts"), re.MULTILINE)
+    assert [name for name, *_ in rows] == [rule["alert"] for rule in RULES]
+    for rule in RULES:
         assert rule["annotations"]["summary"]
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
 
 
-def test_prometheus_scrapes_the_port_of_the_service_and_reads_the_rules():
+def test_prometheus_outside_of_compose_scrapes_the_ports_of_systemd_and_reads_the_rules():
     config = yaml.safe_load(block(page("alerts"), "prometheus.yml").text)
-    assert config["scrape_configs"][0]["static_configs"][0]["targets"] == ["127.0.0.1:8000"]
+    ports = [command(unit(name)["Service"]["ExecStart"])[-1] for name in UNITS]
+    targets = [job["static_configs"][0]["targets"] for job in config["scrape_configs"]]
+    assert targets == [[f"127.0.0.1:{port}"] for port in ports]
     assert config["rule_files"] == ["recrawl.rules.yml"]

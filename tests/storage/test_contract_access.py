@@ -193,3 +193,11 @@ def test_retention_cuts_the_oldest_entries_in_blocks(sql_store):
         with sql_store.begin() as tx:
             assert tx.cut_audit(T0 + 3 * DAY, 2) == expected
     assert objects(read(sql_store, "audit", None, 10, ALL)) == ["4", "3"]
+
+
+def test_the_first_secret_of_the_console_stays(sql_store):
+    assert read(sql_store, "console_secret") == ""
+    for secret in ("first", "second"):
+        with sql_store.begin() as tx:
+            tx.keep_console_secret(secret)
+    assert read(sql_store, "console_secret") == "first"

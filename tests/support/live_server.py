@@ -17,9 +17,9 @@ import sqlalchemy as sa
 import uvicorn
 from typing_extensions import override
 
-from service.api.app import create_app
 from service.api.protocol import BoundedConnection
 from service.api.service import Service, open_service
+from service.console.app import create_app_with_console
 from service.runtime.settings import read_settings
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -147,7 +147,7 @@ def running(
     service = open_service(settings, now=clock, rng=np.random.default_rng(7))
     service = replace(service, embedded=embedded)
     config = uvicorn.Config(
-        create_app(service),
+        create_app_with_console(service),
         access_log=False,
         log_level="warning",
         server_header=False,

@@ -19,7 +19,7 @@ from recrawl_client.wire.access import (
 )
 from service.access import keys
 from service.access.keys import KeySettings, NewKey
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheActor
 from service.api.cursors import (
     AuditPlace,
@@ -29,6 +29,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
+from service.api.examples import access as examples
 from service.api.requests.bodies import decode_object
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute

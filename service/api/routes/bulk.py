@@ -15,7 +15,7 @@ from recrawl_client.wire.listing import (
 )
 from recrawl_client.wire.pages import PagePatchBody
 from service.access.audit import write_audit
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheActor
 from service.api.cursors import (
     CursorParameter,
@@ -23,6 +23,7 @@ from service.api.cursors import (
     decode_cursor,
     encode_cursor,
 )
+from service.api.examples import pages as examples
 from service.api.requests.bodies import decode_object
 from service.api.requests.filters import PageFilters, with_filters
 from service.api.responses.encode import LISTED, answer
@@ -81,8 +82,8 @@ def patch_pages(
     """
     changes = decode_object(body, PagePatchBody)
     patch, tags = patches_of(changes)
-    selection = _selection(filters, all_pages=all_pages)
-    note = _audited(actor, filters, msgspec.to_builtins(changes))
+    selection = selected(filters, all_pages=all_pages)
+    note = audited(actor, filters, msgspec.to_builtins(changes))
     return _act(service, selection, Change(patch, tags), cursor, note, dry_run=dry_run)
 
 
@@ -101,8 +102,8 @@ def delete_pages(
     Send `dry_run=true` first: the answer counts the pages. The pages go in steps; after a request
     that breaks off, and after an answer with `next_cursor`, send the request again.
     """
-    selection = _selection(filters, all_pages=all_pages)
-    return _act(service, selection, Delete(), cursor, _audited(actor, filters), dry_run=dry_run)
+    selection = selected(filters, all_pages=all_pages)
+    return _act(service, selection, Delete(), cursor, audited(actor, filters), dry_run=dry_run)
 
 
 @router.post(
@@ -129,16 +130,16 @@ def recrawl_pages(
     the request again with this `cursor`.
     """
     named, act = decode_object(body, RecrawlBody), Recrawl(service.settler)
-    note = _audited(actor, filters)
+    note = audited(actor, filters)
     if not (named.page_ids or named.urls):
-        selection = _selection(filters, all_pages=all_pages, otherwise=", or page_ids or urls")
+        selection = selected(filters, all_pages=all_pages, otherwise=", or page_ids or urls")
         return _act(service, selection, act, cursor, note, dry_run=dry_run)
     if any(value is not None for value in filters) or all_pages or cursor is not None:
         raise InvalidField("page_ids", "the body names pages; leave filters and cursor out")
     return _recrawl_named(service, named, act, note, dry_run=dry_run)
 
 
-def _audited(actor: Actor, filters: PageFilters, after: dict[str, Any] | None = None) -> Note:
+def audited(actor: Actor, filters: PageFilters, after: dict[str, Any] | None = None) -> Note:
     """Return a function that writes each transaction of a bulk act to the audit."""
     chosen = {name: value for name, value in filters._asdict().items() if value is not None}
 
@@ -150,7 +151,7 @@ def _audited(actor: Actor, filters: PageFilters, after: dict[str, Any] | None = 
     return note
 
 
-def _selection(filters: PageFilters, *, all_pages: bool, otherwise: str = "") -> Selection:
+def selected(filters: PageFilters, *, all_pages: bool, otherwise: str = "") -> Selection:
     """Return the selected pages; without a filter, every page only if the caller wants it."""
     if all_pages and any(value is not None for value in filters):
         raise InvalidField("all_pages", "all_pages=true excludes filters; leave either out")

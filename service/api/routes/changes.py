@@ -13,9 +13,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.changes import ChangesAnswer, ChangesPlace
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.cursors import FeedCursor, decode_cursor, encode_cursor, next_link
 from service.api.encodings import best
+from service.api.examples import events as examples
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute

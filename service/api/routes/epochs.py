@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer
 from service.access.audit import write_audit
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheActor
 from service.api.cursors import (
     CursorParameter,
@@ -16,6 +16,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
+from service.api.examples import epochs as examples
 from service.api.responses.encode import answer, encode_epoch
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService

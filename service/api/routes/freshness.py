@@ -16,7 +16,8 @@ from recrawl_client.wire.freshness import (
     FreshnessAnswer,
     Verdict,
 )
-from service.api import examples, openapi
+from service.api import openapi
+from service.api.examples import pages as examples
 from service.api.requests.bodies import Batch, decode_batch
 from service.api.requests.decode import instants, judged, normal_url, read_urls
 from service.api.requests.rules import FUTURE_ALLOWED, ReadUrl, check_name, check_time

@@ -1,16 +1,19 @@
 """Health and metrics, answered on the event loop even while the database is away."""
 
+from contextlib import suppress
+
 import structlog
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from service import __version__
-from service.api import examples, openapi
+from service.api import openapi
+from service.api.examples import epochs as examples
 from service.api.openapi import Health
 from service.api.responses import problems
 from service.api.responses.encode import answer
 from service.api.route import DirectRoute
-from service.api.service import WITHIN_S, TheService
+from service.api.service import WITHIN_S, TheMonitored
 from service.model.errors import RecrawlError, StoreUnavailable
 
 router = APIRouter(tags=["health"], route_class=DirectRoute)
@@ -29,7 +32,7 @@ async def healthz() -> Response:
 
 @router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", responses=openapi.open_answers(Health, examples.HEALTH, 503))
-async def readyz(service: TheService) -> Response:
+async def readyz(service: TheMonitored) -> Response:
     """Check that the database answers, has the right schema and takes writes.
 
     The answer comes within 2 s. `check` of a problem names the failure: `connection`, `schema` or
@@ -62,15 +65,17 @@ def not_ready(error: RecrawlError) -> Response:
         **openapi.problems_of(*openapi.EVERYWHERE),
     },
 )
-async def metrics(service: TheService) -> Response:
+async def metrics(service: TheMonitored) -> Response:
     """Read the metrics in Prometheus's format.
 
     Callers on other machines need a key, unless `RECRAWL_PUBLIC` names `metrics`. The answer comes
-    within 2 s. While the database does not answer, `recrawl_up` is 0 and the
-    metrics from the database are left out.
+    within 2 s. While the database does not answer, `recrawl_up` is 0 and the metrics from the
+    database are those of its last answer.
     """
+    with suppress(TimeoutError):
+        await service.counting.run(service.monitor.sums.count)
     try:
-        text = await service.scraping.run(service.telemetry.scrape)
+        text = await service.scraping.run(service.monitor.scrape)
     except TimeoutError:
-        text = service.telemetry.scrape_process()
+        text = service.monitor.scrape_process()
     return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import AwareDatetime
 
 from recrawl_client.wire.history import HistoryAnswer
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.cursors import (
     CursorParameter,
     HistoryPlace,
@@ -15,6 +15,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
+from service.api.examples import epochs as examples
 from service.api.responses.encode import answer
 from service.api.responses.history import encode_row
 from service.api.route import GUARDED, DirectRoute

@@ -22,7 +22,7 @@ from recrawl_client.wire.hosts import (
 )
 from recrawl_client.wire.listing import GroupItem, GroupsAnswer
 from service.access.audit import write_audit
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheActor, TheCaller
 from service.api.cursors import (
     CursorParameter,
@@ -33,6 +33,7 @@ from service.api.cursors import (
     next_link,
     refused,
 )
+from service.api.examples import hosts as examples
 from service.api.requests.bodies import decode_object
 from service.api.requests.limited import check_hosts
 from service.api.responses.clocks import encode_clock

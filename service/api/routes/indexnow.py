@@ -14,8 +14,9 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import the_caller
+from service.api.examples import reports as examples
 from service.api.openapi import IndexNowAnswer, IndexNowBody
 from service.api.requests.bodies import Body, read_body, read_within
 from service.api.requests.decode import instants, name_pages

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from recrawl_client.wire.evidence import Observation
 from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatchBody
 from recrawl_client.wire.listing import LeaseItem, LeasesAnswer
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.cursors import (
     CursorParameter,
@@ -22,6 +22,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
+from service.api.examples import reports as examples
 from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.limited import admitted, charge, check_hosts
@@ -133,7 +134,7 @@ async def post_leases(
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
                 n_leased = len(reply.items)
-                service.telemetry.count_leases("given", n_leased)
+                service.telemetry.count_leases("granted", n_leased)
                 charge(caller, n_leased)
                 return json_answer(reply.answer or encode_answer(reply))
             ahead_s = _ahead(reply.next_ready_at, service.now())
@@ -219,6 +220,6 @@ def delete_lease(service: TheService, lease: LeasePath) -> Response:
     with service.store.begin() as tx:
         if not service.settler.release(tx, page_id, token, tx.now()):
             raise LeaseNotHeld
-    service.telemetry.count_leases("given_back", 1)
+    service.telemetry.count_leases("returned", 1)
     service.lease_waiters.wake(1)
     return Response(status_code=204)

@@ -13,7 +13,7 @@ from recrawl_client.wire.listing import (
     PagesAnswer,
 )
 from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.cursors import (
     CursorParameter,
@@ -24,6 +24,7 @@ from service.api.cursors import (
     next_link,
 )
 from service.api.encodings import best
+from service.api.examples import pages as examples
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.requests.filters import PageFilters, with_filters
 from service.api.requests.limited import check_urls

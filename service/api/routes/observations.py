@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheCaller
+from service.api.examples import reports as examples
 from service.api.requests.bodies import Body, decode_batch, heavy
 from service.api.requests.decode import Decoded, decode_crawls, decode_pings
 from service.api.requests.limited import admitted

@@ -8,8 +8,9 @@ from msgspec import UNSET
 
 from recrawl_client.wire.pages import MOST_TAGS, Page, PageAnswer, PagePatchBody, Registered
 from service.access.audit import write_audit
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheActor, TheCaller
+from service.api.examples import pages as examples
 from service.api.requests.bodies import decode_batch, decode_object
 from service.api.requests.decode import decode_pages
 from service.api.requests.limited import admitted

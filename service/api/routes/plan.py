@@ -9,7 +9,8 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from recrawl_client.wire.plan import PlanAnswer
-from service.api import examples, openapi
+from service.api import openapi
+from service.api.examples import epochs as examples
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService

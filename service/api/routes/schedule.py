@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
 from recrawl_client.wire.schedule import ScheduleAnswer, ScheduledPage
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.cursors import (
     CursorParameter,
     SchedulePlace,
@@ -23,6 +23,7 @@ from service.api.cursors import (
     refused,
 )
 from service.api.encodings import best
+from service.api.examples import epochs as examples
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.responses import encode
 from service.api.responses.encode import (

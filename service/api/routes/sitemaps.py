@@ -15,8 +15,9 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from recrawl_client.wire.common import Counts, Rejection
 from recrawl_client.wire.evidence import SitemapChild, SitemapRead
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheCaller
+from service.api.examples import reports as examples
 from service.api.requests.bodies import read_document
 from service.api.requests.decode import NO_PAGES, instants, name_pages
 from service.api.requests.limited import charge, check_hosts

@@ -19,7 +19,7 @@ from recrawl_client.wire.webhooks import (
     WebhooksAnswer,
 )
 from service.access.audit import write_audit
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheActor
 from service.api.cursors import (
     CursorParameter,
@@ -30,6 +30,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
+from service.api.examples import events as examples
 from service.api.requests.bodies import decode_object
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute

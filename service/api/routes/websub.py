@@ -16,7 +16,7 @@ from recrawl_client.wire.websub import (
     SubscriptionsAnswer,
 )
 from service.access.audit import write_audit
-from service.api import examples, openapi
+from service.api import openapi
 from service.api.admission import TheActor
 from service.api.cursors import (
     CursorParameter,
@@ -25,6 +25,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
+from service.api.examples import reports as examples
 from service.api.requests.bodies import decode_object, read_content
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute

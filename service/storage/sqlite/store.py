@@ -6,6 +6,7 @@ system unlocks that file whenever the process dies.
 """
 
 import fcntl
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ from service.model.errors import (
 )
 from service.storage import migrations
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
-from service.storage.contract import ENDED, Lead, Store, failing
+from service.storage.contract import ENDED, Disk, Lead, Store, failing
 from service.storage.sqlite.connections import (
     BUSY_S,
     READING_CACHE,
@@ -253,6 +254,14 @@ class SqliteStore(Store):
                 f"{path} was moved or replaced while it was in use; put the file back and send "
                 "this again, or restart the service to use the file that is there"
             )
+
+    @override
+    def disk(self) -> Disk | None:
+        try:
+            usage = shutil.disk_usage(Path(str(self.engine.url.database)).absolute().parent)
+        except OSError:
+            return None
+        return Disk(usage.total, usage.free)
 
     @override
     def check(self) -> None:

@@ -1,0 +1,1 @@
+"""Bodies and answers that the OpenAPI document shows; tests send and compare them."""

@@ -1,0 +1,152 @@
+"""HTML: templates that escape every value, and how values are written for people."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+FOLDER = Path(__file__).parent
+DASH = "\N{EN DASH}"
+NO_BREAK = "\N{NO-BREAK SPACE}"
+SHORT_S = 0.1
+"""Duration below which milliseconds are written, seconds."""
+UNITS = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0))
+"""Units of durations, seconds; a duration is written in the first unit that fits twice."""
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number to some significant digits, with thousands separated.
+
+    >>> [number(x) for x in (1234567, 0.123456, 12.345, 0.0, float("inf"))]
+    ['1,234,567', '0.123', '12.3', '0', '∞']
+    >>> number(None) == DASH
+    True
+    """
+    if value is None or value != value:  # noqa: PLR0124 - NaN
+        return DASH
+    if value in {float("inf"), float("-inf")}:
+        return "∞" if value > 0 else "-∞"
+    if isinstance(value, int) or abs(value) >= 10**digits:
+        return f"{value:,.0f}"
+    if value and abs(value) < 1e-4:  # noqa: PLR2004
+        return f"{value:.{digits - 1}e}"
+    return f"{value:.{digits}g}"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share as a percentage.
+
+    >>> percent(0.12345).replace(NO_BREAK, " ")
+    '12.3 %'
+    """
+    return DASH if share is None else f"{100 * share:.{digits}f}{NO_BREAK}%"
+
+
+def span(seconds: float | None) -> str:
+    """Return a duration.
+
+    >>> [span(s).replace(NO_BREAK, " ") for s in (0.025, 90, 300, 86_400, 400_000)]
+    ['25 ms', '90 s', '5 min', '24 h', '4.6 d']
+    """
+    if seconds is None:
+        return DASH
+    for unit, length in UNITS:
+        if abs(seconds) >= 2 * length:
+            return f"{f'{seconds / length:,.1f}'.removesuffix('.0')}{NO_BREAK}{unit}"
+    if 0 < abs(seconds) < SHORT_S:
+        return f"{1_000 * seconds:.3g}{NO_BREAK}ms"
+    return f"{seconds:.3g}{NO_BREAK}s"
+
+
+def every(rate: float | None) -> str:
+    """Return the mean interval of a rate a day.
+
+    >>> every(0.5).replace(NO_BREAK, " "), every(0.0)
+    ('2 d', 'never')
+    """
+    if rate is None:
+        return DASH
+    return span(86_400 / rate) if rate > 0 else "never"
+
+
+def instant(at: datetime | None, now: datetime) -> Markup:
+    """Return an instant relative to now; its title and its attribute have the exact instant."""
+    if at is None:
+        return Markup(DASH)  # noqa: S704 - a constant
+    ahead = (at - now).total_seconds()
+    words = "now"
+    if abs(ahead) >= 1:
+        words = f"in {span(round(ahead))}" if ahead > 0 else f"{span(round(-ahead))} ago"
+    exact = at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(exact, words)
+
+
+def clock_time(at: datetime | None) -> str:
+    """Return an instant to the minute, UTC."""
+    return DASH if at is None else f"{at:%Y-%m-%d %H:%M}"
+
+
+def web_link(url: str) -> Markup:
+    """Return a link to a page of the web; text for any other scheme, such as javascript."""
+    if not url.startswith(("https://", "http://")):
+        return Markup("")
+    link = '<a class="out" href="{}" rel="noopener noreferrer" target="_blank">open</a>'
+    return Markup(link).format(url)  # noqa: S704 - `format` escapes
+
+
+def hidden(name: str, value: str) -> Markup:
+    """Return a hidden field of a form."""
+    return Markup('<input type="hidden" name="{}" value="{}">').format(name, value)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON, for people; templates escape it."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def query(changes: Mapping[str, Any]) -> str:
+    """Return the query of a link, without parameters that have no value."""
+    return urlencode({name: value for name, value in changes.items() if value not in {None, ""}})
+
+
+def path_segment(text: str) -> str:
+    """Return a text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def static_files() -> dict[str, bytes]:
+    """Return the content of each file that browsers load."""
+    return {path.name: path.read_bytes() for path in sorted((FOLDER / "static").iterdir())}
+
+
+def environment(files: Mapping[str, bytes]) -> Environment:
+    """Return the templates; the address of a file changes with its content."""
+    versions = {
+        name: blake2b(content, digest_size=6).hexdigest() for name, content in files.items()
+    }
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "number": number,
+        "percent": percent,
+        "span": span,
+        "every": every,
+        "clock_time": clock_time,
+        "web_link": web_link,
+        "segment": path_segment,
+        "query": query,
+        "json": json_text,
+    }
+    made.globals["file"] = lambda name: f"/console/static/{name}?v={versions[name]}"
+    return made

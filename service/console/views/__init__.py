@@ -1,0 +1,1 @@
+"""The views of the console: each reads bounded parts of the database and fills a template."""

@@ -1,0 +1,30 @@
+"""The plan of another budget, from the estimates in force."""
+
+from fastapi import Response
+
+from recrawl_client.wire.plan import BudgetPlan
+from service.api.routes.plan import read_plan
+from service.console.visit import Visit
+
+LISTED = 10
+"""Maximum number of hosts, of tags and of starved pages of a plan."""
+
+
+async def show(visit: Visit) -> Response:
+    """Show the plan of a bandwidth beside the one in force; to a script, only that part."""
+    wanted = visit.parameters("get_plan")["bandwidth"][:1]
+    answer = await read_plan(visit.service, wanted, LISTED)
+    return visit.page(
+        "part_plan.html" if visit.wants_part else "plan.html",
+        answer=answer,
+        plan=answer.items[0],
+        now_plan=answer.in_force,
+        change=change(answer.items[0], answer.in_force),
+    )
+
+
+def change(plan: BudgetPlan, in_force: BudgetPlan) -> float | None:
+    """Return the gain of freshness over the bandwidth in force, a share; None without both."""
+    if plan.fresh_share is None or in_force.fresh_share is None:
+        return None
+    return plan.fresh_share - in_force.fresh_share

@@ -1,0 +1,41 @@
+"""Epochs: the list, one epoch with its certificate, and a request for a new one."""
+
+from fastapi import Response
+
+from recrawl_client.wire.schedule import Epoch, EpochsAnswer
+from service.api.routes import epochs
+from service.console.views.overview import reliability
+from service.console.visit import Visit
+
+PART = 50
+REACH = 4.0
+"""Reach of the slider of the bandwidth, as a factor on the bandwidth in force."""
+RUNNING = frozenset({"requested", "running"})
+
+
+def show_all(visit: Visit) -> Response:
+    """Show a part of the list of epochs."""
+    values = {"limit": PART} | visit.parameters("list_epochs")
+    part = visit.ask(EpochsAnswer, epochs.list_epochs, request=visit.request, **values)
+    with visit.service.store.begin(write=False) as tx:
+        published = tx.epoch_in_force()
+    bandwidth = published and published.certificate and published.certificate.bandwidth
+    low, high = (bandwidth / REACH, bandwidth * REACH) if bandwidth else (0.0, 0.0)
+    return visit.page("epochs.html", part=part, bandwidth=bandwidth, low=low, high=high)
+
+
+def show(visit: Visit) -> Response:
+    """Show one epoch; the page of one that runs refreshes itself."""
+    epoch = visit.ask(Epoch, epochs.get_epoch, **visit.parameters("get_epoch"))
+    return visit.page(
+        "part_epoch.html" if visit.wants_part else "epoch.html",
+        epoch=epoch,
+        runs=epoch.status in RUNNING,
+        reliability=reliability(epoch.calibration or []),
+    )
+
+
+def request(visit: Visit) -> Response:
+    """Request an epoch, and show how far it is."""
+    epoch = epochs.request_epoch(visit.service, visit.actor)
+    return visit.go(f"/console/epochs/{epoch.epoch}")

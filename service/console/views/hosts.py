@@ -1,0 +1,85 @@
+"""Hosts: the list, one host with its pages, a pause and its end."""
+
+from datetime import timedelta
+
+from fastapi import Response
+
+from recrawl_client.wire.clocks import ClockAnswer
+from recrawl_client.wire.hosts import HostAnswer, HostsAnswer
+from recrawl_client.wire.listing import PagesAnswer
+from service.api.routes import hosts, listing
+from service.console.charts import Picture, Shape, Tick, compact, round_ticks, steps
+from service.console.render import path_segment
+from service.console.views.overview import rows_of, series_of
+from service.console.visit import Visit
+from service.model.errors import InvalidField
+
+PART = 50
+PAUSES = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7)}
+"""Lengths of a pause by their name in the form."""
+HOURS = 24
+HISTORY = "7d"
+CRAWLS = (("reported", "a", "n_reported"), ("found a change", "d", "n_changed"))
+"""Lines of the chart of a host."""
+
+
+def show_all(visit: Visit) -> Response:
+    """Show a part of the list of hosts."""
+    values = visit.parameters("list_hosts")
+    values.setdefault("limit", PART)
+    part = visit.ask(HostsAnswer, hosts.list_hosts, request=visit.request, **values)
+    return visit.page("hosts.html", part=part, values=values)
+
+
+def show(visit: Visit) -> Response:
+    """Show one host: settings, queue, pings, hours of change, and its first pages."""
+    name = visit.parameters("get_host")["host"]
+    host = visit.ask(HostAnswer, hosts.get_host, caller=visit.caller, host=name)
+    pages = visit.ask(
+        PagesAnswer,
+        listing.list_all_pages,
+        request=visit.request,
+        caller=visit.caller,
+        host=host.host,
+        limit=20,
+    )
+    rows = rows_of(visit, HISTORY, host.host)
+    return visit.page(
+        "host.html",
+        host=host,
+        pages=pages.items,
+        clock=None if host.clock is None else clock_picture(host.clock),
+        crawls=series_of(rows, "Crawls of a week", "", *CRAWLS) if rows else None,
+        pauses=list(PAUSES),
+    )
+
+
+def pause(visit: Visit) -> Response:
+    """Pause a host for some time, or end its pause."""
+    name, length = visit.parameters("get_host")["host"], visit.form.get("length", "")
+    if length and length not in PAUSES:
+        raise InvalidField("length", f"length is none of {', '.join(PAUSES)}; choose one of them")
+    until = visit.now + PAUSES[length] if length else None
+    body = visit.body(blocked_until=until)
+    hosts.patch_host(service=visit.service, actor=visit.actor, host=name, body=body)
+    return visit.go(f"/console/hosts/{path_segment(name)}", "paused" if length else "resumed")
+
+
+def clock_picture(clock: ClockAnswer) -> Picture:
+    """Return the change rate over the hours of a day, as a factor on its mean."""
+    busy = clock.busiest
+    picture = Picture(
+        title="Hours at which pages change",
+        description=f"{busy.share:.0%} of the changes come from {busy.start:.1f} to {busy.end:.1f} "
+        f"h UTC; the pages change by the hour with probability {clock.weight:.0%}",
+        height=180,
+        x_label="hour of the day, UTC",
+    )
+    highest = max(*clock.intensity, 1.0) * 1.1
+    across, up = picture.across(0, HOURS), picture.up(0, highest)
+    edges = [across(hour) for hour in range(HOURS + 1)]
+    outline = steps(edges, [up(value) for value in clock.intensity], picture.bottom)
+    picture.shapes = [Shape("fill-a", f"{outline}Z")]
+    picture.x_ticks = [Tick(across(hour), f"{hour:02}") for hour in range(0, HOURS + 1, 3)]
+    picture.y_ticks = [Tick(up(v), f"{compact(v)} x") for v in round_ticks(0, highest)]
+    return picture

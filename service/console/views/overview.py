@@ -1,0 +1,215 @@
+"""The first page: what the fleet has achieved, and how good its forecasts are."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from fastapi import Response
+
+from recrawl_client.wire.history import Calibration as WireCalibration
+from recrawl_client.wire.history import HistoryAnswer, HistoryRow
+from recrawl_client.wire.hosts import HostsAnswer
+from service.api.responses.encode import encode_epoch
+from service.api.routes import history, hosts
+from service.console.charts import Dot, Picture, Shape, Tick, line
+from service.console.series import SeriesLine, TimeSeries
+from service.console.visit import Visit
+from service.core.calibration import EDGES, Calibration, CalibrationSums, calibration
+from service.model.errors import InvalidField
+
+RANGES = {
+    "1d": ("a day", timedelta(days=1), 600),
+    "7d": ("a week", timedelta(days=7), 3_600),
+    "30d": ("a month", timedelta(days=30), 86_400),
+}
+"""Words, length and step (seconds) of the ranges of time."""
+MOST_ROWS = 200
+PAUSED = 8
+"""Maximum number of paused hosts that the page lists."""
+LISTED = 12
+"""Maximum number of rows of the table of numbers."""
+
+
+class Pings(NamedTuple):
+    """The quality of pings in a range of time."""
+
+    n: int
+    precision: float | None
+    """Share of the pings that announced a change; None without a judged ping."""
+    recall: float | None
+    """Share of the changes that a ping announced; None without such a change."""
+
+
+def show(visit: Visit) -> Response:
+    """Show the overview of a range of time."""
+    chosen = visit.request.query_params.get("range") or "1d"
+    if chosen not in RANGES:
+        raise InvalidField("range", f"range is none of {', '.join(RANGES)}; choose one of them")
+    rows = rows_of(visit, chosen)
+    paused = visit.ask(
+        HostsAnswer, hosts.list_hosts, request=visit.request, blocked=True, limit=PAUSED
+    )
+    with visit.service.store.begin(write=False) as tx:
+        epoch = tx.epoch_in_force()
+    return visit.page(
+        "overview.html",
+        chosen=chosen,
+        ranges=RANGES,
+        rows=rows[-LISTED:][::-1],
+        latest=latest(rows),
+        charts=charts(rows) if rows else [],
+        reliability=reliability(each for row in rows for each in row.calibration),
+        pings=pings(rows),
+        paused=paused,
+        epoch=None if epoch is None else encode_epoch(epoch),
+    )
+
+
+def rows_of(visit: Visit, chosen: str, host: str | None = None) -> list[HistoryRow]:
+    """Return the rows of a range of time, oldest first."""
+    _, length, step_s = RANGES[chosen]
+    answer = visit.ask(
+        HistoryAnswer,
+        history.get_history,
+        request=visit.request,
+        since=visit.now - length,
+        step_s=step_s,
+        host=host,
+        limit=MOST_ROWS,
+    )
+    return answer.items
+
+
+def latest(rows: Sequence[HistoryRow]) -> HistoryRow | None:
+    """Return the last row that was measured."""
+    return next((row for row in reversed(rows) if row.measured_at is not None), None)
+
+
+def series_of(
+    rows: Sequence[HistoryRow], title: str, unit: str, *lines: tuple[str, str, str]
+) -> TimeSeries:
+    """Return a series of rows; each line has a name, a colour and a field.
+
+    A row that still runs is left out.
+    """
+    whole = [row for row in rows if row.complete] or list(rows)
+    began = [new.at for old, new in pairwise(whole) if new.epoch != old.epoch]
+    own = [
+        SeriesLine(name, colour, [getattr(row, f) for row in whole]) for name, colour, f in lines
+    ]
+    return TimeSeries(title=title, at=[row.at for row in whole], unit=unit, lines=own, epochs=began)
+
+
+def charts(rows: Sequence[HistoryRow]) -> list[TimeSeries]:
+    """Return the series of the page."""
+    series = partial(series_of, rows)
+    shown = [
+        series(
+            "Fresh copies",
+            "%",
+            ("by importance", "a", "fresh_share"),
+            ("each page alike", "c", "fresh_share_plain"),
+        ),
+        series(
+            "Budget: crawls in each step",
+            "",
+            ("asked", "c", "n_asked"),
+            ("leased", "a", "n_leased"),
+            ("reported", "d", "n_reported"),
+            ("wasted on unchanged pages", "b", "n_wasted"),
+        ),
+        series(
+            "Pages behind",
+            "",
+            ("overdue", "b", "n_overdue"),
+            ("never crawled", "c", "n_never_crawled"),
+        ),
+    ]
+    if any(row.n_pings or row.n_missed for row in rows):
+        shown.append(
+            series(
+                "Pings in each step",
+                "",
+                ("announced a change", "d", "n_true_pings"),
+                ("false", "b", "n_false_pings"),
+                ("changes that none announced", "c", "n_missed"),
+            )
+        )
+    return shown
+
+
+def pings(rows: Sequence[HistoryRow]) -> Pings:
+    """Return the quality of the pings in rows."""
+    n_true, n_false, n_missed = (
+        sum(getattr(row, name) for row in rows)
+        for name in ("n_true_pings", "n_false_pings", "n_missed")
+    )
+    judged, changes = n_true + n_false, n_true + n_missed
+    return Pings(
+        sum(row.n_pings for row in rows),
+        n_true / judged if judged else None,
+        n_true / changes if changes else None,
+    )
+
+
+class Reliability(NamedTuple):
+    """The forecasts of an estimator, compared with the crawls that followed."""
+
+    estimator: str
+    n: int
+    scores: Calibration
+    picture: Picture
+
+
+def reliability(calibrations: Iterable[WireCalibration]) -> list[Reliability]:
+    """Return the reliability of each estimator."""
+    sums: defaultdict[str, CalibrationSums] = defaultdict(CalibrationSums.none)
+    for each in calibrations:
+        sums[each.estimator] = sums[each.estimator].plus(sums_of(each))
+    scored = []
+    for estimator, own in sorted(sums.items()):
+        scores = calibration(own)
+        if scores is not None:
+            picture = reliability_picture(scores)
+            scored.append(Reliability(estimator, int(own.n.sum()), scores, picture))
+    return scored
+
+
+def sums_of(wire: WireCalibration) -> CalibrationSums:
+    """Return the sums by bin of a calibration as the API has it."""
+    sums = CalibrationSums.none()
+    edge = np.array([each.up_to for each in wire.bins])
+    at = np.abs(EDGES[:, None] - edge).argmin(axis=0) if wire.bins else np.zeros(0, np.int64)
+    n, predicted, changed = sums.n.copy(), sums.sum_predicted.copy(), sums.n_changed.copy()
+    n[at] = [each.n for each in wire.bins]
+    predicted[at] = [each.sum_predicted for each in wire.bins]
+    changed[at] = [each.n_changed for each in wire.bins]
+    return CalibrationSums(n, predicted, changed, (wire.log_loss or 0.0) * wire.n)
+
+
+def reliability_picture(scores: Calibration) -> Picture:
+    """Return the share of changes that crawls found over the predicted probability."""
+    picture = Picture(
+        title="Reliability of the forecasts",
+        description=f"crawls found a change as often as forecast to {scores.expected_error:.1%} "
+        "on average; points on the diagonal are exact",
+        width=480,
+        height=300,
+        x_label="forecast probability of a change",
+    )
+    across, up = picture.across(0.0, 1.0), picture.up(0.0, 1.0)
+    picture.shapes = [Shape("line-even", line([(across(0), up(0)), (across(1), up(1))]))]
+    most = int(scores.n_predictions.max())
+    columns = (scores.expected, scores.observed, scores.n_predictions)
+    for expected, observed, n in zip(*(column.tolist() for column in columns), strict=True):
+        title = f"forecast {expected:.1%}, found {observed:.1%} of {n:,} crawls"
+        size = 2.5 + 4.5 * (n / most) ** 0.5
+        picture.dots.append(Dot("fill-a", across(expected), up(observed), size, title))
+    marks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    picture.x_ticks = [Tick(across(share), f"{share:.0%}") for share in marks]
+    picture.y_ticks = [Tick(up(share), f"{share:.0%}") for share in marks]
+    return picture

@@ -1,0 +1,208 @@
+"""One page: its crawls, how stale its copy becomes, its change rate, and the reason."""
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+from fastapi import Response
+
+from recrawl_client.wire.listing import BulkAnswer, LogAnswer
+from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
+from service.api.routes import bulk, listing, pages
+from service.console.charts import (
+    Dot,
+    Picture,
+    Shape,
+    Tick,
+    area,
+    compact,
+    decades,
+    line,
+    round_ticks,
+    time_ticks,
+)
+from service.console.render import percent
+from service.console.views.hosts import clock_picture
+from service.console.visit import Visit
+from service.estimation.freshness import stale_between_crawls
+from service.estimation.posterior import RateDensities, rate_densities
+from service.model.arrays import Floats, Instants, instant, moments
+
+CRAWLS = 200
+"""Maximum number of entries of the log that the strip shows."""
+N_POINTS = 80
+LOW = 0.05
+"""Highest probability of a picture whose marks need a decimal place."""
+LONGEST = timedelta(days=365)
+"""Longest time after the last crawl that the forecast shows."""
+
+
+class StaleCurve(NamedTuple):
+    """P(the copy is stale) from the last crawl on, if no crawl comes."""
+
+    at: list[datetime]
+    stale: list[float]
+    now: float
+    """P(stale) now."""
+
+
+def show(visit: Visit) -> Response:
+    """Show one page."""
+    page_id = visit.parameters("get_page")["page_id"]
+    page = visit.ask(PageAnswer, pages.get_page, caller=visit.caller, page_id=page_id)
+    log = visit.ask(
+        LogAnswer, listing.list_observations, request=visit.request, page_id=page_id, limit=CRAWLS
+    )
+    forecast, densities = read(visit, page)
+    return visit.page(
+        "page.html",
+        page=page,
+        log=log.items,
+        strip=strip_picture(log.items, visit.now) if log.items else None,
+        stale=None if forecast is None else forecast.now,
+        forecast=None if forecast is None else forecast_picture(forecast, page, visit.now),
+        rates=None if densities is None else rates_picture(densities, page),
+        clock=None if page.clock is None else clock_picture(page.clock),
+    )
+
+
+def recrawl(visit: Visit) -> Response:
+    """Request a crawl of one page."""
+    page_id = visit.parameters("get_page")["page_id"]
+    body = visit.body(page_ids=[page_id])
+    outcome = visit.ask(BulkAnswer, bulk.recrawl_pages, actor=visit.actor, body=body)
+    if not outcome.matched:
+        return show(visit)
+    return visit.go(f"/console/pages/{page_id}", "crawl" if outcome.changed else "waiting")
+
+
+def read(visit: Visit, page: PageAnswer) -> tuple[StaleCurve | None, RateDensities | None]:
+    """Return the forecast of a page and the densities of its change rate, by its estimator."""
+    now = instant(visit.now)
+    with visit.service.store.begin(write=False) as tx:
+        columns = tx.freshness_columns(np.array([page.page_id]))
+        if not len(columns):
+            return None, None
+        estimator = visit.service.rules.of(tx).estimator
+        forecast, crawled_at = None, page.estimate.last_observed_at
+        if crawled_at is not None:
+            at = _instants(crawled_at, page, visit.now)
+            stale = stale_between_crawls(tx, columns, estimator, now, np.append(at, now))
+            forecast = StaleCurve(_moments(at), stale[:-1].tolist(), float(stale[-1]))
+    return forecast, rate_densities(columns, estimator, now)
+
+
+def _instants(crawled_at: datetime, page: PageAnswer, now: datetime) -> Instants:
+    """Return instants from the last crawl until the next one, or until now if that is later."""
+    following = page.schedule.next_crawl_at if page.schedule else None
+    end = max(now, following or now, crawled_at + timedelta(minutes=1))
+    end = min(end + (end - crawled_at) / 20, max(crawled_at + LONGEST, now))
+    start, length = instant(crawled_at), np.timedelta64(end - crawled_at)
+    shares: Floats = np.linspace(0.0, 1.0, N_POINTS)
+    return start + (shares * length.astype(np.int64)).astype("m8[us]")
+
+
+def _moments(at: Instants) -> list[datetime]:
+    return [moment for moment in moments(at) if moment is not None]
+
+
+# -- pictures
+
+
+def strip_picture(log: list[CrawlAnswer], now: datetime) -> Picture:
+    """Return the crawls and pings of a page over time; a crawl that found a change stands out."""
+    start = min(log[-1].observed_at, now - timedelta(minutes=1))
+    crawls = [entry for entry in log if entry.kind == "crawl"]
+    n_changed = sum(bool(entry.changed) for entry in crawls)
+    picture = Picture(
+        title="Crawls and pings",
+        description=f"{len(crawls)} crawls, {n_changed} of which found a change, and "
+        f"{len(log) - len(crawls)} pings since {start:%Y-%m-%d %H:%M} UTC",
+        width=1_280,
+        height=120,
+    )
+    across = picture.across(start.timestamp(), now.timestamp())
+    middle = (picture.top + picture.bottom) / 2
+    for entry in log:
+        x = across(entry.observed_at.timestamp())
+        kind, height = _mark(entry)
+        title = f"{entry.observed_at:%Y-%m-%d %H:%M:%S} UTC: {_words(entry)}"
+        picture.bars.append(Dot(kind, x - 1.5, middle - height / 2, 3, title, height))
+    picture.x_ticks = time_ticks(start, now, across)
+    return picture
+
+
+def _mark(entry: CrawlAnswer) -> tuple[str, float]:
+    """Return the class and the height of an entry of the strip."""
+    if entry.kind == "ping":
+        return "fill-c", 20
+    if entry.changed is None and not _answered(entry):
+        return "fill-bad", 32
+    return ("fill-b", 64) if entry.changed else ("fill-a", 32)
+
+
+def _answered(entry: CrawlAnswer) -> bool:
+    """Return whether a crawl had an answer with content, or one that content is unchanged."""
+    return entry.status is None or 200 <= entry.status < 400  # noqa: PLR2004 - HTTP
+
+
+def _words(entry: CrawlAnswer) -> str:
+    if entry.kind == "ping":
+        return "ping"
+    unknown = "first answer, or not compared" if _answered(entry) else "no answer"
+    changed = {True: "changed", False: "unchanged", None: unknown}[entry.changed]
+    return changed if entry.status is None else f"{changed}, status {entry.status}"
+
+
+def forecast_picture(forecast: StaleCurve, page: PageAnswer, now: datetime) -> Picture:
+    """Return the rise of P(stale) since the last crawl, with now and the next crawl."""
+    start, end = forecast.at[0], forecast.at[-1]
+    following = page.schedule.next_crawl_at if page.schedule else None
+    picture = Picture(
+        title="Probability that the copy is stale",
+        description=f"{percent(forecast.now)} now; {percent(forecast.stale[-1])} at "
+        f"{end:%Y-%m-%d %H:%M} UTC if no crawl comes",
+    )
+    highest = max(*forecast.stale, 0.01) * 1.1
+    highest = min(highest, 1.0) if highest < 1.0 else 1.0
+    across = picture.across(start.timestamp(), end.timestamp())
+    up = picture.up(0.0, highest)
+    points = [
+        (across(at.timestamp()), up(p)) for at, p in zip(forecast.at, forecast.stale, strict=True)
+    ]
+    path = line(points)
+    picture.shapes = [Shape("fill-a soft", area(path, picture.bottom)), Shape("line-a", path)]
+    picture.x_ticks = time_ticks(start, end, across)
+    picture.y_ticks = [
+        Tick(up(v), f"{v:.0%}" if highest > LOW else f"{v:.1%}") for v in round_ticks(0, highest)
+    ]
+    picture.rules = [Dot("rule-now", across(now.timestamp()), 0, 0, "now")]
+    if following is not None and start <= following <= end:
+        picture.rules.append(Dot("rule-next", across(following.timestamp()), 0, 0, "next crawl"))
+    return picture
+
+
+def rates_picture(densities: RateDensities, page: PageAnswer) -> Picture:
+    """Return the posterior of the change rate beside that of the page's URL group."""
+    interval, estimate = page.estimate.credible_interval, page.estimate
+    words = f"estimate {compact(float(f'{estimate.change_rate:.3g}'))} a day"
+    if interval is not None:
+        words += f", between {interval.low:.3g} and {interval.high:.3g} with probability 90 %"
+    picture = Picture(title="Change rate", description=words, x_label="changes a day")
+    low, high = float(densities.rate[0]), float(densities.rate[-1])
+    tallest = [densities.page] + ([] if densities.url_group is None else [densities.url_group])
+    across = picture.across(low, high, log=True)
+    up = picture.up(0.0, max(float(each.max()) for each in tallest) * 1.08)
+
+    def path(density: Floats) -> str:
+        pairs = zip(densities.rate.tolist(), density.tolist(), strict=True)
+        return line((across(rate), up(value)) for rate, value in pairs)
+
+    if densities.url_group is not None:
+        picture.shapes.append(Shape("line-b dashed", path(densities.url_group)))
+    own = path(densities.page)
+    picture.shapes += [Shape("fill-a soft", area(own, picture.bottom)), Shape("line-a", own)]
+    picture.x_ticks = decades(low, high, across)
+    if low < estimate.change_rate < high:
+        picture.rules = [Dot("rule-now", across(estimate.change_rate), 0, 0, "estimate")]
+    return picture

@@ -1,0 +1,89 @@
+"""Pages: the list by the filters of `GET /pages`, and crawls of all selected pages."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Response
+from msgspec import UNSET
+
+from recrawl_client.wire.listing import PagesAnswer
+from recrawl_client.wire.pages import PageAnswer
+from service.api.cursors import PagesPlace, decode_cursor, encode_cursor
+from service.api.requests.filters import PageFilters
+from service.api.routes import bulk, listing
+from service.console.visit import Visit
+from service.ingest.bulk import Recrawl, act_on_selected
+
+PART = 50
+STEP_S = 1.5
+"""Time after which an act on many pages shows its progress, seconds."""
+STATES = ("active", "never_crawled", "overdue", "failing", "gone", "retired")
+OBSERVABILITIES = ("incomplete", "complete", "auto")
+
+
+def show(visit: Visit) -> Response:
+    """Show a part of the list."""
+    values = visit.parameters("list_all_pages")
+    url = values.pop("url", None)
+    if url is not None:
+        page = visit.ask(
+            PageAnswer,
+            listing.list_all_pages,
+            request=visit.request,
+            caller=visit.caller,
+            url=url,
+        )
+        return visit.go(f"/console/pages/{page.page_id}")
+    filters = _filters(values)
+    part = visit.ask(
+        PagesAnswer,
+        listing.list_all_pages,
+        request=visit.request,
+        caller=visit.caller,
+        **filters,
+        cursor=values.get("cursor"),
+        limit=values.get("limit", PART),
+        count="estimate",
+    )
+    return visit.page(
+        "pages.html",
+        part=part,
+        count=None if part.count is UNSET else part.count,
+        filters={name: visit.request.query_params[name] for name in filters},
+        states=STATES,
+        observabilities=OBSERVABILITIES,
+    )
+
+
+def recrawl(visit: Visit) -> Response:
+    """Request crawls of the selected pages, a step at a time; each answer continues the act.
+
+    The form has the query of the list, the place that the act has reached, and the pages so far.
+    """
+    sent = visit.form.get("filters", "")
+    every, cursor = visit.form.get("all_pages") == "true", visit.form.get("cursor", "")
+    filters = PageFilters(**_filters(visit.parameters("list_all_pages", sent)))
+    until = time.monotonic() + STEP_S
+    outcome = act_on_selected(
+        visit.service.store,
+        bulk.selected(filters, all_pages=every),
+        Recrawl(visit.service.settler),
+        visit.service.now,
+        decode_cursor(cursor, PagesPlace, listing.LIST_PATH).after if cursor else 0,
+        note=bulk.audited(visit.actor, filters),
+        enough=lambda: time.monotonic() > until,
+    )
+    n_before = visit.form.get("n_done", "")
+    n_done = outcome.n_changed + (int(n_before) if n_before.isdecimal() else 0)
+    return visit.page(
+        "part_recrawl.html" if visit.wants_part else "recrawl.html",
+        filters=sent,
+        all_pages=every,
+        n_done=n_done,
+        cursor=None if outcome.after is None else encode_cursor(PagesPlace(outcome.after)),
+    )
+
+
+def _filters(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: values[name] for name in PageFilters._fields if name in values}

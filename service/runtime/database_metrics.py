@@ -1,0 +1,152 @@
+"""Metrics that a process reads from the database.
+
+A scrape reads a few rows by their keys. Numbers of the queue need a pass over the queue, which may
+hold millions of rows. Therefore a process counts apart from scrapes, and rarely where a count takes
+long. While the database does not answer, `recrawl_up` is 0, and the other metrics are those of its
+last answer.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from service.history import reading
+from service.history.reading import Row
+from service.model.domain import Epoch, EpochStatus
+from service.model.errors import RecrawlError
+from service.model.history import Calibrations, merged_calibrations
+from service.model.webhooks import WebhookProgress
+from service.runtime.metric_families import (
+    gauge,
+    of_calibrations,
+    of_disk,
+    of_epoch,
+    of_queue,
+    of_step,
+    of_webhooks,
+)
+from service.storage import Store
+from service.storage.clock import Clock
+from service.storage.contract import Disk
+from service.storage.queue import QueueCensus
+
+MOST_WEBHOOKS = 1_000
+"""Maximum webhooks with their own time series."""
+COUNT_SHARE = 0.01
+"""Maximum share of its time that a process spends on counting."""
+COUNT_EVERY_S = 1.0
+"""Minimum time between two counts, seconds."""
+CALIBRATED = timedelta(days=1)
+"""Time whose predictions the calibration compares."""
+
+
+class Reading(NamedTuple):
+    """Rows that a scrape reads."""
+
+    published: Epoch | None
+    newest: Epoch | None
+    ready_at: datetime | None
+    webhooks: list[WebhookProgress]
+    step: Row | None
+    """Newest step of the history that was measured."""
+    at: datetime
+
+
+class DatabaseCollector(Collector):
+    """Metrics of the epoch in force and of webhooks, as of the last answer of the database."""
+
+    def __init__(self, store: Store, now: Clock) -> None:
+        self.store = store
+        self.now = now
+        self.answered = False
+        self.last: Reading | None = None
+        self.disk: Disk | None = None
+
+    def read(self) -> None:
+        """Read a few rows; without an answer of the database, keep those of the last answer."""
+        self.disk = self.store.disk()
+        try:
+            with self.store.begin(write=False) as tx:
+                ready_at = tx.next_ready_at() if self.store.has_queue else None
+                webhooks = tx.webhook_progress(MOST_WEBHOOKS) if self.store.has_queue else []
+                step = reading.newest(tx) if self.store.has_queue else None
+                published, newest = tx.epoch_in_force(), tx.newest_epoch()
+        except RecrawlError:
+            self.answered = False
+            return
+        self.last = Reading(published, newest, ready_at, webhooks, step, self.now())
+        self.answered = True
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of the last read."""
+        yield gauge("up", "1 when the database answered this scrape", float(self.answered))
+        if self.disk is not None:
+            yield from of_disk(self.disk)
+        if (last := self.last) is None:
+            return
+        now = self.now()
+        yield gauge(
+            "database_answer_age_seconds",
+            "Time since the last answer of the database to a scrape",
+            max((now - last.at).total_seconds(), 0.0),
+        )
+        failed = last.newest is not None and last.newest.status is EpochStatus.failed
+        yield gauge("epoch_failed", "1 when the newest epoch failed", float(failed))
+        if last.ready_at is not None:
+            waits = max((now - last.ready_at).total_seconds(), 0.0)
+            yield gauge("ready_seconds", "Time since a crawl became ready to lease", waits)
+        if last.published is not None:
+            yield from of_epoch(last.published, now)
+        if last.step is not None and last.step.gauges is not None:
+            yield from of_step(last.step, last.step.gauges, now)
+        yield from of_webhooks(last.webhooks, now)
+
+
+class Sums(NamedTuple):
+    """Numbers that need more than a few rows."""
+
+    census: QueueCensus
+    calibrations: Calibrations
+    """Predictions and outcomes of the last day."""
+    at: datetime
+
+
+class SumsCollector(Collector):
+    """Numbers of the queue and the calibration, as of the last count."""
+
+    def __init__(
+        self, store: Store, now: Clock, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.store = store
+        self.now = now
+        self.clock = clock
+        self.next_at = clock()
+        self.sums: Sums | None = None
+
+    def count(self) -> None:
+        """Count, unless the last count was short ago for the time that it took."""
+        started = self.clock()
+        if started < self.next_at or not self.store.has_queue:
+            return
+        with suppress(RecrawlError), self.store.begin(write=False) as tx:  # the last sums stay
+            now = self.now()
+            steps = tx.calibrations(now - CALIBRATED, now)
+            day = merged_calibrations(step.calibrations for step in steps)
+            self.sums = Sums(tx.queue_census(now), day, now)
+        took = self.clock() - started
+        self.next_at = started + max(COUNT_EVERY_S, took / COUNT_SHARE)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the numbers of the last count."""
+        if self.sums is None:
+            return
+        census, calibrations, at = self.sums
+        age = max((self.now() - at).total_seconds(), 0.0)
+        yield gauge("count_age_seconds", "Time since queue and leases were counted", age)
+        yield from of_queue(census)
+        yield from of_calibrations(calibrations)

@@ -1,0 +1,121 @@
+"""Acts of the console: the same effects and the same audit as through the API."""
+
+import re
+
+import httpx
+from support.access_cases import ADMIN, bearer
+from support.browsing import Browser
+from support.live_server import running
+
+
+def last_act(live):
+    entry = live.client.get("/audit").json()["items"][0]
+    return entry["key"], entry["act"], entry["object"]
+
+
+def test_crawl_now_requests_a_crawl_once(live, admin):
+    path = "/console/pages/3"
+    live.clock.advance(minutes=1)
+    assert "requested" in admin.send(path, f"{path}/recrawl").text
+    assert last_act(live)[:2] == ("environment-1", "pages.recrawl")
+    assert "waits for a requested crawl" in admin.send(path, f"{path}/recrawl").text
+    answer = admin.open("/console/pages/3")
+    assert "Next crawl now" in answer.text or "ago" in answer.text
+
+
+def test_all_selected_pages_are_crawled_and_the_page_shows_how_many(sqlite_url, monkeypatch):
+    with running(sqlite_url) as live:
+        live.register(*(f"https://a.example/{i}" for i in range(30)), tags=["some"])
+        live.register("https://b.example/")
+        browser = Browser(live.url)
+        monkeypatch.setattr("service.console.views.pages.STEP_S", 0.0)
+        monkeypatch.setattr("service.ingest.bulk.BLOCK", 12)
+        page = browser.send("/console/pages?tag=some", "/console/pages/recrawl")
+        shown = []
+        while "Done" not in page.text:  # without a script, the visitor presses the button
+            shown.append(re.search(r"(\d+) crawls requested so far", page.text)[1])
+            form = page.form("/console/pages/recrawl")
+            page_text = browser.client.post("/console/pages/recrawl", data=form).text
+            page = type(page)(page_text)
+        assert shown == ["12", "24"]
+        assert "Done: 30 crawls requested" in page.text
+        form = browser.open("/console/pages").form("/console/pages/recrawl")
+        form.pop("all_pages")
+        refused = browser.client.post("/console/pages/recrawl", data=form)
+        assert refused.status_code == 422
+        assert "all_pages=true" in refused.text
+
+
+def test_a_host_is_paused_and_crawled_again(live, admin):
+    path = "/console/hosts/shop.example"
+    assert "paused" in admin.send(path, f"{path}/pause", length="1d").text
+    assert last_act(live) == ("environment-1", "host.change", "shop.example")
+    until = live.client.get("/hosts/shop.example").json()["host_queue"]["blocked_until"]
+    assert until is not None
+    assert "shop.example" in admin.open("/console/hosts?blocked=true").text
+    assert live.client.get("/hosts/shop.example").json()["min_delay_s"] == 2
+    admin.send(path, f"{path}/pause")
+    assert live.client.get("/hosts/shop.example").json()["host_queue"]["blocked_until"] is None
+    admin.send(path, f"{path}/pause", 422, length="for ever")
+
+
+def test_an_epoch_is_requested_and_its_page_follows_it(live, admin):
+    page = admin.send("/console/epochs", "/console/epochs")
+    assert "waits to start" in page.text
+    number = re.search(r"Epoch (\d+)", page.text)[1]
+    part = admin.client.get(f"/console/epochs/{number}", headers={"HX-Request": "true"})
+    assert 'hx-trigger="every 1s"' in part.text
+    assert "<html" not in part.text
+    live.service.runner.run_once()
+    done = admin.client.get(f"/console/epochs/{number}", headers={"HX-Request": "true"})
+    assert "every 1s" not in done.text
+    assert "Certificate" in done.text
+
+
+def test_a_key_is_created_shown_once_rotated_and_revoked(live, admin):
+    page = admin.send(
+        "/console/access", "/console/access/keys", name="fleet <1>", role="crawl", days="30"
+    )
+    key = re.search(r"rcr_[0-9a-f]{10}_[0-9a-f]+", page.text)[0]
+    key_id = key.split("_")[1]
+    assert httpx.get(f"{live.url}/pages", headers=bearer(key)).status_code == 200
+    assert key not in admin.open("/console/access").raw
+    stored = live.client.get(f"/keys/{key_id}").json()
+    assert (stored["name"], stored["role"]) == ("fleet <1>", "crawl")
+    assert stored["expires_at"] is not None
+    rotated = admin.send("/console/access", f"/console/access/keys/{key_id}/rotate")
+    assert re.search(r"rcr_[0-9a-f]{10}_[0-9a-f]+", rotated.text)[0] != key
+    admin.send("/console/access", f"/console/access/keys/{key_id}/revoke")
+    assert httpx.get(f"{live.url}/pages", headers=bearer(key)).status_code == 401
+    assert last_act(live) == ("environment-1", "key.revoke", key_id)
+    admin.send("/console/access", "/console/access/keys", 422, name="", role="crawl", days="30")
+
+
+def test_a_webhook_is_paused_tested_and_resumed(live, admin):
+    hook = live.client.get("/webhooks").json()["items"][0]["id"]
+    path = f"/console/webhooks/{hook}"
+    form = admin.open(path).form(path)
+    assert form.pop("pause") == "true"
+    admin.client.post(path, data=form | {"pause": "true"})
+    assert live.client.get(f"/webhooks/{hook}").json()["status"] == "paused"
+    admin.send(path, path)
+    assert live.client.get(f"/webhooks/{hook}").json()["status"] == "active"
+
+
+def test_a_script_whose_session_has_ended_is_sent_to_the_sign_in(live):
+    answer = httpx.get(f"{live.url}/console/epochs/1", headers={"HX-Request": "true"})
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (
+        401,
+        "/console/sign-in?next=/console/epochs/1",
+    )
+
+
+def test_while_the_database_is_away_the_console_says_so(sqlite_url):
+    with running(sqlite_url, api_keys=[ADMIN]) as live:
+        browser = Browser(live.url)
+        browser.sign_in()
+        live.service.store.abort()
+        answer = browser.client.get("/console/pages")
+        assert answer.status_code == 503
+        assert "Retry-After" in answer.headers
+        assert "Service Unavailable" in answer.text

@@ -1,0 +1,203 @@
+"""The console in Chromium: no error, nothing outside, WCAG AA in light and dark, the scripts."""
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from support.access_cases import ADMIN, new_key
+from support.chromium import Watched, chromium
+
+from service.model.access import Role
+
+pytestmark = [pytest.mark.slow, pytest.mark.external]
+
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+def sign_in(window, key=ADMIN):
+    window.open("/console")
+    window.page.get_by_label("API key").fill(key)
+    window.page.get_by_role("button", name="Sign in").press("Enter")
+    window.page.wait_for_url(lambda url: "/sign-in?" not in url)
+    assert window.page.url.endswith("/console"), window.page.locator("main").inner_text()
+
+
+def views(live):
+    hook = live.client.get("/webhooks").json()["items"][0]["id"]
+    return (
+        "",
+        "?range=7d",
+        "/pages",
+        "/pages?state=failing",
+        "/pages/2",
+        "/pages/12",
+        "/hosts",
+        "/hosts/shop.example",
+        "/epochs",
+        "/epochs/2",
+        "/plan?bandwidth=5",
+        "/plan?bandwidth=0.000001",
+        "/leases",
+        "/changes",
+        f"/webhooks/{hook}",
+        "/access",
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_view_is_clean_and_accessible(live, browser, scheme):
+    window = Watched(browser, live.url, color_scheme=scheme)
+    window.open("/console/sign-in")
+    found = [("sign-in", Axe().run(window.page, options=RULES))]
+    sign_in(window)
+    for path in views(live):
+        window.open(f"/console{path}")
+        for closed in window.page.locator("details:not([open]) summary").all():
+            closed.click()
+        found.append((path, Axe().run(window.page, options=RULES)))
+    violations = [
+        (path, each["id"], [node["html"][:160] for node in each["nodes"]][:3])
+        for path, results in found
+        for each in results.response["violations"]
+    ]
+    assert violations == []
+    assert window.faults == []
+
+
+def test_the_keyboard_alone_suffices(live, browser):
+    window = Watched(browser, live.url)
+    sign_in(window)
+    page = window.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    window.open("/console/pages")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.href || ''").endswith("/console/pages/1"):
+            break
+    shown = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert shown == "solid"
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/console/pages/1$"))
+    assert window.faults == []
+
+
+def test_charts_have_a_cursor_with_the_numbers_of_the_history(live, browser):
+    window = Watched(browser, live.url)
+    sign_in(window)
+    window.open("/console?range=7d")
+    assert window.page.locator(".uplot canvas").count() >= 1
+    assert window.page.locator("[data-series] > svg").count() == 0
+    before = window.page.evaluate("window.stays = document.querySelectorAll('.uplot').length")
+    window.page.emulate_media(color_scheme="dark")  # redraws, and does not load the page again
+    window.page.wait_for_function(f"document.querySelectorAll('.uplot').length === {before}")
+    assert window.page.evaluate("window.stays") == before
+    still = Watched(browser, live.url, java_script_enabled=False)
+    sign_in(still)
+    still.open("/console?range=7d")
+    assert still.page.locator("[data-series] > svg").count() >= 1
+    assert window.faults == still.faults == []
+
+
+def test_another_budget_is_computed_within_the_page(live, browser):
+    window = Watched(browser, live.url)
+    sign_in(window)
+    window.open("/console/epochs")
+    window.page.get_by_label("Crawls a day, slider").focus()
+    window.page.keyboard.press("End")
+    window.page.get_by_text("Nothing is published").last.wait_for()
+    field = float(window.page.locator("#bandwidth").input_value())
+    plan = live.client.get("/plan", params={"bandwidth": field}).json()["items"][0]
+    fresh = f"{100 * plan['fresh_share']:.1f}\N{NO-BREAK SPACE}%"
+    assert fresh in window.page.locator("#plan strong").first.inner_text()
+    assert window.page.url.endswith("/console/epochs")
+    assert window.faults == []
+
+
+def test_a_wrong_budget_is_refused_within_the_page_and_a_right_one_follows(live, browser):
+    window = Watched(browser, live.url)
+    sign_in(window)
+    window.open("/console/epochs")
+    window.page.locator("#bandwidth").fill("much")
+    window.page.get_by_role("button", name="Compute").click()
+    window.page.get_by_role("alert").get_by_text("bandwidth").wait_for()
+    window.page.locator("#bandwidth").fill("7")
+    window.page.get_by_role("button", name="Compute").click()
+    window.page.get_by_text("Nothing is published").last.wait_for()
+    assert all("422" in fault for fault in window.faults)
+
+
+def test_an_epoch_shows_when_it_is_published(live, browser):
+    window = Watched(browser, live.url)
+    sign_in(window)
+    window.open("/console/epochs")
+    window.page.get_by_role("button", name="Run an epoch now").click()
+    window.page.get_by_text("waits to start").wait_for()
+    live.service.runner.run_once()
+    window.page.get_by_role("heading", name="Certificate").wait_for(timeout=10_000)
+    assert window.faults == []
+
+
+def test_all_pages_are_crawled_step_by_step_before_the_eyes(live, browser, monkeypatch):
+    monkeypatch.setattr("service.console.views.pages.STEP_S", 0.0)
+    monkeypatch.setattr("service.ingest.bulk.BLOCK", 5)
+    live.clock.advance(days=1)
+    window = Watched(browser, live.url)
+    sign_in(window)
+    window.open("/console/pages?tag=all")
+    window.page.get_by_role("button", name="Request crawls").click()
+    window.page.get_by_text("Done:").wait_for()
+    assert "12 crawls requested" in window.page.locator("#progress").inner_text()
+    assert window.faults == []
+
+
+def test_the_choice_of_colours_wins_over_the_system(live, browser):
+    window = Watched(browser, live.url, color_scheme="dark")
+    sign_in(window)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = window.page.evaluate(ground)
+    window.page.get_by_role("button", name="theme").click()  # from the system's to dark
+    assert window.page.evaluate(ground) == dark
+    window.page.get_by_role("button", name="theme").click()
+    assert window.page.evaluate(ground) != dark
+    assert window.faults == []
+
+
+def test_a_reader_sees_no_button_that_acts(live, browser):
+    key, _ = new_key(live.service.store, Role.read)
+    live.service.gate.ring.refresh()
+    window = Watched(browser, live.url)
+    sign_in(window, key)
+    for path in ("", "/pages", "/pages/2", "/hosts/shop.example", "/epochs", "/changes"):
+        window.open(f"/console{path}")
+        names = window.page.get_by_role("button").all_inner_texts()
+        assert set(names) <= {"Auto theme", "Sign out", "Show", "Compute"}, path
+    assert window.page.get_by_role("link", name="Access").count() == 0
+    assert window.faults == []
+
+
+def test_no_page_can_be_framed_and_another_site_cannot_use_the_session(live, browser):
+    window = Watched(browser, live.url)
+    sign_in(window)
+    other = window.context.new_page()
+    other.route(
+        "https://evil.example/",
+        lambda route: route.fulfill(
+            content_type="text/html",
+            body=f"<form method=post action='{live.url}/console/epochs'><button>x</button></form>",
+        ),
+    )
+    before = live.client.get("/epochs").json()["items"][0]["epoch"]
+    other.goto("https://evil.example/")
+    other.get_by_role("button").click()
+    other.wait_for_load_state()
+    assert "sign in" in other.content().lower() or "session" in other.content()
+    assert live.client.get("/epochs").json()["items"][0]["epoch"] == before

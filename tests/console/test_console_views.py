@@ -1,0 +1,241 @@
+"""What the views show: the numbers of the API and of SQL, by role, and no stranger's script."""
+
+import json
+import sqlite3
+from itertools import pairwise
+
+import httpx
+import numpy as np
+import pytest
+from support.access_cases import ADMIN, bearer, new_key
+from support.browsing import Browser, Page
+from support.live_server import running
+
+from service.access.roles import right_of
+from service.console.app import POLICY, VIEWS
+from service.console.render import static_files
+from service.estimation.freshness import stale_between_crawls
+from service.estimation.posterior import rate_densities
+from service.events.reading import newest, read
+from service.model.access import Role
+from service.model.arrays import instant
+from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
+
+
+def places(live):
+    """Return values for the parts of the paths of views."""
+    hook = live.client.get("/webhooks").json()["items"][0]["id"]
+    _, key_id = new_key(live.service.store, Role.read)
+    return {"page_id": 1, "host": "news.example", "epoch": 2, "webhook_id": hook, "key_id": key_id}
+
+
+def paths(live, method="GET"):
+    """Return each view with its path."""
+    query = {"get_plan": "?bandwidth=5"}
+    values = places(live)
+    views = [view for view in VIEWS if view.method == method]
+    return [(view, view.path.format(**values) + query.get(view.operation, "")) for view in views]
+
+
+def test_each_view_answers_within_the_policy(live, admin):
+    for view, path in paths(live):
+        response = admin.client.get(path)
+        assert response.status_code == 200, (path, response.text[-500:])
+        assert response.headers["content-security-policy"] == POLICY.decode()
+        assert response.headers["cache-control"] == "no-store"
+        assert Page(response.text).faults == []
+        assert "<h1" in response.text, view
+        assert admin.client.head(path).status_code == 200
+
+
+def test_a_role_sees_and_does_what_the_api_allows_it(live):
+    for role in Role:
+        key, _ = new_key(live.service.store, role)
+        live.service.gate.ring.refresh()
+        browser = Browser(live.url)
+        browser.sign_in(key)
+        for view, path in paths(live):
+            allowed = role >= right_of(view.operation).role
+            response = browser.client.get(path)
+            assert response.status_code == (200 if allowed else 403), (role, path)
+            if role < Role.admin and allowed:
+                assert Page(response.text).acts == [], path
+        token = browser.open("/console").form("/console/theme")["token"]
+        for view, path in paths(live, "POST"):
+            if role < right_of(view.operation).role:
+                assert browser.client.post(path, data={"token": token}).status_code == 403, path
+        links = [link["href"] for link in browser.open().links]
+        assert ("/console/access" in links) == (role is Role.admin)
+
+
+def test_unknown_pages_and_bad_parameters_have_a_page_with_the_sentence_of_the_api(admin, reader):
+    for path, status, word in (
+        ("/console/pages/999", 404, "no page has the id 999"),
+        ("/console/pages/x", 422, "page_id is"),
+        ("/console/pages?state=odd", 422, "state is"),
+        ("/console/pages?cursor=odd", 422, "cursor"),
+        ("/console/pages?change_rate_from=2&change_rate_to=1", 422, "swap them"),
+        ("/console/hosts/none.example", 404, "none.example"),
+        ("/console/epochs/999", 404, "999"),
+        ("/console?range=century", 422, "range is none of"),
+        ("/console/nothing", 404, "no such page"),
+    ):
+        page = admin.open(path, status)
+        assert word in page.text, path
+        assert page.faults == []
+    assert reader.client.get("/console/access").status_code == 403
+
+
+def test_the_list_of_pages_has_the_rows_of_the_api(live, admin):
+    for query in ("", "?tag=all&limit=3", "?state=never_crawled", "?host=shop.example"):
+        expected = live.client.get(f"/pages{query}").json()
+        shown = [link["href"] for link in admin.open(f"/console/pages{query}").links]
+        rows = [f"/console/pages/{page['page_id']}" for page in expected["items"]]
+        assert [href for href in shown if href in rows] == rows
+        following = [href for href in shown if "cursor=" in href]
+        assert bool(following) == (expected["next_cursor"] is not None)
+    page = admin.open("/console/pages?url=https://shop.example/5")
+    assert "https://shop.example/5" in page.text
+    assert "never crawled" in page.text
+
+
+def test_the_numbers_are_those_of_sql(live, admin):
+    path = live.service.store.path if hasattr(live.service.store, "path") else None
+    url = str(live.service.store.engine.url) if path is None else f"sqlite:///{path}"
+    with sqlite3.connect(url.removeprefix("sqlite:///").split("?")[0]) as db:
+        n_pages = db.execute("SELECT count(*) FROM pages").fetchone()[0]
+        n_news = db.execute(
+            "SELECT count(*) FROM pages JOIN hosts USING (host_id) WHERE host = 'news.example'"
+        ).fetchone()[0]
+        changes, crawls = db.execute(
+            "SELECT n_changes, n_observations FROM page_states WHERE page_id = 2"
+        ).fetchone()
+        n_leased = db.execute("SELECT count(*) FROM due_pages WHERE token IS NOT NULL").fetchone()[
+            0
+        ]
+    assert f"{n_pages} selected" in admin.open("/console/pages").text
+    assert f"Pages {n_news} " in admin.open("/console/hosts/news.example").text
+    page = admin.open("/console/pages/2").text
+    assert f"Changes found {changes} " in page
+    assert f"Crawls as evidence {crawls} " in page
+    assert f"Leases that run {n_leased} " in admin.open("/console/leases").text
+
+
+def test_a_page_shows_the_sentence_and_the_probability_of_the_api(live, admin):
+    answer = live.client.get("/pages/2").json()
+    verdict = live.post("/freshness", [{"page_id": 2}]).json()["verdicts"][0]
+    page = admin.open("/console/pages/2")
+    sentence = answer["why"]["sentence"]
+    assert sentence[1:] in page.text
+    assert f"Stale now {100 * verdict['stale']:.1f}\N{NO-BREAK SPACE}%" in page.raw.replace(
+        "</span><strong>", " "
+    )
+
+
+def test_nasty_words_stay_words(sqlite_url):
+    nasty = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}"
+    with running(sqlite_url, api_keys=[ADMIN]) as live:
+        url = "https://a.example/?q=%3Cscript%3E'onmouseover='alert(1)&x=javascript:alert(1)"
+        page_id, other = live.register(url, "https://a.example/b'\"><b>")
+        live.post(
+            "/observations",
+            [
+                {
+                    "page_id": page_id,
+                    "observed_at": live.clock.advance(days=1).isoformat(),
+                    "etag": f'"{nasty[:60]}"'.replace('"', "")[:60],
+                    "note": {nasty: nasty},
+                    "digest": nasty,
+                }
+            ],
+        )
+        live.epoch()
+        live.post("/leases", {"worker": nasty[:60], "count": 2})
+        new_key(live.service.store, Role.read, name=nasty)
+        live.client.put("/hosts/a.example", json={"group": "g"})
+        live.service.gate.ring.refresh()
+        browser = Browser(live.url)
+        browser.sign_in()
+        for path in (
+            "/console",
+            "/console/pages",
+            f"/console/pages/{page_id}",
+            f"/console/pages/{other}",
+            "/console/leases",
+            "/console/changes",
+            "/console/access",
+            "/console/hosts/a.example",
+            f"/console/pages?tag={nasty}",
+            f"/console/pages?url_prefix=https://a.example/{nasty}",
+            f"/console/changes?prefix=https://a.example/{nasty.replace(' ', '')}",
+            f"/console/access?object={nasty}",
+            f"/console/hosts/{nasty.replace('/', '')}",
+            f"/console?range={nasty}",
+            f"/console/sign-in?next={nasty}",
+            f"/console/{nasty}",
+        ):
+            response = browser.client.get(path, follow_redirects=True)
+            assert response.status_code < 500, path
+            page = Page(response.text)
+            assert page.faults == [], path
+            assert "<img src=x" not in response.text
+            assert "{{7*7}}" in response.text or "49" not in page.words
+        assert nasty in browser.open("/console/access").text
+
+
+def test_files_are_ours_and_cached(live):
+    for name, content in static_files().items():
+        answer = httpx.get(f"{live.url}/console/static/{name}")
+        assert answer.content == content
+        assert "immutable" in answer.headers["cache-control"]
+    for name in ("..%2Fapp.py", "console.py", "%2Fetc%2Fpasswd"):
+        assert httpx.get(f"{live.url}/console/static/{name}").status_code in {303, 404}
+
+
+def test_the_last_changes_are_the_end_of_the_feed(live):
+    with live.service.store.begin(write=False) as tx:
+        every = read(tx, FeedPlace(0), 10_000, ChangeFilter()).changes
+        for limit in (1, 3, 10_000):
+            last = newest(tx, limit, ChangeFilter())
+            assert last.page_id.tolist() == every.page_id[::-1][:limit].tolist()
+        only = ChangeFilter(kinds=frozenset({ChangeKind.new}))
+        assert set(newest(tx, 50, only).kind.tolist()) == {ChangeKind.new}
+    assert len(every) > 10
+
+
+def test_the_forecast_rises_and_passes_through_the_present(live):
+    with live.service.store.begin(write=False) as tx:
+        page = tx.freshness_columns(np.array([2]))
+        estimator = live.service.rules.of(tx).estimator
+        now = instant(live.clock())
+        at = page.last_observed_at[0] + np.arange(20) * np.timedelta64(6, "h")
+        stale = stale_between_crawls(tx, page, estimator, now, at)
+    assert stale[0] == pytest.approx(0)
+    assert all(low < high for low, high in pairwise(stale))
+    assert stale[-1] < 1
+
+
+def test_the_densities_are_those_of_the_interval(live):
+    listed = live.client.get("/pages").json()["items"]
+    page_id = next(page["page_id"] for page in listed if page["n_changes"] > 2)
+    interval = live.client.get(f"/pages/{page_id}").json()["estimate"]["credible_interval"]
+    with live.service.store.begin(write=False) as tx:
+        page = tx.freshness_columns(np.array([page_id]))
+        densities = rate_densities(page, live.service.rules.of(tx).estimator, instant(live.clock()))
+    log_rate = np.log(densities.rate)
+    steps = np.diff(log_rate) * (densities.page[1:] + densities.page[:-1]) / 2
+    inside = (densities.rate[1:] > interval["low"]) & (densities.rate[1:] < interval["high"])
+    assert 0.9 < steps.sum() < 1.001
+    assert steps[inside].sum() == pytest.approx(0.9, abs=0.03)
+    assert densities.url_group is not None
+
+
+def test_the_metrics_count_a_view_by_its_path(live, admin):
+    admin.open("/console/pages/1")
+    metrics = httpx.get(f"{live.url}/metrics", headers=bearer(ADMIN)).text
+    assert 'route="/console/pages/{page_id}"' in metrics
+
+
+def test_the_console_stays_out_of_the_openapi_document(live):
+    document = json.dumps(live.client.get("/openapi.json").json())
+    assert "console" not in document
