@@ -2,6 +2,8 @@
 
     python -m benchmarks.trees BEFORE AFTER [--url postgresql://… | --sqlite] [--sizes 1 50 1000]
 
+A size is the number of crawls of a commit; a negative size is the number of pages of a lease.
+
 Each checkout runs in its own process on its own database with its own virtual environment, and
 records the same crawls of the same pages: half without a lease, all with digests. The processes
 take turns; nothing else is measured at the same time. CPU time is that of the process and of its
@@ -15,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -135,9 +138,14 @@ def serve(url: str) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         size = int(line)
-        n = min(ITEMS, size * COMMITS)
+        n = min(ITEMS, abs(size) * COMMITS)
         began = cpu(store)
-        crawls.record(size, n)
+        if size > 0:
+            crawls.record(size, n)
+        else:
+            n = crawls.lease(-size, COMMITS)
+        if hasattr(store, "counter"):
+            store.counter.write()  # otherwise a timer writes while the other checkout runs
         print((cpu(store) - began) / n, flush=True)
 
 
@@ -170,12 +178,29 @@ class Crawls:
     def __init__(self, base: Any, page_id: Any, now: list[Any], rng: Any) -> None:
         from service.batching.reports import Recorder
         from service.estimation.estimates import InForce
-        from service.leases.lease import LeaseSettler
         from service.leases.politeness import Politeness
+        from service.leases.settle import LeaseSettler
 
-        settler = LeaseSettler(Politeness(), base.runner.ahead, rng)
+        self.store, self.polite = base.store, Politeness()
+        settler = LeaseSettler(self.polite, base.runner.ahead, rng)
         self.recorder = Recorder(base.store, InForce(base.rules), settler)
         self.page_id, self.now, self.rng = page_id, now, rng
+
+    def lease(self, count: int, n_commits: int) -> int:
+        """Lease pages in commits, and return their number."""
+        from datetime import timedelta
+
+        from service.batching.lease_requests import LeaseRequest, lease_all
+        from service.leases.lease import WorkerRequest
+        from service.storage.queue import LeaseFilter
+
+        wish = WorkerRequest("worker", count, timedelta(seconds=5))
+        n = 0
+        for _ in range(n_commits):
+            self.now[0] += timedelta(seconds=10)
+            jobs = [LeaseRequest(wish, LeaseFilter())]
+            n += sum(len(d.to) for d in lease_all(self.store, self.polite, self.rng, jobs))
+        return n
 
     def record(self, size: int, n: int) -> None:
         """Record n crawls in commits of some size."""
@@ -210,7 +235,7 @@ class Crawls:
 
 def cpu(store: Any) -> float:
     """Return the CPU seconds of this process and of its database sessions."""
-    total = sum(os.times()[:2])
+    total = time.process_time()
     if not store.embedded:
         import psycopg
 
@@ -220,10 +245,8 @@ def cpu(store: Any) -> float:
                 "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
                 " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
             ).fetchall()
-        ticks = os.sysconf("SC_CLK_TCK")
         for (pid,) in rows:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / ticks
+            total += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     return total
 
 

@@ -136,8 +136,6 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         estimate=taught.estimate,
         observability=np.full(n, UNSPECIFIED, np.int16),
         host_id=np.zeros(n, np.int64),
-        url_group=np.zeros(n, np.int32),
-        urgency=np.full(n, np.nan),
         crawl_rate=np.full(n, np.nan),
         crawl_probability=np.full(n, np.nan),
     )

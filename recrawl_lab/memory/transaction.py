@@ -38,7 +38,6 @@ from service.model.columns import (
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
-from service.model.history import Tally
 from service.model.listing import PageTags
 from service.model.urls import url_groups
 from service.storage.contract import GONE_CHECKS, Brought, Registered
@@ -62,9 +61,8 @@ PAGE: dict[str, Any] = {
 }
 """Columns of a page beside its state."""
 
-OF_PAGE = ("observability", "host_id", "url_group")
-IN_FORCE = ("crawl_rate", "crawl_probability", "urgency")
-READ_ONLY = ("page_id", "pings_since", *OF_PAGE, *IN_FORCE)
+OF_PAGE = ("observability", "host_id")
+READ_ONLY = ("page_id", "pings_since", *OF_PAGE, "crawl_rate", "crawl_probability")
 WRITTEN = tuple(f for f in PageStates.__dataclass_fields__ if f not in READ_ONLY)
 """Columns that `save_states` writes."""
 
@@ -246,9 +244,9 @@ class MemoryTransaction(MemorySchedule):
             for table in (self.pages, self.states)
             for name in names & table.columns.keys()
         }
-        due = self._due_columns(row, rates)
-        columns |= due
-        return FreshnessColumns(**columns, page_id=there, urgency=rates.urgency)
+        columns |= self._due_columns(row, rates)
+        urgency = np.where(rates.shift == NOT_MOVED, rates.urgency, np.nan)
+        return FreshnessColumns(**columns, page_id=there, urgency=urgency)
 
     @override
     def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:
@@ -280,18 +278,15 @@ class MemoryTransaction(MemorySchedule):
     # -- observations
 
     @override
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         there = self._there(page_id)
         row = there - 1
-        in_force = dict.fromkeys(IN_FORCE, np.full(len(there), np.nan))
-        if scheduled or every:
-            rates = self._in_force(there)
-            in_force["urgency"] = np.where(rates.shift == NOT_MOVED, rates.urgency, np.nan)
-            if scheduled:
-                in_force |= {name: getattr(rates, name) for name in IN_FORCE[:2]}
+        unread = np.full((2, len(there)), np.nan)
+        rates = self._in_force(there) if scheduled else None
         return PageStates(
             page_id=there,
-            **in_force,
+            crawl_rate=rates.crawl_rate if rates else unread[0],
+            crawl_probability=rates.crawl_probability if rates else unread[1],
             **{name: self.pages[name][row] for name in OF_PAGE},
             **{name: self.states[name][row] for name in self.states.columns},
         )
@@ -332,8 +327,8 @@ class MemoryTransaction(MemorySchedule):
         """Drop the changes, because a replay has no readers of a feed."""
 
     @override
-    def count(self, tally: Tally) -> None:
-        """Drop the sums, because a replay has no history."""
+    def count(self, events: Any) -> None:
+        """Drop the events, because a replay has no history."""
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:

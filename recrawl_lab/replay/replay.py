@@ -23,6 +23,7 @@ from service.epochs.moves import PACED_EVERY
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, rules_in_force, width
+from service.history.counting import compare
 from service.ingest.record import ping, record
 from service.leases.due import due_at
 from service.model.arrays import (
@@ -233,7 +234,11 @@ class LocalFleet:
         )
         with self.store.begin() as tx:
             rules = rules_in_force(tx, self.rules)
-            crawl, probability, changed = record(tx, columns, rules, every=1).compared
+            outcome = record(tx, columns, rules)
+            if outcome.events is None:
+                return
+            row, probability, changed = compare(tx, [outcome.events])
+        crawl = outcome.accepted[row]
         predicted = Predicted(crawls.page[crawl], crawls.at[crawl], probability, changed)
         self._predicted.append(predicted)
 

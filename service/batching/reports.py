@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
 from service.estimation.estimates import InForce
-from service.history.counting import compared_every
 from service.ingest.record import (
     CrawlOutcome,
     PageNames,
@@ -131,8 +130,7 @@ class Recorder:
         """Record crawls and end their leases; return the outcome and which leases ended."""
         needs_rate = self.rules.estimator.needs_crawl_rate
         page_id = pages_of(crawls.page_id)
-        every = compared_every(len(crawls))
-        states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate, every=every)
+        states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
         crawls = dated(crawls, leased, now)
         outcome = record(tx, crawls, self.rules, states)
         new = outcome.verdict == Verdict.accepted

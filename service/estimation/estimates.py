@@ -71,6 +71,8 @@ class RateEstimates(NamedTuple):
 class EpochFacts(NamedTuple):
     """An epoch in force, as far as it matters to predictions."""
 
+    number: int
+    """0 before the first epoch."""
     started_at: np.datetime64
     """NaT before the first epoch."""
     budget_factor: float
@@ -80,10 +82,11 @@ class EpochFacts(NamedTuple):
         """Return the facts of an epoch."""
         if epoch is None or epoch.certificate is None or epoch.started_at is None:
             return NO_EPOCH
-        return cls(instant(epoch.started_at), epoch.certificate.budget_factor or 1.0)
+        factor = epoch.certificate.budget_factor or 1.0
+        return cls(epoch.epoch, instant(epoch.started_at), factor)
 
 
-NO_EPOCH = EpochFacts(NO_TIME, 1.0)
+NO_EPOCH = EpochFacts(0, NO_TIME, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from service.core.estimators.base import Estimator, from_columns
 from service.core.forecast import days_at_risk, probability_unchanged
 from service.estimation.estimates import EpochFacts, RateEstimates, estimate_rates
 from service.model.arrays import Bools, Floats, Instants, Ints, days, nothing
-from service.model.columns import EpochColumns, PageStates
+from service.model.columns import EpochColumns
 from service.model.domain import Observability
 from service.model.freshness import FreshnessColumns
 
@@ -28,7 +28,7 @@ class Forecast:
     @classmethod
     def of(
         cls,
-        pages: FreshnessColumns | PageStates,
+        pages: FreshnessColumns,
         estimator: Estimator[Any],
         now: np.datetime64,
         from_log: Floats | None = None,
@@ -57,7 +57,7 @@ class Forecast:
         return np.asarray((1.0 - precision) ** np.where(used, n_pings, 0.0))
 
 
-def pinged(pages: FreshnessColumns | PageStates, estimator: Estimator[Any]) -> Bools:
+def pinged(pages: FreshnessColumns, estimator: Estimator[Any]) -> Bools:
     """Return the pages whose pings count beside their crawls, or announce every change."""
     complete: Bools = pages.observability == Observability.complete
     if estimator.steady is None:
@@ -76,24 +76,23 @@ def observed_ratio(urgency: Floats, budget_factor: float) -> Floats:
 
 
 def predicted_changes(
-    states: PageStates,
+    states: FreshnessColumns,
     estimator: Estimator[Any],
     epoch: EpochFacts,
-    since: Instants,
     at: Instants,
+    span: Floats,
     n_pings: Ints,
 ) -> Floats:
     """Return P(changed) of (N,) crawls before their results, by the states of their pages.
 
     Parameters
     ----------
-    since, at
-        Last answer of each page, and the crawl.
+    at, span
+        Time of each crawl, and days since the last answer.
     n_pings
         Pings in between.
     """
-    span = days(at - since)
-    to_epoch = np.fmin(days(epoch.started_at - since), span)
+    to_epoch = np.fmin(days(epoch.started_at - at) + span, span)
     ratio = observed_ratio(states.urgency, epoch.budget_factor)
     risk = np.maximum(days_at_risk(span, to_epoch, ratio), 0.0)
     own = estimator.of_url_groups(states.url_group)
@@ -106,7 +105,7 @@ def predicted_changes(
     return np.asarray(1.0 - unchanged)
 
 
-def _as_epoch(pages: FreshnessColumns | PageStates) -> EpochColumns:
+def _as_epoch(pages: FreshnessColumns) -> EpochColumns:
     """Return pages as an epoch reads them; columns that no estimate needs are empty."""
     own = pages.arrays()
     n = len(pages)

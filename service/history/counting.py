@@ -1,40 +1,110 @@
-"""Sums of crawls and of pings for the history, and predictions against the crawls. Pure.
+"""Counts of crawls, pings and leases for the history, and predictions against the crawls.
 
-Arrays are (N,) for events, ordered by page and time, and (P,) for their pages.
+A transaction counts references to its arrays. After the commit the counter of the process holds
+them, and about once a second writes their sums in a transaction of its own.
+
+**Guarantee.** An event counts at most once, and only if its commit succeeded. A crash loses at most
+the events of the last `EVERY_S` seconds. An orderly end writes them. Sums whose transaction fails
+are written by the next one, except after an error of the commit itself, because it may have
+succeeded.
 """
 
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
+import structlog
+from typing_extensions import override
 
 from service.core.calibration import CalibrationSums
 from service.estimation.estimates import Rules
 from service.estimation.predictions import predicted_changes
-from service.model.arrays import Bools, Codes, Floats, Groups, Instants, Ints
+from service.model.arrays import Bools, Codes, Floats, Instants, Ints, distinct
 from service.model.columns import PageStates
-from service.model.history import Tally
+from service.model.errors import OUTAGES
+from service.model.freshness import FreshnessColumns
+from service.model.history import HostEvents, Part, Tally, merged_parts
+from service.storage import Store, Transaction
+from service.storage.history import Counted, Counter
 
-MOST_COMPARED = 25
-"""Number of crawls of a commit that are all compared with their predictions.
+EVERY_S = 1.0
+"""Time from the first event to the transaction that writes its sums, seconds."""
+MOST_HELD = 20_000
+"""Maximum number of crawls that wait for their predictions; more are counted, not compared."""
+MOST_COMPARED = 100
+"""Number of crawls of a second that are all compared with their predictions.
 
-A larger commit compares only pages whose page_id is a multiple of a number, about as many crawls.
-This avoids that large batches take longer."""
+Above, only pages whose page_id is a multiple of a number are compared: about as many crawls.
+"""
+BEFORE = FreshnessColumns.__dataclass_fields__.keys() & PageStates.__dataclass_fields__.keys()
+"""Columns of a prediction as of before the crawl; the others are the same after it."""
+
+log = structlog.get_logger()
 
 
 def compared_every(n_crawls: int) -> int:
     """Return the number whose multiples are the page_ids to compare.
 
-    >>> [compared_every(n) for n in (1, 25, 26, 10_000)]
-    [1, 1, 2, 400]
+    >>> [compared_every(n) for n in (1, 100, 101, 20_000)]
+    [1, 1, 2, 200]
     """
     return -(-max(n_crawls, 1) // MOST_COMPARED)
+
+
+class CrawlEvents(NamedTuple):
+    """(N,) accepted crawls of (P,) pages, ordered by page and time within a commit."""
+
+    states: PageStates
+    """States of the pages before the crawls."""
+    page: Ints
+    """Row of each crawl's page in the states."""
+    at: Instants
+    interval: Floats
+    """Days since the last answer."""
+    changed: Codes
+    failing: Bools
+    is_evidence: Bools
+    n_pings: Ints
+    """Pings within the interval."""
+    rules: Rules
+
+
+def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
+    """Return the sums of crawls without predictions.
+
+    A ping is true if the next crawl of its page found a change, else false. A change that no ping
+    announced is missed if the page has had pings.
+    """
+    host_id = np.concatenate([each.states.host_id[each.page] for each in commits])
+    changed = np.concatenate([each.changed for each in commits])
+    found, same = changed == 1, changed == 0
+    columns = {
+        "n_reported": np.ones(len(host_id), np.bool_),
+        "n_failed": np.concatenate([each.failing for each in commits]),
+        "n_changed": found,
+        "n_wasted": same,
+    }
+    had_pings = np.concatenate([each.states.n_pings[each.page] for each in commits]) > 0
+    if had_pings.any():
+        n_pings = np.concatenate([each.n_pings for each in commits])
+        columns |= {
+            "n_true_pings": n_pings * found,
+            "n_false_pings": n_pings * same,
+            "n_missed": found & (n_pings == 0) & had_pings,
+        }
+    return Tally.of(host_id, columns)
 
 
 class Compared(NamedTuple):
     """(K,) crawls that were compared with their predictions."""
 
     crawl: Ints
-    """Row of the crawl."""
+    """Row of the crawl in its commit."""
     probability: Floats
     """P(changed) before the crawl."""
     changed: Bools
@@ -43,69 +113,145 @@ class Compared(NamedTuple):
 NOT_COMPARED = Compared(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.bool_))
 
 
-def of_crawls(
-    states: PageStates,
-    groups: Groups,
-    changed: Codes,
-    failing: Bools,
-    n_pings: Ints,
-    compared: Compared,
-    estimator: str,
-) -> Tally:
-    """Return the sums of accepted crawls; `states` are those before the crawls.
+def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> Compared:
+    """Return crawls of one epoch that are evidence, with their predictions.
 
-    A ping is true if the next crawl of its page found a change, else false. A change that no ping
-    announced is missed if the page has had pings.
+    Pages whose id is a multiple of `every` are compared, unless they were deleted since. After
+    another epoch nothing is compared, because urgencies of the crawls' epoch are gone. An estimator
+    that reads the log predicts nothing.
     """
-    page = groups.page
-    found, same = changed == 1, changed == 0
-    columns = {
-        "n_reported": np.ones(len(page), np.bool_),
-        "n_failed": failing,
-        "n_changed": found,
-        "n_wasted": same,
-    }
-    if states.n_pings.any():
-        columns |= {
-            "n_true_pings": n_pings * found,
-            "n_false_pings": n_pings * same,
-            "n_missed": found & (n_pings == 0) & (states.n_pings > 0)[page],
-        }
-    sums = CalibrationSums.of(compared.probability, compared.changed)
-    calibrations = {estimator: sums} if len(compared.crawl) else {}
-    return Tally.of(states.host_id[page], columns, calibrations)
-
-
-def of_pings(states: PageStates, groups: Groups) -> Tally:
-    """Return the sums of accepted pings."""
-    return Tally.of(states.host_id[groups.page], {"n_pings": np.ones(len(groups.page), np.bool_)})
-
-
-def compare(
-    states: PageStates,
-    groups: Groups,
-    since: Instants,
-    at: Instants,
-    changed: Codes,
-    is_evidence: Bools,
-    n_pings: Ints,
-    rules: Rules,
-    every: int,
-) -> Compared:
-    """Return crawls that are evidence with their predictions.
-
-    `states` are those before the commit; pages whose id is a multiple of `every` are compared. An
-    estimator that reads the log predicts nothing.
-    """
-    row = np.flatnonzero(is_evidence & (states.page_id[groups.page] % every == 0))
-    if rules.estimator.needs_history or not len(row):
+    rules = commits[-1].rules
+    if rules.estimator.needs_history or rules.epoch.number != tx.number_in_force():
         return NOT_COMPARED
-    probability = predicted_changes(
-        states.take(groups.page[row]),
-        rules.estimator,
-        rules.epoch,
-        since[row],
-        at[row],
-        n_pings[row],
+    chosen = []
+    for each in commits:
+        row = np.flatnonzero(each.is_evidence & (each.states.page_id[each.page] % every == 0))
+        if len(row):
+            chosen.append((each, row, each.page[row]))
+    if not chosen:
+        return NOT_COMPARED
+    before = {
+        name: np.concatenate([getattr(each.states, name)[page] for each, _, page in chosen])
+        for name in BEFORE
+    }
+    at, interval, n_pings, changed = (
+        np.concatenate([getattr(each, name)[row] for each, row, _ in chosen])
+        for name in ("at", "interval", "n_pings", "changed")
     )
-    return Compared(row, probability, changed[row] == 1)
+    pages = tx.freshness_columns(distinct(before["page_id"]))
+    there = np.flatnonzero(np.isin(before["page_id"], pages.page_id))
+    if not len(there):
+        return NOT_COMPARED
+    before = {name: column[there] for name, column in before.items()}
+    pages = replace(pages.take(pages.page_id.searchsorted(before["page_id"])), **before)
+    probability = predicted_changes(
+        pages, rules.estimator, rules.epoch, at[there], interval[there], n_pings[there]
+    )
+    crawl = np.concatenate([row for _, row, _ in chosen])[there]
+    return Compared(crawl, probability, changed[there] == 1)
+
+
+class HistoryCounter(Counter):
+    """The counter of a process. A timer runs while something is held, in a thread of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.n_not_compared = 0
+        """Crawls that no prediction could be compared with, because of `MOST_HELD` or outages."""
+        self._held: list[Counted] = []
+        self._n_crawls = 0
+        """Number of crawls that wait for their predictions."""
+        self._parts: list[Part] = []
+        """Sums that are not written yet."""
+        self._timer: threading.Timer | None = None
+        self._lock = threading.Lock()
+        """Lock of what is held."""
+        self._writing = threading.Lock()
+
+    @override
+    def add(self, counted: list[Counted]) -> None:
+        if not counted:
+            return
+        with self._lock:
+            self._held += map(self._bounded, counted)
+            if self._timer is None:
+                self._start_timer()
+
+    def _bounded(self, counted: Counted) -> Counted:
+        """Return sums instead of crawls that nothing will be compared with."""
+        if not isinstance(counted.events, CrawlEvents):
+            return counted
+        n = len(counted.events.page)
+        if self._n_crawls + n > MOST_HELD:
+            self.n_not_compared += n
+            return counted._replace(events=tally_of([counted.events]))
+        self._n_crawls += n
+        return counted
+
+    def _start_timer(self) -> None:
+        self._timer = threading.Timer(EVERY_S, self._write_later)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _write_later(self) -> None:
+        with suppress(*OUTAGES):
+            self.write()
+        with self._lock:
+            if self._parts and self._timer is None:
+                self._start_timer()
+
+    @override
+    def write(self) -> None:
+        with self._writing:
+            with self._lock:
+                if self._timer is not None:
+                    self._timer.cancel()
+                held, self._held, self._n_crawls, self._timer = self._held, [], 0, None
+            self._parts = merged_parts([*self._parts, *self._sums(held)])
+            if not self._parts:
+                return
+            with self.store.begin() as tx:
+                for part in self._parts:
+                    tx.add_part(part)
+                self._parts = []  # a commit that fails may have succeeded
+
+    def _sums(self, held: list[Counted]) -> list[Part]:
+        """Return the sums of events; leases and pings count under the latest epoch of crawls."""
+        crawls: dict[tuple[datetime, int], list[CrawlEvents]] = defaultdict(list)
+        hosts: dict[tuple[datetime, str], list[Ints]] = defaultdict(list)
+        sums: list[tuple[datetime, Tally]] = []
+        for at, events in held:
+            if isinstance(events, CrawlEvents):
+                crawls[at, events.rules.epoch.number].append(events)
+            elif isinstance(events, HostEvents):
+                hosts[at, events.name].append(events.host_id)
+            else:
+                sums.append((at, events))
+        for (at, name), host_id in hosts.items():
+            sums.append((at, HostEvents(name, np.concatenate(host_id)).tally()))
+        epoch = max((number for _, number in crawls), default=0)
+        parts = [Part(at, epoch, tally) for at, tally in sums]
+        for key, each in crawls.items():
+            parts.append(Part(*key, self._compared(each)))
+        return parts
+
+    def _compared(self, commits: list[CrawlEvents]) -> Tally:
+        """Return the sums of crawls and, while the database answers, of predictions."""
+        tally, n = tally_of(commits), sum(len(each.page) for each in commits)
+        try:
+            with self.store.begin(write=False) as tx:
+                compared = compare(tx, commits, compared_every(n))
+        except OUTAGES:
+            self.n_not_compared += n
+            return tally
+        if not len(compared.crawl):
+            return tally
+        sums = CalibrationSums.of(compared.probability, compared.changed)
+        return replace(tally, calibrations={commits[-1].rules.estimator.name: sums})
+
+    @override
+    def close(self) -> None:
+        try:
+            self.write()
+        except OUTAGES:
+            log.warning("the last second's counts are lost for the history: no database answers")

@@ -13,7 +13,7 @@ import numpy as np
 from service.core.estimators.base import Estimator
 from service.history.gauges import measure
 from service.model.arrays import Ints
-from service.model.history import ALL_HOSTS, STEP, Gauges, Part, Tally, step_of
+from service.model.history import ALL_HOSTS, STEP, Gauges, Part, Tally, merged_parts, step_of
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 
@@ -44,11 +44,13 @@ class HistoryKeeper:
         return last is None or abs(now - last) >= MERGE_EVERY or step_of(now) != step_of(last)
 
     def keep(self) -> None:
-        """Merge parts; if a step has ended since the last round, write its rows."""
+        """Merge parts; write the rows of steps that have ended, and of their late parts."""
+        self.store.counter.write()
         now = self.now()
         begin = step_of(now)
-        ended = self._kept_at is None or step_of(self._kept_at) != begin
-        if ended:
+        with self.store.begin(write=False) as tx:
+            late = tx.n_parts(begin) > 0
+        if late or self._kept_at is None or step_of(self._kept_at) != begin:
             self._merge(begin, fewest=1)
             self._write_rows(begin)
         self._merge(begin + STEP, fewest=MANY_PARTS)
@@ -61,7 +63,7 @@ class HistoryKeeper:
                 if tx.n_parts(before) <= fewest:
                     return
                 taken = tx.take_parts(before, MOST_TAKEN)
-                parts = merged(taken)
+                parts = merged_parts(taken)
                 for part in parts:
                     tx.add_part(part)
             if len(parts) == len(taken):
@@ -86,7 +88,7 @@ class HistoryKeeper:
     ) -> None:
         number = tx.number_in_force() or None
         by_step: dict[datetime, list[Part]] = defaultdict(list)
-        for part in merged(tx.take_parts(begin, MOST_TAKEN)):
+        for part in merged_parts(tx.take_parts(begin, MOST_TAKEN)):
             by_step[part.at].append(part)
             tx.add_calibrations(part.at, part.epoch, part.tally.calibrations)
         by_step[last] += []
@@ -99,14 +101,6 @@ class HistoryKeeper:
             for row, host_id in enumerate(hosts.host_id.tolist()):
                 one = Tally(hosts.host_id[row : row + 1], hosts.counts[row : row + 1])
                 tx.add_to_step(host_id, at, epoch or number, one, own.get(host_id))
-
-
-def merged(parts: list[Part]) -> list[Part]:
-    """Return one part for each step and epoch, in their order."""
-    by_key: dict[tuple[datetime, int], list[Tally]] = defaultdict(list)
-    for part in parts:
-        by_key[part.at, part.epoch].append(part.tally)
-    return [Part(*key, Tally.merged(tallies)) for key, tallies in sorted(by_key.items())]
 
 
 def _hosts(parts: list[Part], at: datetime) -> Ints:

@@ -13,21 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.estimation.estimates import InForce, Rules
-from service.history.counting import (
-    NOT_COMPARED,
-    Compared,
-    compare,
-    compared_every,
-    of_crawls,
-    of_pings,
-)
+from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
-from service.ingest.crawls import CrawlComparison, last_answer, observe
+from service.ingest.crawls import CrawlComparison, observe
 from service.ingest.pings import notice
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict
+from service.model.history import HostEvents
 from service.storage import Transaction
 
 
@@ -39,8 +33,10 @@ class CrawlOutcome(NamedTuple):
     """True if the page may be due sooner than by its rate, because it fails or is gone, or was."""
     states: PageStates
     """(P,) states of the registered pages after the crawls, by ascending page_id."""
-    compared: Compared
-    """Crawls that were compared with their predictions, in the order of pages and times."""
+    accepted: Ints
+    """(K,) rows of the accepted crawls, by page and time."""
+    events: CrawlEvents | None
+    """The accepted crawls as the history counts them; None: there are none."""
 
 
 class PingOutcome(NamedTuple):
@@ -53,34 +49,27 @@ class PingOutcome(NamedTuple):
 
 
 def record(
-    tx: Transaction,
-    crawls: CrawlColumns,
-    rules: Rules | InForce,
-    states: PageStates | None = None,
-    every: int = 0,
+    tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce, states: PageStates | None = None
 ) -> CrawlOutcome:
     """Record crawls, those of one page in the order of their times.
 
-    `states` are the locked states of their pages; None: lock them. The crawls of pages whose id is
-    a multiple of `every` are compared with predictions; 0: by the number of crawls.
+    `states` are the locked states of their pages; None: lock them.
     """
-    every = every or compared_every(len(crawls))
     if states is None:
         needs_rate = rules.estimator.needs_crawl_rate
-        states = tx.lock_states(pages_of(crawls.page_id), scheduled=needs_rate, every=every)
+        states = tx.lock_states(pages_of(crawls.page_id), scheduled=needs_rate)
     row = _rows_of(states, crawls.page_id)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSPECIFIED] = Verdict.elsewhere
-    sooner, compared = np.zeros(len(crawls), np.bool_), NOT_COMPARED
+    sooner, events = np.zeros(len(crawls), np.bool_), None
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
         accepted = crawls.take(newer)
         in_force = rules.of(tx)
         after, entries, comparison = observe(before, groups, accepted, in_force)
-        compared = _compare(before, groups, accepted, comparison, in_force, every)
-        counted = comparison.changed, comparison.failing, comparison.n_pings, compared
-        tx.count(of_crawls(before, groups, *counted, in_force.estimator.name))
+        events = _events(before, groups, accepted, comparison, in_force)
+        tx.count(events)
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         tx.save_states(after)
@@ -90,8 +79,7 @@ def record(
         else:
             tx.clear_validators(reset_pages(after.page_id, groups, accepted))
         states = _with(states, after)
-        compared = compared._replace(crawl=newer[compared.crawl])
-    return CrawlOutcome(verdict, sooner, states, compared)
+    return CrawlOutcome(verdict, sooner, states, newer, events)
 
 
 def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOutcome:
@@ -119,7 +107,7 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
         )
         tx.append_log(entries)
         tx.save_states(after)
-        tx.count(of_pings(before, groups))
+        tx.count(HostEvents("n_pings", before.host_id[groups.page]))
     return PingOutcome(verdict, crawl, reason)
 
 
@@ -128,18 +116,25 @@ def pages_of(page_id: Ints) -> Ints:
     return distinct(page_id[page_id > 0])
 
 
-def _compare(
+def _events(
     before: PageStates,
     groups: Groups,
     crawls: CrawlColumns,
     comparison: CrawlComparison,
     rules: Rules,
-    every: int,
-) -> Compared:
-    """Return the predictions about accepted crawls."""
-    since = last_answer(before, groups, crawls, comparison.answer)
-    outcome = comparison.changed, comparison.is_evidence, comparison.n_pings
-    return compare(before, groups, since, crawls.observed_at, *outcome, rules, every)
+) -> CrawlEvents:
+    """Return accepted crawls for the history."""
+    return CrawlEvents(
+        before,
+        groups.page,
+        crawls.observed_at,
+        comparison.interval,
+        comparison.changed,
+        comparison.failing,
+        comparison.is_evidence,
+        comparison.n_pings,
+        rules,
+    )
 
 
 def _rows_of(states: PageStates, page_id: Ints) -> Ints:

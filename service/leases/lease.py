@@ -33,7 +33,7 @@ from service.model.arrays import (
     days,
     instant,
 )
-from service.model.history import Tally
+from service.model.history import HostEvents
 from service.storage import Transaction
 from service.storage.queue import (
     DuePages,
@@ -159,7 +159,8 @@ def lease_due(
     ripe = due <= instant(now)
     taken, stale = locked & ripe, locked & ~ripe
     tx.lease(leases.where(taken), now)
-    tx.count(Tally.of(pages.host_id[taken], {"n_leased": np.ones(taken.sum())}))
+    if taken.any():
+        tx.count(HostEvents("n_leased", pages.host_id[taken]))
     if stale.any():
         tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
     return pages, due, taken, np.where(taken, leases.expires_at, np.where(ripe, bound, due))

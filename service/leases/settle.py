@@ -90,17 +90,15 @@ class LeaseSettler:
     rng: np.random.Generator
 
     def lock(
-        self, tx: Transaction, page_id: Ints, crawls: CrawlColumns, *, scheduled: bool, every: int
+        self, tx: Transaction, page_id: Ints, crawls: CrawlColumns, *, scheduled: bool
     ) -> tuple[PageStates, LeasedCrawls]:
         """Lock the states of pages (ascending, unique), then the leases that crawls may end."""
         row = np.flatnonzero((crawls.token != 0) | trouble(crawls.status))
         if not len(row):
-            states = tx.lock_states(page_id, scheduled=scheduled, every=every)
+            states = tx.lock_states(page_id, scheduled=scheduled)
             return states, LeasedCrawls(row, LockedLeases.empty())
         tokens = LeaseTokens(page_id=crawls.page_id[row], token=crawls.token[row])
-        states, locked = tx.lock_states_and_leases(
-            page_id, tokens, scheduled=scheduled, every=every
-        )
+        states, locked = tx.lock_states_and_leases(page_id, tokens, scheduled=scheduled)
         return states, LeasedCrawls(row, locked)
 
     def settle_crawls(

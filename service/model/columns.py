@@ -138,11 +138,8 @@ class PageStates(Columns):
     """(N, width) states of the estimator."""
     observability: Codes
     host_id: Ints
-    url_group: UrlGroups
     crawl_rate: Floats
     crawl_probability: Floats
-    urgency: Floats
-    """As in `FreshnessColumns`; NaN where it was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Achievements in steps of ten minutes: sums of commits, and rows of the history."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -105,11 +106,6 @@ class Tally:
             np.add.at(counts, row, np.concatenate([part.counts for part in parts]))
         return cls(hosts, counts, merged_calibrations(part.calibrations for part in parts))
 
-    @property
-    def is_empty(self) -> bool:
-        """True if there is nothing to count."""
-        return not self.counts.any() and not self.calibrations
-
     def busiest(self, most: int = MOST_HOSTS) -> "Tally":
         """Return the hosts with the most leases, reports and pings, at most `most`."""
         if len(self.host_id) <= most:
@@ -185,6 +181,18 @@ def unpacked_calibration(content: bytes) -> CalibrationSums:
     )
 
 
+class HostEvents(NamedTuple):
+    """(N,) events of one kind."""
+
+    name: str
+    """Name of their count."""
+    host_id: Ints
+
+    def tally(self) -> Tally:
+        """Return the sums."""
+        return Tally.of(self.host_id, {self.name: np.ones(len(self.host_id), np.bool_)})
+
+
 class Part(NamedTuple):
     """Sums of commits of one step and epoch."""
 
@@ -193,6 +201,14 @@ class Part(NamedTuple):
     epoch: int
     """Epoch in force; 0: none."""
     tally: Tally
+
+
+def merged_parts(parts: Iterable[Part]) -> list[Part]:
+    """Return one part for each step and epoch, in their order."""
+    by_key: dict[tuple[datetime, int], list[Tally]] = defaultdict(list)
+    for part in parts:
+        by_key[part.at, part.epoch].append(part.tally)
+    return [Part(*key, Tally.merged(tallies)) for key, tallies in sorted(by_key.items())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from service.epochs.run import Runner
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, width
 from service.events.courier import Courier
+from service.history.counting import HistoryCounter
 from service.model.errors import EstimatorMismatch, InvalidSettings, RecrawlError
 from service.runtime.settings import Settings
 from service.storage import Store, open_store
@@ -118,6 +119,7 @@ def opened(
         store = open_store(
             url, width(plan.estimator), clock=now, timeout_s=timeout_s, archive=archive
         )
+    store.counter = HistoryCounter(store)
     rng = rng or np.random.default_rng()
     rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)
     interval = timedelta(seconds=settings.epoch_interval_s)

@@ -52,7 +52,7 @@ from service.storage.archive import ArchiveStatements
 from service.storage.clock import Clock
 from service.storage.epochs import EpochStatements
 from service.storage.feed import FeedStatements
-from service.storage.history import HistoryStatements
+from service.storage.history import Counter, HistoryStatements
 from service.storage.listing import ListingStatements
 from service.storage.queue import (
     HostStatements,
@@ -152,19 +152,17 @@ class Transaction(
     # -- observations
 
     @abstractmethod
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         """Lock and return the states of these pages (ascending, unique) without unknown ids.
 
-        The rates in force are NaN unless `scheduled`, which doubles the time. URL group and
-        urgency are read too with `scheduled`, else of the pages whose id is a multiple of `every`.
+        The rates in force are NaN unless `scheduled`, which doubles the time.
         """
 
     def lock_states_and_leases(
-        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False, every: int = 0
+        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False
     ) -> tuple[PageStates, LockedLeases]:
         """Lock states as `lock_states`, then leases as `lock_leases`, in one step."""
-        states = self.lock_states(page_id, scheduled=scheduled, every=every)
-        return states, self.lock_leases(tokens)
+        return self.lock_states(page_id, scheduled=scheduled), self.lock_leases(tokens)
 
     @abstractmethod
     def save_states(self, states: PageStates) -> None:
@@ -284,6 +282,8 @@ class Store(ABC):
     """Clock of all processes that share the database."""
     archive: LogArchive | None = None
     """The archive of the log; None: entries older than the retention are deleted."""
+    counter: Counter = Counter()
+    """Receiver of the events that transactions count."""
 
     def keep_time(self) -> None:  # noqa: B027 - nothing to do where the database keeps the time
         """Follow a step of the machine's clock; call this method about once a second."""
@@ -328,7 +328,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections."""
+        """Close the counter, then the connections."""
 
 
 class Lead(ABC):

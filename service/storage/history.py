@@ -1,15 +1,16 @@
-"""The contract of the history: sums of commits, and rows of steps.
+"""The contract of the history: events of commits, parts of steps, and rows of steps.
 
-A transaction that counts appends one part, which commits with it and waits for nobody. The process
-that runs epochs merges parts, and makes rows of the steps that have ended.
+A store hands the events of a transaction to its counter after the commit. The counter appends parts
+of steps about once a second, and waits for nobody. The process that runs epochs merges parts, and
+makes rows of the steps that have ended.
 """
 
 from abc import ABC, abstractmethod
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from service.model.freshness import MeasuredPages
-from service.model.history import Calibrations, Gauges, HistoryStep, Part, Tally
+from service.model.history import Calibrations, Gauges, HistoryStep, Part, Tally, step_of
 
 
 class PausedQueues(NamedTuple):
@@ -29,12 +30,41 @@ class StepCalibration(NamedTuple):
     calibrations: Calibrations
 
 
+class Counted(NamedTuple):
+    """Events of one commit."""
+
+    at: datetime
+    """Start of their step."""
+    events: Any
+    """Events in a form that the counter knows."""
+
+
+class Counter:
+    """A receiver of events that keeps none."""
+
+    def add(self, counted: list[Counted]) -> None:
+        """Count the events of a transaction that was committed; never wait, never raise."""
+
+    def write(self) -> None:
+        """Write what was counted; raise an outage, after which the next call writes it."""
+
+    def close(self) -> None:
+        """Write what was counted, if the database answers, before the connections are closed."""
+
+
 class HistoryStatements(ABC):
     """The statements of the history."""
 
+    counted: list[Counted]
+    """Events for the store's counter."""
+
     @abstractmethod
-    def count(self, tally: Tally) -> None:
-        """Append the sums of this transaction to the step of the store's time."""
+    def now(self) -> datetime:
+        """Return the store's time."""
+
+    def count(self, events: Any) -> None:
+        """Count events in the step of the store's time if this transaction commits."""
+        self.counted.append(Counted(step_of(self.now()), events))
 
     @abstractmethod
     def n_parts(self, before: datetime) -> int:

@@ -19,7 +19,6 @@ from service.model.history import (
     merged_calibrations,
     packed,
     packed_calibration,
-    step_of,
     unpacked,
     unpacked_calibration,
 )
@@ -32,7 +31,7 @@ from service.storage.queue_sql import HOST_QUEUE
 GAUGES = tuple(f.name for f in fields(Gauges))
 ROW = ("host_id", "at", "epoch", *COUNTS, *GAUGES)
 
-COUNT = "INSERT INTO history_parts (at, epoch, sums) VALUES (%(at)s, %(epoch)s, %(sums)s)"
+ADD_PART = "INSERT INTO history_parts (at, epoch, sums) VALUES (%(at)s, %(epoch)s, %(sums)s)"
 N_PARTS = "SELECT count(*) FROM history_parts WHERE at < %(before)s"
 TAKE_PARTS = """
 DELETE FROM history_parts WHERE part IN (
@@ -101,15 +100,6 @@ class HistorySql(Dialect, Transaction):
     """The statements of the history."""
 
     @override
-    def count(self, tally: Tally) -> None:
-        if not tally.is_empty:
-            self.put_part(step_of(self.now()), self.number_in_force(), packed(tally))
-
-    @abstractmethod
-    def put_part(self, at: datetime, epoch: int, sums: bytes) -> None:
-        """Insert a part; its answer can wait."""
-
-    @override
     def n_parts(self, before: datetime) -> int:
         return int(self.scalar(N_PARTS, before=before))
 
@@ -119,7 +109,7 @@ class HistorySql(Dialect, Transaction):
 
     @override
     def add_part(self, part: Part) -> None:
-        self.run(COUNT, at=part.at, epoch=part.epoch, sums=packed(part.tally))
+        self.run(ADD_PART, at=part.at, epoch=part.epoch, sums=packed(part.tally))
 
     @override
     def parts_from(self, since: datetime, limit: int) -> list[Part]:

@@ -175,8 +175,6 @@ def states_of(lines: list[StateLine]) -> PageStates:
         page_id=np.zeros(n, np.int64),
         observability=np.full(n, UNSPECIFIED, np.int16),
         host_id=np.zeros(n, np.int64),
-        url_group=np.zeros(n, np.int32),
-        urgency=np.full(n, np.nan),
         redirects_to=np.zeros(n, np.int64),
         crawl_rate=np.full(n, np.nan),
         crawl_probability=np.full(n, np.nan),

@@ -14,6 +14,7 @@ def observe(api: Live, page_id, digest=None, **fields):
     item = {"page_id": page_id, "observed_at": api.clock.now.isoformat(), **content, **fields}
     answer = api.post("/observations", [item])
     assert answer.json()["accepted"] == 1, answer.text
+    api.service.store.counter.write()
 
 
 def rows(api: Live, **query):

@@ -15,6 +15,7 @@ from recrawl_lab.worlds.simulated_time import START, Clock
 from service.core import calibration as core
 from service.core.estimators import make_estimator
 from service.estimation.estimates import width
+from service.history.counting import HistoryCounter
 from service.history.reading import read_rows
 from service.history.steps import HistoryKeeper
 from service.model.history import ALL_HOSTS, STEP, merged_calibrations
@@ -77,6 +78,7 @@ class StoredFleet(LocalFleet):
         super().__init__(world, clock, plan, seed)
         self.store, self.steps = store, iter(steps)
         self.store.clock = clock
+        self.store.counter = HistoryCounter(store)
         self.keeper = HistoryKeeper(store, plan.estimator, None, clock)
         with store.begin() as tx:
             tx.set_estimator(plan.estimator.name)
@@ -88,6 +90,7 @@ class StoredFleet(LocalFleet):
         """Keep the usual epochs: this site has no hours."""
 
     def new_epoch(self):
+        self.store.counter.write()
         super().new_epoch()
         self.keeper.keep()
 
@@ -119,6 +122,7 @@ def test_a_replay_through_the_service_has_the_calibration_error_of_a_replay(
     fleet = StoredFleet(world, clock, plan, 3, store, noted.steps)
     for _ in crawl(fleet, clock, notices, BANDWIDTH, 1.0):
         pass
+    store.counter.write()
     fleet.keeper.keep()
     with store.begin(write=False) as tx:
         end = clock() + STEP

@@ -1,22 +1,33 @@
 """Rows of steps: sums of many writers, gauges, retention, and what an interruption leaves."""
 
 import threading
+from contextlib import contextmanager
 from datetime import timedelta
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 from support.ingest_cases import announce, crawl, rules
 from support.live_server import Clock
-from support.store_cases import DAY, crawl_columns, page_columns, register
+from support.store_cases import (
+    DAY,
+    crawl_columns,
+    page_columns,
+    publish,
+    register,
+    schedule_columns,
+)
 
 from service.core.calibration import CalibrationSums
 from service.core.estimators.gamma import Gamma
-from service.core.forecast import expected_harmonic
-from service.history import gauges, steps
+from service.core.forecast import expected_harmonic, probability_unchanged
+from service.history import counting, gauges, steps
+from service.history.counting import HistoryCounter
 from service.history.gauges import Blocks, measure
 from service.history.reading import calibrations_of, newest, read_rows
-from service.history.steps import HistoryKeeper
+from service.history.steps import MERGE_EVERY, HistoryKeeper
 from service.ingest.record import record
+from service.model.errors import StoreUnavailable
 from service.model.history import (
     ALL_HOSTS,
     COUNTS,
@@ -27,6 +38,7 @@ from service.model.history import (
     unpacked,
 )
 from service.storage import open_store
+from service.storage.history import Counted
 
 GAMMA = Gamma()
 NONE = np.zeros(0, np.int64)
@@ -34,7 +46,7 @@ NONE = np.zeros(0, np.int64)
 
 @pytest.fixture
 def clock(sql_store):
-    sql_store.clock = Clock()
+    sql_store.clock, sql_store.counter = Clock(), HistoryCounter(sql_store)
     return sql_store.clock
 
 
@@ -43,14 +55,17 @@ def keeper(store, clock, retention=None):
 
 
 def rows_of(store, clock, host_id=ALL_HOSTS, days=1, step=STEP):
+    store.counter.write()
     with store.begin(write=False) as tx:
         end = clock() + STEP
         return read_rows(tx, host_id, end - days * DAY, end, step, 1_000)[0]
 
 
 def count(store, tally):
+    """Count a tally, and write it as one part."""
     with store.begin() as tx:
         tx.count(tally)
+    store.counter.write()
 
 
 def reports(host_id, n):
@@ -86,6 +101,8 @@ def test_writers_of_several_processes_add_to_one_step_while_it_is_merged(
     monkeypatch.setattr(steps, "MANY_PARTS", 5)
     monkeypatch.setattr(steps, "MOST_TAKEN", 7)
     stores = [open_store(database_url, 2, clock=clock) for _ in range(3)]
+    for store in stores:
+        store.counter = HistoryCounter(store)
     n_commits, failures = 40, []
 
     def write(store, host_id):
@@ -122,21 +139,22 @@ def test_a_transaction_that_rolls_back_counts_nothing(sql_store, clock):
 
     with pytest.raises(RuntimeError):
         fail()
+    sql_store.counter.write()
     assert n_parts(sql_store, clock) == 0
 
 
-def test_a_commit_after_the_end_of_its_step_is_added_to_its_row(sql_store, clock):
+def test_sums_that_come_after_the_end_of_their_step_are_added_by_the_next_round(sql_store, clock):
     count(sql_store, reports(1, 2))
     keep = keeper(sql_store, clock)
     late = clock()
     clock.advance(minutes=10)
     keep.keep()
     clock.now, now = late, clock()
-    count(sql_store, reports(1, 3))  # this commit began before the end of the step
-    clock.now = now + STEP
+    count(sql_store, reports(1, 3))  # another process writes its last second of the step
+    clock.now = now + MERGE_EVERY
     keep.keep()
     (row, *_) = rows_of(sql_store, clock)
-    assert (row.at, row.counts["n_reported"]) == (step_of(late), 5)
+    assert (row.at, row.counts["n_reported"], row.complete) == (step_of(late), 5, True)
     assert rows_of(sql_store, clock, 1)[0].counts["n_reported"] == 5
 
 
@@ -256,12 +274,113 @@ def test_nobody_measures_twice_for_one_step(sql_store, clock):
         assert newest(tx).gauges.measured_at == first
 
 
-def test_large_commits_compare_some_of_their_pages(sql_store, clock):
+def record_all(store, ids, at, digest):
+    with store.begin() as tx:
+        record(tx, crawl_columns(ids, at, digest=digest), rules())
+
+
+def predictions(store):
+    with store.begin(write=False) as tx:
+        return calibrations_of(tx, 0).get("gamma", CalibrationSums.none())
+
+
+def test_many_crawls_of_a_second_compare_some_of_their_pages(sql_store, clock, monkeypatch):
+    monkeypatch.setattr(counting, "MOST_COMPARED", 25)
     ids = np.sort(register(sql_store, 300, now=clock()))
     for digest in (1, 2):
         clock.advance(hours=1)
-        with sql_store.begin() as tx:
-            record(tx, crawl_columns(ids, clock(), digest=digest), rules())
-    with sql_store.begin(write=False) as tx:
-        (sums,) = calibrations_of(tx, 0).values()
+        for some in np.split(ids, 3):  # three commits are one second
+            record_all(sql_store, some, clock(), digest)
+        sql_store.counter.write()
+    sums = predictions(sql_store)
     assert sums.n.sum() == sums.n_changed.sum() == np.count_nonzero(ids % 12 == 0)
+    assert total(rows_of(sql_store, clock)) == 600
+
+
+def test_crawls_beyond_the_bound_are_counted_but_not_compared(sql_store, clock, monkeypatch):
+    monkeypatch.setattr(counting, "MOST_HELD", 5)
+    ids = register(sql_store, 4, now=clock())
+    record_all(sql_store, ids, clock.advance(hours=1), digest=1)
+    sql_store.counter.write()
+    for digest in (2, 3, 4):
+        record_all(sql_store, ids, clock.advance(hours=1), digest)
+    assert total(rows_of(sql_store, clock)) == 16
+    assert predictions(sql_store).n.sum() == 4
+    assert sql_store.counter.n_not_compared == 8
+
+
+def test_predictions_are_those_of_the_states_before_the_crawls(sql_store, clock):
+    """Three commits of a page wait together, and its row has the last state only."""
+    (page,) = register(sql_store, 1, now=clock())
+    expected, state = [], GAMMA.init(1)
+    for digest in (1, 1, 2, 2):
+        record_all(sql_store, np.array([page]), clock.advance(hours=24), digest)
+    for changed in (False, True, False):
+        expected.append(1.0 - probability_unchanged(GAMMA, state, np.ones(1))[0])
+        state = GAMMA.update(state, np.ones(1), np.array([changed]))
+    sql_store.counter.write()
+    assert predictions(sql_store).sum_predicted.sum() == pytest.approx(sum(expected))
+
+
+def test_crawls_of_an_epoch_that_has_ended_are_not_compared(sql_store, clock):
+    ids = register(sql_store, 3, now=clock())
+    for digest in (1, 2):
+        record_all(sql_store, ids, clock.advance(hours=1), digest)
+    publish(sql_store, schedule_columns(np.sort(ids), np.ones(3)), now=clock())
+    assert total(rows_of(sql_store, clock)) == 6
+    assert predictions(sql_store).n.sum() == 0
+
+
+def test_a_timer_writes_what_was_counted(sql_store, clock, monkeypatch):
+    monkeypatch.setattr(counting, "EVERY_S", 0.01)
+    with sql_store.begin() as tx:
+        tx.count(reports(1, 2))
+    sql_store.counter._timer.join()
+    assert n_parts(sql_store, clock) == 1
+
+
+def test_the_end_of_a_process_writes_what_was_counted(database_url, sql_store, clock):
+    store = open_store(database_url, 2, clock=clock)
+    store.counter = HistoryCounter(store)
+    with store.begin() as tx:
+        tx.count(reports(1, 2))
+    store.close()
+    assert total(rows_of(sql_store, clock)) == 2
+
+
+class Outage:
+    """A store whose transactions that write fail, before or in their commit."""
+
+    def __init__(self, store):
+        self.store, self.fails = store, ""
+
+    @contextmanager
+    def begin(self, *, write=True):
+        if write and self.fails == "before":
+            raise StoreUnavailable
+        with self.store.begin(write=write) as tx:
+            yield tx
+        if write and self.fails == "in the commit":
+            raise StoreUnavailable
+
+
+def test_sums_whose_transaction_fails_are_written_by_the_next_one_and_count_once(sql_store, clock):
+    sql_store.counter = counter = HistoryCounter(outage := Outage(sql_store))
+    for fails, expected in (("before", 2), ("in the commit", 4)):
+        with sql_store.begin() as tx:
+            tx.count(reports(1, 2))
+        outage.fails = fails
+        with pytest.raises(StoreUnavailable):
+            counter.write()
+        outage.fails = ""
+        counter.write()
+        assert total(rows_of(sql_store, clock)) == expected
+
+
+def test_a_process_that_ends_in_an_outage_warns_of_its_loss(sql_store, clock):
+    counter = HistoryCounter(outage := Outage(sql_store))
+    outage.fails = "before"
+    counter.add([Counted(clock(), reports(1, 2))])
+    with capture_logs() as logs:
+        counter.close()
+    assert [entry["log_level"] for entry in logs] == ["warning"]

@@ -235,7 +235,7 @@ class Leases(RuleBasedStateMachine):
         )
         with self.store.begin() as tx:
             settler = LeaseSettler(POLITE, UNTIL, RULES.rng)
-            states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False, every=0)
+            states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
             made = record.record(tx, crawled, RULES, states)
             new = made.verdict == Verdict.accepted
             settler.settle_crawls(tx, crawled, new, made.states, leased, self.model.now)

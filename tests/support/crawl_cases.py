@@ -88,7 +88,7 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
     )
     settler = LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
-        states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False, every=0)
+        states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
         made = record.record(tx, crawled, RULES, states)
         new = made.verdict == Verdict.accepted
         held = settler.settle_crawls(tx, crawled, new, made.states, leased, now or at)

@@ -1,12 +1,11 @@
 """The history in the SQL of Postgres."""
 
-from datetime import datetime
 from typing import Any
 
 from typing_extensions import override
 
 from service.model.freshness import MeasuredPages
-from service.storage.history_sql import COUNT, HistorySql
+from service.storage.history_sql import HistorySql
 from service.storage.postgres.listing import FRESH
 from service.storage.postgres.statements import PostgresDialect
 
@@ -16,10 +15,6 @@ ARRAYS = ", ".join(f"array_agg({column})" for column in MEASURED.values())
 
 class PostgresHistory(HistorySql, PostgresDialect):
     """The history in the SQL of Postgres."""
-
-    @override
-    def put_part(self, at: datetime, epoch: int, sums: bytes) -> None:
-        self.later(COUNT, at=at, epoch=epoch, sums=sums)
 
     @override
     def read_measured(self, statement: str, **parameters: Any) -> MeasuredPages:

@@ -17,8 +17,7 @@ from service.storage.postgres.statements import EPOCH_IN_FORCE
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
 FORMS = "%({})s", '"{}"'
-ASIDE = ("url_group", "crawl_rate", "crawl_probability", "urgency")
-"""Fields of a state that only some statements read."""
+RATES_IN_FORCE = ("crawl_rate", "crawl_probability")
 
 
 def given(*names: str) -> str:
@@ -111,7 +110,7 @@ SELECT array_agg(
 FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 """
 
-OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in ASIDE]
+OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
 NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
 NONE["last_age"] = "'NaN'"
@@ -145,27 +144,13 @@ FROM (
     ORDER BY page_id FOR NO KEY UPDATE
 ) AS locked
 """
-_COMPARED = "page_id %% %(every)s = 0"
-LOCK_COMPARED_STATES = f"""
-SELECT {STATES}, array_agg(url_group) FILTER (WHERE {_COMPARED}),
-    array_agg(coalesce((
-        SELECT urgency::float8 FROM schedule
-        WHERE epoch = {EPOCH_IN_FORCE} AND schedule.page_id = locked.page_id AND shift IS NULL
-    ), 'NaN')) FILTER (WHERE {_COMPARED})
-FROM (
-    SELECT *, {RARE} FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
-    ORDER BY page_id FOR NO KEY UPDATE
-) AS locked
-"""
-"""Statement that also reads URL group and urgency of pages whose id is a multiple of a number."""
 
 LOCK_SCHEDULED_STATES = f"""
-SELECT {STATES}, array_agg(url_group), array_agg(coalesce(urgency, 'NaN')),
+SELECT {STATES},
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
-        CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability,
-        CASE WHEN shift IS NULL THEN urgency::float8 END AS urgency
+        CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
     LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = {EPOCH_IN_FORCE}
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])

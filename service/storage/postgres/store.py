@@ -111,7 +111,9 @@ class PostgresStore(Store):
             taken(self.engine) as driver,
             driver.statements.transaction(opening) as statements,
         ):
-            yield self.transaction(statements, write=write)
+            tx = self.transaction(statements, write=write)
+            yield tx
+        self.counter.add(tx.counted)
 
     @override
     @contextmanager
@@ -131,7 +133,7 @@ class PostgresStore(Store):
             statements.later(migrations.fence(), {})
         tx = PostgresTransaction(statements, self.width)
         tx.clock, tx.database_clock = self.clock, self.database_clock
-        tx.archive = self.archive
+        tx.archive, tx.counted = self.archive, []
         return tx
 
     @override
@@ -189,6 +191,7 @@ class PostgresStore(Store):
 
     @override
     def close(self) -> None:
+        self.counter.close()
         self.listener.close()
         self.engine.dispose()
         self.checking.dispose()

@@ -15,7 +15,6 @@ from service.model.arrays import (
     Floats,
     Ints,
     Keys,
-    UrlGroups,
     instant,
     nothing,
 )
@@ -111,45 +110,30 @@ class PostgresTransaction(
         return self.id_array(sql.PAGE_IDS, key=key)
 
     @override
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
-        every = 1 if scheduled else every
-        (row,) = self._lock_states(page_id, every, scheduled=scheduled)
-        return self._states(row[:OWN], every, *row[OWN:])
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
+        (row,) = self._lock_states(page_id, scheduled=scheduled)
+        return self._states(row[:OWN], row[OWN:])
 
     @override
     def lock_states_and_leases(
-        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False, every: int = 0
+        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False
     ) -> tuple[PageStates, LockedLeases]:
-        every = 1 if scheduled else every
-        states = self._lock_states(page_id, every, scheduled=scheduled)
+        states = self._lock_states(page_id, scheduled=scheduled)
         leases = self.lock_leases(tokens)
         (row,) = states
-        return self._states(row[:OWN], every, *row[OWN:]), leases
+        return self._states(row[:OWN], row[OWN:]), leases
 
-    def _lock_states(self, page_id: Ints, every: int, *, scheduled: bool) -> Rows:
+    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> Rows:
         self.ask_epoch()
-        if scheduled:
-            return self.later(sql.LOCK_SCHEDULED_STATES, page_id=page_id)
-        if every:
-            return self.later(sql.LOCK_COMPARED_STATES, page_id=page_id, every=every)
-        return self.later(sql.LOCK_STATES, page_id=page_id)
+        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
+        return self.later(statement, page_id=page_id)
 
     def _ids_of_hosts(self, host: NDArray[np.object_]) -> Ints:
         names, row = np.unique(host, return_inverse=True)
         return self.host_ids(names.tolist())[row]
 
-    def _states(
-        self,
-        own: Sequence[Any],
-        every: int = 0,
-        url_group: UrlGroups | None = None,
-        urgency: Floats | None = None,
-        *rates: Floats,
-    ) -> PageStates:
-        """Return states from the columns of `sql.STATES`; numbers that were not read are NaN.
-
-        URL groups and urgencies are those of the pages whose id is a multiple of `every`.
-        """
+    def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
+        """Return states from the columns of `sql.STATES`; rates that were not read are NaN."""
         *columns, rare, dated = own
         if rare is None:
             return PageStates.empty(estimate=(self.width,))
@@ -162,14 +146,8 @@ class PostgresTransaction(
         if dated is not None:
             states["last_age"][states["page_id"].searchsorted(dated)] = ages
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
-        n = len(rare)
-        crawl_rate, crawl_probability = rates or np.full((2, n), np.nan)
-        states |= {"crawl_rate": crawl_rate, "crawl_probability": crawl_probability}
-        states |= {"url_group": np.zeros(n, np.int32), "urgency": np.full(n, np.nan)}
-        if url_group is not None:
-            read = np.flatnonzero(states["page_id"] % every == 0) if every > 1 else slice(None)
-            states["url_group"][read], states["urgency"][read] = url_group, urgency
-        return PageStates(**states)
+        crawl_rate, crawl_probability = rates or np.full((2, len(rare)), np.nan)
+        return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:

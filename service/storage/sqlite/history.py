@@ -1,13 +1,12 @@
 """The history in the SQL of SQLite."""
 
 from dataclasses import fields
-from datetime import datetime
 from typing import Any
 
 from typing_extensions import override
 
 from service.model.freshness import MeasuredPages
-from service.storage.history_sql import COUNT, HistorySql
+from service.storage.history_sql import HistorySql
 from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
 
@@ -18,10 +17,6 @@ class SqliteHistory(HistorySql, sql.SqliteDialect):
     """The history in the SQL of SQLite."""
 
     fetching: Turns
-
-    @override
-    def put_part(self, at: datetime, epoch: int, sums: bytes) -> None:
-        self.run(COUNT, at=at, epoch=epoch, sums=sums)
 
     @override
     def read_measured(self, statement: str, **parameters: Any) -> MeasuredPages:

@@ -43,7 +43,7 @@ NAT = np.iinfo(np.int64).min
 TOGETHER = 100
 """Rows that one statement inserts, about a thousand variables."""
 
-ASIDE = ("observability", "host_id", "url_group", "crawl_rate", "crawl_probability", "urgency")
+ASIDE = ("observability", "host_id", "crawl_rate", "crawl_probability")
 NOT_WRITTEN = ("page_id", "pings_since", *ASIDE)
 WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN), "page_id")
 """Columns of a state in the order of `SAVE_STATES`."""
@@ -117,23 +117,19 @@ WHERE page_states.page_id = given.page_id
     AND given.observability NOT IN (-1, page_states.observability)
 """
 
-OF_STATES = [*PageStates.__dataclass_fields__][:-3]
+OF_STATES = [*PageStates.__dataclass_fields__][:-2]
 STATES = "SELECT " + ", ".join(
     f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else f"page_states.{name}" for name in OF_STATES
 )
 """Columns of `PageStates` in their order, without the rates in force."""
 
 LOCK_STATES = f"""
-{STATES}, NULL, NULL, CASE WHEN ?1 > 0 AND page_id % ?1 = 0 THEN (
-    SELECT urgency FROM schedule WHERE epoch = ({NUMBER_IN_FORCE})
-        AND schedule.page_id = page_states.page_id AND shift IS NULL
-) END
-FROM page_states WHERE page_id IN (SELECT value FROM json_each(?2)) ORDER BY page_id
+{STATES}, NULL, NULL
+FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
 """
 
 LOCK_SCHEDULED_STATES = f"""
-{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END,
-    CASE WHEN shift IS NULL THEN urgency END
+{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
 FROM page_states
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id
     AND schedule.epoch = ({NUMBER_IN_FORCE})
@@ -159,7 +155,7 @@ RETURNING page_id
 """
 
 READ_PAGES = f"""
-{STATES}, NULL, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
+{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """

@@ -92,11 +92,13 @@ class SqliteStore(Store):
         with translated(self._check_schema):
             reading = transaction(self.reading, lambda driver: driver.execute("BEGIN"))
             with self._writing(self.timeout_s) if write else reading as driver:
-                yield self._transaction(driver)
+                tx = self._transaction(driver)
+                yield tx
+        self.counter.add(tx.counted)
 
     def _transaction(self, driver: sqlite3.Connection) -> SqliteTransaction:
         tx = SqliteTransaction(driver, self.width, self.fetching, self.stretches)
-        tx.clock, tx.archive = self.clock, self.archive
+        tx.clock, tx.archive, tx.counted = self.clock, self.archive, []
         return tx
 
     @override
@@ -272,6 +274,7 @@ class SqliteStore(Store):
 
     @override
     def close(self) -> None:
+        self.counter.close()
         self.engine.dispose()
         self.reading.dispose()
 

@@ -148,12 +148,10 @@ class SqliteTransaction(
         return np.array([ids.get(k, 0) for k in keys], np.int64)
 
     @override
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False, every: int = 0) -> PageStates:
+    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         # the write transaction is the lock
-        pages = sql.listed(page_id)
-        if scheduled:
-            return self.columns(PageStates, self.run(sql.LOCK_SCHEDULED_STATES, pages))
-        return self.columns(PageStates, self.run(sql.LOCK_STATES, every, pages))
+        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
+        return self.columns(PageStates, self.run(statement, sql.listed(page_id)))
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
