@@ -34,6 +34,9 @@ DAY_MINUTES, DAY_S = 1440, 86_400.0
 LEAST_GAIN = 0.25
 """Gain by a second crawl a day, of that without a clock, below which it is not worth it."""
 ONCE_A_DAY = 1.0
+LEAST_SHARE = 0.25
+"""Minimum share of a host's pages that are crawled more than once a day for the clock to limit
+them. Fewer pages are the fastest of many, and may change at other hours than the others."""
 SOONEST = 0.05
 """Minimum time between crawls, in intervals by the crawl rate."""
 PER_WINDOW = 2.0
@@ -85,11 +88,18 @@ def most_crawled(
     after that hour, waits W days on average from a change to its crawl. The optimum without clocks
     has `crawl_rate` and `multiplier`. One crawl a day is better where the harmonic cost that it
     adds, ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times importance, is below the value of the
-    bandwidth that it spares.
+    bandwidth that it spares. The pages must be a good part of their host's.
     """
     mass = excess_mass(profiles_of(hosts), 1.0 / CONCENTRATION)
     sharp = np.flatnonzero(second_crawl(mass) < LEAST_GAIN)
     row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, hosts.host_id[sharp]))
+    if not row.size:
+        return None
+    host, of = np.unique(pages.host_id, return_inverse=True)
+    share = np.bincount(of, crawl_rate > ONCE_A_DAY, len(host)) / np.bincount(
+        of, minlength=len(host)
+    )
+    row = row[share[of[row]] >= LEAST_SHARE]
     if not row.size:
         return None
     wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)

@@ -211,6 +211,8 @@ def test_pages_on_one_sharp_hour_are_crawled_once_a_day_where_bandwidth_is_worth
     np.testing.assert_array_equal(dear, [np.nan, 1.0, 1.0, 1.0])
     cheap = most_crawled(pages, change, rate, 0.9 / (30 * 30.9), hosts)
     np.testing.assert_array_equal(cheap, [np.nan, 1.0, 1.0, np.nan])
+    few = np.array([0.5, 0.5, 0.5, 0.5, 30.0])
+    assert most_crawled(daily(5), np.full(5, 0.9), few, value, hosts) is None
     weak = clock_of(burst(0.5, 0.3)).hosts
     assert most_crawled(pages, change, rate, value, weak) is None
 
