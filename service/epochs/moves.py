@@ -95,7 +95,7 @@ def most_crawled(
     row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & np.isin(pages.host_id, hosts.host_id[sharp]))
     if not row.size:
         return None
-    host, of = np.unique(pages.host_id, return_inverse=True)
+    _, of = np.unique(pages.host_id, return_inverse=True)
     share = np.bincount(of, crawl_rate > ONCE_A_DAY, len(host)) / np.bincount(
         of, minlength=len(host)
     )
