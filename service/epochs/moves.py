@@ -96,9 +96,7 @@ def most_crawled(
     if not row.size:
         return None
     _, of = np.unique(pages.host_id, return_inverse=True)
-    share = np.bincount(of, crawl_rate > ONCE_A_DAY, len(host)) / np.bincount(
-        of, minlength=len(host)
-    )
+    share = np.bincount(of, crawl_rate > ONCE_A_DAY) / np.bincount(of)
     row = row[share[of[row]] >= LEAST_SHARE]
     if not row.size:
         return None
