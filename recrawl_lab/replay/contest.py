@@ -23,6 +23,12 @@ Told = Callable[[str, float], None]
 
 _progress: "SimpleQueue[tuple[str, float]]"
 """Queue for the progress of this process, set when the process begins."""
+_game: Game
+"""The game of this process, set when the process begins.
+
+Tasks have names only: before Python 3.11.5 a pool waits for ever if a process dies while a task
+that is larger than a pipe is sent to it.
+"""
 
 
 def contest(
@@ -65,11 +71,11 @@ def _side_by_side(
     context = get_context("spawn")
     queue: SimpleQueue[tuple[str, float]] = context.SimpleQueue()
     with ProcessPoolExecutor(
-        processes, mp_context=context, initializer=_begin, initargs=(queue, prepare)
+        processes, mp_context=context, initializer=_begin, initargs=(queue, game, prepare)
     ) as pool:
         try:
             with _ends_put_off():
-                waiting = [pool.submit(_play, name, game) for name in names]
+                waiting = [pool.submit(_play, name) for name in names]
             _follow(waiting, queue, report)
             return [future.result() for future in waiting]
         except BrokenProcessPool as broken:
@@ -87,15 +93,19 @@ def _side_by_side(
 
 @contextmanager
 def _ends_put_off() -> Iterator[None]:
-    """Block signals in this thread, because a process that is starting is in no list yet.
+    """Raise signals again after the block, because a process that is starting is in no list yet.
 
-    The processes inherit the mask; each unblocks the signals when it begins.
+    A mask would not do: the system hands a masked signal to a thread of a library.
     """
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    numbers: list[int] = []
+    previous = {end: signal.signal(end, lambda number, _: numbers.append(number)) for end in ENDS}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+        for end, handler in previous.items():
+            signal.signal(end, handler)
+        for number in numbers:
+            signal.raise_signal(number)
 
 
 def _follow(
@@ -114,16 +124,17 @@ def _follow(
 # -- in the playing process
 
 
-def _begin(queue: "SimpleQueue[tuple[str, float]]", prepare: Callable[[], None]) -> None:
-    global _progress  # noqa: PLW0603  queues reach a process only when it starts
-    _progress = queue
+def _begin(
+    queue: "SimpleQueue[tuple[str, float]]", game: Game, prepare: Callable[[], None]
+) -> None:
+    global _progress, _game
+    _progress, _game = queue, game
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
     prepare()
 
 
-def _play(name: str, game: Game) -> Outcome:
-    return play(name, game, _now_and_then(game, name, lambda *at: _progress.put(at)))
+def _play(name: str) -> Outcome:
+    return play(name, _game, _now_and_then(_game, name, lambda *at: _progress.put(at)))
 
 
 def _now_and_then(game: Game, name: str, report: Told) -> Callable[[float], None]:

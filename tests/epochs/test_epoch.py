@@ -437,7 +437,6 @@ def test_what_is_reported_during_an_epoch_is_kept_and_counts_in_the_next(store, 
         replace(
             states_of(store, ids),
             crawl_rate=after.crawl_rate,
-            urgency=after.urgency,
             crawl_probability=after.crawl_probability,
         ),
     )

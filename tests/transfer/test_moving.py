@@ -46,8 +46,7 @@ FITTED = 2e-3
 WRITTEN = [
     f.name
     for f in fields(PageStates)
-    if f.name not in ("page_id", "observability", "host_id", "url_group")
-    and f.name not in ("crawl_rate", "crawl_probability", "urgency")
+    if f.name not in ("page_id", "observability", "host_id", "crawl_rate", "crawl_probability")
 ]
 ENDINGS = ["csv", "tsv.gz", "ndjson", "ndjson.gz", "parquet"]
 
@@ -116,7 +115,7 @@ def contents(store):
     states = replace(states, **short)
     order = np.argsort(pages.url.astype(str))
     nobody = np.zeros(len(pages), np.int64)
-    own = {"page_id": nobody, "host_id": nobody, "url_group": nobody.astype(np.int32)}
+    own = {"page_id": nobody, "host_id": nobody}
     return replace(pages.take(order), page_id=nobody), replace(states.take(order), **own)
 
 
@@ -372,8 +371,6 @@ def states(draw):
         estimate=np.column_stack([column(finite, "f8"), column(finite, "f8")]),
         observability=column(st.integers(0, 2), "i2"),
         host_id=np.zeros(n, np.int64),
-        url_group=np.zeros(n, np.int32),
-        urgency=np.full(n, np.nan),
         crawl_rate=np.full(n, np.nan),
         crawl_probability=np.full(n, np.nan),
     )
