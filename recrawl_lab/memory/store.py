@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from typing import NoReturn
 
 import numpy as np
 from typing_extensions import override
@@ -82,6 +83,10 @@ class MemoryStore(Store):
         finally:
             lead.held = False
             self.leading.release()
+
+    @override
+    def archiving(self) -> NoReturn:
+        raise NotImplementedError("the store in memory keeps no old log; open a SQLite file")
 
     def check(self) -> None:
         """Return without an error, because arrays are always reachable."""

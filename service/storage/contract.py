@@ -304,9 +304,9 @@ class Store(ABC):
     def lead(self) -> AbstractContextManager["Lead"]:
         """Take the lead of epochs; raise `EpochRunning` while another process has the lead."""
 
+    @abstractmethod
     def archiving(self) -> AbstractContextManager["Lead"]:
         """Take the lead of archiving; raise `ArchiveRunning` while another process has it."""
-        raise NotImplementedError
 
     @abstractmethod
     def check(self) -> None:
