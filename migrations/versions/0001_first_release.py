@@ -323,10 +323,11 @@ def create_schedule(*, sqlite: bool) -> None:
     op.create_table(
         "url_groups",
         sa.Column("epoch", Id, nullable=False, autoincrement=False),
+        sa.Column("shard", sa.Integer, nullable=False, autoincrement=False),
         sa.Column("rate", sa.LargeBinary),
         sa.Column("share_evidence", sa.LargeBinary),
-        sa.PrimaryKeyConstraint("epoch", name="url_groups_pkey"),
-        comment="Mean change rates and shares of url_groups; compressed, one row a kept epoch.",
+        sa.PrimaryKeyConstraint("epoch", "shard", name="url_groups_pkey"),
+        comment="Mean change rates and shares of url_groups; compressed, by kept epoch and shard.",
     )
     key = sa.PrimaryKeyConstraint("epoch", "page_id", name="schedule_pkey")
     op.create_table(

@@ -6,12 +6,14 @@ shares over URL groups is fitted to the corpus: half of it lies at 0 before any 
 wrong share costs more than a missing one. Derived in docs/theory.md, "Siblings". Pure.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.core.conditions import Bools, Floats, InvalidInput
+from service.core.joint import Joint, Share, count, total
 from service.core.siblings import Siblings
 
 SHARES = np.linspace(0.0, 0.6, 7)
@@ -45,7 +47,8 @@ class ShareEvidence(NamedTuple):
     def none(cls, n_groups: int) -> "ShareEvidence":
         """Return the evidence before any crawl.
 
-        >>> shares(ShareEvidence.none(2)).round(2).tolist()
+        >>> from service.core.joint import alone
+        >>> alone(shares(ShareEvidence.none(2))).round(2).tolist()
         [0.2, 0.2]
         """
         return cls(np.zeros((n_groups, SHARES.size)), np.zeros(SHARES.size), 0.0)
@@ -86,14 +89,30 @@ class ShareEvidence(NamedTuple):
         return np.asarray(changed / (self.n_expected + CALIBRATION_CHANGES))
 
 
+def in_common(evidence: ShareEvidence | None, n_groups: int) -> Joint[ShareEvidence]:
+    """Return the evidence in `n_groups` buckets, with the recent changes that all shards know.
+
+    A new shard has no evidence (None).
+    """
+    recent = None if evidence is None else evidence[1:]
+    recent = yield Share(recent, _first, exact=True)
+    evidence = (evidence or ShareEvidence.none(n_groups)).resized(n_groups)
+    return evidence if recent is None else ShareEvidence(evidence.score, *recent)
+
+
+def _first(values: Sequence[Any]) -> Any:
+    """Return the first value that is not None, if any."""
+    return next((value for value in values if value is not None), None)
+
+
 def learn(
     evidence: ShareEvidence,
     url_group: NDArray[np.integer],
     shown: Siblings,
     crawled: Bools,
     days: float,
-) -> ShareEvidence:
-    r"""Return the evidence after some days with crawls.
+) -> Joint[ShareEvidence]:
+    r"""Return the evidence after some days with crawls; recent changes are those of all shards.
 
     A page of change rate Delta, an interval L and the ratio r of its siblings changes with
     probability :math:`1 - e^{-c \Delta L (1 - s + s r)}` under the share s. The calibration c of
@@ -121,27 +140,32 @@ def learn(
     score[~useful] = 0.0
     bucket = url_group[last.row] % n_groups
     kept, counted = np.exp2(-days / np.array([HALF_LIFE_DAYS, CALIBRATION_HALF_LIFE_DAYS]))
-    total = evidence.score * kept
+    scores = evidence.score * kept
     used, place = np.unique(bucket, return_inverse=True)
     sums = [np.bincount(place, column, used.size) for column in score.T]
-    total[used] += np.column_stack(sums)
+    scores[used] += np.column_stack(sums)
+    recent = np.expm1(-hazard).sum(axis=0), float(last.changed.sum())
+    expected, changed_in_all = yield from total(recent)
     return ShareEvidence(
-        total,
-        evidence.n_expected * counted - np.expm1(-hazard).sum(axis=0),
-        evidence.n_changed * counted + float(last.changed.sum()),
+        scores,
+        evidence.n_expected * counted - expected,
+        evidence.n_changed * counted + changed_in_all,
     )
 
 
-def shares(evidence: ShareEvidence) -> Floats:
-    """Return (S,) posterior means of the shares, the prior fitted to the groups with evidence."""
+def shares(evidence: ShareEvidence) -> Joint[Floats]:
+    """Return (S,) posterior means of the shares; the prior is fitted to the groups of all shards.
+
+    Only groups with evidence count.
+    """
     known = np.flatnonzero(evidence.score[:, -1])
     score = evidence.score[known]
     likelihood = np.exp(score - score.max(axis=1, keepdims=True))
-    prior = PRIOR
+    n_known, prior = (yield from count(known.size)), PRIOR
     for _ in range(N_ROUNDS):
         weight = 1.0 / (likelihood @ prior)
-        n_groups = prior * (weight @ likelihood)
-        prior = (n_groups + PRIOR_GROUPS * PRIOR) / (known.size + PRIOR_GROUPS)
+        n_groups = prior * (yield from total(weight @ likelihood))
+        prior = (n_groups + PRIOR_GROUPS * PRIOR) / (n_known + PRIOR_GROUPS)
     share = np.full(len(evidence.score), prior @ SHARES)
     share[known] = (likelihood @ (prior * SHARES)) / (likelihood @ prior)
     return share
