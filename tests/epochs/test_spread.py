@@ -1,37 +1,21 @@
 """Epochs over shards: a division over databases changes no bit; many shards are as one."""
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.spread_cases import PLAN, corpus, epoch_before, followed, ran, task
+from support.spread_cases import PLAN, assert_same_bits, corpus, epoch_before, followed, ran, task
 
 from service.core.allocation import ALLOCATORS
 from service.core.conditions import BandwidthInfeasible
+from service.core.estimators.base import TOTALS
 from service.epochs.shard import divided
 from service.model.domain import Timing
 
 sizes = st.dictionaries(st.integers(0, 6), st.integers(0, 150), max_size=5)
-
-
-def assert_same_bits(one, other):
-    assert asdict(one.certificate) == asdict(other.certificate)
-    for name, column in one.schedule.arrays().items():
-        np.testing.assert_array_equal(column, getattr(other.schedule, name), err_msg=name)
-    assert one.tables.keys() == other.tables.keys()
-    for shard, tables in one.tables.items():
-        np.testing.assert_array_equal(tables.url_group_rate, other.tables[shard].url_group_rate)
-        for ours, theirs in zip(
-            tables.share_evidence or (), other.tables[shard].share_evidence or (), strict=True
-        ):
-            np.testing.assert_array_equal(ours, theirs)
-    if one.clocks is not None:
-        np.testing.assert_array_equal(one.clocks.host_id, other.clocks.host_id)
-        np.testing.assert_array_equal(one.clocks.evidence, other.clocks.evidence)
-        np.testing.assert_array_equal(one.clocks.profile, other.clocks.profile)
 
 
 @settings(max_examples=25)
@@ -64,12 +48,16 @@ def test_many_logical_shards_compute_what_one_computes(seed):
     inputs = divided(whole)
     assert len(inputs) == n_shards
     many = ran(inputs, {shard: shard % 3 for shard in inputs}, work)
-    assert many.certificate.prior == one.certificate.prior
+    sums = {name for name in one.certificate.prior if name.startswith(TOTALS)}
+    for name, number in one.certificate.prior.items():
+        rel = 1e-14 if name in sums else 0.0  # sums of the evidence round by shard
+        assert many.certificate.prior[name] == pytest.approx(number, rel=rel, abs=0.0), name
     assert many.certificate.budget_factor == one.certificate.budget_factor
     for name, column in one.schedule.arrays().items():
-        np.testing.assert_allclose(
-            getattr(many.schedule, name), column, rtol=1e-11, atol=0, err_msg=name
-        )
+        # an operational length is a difference of days since 1970, which round at 4e-12
+        rtol = 1e-9 if name == "urgency" else 1e-11
+        theirs = getattr(many.schedule, name)
+        np.testing.assert_allclose(theirs, column, rtol=rtol, atol=0, err_msg=name)
     assert many.certificate.kkt_residual < 1e-9
 
 

@@ -1,6 +1,7 @@
-"""Corpora in logical shards, with hosts, groups, caps, bounds, pings, clocks; and runs over them."""
+"""Corpora in logical shards with hosts, caps, bounds, pings and clocks; and runs over them."""
 
-from dataclasses import replace
+import pickle
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -126,14 +127,36 @@ def _clocks(rng, hosts, pages):
 class Columns:
     """Logical shards in memory, as the database of a shard; it keeps what is prepared."""
 
+    prepared = learnt = None
+
     def __init__(self, inputs):
-        self.inputs, self.prepared, self.learnt = inputs, None, None
+        self.inputs = inputs
 
     def load(self, work):
         return self.inputs or divided(corpus(0, {}, clocks=work.plan.with_clocks))
 
     def prepare(self, _, schedule, learnt):
         self.prepared, self.learnt = schedule, learnt
+
+
+class Filed(Columns):
+    """Logical shards that a file keeps what is prepared of, for other processes."""
+
+    def __init__(self, inputs, path):
+        self.inputs, self.path = inputs, path
+
+    def prepare(self, epoch, schedule, learnt):
+        part = self.path.with_suffix(".part")
+        part.write_bytes(pickle.dumps((schedule, learnt._replace(of_shards={**learnt.of_shards}))))
+        part.replace(self.path)
+
+    @property
+    def prepared(self):
+        return pickle.loads(self.path.read_bytes())[0]
+
+    @property
+    def learnt(self):
+        return pickle.loads(self.path.read_bytes())[1]
 
 
 class Result:
@@ -150,10 +173,15 @@ class Result:
         self.clocks = clocks and clocks.take(np.argsort(clocks.host_id))
 
 
+def grouped(inputs, databases):
+    """Return the logical shards of each database."""
+    n = max(databases.values(), default=0) + 1
+    return [{s: part for s, part in inputs.items() if databases[s] == k} for k in range(n)]
+
+
 def ran(inputs, databases, work):
     """Return the result of logical shards over databases: the database of each shard."""
-    n = max(databases.values(), default=0) + 1
-    groups = [{s: part for s, part in inputs.items() if databases[s] == k} for k in range(n)]
+    groups = grouped(inputs, databases)
     sources = [Columns(group) for group in groups]
     shards = InProcess(sources, work)
     return Result(sources, computed(shards, 1))
@@ -175,3 +203,20 @@ def followed(inputs, result, seed):
         fitted = PLAN.estimator.with_corpus(corpus_numbers, rate)
         after[shard] = part._replace(fitted=fitted, evidence=evidence)
     return after
+
+
+def assert_same_bits(one, other):
+    assert asdict(one.certificate) == asdict(other.certificate)
+    for name, column in one.schedule.arrays().items():
+        np.testing.assert_array_equal(column, getattr(other.schedule, name), err_msg=name)
+    assert one.tables.keys() == other.tables.keys()
+    for shard, tables in one.tables.items():
+        np.testing.assert_array_equal(tables.url_group_rate, other.tables[shard].url_group_rate)
+        for ours, theirs in zip(
+            tables.share_evidence or (), other.tables[shard].share_evidence or (), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+    if one.clocks is not None:
+        np.testing.assert_array_equal(one.clocks.host_id, other.clocks.host_id)
+        np.testing.assert_array_equal(one.clocks.evidence, other.clocks.evidence)
+        np.testing.assert_array_equal(one.clocks.profile, other.clocks.profile)
