@@ -49,7 +49,7 @@ that of the hours, and a later epoch knows the clock better."""
 BLOCK = 1 << 18
 """Maximum pages whose moves are computed at a time, so that arrays are reused."""
 LOW_BITS = (1 << 20) - 1
-"""Mask of the bits of ids that tell hosts apart without a search."""
+"""Mask of the low bits of ids, by which most hosts differ."""
 MOST_PROBED = 4.0
 """Maximum interval of pages with extra crawls, days; a clock gains little beyond."""
 
