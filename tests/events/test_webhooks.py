@@ -78,6 +78,21 @@ def test_batches_are_arrays_of_events(live, receiver):
     assert pages(receiver.accepted) == URLS
 
 
+def test_a_backlog_is_delivered_at_one_go_while_time_passes(database_url, receiver):
+    class Ticking(Clock):
+        def __call__(self):
+            self.advance(seconds=0.001)
+            return super().__call__()
+
+    clock = Ticking()
+    clock.now = datetime.now(UTC)
+    with running(database_url, clock=clock, webhooks_private=True) as live:
+        hook(live, receiver, max_items=2)
+        report(live, *URLS, digest="one")
+        deliver(live)
+        assert [len(request.events) for request in receiver.requests] == [2, 2, 2, 2]
+
+
 def test_delivery_begins_with_the_next_change_or_at_a_cursor(live, receiver):
     report(live, *URLS[:4], digest="one")
     cursor = live.get("/changes", limit=2).json()["next_cursor"]
