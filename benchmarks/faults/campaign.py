@@ -37,7 +37,7 @@ from benchmarks.http.processes import Failed
 N_HOSTS, PAGES_PER_HOST = 24, 4
 N_OTHERS = 48
 """Number of pages without a crawl rate of their own, for reporters and pingers."""
-LEAST_RATE = 2_000.0
+LEAST_RATE = 500.0
 """Minimum rate at which readers catch up, changes/s."""
 PERIOD_S = 4.0
 """Time from one crawl of a page to the next, seconds."""
@@ -244,6 +244,7 @@ def await_feed(plan: Plan, world: World) -> None:
 
     The webhook may wait after failures, so its owner has it delivered at once.
     """
+    await_ready(world.replicas)
     base = f"http://127.0.0.1:{world.replicas[0].port}"
     hook = f"{base}/webhooks/{world.webhook}"
     httpx.post(f"{hook}/redeliver", json={}, timeout=30).raise_for_status()

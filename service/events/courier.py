@@ -228,9 +228,7 @@ class Courier:
             )
         return None if changes is None else (webhook, changes, now)
 
-    def _settle(
-        self, tx: Transaction, webhook: Webhook, sent: SentBatch, now: datetime
-    ) -> Webhook:
+    def _settle(self, tx: Transaction, webhook: Webhook, sent: SentBatch, now: datetime) -> Webhook:
         """Return the webhook after an answer, unless its place has been set meanwhile."""
         tx.add_delivery(sent.delivery)
         webhook = counted(webhook, sent.outcome)
