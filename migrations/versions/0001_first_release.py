@@ -19,6 +19,7 @@ TABLES = (
     "feed",
     "audit",
     "api_keys",
+    "ended_sessions",
     "websub",
     "clocks",
     "url_groups",
@@ -517,6 +518,14 @@ def create_access() -> None:
         sa.Column("url_prefixes", Json, nullable=False),
         sa.PrimaryKeyConstraint("key_id", name="api_keys_pkey"),
         comment="API keys by the SHA-256 of their text; rows are never deleted.",
+    )
+    op.create_table(
+        "ended_sessions",
+        sa.Column("session", sa.LargeBinary, nullable=False),
+        sa.Column("ended_at", Instant, nullable=False),
+        sa.PrimaryKeyConstraint("session", name="ended_sessions_pkey"),
+        comment="Sessions of the console that were signed out; a row stays while its cookie "
+        "would work.",
     )
     op.create_table(
         "audit",
