@@ -50,7 +50,7 @@ def demo(pages: int) -> Iterator[tuple[str, str]]:
     """Run the demo until the block ends; yield the addresses of its service and its database."""
     words = [sys.executable, "-m", "service", "demo", "--serve", "--pages", str(pages)]
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - this program
             words,
             cwd=folder,
             env=os.environ | {"TMPDIR": folder},

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,7 +41,7 @@ from service.runtime.settings import read_settings
 FLOOR = "/pages?limit=50"
 TARGET_S = 1.0
 """Maximum median time of a view, seconds."""
-STEPS, CRAWLS = 6, 1_000
+STEPS, CRAWLS = 3, 1_000
 """Steps of the history before the visits, and crawls of each worker in a step."""
 
 
@@ -82,7 +83,7 @@ def measure(
                 start = time.perf_counter()
                 client.get(FLOOR).raise_for_status()
                 floor.append(time.perf_counter() - start)
-                window.page.goto(f"/console{view.path}", timeout=60_000)
+                window.page.goto(f"/console{view.path}")
                 row.seconds.append(window.loaded_s())
                 if number == rounds:
                     shown = Shown.of(window.page)
@@ -130,8 +131,8 @@ def main() -> int:
         ):
             live(service, client, clock, steps=STEPS, crawls=CRAWLS)
             tidy(url)
-            database = Database(url, clock())
-            rows, floor, faults = measure(base, client, database, arguments.rounds)
+            with closing(Database(url, clock())) as database:
+                rows, floor, faults = measure(base, client, database, arguments.rounds)
     show(rows, median(floor))
     if arguments.json:
         content = {"rows": [asdict(row) for row in rows], "floor": floor, "faults": faults}

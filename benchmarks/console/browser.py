@@ -7,6 +7,8 @@ from shutil import which
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, sync_playwright
 
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+PATIENCE_S = 120.0
+"""Maximum wait for a page on a busy machine, seconds."""
 LOADED = """
 () => {
   const [visit] = performance.getEntriesByType("navigation");
@@ -39,6 +41,7 @@ class Watched:
             **options,  # type: ignore[arg-type]
         )
         self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE_S * 1_000)
         self.faults: list[str] = []
         self.page.on("console", self._note)
         self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
@@ -63,9 +66,8 @@ class Watched:
         self.page.get_by_label("API key").fill(key)
         self.page.get_by_role("button", name="Sign in").press("Enter")
         self.page.wait_for_url(lambda url: "/sign-in?" not in url)
-        shown = self.page.locator("main").inner_text()
         if not self.page.url.endswith("/console"):
-            raise PermissionError(f"the sign-in failed: {shown}")
+            raise PermissionError(self.page.locator("main").inner_text())
 
     def loaded_s(self) -> float:
         """Return the time that the last visit took until all was loaded and painted, seconds."""

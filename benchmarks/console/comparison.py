@@ -52,6 +52,10 @@ class Database:
         self.connection = psycopg.connect(url, autocommit=True, row_factory=tuple_row)
         self.now = now
 
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
     def rows(self, statement: str, **values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a statement, which may use the parameter now."""
         return self.connection.execute(statement, {"now": self.now, **values}).fetchall()
@@ -71,7 +75,14 @@ def overview(shown: Shown, sql: Database) -> Pairs:
     yield "never crawled", shown.cards["Pages"][1].split()[0], never
     yield "overdue", shown.cards["Overdue"][0], overdue
     yield "epoch", shown.cards["Epoch in force"][0], sql.one(f"SELECT {FORCE}")
-    yield "pings", shown.facts["Pings"], sql.one("SELECT count(*) FROM observations WHERE kind = 1")
+    yield (
+        "pings",
+        shown.facts["Pings"],
+        sql.one(
+            "SELECT count(*) FROM observations WHERE kind = 1 "
+            "AND observed_at > %(now)s - interval '1 day'"
+        ),
+    )
     blocked = sql.rows(
         "SELECT host, blocked_until, host_queues.n_failures FROM host_queues "
         "JOIN hosts ON host_id = queue_id WHERE blocked_until > %(now)s ORDER BY host_id LIMIT 8"
@@ -80,14 +91,17 @@ def overview(shown: Shown, sql: Database) -> Pairs:
     steps = sql.rows(
         f"SELECT to_char({STEP} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), count(*), "
         "count(*) FILTER (WHERE status >= 500), count(*) FILTER (WHERE changed = 1), "
-        f"count(*) FILTER (WHERE changed = 0) FROM observations WHERE kind = 0 GROUP BY {STEP}"
+        f"count(*) FILTER (WHERE changed = 0) FROM observations WHERE kind = 0 "
+        f"AND observed_at > %(now)s - interval '1 day' GROUP BY {STEP}"
     )
     columns = [shown.column("Numbers of the last rows", name) for name in NUMBERS]
     cells = {time.removesuffix(" runs"): rest for time, *rest in zip(*columns, strict=True)}
-    leased = dict(sql.rows(
-        "SELECT to_char(date_bin('10 minutes', leased_at, '1970-01-01Z') AT TIME ZONE 'UTC', "
-        "'YYYY-MM-DD HH24:MI'), count(*) FROM due_pages WHERE token IS NOT NULL GROUP BY 1"
-    ))
+    leased = dict(
+        sql.rows(
+            "SELECT to_char(date_bin('10 minutes', leased_at, '1970-01-01Z') AT TIME ZONE 'UTC', "
+            "'YYYY-MM-DD HH24:MI'), count(*) FROM due_pages WHERE token IS NOT NULL GROUP BY 1"
+        )
+    )
     for time, *counts in steps:
         for name, text, value in zip(NUMBERS[2:], cells[time][1:], counts, strict=True):
             yield f"{name} from {time}", text, value
@@ -99,9 +113,7 @@ def overview(shown: Shown, sql: Database) -> Pairs:
 NUMBERS = ("From, UTC", "Leased", "Reported", "Failed", "Changed", "Wasted")
 
 
-def _table(
-    shown: Shown, table: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]
-) -> Pairs:
+def _table(shown: Shown, table: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Pairs:
     """Compare the first rows of a table, and their number; a part may be short if more follow."""
     if shown.has_next:
         rows = rows[: len(shown.tables[table]["rows"])]
@@ -118,8 +130,9 @@ SELECT url, importance, 86400 / nullif(change_rate, 0)::float8,
 FROM {PAGES} WHERE {{where}} ORDER BY pages.page_id LIMIT 50
 """
 OF_PAGES = (
-    "Page", "Importance", "Changes every", "Crawled every", "Changes seen", "Last crawl", "Next crawl",
-)  # fmt: skip
+    *("Page", "Importance", "Changes every", "Crawled every", "Changes seen"),
+    *("Last crawl", "Next crawl"),
+)
 
 
 def pages(where: str) -> Callable[[Shown, Database], Pairs]:
@@ -144,7 +157,8 @@ def page(shown: Shown, sql: Database) -> Pairs:
     ((importance, n, n_changes, n_pings, crawl_rate, urgency, last, created),) = sql.rows(
         "SELECT importance, n_observations, n_changes, coalesce(n_pings, 0), crawl_rate::float8, "
         f"urgency::float8, last_crawl_at, created_at FROM {PAGES} "
-        "WHERE pages.page_id = %(page_id)s", page_id=page_id,
+        "WHERE pages.page_id = %(page_id)s",
+        page_id=page_id,
     )
     yield "importance", shown.facts["Importance"], importance
     yield "evidence", shown.facts["Crawls as evidence"], n
@@ -157,8 +171,9 @@ def page(shown: Shown, sql: Database) -> Pairs:
     log = sql.rows(
         "SELECT to_char(observed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), "
         "CASE kind WHEN 0 THEN 'crawl' ELSE 'ping' END, "
-        "CASE changed WHEN 1 THEN 'changed' WHEN 0 THEN 'unchanged' ELSE '–' END, status "
-        "FROM observations WHERE page_id = %(page_id)s ORDER BY observed_at DESC, kind DESC LIMIT 50",
+        "CASE changed WHEN 1 THEN 'changed' WHEN 0 THEN 'unchanged' ELSE chr(8211) END, status "
+        "FROM observations WHERE page_id = %(page_id)s "
+        "ORDER BY observed_at DESC, kind DESC LIMIT 50",
         page_id=page_id,
     )
     yield from _table(shown, "Log", ("Instant, UTC", "Kind", "Result", "Status"), log)
@@ -175,8 +190,7 @@ def hosts(where: str) -> Callable[[Shown, Database], Pairs]:
 
     def compare(shown: Shown, sql: Database) -> Pairs:
         rows = [
-            (host, n, at or "nothing queued")
-            for host, n, at in sql.rows(HOSTS.format(where=where))
+            (host, n, at or "nothing queued") for host, n, at in sql.rows(HOSTS.format(where=where))
         ]
         names = ("Host", "Failures in a row", "Next lease")
         yield from _table(shown, "List of hosts", names, rows)
@@ -202,7 +216,8 @@ def host(shown: Shown, sql: Database) -> Pairs:
     yield "leased", shown.cards["Leased"][0], leased
     first = sql.rows(
         f"SELECT url, 86400 / nullif(crawl_rate, 0)::float8 FROM {PAGES} "
-        "WHERE pages.host_id = %(id)s ORDER BY pages.page_id LIMIT 8", id=host_id,
+        "WHERE pages.host_id = %(id)s ORDER BY pages.page_id LIMIT 8",
+        id=host_id,
     )
     yield from _table(shown, "First pages", ("Page", "Crawled every"), first)
 
@@ -230,10 +245,13 @@ def epoch(shown: Shown, sql: Database) -> Pairs:
 
 def plan(shown: Shown, sql: Database) -> Pairs:
     """Compare the pages of the busiest hosts of a plan, and its sums with the schedule."""
-    n_pages = dict(sql.rows(
-        "SELECT host, count(*) FROM pages JOIN hosts USING (host_id) "
-        "WHERE host = ANY(%(hosts)s) GROUP BY 1", hosts=shown.column("Busiest hosts", "Host"),
-    ))
+    n_pages = dict(
+        sql.rows(
+            "SELECT host, count(*) FROM pages JOIN hosts USING (host_id) "
+            "WHERE host = ANY(%(hosts)s) GROUP BY 1",
+            hosts=shown.column("Busiest hosts", "Host"),
+        )
+    )
     columns = (shown.column("Busiest hosts", name) for name in ("Host", "Pages"))
     for name, text in zip(*columns, strict=True):
         yield f"pages of {name}", text, n_pages[name]
@@ -261,15 +279,17 @@ def changes(shown: Shown, sql: Database) -> Pairs:
     """Compare the webhooks, and the last changes with the log."""
     hooks = sql.rows("SELECT url FROM webhooks ORDER BY created_at LIMIT 50")
     yield from _table(shown, "Webhooks", ("Address",), hooks)
-    columns = [shown.column("Last changes", name) for name in ("Page", "Found")]
+    columns = [shown.column("Last changes", name) for name in ("Kind", "Page", "Found")]
+    rows = [row for row in zip(*columns, strict=True) if row[0] == "changed"]
     logged = sql.rows(
         "SELECT url, observed_at FROM observations JOIN pages USING (page_id) "
-        "WHERE changed = 1 AND url = ANY(%(urls)s)", urls=columns[0],
-    )  # fmt: skip
-    at = {(url, datetime.fromisoformat(text)) for url, text in zip(*columns, strict=True)}
+        "WHERE changed = 1 AND url = ANY(%(urls)s)",
+        urls=[url for _, url, _ in rows],
+    )
+    at = {(url, datetime.fromisoformat(text)) for _, url, text in rows}
     yield "changes in the log", str(len(at)), len(at & set(logged))
     newest = sql.one("SELECT max(observed_at) FROM observations WHERE changed = 1")
-    yield "newest change", columns[1][0], newest
+    yield "newest change", rows[0][2], newest
 
 
 def access(shown: Shown, sql: Database) -> Pairs:

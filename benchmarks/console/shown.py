@@ -8,6 +8,8 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+from service.console.render import DASH
+
 READ = """
 () => {
   const text = (node) => node.textContent.replace(/\\s+/g, " ").trim();
@@ -28,7 +30,7 @@ READ = """
     head: every(".head").map(text).join(" "),
     cards: Object.fromEntries(every(".card").map((card) => [
       text(card.querySelector("span")),
-      [cell(card.querySelector("strong")), card.querySelector("em") ? cell(card.querySelector("em")) : ""],
+      ["strong", "em"].map((part) => card.querySelector(part)).map((node) => node ? cell(node) : ""),
     ])),
     facts: Object.fromEntries(every(".facts > div").map((one) => [
       text(one.querySelector("dt")), cell(one.querySelector("dd")),
@@ -70,13 +72,13 @@ class Shown:
 def same(text: str, value: Any) -> bool:
     """Return whether a text shows a value, to the digits of the text.
 
-    >>> same("1,235", 1234.6), same("12.3 %", 0.12345), same("4.6 d", 400_000), same("–", None)
+    >>> same("1,235", 1234.6), same("12.3 %", 0.12345), same("4.6 d", 400_000), same("never", None)
     (True, True, True, True)
     >>> same("1,236", 1234.6), same("12.3 %", 0.1224), same("active", "active")
     (False, False, True)
     """
     if value is None:
-        return text in {"–", "never"}
+        return text in {DASH, "never"}
     if isinstance(value, datetime):
         return abs((datetime.fromisoformat(text) - value).total_seconds()) <= 1
     if isinstance(value, str):

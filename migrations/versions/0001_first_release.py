@@ -473,7 +473,7 @@ def create_history() -> None:
     )
     counts = ["leased", "reported", "failed", "changed", "wasted", "pings", "true_pings"]
     counts += ["false_pings", "missed"]
-    pages = ["pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_hand"]
+    pages = ["pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_operator"]
     gauges = ["bandwidth", "asked_rate", "fresh_share", "fresh_share_plain", "harmonic_staleness"]
     gauges += ["harmonic_staleness_plain", "sampled_share"]
     op.create_table(

@@ -100,13 +100,13 @@ def measure(
     gauges = {}
     for host_id, sums in zip([ALL_HOSTS, *hosts.tolist()], totals, strict=True):
         whole = host_id == ALL_HOSTS
-        troubled, by_hand = (len(queues) if whole else int(host_id in queues) for queues in paused)
+        troubled, blocked = (len(queues) if whole else int(host_id in queues) for queues in paused)
         gauges[host_id] = _gauges(
             dict(zip(SUMS, sums.tolist(), strict=True)),
             blocks.share,
             measured_at=at,
             n_paused_by_trouble=troubled,
-            n_paused_by_hand=by_hand,
+            n_paused_by_operator=blocked,
             bandwidth=bandwidth if whole else None,
         )
     return gauges

@@ -457,7 +457,8 @@ ended_sessions = sa.Table(
     metadata,
     sa.Column("session", sa.LargeBinary, primary_key=True),
     sa.Column("ended_at", Instant, nullable=False),
-    comment="Sessions of the console that were signed out; a row stays while its cookie would work.",
+    comment="Sessions of the console that were signed out; a row stays while its cookie would "
+    "work.",
 )
 
 audit = sa.Table(
