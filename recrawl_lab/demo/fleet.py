@@ -125,14 +125,15 @@ class Fleet:
 
         Otherwise the simulated clock moves on during the measurement.
         """
-        step = {"since": (datetime.fromisoformat(now) - HISTORY_STEP).isoformat(), "step_s": 600}
+        since = (datetime.fromisoformat(now) - HISTORY_STEP).isoformat()
+        step: dict[str, str | int] = {"since": since, "step_s": 600}
         while not any(
             row["measured_at"]
             for row in expect(self.client.get("/history", params=step), 200).json()["items"]
         ):
             if time.monotonic() > give_up:
                 raise UnexpectedAnswer(
-                    f"the history has no row from {step['since']} on after "
+                    f"the history has no row from {since} on after "
                     f"{EPOCH_TIMEOUT_S:.0f} s; is a worker running?"
                 )
             time.sleep(POLL_S)

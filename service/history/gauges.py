@@ -170,7 +170,8 @@ def _sums(pages: MeasuredPages, terms: Floats, hosts: Ints) -> Floats:
     sums[0] = terms.sum(axis=0)
     if len(hosts):
         at = np.minimum(np.searchsorted(hosts, pages.host_id), len(hosts) - 1)
-        own = hosts[at] == pages.host_id
+        own = np.flatnonzero(hosts[at] == pages.host_id)
+        host, terms = at[own], terms[own]
         for column in range(terms.shape[1]):
-            sums[1:, column] = np.bincount(at[own], terms[own, column], len(hosts))
+            sums[1:, column] = np.bincount(host, terms[:, column], len(hosts))
     return sums
