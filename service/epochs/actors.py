@@ -27,9 +27,13 @@ LOCAL = "local"
 CONNECTS_WITHIN_S = 30.0
 """Maximum time to reach the scheduler, and to place an actor, seconds."""
 NANNY = "distributed.nanny.pre-spawn-environ"
-ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": str(128 << 20)}
+ENVIRONMENT = {
+    "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+}
 """Environment of workers. With Dask's own, which returns each freed 64 KiB to the kernel, arrays
-cost three times the CPU seconds; it also limits numpy to one thread, which changes bits."""
+cost three times the CPU seconds; it also limits numpy to one thread, which changes bits. The
+profiler of Dask samples each worker a hundred times a second."""
 
 log = structlog.get_logger()
 

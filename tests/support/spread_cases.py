@@ -194,12 +194,11 @@ def followed(inputs, result, seed):
     after = {}
     for shard, part in inputs.items():
         rate, evidence = result.tables[shard]
-        groups = len(evidence.score)
-        score = np.where(
-            rng.random((groups, 1)) < 0.2, rng.normal(0, 1, (groups, SHARES.size)), 0.0
-        )
+        group = np.flatnonzero(rng.random(evidence.n_groups) < 0.2)
+        score = rng.normal(0, 1, (len(group), SHARES.size))
         score[:, 0] = 0.0
-        evidence = ShareEvidence(score, np.linspace(20, 25, SHARES.size), 23.0)
+        expected = np.linspace(20, 25, SHARES.size)
+        evidence = ShareEvidence(evidence.n_groups, group, score, expected, 23.0)
         fitted = PLAN.estimator.with_corpus(corpus_numbers, rate)
         after[shard] = part._replace(fitted=fitted, evidence=evidence)
     return after
