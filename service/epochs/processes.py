@@ -27,7 +27,7 @@ SILENCE_S = 900.0
 ENDS_WITHIN_S = 5.0
 """Maximum time for a process to end, seconds."""
 OPEN = "open"
-"""Message that gives a process a shard."""
+"""Message that opens a shard in a process."""
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork would share connections and threads
 
@@ -135,7 +135,7 @@ class Processes:
 
     @contextmanager
     def opened(self, lead: Lead, task: Task) -> Iterator[Shards]:  # noqa: ARG002
-        """Give each process a shard of an epoch."""
+        """Open a shard of an epoch in each process."""
         if not self.workers:
             self.workers = [Worker() for _ in self.sources]
         shards = InProcesses(self, task)
@@ -157,7 +157,7 @@ class InProcesses(Shards):
         self.n_shards = len(pool.workers)
 
     def open(self, which: Sequence[int]) -> None:
-        """Give processes a shard; a process that has ended is replaced."""
+        """Open a shard in some processes; a process that has ended is replaced."""
         for n in which:
             message = pickle.dumps((OPEN, (self.pool.sources[n], self.task)))
             try:

@@ -37,7 +37,7 @@ class Task:
     last: Epoch | None
     """The epoch in force; None before the first."""
     at: datetime
-    """Instant as of which pages are due."""
+    """Time of the epoch."""
 
 
 class Source(Protocol):
@@ -146,8 +146,8 @@ class Stages:
     clocks: Clocks | None
     solution: Solution
 
-    def __init__(self, task: Task, given: Input) -> None:
-        self.task, self.input, self.now = task, given, instant(task.at)
+    def __init__(self, task: Task, columns: Input) -> None:
+        self.task, self.input, self.now = task, columns, instant(task.at)
 
     def estimate(self) -> Joint[int]:
         """Estimate the change rates of pages and the clocks of hosts; return the pages of all."""
@@ -178,7 +178,7 @@ class Answer(NamedTuple):
     shards: tuple[int, ...]
     """Logical shards of the values, ascending."""
     values: tuple[Any, ...]
-    """What each logical shard adds to the common value; at the end of a stage its result."""
+    """Share of each logical shard in the common value, or at the end of a stage its result."""
     combine: Callable[[Sequence[Any]], Any] | None
     """As in `core.joint.Share`; None at the end of a stage."""
     own_reply: bool = False
