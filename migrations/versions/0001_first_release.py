@@ -410,6 +410,7 @@ def create_webhooks() -> None:
         sa.Column("kinds", Json),
         sa.Column("host", sa.Text),
         sa.Column("prefix", sa.Text),
+        sa.Column("tag", sa.Text),
         sa.Column("max_items", sa.Integer, nullable=False),
         sa.Column("created_at", Instant, nullable=False),
         sa.Column("status", sa.Text, nullable=False),
