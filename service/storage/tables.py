@@ -453,6 +453,15 @@ api_keys = sa.Table(
     comment="API keys by the SHA-256 of their text; rows are never deleted.",
 )
 
+ended_sessions = sa.Table(
+    "ended_sessions",
+    metadata,
+    sa.Column("session", sa.LargeBinary, primary_key=True),
+    sa.Column("ended_at", Instant, nullable=False),
+    comment="Sessions of the console that were signed out; a row stays while its cookie would "
+    "work.",
+)
+
 audit = sa.Table(
     "audit",
     metadata,
