@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 
 
-class Share(NamedTuple):
+class Contribution(NamedTuple):
     """The share of one shard in a common value."""
 
     value: Any
@@ -33,7 +33,7 @@ class Share(NamedTuple):
     round."""
 
 
-Joint = Generator[Share, Any, T]
+Joint = Generator[Contribution, Any, T]
 """A computation over shards with a result."""
 
 
@@ -53,19 +53,19 @@ def alone(joint: Joint[T]) -> T:
 
 def total(value: T) -> Joint[T]:
     """Return the sum of the values of all shards: numbers, or arrays of one shape."""
-    result: T = yield Share(value, added)
+    result: T = yield Contribution(value, added)
     return result
 
 
 def count(value: int) -> Joint[int]:
     """Return the sum of integers, which does not round."""
-    result: int = yield Share(int(value), added, exact=True)
+    result: int = yield Contribution(int(value), added, exact=True)
     return result
 
 
 def anywhere(condition: Any) -> Joint[bool]:
     """Return whether a condition holds in any shard."""
-    result: bool = yield Share(bool(condition), any, exact=True)
+    result: bool = yield Contribution(bool(condition), any, exact=True)
     return result
 
 
@@ -80,7 +80,7 @@ def added(values: Sequence[Any]) -> Any:
 
 def offset(size: int) -> Joint[tuple[int, int]]:
     """Return the number of rows in earlier shards, and that in all shards."""
-    result: tuple[int, int] = yield Share(int(size), _offsets, own_reply=True)
+    result: tuple[int, int] = yield Contribution(int(size), _offsets, own_reply=True)
     return result
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.joint import Joint, Share, alone, anywhere, gathered, sampled, total
+from service.core.joint import Contribution, Joint, alone, anywhere, gathered, sampled, total
 from service.core.prior import MAX_SHAPE, SAMPLE, START_DISPERSION, Prior, dispersion, fit_shape
 from service.core.url_groups import renumber
 
@@ -195,7 +195,7 @@ def _climb(
         means = means * np.exp(step)
         shares = expected, float(np.abs(step).max(initial=0.0))
         search = partial(_within, start=corpus.a, near=within_shape)
-        within_shape, longest = yield Share(shares, search)
+        within_shape, longest = yield Contribution(shares, search)
         moved = np.abs(np.log([within_shape, between_shape]) - before).max()
         if moved < SHAPE_TOLERANCE and longest < MEAN_TOLERANCE:
             break

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import digamma
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.joint import Joint, Share, alone, gathered, sampled
+from service.core.joint import Contribution, Joint, alone, gathered, sampled
 
 TOLERANCE = 1e-6
 """Maximum length of the last step, in the log: the error that remains is far smaller."""
@@ -158,7 +158,7 @@ def gamma_prior(
     """Return the prior of the corpus of all shards (`fit_gamma_prior`)."""
     sample = yield from _sample(changes, days)
     near = Prior(near.a, near.b) if near else start  # without tables of URL groups
-    prior: Prior = yield Share(sample, partial(_likeliest, start=start, near=near))
+    prior: Prior = yield Contribution(sample, partial(_likeliest, start=start, near=near))
     return prior
 
 
@@ -251,7 +251,7 @@ def dispersion(
 ) -> Joint[float]:
     """Return the dispersion over all shards (`fit_dispersion`)."""
     sample = yield from _sample(recent, expected)
-    shape: float = yield Share(sample, partial(_dispersion, near=near, tolerance=tolerance))
+    shape: float = yield Contribution(sample, partial(_dispersion, near=near, tolerance=tolerance))
     return shape
 
 

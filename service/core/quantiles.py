@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.conditions import Floats
-from service.core.joint import Joint, Share, added, count, gathered
+from service.core.joint import Contribution, Joint, added, count, gathered
 
 PIVOTS = 4096
 """Maximum number of pivots of a round, and of values that are gathered."""
@@ -69,7 +69,7 @@ class Brackets(NamedTuple):
 def order_statistics(ordered: Floats, ranks: Keys) -> Joint[Floats]:
     """Return the values of all shards at ascending ranks; this shard has (N,) ascending values."""
     keys = (ordered + 0.0).view(np.int64)  # in the order of the values, which are not negative
-    (low, high), n = yield Share((_range(keys), len(keys)), _ranges, exact=True)
+    (low, high), n = yield Contribution((_range(keys), len(keys)), _ranges, exact=True)
     brackets = Brackets(*(np.full(len(ranks), end) for end in (low, high, 0, n)))
     between = np.zeros(0, np.int64)
     while (wide := brackets.open()).size:
@@ -77,10 +77,10 @@ def order_statistics(ordered: Floats, ranks: Keys) -> Joint[Floats]:
             own = [
                 keys[keys.searchsorted(a) : keys.searchsorted(b, "right")] for a, b in wide[:2].T
             ]
-            (between,) = yield Share((np.concatenate(own),), gathered)
+            (between,) = yield Contribution((np.concatenate(own),), gathered)
             break
         pivots = _pivots(wide[0], wide[1])
-        below = yield Share(keys.searchsorted(pivots), added, exact=True)
+        below = yield Contribution(keys.searchsorted(pivots), added, exact=True)
         brackets = brackets.narrowed(ranks, pivots, below)
     between = np.append(np.sort(between), high)
     at = between.searchsorted(brackets.first) + ranks - brackets.before

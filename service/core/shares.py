@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.conditions import Bools, Floats, InvalidInput
-from service.core.joint import Joint, Share, count, total
+from service.core.joint import Contribution, Joint, count, total
 from service.core.siblings import Siblings
 
 SHARES = np.linspace(0.0, 0.6, 7)
@@ -107,7 +107,7 @@ def in_common(evidence: ShareEvidence | None, n_groups: int) -> Joint[ShareEvide
     A new shard has no evidence (None).
     """
     recent = None if evidence is None else (evidence.n_expected, evidence.n_changed)
-    recent = yield Share(recent, _first, exact=True)
+    recent = yield Contribution(recent, _first, exact=True)
     evidence = (evidence or ShareEvidence.none(n_groups)).resized(n_groups)
     if recent is None:
         return evidence

@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster
 from typing_extensions import override
 
 from service.epochs.processes import SILENCE_S, Failure, answer
-from service.epochs.shard import Shard, Source, Task
+from service.epochs.shard import Shard, ShardSource, Task
 from service.epochs.shards import Shards
 from service.model.errors import ShardLost
 from service.storage import Lead
@@ -44,7 +44,7 @@ class ShardActor:
     pid = 0
     """Process of the worker; proxies know attributes of the class alone."""
 
-    def __init__(self, source: Source, task: Task) -> None:
+    def __init__(self, source: ShardSource, task: Task) -> None:
         self.shard = Shard(source, task)
         self.pid = os.getpid()
 
@@ -58,7 +58,7 @@ class Actors:
     """Actors for the shards of some databases; `opened` is a runner of epochs."""
 
     def __init__(
-        self, sources: Sequence[Source], address: str, silence_s: float = SILENCE_S
+        self, sources: Sequence[ShardSource], address: str, silence_s: float = SILENCE_S
     ) -> None:
         self.sources, self.address, self.silence_s = sources, address, silence_s
         self.cluster: LocalCluster | None = None

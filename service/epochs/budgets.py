@@ -10,7 +10,8 @@ from recrawl_client.wire.plan import BudgetPlan
 from service.core.allocation.problem import Allocation
 from service.core.conditions import BandwidthInfeasible
 from service.core.joint import alone
-from service.epochs.solve import CONSTRAINED, LEAST, Plan, Problem, optimum, total_costs
+from service.epochs.constraints import CONSTRAINED, LEAST
+from service.epochs.solve import Plan, Problem, optimum, total_costs
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import COLUMN, Floats, Ints
 from service.model.columns import CapColumns, EpochColumns, HostClocks

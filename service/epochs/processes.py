@@ -15,7 +15,7 @@ from typing import Any
 from typing_extensions import override
 
 from service.archive.log_archive import LogArchive
-from service.epochs.shard import Input, Shard, Source, Task, load
+from service.epochs.shard import Input, Shard, ShardSource, Task, load
 from service.epochs.shards import Shards
 from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError, ShardLost
@@ -95,7 +95,7 @@ def serve(connection: Connection) -> None:
                 connection.send(answer(shard, question, arguments))
 
 
-class Worker:
+class ShardProcess:
     """A process with a shard."""
 
     def __init__(self) -> None:
@@ -129,15 +129,15 @@ class Worker:
 class Processes:
     """Processes for the shards of some databases; `opened` is a runner of epochs."""
 
-    def __init__(self, sources: Sequence[Source], silence_s: float = SILENCE_S) -> None:
+    def __init__(self, sources: Sequence[ShardSource], silence_s: float = SILENCE_S) -> None:
         self.sources, self.silence_s = sources, silence_s
-        self.workers: list[Worker] = []
+        self.workers: list[ShardProcess] = []
 
     @contextmanager
     def opened(self, lead: Lead, task: Task) -> Iterator[Shards]:  # noqa: ARG002
         """Open a shard of an epoch in each process."""
         if not self.workers:
-            self.workers = [Worker() for _ in self.sources]
+            self.workers = [ShardProcess() for _ in self.sources]
         shards = InProcesses(self, task)
         shards.open(range(len(self.workers)))
         yield shards
@@ -164,7 +164,7 @@ class InProcesses(Shards):
                 self.pool.workers[n].send(message)
             except OSError:
                 self.pool.workers[n].end()
-                self.pool.workers[n] = Worker()
+                self.pool.workers[n] = ShardProcess()
                 self.pool.workers[n].send(message)
 
     @override

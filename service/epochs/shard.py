@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from service.core.estimators.base import Estimator, from_columns
-from service.core.joint import Joint, Share
+from service.core.joint import Contribution, Joint
 from service.core.shares import ShareEvidence
 from service.epochs.clocks import Clocks, learn_clocks, load_clocks
 from service.epochs.solve import Plan, Solution, solve
@@ -40,7 +40,7 @@ class Task:
     """Time of the epoch."""
 
 
-class Source(Protocol):
+class ShardSource(Protocol):
     """The database of a shard."""
 
     def load(self, task: Task) -> "dict[int, Input]":
@@ -172,7 +172,7 @@ class Stages:
         return GroupTables(self.estimator.url_group_rate, self.solution.evidence)
 
 
-class Answer(NamedTuple):
+class Contributions(NamedTuple):
     """The answer of a shard to a question of the leader."""
 
     shards: tuple[int, ...]
@@ -180,7 +180,7 @@ class Answer(NamedTuple):
     values: tuple[Any, ...]
     """Share of each logical shard in the common value, or at the end of a stage its result."""
     combine: Callable[[Sequence[Any]], Any] | None
-    """As in `core.joint.Share`; None at the end of a stage."""
+    """As in `core.joint.Contribution`; None at the end of a stage."""
     own_reply: bool = False
     exact: bool = False
 
@@ -188,7 +188,7 @@ class Answer(NamedTuple):
 class Shard:
     """The part of an epoch that one process computes."""
 
-    def __init__(self, source: Source, task: Task) -> None:
+    def __init__(self, source: ShardSource, task: Task) -> None:
         self.source, self.task = source, task
         self.inputs: dict[int, Input] = {}
         self.stages: dict[int, Stages] = {}
@@ -205,14 +205,14 @@ class Shard:
         if takes_part:
             self.stages = {n: Stages(self.task, part) for n, part in self.inputs.items()}
 
-    def begin(self, stage: str) -> Answer:
+    def begin(self, stage: str) -> Contributions:
         """Begin a stage of all logical shards; return their first shares in a common value."""
         self.running = {n: getattr(stages, stage)() for n, stages in self.stages.items()}
         return self.resume(None)
 
-    def resume(self, reply: Any, each: dict[int, Any] | None = None) -> Answer:
+    def resume(self, reply: Any, each: dict[int, Any] | None = None) -> Contributions:
         """Go on with a common value; `each` has a reply for each logical shard instead."""
-        shares: list[Share] = []
+        shares: list[Contribution] = []
         results: list[Any] = []
         for n, running in self.running.items():
             try:
@@ -222,12 +222,12 @@ class Shard:
         shards = tuple(self.running)
         if not shares:
             self.running = {}
-            return Answer(shards, tuple(results), None)
+            return Contributions(shards, tuple(results), None)
         _, combine, own_reply, exact = shares[0]
         values = tuple(share.value for share in shares)
         if exact:
             shards, values = shards[:1], (combine(values),)
-        return Answer(shards, values, combine, own_reply, exact)
+        return Contributions(shards, values, combine, own_reply, exact)
 
     def prepare(self, epoch: int) -> None:
         """Write this shard's rows of the schedule and what the epoch learnt."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import structlog
 from typing_extensions import override
 
-from service.epochs.shard import Answer, Input, Shard, Source, Task, load
+from service.epochs.shard import Contributions, Input, Shard, ShardSource, Task, load
 from service.model.columns import ScheduleColumns
 from service.model.errors import ShardLost
 from service.storage.contract import Lead
@@ -84,7 +84,7 @@ class UnderLead:
 class InProcess(Shards):
     """Shards in this process, one after the other."""
 
-    def __init__(self, sources: Sequence[Source], task: Task) -> None:
+    def __init__(self, sources: Sequence[ShardSource], task: Task) -> None:
         self.shards = [Shard(source, task) for source in sources]
         self.n_shards = len(self.shards)
 
@@ -138,13 +138,13 @@ def recovered(shards: Shards, compute: Callable[[], T]) -> T:
 
 def joined(shards: Shards, stage: str) -> list[Any]:
     """Return the results of a stage of all logical shards, in their order."""
-    answers: list[Answer] = shards.ask_all("begin", stage)
+    answers: list[Contributions] = shards.ask_all("begin", stage)
     while any(answer.combine is not None for answer in answers):
         answers = shards.ask("resume", replies(answers))
     return in_order(answers)
 
 
-def replies(answers: Sequence[Answer]) -> list[tuple[Any, ...]]:
+def replies(answers: Sequence[Contributions]) -> list[tuple[Any, ...]]:
     """Return what each shard is answered after all have given their shares."""
     first, *others = [answer for answer in answers if answer.shards]
     if first.combine is None or any(answer.combine is None for answer in others):
@@ -160,7 +160,7 @@ def replies(answers: Sequence[Answer]) -> list[tuple[Any, ...]]:
     return [(None, each) for each in own]
 
 
-def in_order(answers: Sequence[Answer]) -> list[Any]:
+def in_order(answers: Sequence[Contributions]) -> list[Any]:
     """Return the values of all answers in the order of logical shards."""
     each = [
         (shard, n, value)

@@ -17,7 +17,7 @@ from service.core.allocation.blocks import BLOCK, Indices, Pages, blocks, over_p
 from service.core.allocation.demand import NEVER_ZERO, NEW, Work, false_share, pings, with_pings
 from service.core.allocation.multipliers import UNLIMITED, Solution, TreeLevel, fold_up
 from service.core.conditions import Floats
-from service.core.joint import Joint, Share, added, alone
+from service.core.joint import Contribution, Joint, added, alone
 
 ROUNDING = 1e-12
 """Maximum relative rounding error of a page's crawls, a sum over the clock and pings."""
@@ -117,7 +117,7 @@ def certified(
     gaps[: len(below)] = [gap for _, gap in below]
     worst = max([every.worst, *(off for off, _ in below)])
     seen = Seen(float(leaves.sum()), used[0], every.missed, gaps)
-    seen, worst, own_passes = yield Share((seen, worst, solution.own_passes), _seen_by_all)
+    seen, worst, own_passes = yield Contribution((seen, worst, solution.own_passes), _seen_by_all)
     off, gap = _unspent(levels[0], inverses[0], seen.of_root, np.array([UNLIMITED]))
     for missed in seen.gaps.tolist():
         gap += missed
