@@ -29,7 +29,7 @@ from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.moves import exposures, most_crawled, moved, places
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
-from service.model.arrays import Floats
+from service.model.arrays import Floats, Ints
 from service.model.columns import CapColumns, EpochColumns, HostClocks, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
 
@@ -70,6 +70,7 @@ class Plan:
 
 
 NO_HOSTS: Ints = np.zeros(0, np.int64)
+
 PAGES_PER_CRAWL = 5
 """Pages for each crawl a day where no bandwidth is set, the ratio of K19's experiments."""
 COST_BLOCK = 1 << 16
