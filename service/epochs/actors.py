@@ -124,6 +124,7 @@ class InActors(Shards):
         for n in which:
             self.actors.pop(n, None)
         try:
+            client.wait_for_workers(1, timeout=CONNECTS_WITHIN_S)  # a nanny may restart one
             addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
             busy = [actor._address for actor in self.actors.values()]  # noqa: SLF001 - no other way
             for n in which:
