@@ -30,8 +30,7 @@ SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
     n_observations, n_changes, {tags} AS tags
 FROM {source}
 LEFT JOIN page_states ON page_states.page_id = {picked}.page_id AND {states}
-LEFT JOIN schedule ON schedule.page_id = {picked}.page_id AND schedule.epoch = %(epoch)s
-    AND {scheduled}
+{{{scheduled}: schedule, {picked}.page_id, %(epoch)s}}
 WHERE {where}
 ORDER BY {picked}.page_id
 LIMIT %(limit)s
@@ -124,7 +123,7 @@ SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
     coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate,
     CASE WHEN shift IS NULL THEN urgency END AS urgency
 FROM page_states
-LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = %(epoch)s
+{{schedule_of: schedule, page_states.page_id, %(epoch)s}}
 WHERE page_states.page_id {{among_ids}}
 ORDER BY page_states.page_id
 """
@@ -251,10 +250,10 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
     """Return the statement that reads pages under these filters along an index."""
     if not filters:
         picked, source, where = "pages", "pages", BETWEEN.format(table="pages")
-        states, scheduled = (BETWEEN.format(table=table) for table in ("page_states", "schedule"))
+        states, scheduled = BETWEEN.format(table="page_states"), "schedule_between"
     else:
         picked, source, where = "picked", _picked(walk, frozenset(filters)), "true"
-        states = scheduled = "true"
+        states, scheduled = "true", "schedule_of"
     return LISTED.format(
         picked=picked,
         source=source,
@@ -267,12 +266,7 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
 
 
 def _picked(walk: str, filters: frozenset[str]) -> str:
-    needed = {
-        "page_states": filters & OF_STATES,
-        "schedule": filters & OF_SCHEDULE,
-        "pages": filters & OF_PAGES,
-    }
-    # not the schedule, which keeps rows of deleted pages
+    needed = {"page_states": filters & OF_STATES, "pages": filters & OF_PAGES}
     tables = [WALKED[walk]] if walk else ["page_states"]
     tables += [table for table, used in needed.items() if used and table not in tables]
     first = tables[0]
@@ -280,9 +274,8 @@ def _picked(walk: str, filters: frozenset[str]) -> str:
     conditions += [BETWEEN.format(table=first)]
     if not walk:  # a range of each table, because planners do not derive it from joins
         conditions += [BETWEEN.format(table=table) for table in tables[1:]]
-    if "schedule" in tables:
-        conditions.append("schedule.epoch = %(epoch)s")
-    joins = [JOINED.format(table=table, first=first) for table in tables[1:]]
-    return PICKED.format(
-        walked=first, tables=" JOIN ".join([first, *joins]), where=all_of(conditions)
-    )
+    joined = " JOIN ".join([first, *(JOINED.format(table=t, first=first) for t in tables[1:])])
+    if filters & OF_SCHEDULE:
+        word = "schedule_of" if walk else "schedule_between"
+        joined += f" {{{word}: schedule, {first}.page_id, %(epoch)s}}"
+    return PICKED.format(walked=first, tables=joined, where=all_of(conditions))

@@ -30,13 +30,14 @@ OIDS = {
     "i2": (21, 1005),
     "i4": (23, 1007),
     "i8": (20, 1016),
+    "f4": (700, 1021),
     "f8": (701, 1022),
     "M8": (1184, 1185),
     "V16": (2950, 2951),
     "V": (17, 1001),
     "O": (25, 1009),
 }
-"""Oids of the element and of its array, by numpy kind: bool, the integers, float8, timestamptz,
+"""Oids of the element and of its array, by numpy kind: bool, the integers, the floats, timestamptz,
 uuid, bytea, text."""
 
 
@@ -210,10 +211,15 @@ def _row_dtype(values: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
 
 def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]:
     """Yield the bytes of COPY … FROM STDIN (FORMAT BINARY) for these columns, block by block."""
-    dtype = _row_dtype([wire(np.ma.getdata(c[:0])).dtype for c in columns])
+    starts = range(0, len(columns[0]), block)
+    return copy_blocks([c[start : start + block] for c in columns] for start in starts)
+
+
+def copy_blocks(blocks: Iterable[list[NDArray[Any]]]) -> Iterator[bytes]:
+    """Yield the bytes of COPY … FROM STDIN (FORMAT BINARY) for blocks of columns."""
     yield HEADER
-    for start in range(0, len(columns[0]), block):
-        parts = [c[start : start + block] for c in columns]
+    for parts in blocks:
+        dtype = _row_dtype([wire(np.ma.getdata(part[:0])).dtype for part in parts])
         rows = np.empty(len(parts[0]), dtype)
         rows["n_fields"] = len(parts)
         for i, part in enumerate(parts):
@@ -223,6 +229,20 @@ def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]
         nulls = [np.ma.getmaskarray(part) for part in parts]
         yield _without(rows, nulls) if any(null.any() for null in nulls) else rows.tobytes()
     yield TRAILER
+
+
+def masked_arrays(values: NDArray[Any], null: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+    """Return (N, K) numbers as N values of COPY, arrays of K numbers; NULL where `null`."""
+    n, length = values.shape
+    element, _ = _oids(values.dtype)
+    head = HEAD.pack(1, 0, element, length, 1)
+    elements = _element(wire(values[:0, 0]).dtype)
+    rows = np.empty(n, [("head", f"V{HEAD.size}"), ("elements", elements, (length,))])
+    rows["head"] = np.void(head)
+    rows["elements"]["length"] = values.dtype.itemsize
+    rows["elements"]["value"] = values
+    octets = rows.view(f"V{rows.dtype.itemsize}")
+    return octets if null is None else np.ma.array(octets, mask=null)
 
 
 def _without(rows: NDArray[np.void], nulls: list[NDArray[np.bool_]]) -> bytes:

@@ -152,7 +152,7 @@ FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
-    LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = {EPOCH_IN_FORCE}
+    {{schedule_of: schedule, page_states.page_id, {EPOCH_IN_FORCE}}}
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_states.page_id FOR NO KEY UPDATE OF page_states
 ) AS locked

@@ -24,6 +24,7 @@ from service.storage.clock import FollowingClock, elapsed
 from service.storage.contract import Transaction
 from service.storage.dialect import Arrays, Dialect, worded
 from service.storage.epochs_sql import NUMBER_IN_FORCE
+from service.storage.postgres import schedule_blocks
 from service.storage.postgres.binary import dumped, loaded
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
@@ -45,6 +46,7 @@ WORDS = {
     "log_of_any": "true",
     "log": "(TABLE observations UNION ALL TABLE sealed_observations) AS observations",
     "joined_tags": "string_agg(tag, ' ' ORDER BY tag)",
+    **schedule_blocks.WORDS,
 }
 BINARY = pq.Format.BINARY
 
