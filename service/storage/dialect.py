@@ -22,7 +22,7 @@ Words in braces differ between the databases:
 | `{schedule_of: name, page_id, epoch}` | LEFT JOIN of a page's row in a schedule, under a name |
 | `{schedule_between: name, page_id, epoch}` | the same for pages between `after` and `last` |
 | `{scheduled_ids: epoch}` | the pages of a schedule between `after` and `last` as a table |
-| `{last_scheduled: epoch}` | a page_id that no page of a schedule exceeds |
+| `{last_scheduled: epoch}` | the last page of a schedule |
 """
 
 import re

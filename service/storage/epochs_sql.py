@@ -100,7 +100,7 @@ def _moved(measure: str) -> str:
     return f"{{greatest}}({now}, {before}) > %(ratio)s * {{least}}({now}, {before}, 1e300)"
 
 
-BEFORE = "{schedule_between: before, pages.page_id, %(since)s}"
+JOIN_BEFORE = "{schedule_between: before, pages.page_id, %(since)s}"
 MOVED = f"before.epoch IS NULL OR {' OR '.join(map(_moved, MEASURES))}"
 """Condition on new and changed rows."""
 
@@ -270,7 +270,7 @@ def rows(only: Collection[str], *, since: bool) -> str:
     return SCHEDULE.format(
         states=states,
         scheduled="schedule_of" if by_index else "schedule_between",
-        before=BEFORE if since else "",
+        before=JOIN_BEFORE if since else "",
         where=all_of([*conditions, *([MOVED] if since else [])]),
         due_rate=DUE_RATE,
     )

@@ -49,6 +49,7 @@ EACH = f"""(
     WHERE epoch = {{0}} AND crawl_rate[place] >= 0 {{where}}
 )"""
 """Rows of pages, from blocks."""
+LAST = "AND block = (SELECT max(block) FROM schedule WHERE epoch = {0})"
 WORDS = {
     "schedule_of": OF_PAGE.replace("{between}", ""),
     "schedule_between": OF_PAGE.replace("{between}", IN_RANGE),
@@ -56,7 +57,7 @@ WORDS = {
         SELECT page_id FROM {EACH.replace("{where}", IN_RANGE)} AS each_page
         WHERE page_id > %(after)s AND page_id <= %(last)s
     )""",
-    "last_scheduled": f"SELECT (max(block) + 1) * {PAGES} - 1 FROM schedule WHERE epoch = {{0}}",
+    "last_scheduled": f"SELECT max(page_id) FROM {EACH.replace('{where}', LAST)} AS each_page",
 }
 """Words of statements (`storage.dialect`)."""
 MOVED = f"""

@@ -279,21 +279,6 @@ FROM (
 ) AS entries
 """
 
-LOAD_COLUMNS = """
-COPY (
-    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, pages.host_id,
-        url_group,
-        coalesce(last_observed_at, '-infinity'), last_interval::float8,
-        coalesce(last_age, 'NaN')::float8, n_observations::bigint, interval_factor::float8,
-        estimate,
-        CASE WHEN NOT gone THEN min_crawl_rate END, max_crawl_rate, n_pings::bigint,
-        CASE WHEN observability = 1 OR n_pings > 0 THEN pings_since END,
-        last_ping_at, real_pings, false_pings, trust
-    FROM pages JOIN page_states USING (page_id)
-    ORDER BY page_id
-) TO STDOUT (FORMAT BINARY)
-"""
-
 SAVE_CLOCKS = f"""
 INSERT INTO clocks ({", ".join(OF_CLOCK)})
 SELECT {", ".join(OF_CLOCK)} FROM {given(*OF_CLOCK)}

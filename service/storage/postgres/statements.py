@@ -50,7 +50,7 @@ WORDS = {
 }
 BINARY = pq.Format.BINARY
 
-WRITE, READ_ONLY, AUTOCOMMIT = "BEGIN", "BEGIN READ ONLY", ""
+WRITE, AUTOCOMMIT = "BEGIN", ""
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 """Statements that begin a transaction; with `AUTOCOMMIT` each statement is a transaction."""
 

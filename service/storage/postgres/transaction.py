@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg.pq import TransactionStatus
 from typing_extensions import override
 
 from service.model.arrays import (
@@ -19,7 +20,6 @@ from service.model.arrays import (
     nothing,
 )
 from service.model.columns import (
-    RARE,
     ClockColumns,
     EpochColumns,
     EvidenceColumns,
@@ -37,7 +37,7 @@ from service.model.urls import url_groups
 from service.storage.clocks_sql import HOSTS_TOGETHER, stored
 from service.storage.contract import Brought, Registered
 from service.storage.epochs import NOTHING, Learnt
-from service.storage.postgres import binary, schedule_blocks, sql
+from service.storage.postgres import binary, loading, schedule_blocks, sql
 from service.storage.postgres.binary import (
     SHORT,
     SHORT_RATES,
@@ -53,7 +53,7 @@ from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.sealing import PostgresArchiving
-from service.storage.postgres.statements import Rows, named
+from service.storage.postgres.statements import SNAPSHOT, Rows, named
 from service.storage.queue import LeaseTokens, LockedLeases
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
@@ -228,27 +228,15 @@ class PostgresTransaction(
 
     @override
     def load_columns(self) -> EpochColumns:
-        # either no page has `last_age` or most pages have, and rare columns are read row by row
-        columns = binary.copy_out(
-            self.driver,
-            sql.LOAD_COLUMNS,
-            {
-                "page_id": "i8",
-                "importance": "f8",
-                "observability": "i2",
-                "host_id": "i8",
-                "url_group": "i4",
-                "last_observed_at": "M8[us]",
-                "last_interval": "f8",
-                "last_age": "f8",
-                "n_observations": "i8",
-                "interval_factor": "f8",
-                "estimate": f"V{8 * self.width}",
-            },
-            rare={name: null for name, null in RARE.items() if name != "last_age"},
-        )
-        columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
-        return EpochColumns(**columns)
+        # one snapshot: outside a transaction, each statement would have its own
+        driver = self.driver
+        alone = driver.info.transaction_status is TransactionStatus.IDLE
+        if alone:
+            driver.execute(SNAPSHOT)
+        columns = loading.load(driver, self.width)
+        if alone:
+            driver.execute("COMMIT")
+        return columns
 
     @override
     def load_tags(self) -> TagColumns:
@@ -266,7 +254,7 @@ class PostgresTransaction(
         blocks = schedule_blocks.blocks(epoch, schedule)
         self._copy(f"COPY {table} ({columns}) FROM STDIN {FROZEN}", copy_blocks(blocks))
         self.once(f"CREATE INDEX ON {table} (block) WITH (fillfactor = 100)")
-        self.once(f"ANALYZE {table}")
+        self.once(f"ANALYZE {table} (block)")
         self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
 
     @override
