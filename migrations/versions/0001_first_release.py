@@ -125,7 +125,11 @@ def create_pages(*, sqlite: bool) -> None:
         *([host] if sqlite else []),
         sqlite_autoincrement=True,
     )
-    op.create_index("pages_host_id_page_id_idx", "pages", ["host_id", "page_id"])
+    if sqlite:
+        op.create_index("pages_host_id_page_id_idx", "pages", ["host_id", "page_id"])
+    else:
+        window = sa.text("(page_id >> 14)")
+        op.create_index("pages_host_id_window_idx", "pages", ["host_id", window])
 
 
 def create_tags() -> None:

@@ -19,6 +19,7 @@ Words in braces differ between the databases:
 | `{log_of_any}` | condition beside one on `page_id`, for entries of several pages |
 | `{log}` | the log in the database, with the days that are set aside for the archive |
 | `{joined_tags}` | the tags of a group in one text, separated by spaces |
+| `{of_host_after}`, `{of_host_order}` | walk along the index of a host's pages from `after` |
 | `{schedule_of: name, page_id, epoch}` | LEFT JOIN of a page's row in a schedule, under a name |
 | `{schedule_between: name, page_id, epoch}` | the same for pages between `after` and `last` |
 | `{scheduled_ids: epoch}` | the pages of a schedule between `after` and `last` as a table |

@@ -40,7 +40,7 @@ independent, expect few rows, and look each up instead of merging. Tags are a su
 for the listed pages only, and few pages have tags."""
 
 PICKED = """(
-    SELECT {walked}.page_id FROM {tables} WHERE {where} ORDER BY {walked}.page_id LIMIT %(limit)s
+    SELECT {walked}.page_id FROM {tables} WHERE {where} ORDER BY {order} LIMIT %(limit)s
 ) AS picked
 LEFT JOIN pages ON pages.page_id = picked.page_id"""
 """Subquery that picks the pages of a filter, from those tables alone that the filter needs."""
@@ -59,8 +59,11 @@ JOINED = "{table} ON {table}.page_id = {first}.page_id"
 LOOKED_UP = 20_000
 """Maximum candidates of an index that one reading looks up in other tables."""
 
+OF_HOST = "pages.host_id = %(host_id)s AND {of_host_after}"
+HOST_ORDER = "{of_host_order}"
+"""Order of page_ids along the index of hosts."""
 ONLY = {
-    "host": "pages.host_id = %(host_id)s",
+    "host": OF_HOST,
     "url_prefix": "substr(url, 1, length(%(url_prefix)s)) = %(url_prefix)s",
     "tag": "page_tags.tag_id = %(tag_id)s",
     "observability": "observability = %(observability)s",
@@ -86,7 +89,7 @@ SEVEN_DIGITS = 1e-6
 CANDIDATES = """
 SELECT count(*) AS n, max(page_id) AS last FROM (
     SELECT page_id FROM {table} WHERE {where} AND page_id > %(after)s
-    ORDER BY page_id LIMIT %(limit)s
+    ORDER BY {order} LIMIT %(limit)s
 ) AS candidates
 """
 LAST_PAGE_ID = "SELECT max(page_id) FROM pages"
@@ -160,8 +163,9 @@ class ListingSql(Dialect, Transaction):
     def candidates(self, after: int, n: int, only: PageFilter) -> tuple[int, int]:
         walk, filters = self._walk(only)
         values = self._values({walk: filters[walk]} if walk else {})
-        where = {"tag": "tag_id = %(tag_id)s", "host": "host_id = %(host_id)s", "": "true"}[walk]
-        statement = CANDIDATES.format(table=WALKED[walk], where=where)
+        where = {"tag": "tag_id = %(tag_id)s", "host": OF_HOST, "": "true"}[walk]
+        order = HOST_ORDER if walk == "host" else "page_id"
+        statement = CANDIDATES.format(table=WALKED[walk], where=where, order=order)
         (row,) = self.read(statement, after=after, limit=n, **values)
         return row["n"], row["last"] or after
 
@@ -278,4 +282,5 @@ def _picked(walk: str, filters: frozenset[str]) -> str:
     if filters & OF_SCHEDULE:
         word = "schedule_of" if walk else "schedule_between"
         joined += f" {{{word}: schedule, {first}.page_id, %(epoch)s}}"
-    return PICKED.format(walked=first, tables=joined, where=all_of(conditions))
+    order = HOST_ORDER if walk == "host" else f"{first}.page_id"
+    return PICKED.format(walked=first, tables=joined, where=all_of(conditions), order=order)

@@ -1,9 +1,10 @@
 """The columns of all pages for an epoch, read from the two tables in the order of their files.
 
-A row a message costs the client as much as the server, and an index scan of each table in the order
-of page_ids costs the server more than the values. Therefore a statement packs each column of a
-range of a table into one value, and the columns are sorted and joined here. A snapshot has each row
-at one place, so the ranges of one snapshot are the table.
+A message a row costs the client nearly as much as the server, and an index scan of each table in
+the order of page_ids costs the server a third of its time. Therefore a statement packs each column
+of a range of a table into one value. The columns are sorted and joined here. A snapshot has each
+row at one place, so the ranges of one snapshot are the table. Postgres may give the ranges to
+parallel workers.
 """
 
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ from service.model.columns import RARE, EpochColumns
 from service.storage.column_builder import Gathered, placed
 from service.storage.postgres.binary import unwire
 
-RANGE = 1_024
-"""Pages of 8 KB that one statement reads, some 60,000 rows."""
+RANGE = 2_048
+"""Pages of 8 KB whose rows are packed together, some 120,000 rows."""
 
 SEND = {
     "b1": "boolsend({})",
@@ -146,12 +147,16 @@ def _ranges(driver: psycopg.Connection[Any], table: Packed) -> Iterator[Iterator
     for where, kinds in table.seldom.items():
         row = " || ".join(_sent(name, kind) for name, kind in {"page_id": "i8", **kinds}.items())
         packed.append(f"string_agg({row}, '') FILTER (WHERE {where})")
-    with driver.cursor(binary=True) as cursor:
-        ((n_blocks,),) = cursor.execute(SIZE.format(table.name)).fetchall()
-        for first in range(0, n_blocks, RANGE):
-            place = f"ctid >= '({first},0)' AND ctid < '({first + RANGE},0)'"
-            cursor.execute(f"SELECT {', '.join(packed)} FROM {table.name} WHERE {place}")
-            (values,) = cursor.fetchall()
+    ((n_blocks,),) = driver.execute(SIZE.format(table.name)).fetchall()
+    ranges = " UNION ALL ".join(
+        f"SELECT {', '.join(packed)} FROM {table.name} "
+        f"WHERE ctid >= '({first},0)' AND ctid < '({first + RANGE},0)'"
+        for first in range(0, max(n_blocks, 1), RANGE)
+    )
+    copied = f"COPY ({ranges}) TO STDOUT (FORMAT BINARY)"
+    with driver.cursor() as cursor, cursor.copy(copied) as copy:
+        copy.set_types(["bytea"] * len(packed))
+        for values in copy.rows():
             yield (value or b"" for value in values)
 
 

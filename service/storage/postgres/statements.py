@@ -31,6 +31,8 @@ ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 PLACE = re.compile(r"%(?:%|\((\w+)\)s)")
+WINDOW = 14
+"""Bits of page_ids that the index of hosts does not have (`tables.pages`)."""
 WORDS = {
     "double": "::float8",
     "greatest": "greatest",
@@ -46,6 +48,8 @@ WORDS = {
     "log_of_any": "true",
     "log": "(TABLE observations UNION ALL TABLE sealed_observations) AS observations",
     "joined_tags": "string_agg(tag, ' ' ORDER BY tag)",
+    "of_host_after": f"pages.page_id >> {WINDOW} >= %(after)s::bigint >> {WINDOW}",
+    "of_host_order": f"pages.page_id >> {WINDOW}, pages.page_id",
     **schedule_blocks.WORDS,
 }
 BINARY = pq.Format.BINARY

@@ -252,6 +252,8 @@ WORDS = {
     "log_of_any": f"stretch IN ({STRETCHES})",
     "log": "observations",
     "joined_tags": "group_concat(tag, ' ')",
+    "of_host_after": "true",
+    "of_host_order": "pages.page_id",
     "schedule_of": OF_PAGE,
     "schedule_between": f"{OF_PAGE} AND {{0}}.page_id > %(after)s AND {{0}}.page_id <= %(last)s",
     "scheduled_ids": """(
