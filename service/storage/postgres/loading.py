@@ -7,7 +7,6 @@ row at one place, so the ranges of one snapshot are the table. Postgres may give
 parallel workers.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,8 +100,8 @@ SIZE = "SELECT pg_relation_size('{}') / current_setting('block_size')::int"
 
 def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     """Return all pages by ascending page_id; the transaction has one snapshot."""
-    pages, (bounds,) = _read(driver, PAGES, 0)
-    states, (gone, ages, pings) = _read(driver, STATES, 8 * width)
+    pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES), PAGES, 0)
+    states, (gone, ages, pings) = read_packed(driver, _ranges(driver, STATES), STATES, 8 * width)
     page_id = pages["page_id"]
     if not np.array_equal(page_id, states["page_id"]):
         page_id = np.intersect1d(page_id, states["page_id"], assume_unique=True)
@@ -121,18 +120,21 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     return EpochColumns(**columns)
 
 
-def _read(
-    driver: psycopg.Connection[Any], table: Packed, width: int
+def read_packed(
+    driver: psycopg.Connection[Any], statement: str, table: Packed, width: int
 ) -> tuple[dict[str, NDArray[Any]], list[dict[str, NDArray[Any]]]]:
     """Return the usual columns by ascending page_id, and the others as they come."""
     usual = table.usual | {name: f"V{width}" for name in table.usual if name == "estimate"}
     seldom = [{"page_id": "i8", **kinds} for kinds in table.seldom.values()]
     gathered = Gathered({name: np.empty(0, _wide(name, kind)) for name, kind in usual.items()})
     some: list[list[NDArray[Any]]] = [[] for _ in seldom]
-    for values in _ranges(driver, table):
-        gathered.append(_column(name, kind, next(values)) for name, kind in usual.items())
-        for parts, kinds in zip(some, seldom, strict=True):
-            parts.append(np.frombuffer(next(values), _row(kinds)))
+    with driver.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types(["bytea"] * (len(usual) + len(seldom)))
+        for packed in copy.rows():
+            values = iter([value or b"" for value in packed])
+            gathered.append(_column(name, kind, next(values)) for name, kind in usual.items())
+            for parts, kinds in zip(some, seldom, strict=True):
+                parts.append(np.frombuffer(next(values), _row(kinds)))
     rows = [np.concatenate([np.empty(0, _row(k)), *p]) for k, p in zip(seldom, some, strict=True)]
     others = [
         {name: _column(name, kind, row[name]) for name, kind in kinds.items()}
@@ -141,8 +143,8 @@ def _read(
     return _sorted(gathered.columns()), others
 
 
-def _ranges(driver: psycopg.Connection[Any], table: Packed) -> Iterator[Iterator[bytes]]:
-    """Yield the packed columns of each range of a table's file."""
+def _ranges(driver: psycopg.Connection[Any], table: Packed) -> str:
+    """Return the statement that copies the packed columns of each range of a table's file."""
     packed = [f"string_agg({_sent(name, kind)}, '')" for name, kind in table.usual.items()]
     for where, kinds in table.seldom.items():
         row = " || ".join(_sent(name, kind) for name, kind in {"page_id": "i8", **kinds}.items())
@@ -153,11 +155,8 @@ def _ranges(driver: psycopg.Connection[Any], table: Packed) -> Iterator[Iterator
         f"WHERE ctid >= '({first},0)' AND ctid < '({first + RANGE},0)'"
         for first in range(0, max(n_blocks, 1), RANGE)
     )
-    copied = f"COPY ({ranges}) TO STDOUT (FORMAT BINARY)"
-    with driver.cursor() as cursor, cursor.copy(copied) as copy:
-        copy.set_types(["bytea"] * len(packed))
-        for values in copy.rows():
-            yield (value or b"" for value in values)
+    # traces show the first part of a statement only, so the table is named there
+    return f"COPY (/* {table.name} */ {ranges}) TO STDOUT (FORMAT BINARY)"
 
 
 def _sent(name: str, kind: str) -> str:
