@@ -113,7 +113,7 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
             columns[name] = placed(len(page_id), row, values[there], RARE[name])
     row, _ = _rows(page_id, gone["page_id"])
     for name, none in (("importance", 0.0), ("min_crawl_rate", np.nan)):
-        if row.size and not np.array_equal(columns[name][:1], [none], equal_nan=True):
+        if not np.array_equal(columns[name][row], np.full(len(row), none), equal_nan=True):
             columns[name] = np.array(columns[name])
             columns[name][row] = none
     columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, width)
