@@ -1,10 +1,9 @@
 """The columns of all pages for an epoch, read from the two tables in the order of their files.
 
-A message a row costs the client nearly as much as the server, and an index scan of each table in
-the order of page_ids costs the server a third of its time. Therefore a statement packs each column
-of a range of a table into one value. The columns are sorted and joined here. A snapshot has each
-row at one place, so the ranges of one snapshot are the table. Postgres may give the ranges to
-parallel workers.
+A message a row costs the client nearly as much as the server. An index scan in the order of
+page_ids costs the server a third of its time. Therefore a statement packs each column of a range of
+a table into one value. The columns are sorted and joined here. A snapshot has each row at one
+place, so the ranges of one snapshot are the table. Parallel workers of Postgres may share them.
 """
 
 from typing import Any, NamedTuple

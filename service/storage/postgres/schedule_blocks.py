@@ -44,7 +44,8 @@ IN_RANGE = f"AND block >= %(after)s::bigint >> {SHIFT} AND block <= %(last)s::bi
 """Condition that planners do not derive from bounds of page_ids."""
 
 EACH = f"""(
-    SELECT block * {PAGES} + place - 1 AS page_id, shift[place] AS shift, carried[place] AS carried
+    SELECT block * {PAGES} + place - 1 AS page_id, epoch, crawl_rate[place] AS crawl_rate,
+        urgency[place] AS urgency, shift[place] AS shift, carried[place] AS carried
     FROM schedule, generate_series(1, {PAGES}) AS place
     WHERE epoch = {{0}} AND crawl_rate[place] >= 0 {{where}}
 )"""
