@@ -30,7 +30,8 @@ READ = """
     head: every(".head").map(text).join(" "),
     cards: Object.fromEntries(every(".card").map((card) => [
       text(card.querySelector("span")),
-      ["strong", "em"].map((part) => card.querySelector(part)).map((node) => node ? cell(node) : ""),
+      ["strong", "em"].map((part) => card.querySelector(part))
+        .map((node) => node ? cell(node) : ""),
     ])),
     facts: Object.fromEntries(every(".facts > div").map((one) => [
       text(one.querySelector("dt")), cell(one.querySelector("dd")),

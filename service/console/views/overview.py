@@ -50,7 +50,7 @@ def show(visit: Visit) -> Response:
     chosen = visit.request.query_params.get("range") or "1d"
     if chosen not in RANGES:
         raise InvalidField("range", f"range is none of {', '.join(RANGES)}; choose one of them")
-    rows, asked = rows_of(visit, chosen), asked_of(chosen)
+    rows, budget = rows_of(visit, chosen), budget_of(chosen)
     paused = visit.ask(
         HostsAnswer, hosts.list_hosts, request=visit.request, blocked=True, limit=PAUSED
     )
@@ -60,10 +60,10 @@ def show(visit: Visit) -> Response:
         "overview.html",
         chosen=chosen,
         ranges=RANGES,
-        asked=asked,
+        budget=budget,
         rows=rows[-LISTED:][::-1],
         latest=latest(rows),
-        charts=charts(rows, asked) if rows else [],
+        charts=charts(rows, budget) if rows else [],
         reliability=reliability(each for row in rows for each in row.calibration),
         pings=pings(rows),
         paused=paused,
@@ -110,7 +110,7 @@ def series_of(
     return TimeSeries(title=title, at=[row.at for row in whole], unit=unit, lines=own, epochs=began)
 
 
-def asked_of(chosen: str) -> Callable[[HistoryRow], float | None]:
+def budget_of(chosen: str) -> Callable[[HistoryRow], float | None]:
     """Return a function that returns the crawls that the bandwidth allows in a row.
 
     `n_asked` would count the measured steps of a row alone.
@@ -120,7 +120,7 @@ def asked_of(chosen: str) -> Callable[[HistoryRow], float | None]:
 
 
 def charts(
-    rows: Sequence[HistoryRow], asked: Callable[[HistoryRow], float | None]
+    rows: Sequence[HistoryRow], budget: Callable[[HistoryRow], float | None]
 ) -> list[TimeSeries]:
     """Return the series of the page."""
     series = partial(series_of, rows)
@@ -134,7 +134,7 @@ def charts(
         series(
             "Budget: crawls in each step",
             "",
-            ("asked", "c", asked),
+            ("asked", "c", budget),
             ("leased", "a", "n_leased"),
             ("reported", "d", "n_reported"),
             ("wasted on unchanged pages", "b", "n_wasted"),
