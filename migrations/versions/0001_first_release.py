@@ -19,6 +19,7 @@ TABLES = (
     "feed",
     "audit",
     "api_keys",
+    "ended_sessions",
     "websub",
     "clocks",
     "url_groups",
@@ -409,6 +410,7 @@ def create_webhooks() -> None:
         sa.Column("kinds", Json),
         sa.Column("host", sa.Text),
         sa.Column("prefix", sa.Text),
+        sa.Column("tag", sa.Text),
         sa.Column("max_items", sa.Integer, nullable=False),
         sa.Column("created_at", Instant, nullable=False),
         sa.Column("status", sa.Text, nullable=False),
@@ -472,7 +474,7 @@ def create_history() -> None:
     )
     counts = ["leased", "reported", "failed", "changed", "wasted", "pings", "true_pings"]
     counts += ["false_pings", "missed"]
-    pages = ["pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_hand"]
+    pages = ["pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_operator"]
     gauges = ["bandwidth", "asked_rate", "fresh_share", "fresh_share_plain", "harmonic_staleness"]
     gauges += ["harmonic_staleness_plain", "sampled_share"]
     op.create_table(
@@ -517,6 +519,14 @@ def create_access() -> None:
         sa.Column("url_prefixes", Json, nullable=False),
         sa.PrimaryKeyConstraint("key_id", name="api_keys_pkey"),
         comment="API keys by the SHA-256 of their text; rows are never deleted.",
+    )
+    op.create_table(
+        "ended_sessions",
+        sa.Column("session", sa.LargeBinary, nullable=False),
+        sa.Column("ended_at", Instant, nullable=False),
+        sa.PrimaryKeyConstraint("session", name="ended_sessions_pkey"),
+        comment="Sessions of the console that were signed out; a row stays while its cookie "
+        "would work.",
     )
     op.create_table(
         "audit",

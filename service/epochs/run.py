@@ -219,7 +219,10 @@ class Runner:
         epoch = None
         self.store.keep_time()
         try:
-            epoch = run_epoch(self.store, self.plan, self.now) if self.due() else None
+            epoch = None
+            if self.due():
+                self.store.counter.write()  # predictions of the epoch that is about to end
+                epoch = run_epoch(self.store, self.plan, self.now)
             self.fill_queue()
             self.keep_history()
         except EpochRunning:

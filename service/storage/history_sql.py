@@ -170,7 +170,7 @@ class HistorySql(Dialect, Transaction):
     def paused_queues(self, now: datetime) -> PausedQueues:
         paused = PausedQueues(set(), set())
         for host_id, by_trouble in self.run(PAUSED, now=now):
-            (paused.by_trouble if by_trouble else paused.by_hand).add(host_id)
+            (paused.by_trouble if by_trouble else paused.by_operator).add(host_id)
         return paused
 
 

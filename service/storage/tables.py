@@ -385,6 +385,7 @@ webhooks = sa.Table(
     sa.Column("kinds", Json),
     sa.Column("host", sa.Text),
     sa.Column("prefix", sa.Text),
+    sa.Column("tag", sa.Text),
     sa.Column("max_items", sa.Integer, nullable=False),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
@@ -450,6 +451,15 @@ api_keys = sa.Table(
     sa.Column("hosts", Json, nullable=False),
     sa.Column("url_prefixes", Json, nullable=False),
     comment="API keys by the SHA-256 of their text; rows are never deleted.",
+)
+
+ended_sessions = sa.Table(
+    "ended_sessions",
+    metadata,
+    sa.Column("session", sa.LargeBinary, primary_key=True),
+    sa.Column("ended_at", Instant, nullable=False),
+    comment="Sessions of the console that were signed out; a row stays while its cookie would "
+    "work.",
 )
 
 audit = sa.Table(
