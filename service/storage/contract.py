@@ -26,6 +26,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from service.archive.log_archive import LogArchive
@@ -128,8 +129,11 @@ class Transaction(
         """
 
     @abstractmethod
-    def page_ids(self, key: Keys) -> Ints:
-        """Return the page_id of each key, 0 where no page has it."""
+    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
+        """Return the page_id of each key, 0 where no page has it.
+
+        With the `host` of each key, a store of several databases asks only those of the hosts.
+        """
 
     @abstractmethod
     def page(self, page_id: int) -> Page:
@@ -284,6 +288,15 @@ class Store(ABC):
     """The archive of the log; None: entries older than the retention are deleted."""
     counter: Counter = Counter()
     """Receiver of the events that transactions count."""
+
+    @property
+    def parts(self) -> tuple["Store", ...]:
+        """The stores of single databases of which this store consists: itself, or its shards.
+
+        Work on all pages, such as a fill of the queue, runs part by part, so that a part that is
+        away holds up no other.
+        """
+        return (self,)
 
     def keep_time(self) -> None:  # noqa: B027 - nothing to do where the database keeps the time
         """Follow a step of the machine's clock; call this method about once a second."""

@@ -126,7 +126,8 @@ def settings_of(page: domain.Page) -> dict[str, Any]:
 
 def find(tx: Transaction, url: str) -> int:
     """Return the page_id of a URL; raise `InvalidUrl` or `PageNotFound`."""
-    page_ids = tx.page_ids(np.array([normalise(url).key], KEY))
+    normal = normalise(url)
+    page_ids = tx.page_ids(np.array([normal.key], KEY), np.array([normal.host], object))
     if not page_ids[0]:
         raise PageNotFound(f"no page has the url {url[:200]}; register it with POST /pages")
     return int(page_ids[0])

@@ -131,10 +131,14 @@ class PostgresStore(Store):
         """Return the statements of one transaction, behind the fence if it writes."""
         if write:
             statements.later(migrations.fence(), {})
-        tx = PostgresTransaction(statements, self.width)
+        tx = self.new_transaction(statements)
         tx.clock, tx.database_clock = self.clock, self.database_clock
         tx.archive, tx.counted = self.archive, []
         return tx
+
+    def new_transaction(self, statements: Statements) -> PostgresTransaction:
+        """Return a transaction of these statements."""
+        return PostgresTransaction(statements, self.width)
 
     @override
     def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
