@@ -33,6 +33,9 @@ settings.load_profile("quick")
 WIDTH = 2
 """Numbers in the state of Gamma, with which most tests learn."""
 
+SHARDED = pytest.param("sharded", marks=pytest.mark.slow)
+"""Store over several databases, whose tests take three times as long."""
+
 # nothing is garbage yet: each process collects the tests in 4 s instead of 7
 gc.disable()
 
@@ -196,7 +199,7 @@ def empty_database_url(request, tmp_path) -> str:
     return request.getfixturevalue("empty_postgres_url")
 
 
-@pytest.fixture(params=["sqlite", "postgres", "sharded"])
+@pytest.fixture(params=["sqlite", "postgres", SHARDED])
 def queue_store(request) -> Iterator[Store]:
     """A store that hands out crawls."""
     if request.param == "sharded":
@@ -235,7 +238,7 @@ def sharded_store(shard_urls) -> Iterator[ShardedStore]:
     opened.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres", "sharded"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", SHARDED])
 def store(request) -> Iterator[Store]:
     """A new store of each kind."""
     if request.param == "memory":

@@ -52,6 +52,9 @@ SELECT min(page_id) FROM (
 ) AS following
 """
 
+MOST_READINGS = 64
+"""Maximum readings of one call, each of which scans a bounded number of pages of one shard."""
+
 PartT = TypeVar("PartT", bound=SchedulePart)
 
 
@@ -98,7 +101,8 @@ class ShardedEpochs(Routing):
     @override
     def number_in_force(self) -> int:
         try:
-            return self.coordinator.number_in_force()
+            self.last_number = self.coordinator.number_in_force()
+            return self.last_number
         except StoreUnavailable:
             if not self.last_number:
                 raise
@@ -175,24 +179,24 @@ class ShardedEpochs(Routing):
     ) -> tuple[list[PartT], int | None]:
         """Return parts of a schedule with at most `limit` rows in all, and where to go on."""
         parts: list[PartT] = []
-        for span in self.spans(after):
-            try:
-                self.know(span.tx, epoch)
-                part = read(span, limit)
-                following = None
-                if part.after is not None and part.after < span.last:
-                    following = next_scheduled(span.tx, epochs, part.after)
-            except ShardUnavailable:
-                if not parts:
-                    raise
-                return parts, span.after
-            part = replace(part, pages=part.pages.where(part.pages.page_id <= span.last))
-            parts.append(part)
-            limit -= len(part.pages)
-            if following is not None and following <= span.last and part.after is not None:
-                return parts, max(part.after, following - 1)
-            if limit <= 0:
-                return parts, None if span.is_end else span.last
+        for whole in self.spans(after):
+            span: Span | None = whole
+            while span is not None:
+                try:
+                    self.know(span.tx, epoch)
+                    part = read(span, limit)
+                    going_on = next_place(span, epochs, part.after)
+                except ShardUnavailable:
+                    if not parts:
+                        raise
+                    return parts, span.after
+                parts.append(replace(part, pages=part.pages.where(part.pages.page_id <= span.last)))
+                limit -= len(parts[-1].pages)
+                if going_on is not None and (limit <= 0 or len(parts) >= MOST_READINGS):
+                    return parts, going_on
+                span = None if going_on is None else span._replace(after=going_on)
+            if limit <= 0 and not whole.is_end:
+                return parts, whole.last
         return parts, None
 
     def know(self, tx: ShardTransaction, epoch: int) -> None:
@@ -224,9 +228,9 @@ def write_share(tx: ShardTransaction, epoch: int, schedule: ScheduleColumns) -> 
     tx.write_schedule(epoch, schedule)
 
 
-def next_scheduled(tx: ShardTransaction, epochs: tuple[int, ...], after: int) -> int | None:
-    """Return the next page of any of these schedules above `after`; None: there is none."""
-    following: int | None = tx.scalar(NEXT_SCHEDULED, epochs=np.array(epochs), after=after)
-    return following
-
-
+def next_place(span: Span, epochs: tuple[int, ...], after: int | None) -> int | None:
+    """Return where to go on in a span, over the gap between two shards; None: it is read."""
+    if after is None or after >= span.last:
+        return None
+    following = span.tx.scalar(NEXT_SCHEDULED, epochs=np.array(epochs), after=after)
+    return None if following is None or following > span.last else max(after, following - 1)

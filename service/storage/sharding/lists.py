@@ -31,6 +31,8 @@ from service.storage.sharding.routing import (
     by_ids,
 )
 
+MOST_READINGS = 64
+"""Maximum readings of one call, each of which scans a bounded number of pages of one shard."""
 TAGS = "SELECT tag_id, tag FROM tags"
 
 
@@ -42,33 +44,23 @@ class ShardedLists(Routing):
         self, after: int, limit: int, only: PageFilter, last: int | None = None
     ) -> ListedPart:
         parts: list[ListedPages] = []
-        end = LAST_ID if last is None else last
-        for span in self._spans_of(only.host, after, end):
-            try:
-                pages, place = self._list_span(span, limit, only)
-            except ShardUnavailable:
-                if not parts:
-                    raise
-                return ListedPart(ListedPages.concatenate(parts), span.after)
-            parts.append(pages)
-            limit -= len(pages)
-            if place is not None or limit <= 0:
-                going_on = place if place is not None else span.last
-                is_end = place is None and (span.is_end or span.last >= end)
-                return ListedPart(ListedPages.concatenate(parts), None if is_end else going_on)
+        for whole in self._spans_of(only.host, after, LAST_ID if last is None else last):
+            span: Span | None = whole
+            while span is not None:
+                try:
+                    pages, going_on = list_span(span, limit, only)
+                except ShardUnavailable:
+                    if not parts:
+                        raise
+                    return ListedPart(ListedPages.concatenate(parts), span.after)
+                parts.append(pages)
+                limit -= len(pages)
+                if going_on is not None and (limit <= 0 or len(parts) >= MOST_READINGS):
+                    return ListedPart(ListedPages.concatenate(parts), going_on)
+                span = None if going_on is None else span._replace(after=going_on)
+            if limit <= 0 and not whole.is_end:
+                return ListedPart(ListedPages.concatenate(parts), whole.last)
         return ListedPart(ListedPages.concatenate(parts), None)
-
-    def _list_span(
-        self, span: Span, limit: int, only: PageFilter
-    ) -> tuple[ListedPages, int | None]:
-        """Return pages of a span, and where to go on within it; None: the span is read."""
-        last = min(span.last, span.tx.last_page_id())
-        if last <= span.after:
-            return ListedPages.empty(), None
-        part = span.tx.list_pages(span.after, limit, only, last)
-        if part.after is None or len(part.pages) >= limit:
-            return part.pages, part.after
-        return part.pages, skipped(span, part.after)
 
     def _spans_of(self, host: str | None, after: int, last: int) -> list[Span]:
         """Return the spans that a filter by host leaves, with transactions that are not asked."""
@@ -191,6 +183,17 @@ class ShardedLists(Routing):
     @override
     def hold_settings(self, name: str) -> None:
         self.coordinator.hold_settings(name)
+
+
+def list_span(span: Span, limit: int, only: PageFilter) -> tuple[ListedPages, int | None]:
+    """Return pages of a span, and where to go on within it; None: the span is read."""
+    last = min(span.last, span.tx.last_page_id())
+    if last <= span.after:
+        return ListedPages.empty(), None
+    part = span.tx.list_pages(span.after, limit, only, last)
+    if part.after is None:
+        return part.pages, None
+    return part.pages, skipped(span, part.after)
 
 
 def skipped(span: Span, after: int) -> int | None:

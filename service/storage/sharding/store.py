@@ -183,6 +183,25 @@ class ShardedStore(Store):
             tx.roll_back(type(error), error, error.__traceback__)
             raise
         tx.commit()
+        self.last_number = max(self.last_number, tx.last_number)
+        if tx.published is not None:
+            self.announce(tx.published, begin)
+
+    def announce(self, published: Announcement, begin: Begin) -> None:
+        """Announce a published epoch; a database that is away gets it later."""
+        clocks = published.learnt.clocks
+        for n in range(len(self.databases)):
+            own = published
+            if clocks is not None:
+                here = self.shard_map.databases_of_ids(clocks.host_id) == n
+                learnt = published.learnt._replace(clocks=clocks.take(here))
+                own = published._replace(learnt=learnt)
+            try:
+                with begin(n) as tx:
+                    assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
+                    announce(tx, own)
+            except OUTAGES as error:
+                log.warning("an epoch was not announced yet", reason=str(error))
 
     @override
     def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
@@ -254,24 +273,6 @@ class ShardedLead(Lead):
     def begin(self, *, write: bool = True) -> Iterator[ShardedTransaction]:
         with self.store.transaction(lambda n: self.leads[n].begin(write=write)) as tx:
             yield tx
-        if tx.published is not None:
-            self.announce(tx.published)
-
-    def announce(self, published: Announcement) -> None:
-        """Announce a published epoch; a database that is away gets it later."""
-        clocks = published.learnt.clocks
-        for n, lead in self.leads.items():
-            own = published
-            if clocks is not None:
-                here = self.store.shard_map.databases_of_ids(clocks.host_id) == n
-                own = published._replace(
-                    learnt=published.learnt._replace(clocks=clocks.take(here))
-                )
-            try:
-                with lead.begin() as tx:
-                    announce(tx, own)
-            except OUTAGES as error:
-                log.warning("an epoch was not announced yet", reason=str(error))
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
