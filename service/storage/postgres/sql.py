@@ -57,6 +57,7 @@ ROWS_ADDED = """
 SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
 """
 
+
 def add_pages(**ids: str) -> str:
     """Return the statement that inserts pages and their states; `ids` are those of `ADDED`."""
     added = ADDED.format(

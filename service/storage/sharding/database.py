@@ -1,6 +1,6 @@
 """One database of a sharded store: a store on Postgres whose ids begin with a logical shard."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import Ints
+from service.model.arrays import Ints, Keys
 from service.model.errors import (
     ArchiveRunning,
     EpochRunning,
@@ -18,6 +18,7 @@ from service.model.errors import (
     ShardUnavailable,
     StoreUnavailable,
 )
+from service.model.id_space import IdSpace
 from service.storage.postgres import sql
 from service.storage.postgres.statements import Statements
 from service.storage.postgres.store import PostgresLead, PostgresStore
@@ -38,8 +39,7 @@ ON CONFLICT DO NOTHING
 PAGE_ID = {
     "id": "page_id, ",
     "next_id": (
-        f"(host_id >> {SHIFT} << {SHIFT}) "
-        "+ nextval(pg_get_serial_sequence('pages', 'page_id')), "
+        f"(host_id >> {SHIFT} << {SHIFT}) + nextval(pg_get_serial_sequence('pages', 'page_id')), "
     ),
 }
 """Id of a new page, which begins with the logical shard of its host."""
@@ -52,15 +52,43 @@ ON CONFLICT DO NOTHING
 """
 
 
+RANGES = f"""
+SELECT greatest(first - 1, 0) AS after, (
+    SELECT max(page_id) FROM pages WHERE page_id >= first AND page_id < first + (1::bigint << {SHIFT})
+) FROM (SELECT shard << {SHIFT} FROM unnest(%(shard)s::bigint[]) AS given (shard)) AS shards (first)
+ORDER BY first
+"""
+"""Statement that reads the range of the page_ids of each logical shard."""
+
+
 class ShardTransaction(PostgresTransaction):
     """A transaction on one database of a sharded store."""
 
     add_pages_sql = sql.add_pages(**PAGE_ID)
     bring_pages_sql = sql.bring_pages(**PAGE_ID)
 
-    def __init__(self, statements: Statements, width: int, shard_map: ShardMap) -> None:
+    def __init__(
+        self, statements: Statements, width: int, shard_map: ShardMap, database: Database
+    ) -> None:
         super().__init__(statements, width)
+        self.database = database
         self.shard_map = shard_map
+        self.foreign: Mapping[bytes, int] = {}
+        """Ids of pages of other databases by their keys, as targets of redirects."""
+
+    @override
+    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
+        page_id = super().page_ids(key)
+        for row in np.flatnonzero(page_id == 0).tolist() if self.foreign else ():
+            page_id[row] = self.foreign.get(key[row].tobytes(), 0)
+        return page_id
+
+    @override
+    def page_ranges(self) -> IdSpace:
+        shards = np.array(sorted(self.database.shards), np.int64)
+        rows = self.run(RANGES, shard=shards)
+        ranges = [(after, last) for after, last in rows if last is not None]
+        return IdSpace(np.array(ranges, np.int64).reshape(-1, 2))
 
     @override
     def add_hosts(self, host: NDArray[np.object_]) -> None:
@@ -88,7 +116,7 @@ class ShardDatabase(PostgresStore):
 
     @override
     def new_transaction(self, statements: Statements) -> ShardTransaction:
-        return ShardTransaction(statements, self.width, self.shard_map)
+        return ShardTransaction(statements, self.width, self.shard_map, self.database)
 
     @override
     @contextmanager

@@ -116,5 +116,3 @@ def _merged(rows: FeedColumns, source: Ints, bound: int) -> FeedColumns:
     rows = rows.take(order[: np.searchsorted(rows.seq[order], bound)])
     first = np.searchsorted(rows.seq, rows.seq)
     return replace(rows, offset=np.arange(len(rows)) - first)
-
-

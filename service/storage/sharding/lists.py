@@ -14,6 +14,7 @@ from typing_extensions import override
 from service.model.arrays import Ints
 from service.model.domain import Host
 from service.model.errors import ShardUnavailable
+from service.model.id_space import IdSpace
 from service.model.listing import (
     ListedPages,
     ListedPart,
@@ -145,6 +146,11 @@ class ShardedLists(Routing):
             ordered = sorted(distinct)
         return {name: n for n, name in enumerate(reversed(ordered) if down else ordered)}
 
+    @override
+    def page_ranges(self) -> IdSpace:
+        ranges = np.concatenate([tx.page_ranges().ranges for tx in self.every()])
+        return IdSpace(ranges[np.argsort(ranges[:, 0])])
+
     # -- tags: each database has its own ids, so plans use those of the names of all databases
 
     tags_of = by_ids("tags_of", ascending)
@@ -207,5 +213,3 @@ def skipped(span: Span, after: int) -> int | None:
 def own_index(only: PageFilter) -> PageFilter:
     """Return the filter whose index a list walks along."""
     return PageFilter(tag=only.tag) if only.tag is not None else PageFilter(host=only.host)
-
-

@@ -20,7 +20,6 @@ from service.storage.answers import LeaseAnswers
 from service.storage.queue import (
     ALL_PAGES,
     FillMark,
-    HostQueueBounds,
     HostQueues,
     LeaseFilter,
     QueueCensus,
@@ -40,6 +39,7 @@ from service.storage.sharding.routing import (
     on_range,
 )
 from service.storage.sharding.shard_map import SHIFT
+
 
 class ShardedQueue(Routing):
     """The statements on the queue and on leases."""

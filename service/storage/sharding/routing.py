@@ -135,7 +135,7 @@ def added(_: Sequence[Share], results: Sequence[Any]) -> Any:
     return sum(results)
 
 
-def nothing(_: Sequence[Share], results: Sequence[Any]) -> None:  # noqa: ARG001
+def nothing(_: Sequence[Share], results: Sequence[Any]) -> None:
     """Return nothing, for statements that write."""
 
 

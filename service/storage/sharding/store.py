@@ -8,7 +8,7 @@ the databases before it committed; callers send again, which is safe.
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -17,7 +17,7 @@ from typing_extensions import override
 from service.archive.log_archive import LogArchive
 from service.model.columns import ScheduleColumns
 from service.model.domain import Epoch
-from service.model.errors import OUTAGES, EpochRunning, RecrawlError, ShardsDisagree
+from service.model.errors import OUTAGES, RecrawlError
 from service.storage.clock import Clock
 from service.storage.contract import Lead, Store, Transaction
 from service.storage.history import Counted, Counter
@@ -35,7 +35,7 @@ from service.storage.sharding.lists import ShardedLists
 from service.storage.sharding.log import ShardedLog
 from service.storage.sharding.pages import ShardedPages
 from service.storage.sharding.queue import ShardedHosts, ShardedQueue
-from service.storage.sharding.shard_map import ShardMap, format_shards
+from service.storage.sharding.shard_map import ShardMap
 
 log = structlog.get_logger()
 
