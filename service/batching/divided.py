@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from functools import partial
 from typing import Generic, NamedTuple
 
 from service.batching.batcher import Batcher, JobT, ResultT
@@ -63,7 +64,7 @@ class DividedBatcher(Batcher[JobT, ResultT]):
         collected: Collected[JobT, ResultT] = Collected(job, len(divisions), self.unite)
         parts = [self._submit(division) for division in divisions]
         for division, part in zip(divisions, parts, strict=True):
-            part.add_done_callback(lambda done, rows=division.rows: collected.add(rows, done))
+            part.add_done_callback(partial(collected.add, division.rows))
         return collected.whole
 
     def _submit(self, division: Division[JobT]) -> Future[ResultT]:

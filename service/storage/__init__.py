@@ -30,8 +30,9 @@ def open_store(
     timeout_s: float | None = None,
     archive: LogArchive | None = None,
 ) -> Store:
-    """Return the store of a database URL, or of `shards:///FILE` (a map); `width` is the estimator's number of columns.
+    """Return the store of a database URL; `width` is the estimator's number of columns.
 
+    The address `shards:///FILE` names the map of a store over several databases.
     A `clock` replaces the store's own clock. `timeout_s` limits one statement; None: no limit, for
     batches. `archive` has the old days of the log. Raise `InvalidSettings` unless the URL names a
     SQLite file or a Postgres database.

@@ -21,7 +21,7 @@ the transaction was rolled back.
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
@@ -325,12 +325,14 @@ class Store(ABC):
     def check(self) -> None:
         """Raise `StoreUnavailable` or a `StartupRefused` unless the store can serve."""
 
-    def check_ready(self) -> None:
+    def check_ready(self) -> Sequence[str]:
         """Raise an error unless the store can write; take about a second at most.
 
-        The error's `check` names the part that failed: `connection`, `schema` or `writes`.
+        The error's `check` names the part that failed: `connection`, `schema` or `writes`. Return
+        the names of the databases that are away although the store serves the others.
         """
         self.check()
+        return ()
 
     def disk(self) -> Disk | None:
         """Return the file system of an embedded database; None: the database has its own."""

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 
@@ -167,12 +167,13 @@ class PostgresStore(Store):
             migrations.check(connection)
 
     @override
-    def check_ready(self) -> None:
+    def check_ready(self) -> Sequence[str]:
         with failing("connection"), translated():
             with self.checking.connect() as connection, failing("schema"):
                 migrations.check(connection)
             with taken(self.checking) as driver, failing("writes"), translated():
                 self._try(driver.statements)
+        return ()
 
     def _try(self, statements: Statements) -> None:
         with statements.transaction(WRITE):

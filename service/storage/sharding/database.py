@@ -54,8 +54,10 @@ ON CONFLICT DO NOTHING
 
 RANGES = f"""
 SELECT greatest(first - 1, 0) AS after, (
-    SELECT max(page_id) FROM pages WHERE page_id >= first AND page_id < first + (1::bigint << {SHIFT})
-) FROM (SELECT shard << {SHIFT} FROM unnest(%(shard)s::bigint[]) AS given (shard)) AS shards (first)
+    SELECT max(page_id) FROM pages
+    WHERE page_id >= first AND page_id < first + (1::bigint << {SHIFT})
+)
+FROM (SELECT shard << {SHIFT} FROM unnest(%(shard)s::bigint[]) AS given (shard)) AS shards (first)
 ORDER BY first
 """
 """Statement that reads the range of the page_ids of each logical shard."""
@@ -148,9 +150,9 @@ class ShardDatabase(PostgresStore):
             super().check()
 
     @override
-    def check_ready(self) -> None:
+    def check_ready(self) -> Sequence[str]:
         with self.named():
-            super().check_ready()
+            return super().check_ready()
 
     @contextmanager
     def named(self) -> Iterator[None]:

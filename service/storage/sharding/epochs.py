@@ -102,11 +102,10 @@ class ShardedEpochs(Routing):
     def number_in_force(self) -> int:
         try:
             self.last_number = self.coordinator.number_in_force()
-            return self.last_number
         except StoreUnavailable:
             if not self.last_number:
                 raise
-            return self.last_number
+        return self.last_number
 
     @override
     def start_epoch(self, now: datetime) -> Epoch:

@@ -103,11 +103,11 @@ class ShardedFeed(Routing):
 
     @override
     def cut_feed(self, before: int, limit: int) -> bool:
-        return any([tx.cut_feed(before, limit) for tx in self.every()])
+        return sum(tx.cut_feed(before, limit) for tx in self.every()) > 0
 
     @override
     def end_stuck_commit(self) -> bool:
-        return any([tx.end_stuck_commit() for tx in self.every()])
+        return sum(tx.end_stuck_commit() for tx in self.every()) > 0
 
 
 def _merged(rows: FeedColumns, source: Ints, bound: int) -> FeedColumns:

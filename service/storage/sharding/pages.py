@@ -48,8 +48,8 @@ class ShardedPages(Routing):
             ids: Ints = np.max([tx.page_ids(key) for tx in self.every()], axis=0)
             return ids
         shares = self.split_hosts(host)
-        ids = aligned(shares, [tx.page_ids(key[rows]) for tx, rows in shares])
-        return ids
+        page_id: Ints = aligned(shares, [tx.page_ids(key[rows]) for tx, rows in shares])
+        return page_id
 
     @override
     def page(self, page_id: int) -> Page:
@@ -88,8 +88,8 @@ class ShardedPages(Routing):
             limit -= int(within.sum())
             if limit <= 0:
                 break
-        pages, states = zip(*parts, strict=True)
-        return StoredPages.concatenate(pages), PageStates.concatenate(states)
+        every = [pages for pages, _ in parts], [states for _, states in parts]
+        return StoredPages.concatenate(every[0]), PageStates.concatenate(every[1])
 
     @override
     def next_page_ids(self, after: int, limit: int) -> Ints:

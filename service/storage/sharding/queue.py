@@ -96,7 +96,7 @@ class ShardedQueue(Routing):
 
         Raise the outage if none answers.
         """
-        position = range(len(self.shard_map.databases))
+        position: Iterable[int] = range(len(self.shard_map.databases))
         if of.hosts:
             hosts = np.array(of.hosts, object)
             position = sorted(set(self.shard_map.databases_of_hosts(hosts).tolist()))

@@ -7,7 +7,9 @@ the databases before it committed; callers send again, which is safe.
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -21,14 +23,18 @@ from service.model.errors import OUTAGES, RecrawlError
 from service.storage.clock import Clock
 from service.storage.contract import Lead, Store, Transaction
 from service.storage.history import Counted, Counter
+from service.storage.sharding.claims import (
+    adopted_hosts,
+    check_claim,
+    check_exceptions,
+    read_claim,
+)
 from service.storage.sharding.coordinator import Coordinated
 from service.storage.sharding.database import ShardDatabase, ShardTransaction
 from service.storage.sharding.epochs import (
     Announcement,
     ShardedEpochs,
     announce,
-    shares_of_all,
-    write_share,
 )
 from service.storage.sharding.feed import ShardedFeed
 from service.storage.sharding.lists import ShardedLists
@@ -56,7 +62,7 @@ class ShardedTransaction(
 
     def __init__(self, store: "ShardedStore", begin: Begin) -> None:
         self.store = store
-        self.shard_map = store.shard_map
+        self.shard_map = store.routes
         self.clock = store.clock
         self.counted: list[Counted] = []
         self.last_number = store.last_number
@@ -125,13 +131,12 @@ class ShardedStore(Store):
     def __init__(
         self, shard_map: ShardMap, width: int, *, clock: Clock | None = None, **limits: Any
     ) -> None:
-        self.shard_map = shard_map
+        self.shard_map = self.routes = shard_map
         self.databases = tuple(
             ShardDatabase(database, shard_map, width, clock=clock, **limits)
             for database in shard_map.databases
         )
         self.coordinator = self.databases[shard_map.coordinator]
-        self.clock = clock or self.coordinator.clock
         self._counter = Counter()
 
     @property
@@ -139,7 +144,17 @@ class ShardedStore(Store):
     def parts(self) -> tuple[Store, ...]:
         return self.databases
 
-    @property  # type: ignore[override]
+    @property
+    def clock(self) -> Clock:
+        """Clock of the coordinator; a clock that is set replaces those of all databases."""
+        return self.coordinator.clock
+
+    @clock.setter
+    def clock(self, clock: Clock) -> None:
+        for database in self.databases:
+            database.clock = clock
+
+    @property
     def counter(self) -> Counter:
         """Receiver of the events of all databases."""
         return self._counter
@@ -150,7 +165,7 @@ class ShardedStore(Store):
         for database in self.databases:
             database.counter = Forwarded(counter)
 
-    @property  # type: ignore[override]
+    @property
     def archive(self) -> LogArchive | None:
         """Archive of the log, the same for all databases."""
         return self.coordinator.archive
@@ -229,14 +244,38 @@ class ShardedStore(Store):
             yield ShardedLead(self, leads)
 
     @override
+    def prepare(self, *, existing: bool = False) -> None:
+        """Read the hosts of an adopted store, which its shard keeps."""
+        self.coordinator.check()
+        with self.coordinator.begin(write=False) as tx:
+            claim = read_claim(tx)
+            if claim is not None and claim.adopted:
+                self._use(adopted_hosts(tx, self.shard_map))
+
+    def _use(self, adopted: dict[str, int]) -> None:
+        exceptions = {**self.shard_map.exceptions, **adopted}
+        self.routes = replace(self.shard_map, exceptions=exceptions)
+        for database in self.databases:
+            database.shard_map = self.routes
+
+    @override
     def check(self) -> None:
         for database in self.databases:
             database.check()
+            with database.begin(write=False) as tx:
+                check_claim(tx, self.shard_map, database.database)
+        with self.coordinator.begin(write=False) as tx:
+            check_exceptions(tx, self.shard_map)
 
     @override
-    def check_ready(self) -> None:
-        for database in self.databases:
-            database.check_ready()
+    def check_ready(self) -> Sequence[str]:
+        with ThreadPoolExecutor(len(self.databases)) as pool:
+            outages = list(pool.map(outage_of, self.databases))
+        coordinator = outages[self.shard_map.coordinator]
+        if coordinator is not None:
+            raise coordinator
+        each = zip(self.databases, outages, strict=True)
+        return [database.database.name for database, outage in each if outage is not None]
 
     @override
     def abort(self) -> None:
@@ -248,6 +287,15 @@ class ShardedStore(Store):
         self.counter.close()
         for database in self.databases:
             database.close()
+
+
+def outage_of(database: ShardDatabase) -> RecrawlError | None:
+    """Return the reason why a database is not ready; None: it is."""
+    try:
+        database.check_ready()
+    except RecrawlError as error:
+        return error
+    return None
 
 
 class Forwarded(Counter):
@@ -277,8 +325,7 @@ class ShardedLead(Lead):
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         with self.begin() as tx:
-            for each, rows in shares_of_all(tx, schedule.page_id):
-                write_share(each, epoch, schedule.take(rows))
+            tx.write_schedule(epoch, schedule)
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
