@@ -64,18 +64,18 @@ class ShardedLists(Routing):
         return ListedPart(ListedPages.concatenate(parts), None)
 
     def _spans_of(self, host: str | None, after: int, last: int) -> list[Span]:
-        """Return the spans that a filter by host leaves, with transactions that are not asked."""
+        """Return the spans that a filter by host leaves."""
         if host is None:
             return list(self.spans(after, last))
-        return [Span(self.of_host(host), after, last, is_end=True)]
+        return [Span(self, self.database_of_host(host), after, last, is_end=True)]
 
     @override
     def candidates(self, after: int, n: int, only: PageFilter) -> tuple[int, int]:
         total, place = 0, after
-        for tx, start, last, is_end in self._spans_of(only.host, after, LAST_ID):
-            here, end = tx.candidates(start, n - total, only)
-            if end > last and not is_end:  # the database has a later shard too
-                here, end = self._counted(Span(tx, start, last, is_end), n - total, only)
+        for span in self._spans_of(only.host, after, LAST_ID):
+            here, end = span.tx.candidates(span.after, n - total, only)
+            if end > span.last and not span.is_end:  # the database has a later shard too
+                here, end = self._counted(span, n - total, only)
             total, place = total + here, end if here else place
             if total >= n:
                 break

@@ -81,9 +81,9 @@ class ShardedPages(Routing):
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         parts: list[tuple[StoredPages, PageStates]] = []
-        for tx, start, last, _ in self.spans(after):
-            pages, states = tx.read_pages(start, limit)
-            within = pages.page_id <= last
+        for span in self.spans(after):
+            pages, states = span.tx.read_pages(span.after, limit)
+            within = pages.page_id <= span.last
             parts.append((pages.where(within), states.where(within)))
             limit -= int(within.sum())
             if limit <= 0:
@@ -94,9 +94,9 @@ class ShardedPages(Routing):
     @override
     def next_page_ids(self, after: int, limit: int) -> Ints:
         parts: list[Ints] = []
-        for tx, start, last, _ in self.spans(after):
-            ids = tx.next_page_ids(start, limit)
-            parts.append(ids[ids <= last])
+        for span in self.spans(after):
+            ids = span.tx.next_page_ids(span.after, limit)
+            parts.append(ids[ids <= span.last])
             limit -= len(parts[-1])
             if limit <= 0:
                 break

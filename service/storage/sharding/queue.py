@@ -161,9 +161,9 @@ class ShardedHosts(Routing):
     @override
     def hosts(self, after: int, limit: int) -> list[Host]:
         hosts: list[Host] = []
-        for tx, start, last, _ in self.spans(after):
-            some = tx.hosts(start, limit - len(hosts))
-            hosts += [host for host in some if host.host_id <= last]
+        for span in self.spans(after):
+            some = span.tx.hosts(span.after, limit - len(hosts))
+            hosts += [host for host in some if host.host_id <= span.last]
             if len(hosts) >= limit:
                 break
         return hosts

@@ -30,11 +30,17 @@ class Share(NamedTuple):
 class Span(NamedTuple):
     """Ids after < id <= last whose pages are in one database."""
 
-    tx: ShardTransaction
+    routing: "Routing"
+    database: int
     after: int
     last: int
     is_end: bool
     """True for the last span of the map."""
+
+    @property
+    def tx(self) -> ShardTransaction:
+        """The transaction on the database, which opens at its first use."""
+        return self.routing.on(self.database)
 
 
 class Routing(Transaction):
@@ -62,7 +68,11 @@ class Routing(Transaction):
 
     def of_host(self, host: str) -> ShardTransaction:
         """Return the transaction on the database of a host."""
-        return self.on(int(self.shard_map.database_of_shard[self.shard_map.shard_of(host)]))
+        return self.on(self.database_of_host(host))
+
+    def database_of_host(self, host: str) -> int:
+        """Return the position of the database of a host."""
+        return int(self.shard_map.database_of_shard[self.shard_map.shard_of(host)])
 
     def every(self) -> Iterator[ShardTransaction]:
         """Yield the transactions on all databases."""
@@ -86,12 +96,12 @@ class Routing(Transaction):
         return self.shares(self.shard_map.databases_of_hosts(hosts))
 
     def spans(self, after: int, last: int = LAST_ID) -> Iterator[Span]:
-        """Yield the spans that overlap after < id <= last, ascending; a database opens in turn."""
+        """Yield the spans that overlap after < id <= last, ascending."""
         stretches = self.shard_map.stretches
         for stretch in stretches:
             if stretch.last > after and stretch.after < last:
-                tx, is_end = self.on(stretch.database), stretch is stretches[-1]
-                yield Span(tx, max(after, stretch.after), min(last, stretch.last), is_end)
+                first, end = max(after, stretch.after), min(last, stretch.last)
+                yield Span(self, stretch.database, first, end, stretch is stretches[-1])
 
 
 def aligned(shares: Sequence[Share], results: Sequence[Any]) -> Any:

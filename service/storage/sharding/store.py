@@ -19,7 +19,7 @@ from typing_extensions import override
 from service.archive.log_archive import LogArchive
 from service.model.columns import ScheduleColumns
 from service.model.domain import Epoch
-from service.model.errors import OUTAGES, RecrawlError
+from service.model.errors import RecrawlError
 from service.storage.clock import Clock
 from service.storage.contract import Lead, Store, Transaction
 from service.storage.history import Counted, Counter
@@ -215,7 +215,7 @@ class ShardedStore(Store):
                 with begin(n) as tx:
                     assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
                     announce(tx, own)
-            except OUTAGES as error:
+            except RecrawlError as error:  # the epoch is in force all the same
                 log.warning("an epoch was not announced yet", reason=str(error))
 
     @override
