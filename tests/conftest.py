@@ -18,7 +18,7 @@ from hypothesis import settings
 from support.command import recrawl  # noqa: F401
 from support.live_server import cloned
 from support.own_postgres import EMPTY
-from support.shard_cases import N_DATABASES, shard_map_of
+from support.shard_cases import N_DATABASES, joined_store, shard_map_of
 
 from recrawl_lab.memory.store import MemoryStore
 from service.runtime.settings import Settings
@@ -203,7 +203,7 @@ def empty_database_url(request, tmp_path) -> str:
 def queue_store(request) -> Iterator[Store]:
     """A store that hands out crawls."""
     if request.param == "sharded":
-        opened: Store = ShardedStore(shard_map_of(request.getfixturevalue("shard_urls")), WIDTH)
+        opened: Store = joined_store(request.getfixturevalue("shard_urls"), WIDTH)
     else:
         opened = open_store(request.getfixturevalue(f"{request.param}_url"), WIDTH)
     yield opened
@@ -244,7 +244,7 @@ def store(request) -> Iterator[Store]:
     if request.param == "memory":
         opened: Store = MemoryStore(WIDTH)
     elif request.param == "sharded":
-        opened = ShardedStore(shard_map_of(request.getfixturevalue("shard_urls")), WIDTH)
+        opened = joined_store(request.getfixturevalue("shard_urls"), WIDTH)
     else:
         opened = open_store(request.getfixturevalue(f"{request.param}_url"), WIDTH)
     yield opened

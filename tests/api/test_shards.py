@@ -248,6 +248,39 @@ def test_a_database_that_missed_the_announcement_learns_of_the_epoch_from_its_re
         assert tx.number_in_force() == 2
 
 
+@pytest.fixture
+def far_coordinator(shard_urls, other, tmp_path) -> Iterator[Live]:
+    """A service whose coordinator is on the server that goes away."""
+    away = other.url.set(database="away").render_as_string()
+    urls = [shard_urls[0], away, shard_urls[2]]
+    with serving_shards(tmp_path, urls, bandwidth=1000.0) as live:
+        yield live
+
+
+def test_reports_and_leases_go_on_without_the_coordinator(far_coordinator, other):
+    live = far_coordinator
+    live.register(*every_url())
+    live.post("/observations", crawls(live, every_url()))
+    live.epoch()
+    live.clock.advance(days=30)
+    live.service.runner.run_once()
+    other.stop("immediate")
+    assert live.get("/readyz").status_code == 503
+    counts = live.post("/observations", crawls(live, every_url(1))).json()
+    assert (counts["accepted"], counts["n_rejected"]) == (2, 1)
+    leased: set[str] = set()
+    for _ in range(4):
+        answer = live.client.post("/leases", json={"worker": "w", "count": 1})
+        assert answer.status_code == 200, answer.text
+        leased |= {item["host"] for item in answer.json()["items"]}
+        live.clock.advance(minutes=20)
+    assert leased == {host_in(0), host_in(2)}
+    assert live.get("/epochs").status_code == 503
+    other.start()
+    until(lambda: live.get("/readyz").status_code == 200, "the coordinator answers")
+    assert len(live.schedule()) == 9
+
+
 def test_the_feed_misses_nothing_while_a_database_is_away(live, other):
     cursor = live.get("/changes").json()["next_cursor"]
     live.register(*every_url())

@@ -41,6 +41,13 @@ def map_file(path: Path, urls: Sequence[str], head: str = "", tail: str = "") ->
     return path
 
 
+def joined_store(urls: Sequence[str], width: int) -> ShardedStore:
+    """Return the store over three databases that are joined."""
+    store = ShardedStore(shard_map_of(urls), width)
+    add(store.databases, store.shard_map)
+    return store
+
+
 @contextmanager
 def serving_shards(path: Path, urls: Sequence[str], **options: Any) -> Iterator[Live]:
     """Serve three databases that are joined."""
