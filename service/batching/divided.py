@@ -1,8 +1,7 @@
 """A batcher whose jobs are divided over several databases, each with a batcher of its own.
 
 A job commits in each database alone. A database that is away loses only its own rows: their results
-are those of `lost`, and the others stand. A job of which nothing was committed has the error of one
-of its databases.
+are those of `lost`, and the others stand. A job without any commit has the error of one database.
 """
 
 import threading

@@ -291,7 +291,7 @@ class Store(ABC):
 
     @property
     def parts(self) -> tuple["Store", ...]:
-        """The stores of single databases of which this store consists: itself, or its shards.
+        """The stores of single databases: this store itself, or its shards.
 
         Work on all pages, such as a fill of the queue, runs part by part, so that a part that is
         away holds up no other.

@@ -2,8 +2,8 @@
 
 A map that contradicts a claim is refused at the start. The coordinator records the exceptions with
 their version. `add` writes the claims of new databases, `adopt` that of a store that was never
-sharded. Because the hosts of an adopted store are in shard 0 whatever their hash, the map takes
-them from its table of hosts when it is opened.
+sharded. The hosts of an adopted store are in shard 0 whatever their hash. Therefore a process
+reads their names from the store's table of hosts at its start.
 """
 
 import json

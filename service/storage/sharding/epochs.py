@@ -53,7 +53,7 @@ SELECT min(page_id) FROM (
 """
 
 MOST_READINGS = 64
-"""Maximum readings of one call, each of which scans a bounded number of pages of one shard."""
+"""Maximum readings of one call; a reading scans a bounded number of pages of one shard."""
 
 PartT = TypeVar("PartT", bound=SchedulePart)
 

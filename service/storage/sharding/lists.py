@@ -33,7 +33,7 @@ from service.storage.sharding.routing import (
 )
 
 MOST_READINGS = 64
-"""Maximum readings of one call, each of which scans a bounded number of pages of one shard."""
+"""Maximum readings of one call; a reading scans a bounded number of pages of one shard."""
 TAGS = "SELECT tag_id, tag FROM tags"
 
 
