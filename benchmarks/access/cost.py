@@ -39,7 +39,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seconds", type=float, default=2.0, help="duration of a turn")
     command.add_argument("--rounds", type=int, default=15)
     command.add_argument("--connections", type=int, default=16)
-    command.add_argument("--against", type=Path, help="Python of another checkout to compare with")
+    command.add_argument(
+        "--against", type=Path, action="append", help="Python of another checkout to compare with"
+    )
 
 
 def run(options: argparse.Namespace, folder: Path) -> bool:
@@ -49,13 +51,13 @@ def run(options: argparse.Namespace, folder: Path) -> bool:
             stack.enter_context(served(folder, name, key, sys.executable))
             for name, key in (("no key", ""), ("environment", ADMIN), ("database", PREFIX))
         ]
-        if options.against:
-            variants.append(stack.enter_context(served(folder, "against", ADMIN, options.against)))
+        for i, python in enumerate(options.against or []):
+            variants.append(stack.enter_context(served(folder, f"against {i}", ADMIN, python)))
         cpu: dict[str, list[float]] = {variant.name: [] for variant in variants}
         for i in range(options.rounds):
             for variant in variants[i % len(variants) :] + variants[: i % len(variants)]:
                 cpu[variant.name].append(turn(variant, options.connections, options.seconds))
-    base = np.array(cpu["against" if options.against else "environment"])
+    base = np.array(cpu["against 0" if options.against else "environment"])
     for name, values in cpu.items():
         ratios = np.array(values) / base
         low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])

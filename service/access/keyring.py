@@ -96,7 +96,10 @@ class KeyRing:
 
     def find(self, text: str) -> RingEntry:
         """Return the entry of a key, `NOBODY` for a wrong one."""
-        return next((entry for entry, same in self.compared(text) if same), NOBODY)
+        for entry, same in self.compared(text):
+            if same:
+                return entry
+        return NOBODY
 
     def compared(self, text: str) -> list[tuple[RingEntry, bool]]:
         """Return the entries that a text may belong to, and whether it does.

@@ -107,11 +107,11 @@ class Batcher(Generic[JobT, ResultT]):
         """Return the future result of a job; raise `Overloaded` when the queue is full."""
         result: Future[ResultT] = Future()
         with self._changed:
-            full = self._waiting and self.n_waiting + job.size > self.limits.max_waiting
-            if self._stopping or full:
+            n_waiting = self.n_waiting + job.size
+            if self._stopping or (self._waiting and n_waiting > self.limits.max_waiting):
                 raise Overloaded
             self._waiting.append((job, result))
-            self.n_waiting += job.size
+            self.n_waiting = n_waiting
             if len(self._waiting) == 1 or self._ready():
                 self._changed.notify()
         return result
@@ -154,15 +154,19 @@ class Batcher(Generic[JobT, ResultT]):
         batch: list[tuple[JobT, Future[ResultT]]] = []
         others: list[tuple[JobT, Future[ResultT]]] = []
         room = self.limits.max_batch
-        while self._waiting and (not batch or self._waiting[0][0].size <= room):
-            job, result = self._waiting.popleft()
+        while self._waiting:
+            job, result = self._waiting[0]
+            size = job.size
+            if batch and size > room:
+                break
+            self._waiting.popleft()
             if batch and job.kind != batch[0][0].kind:
                 others.append((job, result))
                 continue
-            self.n_waiting -= job.size
+            self.n_waiting -= size
             if result.set_running_or_notify_cancel():
                 batch.append((job, result))
-                room -= job.size
+                room -= size
         self._waiting.extendleft(reversed(others))
         return batch
 

@@ -80,6 +80,9 @@ def dated(crawls: CrawlColumns, leased: LeasedCrawls, now: datetime) -> CrawlCol
     return replace(crawls, observed_at=observed_at)
 
 
+NO_LEASES = LockedLeases.empty()
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseSettler:
     """Ends leases in the transaction that records evidence."""
@@ -96,7 +99,7 @@ class LeaseSettler:
         row = np.flatnonzero((crawls.token != 0) | trouble(crawls.status))
         if not len(row):
             states = tx.lock_states(page_id, scheduled=scheduled)
-            return states, LeasedCrawls(row, LockedLeases.empty())
+            return states, LeasedCrawls(row, NO_LEASES)
         tokens = LeaseTokens(page_id=crawls.page_id[row], token=crawls.token[row])
         states, locked = tx.lock_states_and_leases(page_id, tokens, scheduled=scheduled)
         return states, LeasedCrawls(row, locked)
@@ -117,6 +120,8 @@ class LeaseSettler:
         """
         held = np.zeros(len(crawls), np.bool_)
         row, locked = leased
+        if not len(row):
+            return held
         counts = (crawls.token[row] != 0) | new[row]
         counts &= is_among(crawls.page_id[row], states.page_id)
         if not counts.all():

@@ -7,6 +7,7 @@ columns together; each post receives the counts of its own items.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +92,7 @@ class PostRecorder:
         counts = recorded.counts
         self.recorder.queue_apart(recorded.sooner, now)
         names = ("accepted", "duplicate", "late", "n_rejected", "leases_ended")
-        totals = {name: sum(each[name] for each in counts) for name in names}
+        totals = {name: sum(map(itemgetter(name), counts)) for name in names}
         self.telemetry.count_reported_leases(recorded.n_leases, totals.pop("leases_ended"))
         self.telemetry.count_items("observation", totals)
         return counts

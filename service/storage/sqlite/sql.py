@@ -7,6 +7,7 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -421,7 +422,7 @@ def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]
 
 def written(states: PageStates, names: Sequence[str] = WRITTEN) -> Iterator[list[Any]]:
     """Yield columns of states as SQLite stores them; the last has the page_ids."""
-    return (values(getattr(states, name)) for name in names)
+    return map(values, attrgetter(*names)(states))
 
 
 def parameter(value: Any) -> Any:
