@@ -31,6 +31,7 @@ from service.storage.sharding.routing import (
     by_column,
     by_ids,
 )
+from service.storage.sharding.shard_map import hashed
 
 MOST_READINGS = 64
 """Maximum readings of one call; a reading scans a bounded number of pages of one shard."""
@@ -151,7 +152,7 @@ class ShardedLists(Routing):
         ranges = np.concatenate([tx.page_ranges().ranges for tx in self.every()])
         return IdSpace(ranges[np.argsort(ranges[:, 0])])
 
-    # -- tags: each database has its own ids, so plans use those of the names of all databases
+    # -- tags: each database has its own ids, so plans use hashes of the names
 
     tags_of = by_ids("tags_of", ascending)
     add_tags = by_column("add_tags")
@@ -159,24 +160,19 @@ class ShardedLists(Routing):
 
     @override
     def load_tags(self) -> TagColumns:
-        names = self._tag_names()
-        number = {name: n for n, name in enumerate(names)}
         parts: list[TagColumns] = []
         for tx in self.every():
-            own = {tag_id: number[tag] for tag_id, tag in tx.run(TAGS)}
             part = tx.load_tags()
+            own: dict[int, str] = dict(iter(tx.run(TAGS)))
             ids, row = np.unique(part.tag_id, return_inverse=True)
-            mapped = np.array([own[tag_id] for tag_id in ids.tolist()], np.int64)
-            parts.append(TagColumns(page_id=part.page_id, tag_id=mapped[row]))
+            number = np.array([tag_number(own[tag_id]) for tag_id in ids.tolist()], np.int64)
+            parts.append(TagColumns(page_id=part.page_id, tag_id=number[row]))
         return TagColumns.concatenate(parts)
 
     @override
     def tag_names(self, tag_id: Ints) -> dict[int, str]:
-        names = self._tag_names()
-        return {n: names[n] for n in tag_id.tolist() if n < len(names)}
-
-    def _tag_names(self) -> list[str]:
-        return sorted({tag for tx in self.every() for _, tag in tx.run(TAGS)})
+        numbers = {tag_number(tag): tag for tx in self.every() for _, tag in tx.run(TAGS)}
+        return {number: numbers[number] for number in tag_id.tolist() if number in numbers}
 
     @override
     def host_names(self, host_id: Ints) -> dict[int, str]:
@@ -189,6 +185,11 @@ class ShardedLists(Routing):
     @override
     def hold_settings(self, name: str) -> None:
         self.coordinator.hold_settings(name)
+
+
+def tag_number(tag: str) -> int:
+    """Return the number of a tag over all databases."""
+    return hashed(tag) >> 1
 
 
 def list_span(span: Span, limit: int, only: PageFilter) -> tuple[ListedPages, int | None]:
