@@ -93,6 +93,8 @@ lock: .venv/dev
 	echo ./recrawl_client | $(LOCK) - pyproject.toml -o deploy/requirements.txt $(ARGS)
 	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra arrow -c deploy/requirements.txt \
 		-o deploy/requirements-arrow.txt $(ARGS)
+	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra otel -c deploy/requirements.txt \
+		-o deploy/requirements-otel.txt $(ARGS)
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(LOCK) - -o deploy/requirements-build.txt $(ARGS)
 
 # Builds the image by buildah and runs it on a real Postgres; needs Debian's programs and root.

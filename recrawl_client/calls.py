@@ -86,6 +86,8 @@ class ChangeFilters(TypedDict, total=False):
     host: str
     prefix: str
     """Start of the URLs."""
+    tag: str
+    """Tag that the pages have when their changes are read."""
     kinds: Sequence[ChangeName]
 
 
@@ -97,6 +99,7 @@ class WebhookOptions(TypedDict, total=False):
     kinds: Sequence[ChangeName] | None
     host: str | None
     prefix: str | None
+    tag: str | None
     max_items: int
     cursor: str
     """Cursor of the feed at which delivery begins; without it, the next change."""

@@ -18,7 +18,7 @@ from hypothesis import settings
 from support.command import recrawl  # noqa: F401
 from support.live_server import cloned
 from support.own_postgres import EMPTY
-from support.shard_cases import N_DATABASES, joined_store, shard_map_of
+from support.shard_cases import N_DATABASES, joined_store
 
 from recrawl_lab.memory.store import MemoryStore
 from service.runtime.settings import Settings
@@ -233,7 +233,7 @@ def shard_urls(shard_clones) -> Iterator[list[str]]:
 @pytest.fixture
 def sharded_store(shard_urls) -> Iterator[ShardedStore]:
     """A new store over several databases."""
-    opened = ShardedStore(shard_map_of(shard_urls), WIDTH)
+    opened = joined_store(shard_urls, WIDTH)
     yield opened
     opened.close()
 

@@ -9,6 +9,9 @@ and a receiver of its webhook. Two nemeses at a time inject
 faults for some seconds each and heal them. After the last fault all pages must be crawled again.
 Then every process is ended, and the checks of `checker` compare the clients' history with the
 database. The exit status is 1 when a check counts a violation.
+
+With `--changes 1000000 --kills 100` a client reports so many changes, and processes of the service
+and the readers of the feed are killed in turn, spread evenly after the first tenth.
 """
 
 import argparse
@@ -23,9 +26,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.faults import campaign
+from benchmarks.faults.hands import Plan
 from benchmarks.faults.nemeses import NEMESES
 from benchmarks.http.processes import Failed
 from benchmarks.http.report import machine
+
+KILLS = ("kill-worker", "kill-receiver", "kill-replica", "kill-follower")
+"""Nemeses of a campaign of many changes: both sides of the feed die in turn."""
+BULK = 10_000
+"""Pages of such a campaign."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,6 +61,13 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--bulk", type=int, default=0, help="pages whose changes are reported in bursts of 1,000"
     )
+    options.add_argument(
+        "--changes",
+        type=int,
+        default=0,
+        help="end after so many changes of 10,000 pages, not after --minutes, and spread --kills",
+    )
+    options.add_argument("--kills", type=int, default=100, help="number of kills with --changes")
     options.add_argument("--json", type=Path, help="default: bench-out/faults-STORE.json")
     return options
 
@@ -114,14 +130,17 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.glob("*.jsonl")):
             sys.exit(f"{folder} contains the history of another campaign; use an empty folder")
-        plan = campaign.Plan(
+        every = KILLS if options.changes else NEMESES
+        plan = Plan(
             options.store,
             options.minutes * 60,
             options.seed,
-            [name for name in options.nemeses or NEMESES if name not in options.without],
+            [name for name in options.nemeses or every if name not in options.without],
             folder,
             console.print,
-            options.bulk,
+            options.bulk or (BULK if options.changes else 0),
+            options.changes,
+            options.kills if options.changes else 0,
         )
         try:
             outcome = campaign.run(plan)

@@ -1,9 +1,8 @@
 """One campaign: start all processes, inject faults, heal, wait for recovery, check."""
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,20 +23,12 @@ from benchmarks.faults.deployment import (
     migrate,
     settings_of,
 )
-from benchmarks.faults.feed_checks import expected, lags, stepped
-from benchmarks.faults.feed_clients import webhook
-from benchmarks.faults.history import (
-    Answer,
-    Book,
-    Followed,
-    History,
-    Incident,
-    Received,
-    Silence,
-    now,
-)
+from benchmarks.faults.feed_checks import lags
+from benchmarks.faults.feed_clients import PLACE, webhook
+from benchmarks.faults.hands import Plan, harass, kill_evenly
+from benchmarks.faults.history import Answer, History, Silence, now
 from benchmarks.faults.lease_checks import crawled_again
-from benchmarks.faults.nemeses import Nemesis, World, available
+from benchmarks.faults.nemeses import World, available
 from benchmarks.faults.postgres import Cluster, cluster
 from benchmarks.faults.proxy import Network, Proxy
 from benchmarks.faults.verdicts import Verdict
@@ -46,17 +37,14 @@ from benchmarks.http.processes import Failed
 N_HOSTS, PAGES_PER_HOST = 24, 4
 N_OTHERS = 48
 """Number of pages without a crawl rate of their own, for reporters and pingers."""
+LEAST_RATE = 500.0
+"""Minimum rate at which readers catch up, changes/s."""
 PERIOD_S = 4.0
 """Time from one crawl of a page to the next, seconds."""
 DELAY_S = 0.3
 """Host delay, seconds."""
 SETTLES_WITHIN_S = 60.0
 """Time within which every page must be handed out after the last nemesis, seconds."""
-HARM_S, REST_S = (0.3, 4.0), (0.2, 1.5)
-"""Ranges of the duration of a fault and of the rest after it, seconds."""
-HANDS = 2
-"""Number of nemeses at work at a time."""
-TELL_EVERY_S = 10.0
 CLIENTS = {
     "crawler": 3,
     "reporter": 1,
@@ -66,6 +54,8 @@ CLIENTS = {
     "follower": 1,
     "receiver": 1,
 }
+CALM_EPOCHS_S = "10"
+"""Time between epochs in a campaign of many changes, seconds."""
 DAY_S = 86_400.0
 SETTINGS = {
     "host_delay_s": str(DELAY_S),
@@ -75,20 +65,6 @@ SETTINGS = {
     "log_level": "warning",
     "webhooks_private": "true",
 }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Parameters of a campaign."""
-
-    store: str
-    seconds: float
-    seed: int
-    nemeses: Sequence[str]
-    folder: Path
-    tell: Callable[[str], None]
-    bulk: int = 0
-    """Number of pages whose changes are reported in bursts."""
 
 
 @dataclass
@@ -122,10 +98,15 @@ def run(plan: Plan) -> Outcome:
         for kind, n in (CLIENTS | {"burster": int(plan.bulk > 0)}).items():
             for _ in range(n):
                 world.clients.start(kind)
-        hands = harass(plan, world, chosen)
+        if plan.n_changes:
+            hands = kill_evenly(plan, world, chosen, partial(final.n_changes, the_url(world)))
+        else:
+            hands = harass(plan, world, chosen)
+        for name in world.clients.of("burster"):
+            world.clients.kill(name)
         healed_at = now()
         outcome.settled_s = settle(plan, pages, healed_at)
-        for kind in ("crawler", "reporter", "burster"):
+        for kind in ("crawler", "reporter"):
             for name in world.clients.of(kind):
                 world.clients.kill(name)
         await_feed(plan, world)
@@ -161,7 +142,8 @@ def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
     with ExitStack() as stack:
         network = stack.enter_context(Network())
         if plan.store == "postgres":
-            world = on_postgres(plan, network, stack.enter_context(cluster()))
+            small = not plan.n_changes  # so many changes would fill the small disk
+            world = on_postgres(plan, network, stack.enter_context(cluster(small=small)))
         else:
             world = on_sqlite(plan, network)
         supervisor = Supervisor(world.services)
@@ -177,7 +159,7 @@ def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
         hooked = httpx.post(f"http://127.0.0.1:{port}/webhooks", json=webhook(hook_port))
         world.webhook = hooked.raise_for_status().json()["id"]
         fronts = [proxy.port for proxy in world.fronts]
-        more = {"bulk": bulk, "hook_port": hook_port}
+        more = {"bulk": bulk, "hook_port": hook_port, "all_changed": plan.n_changes > 0}
         world.clients.task = partial(task, plan, fronts, pages, others, more)
         yield world, supervisor, pages
 
@@ -204,7 +186,8 @@ def service(plan: Plan, name: str, url: str, *, serve: bool) -> Service:
     """Return one process of the service, not yet started."""
     (port,) = free_ports(1) if serve else (0,)
     command = ["serve", "--port", str(port)] if serve else ["worker"]
-    return Service(name, command, settings_of(url, **SETTINGS), plan.folder, port)
+    settings = SETTINGS | ({"epoch_interval_s": CALM_EPOCHS_S} if plan.n_changes else {})
+    return Service(name, command, settings_of(url, **settings), plan.folder, port)
 
 
 def world_of(
@@ -246,73 +229,10 @@ def registered(port: int, name: str, n: int, crawl_rate: float | None) -> list[i
     return page_ids
 
 
-class Hands:
-    """Threads that run nemeses, one per part of the deployment at a time."""
-
-    def __init__(self, plan: Plan, world: World, nemeses: dict[str, Nemesis]) -> None:
-        self.world = world
-        self.nemeses = nemeses
-        self.book = Book(plan.folder, "hands")
-        self.ends_at = now() + plan.seconds
-        self.turn = threading.Lock()
-        self.busy: set[str] = set()
-        self.harms: Counter[str] = Counter()
-        self.failures: list[str] = []
-
-    def work(self) -> None:
-        """Inject faults and rest until the time is over."""
-        while self.left_s() > HARM_S[0]:
-            if name := self.choose():
-                self.harm(name)
-            time.sleep(min(self.world.draw.uniform(*REST_S), self.left_s()))
-
-    def left_s(self) -> float:
-        return max(self.ends_at - now(), 0.0)
-
-    def choose(self) -> str | None:
-        """Return a nemesis of a part at which no other nemesis works now."""
-        with self.turn:
-            free = [name for name, one in self.nemeses.items() if one.part not in self.busy]
-            if not free:
-                return None
-            name = self.world.draw.choice(free)
-            self.busy.add(self.nemeses[name].part)
-        return name
-
-    def harm(self, name: str) -> None:
-        """Run a nemesis once and record it."""
-        since = now()
-        try:
-            self.nemeses[name].harm(self.world, self.world.draw.uniform(*HARM_S))
-        except Exception as error:  # noqa: BLE001 - the others go on; the table shows the failure
-            self.failures.append(f"{name}: {error!r}")
-        self.book.write(Incident(client="hands", at=now(), nemesis=name, since=since))
-        with self.turn:
-            self.harms[name] += 1
-            self.busy.remove(self.nemeses[name].part)
-
-
-def harass(plan: Plan, world: World, nemeses: dict[str, Nemesis]) -> Hands:
-    """Run nemeses until the time is over."""
-    hands = Hands(plan, world, nemeses)
-    threads = [threading.Thread(target=hands.work, name=f"hand-{i}") for i in range(HANDS)]
-    for thread in threads:
-        thread.start()
-    try:
-        while hands.left_s() > 0:
-            time.sleep(min(TELL_EVERY_S, hands.left_s()))
-            plan.tell(f"{hands.left_s():.0f} s left, {hands.harms.total()} faults done")
-    finally:  # heal faults after an interruption too
-        hands.ends_at = 0.0
-        for thread in threads:
-            thread.join()
-    return hands
-
-
 def settle(plan: Plan, pages: Sequence[int], healed_at: float) -> float:
     """Wait until every page was handed out again or time is up; return the seconds."""
     while (waited_s := now() - healed_at) < SETTLES_WITHIN_S:
-        history = History.read(plan.folder)
+        history = History.read(plan.folder, "crawler-*")
         if not crawled_again(history, pages, healed_at).violations:
             break
         time.sleep(1.0)
@@ -320,23 +240,32 @@ def settle(plan: Plan, pages: Sequence[int], healed_at: float) -> float:
 
 
 def await_feed(plan: Plan, world: World) -> None:
-    """Wait until both readers of the feed have every change of the database, or time is up.
+    """Wait until both readers of the feed are at its end, or time is up.
 
     The webhook may wait after failures, so its owner has it delivered at once.
     """
-    again = f"http://127.0.0.1:{world.replicas[0].port}/webhooks/{world.webhook}/redeliver"
-    httpx.post(again, json={}, timeout=30).raise_for_status()
-    ends_at = now() + SETTLES_WITHIN_S
-    while now() < ends_at:
-        history = History.read(plan.folder)
-        changes = expected(final.read(the_url(world)), stepped(history))
-        arrived = [
-            {(item.page_id, item.at) for part in history.of(kind) for item in part.items}
-            for kind in (Followed, Received)
-        ]
-        if all(changes <= seen for seen in arrived):
-            break
+    await_ready(world.replicas)
+    base = f"http://127.0.0.1:{world.replicas[0].port}"
+    hook = f"{base}/webhooks/{world.webhook}"
+    httpx.post(f"{hook}/redeliver", json={}, timeout=30).raise_for_status()
+    ends_at = now() + SETTLES_WITHIN_S + plan.n_changes / LEAST_RATE
+    while now() < ends_at and (lag_s(hook) > 0 or not at_end(base, plan.folder / PLACE)):
         time.sleep(1.0)
+
+
+def lag_s(hook: str) -> float:
+    """Return the age of the oldest change that the receiver has not confirmed, seconds."""
+    lag_s: float = httpx.get(hook, timeout=30).raise_for_status().json()["lag_s"]
+    return lag_s
+
+
+def at_end(base: str, place: Path) -> bool:
+    """Return whether the follower has handled the whole feed."""
+    if not place.exists():
+        return False
+    query = {"cursor": place.read_text(), "limit": 1}
+    part = httpx.get(f"{base}/changes", params=query, timeout=30).raise_for_status().json()
+    return not part["items"] and not part["more"]
 
 
 def tracebacks(services: Sequence[Service]) -> Verdict:

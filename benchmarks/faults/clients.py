@@ -38,6 +38,8 @@ TTL_S = 3.0
 CRAWLS, PINGS = 0, 1
 MOST_BURST = 1_000
 """Maximum crawls of a burst."""
+BURST_EVERY_S = 0.5
+"""Time from one burst of changes to the next, seconds."""
 STREAMED = "application/x-ndjson"
 
 
@@ -55,6 +57,8 @@ class Task:
     seed: int
     bulk: Sequence[int] = ()
     """Pages of the client that reports changes in bursts."""
+    all_changed: bool = False
+    """True: every crawl of a burst finds a change, and bursts come at `BURST_EVERY_S`."""
     hook_port: int = 0
     """Port of the receiver of webhooks."""
 
@@ -65,6 +69,7 @@ class Client:
     def __init__(self, task: Task) -> None:
         self.name, self.pages, self.others = task.name, task.pages, task.others
         self.bulk, self.folder = task.bulk, task.folder
+        self.all_changed = task.all_changed
         self.book = Book(task.folder, task.name)
         self.caller = Caller(task.ports, self.book)
         self.draw = random.Random(f"{task.seed} {task.name}")
@@ -74,7 +79,9 @@ class Client:
         """Return the fields that every line of the history has."""
         return {"client": self.name, "at": now()}
 
-    def report(self, kind: int, pages: Sequence[int], lease: str = "") -> None:
+    def report(
+        self, kind: int, pages: Sequence[int], lease: str = "", share_changed: float = 0.3
+    ) -> None:
         """Report crawls or pings of this instant, and repeat until an answer comes.
 
         A report under a lease is sent only once. Because the lease may expire, its crawl may belong
@@ -82,7 +89,7 @@ class Client:
         """
         at = (datetime.now(UTC) - EPOCH) // timedelta(microseconds=1)
         items = [(page, at + i) for i, page in enumerate(pages)]
-        body = [self.item(kind, page, instant, lease) for page, instant in items]
+        body = [self.item(kind, page, instant, lease, share_changed) for page, instant in items]
         for _ in range(1 if lease else 5):
             op = next(self.ops)
             self.book.write(Report(**self.stamp(), op=op, kind=kind, items=items, lease=lease))
@@ -93,13 +100,19 @@ class Client:
                 self.book.write(Verdicts(**self.stamp(), op=op, rejected=rejected, **counts))
                 return
 
-    def item(self, kind: int, page: int, instant: int, lease: str) -> dict[str, Any]:
+    def item(
+        self, kind: int, page: int, instant: int, lease: str, share_changed: float
+    ) -> dict[str, Any]:
         """Return one item of a report."""
         at = (EPOCH + timedelta(microseconds=instant)).isoformat()
         if kind == PINGS:
             return {"page_id": page, "changed_at": at}
         name = {"lease": lease} if lease else {"page_id": page}
-        return name | {"observed_at": at, "status": 200, "changed": self.draw.random() < 0.3}
+        return name | {
+            "observed_at": at,
+            "status": 200,
+            "changed": self.draw.random() < share_changed,
+        }
 
 
 def crawl(client: Client) -> None:
@@ -145,8 +158,10 @@ def observe(client: Client) -> None:
 
 def burst(client: Client) -> None:
     """Report crawls of many pages at once."""
-    client.report(CRAWLS, client.draw.sample(client.bulk, min(len(client.bulk), MOST_BURST)))
-    time.sleep(0.05)
+    ends_at = now() + (BURST_EVERY_S if client.all_changed else 0.05)
+    pages = client.draw.sample(client.bulk, min(len(client.bulk), MOST_BURST))
+    client.report(CRAWLS, pages, share_changed=1.0 if client.all_changed else 0.3)
+    time.sleep(max(ends_at - now(), 0.05))
 
 
 def ping(client: Client) -> None:

@@ -20,7 +20,7 @@ from benchmarks.faults.clients import Task
 from benchmarks.faults.roles import work
 from benchmarks.http.processes import Failed, free_port
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 240.0
 ENDS_WITHIN_S = 10.0
 """Maximum time from SIGTERM to the end of a process, seconds; container runtimes kill later."""
 STARTS_WITHIN_S = 20.0

@@ -85,17 +85,34 @@ def received(history: History, final: Final) -> Verdict:
 
 
 def lags(history: History) -> dict[str, float]:
-    """Return quantiles of the time from the commit of a change to its first arrival, seconds."""
+    """Return quantiles of the time from the commit of a change to its first arrival, seconds.
+
+    The figures of `calm` are those of changes that arrived before the first fault.
+    """
     figures: dict[str, float] = {}
+    first_fault = min((one.since for one in history.of(Incident)), default=np.inf)
     for name, kind in (("follower", Followed), ("receiver", Received)):
         first: dict[Entry, float] = {}
+        calm: list[float] = []
         for part in history.of(kind):
             for item in part.items:
-                first.setdefault((item.page_id, item.at), part.wall - item.recorded_at / 1e6)
-        if first:
-            quantiles = np.quantile(list(first.values()), [0.5, 0.99, 1.0]).tolist()
-            figures |= dict(
-                zip([f"{name} {q}" for q in ("p50", "p99", "most")], quantiles, strict=True)
-            )
-            figures[f"{name} n"] = len(first)
+                entry = item.page_id, item.at
+                if entry not in first:
+                    first[entry] = part.wall - item.recorded_at / 1e6
+                    if part.at < first_fault:
+                        calm.append(first[entry])
+        figures |= quantiles(name, list(first.values())) | quantiles(f"{name} calm", calm)
     return figures
+
+
+def quantiles(name: str, lag_s: list[float]) -> dict[str, float]:
+    """Return the median, the 99 % quantile, the maximum and the number of times."""
+    if not lag_s:
+        return {}
+    p50, p99, most = np.quantile(lag_s, [0.5, 0.99, 1.0]).tolist()
+    return {
+        f"{name} p50": p50,
+        f"{name} p99": p99,
+        f"{name} most": most,
+        f"{name} n": len(lag_s),
+    }

@@ -60,7 +60,10 @@ def receive(task: Task) -> None:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            content = self.rfile.read(int(self.headers["Content-Length"]))
+            length = int(self.headers["Content-Length"])
+            content = self.rfile.read(length)
+            if len(content) < length:  # the sender was killed
+                return
             events = json.loads(content)
             items = [change(event["data"]) for event in events]
             line = Received(

@@ -14,6 +14,10 @@ LOG = "SELECT page_id, {observed_at}, interval IS NOT NULL, changed = 1 FROM obs
 STATES = "SELECT page_id, n_observations, n_changes, {last_crawl_at} FROM page_states"
 EPOCHS = "SELECT epoch, n_pages FROM epochs WHERE status = 'published'"
 PAGES = "SELECT url, page_id FROM pages"
+BULK_CHANGES = """
+SELECT coalesce(sum(n_changes), 0) FROM page_states
+JOIN pages ON pages.page_id = page_states.page_id WHERE url LIKE 'https://bulk%'
+"""
 
 
 def read(url: str) -> Final:
@@ -26,6 +30,15 @@ def read(url: str) -> Final:
             )
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
         return final(lambda statement: file.execute(statement).fetchall(), "{0}")
+
+
+def n_changes(url: str) -> int:
+    """Return the number of changes of the pages that are reported in bursts."""
+    if url.startswith("postgresql"):
+        with psycopg.connect(url) as connection:
+            return int(connection.execute(BULK_CHANGES).fetchall()[0][0])
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+        return int(file.execute(BULK_CHANGES).fetchall()[0][0])
 
 
 def final(query: Query, instant: str) -> Final:

@@ -212,9 +212,9 @@ class History(list[Line]):
     """The lines of all clients, ordered by time."""
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Return the lines in the files of all clients."""
-        lines = (line for path in sorted(folder.glob("*.jsonl")) for line in read(path))
+    def read(cls, folder: Path, names: str = "*") -> Self:
+        """Return the lines in the files of the clients whose names match."""
+        lines = (line for path in sorted(folder.glob(f"{names}.jsonl")) for line in read(path))
         return cls(sorted(lines, key=lambda event: event.at))
 
     def of(self, kind: type[E]) -> list[E]:

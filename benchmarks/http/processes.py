@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import httpx
 import psycopg
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 240.0
 ENDS_WITHIN_S = 30.0
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -6,6 +6,7 @@ Revises:
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 from service.storage.tables import Id, Instant, Json, Key, Short
 
@@ -19,6 +20,7 @@ TABLES = (
     "feed",
     "audit",
     "api_keys",
+    "ended_sessions",
     "websub",
     "clocks",
     "url_groups",
@@ -124,7 +126,11 @@ def create_pages(*, sqlite: bool) -> None:
         *([host] if sqlite else []),
         sqlite_autoincrement=True,
     )
-    op.create_index("pages_host_id_page_id_idx", "pages", ["host_id", "page_id"])
+    if sqlite:
+        op.create_index("pages_host_id_page_id_idx", "pages", ["host_id", "page_id"])
+    else:
+        window = sa.text("(page_id >> 14)")
+        op.create_index("pages_host_id_window_idx", "pages", ["host_id", window])
 
 
 def create_tags() -> None:
@@ -328,24 +334,29 @@ def create_schedule(*, sqlite: bool) -> None:
         sa.PrimaryKeyConstraint("epoch", name="url_groups_pkey"),
         comment="Mean change rates and shares of url_groups; compressed, one row a kept epoch.",
     )
+    block = sa.Column("block", sa.BigInteger, nullable=False, autoincrement=False)
+    page_id = sa.Column("page_id", Id, nullable=False, autoincrement=False)
     key = sa.PrimaryKeyConstraint("epoch", "page_id", name="schedule_pkey")
+    rate = sa.Double if sqlite else postgresql.ARRAY(sa.REAL)
+    minutes = sa.SmallInteger if sqlite else postgresql.ARRAY(sa.SmallInteger)
     op.create_table(
         "schedule",
+        *([] if sqlite else [block]),
         sa.Column("epoch", sa.Integer, nullable=False, autoincrement=False),
-        sa.Column("change_rate", Short, nullable=False),
-        sa.Column("page_id", Id, nullable=False, autoincrement=False),
-        sa.Column("crawl_rate", Short, nullable=False),
-        sa.Column("urgency", Short, nullable=False, server_default="1"),
-        sa.Column("crawl_probability", sa.Double),
-        sa.Column("shift", sa.SmallInteger),
-        sa.Column("carried", sa.SmallInteger),
+        *([page_id] if sqlite else []),
+        sa.Column("change_rate", rate, nullable=False),
+        sa.Column("crawl_rate", rate, nullable=False),
+        sa.Column("urgency", rate, nullable=False),
+        sa.Column("crawl_probability", sa.Double if sqlite else postgresql.ARRAY(sa.Double)),
+        sa.Column("shift", minutes),
+        sa.Column("carried", minutes),
         *([key] if sqlite else []),
         comment="Schedules that epochs published; on Postgres one partition an epoch.",
         postgresql_partition_by="LIST (epoch)",
         sqlite_with_rowid=False,
     )
     if not sqlite:
-        op.create_index("schedule_page_id_idx", "schedule", ["page_id"])
+        op.create_index("schedule_block_idx", "schedule", ["block"])
 
 
 def create_clocks() -> None:
@@ -409,6 +420,7 @@ def create_webhooks() -> None:
         sa.Column("kinds", Json),
         sa.Column("host", sa.Text),
         sa.Column("prefix", sa.Text),
+        sa.Column("tag", sa.Text),
         sa.Column("max_items", sa.Integer, nullable=False),
         sa.Column("created_at", Instant, nullable=False),
         sa.Column("status", sa.Text, nullable=False),
@@ -472,7 +484,7 @@ def create_history() -> None:
     )
     counts = ["leased", "reported", "failed", "changed", "wasted", "pings", "true_pings"]
     counts += ["false_pings", "missed"]
-    pages = ["pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_hand"]
+    pages = ["pages", "never_crawled", "overdue", "paused_by_trouble", "paused_by_operator"]
     gauges = ["bandwidth", "asked_rate", "fresh_share", "fresh_share_plain", "harmonic_staleness"]
     gauges += ["harmonic_staleness_plain", "sampled_share"]
     op.create_table(
@@ -517,6 +529,14 @@ def create_access() -> None:
         sa.Column("url_prefixes", Json, nullable=False),
         sa.PrimaryKeyConstraint("key_id", name="api_keys_pkey"),
         comment="API keys by the SHA-256 of their text; rows are never deleted.",
+    )
+    op.create_table(
+        "ended_sessions",
+        sa.Column("session", sa.LargeBinary, nullable=False),
+        sa.Column("ended_at", Instant, nullable=False),
+        sa.PrimaryKeyConstraint("session", name="ended_sessions_pkey"),
+        comment="Sessions of the console that were signed out; a row stays while its cookie "
+        "would work.",
     )
     op.create_table(
         "audit",

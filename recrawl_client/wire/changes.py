@@ -34,6 +34,9 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reported none."""
     moved_to: str | None = None
     """URL of the page to which this page has moved; absent where that is no registered page."""
+    tags: list[str] = []
+    """Tags that the page has when the change is read, not when it was found; absent without
+    any."""
     recorded_at: Instant
     """Instant of the commit; later changes in the feed never have an earlier one."""
 

@@ -96,8 +96,8 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     the numbers of pages are then estimates."""
     n_paused_by_trouble: int | None
     """Number of hosts that pause after trouble."""
-    n_paused_by_hand: int | None
-    """Number of hosts that are blocked by hand."""
+    n_paused_by_operator: int | None
+    """Number of hosts that are blocked by an operator."""
     calibration: list[Calibration]
     """Predictions against crawls, by estimator; empty for a host."""
 

@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from recrawl_client.wire.changes import Change, ChangeName
 from recrawl_client.wire.common import END, Instant, Item, Url
+from recrawl_client.wire.pages import Tag
 
 Secret = Annotated[
     str,
@@ -46,6 +47,8 @@ class WebhookBody(Item, frozen=True, kw_only=True):
     """Host whose changes are wanted; null for all."""
     prefix: Prefix | UnsetType | None = UNSET
     """Start of the normalised URLs whose changes are wanted; null for all."""
+    tag: Tag | UnsetType | None = UNSET
+    """Tag of the pages whose changes are wanted, as of the delivery; null for all."""
     max_items: MaxItems | UnsetType = UNSET
     """Maximum changes of one request: 1 (the default) for single events, more for arrays."""
     cursor: str | UnsetType = UNSET
@@ -65,6 +68,8 @@ class WebhookPatch(Item, frozen=True, kw_only=True):
     """Host whose changes are wanted; null for all."""
     prefix: Prefix | UnsetType | None = UNSET
     """Start of the normalised URLs whose changes are wanted; null for all."""
+    tag: Tag | UnsetType | None = UNSET
+    """Tag of the pages whose changes are wanted, as of the delivery; null for all."""
     max_items: MaxItems | UnsetType = UNSET
     """Maximum changes of one request."""
     paused: bool | UnsetType = UNSET
@@ -107,6 +112,8 @@ class WebhookItem(Struct, frozen=True, kw_only=True):
     """Host whose changes are wanted; null for all."""
     prefix: str | None = None
     """Start of the URLs whose changes are wanted; null for all."""
+    tag: str | None = None
+    """Tag of the pages whose changes are wanted, as of the delivery; null for all."""
     max_items: int
     """Maximum changes of one request."""
     status: Literal["active", "paused", "disabled"]

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -19,6 +19,7 @@ from service.model.errors import UnexpectedAnswer
 MAX_ITEMS = 10_000
 EPOCH_TIMEOUT_S = 60.0
 POLL_S = 0.004
+HISTORY_STEP = timedelta(minutes=10)
 
 
 class Fleet:
@@ -115,8 +116,27 @@ class Fleet:
             epoch = expect(self.client.get(f"/epochs/{epoch['epoch']}"), 200).json()
         if epoch["status"] != "published":
             raise UnexpectedAnswer(f"epoch {epoch['epoch']} failed: {epoch['reason']}")
+        self._wait_for_history(epoch["requested_at"], give_up)
         certificate: dict[str, Any] = epoch
         return certificate
+
+    def _wait_for_history(self, now: str, give_up: float) -> None:
+        """Wait until the service has measured the last step of its history.
+
+        Otherwise the simulated clock moves on during the measurement.
+        """
+        since = (datetime.fromisoformat(now) - HISTORY_STEP).isoformat()
+        step: dict[str, str | int] = {"since": since, "step_s": 600}
+        while not any(
+            row["measured_at"]
+            for row in expect(self.client.get("/history", params=step), 200).json()["items"]
+        ):
+            if time.monotonic() > give_up:
+                raise UnexpectedAnswer(
+                    f"the history has no row from {since} on after "
+                    f"{EPOCH_TIMEOUT_S:.0f} s; is a worker running?"
+                )
+            time.sleep(POLL_S)
 
     def step(self, usual: float) -> float:
         """Return the usual time: each step waits for an epoch of the service."""

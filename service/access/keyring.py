@@ -2,7 +2,7 @@
 
 A thread reads the keys again when the database reports a change, and once a second. If no reading
 has succeeded for `MAX_AGE_S`, keys of the database are not accepted. So a revoked key is refused by
-every process within `MAX_AGE_S`.
+every process within `MAX_AGE_S`, and so is a session of the console after its sign-out.
 """
 
 import time
@@ -66,6 +66,8 @@ class KeyRing:
         self.entries: dict[str, RingEntry] = {}
         self.closed = bool(self.environment)
         """False while there is no key, so that everybody is admitted."""
+        self.ended_sessions: frozenset[bytes] = frozenset()
+        """Digests of the console's sessions that were signed out."""
         self.version = -1
         self.read_at = -MAX_AGE_S
         self.used: set[str] = set()
@@ -86,13 +88,21 @@ class KeyRing:
         entry = self.find(text)
         if not text.startswith(PREFIX):
             return entry.caller
-        if self.seconds() - self.read_at > MAX_AGE_S:
-            raise AccessUnavailable
+        self._check_age()
         expired = entry.expires_at is not None and self.now() >= entry.expires_at
         if entry.caller is None or expired:
             return None
         self.used.add(entry.caller.name)
         return entry.caller
+
+    def has_ended(self, session: bytes) -> bool:
+        """Return whether a session of the console was signed out; raise `AccessUnavailable`."""
+        self._check_age()
+        return session in self.ended_sessions
+
+    def _check_age(self) -> None:
+        if self.seconds() - self.read_at > MAX_AGE_S:
+            raise AccessUnavailable
 
     def find(self, text: str) -> RingEntry:
         """Return the entry of a key, `NOBODY` for a wrong one."""
@@ -134,6 +144,7 @@ class KeyRing:
                 if version != self.version:
                     usable, any_key = tx.usable_keys(tx.now()), tx.any_key()
                     self.entries = {f"{PREFIX}{key.key_id}_": self._entry(key) for key in usable}
+                    self.ended_sessions = tx.ended_sessions()
                     self.closed = bool(self.environment) or any_key
                     self.version = version
             self.read_at = began

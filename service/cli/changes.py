@@ -27,6 +27,7 @@ Since = Annotated[
 ]
 Host = Annotated[str | None, typer.Option(help="Only changes of this host")]
 Prefix = Annotated[str | None, typer.Option(help="Only URLs that begin like this")]
+Tag = Annotated[str | None, typer.Option(help="Only changes of pages with this tag now")]
 Kind = Annotated[
     list[str] | None, typer.Option(help="Only new, changed, gone, back or moved; repeat for more")
 ]
@@ -38,6 +39,7 @@ def changes(
     since: Since = None,
     host: Host = None,
     prefix: Prefix = None,
+    tag: Tag = None,
     kind: Kind = None,
     to: To = URL,
     api_key: ApiKey = None,
@@ -49,7 +51,7 @@ def changes(
     """
     from msgspec import json
 
-    chosen = {"since": since, "host": host, "prefix": prefix, "kinds": kind}
+    chosen = {"since": since, "host": host, "prefix": prefix, "tag": tag, "kinds": kind}
     filters = {name: value for name, value in chosen.items() if value is not None}
     with connected(to, api_key, waits=follow) as client:
         encoder = json.Encoder()

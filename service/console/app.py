@@ -34,6 +34,7 @@ from service.console.session import (
     Seal,
     Session,
     cookie_attributes,
+    end,
     forget,
     keep,
 )
@@ -152,10 +153,9 @@ class Console:
 
         async def endpoint(request: Request) -> Response:
             request.scope[SECURITY] = POLICY
-            session, is_new = Session(), True
+            session, is_new = Session(), False
             try:
-                cookie = request.cookies.get(COOKIE, "")
-                opened = await run_in_threadpool(self.seal.open, cookie) if cookie else None
+                opened = await self.opened(request.cookies.get(COOKIE, ""))
                 session, is_new = opened or session, opened is None
                 response = await step(request, session)
             except Unauthorized:
@@ -170,6 +170,19 @@ class Console:
             return response
 
         return endpoint
+
+    async def opened(self, cookie: str) -> Session | None:
+        """Return the session of a cookie; None without one, and after its sign-out.
+
+        Raises
+        ------
+        AccessUnavailable
+            The list of sessions that were signed out could not be read of late.
+        """
+        session = await run_in_threadpool(self.seal.open, cookie) if cookie else None
+        if session is None or (session.key and self.service.gate.ring.has_ended(session.digest)):
+            return None
+        return session
 
     # -- views
 
@@ -258,11 +271,19 @@ class Console:
         return response
 
     async def sign_out(self, request: Request, session: Session) -> Response:
-        """End the session."""
+        """End the session, on every server."""
         await read_form(request, session)
+        if session.key:
+            await run_in_threadpool(self.end, session)
         response = self.visit(request, session, STRANGER, {}).go("/console/sign-in")
         forget(response, request.scope)
         return response
+
+    def end(self, session: Session) -> None:
+        """Keep a session as ended; this server refuses it at once."""
+        end(self.service.store, session)
+        with suppress(RecrawlError):  # the thread of the keys reads again
+            self.service.gate.ring.refresh()
 
     async def choose_theme(self, request: Request, session: Session) -> Response:
         """Keep the visitor's choice of colours in a cookie."""

@@ -4,12 +4,15 @@ The cookie is encrypted and signed (Fernet) with a secret that the database keep
 can open it. Each request presents the key of its session to the gate, as the header Authorization
 does: a key that was revoked or has expired ends its sessions as fast as it ends other requests.
 Neither the cookie nor the database alone is of use: the cookie does not show the key, and the
-database has no key from which a cookie could be made.
+database has no key from which a cookie could be made. A sign-out keeps a digest of the session in
+the database, so every server refuses its cookie.
 """
 
+import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -31,12 +34,17 @@ PATH = "/console"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The state of a visitor; servers keep none of it."""
+    """The state of a visitor; servers keep none of it until the sign-out."""
 
     key: str = field(default="", repr=False)
     """Key or token of the visitor; "" before the sign-in."""
     salt: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     """Secret of the tokens of the session's forms."""
+
+    @property
+    def digest(self) -> bytes:
+        """Digest by which the database names this session after its sign-out."""
+        return hashlib.sha256(self.salt.encode()).digest()
 
     def form_token(self) -> str:
         """Return a new token for a form; every token differs, so compressed pages betray none."""
@@ -87,6 +95,14 @@ class Seal:
 
     def _seconds(self) -> int:
         return int(self.now().timestamp())
+
+
+def end(store: Store, session: Session) -> None:
+    """Keep the digest of a session for as long as its cookie would work."""
+    with store.begin() as tx:
+        now = tx.now()
+        tx.end_session(session.digest, now)
+        tx.forget_sessions(now - timedelta(seconds=LIFETIME_S))
 
 
 def cookie_attributes(scope: Scope) -> dict[str, Any]:

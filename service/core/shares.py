@@ -31,11 +31,18 @@ CALIBRATION_CHANGES = 10.0
 """Weight of the calibration 1, in changes."""
 
 
-class ShareEvidence(NamedTuple):
-    """Evidence of the shares of S URL groups, or buckets of URL groups, from crawls."""
+Ints = NDArray[np.int64]
 
+
+class ShareEvidence(NamedTuple):
+    """Evidence of the shares of URL groups, or buckets of URL groups, from crawls."""
+
+    n_groups: int
+    """Number of buckets, S."""
+    group: Ints
+    """(G,) buckets with evidence, ascending: few of them."""
     score: Floats
-    """(S, K) log-likelihood of each share, less that of the share 0."""
+    """(G, K) log-likelihood of each share, less that of the share 0."""
     n_expected: Floats
     """(K,) recent changes expected under each share."""
     n_changed: float
@@ -48,21 +55,24 @@ class ShareEvidence(NamedTuple):
         >>> shares(ShareEvidence.none(2)).round(2).tolist()
         [0.2, 0.2]
         """
-        return cls(np.zeros((n_groups, SHARES.size)), np.zeros(SHARES.size), 0.0)
+        nothing = np.zeros((0, SHARES.size))
+        return cls(n_groups, np.zeros(0, np.int64), nothing, np.zeros(SHARES.size), 0.0)
 
     @classmethod
     def unpacked(cls, packed: NDArray[np.floating]) -> "ShareEvidence":
         """Return evidence from the numbers of `packed`; raise `InvalidInput` for other lengths."""
         k = SHARES.size
-        if packed.size < k + 1 or (packed.size - k - 1) % (k - 1):
+        if packed.size < k + 2 or (packed.size - k - 2) % k:
             raise InvalidInput("packed", f"has {packed.size} numbers, which is no evidence")
         numbers = packed.astype(np.float64)
-        score = numbers[k + 1 :].reshape(-1, k - 1)
-        return cls(np.pad(score, ((0, 0), (1, 0))), numbers[:k], float(numbers[k]))
+        rows = numbers[k + 2 :].reshape(-1, k)
+        group, score = rows[:, 0].astype(np.int64), np.pad(rows[:, 1:], ((0, 0), (1, 0)))
+        return cls(int(numbers[0]), group, score, numbers[2 : k + 2], float(numbers[1]))
 
     def packed(self) -> NDArray[np.float32]:
-        """Return all numbers: 4 (K - 1) bytes for each group."""
-        columns = self.n_expected, [self.n_changed], self.score[:, 1:].reshape(-1)
+        """Return all numbers, 4 K bytes for each group with evidence; float4 holds any bucket."""
+        rows = np.column_stack((self.group, self.score[:, 1:]))
+        columns = [self.n_groups, self.n_changed], self.n_expected, rows.reshape(-1)
         return np.concatenate(columns).astype(np.float32)
 
     def resized(self, n_groups: int) -> "ShareEvidence":
@@ -70,14 +80,16 @@ class ShareEvidence(NamedTuple):
 
         Buckets that are split share their score equally.
         """
-        n = len(self.score)
-        if n_groups == n:
+        if n_groups == self.n_groups:
             return self
-        if n_groups > n:
-            score = np.tile(self.score, (n_groups // n, 1)) * (n / n_groups)
-        else:
-            score = self.score.reshape(-1, n_groups, SHARES.size).sum(axis=0)
-        return self._replace(score=score)
+        times = max(n_groups // self.n_groups, 1)
+        group = self.group % n_groups
+        group = (group + self.n_groups * np.arange(times)[:, np.newaxis]).reshape(-1)
+        score = np.tile(self.score / times, (times, 1))
+        group, place = np.unique(group, return_inverse=True)
+        return self._replace(
+            n_groups=n_groups, group=group, score=_summed(place, score, group.size)
+        )
 
     @property
     def calibration(self) -> Floats:
@@ -108,7 +120,6 @@ def learn(
     crawled : (N,) bool
         Pages whose last interval ended in these days.
     """
-    n_groups = len(evidence.score)
     last = shown.within_last_intervals(crawled)
     useful = ~np.isnan(last.ratio)
     factor = 1.0 + SHARES * (np.where(useful, last.ratio, 1.0) - 1.0)[:, np.newaxis]
@@ -118,15 +129,16 @@ def learn(
     log_change = np.log(np.maximum(-np.expm1(unchanged), np.finfo(np.float64).tiny))
     score = np.where(changed, log_change, unchanged)
     score -= score[:, :1]
-    score[~useful] = 0.0
-    bucket = url_group[last.row] % n_groups
     kept, counted = np.exp2(-days / np.array([HALF_LIFE_DAYS, CALIBRATION_HALF_LIFE_DAYS]))
-    total = evidence.score * kept
-    used, place = np.unique(bucket, return_inverse=True)
-    sums = [np.bincount(place, column, used.size) for column in score.T]
-    total[used] += np.column_stack(sums)
+    bucket = np.concatenate((evidence.group, url_group[last.row[useful]] % evidence.n_groups))
+    group, place = np.unique(bucket, return_inverse=True)
+    scores = np.concatenate((evidence.score * kept, score[useful]))
+    total = _summed(place, scores, group.size)
+    shows = total[:, -1] != 0
     return ShareEvidence(
-        total,
+        evidence.n_groups,
+        group[shows],
+        total[shows],
         evidence.n_expected * counted - np.expm1(-hazard).sum(axis=0),
         evidence.n_changed * counted + float(last.changed.sum()),
     )
@@ -134,14 +146,19 @@ def learn(
 
 def shares(evidence: ShareEvidence) -> Floats:
     """Return (S,) posterior means of the shares, the prior fitted to the groups with evidence."""
-    known = np.flatnonzero(evidence.score[:, -1])
-    score = evidence.score[known]
+    score = evidence.score
     likelihood = np.exp(score - score.max(axis=1, keepdims=True))
     prior = PRIOR
     for _ in range(N_ROUNDS):
         weight = 1.0 / (likelihood @ prior)
         n_groups = prior * (weight @ likelihood)
-        prior = (n_groups + PRIOR_GROUPS * PRIOR) / (known.size + PRIOR_GROUPS)
-    share = np.full(len(evidence.score), prior @ SHARES)
-    share[known] = (likelihood @ (prior * SHARES)) / (likelihood @ prior)
+        prior = (n_groups + PRIOR_GROUPS * PRIOR) / (len(score) + PRIOR_GROUPS)
+    share = np.full(evidence.n_groups, prior @ SHARES)
+    share[evidence.group] = (likelihood @ (prior * SHARES)) / (likelihood @ prior)
     return share
+
+
+def _summed(place: NDArray[np.intp], score: Floats, n_groups: int) -> Floats:
+    """Return (n_groups, K) sums of the scores of each place."""
+    sums = [np.bincount(place, column, n_groups) for column in score.T]
+    return np.column_stack(sums)

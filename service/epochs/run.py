@@ -232,7 +232,10 @@ class Runner:
     def _run_due(self) -> Epoch | None:
         """Run an epoch if one is due; a database that is away stops the epoch, not the queues."""
         try:
-            return run_epoch(self.store, self.plan, self.now) if self.due() else None
+            if not self.due():
+                return None
+            self.store.counter.write()  # predictions of the epoch that is about to end
+            return run_epoch(self.store, self.plan, self.now)
         except OUTAGES:
             if len(self.store.parts) > 1:
                 self.fill_queue()

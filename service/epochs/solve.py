@@ -21,7 +21,7 @@ from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
 from service.core.shares import ShareEvidence
 from service.epochs.clocks import Clocks
-from service.epochs.moves import exposures, most_crawled, moved
+from service.epochs.moves import exposures, most_crawled, moved, places
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Floats, Ints
@@ -71,6 +71,8 @@ LEAST = 1e-9
 """Smallest bound passed to the solver, crawls a day; the smallest maximum of the API."""
 ROUNDING = 1e-9
 """Maximum relative rounding error of a sum of minima, in any order."""
+
+NO_HOSTS: Ints = np.zeros(0, np.int64)
 
 log = structlog.get_logger()
 
@@ -237,10 +239,11 @@ def solve(
     crawl_rate = allocation.crawl_rate + audits
     since = LastEpoch.of(last, evidence)
     pace = Urgency(np.ones(len(pages)), 1.0, evidence)
+    place = places(pages.host_id, NO_HOSTS if clocks is None else clocks.hosts.host_id)
     if plan.with_urgency:
-        exposure = exposures(pages, clocks)
+        exposure = exposures(pages, clocks, place)
         pace = urgency(pages, estimates, crawl_rate, caps, now, since, bandwidth, exposure)
-    moves = moved(pages, estimates, crawl_rate, pace.of_pages, clocks, since, now)
+    moves = moved(pages, estimates, crawl_rate, pace.of_pages, clocks, place, since, now)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,

@@ -42,6 +42,8 @@ class Forecast:
     def unchanged(self, span: Floats) -> Floats:
         """Return P(no unannounced change in some days), 1 for a span that is none."""
         span = np.nan_to_num(np.maximum(span, 0.0))
+        if not span.any():  # copies of the last crawl have no time before it
+            return np.ones(len(span))
         rate = (1.0 - self.estimates.recall) * self.estimates.change_rate
         plug_in = np.exp(-rate * span)
         if self.state is None:

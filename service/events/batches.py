@@ -17,16 +17,21 @@ def new_name() -> str:
 
 
 def choose(tx: Transaction, webhook: Webhook) -> tuple[Webhook, NamedChanges | None]:
-    """Return the webhook with its batch, and the changes; None at the end of the feed."""
+    """Return the webhook with its batch, and the changes; None at the end of the feed.
+
+    A batch that was sent before keeps its name, and its end unless more changes match by now,
+    because pages received the tag meanwhile. Then it ends earlier, so that none is left out.
+    """
     parked = tx.parked_of(webhook.id)
     if webhook.delivery is not None:
-        changes = _within(
-            read(tx, webhook.place, webhook.n_sent, webhook.only).changes, webhook.end
-        )
+        most = max(webhook.n_sent, webhook.most)
+        part = read(tx, webhook.place, most, webhook.only)
+        end = min(part.after, webhook.end)
+        changes = _within(part.changes, end)
         changes = changes.where(~np.isin(changes.page_id, parked))
         if len(changes):
-            return webhook, changes
-        webhook = moved(webhook, webhook.end)  # its pages were deleted meanwhile
+            return chosen(webhook, end, len(changes), webhook.delivery), changes
+        webhook = moved(webhook, end)  # its pages were deleted meanwhile, or lost the tag
     while True:
         part = read(tx, webhook.place, webhook.most, webhook.only)
         changes = part.changes.where(~np.isin(part.changes.page_id, parked))

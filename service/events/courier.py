@@ -202,20 +202,20 @@ class Courier:
             batch = self._next(webhook, sent, go_on=go_on)
             if batch is None:
                 return
-            webhook, changes = batch
-            sent = self._send(webhook, changes)
+            webhook, changes, now = batch
+            sent = self._send(webhook, changes, now)
 
     def _next(
         self, webhook: Webhook, sent: SentBatch | None, *, go_on: bool
-    ) -> tuple[Webhook, NamedChanges] | None:
-        """Settle the last batch, and commit and return the next one; None where there is none."""
+    ) -> tuple[Webhook, NamedChanges, datetime] | None:
+        """Settle the last batch; commit and return the next one and its time, or None."""
         with self.store.begin() as tx:
             present = tx.lock_webhook(webhook.id, webhook.token)
             if present is None:
                 return None
             now, webhook = tx.now(), present
             if sent is not None:
-                webhook = self._settle(tx, webhook, sent)
+                webhook = self._settle(tx, webhook, sent, now)
             changes = None
             if go_on and webhook.status is WebhookStatus.active and webhook.next_at <= now:
                 webhook, changes = choose(tx, webhook)
@@ -226,9 +226,9 @@ class Courier:
             tx.change_webhook(
                 webhook.id, **{name: v for name, v in fields.items() if v != before[name]}
             )
-        return None if changes is None else (webhook, changes)
+        return None if changes is None else (webhook, changes, now)
 
-    def _settle(self, tx: Transaction, webhook: Webhook, sent: SentBatch) -> Webhook:
+    def _settle(self, tx: Transaction, webhook: Webhook, sent: SentBatch, now: datetime) -> Webhook:
         """Return the webhook after an answer, unless its place has been set meanwhile."""
         tx.add_delivery(sent.delivery)
         webhook = counted(webhook, sent.outcome)
@@ -237,7 +237,7 @@ class Courier:
         with self._drawing:
             uniform = self._rng.random()
         before = webhook
-        webhook, parks = settled(webhook, sent.outcome, tx.now(), uniform, self.rules)
+        webhook, parks = settled(webhook, sent.outcome, now, uniform, self.rules)
         if parks and len(sent.changes):
             self._park(tx, webhook, sent)
             if len(tx.parked_of(webhook.id)) >= MOST_PARKED:
@@ -261,9 +261,7 @@ class Courier:
         tx.park_page(page)
         log.warning("a webhook refused a change", webhook=webhook.id, change=refused.id)
 
-    def _send(self, webhook: Webhook, changes: NamedChanges) -> SentBatch:
-        with self.store.begin(write=False) as tx:
-            now = tx.now()
+    def _send(self, webhook: Webhook, changes: NamedChanges, now: datetime) -> SentBatch:
         events = [event(change, self.feed_id) for change in encode_changes(changes)]
         name = webhook.delivery or new_name()
         outcome = self.poster.post(webhook, name, events, now)

@@ -31,6 +31,7 @@ def encode_changes(changes: NamedChanges) -> list[Change]:
         moments(changes.last_modified),
         _digests(changes.digest),
         changes.moved_to_url.tolist(),
+        map(str.split, changes.tags.tolist()),
         moments(changes.seq.view(INSTANT)),
     )
     names = Change.__struct_fields__

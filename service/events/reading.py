@@ -32,6 +32,8 @@ class NamedChanges(FeedColumns):
     url: NDArray[np.object_]
     moved_to_url: NDArray[np.object_]
     """URL of the target of a permanent redirect; None: none, or not registered."""
+    tags: NDArray[np.object_]
+    """Tags of each page at the time of the reading, separated by spaces; "" without one."""
 
 
 def feed_id(store: Store) -> str:
@@ -102,7 +104,10 @@ def _matching(tx: Transaction, changes: FeedColumns, only: ChangeFilter) -> Name
     row, is_there = pages.rows(changes.page_id)
     changes, row = changes.where(is_there), row[is_there]
     return NamedChanges(
-        **changes.arrays(), url=pages.url[row], moved_to_url=_targets(tx, changes.moved_to)
+        **changes.arrays(),
+        url=pages.url[row],
+        moved_to_url=_targets(tx, changes.moved_to),
+        tags=_tags(tx, changes.page_id),
     )
 
 
@@ -114,6 +119,16 @@ def _targets(tx: Transaction, moved_to: Ints) -> NDArray[np.object_]:
         where, is_there = pages.rows(moved_to[moved])
         target[np.flatnonzero(moved)[is_there]] = pages.url[where[is_there]]
     return target
+
+
+def _tags(tx: Transaction, page_id: Ints) -> NDArray[np.object_]:
+    tags: NDArray[np.object_] = np.full(len(page_id), "", object)
+    pairs = tx.tags_of(distinct(page_id))
+    if len(pairs):
+        first, end = (pairs.page_id.searchsorted(page_id, side) for side in ("left", "right"))
+        for row in np.flatnonzero(first < end).tolist():
+            tags[row] = " ".join(pairs.tag[first[row] : end[row]])
+    return tags
 
 
 def check_place(place: FeedPlace, bounds: FeedBounds, *, same_feed: bool) -> None:

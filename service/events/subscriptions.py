@@ -20,6 +20,7 @@ AUDITED = (
     "kinds",
     "host",
     "prefix",
+    "tag",
     "max_items",
     "status",
     "reason",

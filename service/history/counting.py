@@ -156,8 +156,7 @@ class HistoryCounter(Counter):
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.n_not_compared = 0
-        """Crawls that no prediction could be compared with, because of `MOST_HELD` or outages."""
+        self.n_not_compared = 0  # because of `MOST_HELD` or outages
         self._held: list[Counted] = []
         self._n_crawls = 0
         """Number of crawls that wait for their predictions."""

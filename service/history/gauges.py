@@ -108,13 +108,13 @@ def measure(
     gauges = {}
     for host_id, sums in zip([ALL_HOSTS, *hosts.tolist()], totals, strict=True):
         whole = host_id == ALL_HOSTS
-        troubled, by_hand = (len(queues) if whole else int(host_id in queues) for queues in paused)
+        troubled, blocked = (len(queues) if whole else int(host_id in queues) for queues in paused)
         gauges[host_id] = _gauges(
             dict(zip(SUMS, sums.tolist(), strict=True)),
             blocks.share,
             measured_at=at,
             n_paused_by_trouble=troubled,
-            n_paused_by_hand=by_hand,
+            n_paused_by_operator=blocked,
             bandwidth=bandwidth if whole else None,
         )
     return gauges
@@ -178,7 +178,8 @@ def _sums(pages: MeasuredPages, terms: Floats, hosts: Ints) -> Floats:
     sums[0] = terms.sum(axis=0)
     if len(hosts):
         at = np.minimum(np.searchsorted(hosts, pages.host_id), len(hosts) - 1)
-        own = hosts[at] == pages.host_id
+        own = np.flatnonzero(hosts[at] == pages.host_id)
+        host, terms = at[own], terms[own]
         for column in range(terms.shape[1]):
-            sums[1:, column] = np.bincount(at[own], terms[own, column], len(hosts))
+            sums[1:, column] = np.bincount(host, terms[:, column], len(hosts))
     return sums

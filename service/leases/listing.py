@@ -36,6 +36,9 @@ MOST_RULED = 20_000
 WALK_BLOCK = 10_000
 """Maximum pages that a list reads at a time."""
 
+MARGIN = 1.1
+"""Number of pages that a further reading takes, in those that would do at the share so far."""
+
 MOST_COUNTED = 1_000_000
 """Maximum candidates that an exact count scans."""
 
@@ -120,19 +123,21 @@ def list_pages(
     if selection.state not in NEEDS_RULE:
         return tx.list_pages(after, limit, selection.columns)
     parts: list[ListedPages] = []
-    n_read, size, place = 0, limit, after
+    n_read, n_found, size, place = 0, 0, limit, after
     while True:
         size = min(size, WALK_BLOCK)
         part = tx.list_pages(place, size, selection.columns)
         parts.append(part.pages.where(selection.of(part.pages, now)))
         limit -= len(parts[-1])
+        n_found += len(parts[-1])
         n_read += len(part.pages)
         if limit < 0:
             parts[-1] = parts[-1].take(slice(limit))
             return ListedPart(ListedPages.concatenate(parts), int(parts[-1].page_id[-1]))
         if part.after is None or not limit or len(part.pages) < size or n_read >= MOST_RULED:
             return ListedPart(ListedPages.concatenate(parts), part.after)
-        place, size = part.after, 2 * size
+        enough = MARGIN * limit * n_read / n_found if n_found else np.inf
+        place, size = part.after, int(min(2 * size, max(enough, size / 4)))
 
 
 def parts_of(begin: Begin, selection: Selection, now: datetime) -> Iterator[ListedPages]:

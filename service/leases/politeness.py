@@ -316,7 +316,7 @@ def pause_length(n_pauses: Ints, retry_after_s: Floats, uniform: Floats) -> Span
 def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> HostQueues:
     """Return host queues after the clock was set back, without crawls and pauses after `at`.
 
-    The remaining time of a delay or a pause counts from now. A block by hand keeps its end.
+    The remaining time of a delay or a pause counts from now. An operator's block keeps its end.
     """
     if not ((host_queues.ready_at > at) | (host_queues.paused_at > at)).any():
         return host_queues

@@ -96,6 +96,8 @@ class ChangeFilter:
     host: str | None = None
     prefix: str | None = None
     """Start of the URL."""
+    tag: str | None = None
+    """Tag that the page has when the change is read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ COUNTED_PAGES = (
     "n_never_crawled",
     "n_overdue",
     "n_paused_by_trouble",
-    "n_paused_by_hand",
+    "n_paused_by_operator",
 )
 """Numbers of pages and of paused hosts at the end of a step."""
 GAUGES = (
@@ -222,7 +222,7 @@ class Gauges:
     n_overdue: int
     """Pages that were due before."""
     n_paused_by_trouble: int
-    n_paused_by_hand: int
+    n_paused_by_operator: int
     bandwidth: float | None
     """Crawls a day of the epoch in force; None before the first, and for hosts."""
     asked_rate: float

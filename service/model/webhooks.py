@@ -29,6 +29,7 @@ class WebhookSettings:
     """Names of the wanted kinds; None: all."""
     host: str | None = None
     prefix: str | None = None
+    tag: str | None = None
     max_items: int = 1
     """Maximum changes of one request; 1: single events, more: arrays of events."""
 
@@ -36,7 +37,7 @@ class WebhookSettings:
     def only(self) -> ChangeFilter:
         """Filter of the changes to deliver."""
         kinds = None if self.kinds is None else frozenset(ChangeKind[k] for k in self.kinds)
-        return ChangeFilter(kinds, self.host, self.prefix)
+        return ChangeFilter(kinds, self.host, self.prefix, self.tag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

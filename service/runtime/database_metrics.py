@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service.history import reading
@@ -87,6 +87,11 @@ class DatabaseCollector(Collector):
         yield gauge("up", "1 when the database answered this scrape", float(self.answered))
         if self.disk is not None:
             yield from of_disk(self.disk)
+        yield CounterMetricFamily(
+            "recrawl_calibration_skipped_crawls",
+            "Crawls that were not compared with a prediction: too many at once, or an outage",
+            self.store.counter.n_not_compared,
+        )
         if (last := self.last) is None:
             return
         now = self.now()

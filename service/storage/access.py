@@ -1,8 +1,9 @@
 """The contract of keys and of the audit.
 
 **Keys.** A row of a key is never deleted. So the audit can name its key, and a service whose keys
-have all ended does not open. Statements that change keys raise the number of `keys_version`.
-Processes that wait in `Store.wait_for_keys` notice the change within a second.
+have all ended does not open. Statements that change keys, or end a session of the console, raise
+the number of `keys_version`. Processes that wait in `Store.wait_for_keys` notice the change within
+a second.
 **Audit.** An entry is written in the transaction of its act: both commit or none. No statement
 changes an entry.
 """
@@ -45,7 +46,7 @@ class AccessStatements(ABC):
 
     @abstractmethod
     def keys_version(self) -> int:
-        """Return a number that every change of a key raises, 0 in a new store."""
+        """Return a number that changes of keys and ends of sessions raise, 0 in a new store."""
 
     @abstractmethod
     def end_key(
@@ -66,6 +67,18 @@ class AccessStatements(ABC):
     @abstractmethod
     def keep_console_secret(self, secret: str) -> None:
         """Write the secret that seals the sessions of the console, unless there is one."""
+
+    @abstractmethod
+    def end_session(self, session: bytes, now: datetime) -> None:
+        """Keep the digest of a session that has ended, and the instant; once for a session."""
+
+    @abstractmethod
+    def forget_sessions(self, before: datetime) -> None:
+        """Delete the sessions that ended before an instant; this does not change the version."""
+
+    @abstractmethod
+    def ended_sessions(self) -> frozenset[bytes]:
+        """Return the digests of the sessions that have ended."""
 
     # -- audit
 

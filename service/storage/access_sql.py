@@ -44,6 +44,13 @@ ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(meta.value AS integer) + 1 AS
 CONSOLE_SECRET = "console_secret"  # noqa: S105 - the name of an entry
 """Name of the entry of `meta` with the secret of the console's sessions."""
 
+END_SESSION = """
+INSERT INTO ended_sessions (session, ended_at) VALUES (%(session)s, %(now)s)
+ON CONFLICT (session) DO NOTHING
+"""
+FORGET_SESSIONS = "DELETE FROM ended_sessions WHERE ended_at < %(before)s"
+ENDED_SESSIONS = "SELECT session FROM ended_sessions"
+
 OF_AUDIT = ", ".join(f.name for f in fields(AuditEntry))
 WRITTEN = [f.name for f in fields(AuditEntry) if f.name != "entry"]
 APPEND = f"""
@@ -124,6 +131,19 @@ class AccessSql(Dialect, Transaction):
     @override
     def keep_console_secret(self, secret: str) -> None:
         self.add_meta(CONSOLE_SECRET, secret)
+
+    @override
+    def end_session(self, session: bytes, now: datetime) -> None:
+        self.run(END_SESSION, session=session, now=now)
+        self.changed_keys()
+
+    @override
+    def forget_sessions(self, before: datetime) -> None:
+        self.run(FORGET_SESSIONS, before=before)
+
+    @override
+    def ended_sessions(self) -> frozenset[bytes]:
+        return frozenset(bytes(row["session"]) for row in self.read(ENDED_SESSIONS))
 
     @override
     def append_audit(self, entry: AuditEntry) -> None:

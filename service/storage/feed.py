@@ -36,7 +36,7 @@ class FeedStatements(ABC):
 
     @abstractmethod
     def page_urls(self, page_id: Ints, only: ChangeFilter) -> PageUrls:
-        """Return the URLs of those pages (ascending, unique) that match host and prefix."""
+        """Return the URLs of those pages (ascending, unique) that match host, prefix and tag."""
 
     @abstractmethod
     def feed_bounds(self) -> FeedBounds:

@@ -42,6 +42,10 @@ ORDER BY page_id
 """
 OF_HOST = "host_id = (SELECT host_id FROM hosts WHERE host = %(host)s)"
 WITH_PREFIX = "substr(url, 1, length(%(prefix)s)) = %(prefix)s"
+WITH_TAG = """EXISTS (
+    SELECT 1 FROM page_tags WHERE page_tags.page_id = pages.page_id
+    AND page_tags.tag_id = (SELECT tag_id FROM tags WHERE tag = %(tag)s)
+)"""
 
 
 def blocks(changes: ChangeColumns) -> Iterator[bytes]:
@@ -52,9 +56,9 @@ def blocks(changes: ChangeColumns) -> Iterator[bytes]:
 
 def url_condition(only: ChangeFilter) -> tuple[str, dict[str, str]]:
     """Return the condition on pages of a filter, and its parameters."""
-    wanted = {"host": only.host, "prefix": only.prefix}
+    wanted = {"host": only.host, "prefix": only.prefix, "tag": only.tag}
     values = {name: value for name, value in wanted.items() if value is not None}
-    conditions = {"host": OF_HOST, "prefix": WITH_PREFIX}
+    conditions = {"host": OF_HOST, "prefix": WITH_PREFIX, "tag": WITH_TAG}
     return all_of(conditions[name] for name in values), values
 
 

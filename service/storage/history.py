@@ -18,7 +18,7 @@ class PausedQueues(NamedTuple):
 
     by_trouble: set[int]
     """host_ids of queues that pause after trouble."""
-    by_hand: set[int]
+    by_operator: set[int]
     """host_ids of queues that somebody blocked."""
 
 
@@ -41,6 +41,9 @@ class Counted(NamedTuple):
 
 class Counter:
     """A receiver of events that keeps none."""
+
+    n_not_compared: int = 0
+    """Crawls that no prediction could be compared with, in this process."""
 
     def add(self, counted: list[Counted]) -> None:
         """Count the events of a transaction that was committed; never wait, never raise."""

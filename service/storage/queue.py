@@ -42,7 +42,7 @@ class HostQueues(Columns):
     """Reports of trouble in a row."""
     blocked_until: Instants
     paused_at: Instants
-    """Start of a pause after trouble; NaT: blocked by hand, or not at all."""
+    """Start of a pause after trouble; NaT: blocked by an operator, or not at all."""
     ready_at: Instants
     """End of the delay after the last crawl."""
     next_at: Instants

@@ -82,7 +82,7 @@ FROM (
     FROM (SELECT page_id FROM pages WHERE host_id = %(host_id)s LIMIT {MOST_SUMMED}) AS sample
     JOIN page_states ON page_states.page_id = sample.page_id
 ) AS states
-LEFT JOIN schedule ON schedule.page_id = states.page_id AND schedule.epoch = %(epoch)s
+{{schedule_of: schedule, states.page_id, %(epoch)s}}
 """
 
 HOST_IDS = "SELECT host, host_id FROM hosts WHERE host IN (SELECT value FROM {names})"

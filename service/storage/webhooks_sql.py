@@ -37,6 +37,9 @@ ADD = insertion("webhooks", FIELDS)
 NEXT = f"{SELECT} WHERE id > %(after)s ORDER BY id LIMIT %(limit)s"
 ONE = f"{SELECT} WHERE id = %(id)s"
 LOCK = f"{ONE} {{lock_rows}}"
+CHANGE = f"""
+UPDATE webhooks SET {{assignments}} WHERE id = %(id)s RETURNING {", ".join(FIELDS)}
+"""
 DELETE = tuple(
     f"DELETE FROM {table} WHERE {name} = %(id)s"
     for table, name in (
@@ -64,7 +67,7 @@ FROM webhooks ORDER BY id LIMIT %(limit)s
 """Statement that visits the index of the feed once for each webhook."""
 
 DELIVERY = tuple(name for name in Delivery.__dataclass_fields__ if name != "number")
-ADD_DELIVERY = insertion("webhook_deliveries", DELIVERY)
+ADD_DELIVERY = f"{insertion('webhook_deliveries', DELIVERY)} RETURNING number"
 DELIVERIES = f"""
 SELECT number, {", ".join(DELIVERY)} FROM webhook_deliveries
 WHERE webhook_id = %(id)s AND number < %(before)s ORDER BY number DESC LIMIT %(limit)s
@@ -103,11 +106,9 @@ class WebhooksSql(Dialect, Transaction):
 
     @override
     def change_webhook(self, webhook_id: str, **fields: Any) -> Webhook:
-        for _ in self.read(LOCK, id=webhook_id):
-            if fields:
-                statement = f"UPDATE webhooks SET {assignments(fields)} WHERE id = %(id)s"
-                self.run(statement, id=webhook_id, **fields)
-            return self.webhook(webhook_id)
+        statement = CHANGE.format(assignments=assignments(fields)) if fields else LOCK
+        for row in self.read(statement, id=webhook_id, **fields):
+            return _webhook(row)
         raise WebhookNotFound
 
     @override
@@ -144,8 +145,7 @@ class WebhooksSql(Dialect, Transaction):
     def add_delivery(self, delivery: Delivery) -> None:
         row = asdict(delivery)
         del row["number"]
-        self.run(ADD_DELIVERY, **row)
-        number = self.scalar(DELIVERIES, id=delivery.webhook_id, before=2**63 - 1, limit=1)
+        number = self.scalar(ADD_DELIVERY, **row)
         if number % (DELIVERIES_KEPT // 10) == 0:
             self.run(TRIM_DELIVERIES, id=delivery.webhook_id, kept=DELIVERIES_KEPT - 1)
 

@@ -83,6 +83,29 @@ def test_filters_choose_changes_and_parts_of_them_miss_none(fed, query, n):
     assert seen == n
 
 
+def test_changes_carry_the_tags_that_their_pages_have_now(fed):
+    for url, tags in ((URLS[0], ["news", "docs"]), (URLS[5], ["docs"])):
+        response = fed.post("/pages", [{"url": url, "tags": tags}])
+        assert response.json()["n_rejected"] == 0, response.text
+    items = part(fed)["items"]
+    for item in items:
+        tags = {URLS[0]: ["docs", "news"], URLS[5]: ["docs"]}.get(item["url"])
+        assert item.get("tags") == tags
+    query = {"tag": "docs", "limit": 1}
+    seen, answer = [], part(fed, **query)
+    while answer["items"] or answer["more"]:
+        seen += answer["items"]
+        answer = part(fed, cursor=answer["next_cursor"], **query)
+    assert seen == [item for item in items if item["url"] in (URLS[0], URLS[5])]
+    headers = {"Accept": "application/x-ndjson"}
+    stream = fed.client.get("/changes", params={"tag": "news"}, headers=headers)
+    *lines, _ = [json.loads(line) for line in stream.text.splitlines()]
+    assert lines == [item for item in items if item["url"] == URLS[0]]
+    fed.post("/pages", [{"url": URLS[0], "tags": []}])
+    assert part(fed, tag="news")["items"] == []
+    assert "tags" not in part(fed)["items"][0]
+
+
 def test_a_reader_waits_for_the_next_change(fed):
     cursor = part(fed)["next_cursor"]
     answers = []
@@ -190,7 +213,8 @@ def cursor_of(feed: str, seq: int) -> str:
         ({"since": "2026-05-01T12:00:00"}, "since", "zone"),
         ({"host": "not a host"}, "host", "host"),
         ({"prefix": ""}, "prefix", "prefix"),
-        ({"tag": "x"}, "tag", "no such parameter"),
+        ({"tag": "Not a tag"}, "tag", "tag"),
+        ({"label": "x"}, "label", "no such parameter"),
     ],
 )
 def test_a_wrong_parameter_is_named_with_its_remedy(fed, query, field, word):

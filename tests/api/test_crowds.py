@@ -68,7 +68,7 @@ def test_a_request_at_work_makes_no_room(small: Live):
         until(lambda: watch.n_waiting == 4, "all wait for an epoch")
         refused = httpx.get(f"{small.url}/pages/1")
         assert [answers(small.port, path) for path in ("/healthz", "/readyz")] == [200, 200]
-        watch.note_in_force(1)
+        watch.note_newest(1)
         assert [poll.recv(12) for poll in polls] == 4 * [b"HTTP/1.1 200"]
     assert refused.status_code == 503
     assert refused.json()["type"] == f"{TYPES}too-many-connections"

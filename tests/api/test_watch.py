@@ -11,9 +11,9 @@ from support.processes import serving
 from support.store_cases import publish, register, schedule_columns
 
 from recrawl_lab.memory.store import MemoryStore
-from service.epochs import watch as watch_module
 from service.epochs.watch import MAX_AGE_S, Watch
 from service.model.errors import StoreUnavailable
+from service.storage import newest as watch_module
 
 
 class Silent(MemoryStore):
@@ -56,15 +56,15 @@ def test_the_watch_knows_the_epoch_in_force_as_long_as_the_store_answers(store):
 
 def test_what_a_request_has_seen_is_never_taken_back(store):
     watch = Watch(store, lambda: 0.0)
-    watch.note_in_force(5)
-    watch.note_in_force(3)
+    watch.note_newest(5)
+    watch.note_newest(3)
     watch.poll()
     assert watch.in_force == 5
 
 
 async def waiting(watch: Watch, n: int, than: int = 0, within_s: float = 60.0) -> list:
     watch.loop = asyncio.get_running_loop()
-    tasks = [asyncio.create_task(watch.newer(than, within_s)) for _ in range(n)]
+    tasks = [asyncio.create_task(watch.reached(than + 1, within_s)) for _ in range(n)]
     await asyncio.sleep(0)
     return tasks
 
@@ -75,7 +75,7 @@ def test_all_who_wait_are_woken_by_a_newer_epoch_that_another_thread_saw(store):
     async def main():
         tasks = await waiting(watch, 100)
         assert watch.n_waiting == 100
-        thread = threading.Thread(target=watch.note_in_force, args=(1,))
+        thread = threading.Thread(target=watch.note_newest, args=(1,))
         thread.start()
         await asyncio.gather(*tasks)
         thread.join()
@@ -89,13 +89,13 @@ def test_an_epoch_that_is_not_newer_wakes_nobody(store):
 
     async def main():
         (task,) = await waiting(watch, 1, than=7)
-        watch.note_in_force(7)
+        watch.note_newest(7)
         watch.moved.set()
         watch._wake()
         for _ in range(5):
             await asyncio.sleep(0)
         assert not task.done()
-        watch.note_in_force(8)
+        watch.note_newest(8)
         await task
 
     asyncio.run(main())
@@ -105,16 +105,16 @@ def test_waiting_ends_by_the_clock_by_the_end_of_the_server_and_where_too_many_w
     store, monkeypatch
 ):
     watch = Watch(store)
-    monkeypatch.setattr(watch_module, "MAX_WAITING", 3)
+    monkeypatch.setattr(watch_module, "MOST_WAITING", 3)
 
     async def main():
-        await watch.newer(0, 0.001)
+        await watch.reached(1, 0.001)
         tasks = await waiting(watch, 3)
-        await watch.newer(0, 60.0)
+        await watch.reached(1, 60.0)
         assert watch.n_waiting == 3
         watch.release()
         await asyncio.gather(*tasks)
-        await watch.newer(0, 60.0)
+        await watch.reached(1, 60.0)
 
     asyncio.run(main())
     assert watch.n_waiting == 0

@@ -201,3 +201,75 @@ def test_no_page_can_be_framed_and_another_site_cannot_use_the_session(live, bro
     other.wait_for_load_state()
     assert "sign in" in other.content().lower() or "session" in other.content()
     assert live.client.get("/epochs").json()["items"][0]["epoch"] == before
+
+
+def reached(page, wanted, most=120):
+    """Press Tab until an element that a script describes has the focus, and it is outlined."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"(document.activeElement.{wanted})"):
+            style = "getComputedStyle(document.activeElement).outlineStyle"
+            assert page.evaluate(style) == "solid"
+            return
+    raise AssertionError(f"no Tab reaches {wanted}")
+
+
+def test_a_newcomer_walks_through_all_views_and_acts_by_the_keyboard(live, browser):
+    window = Watched(browser, live.url)
+    window.open("/console")
+    page = window.page
+    page.keyboard.type(ADMIN)  # the field of the key has the focus
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/console$"))
+    for name in ("Pages", "Hosts", "Epochs", "Leases", "Changes", "Access", "Overview"):
+        reached(page, f"innerText === '{name}'")
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name=name).and_(page.locator("[aria-current]")).wait_for()
+    reached(page, "innerText === 'Hosts'")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/hosts$"))
+    reached(page, "innerText === 'news.example'")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/hosts/news.example$"))
+    reached(page, "innerText === 'Pause'")
+    page.keyboard.press("Enter")
+    page.get_by_text("The host is paused.").wait_for()
+    reached(page, "innerText === 'End the pause'")
+    page.keyboard.press("Space")
+    page.get_by_text("The host is crawled again.").wait_for()
+    reached(page, "innerText === 'Sign out'")
+    page.keyboard.press("Enter")
+    page.get_by_label("API key").wait_for()
+    assert window.faults == []
+
+
+def test_a_newcomer_walks_through_all_views_and_acts_without_scripts(live, browser):
+    window = Watched(browser, live.url, java_script_enabled=False)
+    sign_in(window)
+    page = window.page
+    for path in views(live):
+        window.open(f"/console{path}")
+        assert page.get_by_role("heading", level=1).is_visible(), path
+        texts = page.locator("main").inner_text()
+        assert "computing" not in texts, path
+    window.open("/console?range=7d")
+    for figure in page.locator("figure.chart svg").all():
+        box = figure.bounding_box()
+        assert box["width"] > 200
+        assert box["height"] > 60
+    page.get_by_role("link", name="Epochs").click()
+    page.locator("#bandwidth").fill("7")
+    page.get_by_role("button", name="Compute").click()
+    page.get_by_role("heading", name="7 crawls a day").wait_for()
+    page.get_by_role("link", name="Pages").click()
+    page.get_by_label("Tag").fill("all")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Request crawls").click()
+    page.get_by_text("Done:").wait_for()
+    page.get_by_role("link", name="Back to the pages").click()
+    page.locator("td.url a").first.click()
+    page.get_by_role("button", name="Crawl now").click()
+    page.get_by_text(re.compile("crawl is requested|waits for a requested crawl")).wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("API key").wait_for()
+    assert window.faults == []

@@ -4,11 +4,13 @@ import httpx
 import pytest
 from support.access_cases import ADMIN, new_key
 from support.browsing import Browser, Page
-from support.live_server import running
+from support.live_server import running, until
 
+from service.access.keyring import MAX_AGE_S
 from service.access.keys import revoke_key
-from service.console.session import COOKIE, LIFETIME_S, Seal, Session
+from service.console.session import COOKIE, LIFETIME_S, Seal, Session, end
 from service.model.access import RECRAWL, Role
+from service.model.errors import StoreUnavailable
 
 
 def sign_in(live, key=ADMIN, **headers):
@@ -19,6 +21,20 @@ def sign_in(live, key=ADMIN, **headers):
         cookie = client.cookies.get(COOKIE)
         sent = {"Cookie": f"{COOKIE}={cookie}"} if cookie else {}
         return client.post("/console/sign-in", data=form, headers=sent)
+
+
+def is_refused(live, cookie):
+    """Return whether a cookie opens no view, only the sign-in."""
+    answer = httpx.get(f"{live.url}/console", cookies={COOKIE: cookie})
+    if answer.status_code == 200:
+        return False
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        "/console/sign-in?next=/console",
+    )
+    form = httpx.get(f"{live.url}/console/sign-in", cookies={COOKIE: cookie})
+    assert "API key" in form.text
+    return True
 
 
 def test_a_visitor_without_a_key_comes_to_the_sign_in_and_then_to_the_page_it_wanted(live):
@@ -64,11 +80,15 @@ def test_a_session_ends_with_its_key_with_its_time_and_with_the_sign_out(live):
     stolen = browser.client.cookies.get(COOKIE)
     browser.send("/console", "/console/sign-out")
     assert "API key" in browser.open().text
+    assert is_refused(live, stolen)
+    again = Browser(live.url)
+    again.sign_in(key)
+    stolen = again.client.cookies.get(COOKIE)
+    assert not is_refused(live, stolen)
     with live.service.store.begin() as tx:
         revoke_key(tx, RECRAWL, key_id)
     live.service.gate.ring.refresh()  # the thread of the keys does so within five seconds
-    answer = httpx.get(f"{live.url}/console", cookies={COOKIE: stolen})
-    assert answer.headers["location"].startswith("/console/sign-in")
+    assert is_refused(live, stolen)
     old = Browser(live.url)
     old.sign_in()
     live.clock.advance(seconds=LIFETIME_S + 61)
@@ -98,6 +118,58 @@ def test_all_servers_of_a_database_accept_the_cookie_of_one(postgres_url):
     with running(postgres_url, api_keys=["another key"]) as rotated:
         answer = httpx.get(f"{rotated.url}/console", cookies={COOKIE: cookie})
         assert answer.status_code == 303
+
+
+@pytest.mark.parametrize("store", ["sqlite_url", "postgres_url"])
+def test_a_sign_out_ends_the_cookie_on_every_server_within_five_seconds(store, request):
+    """The stolen cookie holds a key of the environment, which nobody can revoke while it runs."""
+    url = request.getfixturevalue(store)
+    with running(url, api_keys=[ADMIN]) as one, running(url, api_keys=[ADMIN]) as other:
+        browser, colleague = Browser(one.url), Browser(one.url)
+        browser.sign_in()
+        colleague.sign_in()
+        stolen = browser.client.cookies.get(COOKIE)
+        assert not is_refused(other, stolen)
+        browser.send("/console", "/console/sign-out")
+        assert is_refused(one, stolen)
+        until(lambda: is_refused(other, stolen), "the other server refuses the cookie", MAX_AGE_S)
+        for live in (one, other):
+            assert not is_refused(live, colleague.client.cookies.get(COOKIE))
+
+
+def test_a_server_that_cannot_read_who_signed_out_refuses_and_leaves_the_cookie(live, monkeypatch):
+    browser = Browser(live.url)
+    browser.sign_in()
+    ring = live.service.gate.ring
+
+    def refresh():
+        raise StoreUnavailable
+
+    with monkeypatch.context() as outage:
+        outage.setattr(ring, "refresh", refresh)
+        with ring.reading:  # a reading that has begun ends before
+            ring.read_at -= MAX_AGE_S
+        answer = browser.client.get("/console")
+        assert (answer.status_code, answer.headers.get("set-cookie")) == (503, None)
+    ring.refresh()
+    assert "Overview" in browser.open().text
+
+
+def test_ends_of_sessions_are_kept_while_their_cookies_would_work(live):
+    first, second = Session(ADMIN), Session(ADMIN)
+    end(live.service.store, first)
+    live.clock.advance(seconds=LIFETIME_S)
+    end(live.service.store, second)
+    assert {first.digest, second.digest} <= ended(live)
+    live.clock.advance(seconds=1)
+    end(live.service.store, second)
+    assert first.digest not in ended(live)
+    assert second.digest in ended(live)
+
+
+def ended(live):
+    with live.service.store.begin(write=False) as tx:
+        return tx.ended_sessions()
 
 
 def test_the_database_alone_makes_no_session(live):

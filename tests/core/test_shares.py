@@ -79,10 +79,7 @@ def test_rates_that_are_all_too_low_are_no_sign_of_a_share():
 
 def test_groups_without_evidence_take_after_the_others():
     alone, common = made_up(30, 20, together=0.0), made_up(30, 20, together=0.8)
-    low, high = (
-        shares(each._replace(score=np.vstack((each.score, np.zeros(7)))))[-1]
-        for each in (alone, common)
-    )
+    low, high = (shares(each._replace(n_groups=each.n_groups + 1))[-1] for each in (alone, common))
     assert low < 0.6 * PRIOR @ SHARES
     assert high > 0.4
 
@@ -90,23 +87,48 @@ def test_groups_without_evidence_take_after_the_others():
 @given(st.integers(0, 2**32), st.integers(0, 6), st.integers(0, 6))
 def test_buckets_that_split_and_join_keep_their_evidence(seed, log_n, log_m):
     rng = np.random.default_rng(seed)
-    score = rng.normal(0, 10, (1 << log_n, 7))
-    evidence = ShareEvidence(score - score[:, :1], rng.random(7), 3.0)
-    moved = evidence.resized(1 << log_m)
-    assert moved.score.shape == (1 << log_m, 7)
-    np.testing.assert_allclose(moved.score.sum(axis=0), evidence.score.sum(axis=0), atol=1e-9)
+    n, m = 1 << log_n, 1 << log_m
+    group = np.flatnonzero(rng.random(n) < 0.7)
+    score = rng.normal(0, 10, (group.size, 7))
+    evidence = ShareEvidence(n, group, score - score[:, :1], rng.random(7), 3.0)
+    moved = evidence.resized(m)
+    assert (moved.n_groups, moved.n_changed) == (m, 3.0)
+    np.testing.assert_array_equal(moved.n_expected, evidence.n_expected)
+    table, expected = np.zeros((m, 7)), np.zeros((m, 7))
+    table[moved.group] = moved.score
+    for old, row in zip(group, evidence.score, strict=True):
+        new = np.arange(old % m, m, n) if m > n else np.array([old % m])
+        expected[new] += row / new.size
+    np.testing.assert_allclose(table, expected, atol=1e-9)
+    assert (np.diff(moved.group) > 0).all()
+
+
+def test_buckets_without_evidence_take_no_room():
+    group = np.array([0, 0, (1 << 20) - 1, 5])
+    shown = siblings(group, [0.0, 1.0, 1.0, 0.0], [-10.0, 6.0, 6.0, 4.0], 0.02)
+    evidence = learn(ShareEvidence.none(1 << 20), group, shown, np.ones(4, bool), days=1.0)
+    assert evidence.group.tolist() == [0], "the others have no siblings"
+    assert shares(evidence).shape == (1 << 20,)
+    assert shares(evidence)[0] != shares(evidence)[1] == shares(evidence)[-1]
+
+
+def test_the_last_bucket_is_packed_exactly():
+    score = np.arange(7.0)[np.newaxis]
+    evidence = ShareEvidence(1 << 20, np.array([(1 << 20) - 1]), score, np.ones(7), 2.0)
+    again = ShareEvidence.unpacked(evidence.packed())
+    assert (again.n_groups, again.group.tolist()) == (1 << 20, [(1 << 20) - 1])
 
 
 def test_evidence_is_packed_in_single_precision():
     evidence = made_up(4, 5, together=0.5, days=20)
     again = ShareEvidence.unpacked(evidence.packed())
     assert evidence.packed().dtype == np.float32
-    assert evidence.packed().size == 4 * 6 + 8
+    assert evidence.packed().size == 4 * 7 + 9
     for ours, theirs in zip(evidence, again, strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("n", [0, 7, 9])
+@pytest.mark.parametrize("n", [0, 8, 10])
 def test_numbers_that_are_no_evidence_are_refused(n):
     with pytest.raises(InvalidInput):
         ShareEvidence.unpacked(np.zeros(n, np.float32))
@@ -114,7 +136,7 @@ def test_numbers_that_are_no_evidence_are_refused(n):
 
 def test_scores_fade_by_half_in_a_year():
     nothing = siblings(np.zeros(1, int), [np.nan], [0.0], 0.1)
-    evidence = ShareEvidence(np.ones((1, 7)), np.ones(7), 8.0)
+    evidence = ShareEvidence(1, np.zeros(1, int), np.ones((1, 7)), np.ones(7), 8.0)
     after = learn(evidence, np.zeros(1, int), nothing, np.zeros(1, bool), days=365.0)
     np.testing.assert_allclose(after.score, 0.5)
     assert after.n_changed == pytest.approx(8 * 2 ** (-365 / 60))

@@ -10,7 +10,7 @@ from support.clock_cases import burst, many
 from support.clocked_cases import at_day, clock_of, epoch_at, known, no_clocks, pages_of
 
 from service.core.clocks.timing import CONCENTRATION, FAST_INTERVAL
-from service.epochs.moves import MOVED_AHEAD, exposures, most_crawled, moved
+from service.epochs.moves import MOVED_AHEAD, exposures, most_crawled, moved, places
 from service.epochs.urgency import LastEpoch
 from service.model.columns import NOT_MOVED, OUT_OF_TURN, ShiftColumns
 from service.model.domain import Observability
@@ -29,11 +29,14 @@ def a_move(pages, crawl_rate, now, *, clocks=None, urgency=None, shifts=None, be
         clocks = clocks._replace(shifts=shifts)
     urgency = np.ones(len(pages)) if urgency is None else urgency
     last = LastEpoch.of(epoch_at(now - between))
-    after = moved(
-        pages, known(np.full(len(pages), 0.3)), rate, urgency, clocks, last, at_day(now)[()]
-    )
+    estimates, place = known(np.full(len(pages), 0.3)), place_of(pages, clocks)
+    after = moved(pages, estimates, rate, urgency, clocks, place, last, at_day(now)[()])
     crawled = (pages.last_observed_at - at_day(0.0)[()]) / np.timedelta64(1, "D")
     return after, crawled + pages.interval_factor / (rate * after.urgency)
+
+
+def place_of(pages, clocks):
+    return places(pages.host_id, clocks.hosts.host_id)
 
 
 def daily(n=200, seed=1, **values):
@@ -193,9 +196,8 @@ def test_extra_crawls_follow_a_fiftieth_of_those_that_nearly_always_change():
         profiles = burst(0.5, weight)
         clocks = clock_of(profiles) if weight else no_clocks()
         rate = np.full(n, 0.4)
-        after = moved(
-            pages, known(np.full(n, 0.9)), rate, np.ones(n), clocks, last, at_day(10.0)[()]
-        )
+        estimates, place = known(np.full(n, 0.9)), place_of(pages, clocks)
+        after = moved(pages, estimates, rate, np.ones(n), clocks, place, last, at_day(10.0)[()])
         wait = 1 / (0.4 * after.urgency)
         extra = np.count_nonzero(wait < 0.95)
         assert extra == pytest.approx(share * n, abs=5 * np.sqrt(share * n) + 1)
@@ -219,13 +221,38 @@ def test_pages_on_one_sharp_hour_are_crawled_once_a_day_where_bandwidth_is_worth
 
 def test_busy_hours_count_as_longer_for_siblings():
     pages = pages_of([1, 1, 2], [10.58, 10.3, 10.58], [0.1, 0.1, 0.1])
-    exposure = exposures(pages, clock_of(NOON))
+    clocks = clock_of(NOON)
+    exposure = exposures(pages, clocks, place_of(pages, clocks))
     assert exposure[0] > 0.5
     assert exposure[1] < 0.05
     assert exposure[2] == pytest.approx(0.1)
     whole = pages_of([1], [10.3], [-2.0])
-    assert exposures(whole, clock_of(NOON))[0] == pytest.approx(2.0)
-    np.testing.assert_array_equal(exposures(pages, None), np.full(3, 0.1))
+    assert exposures(whole, clocks, place_of(whole, clocks))[0] == pytest.approx(2.0)
+    nowhere = place_of(pages, no_clocks())
+    np.testing.assert_array_equal(exposures(pages, None, nowhere), np.full(3, 0.1))
+    np.testing.assert_array_equal(exposures(pages, no_clocks(), nowhere), np.full(3, 0.1))
+
+
+@given(
+    st.lists(st.integers(0, 1 << 62), max_size=30),
+    st.sets(st.integers(0, 1 << 62), max_size=30),
+    st.sampled_from([0, 1 << 20, 1 << 42]),
+)
+def test_places_of_hosts_are_their_rows(host_id, on_clock, same_low_bits):
+    """Ids with the same low bits, as those of two shards, are different hosts."""
+    rows = sorted(on_clock)
+    host_id = [*host_id, *rows, *(one ^ same_low_bits for one in rows)]
+    place = places(np.array(host_id, np.int64), np.array(rows, np.int64))
+    assert place.tolist() == [rows.index(one) if one in on_clock else -1 for one in host_id]
+
+
+def test_a_host_with_few_fast_pages_limits_none_beside_one_with_many():
+    """The share of a host's pages above one crawl a day is counted by host."""
+    pages = replace(daily(8), host_id=np.array([1, 1, 1, 1, 1, 2, 2, 3]))
+    rate = np.array([30.0, 0.5, 0.5, 0.5, 0.5, 1.5, 0.5, 30.0])
+    hosts = clock_of(many(NOON, 2), host_id=(1, 2)).hosts
+    most = most_crawled(pages, np.full(8, 0.3), rate, 0.3 / (1.5 * 1.8), hosts)
+    np.testing.assert_array_equal(most, [np.nan] * 5 + [1.0] + [np.nan] * 2)
 
 
 def test_hosts_have_hours_of_their_own():

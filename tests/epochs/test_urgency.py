@@ -68,7 +68,9 @@ def test_siblings_count_as_far_as_the_last_epoch_has_seen_them_to():
     for best in (0, 6):
         score = np.zeros((1 << 11, 7))
         score[:, best] = 50.0
-        evidence = ShareEvidence(score - score[:, :1], np.zeros(7), 0.0)
+        evidence = ShareEvidence(
+            1 << 11, np.arange(1 << 11), score - score[:, :1], np.zeros(7), 0.0
+        )
         last = LastEpoch(NOW, 1.0, 100.0, evidence)
         clocks = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, last, 100.0)
         np.testing.assert_allclose(clocks.of_pages, shown.observed_ratio(SHARES[best]), rtol=1e-6)

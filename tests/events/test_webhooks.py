@@ -78,6 +78,21 @@ def test_batches_are_arrays_of_events(live, receiver):
     assert pages(receiver.accepted) == URLS
 
 
+def test_a_backlog_is_delivered_at_one_go_while_time_passes(database_url, receiver):
+    class Ticking(Clock):
+        def __call__(self):
+            self.advance(seconds=0.001)
+            return super().__call__()
+
+    clock = Ticking()
+    clock.now = datetime.now(UTC)
+    with running(database_url, clock=clock, webhooks_private=True) as live:
+        hook(live, receiver, max_items=2)
+        report(live, *URLS, digest="one")
+        deliver(live)
+        assert [len(request.events) for request in receiver.requests] == [2, 2, 2, 2]
+
+
 def test_delivery_begins_with_the_next_change_or_at_a_cursor(live, receiver):
     report(live, *URLS[:4], digest="one")
     cursor = live.get("/changes", limit=2).json()["next_cursor"]
@@ -95,9 +110,12 @@ def test_delivery_begins_with_the_next_change_or_at_a_cursor(live, receiver):
         ({"kinds": ["changed"]}, URLS[:2]),
         ({"prefix": "https://a.example/7"}, URLS[7:]),
         ({"host": "b.example"}, []),
+        ({"tag": "docs"}, URLS[4:5]),
+        ({"tag": "none"}, []),
     ],
 )
 def test_a_filter_chooses_changes(live, receiver, filters, expected):
+    live.post("/pages", [{"url": URLS[4], "tags": ["docs"]}])
     webhook_id = hook(live, receiver, **filters)
     report(live, *URLS, digest="one")
     report(live, *URLS[:2], digest="two", hours=1)
@@ -125,6 +143,42 @@ def test_an_address_that_fails_gets_the_same_batch_again_after_a_wait(live, rece
     assert [len(request.events) for request in receiver.requests] == [3, 3, 1]
     fine = state(live, webhook_id)
     assert (fine["n_attempts"], fine["failing_since"]) == (0, None)
+
+
+def test_a_repeated_batch_with_a_parked_page_leaves_none_out(live, receiver):
+    """The page in the middle is parked, then the first try of a batch around it fails."""
+    poison = {URLS[0]}
+    receiver.answer = lambda events: 422 if poison & set(pages(events)) else 204
+    webhook_id = hook(live, receiver, max_items=8)
+    report(live, URLS[0], digest="one")
+    for _ in range(4):
+        deliver(live)
+        live.clock.advance(seconds=6)
+    assert [one["page_id"] for one in state(live, webhook_id)["parked"]] == [1]
+    answers = iter([503, 204, 204])
+    receiver.answer = lambda _: next(answers)
+    n_before = len(receiver.requests)
+    report(live, *URLS[:5], digest="two", hours=1)
+    deliver(live)
+    live.clock.advance(seconds=7)
+    deliver(live, 2)
+    first, again = receiver.requests[n_before:]
+    assert (first.delivery, first.events) == (again.delivery, again.events)
+    assert pages(again.events) == URLS[1:5]
+
+
+def test_pages_that_get_the_tag_between_two_tries_push_no_change_out(live, receiver):
+    live.post("/pages", [{"url": url, "tags": ["docs"]} for url in URLS[4:6]])
+    answers = iter([503, 204, 204])
+    receiver.answer = lambda _: next(answers)
+    hook(live, receiver, max_items=2, tag="docs")
+    report(live, *URLS, digest="one")
+    deliver(live)
+    live.post("/pages", [{"url": url, "tags": ["docs"]} for url in URLS[:1]])
+    live.clock.advance(seconds=7)
+    deliver(live, 2)
+    assert [event["data"]["tags"] for event in receiver.accepted] == [["docs"]] * 3
+    assert pages(receiver.accepted) == [URLS[0], *URLS[4:6]]
 
 
 def test_a_failing_address_is_disabled_after_three_days_and_keeps_its_place(live, receiver):
@@ -385,6 +439,7 @@ def test_webhooks_are_listed_in_parts(live, receiver):
         ({"max_items": 0}, "max_items", "1"),
         ({"host": "not a host"}, "host", "host"),
         ({"prefix": "https://a.example/\x00"}, "prefix", "start of URLs"),
+        ({"tag": "Docs"}, "tag", "lower-case"),
         ({"cursor": "nonsense"}, "cursor", "no cursor"),
         ({"unknown": 1}, "unknown", "unknown"),
     ],

@@ -11,12 +11,13 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DEPENDENCIES = PROJECT["project"]["dependencies"]
-ARROW = PROJECT["project"]["optional-dependencies"]["arrow"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
 OURS = {"recrawl-client"}
 """Distributions that the image builds from the tree."""
 LOCKS = {
     "requirements.txt": DEPENDENCIES,
-    "requirements-arrow.txt": DEPENDENCIES + ARROW,
+    "requirements-arrow.txt": DEPENDENCIES + EXTRAS["arrow"],
+    "requirements-otel.txt": DEPENDENCIES + EXTRAS["otel"],
     "requirements-build.txt": PROJECT["build-system"]["requires"],
 }
 """Each lock with the requirements that it pins."""
@@ -56,6 +57,14 @@ def test_arrow_adds_two_distributions_and_changes_no_pin() -> None:
     service, arrow = pins("requirements.txt"), pins("requirements-arrow.txt")
     assert {name: arrow.get(name) for name in service} == service
     assert arrow.keys() - service.keys() == {"fsspec", "pyarrow"}
+
+
+def test_traces_add_opentelemetry_and_what_it_needs_and_change_no_pin() -> None:
+    service, otel = pins("requirements.txt"), pins("requirements-otel.txt")
+    assert {name: otel.get(name) for name in service} == service
+    own = {name for name in otel.keys() - service.keys() if not name.startswith("opentelemetry-")}
+    http = {"charset-normalizer", "requests", "urllib3"}
+    assert own == http | {"googleapis-common-protos", "protobuf"}
 
 
 def test_the_image_installs_what_is_pinned_and_nothing_else() -> None:

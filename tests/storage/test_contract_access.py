@@ -201,3 +201,16 @@ def test_the_first_secret_of_the_console_stays(sql_store):
         with sql_store.begin() as tx:
             tx.keep_console_secret(secret)
     assert read(sql_store, "console_secret") == "first"
+
+
+def test_ends_of_sessions_are_kept_once_until_they_are_forgotten(sql_store):
+    assert read(sql_store, "ended_sessions") == frozenset()
+    with sql_store.begin() as tx:
+        before = tx.keys_version()
+        for session, at in ((b"a" * 32, T0), (b"b" * 32, T0 + DAY), (b"a" * 32, T0 + 2 * DAY)):
+            tx.end_session(session, at)
+        assert tx.keys_version() > before
+    assert read(sql_store, "ended_sessions") == {b"a" * 32, b"b" * 32}
+    with sql_store.begin() as tx:
+        tx.forget_sessions(T0 + DAY)
+    assert read(sql_store, "ended_sessions") == {b"b" * 32}

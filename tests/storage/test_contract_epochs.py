@@ -172,7 +172,8 @@ def test_the_rates_of_url_groups_come_and_go_with_their_epoch(store):
 
 def test_the_evidence_of_shares_comes_and_goes_with_its_epoch(store):
     schedule = schedule_columns(np.sort(register(store)))
-    evidence = ShareEvidence(np.arange(28.0).reshape(4, 7) * [0, 1, 1, 1, 1, 1, 1], np.ones(7), 2.0)
+    score = np.arange(28.0).reshape(4, 7) * [0, 1, 1, 1, 1, 1, 1]
+    evidence = ShareEvidence(16, np.array([1, 2, 5, 15]), score, np.ones(7), 2.0)
     number = publish(store, schedule, share_evidence=evidence)
     with store.begin(write=False) as tx:
         for ours, theirs in zip(evidence, tx.share_evidence(number), strict=True):

@@ -14,6 +14,7 @@ from support.store_cases import T0, register, same
 
 from service.model.arrays import NO_TIME, instant
 from service.model.changes import ChangeColumns, ChangeFilter, FeedPlace
+from service.model.listing import PageTags
 from service.storage import open_store
 from service.storage.change_blocks import MOST_IN_BLOCK, packed, unpacked
 from service.storage.postgres.feed import LOCK
@@ -204,8 +205,14 @@ def test_urls_of_a_part_are_those_of_the_filter(sql_store):
         assert sorted(of_host.url) == ["https://b.example/0", "https://b.example/1"]
         prefixed = tx.page_urls(ids, ChangeFilter(prefix="https://example.org/1"))
         assert prefixed.url.tolist() == ["https://example.org/1"]
-        nothing = tx.page_urls(ids, ChangeFilter(host="none.example"))
-        assert len(nothing.page_id) == 0
+        for only in (ChangeFilter(host="none.example"), ChangeFilter(tag="docs")):
+            assert len(tx.page_urls(ids, only).page_id) == 0
+    with sql_store.begin() as tx:
+        pairs = PageTags(page_id=ids[[0, 1, 1]], tag=np.array(["docs", "docs", "news"], object))
+        tx.add_tags(pairs)
+        assert tx.page_urls(ids, ChangeFilter(tag="docs")).page_id.tolist() == ids[:2].tolist()
+        both = ChangeFilter(tag="news", host="example.org")
+        assert tx.page_urls(ids[:3], both).page_id.tolist() == [ids[1]]
 
 
 def test_a_number_is_never_before_one_that_was_given(sql_store):

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from support.epoch_cases import Clock
 from support.feed_cases import change_columns, feed_of
-from support.shard_cases import GROUPED, host_in, map_file, shard_map_of
+from support.shard_cases import GROUPED, host_in, joined_store, map_file, shard_map_of
 from support.store_cases import (
     CERTIFICATE,
     T0,
@@ -72,7 +72,7 @@ def test_an_epoch_over_three_databases_is_that_of_one(shard_urls, postgres_url):
     )
     states, epochs = [], []
     n = width(plan.estimator)
-    for store in (open_store(postgres_url, n), ShardedStore(shard_map_of(shard_urls), n)):
+    for store in (open_store(postgres_url, n), joined_store(shard_urls, n)):
         with closing(store):
             learn(store, Rules(plan.estimator, plan.timing, np.random.default_rng(1)))
             clock = Clock(T0 + timedelta(days=10))
@@ -98,6 +98,14 @@ def test_ids_begin_with_the_shard_of_their_host(sharded_store):
     assert (hosts >> SHIFT).tolist() == shards.tolist()
     assert (ids >> SHIFT).tolist() == np.repeat(shards, 12).tolist()
     assert (ids < 2**53).all()
+
+
+def test_ids_of_a_shard_are_dense_so_that_schedules_fill_their_blocks(sharded_store):
+    hosts = [host_in(0), host_in(0, 1)]
+    ids = [register(sharded_store, 50, host=host) for _ in range(4) for host in hosts]
+    for of_host in (ids[::2], ids[1::2]):
+        numbers = np.unique(np.concatenate(of_host) % (1 << SHIFT))
+        assert numbers.tolist() == list(range(1, 51))
 
 
 def test_a_list_of_many_hosts_has_each_page_once(sharded_store):
@@ -246,9 +254,13 @@ def test_databases_join_once(joined):
     joined.check()
 
 
-def test_a_database_without_a_claim_is_refused(sharded_store):
-    with pytest.raises(ShardsDisagree, match="db0 has no shards yet; run `recrawl shards add`"):
-        sharded_store.check()
+def test_a_database_without_a_claim_is_refused(shard_urls):
+    new = ShardedStore(shard_map_of(shard_urls), 2)
+    with (
+        closing(new),
+        pytest.raises(ShardsDisagree, match="db0 has no shards yet; run `recrawl shards add`"),
+    ):
+        new.check()
 
 
 def test_a_map_that_moves_shards_without_their_pages_is_refused(joined, shard_urls, tmp_path):

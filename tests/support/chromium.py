@@ -4,11 +4,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
+from playwright.sync_api import Browser
 
+from benchmarks.console import browser as console_browser
+from benchmarks.console.browser import Watched
 from support.image import finish
 
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+__all__ = ["Watched", "chromium"]
 
 
 def program() -> str:
@@ -23,33 +25,5 @@ def program() -> str:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Run a browser until the block ends."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program(), args=[*ARGUMENTS])
+    with console_browser.chromium(program()) as browser:
         yield browser
-        browser.close()
-
-
-class Watched:
-    """A visitor's window, and everything that it should not have done."""
-
-    def __init__(self, browser: Browser, url: str, **options: object) -> None:
-        self.context: BrowserContext = browser.new_context(
-            base_url=url, viewport={"width": 1280, "height": 900}, **options
-        )
-        self.page = self.context.new_page()
-        self.faults: list[str] = []
-        self.page.on("console", self._note)
-        self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
-        self.page.on("request", lambda request: self._judge(request.url, url))
-
-    def _note(self, message) -> None:
-        if message.type in {"error", "warning"}:  # violations of the policy are errors
-            self.faults.append(f"{message.type}: {message.text}")
-
-    def _judge(self, address: str, url: str) -> None:
-        if not address.startswith((url, "data:")):
-            self.faults.append(f"request to {address}")
-
-    def open(self, path: str) -> None:
-        self.page.goto(path)
-        self.page.wait_for_load_state("networkidle")

@@ -27,6 +27,10 @@ BEGIN
             AND relname ~ '^(schedule|observations|sealed)_[0-9a-f_]+$'
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
+    FOR name IN
+        SELECT relname FROM pg_class WHERE relkind = 'S' AND relname ~ '^page_ids_[0-9]+$'
+    LOOP EXECUTE 'DROP SEQUENCE ' || name;
+    END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
     DELETE FROM log_files;
     DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM clocks;
@@ -36,7 +40,7 @@ BEGIN
     DELETE FROM feed; DELETE FROM webhooks;
     DELETE FROM history; DELETE FROM history_parts; DELETE FROM calibrations;
     DELETE FROM webhook_deliveries; DELETE FROM parked_pages;
-    DELETE FROM api_keys; DELETE FROM audit;
+    DELETE FROM api_keys; DELETE FROM audit; DELETE FROM ended_sessions;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;
     ALTER TABLE epochs ALTER epoch RESTART; ALTER TABLE host_groups ALTER group_id RESTART;
     ALTER TABLE audit ALTER entry RESTART; ALTER SEQUENCE feed_seq RESTART;

@@ -58,7 +58,7 @@ HISTORY_ANSWER = {
             "harmonic_staleness_plain": 0.38,
             "sampled_share": 1.0,
             "n_paused_by_trouble": 3,
-            "n_paused_by_hand": 1,
+            "n_paused_by_operator": 1,
             "calibration": [CALIBRATION],
         }
     ],

@@ -9,6 +9,7 @@ CHANGE = {
     "changed_after": "2026-05-01T05:58:00Z",
     "last_modified": "2026-05-01T11:42:10Z",
     "digest": "9d1e2f4a5b6c7d80",
+    "tags": ["docs"],
     "recorded_at": "2026-05-01T12:00:04.123456Z",
 }
 CHANGES_ANSWER = {

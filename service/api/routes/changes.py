@@ -18,6 +18,7 @@ from service.api.cursors import FeedCursor, decode_cursor, encode_cursor, next_l
 from service.api.encodings import best
 from service.api.examples import events as examples
 from service.api.requests.bodies import JSON, NDJSON
+from service.api.requests.filters import TAG
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService
@@ -65,7 +66,8 @@ answers. A part may be empty, and carries a cursor too. `Accept: application/x-n
 feed up to its end, and for `wait_s` seconds beyond, a change a line. Lines
 `{"next_cursor": "…"}` in between name the place up to there.
 
-The filters of a reader may differ from request to request. The feed is kept for
+The filters of a reader may differ from request to request. Tags are those that the page has at the
+time of the request, in the items and in the filter. The feed is kept for
 `RECRAWL_CHANGES_DAYS`. 410 means that changes after the cursor may be missing; the detail has the
 reason."""
 """Description of the call."""
@@ -125,6 +127,12 @@ async def get_changes(
             examples=["https://example.com/docs/"],
         ),
     ] = None,
+    tag: Annotated[
+        str | None,
+        Query(
+            pattern=TAG, description="Tag of the pages whose changes are wanted", examples=["docs"]
+        ),
+    ] = None,
     kind: Kinds = None,
     wait_s: Annotated[
         float, Query(ge=0, le=30, description="Maximum wait for a first change, seconds")
@@ -135,7 +143,7 @@ async def get_changes(
     media = best(accept or "*/*", (JSON, NDJSON))
     if media is None:
         raise NotAcceptable(f"accept one of {JSON}, {NDJSON}")
-    only = change_filter(kind, host, prefix)
+    only = change_filter(kind, host, prefix, tag)
     place, same_feed = await run_in_threadpool(start, service, cursor, since)
     streamed = media == NDJSON
     reader = FeedReader(service, place, BLOCK if streamed else limit, only, same_feed)
@@ -204,10 +212,13 @@ def start(service: Service, cursor: str | None, since: datetime | None) -> tuple
     return FeedPlace(place.seq, place.offset), place.feed == service.feed.feed_id
 
 
-def change_filter(kind: str | None, host: str | None, prefix: str | None) -> ChangeFilter:
+def change_filter(
+    kind: str | None, host: str | None, prefix: str | None, tag: str | None
+) -> ChangeFilter:
     """Return the filter of a request."""
     return ChangeFilter(
         kinds=None if kind is None else frozenset(ChangeKind[name] for name in kind.split(",")),
         host=None if host is None else normalise_host(host),
         prefix=prefix,
+        tag=tag,
     )

@@ -103,7 +103,7 @@ async def post_epoch(
     epoch = await run_in_threadpool(request_epoch, service, actor)
     if wait_s:
         with waiting(request.scope):
-            await service.watch.newer(epoch.epoch - 1, wait_s)
+            await service.watch.reached(epoch.epoch, wait_s)
         epoch = await run_in_threadpool(read_epoch, service, epoch.epoch)
     return answer(encode_epoch(epoch), 202, {"Location": f"/epochs/{epoch.epoch}"})
 

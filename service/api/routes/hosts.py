@@ -84,7 +84,8 @@ def list_hosts(
         int, Query(ge=1, le=1_000, description="Maximum number of hosts of a part")
     ] = 100,
     blocked: Annotated[
-        bool, Query(description="List only hosts that are blocked now, by hand or after trouble")
+        bool,
+        Query(description="List only hosts that are blocked now, by an operator or after trouble"),
     ] = False,
     sort: Annotated[
         Literal["host_id", "-host_id", "host", "-host"],

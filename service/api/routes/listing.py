@@ -43,8 +43,8 @@ from service.model.urls import normalise
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
 
-BLOCK = 10_000
-"""Number of pages of a stream that are read, encoded and sent at once."""
+FIRST_BLOCK, BLOCK = 1_000, 10_000
+"""Maximum pages of a stream that are read, encoded and sent at once: at first, and later."""
 LIST_PATH = "/pages"
 MICROSECOND = timedelta(microseconds=1)
 
@@ -144,11 +144,11 @@ def _part(
 
 
 def _stream(service: Service, selection: Selection, after: int, media: str) -> Response:
-    def read(after: int) -> ListedPart:
+    def read(after: int, limit: int = BLOCK) -> ListedPart:
         with service.store.begin(write=False) as tx:
-            return list_pages(tx, after, BLOCK, selection, service.now())
+            return list_pages(tx, after, limit, selection, service.now())
 
-    parts = parts_ahead(read(after), read, embedded=service.embedded)
+    parts = parts_ahead(read(after, FIRST_BLOCK), read, embedded=service.embedded)
     pages = (part.pages for part in parts)
     bodies = {NDJSON: tables.lines, CSV: tables.csv_rows, ARROW: tables.arrow_batches}
     body: Iterator[bytes] = bodies[media](pages)

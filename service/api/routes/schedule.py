@@ -230,7 +230,7 @@ async def unchanged(watch: Watch, query: ScheduleQuery, wait_s: float, scope: Sc
     is_current = query.since == epoch or matches(query.etag, epoch)
     if wait_s and (is_current or epoch == BEFORE_THE_FIRST):
         with waiting(scope):
-            await watch.newer(epoch, wait_s)
+            await watch.reached(epoch + 1, wait_s)
     return is_current and watch.in_force == epoch
 
 
@@ -260,7 +260,7 @@ def first_rows(request: Request, service: Service, query: ScheduleQuery) -> Resp
             filter_of(tx, query)
             return empty_schedule(query.media)
         epoch = epoch_of(service.watch, tx, number, query.cursor)
-        service.watch.note_in_force(number)
+        service.watch.note_newest(number)
         if matches(query.etag, epoch.epoch) or query.since == epoch.epoch:
             return not_modified(epoch.epoch)
         reader = ScheduleReader(

@@ -36,6 +36,12 @@ function epochRules(instants) {
   };
 }
 
+// without a cursor the legend has the last values
+function lastValues(plot) {
+  const last = plot.data[0].length - 1;
+  if (plot.cursor.idx == null && plot.legend.idx !== last) plot.setLegend({ idx: last });
+}
+
 function draw(figure) {
   const content = JSON.parse(figure.dataset.series);
   if (content.at.length < 2) return;
@@ -46,11 +52,11 @@ function draw(figure) {
     tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
     scales: { y: { range: (plot, low, high) => [0, high > 0 ? high * 1.06 : 1] } },
     axes: [
-      { ...axis, values: uPlotTimes },
+      { ...axis, size: 40, values: uPlotTimes },
       { ...axis, size: 56, values: (plot, values) => values.map((value) => format(value, content.unit)) },
     ],
     series: [
-      { value: (plot, at) => (at ? new Date(at * 1e3).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "–"), label: "UTC" },
+      { value: (plot, at) => (at ? new Date(at * 1e3).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "–"), label: "at" },
       ...content.lines.map((line) => ({
         label: line.name,
         stroke: colour("--" + line.colour),
@@ -61,6 +67,7 @@ function draw(figure) {
     ],
     legend: { markers: { width: 0, fill: (plot, i) => (i ? colour("--" + content.lines[i - 1].colour) : "transparent") } },
     plugins: [epochRules(content.epochs)],
+    hooks: { ready: [lastValues], setCursor: [lastValues] },
   };
   figure.querySelector("svg")?.remove();
   for (const item of figure.parentElement.querySelectorAll("[data-line]")) item.remove(); // the legend has them

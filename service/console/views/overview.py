@@ -1,7 +1,7 @@
 """The first page: what the fleet has achieved, and how good its forecasts are."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
@@ -27,6 +27,7 @@ RANGES = {
     "30d": ("a month", timedelta(days=30), 86_400),
 }
 """Words, length and step (seconds) of the ranges of time."""
+DAY_S = 86_400
 MOST_ROWS = 200
 PAUSED = 8
 """Maximum number of paused hosts that the page lists."""
@@ -49,7 +50,7 @@ def show(visit: Visit) -> Response:
     chosen = visit.request.query_params.get("range") or "1d"
     if chosen not in RANGES:
         raise InvalidField("range", f"range is none of {', '.join(RANGES)}; choose one of them")
-    rows = rows_of(visit, chosen)
+    rows, budget = rows_of(visit, chosen), budget_of(chosen)
     paused = visit.ask(
         HostsAnswer, hosts.list_hosts, request=visit.request, blocked=True, limit=PAUSED
     )
@@ -59,9 +60,10 @@ def show(visit: Visit) -> Response:
         "overview.html",
         chosen=chosen,
         ranges=RANGES,
+        budget=budget,
         rows=rows[-LISTED:][::-1],
         latest=latest(rows),
-        charts=charts(rows) if rows else [],
+        charts=charts(rows, budget) if rows else [],
         reliability=reliability(each for row in rows for each in row.calibration),
         pings=pings(rows),
         paused=paused,
@@ -90,21 +92,36 @@ def latest(rows: Sequence[HistoryRow]) -> HistoryRow | None:
 
 
 def series_of(
-    rows: Sequence[HistoryRow], title: str, unit: str, *lines: tuple[str, str, str]
+    rows: Sequence[HistoryRow],
+    title: str,
+    unit: str,
+    *lines: tuple[str, str, str | Callable[[HistoryRow], float | None]],
 ) -> TimeSeries:
-    """Return a series of rows; each line has a name, a colour and a field.
+    """Return a series of rows; each line has a name, a colour and a field, or a function of a row.
 
     A row that still runs is left out.
     """
     whole = [row for row in rows if row.complete] or list(rows)
     began = [new.at for old, new in pairwise(whole) if new.epoch != old.epoch]
     own = [
-        SeriesLine(name, colour, [getattr(row, f) for row in whole]) for name, colour, f in lines
+        SeriesLine(name, colour, [f(row) if callable(f) else getattr(row, f) for row in whole])
+        for name, colour, f in lines
     ]
     return TimeSeries(title=title, at=[row.at for row in whole], unit=unit, lines=own, epochs=began)
 
 
-def charts(rows: Sequence[HistoryRow]) -> list[TimeSeries]:
+def budget_of(chosen: str) -> Callable[[HistoryRow], float | None]:
+    """Return a function that returns the crawls that the bandwidth allows in a row.
+
+    `n_asked` would count the measured steps of a row alone.
+    """
+    days = RANGES[chosen][2] / DAY_S
+    return lambda row: None if row.bandwidth is None else row.bandwidth * days
+
+
+def charts(
+    rows: Sequence[HistoryRow], budget: Callable[[HistoryRow], float | None]
+) -> list[TimeSeries]:
     """Return the series of the page."""
     series = partial(series_of, rows)
     shown = [
@@ -117,7 +134,7 @@ def charts(rows: Sequence[HistoryRow]) -> list[TimeSeries]:
         series(
             "Budget: crawls in each step",
             "",
-            ("asked", "c", "n_asked"),
+            ("asked", "c", budget),
             ("leased", "a", "n_leased"),
             ("reported", "d", "n_reported"),
             ("wasted on unchanged pages", "b", "n_wasted"),

@@ -164,7 +164,7 @@ FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
-    LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = {EPOCH_IN_FORCE}
+    {{schedule_of: schedule, page_states.page_id, {EPOCH_IN_FORCE}}}
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_states.page_id FOR NO KEY UPDATE OF page_states
 ) AS locked
@@ -289,21 +289,6 @@ FROM (
     WHERE page_id = ANY(%(page_id)s::bigint[]) AND "interval" IS NOT NULL
     ORDER BY page_id, observed_at, kind
 ) AS entries
-"""
-
-LOAD_COLUMNS = """
-COPY (
-    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, pages.host_id,
-        url_group,
-        coalesce(last_observed_at, '-infinity'), last_interval::float8,
-        coalesce(last_age, 'NaN')::float8, n_observations::bigint, interval_factor::float8,
-        estimate,
-        CASE WHEN NOT gone THEN min_crawl_rate END, max_crawl_rate, n_pings::bigint,
-        CASE WHEN observability = 1 OR n_pings > 0 THEN pings_since END,
-        last_ping_at, real_pings, false_pings, trust
-    FROM pages JOIN page_states USING (page_id)
-    ORDER BY page_id
-) TO STDOUT (FORMAT BINARY)
 """
 
 SAVE_CLOCKS = f"""

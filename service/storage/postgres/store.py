@@ -39,7 +39,7 @@ from service.storage.postgres.listening import Listener
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.sealing import seal
 from service.storage.postgres.sql import KEYS_CHANNEL
-from service.storage.postgres.statements import AUTOCOMMIT, READ_ONLY, SNAPSHOT, WRITE, Statements
+from service.storage.postgres.statements import AUTOCOMMIT, SNAPSHOT, WRITE, Statements
 from service.storage.postgres.transaction import PostgresTransaction
 
 N_BYTES = 49_152
@@ -214,7 +214,7 @@ class PostgresLead(Lead):
     def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
         if self.driver.closed:
             raise LeadershipLost
-        opening = WRITE if write else READ_ONLY
+        opening = WRITE if write else SNAPSHOT
         statements = self.driver.statements
         with translated(self.store.check_schema), statements.transaction(opening):
             yield self.store.transaction(statements, write=write)

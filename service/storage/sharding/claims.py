@@ -13,8 +13,14 @@ import numpy as np
 
 from service.model.errors import ShardsDisagree
 from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.sharding.database import ShardDatabase
-from service.storage.sharding.shard_map import SHIFT, Database, ShardMap, format_shards
+from service.storage.sharding.database import ADD_SEQUENCE, ShardDatabase
+from service.storage.sharding.shard_map import (
+    SHIFT,
+    Database,
+    ShardMap,
+    format_shards,
+    parse_shards,
+)
 
 CLAIM = "shards"
 """Name of the entry of `meta` with the shards of a database."""
@@ -46,8 +52,10 @@ def read_claim(tx: PostgresTransaction) -> Claim | None:
 
 
 def write_claim(tx: PostgresTransaction, claim: Claim) -> None:
-    """Write the claim of a database."""
+    """Write the claim of a database, and add the sequences of its shards."""
     tx.put_meta(CLAIM, json.dumps(claim._asdict()))
+    for shard in sorted(parse_shards(claim.shards, claim.logical) - {0}):
+        tx.once(ADD_SEQUENCE.format(shard=shard))
 
 
 def check_claim(tx: PostgresTransaction, shard_map: ShardMap, database: Database) -> Claim:

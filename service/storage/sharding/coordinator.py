@@ -30,6 +30,9 @@ class Coordinated(Routing):
     mark_used = by_coordinator("mark_used")
     console_secret = by_coordinator("console_secret")
     keep_console_secret = by_coordinator("keep_console_secret")
+    end_session = by_coordinator("end_session")
+    forget_sessions = by_coordinator("forget_sessions")
+    ended_sessions = by_coordinator("ended_sessions")
     audit = by_coordinator("audit")
     cut_audit = by_coordinator("cut_audit")
 
@@ -79,5 +82,5 @@ class Coordinated(Routing):
         for tx in self.every():
             own = tx.paused_queues(now)
             paused.by_trouble.update(own.by_trouble)
-            paused.by_hand.update(own.by_hand)
+            paused.by_operator.update(own.by_operator)
         return paused

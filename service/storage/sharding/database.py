@@ -38,11 +38,14 @@ ON CONFLICT DO NOTHING
 """
 PAGE_ID = {
     "id": "page_id, ",
-    "next_id": (
-        f"(host_id >> {SHIFT} << {SHIFT}) + nextval(pg_get_serial_sequence('pages', 'page_id')), "
-    ),
+    "next_id": f"""(host_id >> {SHIFT} << {SHIFT}) + CASE host_id >> {SHIFT}
+        WHEN 0 THEN nextval(pg_get_serial_sequence('pages', 'page_id'))
+        ELSE nextval(CAST('page_ids_' || (host_id >> {SHIFT}) AS regclass)) END, """,
 }
-"""Id of a new page, which begins with the logical shard of its host."""
+"""Id of a new page, which begins with the logical shard of its host. Each shard has a sequence,
+because a schedule has blocks of consecutive ids. That of shard 0 is that of a store of one
+database."""
+ADD_SEQUENCE = "CREATE SEQUENCE IF NOT EXISTS page_ids_{shard}"
 GROUP_ID = "SELECT group_id FROM host_groups WHERE name = %(name)s"
 ADD_GROUP = f"""
 INSERT INTO host_groups (group_id, name)

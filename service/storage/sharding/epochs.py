@@ -26,6 +26,7 @@ from service.model.columns import (
 from service.model.domain import Certificate, Epoch, ScheduleFilter
 from service.model.errors import EpochNotFound, LeadershipLost, ShardUnavailable, StoreUnavailable
 from service.storage.epochs import NOTHING, Learnt
+from service.storage.postgres.schedule_blocks import SHIFT
 from service.storage.sharding.database import ShardTransaction
 from service.storage.sharding.routing import (
     Routing,
@@ -45,12 +46,14 @@ VALUES (%(epoch)s, 'running', %(requested_at)s, %(started_at)s)
 ON CONFLICT (epoch) DO NOTHING
 RETURNING epoch
 """
-NEXT_SCHEDULED = """
-SELECT min(page_id) FROM (
-    SELECT (SELECT min(page_id) FROM schedule WHERE epoch = e AND page_id > %(after)s) AS page_id
-    FROM unnest(%(epochs)s::int[]) AS epochs (e)
+NEXT_BLOCK = f"""
+SELECT min(block) FROM (
+    SELECT (
+        SELECT min(block) FROM schedule WHERE epoch = e AND block >= (%(after)s + 1) >> {SHIFT}
+    ) AS block FROM unnest(%(epochs)s::int[]) AS epochs (e)
 ) AS following
 """
+"""Statement that reads the next block with pages of any of these schedules."""
 
 MOST_READINGS = 64
 """Maximum readings of one call; a reading scans a bounded number of pages of one shard."""
@@ -231,5 +234,7 @@ def next_place(span: Span, epochs: tuple[int, ...], after: int | None) -> int | 
     """Return where to go on in a span, over the gap between two shards; None: it is read."""
     if after is None or after >= span.last:
         return None
-    following = span.tx.scalar(NEXT_SCHEDULED, epochs=np.array(epochs), after=after)
-    return None if following is None or following > span.last else max(after, following - 1)
+    block: int | None = span.tx.scalar(NEXT_BLOCK, epochs=np.array(epochs), after=after)
+    if block is None or block << SHIFT > span.last:
+        return None
+    return max(after, (block << SHIFT) - 1)

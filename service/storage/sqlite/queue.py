@@ -116,7 +116,7 @@ UPDATE host_queues SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0
     blocked_until = CASE WHEN paused_at IS NULL THEN blocked_until ELSE blocked_until + :by END,
     paused_at = paused_at + :by
 """
-"""Statement that shifts delays and pauses; NULL and the end of a block by hand stay."""
+"""Statement that shifts delays and pauses; NULL and the end of a block by an operator stay."""
 
 QUEUED = """
 SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id FROM due_pages

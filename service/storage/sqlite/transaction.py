@@ -29,7 +29,7 @@ from service.model.domain import Observability
 from service.model.listing import TagColumns
 from service.model.urls import URL_GROUPS, url_groups
 from service.storage import epochs_sql
-from service.storage.clocks_sql import SHIFTS, stored
+from service.storage.clocks_sql import stored
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
 from service.storage.sql import SqlTransaction, any_seldom_set
@@ -236,7 +236,7 @@ class SqliteTransaction(
     @override
     def shifts(self, epoch: int) -> ShiftColumns:
         kinds = {f.name: f.type for f in fields(ShiftColumns)}
-        return ShiftColumns(**self._gathered(SHIFTS.format(epoch=epoch), kinds))
+        return ShiftColumns(**self._gathered(sql.SHIFTS.format(epoch=epoch), kinds))
 
     @override
     def save_clocks(self, clocks: ClockColumns) -> None:
