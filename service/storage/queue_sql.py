@@ -249,7 +249,7 @@ class QueueSql(Dialect, Transaction):
         return dict(iter(self.run(HOST_IDS, names=np.array(names, object))))
 
     @override
-    def group_id(self, group: str) -> int:
+    def group_id(self, group: str, near: str | None = None) -> int:
         group_id = self.scalar(GROUP_ID, name=group)
         if group_id is None:
             self.run(ADD_GROUP, name=group)

@@ -78,19 +78,26 @@ class PostgresTransaction(
 ):
     """The transaction in the SQL of Postgres."""
 
+    add_pages_sql = sql.add_pages()
+    bring_pages_sql = sql.bring_pages()
+
+    def add_hosts(self, host: NDArray[np.object_]) -> None:
+        """Insert hosts that are new."""
+        self.run(sql.ADD_HOSTS, host=host)
+
     @override
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
         # in key order, so that two callers with the same new pages cannot deadlock
         columns: dict[str, Any] = new.arrays()
         url_group = url_groups(new.url)
-        self.run(sql.ADD_HOSTS, host=new.host)
+        self.add_hosts(new.host)
         if brought is None:
             columns |= {"url_group": url_group, "now": now, "estimate": bytes(8 * self.width)}
-            page_id = self.id_array(sql.ADD_PAGES, **columns)
+            page_id = self.id_array(self.add_pages_sql, **columns)
         else:
             undated = np.isnat(brought.created_at)
             columns["created_at"] = np.where(undated, instant(now), brought.created_at)
-            page_id = self.id_array(sql.BRING_PAGES, **columns)
+            page_id = self.id_array(self.bring_pages_sql, **columns)
         created = page_id > 0
         if brought is not None and created.any():
             states = replace(
@@ -113,7 +120,7 @@ class PostgresTransaction(
         self.run(sql.CHANGE_PAGES, page_id=page_id, now=now, **columns)
 
     @override
-    def page_ids(self, key: Keys) -> Ints:
+    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
         return self.id_array(sql.PAGE_IDS, key=key)
 
     @override

@@ -138,7 +138,7 @@ class SqliteTransaction(
         self.run_many(sql.CHANGE_PAGES, sql.values(settings.importance), *rates, pages)
 
     @override
-    def page_ids(self, key: Keys) -> Ints:
+    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
         keys = sql.values(key)
         ids: dict[bytes, int] = {}
         for start in range(0, len(keys), MOST_VARIABLES):
