@@ -9,7 +9,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
@@ -18,10 +18,12 @@ from hypothesis import settings
 from support.command import recrawl  # noqa: F401
 from support.live_server import cloned
 from support.own_postgres import EMPTY
+from support.shard_cases import N_DATABASES, joined_store
 
 from recrawl_lab.memory.store import MemoryStore
 from service.runtime.settings import Settings
 from service.storage import Store, migrations, open_store
+from service.storage.sharding.store import ShardedStore
 from service.storage.sqlite import connections
 
 settings.register_profile("quick", deadline=None)
@@ -30,6 +32,9 @@ settings.load_profile("quick")
 
 WIDTH = 2
 """Numbers in the state of Gamma, with which most tests learn."""
+
+SHARDED = pytest.param("sharded", marks=pytest.mark.slow)
+"""Store over several databases, whose tests take three times as long."""
 
 # nothing is garbage yet: each process collects the tests in 4 s instead of 7
 gc.disable()
@@ -194,19 +199,52 @@ def empty_database_url(request, tmp_path) -> str:
     return request.getfixturevalue("empty_postgres_url")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", SHARDED])
 def queue_store(request) -> Iterator[Store]:
     """A store that hands out crawls."""
-    opened = open_store(request.getfixturevalue(f"{request.param}_url"), WIDTH)
+    if request.param == "sharded":
+        opened: Store = joined_store(request.getfixturevalue("shard_urls"), WIDTH)
+    else:
+        opened = open_store(request.getfixturevalue(f"{request.param}_url"), WIDTH)
     yield opened
     opened.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(scope="session")
+def shard_clones(postgres_server, postgres_template) -> Iterator[list[Emptied]]:
+    """Clones of the template for the databases of a sharded store."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                closing(Emptied(stack.enter_context(cloned(postgres_server, postgres_template))))
+            )
+            for _ in range(N_DATABASES)
+        ]
+
+
+@pytest.fixture
+def shard_urls(shard_clones) -> Iterator[list[str]]:
+    """Migrated, empty Postgres databases for a sharded store."""
+    yield [clone.url for clone in shard_clones]
+    for clone in shard_clones:
+        clone.empty()
+
+
+@pytest.fixture
+def sharded_store(shard_urls) -> Iterator[ShardedStore]:
+    """A new store over several databases."""
+    opened = joined_store(shard_urls, WIDTH)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", SHARDED])
 def store(request) -> Iterator[Store]:
     """A new store of each kind."""
     if request.param == "memory":
         opened: Store = MemoryStore(WIDTH)
+    elif request.param == "sharded":
+        opened = joined_store(request.getfixturevalue("shard_urls"), WIDTH)
     else:
         opened = open_store(request.getfixturevalue(f"{request.param}_url"), WIDTH)
     yield opened

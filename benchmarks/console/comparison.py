@@ -25,9 +25,17 @@ DUE = f"""
     least(coalesce(last_crawl_at + {PLANNED} * interval '1 day', created_at),
         CASE WHEN last_crawl_at >= requested_at THEN NULL ELSE requested_at END)
 """
+SCHEDULE = f"""(
+    SELECT 64 * block + place - 1 AS page_id, epoch, change_rate[place] AS change_rate,
+        crawl_rate[place] AS crawl_rate, urgency[place] AS urgency,
+        crawl_probability[place] AS crawl_probability, shift[place] AS shift
+    FROM schedule, generate_series(1, 64) AS place
+    WHERE epoch = {FORCE} AND crawl_rate[place] >= 0
+)"""
+"""Rows of the schedule in force: a block has 64 pages, and -1 in the place of a page it has not."""
 PAGES = f"""
     pages JOIN page_states USING (page_id)
-    LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = {FORCE}
+    LEFT JOIN {SCHEDULE} AS schedule ON schedule.page_id = pages.page_id
 """
 STEP = "date_bin('10 minutes', observed_at, '1970-01-01Z')"
 
@@ -236,7 +244,7 @@ def epoch(shown: Shown, sql: Database) -> Pairs:
     """Compare an epoch with its schedule."""
     ((n, used, bandwidth),) = sql.rows(
         "SELECT count(*), sum(crawl_rate::float8), (SELECT bandwidth FROM epochs WHERE epoch = "
-        f"{FORCE}) FROM schedule WHERE epoch = {FORCE}"
+        f"{FORCE}) FROM {SCHEDULE} AS schedule"
     )
     yield "pages", shown.cards["Pages"][0], n
     yield "bandwidth", shown.cards["Bandwidth, a day"][0], bandwidth
@@ -255,7 +263,7 @@ def plan(shown: Shown, sql: Database) -> Pairs:
     columns = (shown.column("Busiest hosts", name) for name in ("Host", "Pages"))
     for name, text in zip(*columns, strict=True):
         yield f"pages of {name}", text, n_pages[name]
-    used = sql.one(f"SELECT sum(crawl_rate::float8) FROM schedule WHERE epoch = {FORCE}")
+    used = sql.one(f"SELECT sum(crawl_rate::float8) FROM {SCHEDULE} AS schedule")
     yield "in force", shown.cards["Crawls a day"][1].split()[0], used
 
 

@@ -22,7 +22,8 @@ random pages, with clients that cost nearly no CPU:
 - new pages: COPY into `pages` and as many states, one commit a batch.
 - schedule: the same three tables joined, fetched as Python rows and encoded by msgspec.
 - export: COPY of the same rows (SQLite: fetched), not encoded.
-- epoch: COPY out of the columns it loads, then COPY into a new table and its index.
+- epoch: COPY out of the columns it loads, then COPY into a new table and its index, a row a page.
+  The service packs columns and blocks, so it may be faster.
 
 The ratio is service over floor: more is better for rates, less is better for seconds. Cores used
 (by the service, Postgres and the clients) and fsyncs show the bottleneck of a row.

@@ -19,6 +19,7 @@ from psycopg import pq
 from benchmarks.http.clients import PROCESSES, own_pages
 from benchmarks.http.data import TEMPLATES, key_of, url_of
 from benchmarks.http.processes import Failed, together
+from service.storage.postgres.schedule_blocks import PAGES, SHIFT
 
 GOOD = (
     pq.ExecStatus.COMMAND_OK,
@@ -43,9 +44,15 @@ DUE = (
     "last_crawl_at + "
     "least(interval_factor / nullif(crawl_rate::float8, 0), 36500) * interval '1 day'"
 )
+RATES = ", ".join(
+    f"{name}[(pages.page_id & {PAGES - 1}) + 1] AS {name}"
+    for name in ("change_rate", "crawl_rate", "crawl_probability")
+)
 SCHEDULED = (
     f"SELECT page_id, url, importance, change_rate, crawl_rate, crawl_probability, {DUE} "
-    "FROM schedule JOIN pages USING (page_id) JOIN page_states USING (page_id)"
+    f"FROM (SELECT pages.page_id, url, importance, interval_factor, last_crawl_at, {RATES} "
+    "FROM pages JOIN page_states USING (page_id) "
+    f"JOIN schedule ON block = pages.page_id >> {SHIFT}"
 )
 
 
@@ -311,10 +318,11 @@ def reads(
 ) -> float:
     """Fetch pages of the schedule and encode them; return rows a second."""
     between = " AND ".join(
-        f"{table}.page_id BETWEEN %(first)s AND %(last)s"
-        for table in ("schedule", "pages", "page_states")
+        f"{table}.page_id BETWEEN %(first)s AND %(last)s" for table in ("pages", "page_states")
     )
-    query = f"{SCHEDULED} WHERE epoch = {epoch} AND {between} ORDER BY page_id"
+    of_blocks = f"block BETWEEN %(first)s::bigint >> {SHIFT} AND %(last)s::bigint >> {SHIFT}"
+    where = f"epoch = {epoch} AND {between} AND {of_blocks}"
+    query = f"{SCHEDULED} WHERE {where}) AS read WHERE crawl_rate >= 0 ORDER BY page_id"
     rates: list[float] = []
 
     def repeat(client: int) -> None:
@@ -370,7 +378,8 @@ class PostgresFloors:
         """Return the seconds of a COPY of the exported rows."""
         connection = Bare(self.url)
         begun = time.monotonic()
-        connection.copy_out(f"COPY ({SCHEDULED} WHERE epoch = {epoch} ORDER BY page_id) TO STDOUT")
+        rows = f"{SCHEDULED} WHERE epoch = {epoch}) AS read WHERE crawl_rate >= 0 ORDER BY page_id"
+        connection.copy_out(f"COPY ({rows}) TO STDOUT")
         return time.monotonic() - begun
 
     def epoch(self) -> float:
@@ -388,7 +397,10 @@ class PostgresFloors:
             "last_observed_at, last_interval, interval_factor, estimate "
             "FROM pages JOIN page_states USING (page_id)) TO STDOUT (FORMAT BINARY)"
         )
-        connection.command("CREATE TABLE fresh (LIKE schedule INCLUDING DEFAULTS)")
+        connection.command(
+            "CREATE TABLE fresh (epoch int, change_rate real, page_id bigint, crawl_rate real, "
+            "urgency real)"
+        )
         connection.copy_in(
             "COPY fresh (epoch, change_rate, page_id, crawl_rate, urgency) "
             "FROM STDIN (FORMAT BINARY)",

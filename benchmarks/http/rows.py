@@ -344,7 +344,7 @@ def disk(bench: Bench) -> list[Figure]:
             [sum(sizes.values()) / bench.n_pages],
             note=note,
             at_most=True,
-            target=bench.target(600, 500),
+            target=bench.target(500, 500),
         )
     ]
 

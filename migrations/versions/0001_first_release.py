@@ -6,6 +6,7 @@ Revises:
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 from service.storage.tables import Id, Instant, Json, Key, Short
 
@@ -125,7 +126,11 @@ def create_pages(*, sqlite: bool) -> None:
         *([host] if sqlite else []),
         sqlite_autoincrement=True,
     )
-    op.create_index("pages_host_id_page_id_idx", "pages", ["host_id", "page_id"])
+    if sqlite:
+        op.create_index("pages_host_id_page_id_idx", "pages", ["host_id", "page_id"])
+    else:
+        window = sa.text("(page_id >> 14)")
+        op.create_index("pages_host_id_window_idx", "pages", ["host_id", window])
 
 
 def create_tags() -> None:
@@ -330,24 +335,29 @@ def create_schedule(*, sqlite: bool) -> None:
         sa.PrimaryKeyConstraint("epoch", "shard", name="url_groups_pkey"),
         comment="Mean change rates and shares of url_groups; compressed, by kept epoch and shard.",
     )
+    block = sa.Column("block", sa.BigInteger, nullable=False, autoincrement=False)
+    page_id = sa.Column("page_id", Id, nullable=False, autoincrement=False)
     key = sa.PrimaryKeyConstraint("epoch", "page_id", name="schedule_pkey")
+    rate = sa.Double if sqlite else postgresql.ARRAY(sa.REAL)
+    minutes = sa.SmallInteger if sqlite else postgresql.ARRAY(sa.SmallInteger)
     op.create_table(
         "schedule",
+        *([] if sqlite else [block]),
         sa.Column("epoch", sa.Integer, nullable=False, autoincrement=False),
-        sa.Column("change_rate", Short, nullable=False),
-        sa.Column("page_id", Id, nullable=False, autoincrement=False),
-        sa.Column("crawl_rate", Short, nullable=False),
-        sa.Column("urgency", Short, nullable=False, server_default="1"),
-        sa.Column("crawl_probability", sa.Double),
-        sa.Column("shift", sa.SmallInteger),
-        sa.Column("carried", sa.SmallInteger),
+        *([page_id] if sqlite else []),
+        sa.Column("change_rate", rate, nullable=False),
+        sa.Column("crawl_rate", rate, nullable=False),
+        sa.Column("urgency", rate, nullable=False),
+        sa.Column("crawl_probability", sa.Double if sqlite else postgresql.ARRAY(sa.Double)),
+        sa.Column("shift", minutes),
+        sa.Column("carried", minutes),
         *([key] if sqlite else []),
         comment="Schedules that epochs published; on Postgres one partition an epoch.",
         postgresql_partition_by="LIST (epoch)",
         sqlite_with_rowid=False,
     )
     if not sqlite:
-        op.create_index("schedule_page_id_idx", "schedule", ["page_id"])
+        op.create_index("schedule_block_idx", "schedule", ["block"])
 
 
 def create_clocks() -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from recrawl_lab.memory.growing import Undo
@@ -169,7 +170,7 @@ class MemoryTransaction(MemorySchedule):
         self.states.put(self.undo, became, n_pings=0, pings_since=now, ping_credit=0.0)
 
     @override
-    def page_ids(self, key: Keys) -> Ints:
+    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
         ids = self.store.page_id_of
         return np.array([ids.get(k, 0) for k in key.tolist()], np.int64)
 

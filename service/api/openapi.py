@@ -5,7 +5,7 @@ from pkgutil import iter_modules
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from recrawl_client import wire
 from recrawl_client.wire import changes, common
@@ -39,10 +39,12 @@ class IndexNowAnswer(Struct, frozen=True, kw_only=True):
 class Health(Struct, frozen=True, kw_only=True):
     """The service is alive, or ready."""
 
-    status: Literal["ok"]
-    """Always `ok`."""
+    status: Literal["ok", "degraded"]
+    """`ok`, or `degraded` while databases of several are away."""
     version: str
     """Version of the service."""
+    away: list[str] | UnsetType = UNSET
+    """Names of the databases that are away; absent while all answer."""
 
 
 TITLES = {

@@ -20,6 +20,7 @@ from service.api.requests.lease_calls import CallFlush, LeaseCalls, batched_call
 from service.api.requests.small_posts import PostRecorder, SmallPosts
 from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
+from service.batching.by_shard import ShardBatchers
 from service.batching.reports import (
     CrawlReports,
     PingReports,
@@ -44,6 +45,7 @@ from service.runtime.metrics import Monitor, Telemetry
 from service.runtime.settings import Settings
 from service.storage import Store
 from service.storage.clock import Clock
+from service.storage.sharding.store import ShardedStore
 from service.transfer.archiving import Archivist
 
 if TYPE_CHECKING:
@@ -128,6 +130,8 @@ class Service(Monitored):
     """True where epochs run in a thread of this process."""
     now: Clock
     telemetry: Telemetry
+    divided: bool
+    """True where several databases commit the items of a request, each its own."""
     max_items: int
     max_body_bytes: int
     slow_request_s: float
@@ -188,13 +192,21 @@ def open_service(
     writers = n_writers, telemetry.count_commit
     recorder = Recorder(store, InForce(base.rules), settler)
     posts = PostRecorder(recorder, telemetry, now)
+    if isinstance(store, ShardedStore):
+        by_shard = ShardBatchers(store, base.rules, settler, *writers)
+        crawl_reports, ping_reports = by_shard.crawls(), by_shard.pings()
+        registrations = by_shard.registrations()
+    else:
+        crawl_reports = batched("crawls", recorder.flush_crawls, *writers)
+        ping_reports = batched("pings", recorder.flush_pings, *writers)
+        registrations = batched_registrations(store, settler, n_writers)
     service = Service(
         store=store,
         rules=recorder.rules,
         small_posts=batched("small-posts", posts.flush, *writers),
-        crawl_reports=batched("crawls", recorder.flush_crawls, *writers),
-        ping_reports=batched("pings", recorder.flush_pings, *writers),
-        registrations=batched_registrations(store, settler, n_writers),
+        crawl_reports=crawl_reports,
+        ping_reports=ping_reports,
+        registrations=registrations,
         lease_calls=batched_calls(CallFlush(store, polite, lease_rng, posts)),
         settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
@@ -210,6 +222,7 @@ def open_service(
         now=now,
         telemetry=telemetry,
         monitor=telemetry,
+        divided=isinstance(store, ShardedStore),
         max_items=settings.max_items,
         max_body_bytes=settings.max_body_bytes,
         slow_request_s=settings.slow_request_s,

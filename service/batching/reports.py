@@ -225,7 +225,7 @@ class Registrar:
         now, tags = max(job.now for job in jobs), _tags(jobs)
         with self.store.begin() as tx:
             if tags is not None:  # all locks at once, ascending
-                tx.lock_page_rows(tx.page_ids(pages.key))
+                tx.lock_page_rows(tx.page_ids(pages.key, pages.host))
             page_id, created = tx.register(pages, now)
             if tags is not None:
                 tags.save(tx, page_id)

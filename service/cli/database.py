@@ -27,12 +27,13 @@ def migrate(database_url: DatabaseUrl = None, down: Down = None) -> None:
     url = chosen.database_url.get_secret_value()
     opened: Any = open_store(url, width(chosen.plan().estimator))
     with closing(opened) as store:
-        if down is None:
-            migrations.upgrade(store.engine)
-        else:
-            _downgrade(store.engine, down)
-        with store.engine.connect() as connection:
-            revision = migrations.current(connection)
+        for part in store.parts:
+            if down is None:
+                migrations.upgrade(part.engine)
+            else:
+                _downgrade(part.engine, down)
+            with part.engine.connect() as connection:
+                revision = migrations.current(connection)
     typer.echo(f"the database is at revision {revision or 'base'}")
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import perf_counter
 
 import structlog
@@ -199,10 +199,7 @@ class Runner:
         epoch = None
         self.store.keep_time()
         try:
-            epoch = None
-            if self.due():
-                self.store.counter.write()  # predictions of the epoch that is about to end
-                epoch = run_epoch(self.store, self.plan, self.now, self.spread)
+            epoch = self._run_due()
             self.fill_queue()
             self.keep_history()
         except EpochRunning:
@@ -211,6 +208,18 @@ class Runner:
             self._state = self._state if epoch is None else ""
             self._log_once(WAITING)
         return epoch
+
+    def _run_due(self) -> Epoch | None:
+        """Run an epoch if one is due; a database that is away stops the epoch, not the queues."""
+        try:
+            if not self.due():
+                return None
+            self.store.counter.write()  # predictions of the epoch that is about to end
+            return run_epoch(self.store, self.plan, self.now, self.spread)
+        except OUTAGES:
+            if len(self.store.parts) > 1:
+                self.fill_queue()
+            raise
 
     def _log_once(self, state: str) -> None:
         """Log a state when it begins; an epoch that runs here ends the state."""
@@ -227,18 +236,28 @@ class Runner:
         """Queue the pages due soon, after a new schedule or in time; one process at a time."""
         if not self.store.has_queue:
             return
-        with self.store.begin(write=False) as tx:
+        now, failed = self.now(), None
+        for part in self.store.parts:
+            try:
+                self._fill(part, now)
+            except (*OUTAGES, EpochRunning) as error:  # the queues of other databases go on
+                failed = error
+        if failed is not None:
+            raise failed
+        self._latest = now
+
+    def _fill(self, part: Store, now: datetime) -> None:
+        """Queue the pages of one database, if it is time."""
+        with part.begin(write=False) as tx:
             mark, in_force = tx.filled(), tx.number_in_force()
-        now = self.now()
         in_time = now + self.ahead / 2 < mark.until <= now + self.ahead
         set_back = mark.until > now + self.ahead or now < self._latest - SET_BACK
         if mark.epoch != in_force or not in_time or set_back:
-            with self.store.lead():
+            with part.lead():
                 if set_back:
                     log.warning("the clock was set back; later times of crawls are set to now")
-                    redate(self.store, self.polite, self.now)
-                fill_queue(self.store, now + self.ahead, self._stopped.is_set)
-        self._latest = now
+                    redate(part, self.polite, self.now)
+                fill_queue(part, now + self.ahead, self._stopped.is_set)
 
     def keep_history(self) -> None:
         """Merge the sums of commits, and write the rows of a step that has ended."""

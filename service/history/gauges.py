@@ -6,6 +6,7 @@ k is the smallest number that leaves at most `MOST_MEASURED`. If all pages of a 
 the standard error of a share would be 1.1 percentage points; with independent pages it is 0.04.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from service.leases.due import due_at
 from service.model.arrays import NO_TIME, Floats, Ints, instant
 from service.model.freshness import MeasuredPages
 from service.model.history import ALL_HOSTS, Gauges
+from service.model.id_space import IdSpace
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 
@@ -47,33 +49,39 @@ SUMS = (
 class Blocks:
     """Ranges of page_ids that a measurement reads."""
 
-    last: int
-    """Highest page_id."""
+    space: IdSpace
+    """Ranges of all page_ids."""
     step: int = 1
     """The first of so many blocks is read."""
     length: int = TOGETHER
 
     @classmethod
-    def of(cls, last: int, most: int = MOST_MEASURED) -> "Blocks":
-        """Return the blocks for page_ids up to `last`.
+    def of(cls, space: IdSpace, most: int = MOST_MEASURED) -> "Blocks":
+        """Return the blocks for all page_ids.
 
-        >>> Blocks.of(70_000).step, Blocks.of(20_000_000).step
-        (1, 10)
+        >>> spaces = [IdSpace(np.array([[0, last]])) for last in (70_000, 20_000_000)]
+        >>> [Blocks.of(space).step for space in spaces]
+        [1, 10]
         """
-        if last <= most:
-            return cls(last)
-        return cls(last, -(-last // most), SAMPLED_TOGETHER)
+        if space.size <= most:
+            return cls(space)
+        return cls(space, -(-space.size // most), SAMPLED_TOGETHER)
 
     @property
     def starts(self) -> range:
-        """The page_ids before the blocks."""
-        return range(0, self.last, self.step * self.length)
+        """The offsets before the blocks."""
+        return range(0, self.space.size, self.step * self.length)
 
     @property
     def share(self) -> float:
         """Share of the page_ids that are read."""
-        read = sum(min(self.length, self.last - start) for start in self.starts)
-        return read / self.last if self.last else 1.0
+        size = self.space.size
+        return sum(min(self.length, size - start) for start in self.starts) / size if size else 1.0
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of page_ids that are read: after < page_id <= last."""
+        for start in self.starts:
+            yield from self.space.spans(start, start + self.length)
 
 
 def measure(
@@ -86,11 +94,11 @@ def measure(
     with store.begin(write=False) as tx:
         epoch = tx.epoch_in_force()
         fitted = fitted_last(tx, estimator, epoch)
-        blocks = Blocks.of(tx.last_page_id(), most)
+        blocks = Blocks.of(tx.page_ranges(), most)
     totals = np.zeros((len(hosts) + 1, len(SUMS)))
-    for start in blocks.starts:
+    for after, last in blocks.spans():
         with store.begin(write=False) as tx:
-            pages = tx.measured_pages(start, start + blocks.length)
+            pages = tx.measured_pages(after, last)
             if len(pages):
                 totals += _sums(pages, _measures(tx, pages, fitted, instant(now())), hosts)
     at = now()

@@ -236,7 +236,7 @@ def resolve(
     none = np.zeros(len(names.page_id), np.int64)
     if not len(names.pages):
         return PageRows(names.page_id, none, none[:0])
-    url_page_id = tx.page_ids(names.pages.key)
+    url_page_id = tx.page_ids(names.pages.key, names.pages.host)
     if leased is not None and leased.any():
         elsewhere = (leased > 0) & (names.row >= 0) & (url_page_id[names.row] != leased)
         names = _without(names, elsewhere)

@@ -75,7 +75,7 @@ def change_host(
     left = joined = _locked(tx, host_id)
     if "group" in settings:
         group = settings["group"]
-        joined = host_id if group is None else np.array([-tx.group_id(group)])
+        joined = host_id if group is None else np.array([-tx.group_id(group, near=host)])
     moves = Moves(host_id=host_id, left=left, joined=joined)
     looked_at = np.concatenate([left, joined])
     _change(tx, moves, int(host_id[0]), int(joined[0]), looked_at, settings, now, polite)
@@ -94,7 +94,7 @@ def change_group(
     Settings are the fields of `HostGroup`, `min_delay_s`, `max_concurrency` and `blocked_until`.
     Otherwise the rules of `change_host` hold.
     """
-    queue_id = -tx.group_id(group)
+    queue_id = -tx.group_id(group, near=min(members or (), default=None))
     stay = tx.host_ids(sorted(members or ()))
     leave = stay[:0] if members is None else tx.member_ids(-queue_id)
     host_id = distinct(np.concatenate([stay, leave]))

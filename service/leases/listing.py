@@ -178,17 +178,18 @@ def _estimated(tx: Transaction, n: int, selection: Selection, now: datetime) -> 
 
     With more candidates than were counted, their number follows from the spacing of the samples.
     """
-    last = tx.last_page_id()
+    space = tx.page_ranges()
     n_sampled = n_selected = span = 0
-    for place in np.linspace(0, last, SAMPLES, endpoint=False).astype(np.int64).tolist():
+    for offset in np.linspace(0, space.size, SAMPLES, endpoint=False).astype(np.int64).tolist():
+        place = space.id_at(offset)
         n_here, end = tx.candidates(place, SAMPLE, selection.only)
         if not n_here:
             continue
         pages = tx.list_pages(place, SAMPLE, selection.columns, last=end).pages
         n_selected += int(selection.of(pages, now).sum())
         n_sampled += n_here
-        span += (end if n_here == SAMPLE else last) - place
+        span += (space.offset_of(end) if n_here == SAMPLE else space.size) - offset
     if not n_sampled:
         return 0
-    whole = n if n <= MOST_COUNTED else max(n, round(n_sampled * last / span))
+    whole = n if n <= MOST_COUNTED else max(n, round(n_sampled * space.size / span))
     return round(whole * n_selected / n_sampled)

@@ -45,6 +45,8 @@ class Verdict(IntEnum):
     """No such page."""
     elsewhere = 4
     """The item's URL names another page than its lease."""
+    unavailable = 5
+    """The database of the item's page is away; the item may be sent again."""
 
 
 class PingReason(StrEnum):

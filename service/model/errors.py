@@ -113,6 +113,10 @@ class GroupNotFound(RequestError):
     """No such group; PUT /groups/{group} creates it."""
 
 
+class GroupDivided(RequestError):
+    """The hosts of a group share one queue, so all must be in one logical shard."""
+
+
 class HostHasPages(RequestError):
     """The host has pages; delete them first with DELETE /pages?host=…."""
 
@@ -177,6 +181,10 @@ class StoreUnavailable(RecrawlError):
     """The database did not answer; send this again: committed items will not count twice."""
 
 
+class ShardUnavailable(StoreUnavailable):
+    """A database of the store did not answer; send this again: committed items stay committed."""
+
+
 class StoreFull(RecrawlError):
     """The database has no room left; nothing of this request was kept."""
 
@@ -231,6 +239,10 @@ class InvalidSettings(StartupRefused):
 
 class AddressUnavailable(StartupRefused):
     """The server cannot listen on this address; choose another --host or --port."""
+
+
+class ShardsDisagree(StartupRefused):
+    """A database and RECRAWL_SHARDS disagree about its shards; run `recrawl shards status`."""
 
 
 class SchemaBehind(StartupRefused):

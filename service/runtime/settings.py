@@ -19,6 +19,7 @@ from service.leases.politeness import Politeness
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings
 from service.runtime.access_settings import AccessSettings
+from service.storage import SHARDS
 from service.storage.postgres.connections import REQUEST_TIMEOUT_S
 
 PREFIX = "RECRAWL_"
@@ -33,6 +34,7 @@ BLANK_MEANS_NONE = frozenset(
         "estimator",
         "half_life_days",
         "retention_days",
+        "shards",
         "audit_retention_days",
         "history_days",
     )
@@ -55,6 +57,9 @@ class Settings(AccessSettings):
 
     database_url: SecretStr = SecretStr("sqlite:///recrawl.db")
     """sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE."""
+    shards: str | None = None
+    """File that names the Postgres databases of a sharded store (TOML), in place of
+    RECRAWL_DATABASE_URL; empty: one database."""
     database_timeout_s: Annotated[float, Field(ge=1, le=300)] = REQUEST_TIMEOUT_S
     """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
@@ -119,6 +124,18 @@ class Settings(AccessSettings):
             name: None if name in BLANK_MEANS_NONE and value == "" else _proxies(name, value)
             for name, value in values.items()
         }
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_store(cls, values: Any) -> Any:
+        path = values.get("shards")
+        if not path:
+            return values
+        if values.get("database_url"):
+            raise ValueError(
+                f"{PREFIX}SHARDS and {PREFIX}DATABASE_URL are both set; unset one of them"
+            )
+        return {**values, "database_url": f"{SHARDS}:///{path}"}
 
     @model_validator(mode="after")
     def _known_and_compatible(self) -> "Settings":

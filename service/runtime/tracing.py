@@ -40,7 +40,7 @@ from service.epochs import run
 from service.epochs.what_if import WhatIf
 from service.events.courier import Courier
 from service.model.errors import RequestError
-from service.storage.postgres import binary
+from service.storage.postgres import binary, loading
 from service.storage.postgres.statements import Statements
 from service.storage.postgres.transaction import PostgresTransaction
 
@@ -85,6 +85,7 @@ class Tracing:
         self._wrap(Statements, "_message", _with_text)
         self._wrap(Statements, "send", self._round_trip)
         self._wrap(binary, "copy_out", self._copy)
+        self._wrap(loading, "read_packed", self._copy)
         self._wrap(PostgresTransaction, "_copy", self._copy)
         self._trace_sqlite()
         before = structlog.get_config()["processors"]

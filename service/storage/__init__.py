@@ -1,5 +1,7 @@
 """The store of pages, evidence and schedules."""
 
+from pathlib import Path
+
 from service.archive.log_archive import LogArchive
 from service.model.domain import Subscription
 from service.storage.clock import Clock
@@ -16,6 +18,10 @@ __all__ = [
 ]
 
 
+SHARDS = "shards"
+"""Scheme of the address of a store over several databases: `shards:///FILE`, FILE is the map."""
+
+
 def open_store(
     url: str,
     width: int,
@@ -26,6 +32,7 @@ def open_store(
 ) -> Store:
     """Return the store of a database URL; `width` is the estimator's number of columns.
 
+    The address `shards:///FILE` names the map of a store over several databases.
     A `clock` replaces the store's own clock. `timeout_s` limits one statement; None: no limit, for
     batches. `archive` has the old days of the log. Raise `InvalidSettings` unless the URL names a
     SQLite file or a Postgres database.
@@ -35,6 +42,8 @@ def open_store(
     from service.model.errors import InvalidSettings
     from service.storage.postgres.connections import BATCH, request_deadlines
     from service.storage.postgres.store import PostgresStore
+    from service.storage.sharding.shard_map import read_map
+    from service.storage.sharding.store import ShardedStore
     from service.storage.sqlite.connections import BUSY_S
     from service.storage.sqlite.store import SqliteStore
 
@@ -49,6 +58,10 @@ def open_store(
     if backend in ("postgresql", "postgres") and parsed.database:
         deadlines = BATCH if timeout_s is None else request_deadlines(timeout_s)
         store: Store = PostgresStore(url, width, deadlines=deadlines, clock=clock)
+    elif backend == SHARDS and parsed.database:
+        deadlines = BATCH if timeout_s is None else request_deadlines(timeout_s)
+        shard_map = read_map(Path(parsed.database))
+        store = ShardedStore(shard_map, width, clock=clock, deadlines=deadlines)
     elif backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
         store = SqliteStore(url, width, BUSY_S if timeout_s is None else timeout_s, clock=clock)
     else:

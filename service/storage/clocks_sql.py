@@ -41,10 +41,6 @@ FROM clocks JOIN hosts ON hosts.host_id = clocks.host_id
 LEFT JOIN host_queues AS used ON used.queue_id = {HOST_QUEUE}
 WHERE has_clock ORDER BY clocks.host_id
 """
-SHIFTS = """
-SELECT page_id, shift, carried FROM schedule WHERE epoch = {epoch} AND shift IS NOT NULL
-ORDER BY page_id
-"""
 
 
 class ClocksSql(Dialect, Transaction):

@@ -21,11 +21,12 @@ the transaction was rolled back.
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from service.archive.log_archive import LogArchive
@@ -128,8 +129,11 @@ class Transaction(
         """
 
     @abstractmethod
-    def page_ids(self, key: Keys) -> Ints:
-        """Return the page_id of each key, 0 where no page has it."""
+    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
+        """Return the page_id of each key, 0 where no page has it.
+
+        With the `host` of each key, a store of several databases asks only those of the hosts.
+        """
 
     @abstractmethod
     def page(self, page_id: int) -> Page:
@@ -285,6 +289,15 @@ class Store(ABC):
     counter: Counter = Counter()
     """Receiver of the events that transactions count."""
 
+    @property
+    def parts(self) -> tuple["Store", ...]:
+        """The stores of single databases: this store itself, or its shards.
+
+        Work on all pages, such as a fill of the queue, runs part by part, so that a part that is
+        away holds up no other.
+        """
+        return (self,)
+
     def keep_time(self) -> None:  # noqa: B027 - nothing to do where the database keeps the time
         """Follow a step of the machine's clock; call this method about once a second."""
 
@@ -312,12 +325,14 @@ class Store(ABC):
     def check(self) -> None:
         """Raise `StoreUnavailable` or a `StartupRefused` unless the store can serve."""
 
-    def check_ready(self) -> None:
+    def check_ready(self) -> Sequence[str]:
         """Raise an error unless the store can write; take about a second at most.
 
-        The error's `check` names the part that failed: `connection`, `schema` or `writes`.
+        The error's `check` names the part that failed: `connection`, `schema` or `writes`. Return
+        the names of the databases that are away although the store serves the others.
         """
         self.check()
+        return ()
 
     def disk(self) -> Disk | None:
         """Return the file system of an embedded database; None: the database has its own."""

@@ -19,11 +19,17 @@ Words in braces differ between the databases:
 | `{log_of_any}` | condition beside one on `page_id`, for entries of several pages |
 | `{log}` | the log in the database, with the days that are set aside for the archive |
 | `{joined_tags}` | the tags of a group in one text, separated by spaces |
+| `{of_host_after}`, `{of_host_order}` | walk along the index of a host's pages from `after` |
+| `{schedule_of: name, page_id, epoch}` | LEFT JOIN of a page's row in a schedule, under a name |
+| `{schedule_between: name, page_id, epoch}` | the same for pages between `after` and `last` |
+| `{scheduled_ids: epoch}` | the pages of a schedule between `after` and `last` as a table |
+| `{last_scheduled: epoch}` | the last page of a schedule |
 """
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,6 +38,7 @@ from numpy.typing import NDArray
 from service.model.arrays import Ints
 
 Arrays = dict[str, NDArray[np.generic]]
+WORD = re.compile(r"\{(\w+)(?:: ([^{}]+))?\}")
 
 
 class Rows(Protocol):
@@ -108,8 +115,15 @@ def worded(statement: str, words: Mapping[str, str]) -> str:
 
     >>> worded("SELECT {greatest}(a, b)", {"greatest": "max"})
     'SELECT max(a, b)'
+    >>> worded("{least_of: a, b}", {"least_of": "min({0}, {1})"})
+    'min(a, b)'
     """
-    return re.sub(r"\{(\w+)\}", lambda match: words[match[1]], statement)
+    return WORD.sub(partial(_word, words), statement)
+
+
+def _word(words: Mapping[str, str], match: re.Match[str]) -> str:
+    word = words[match[1]]
+    return word if match[2] is None else word.format(*match[2].split(", "))
 
 
 def all_of(conditions: Iterable[str]) -> str:

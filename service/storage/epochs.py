@@ -71,7 +71,10 @@ class EpochStatements(ABC):
 
     @abstractmethod
     def load_columns(self) -> EpochColumns:
-        """Return every page for an epoch, as of one instant; gone pages have importance 0."""
+        """Return every page for an epoch, as of one instant; gone pages have importance 0.
+
+        The transaction is that of `Store.read_whole` or of a lead that does not write.
+        """
 
     @abstractmethod
     def load_caps(self) -> CapColumns:

@@ -1,8 +1,8 @@
 """Epochs, their certificates and schedules: the SQL that both databases share.
 
-A statement on the schedule walks along primary keys from `after` to `last`, so that a filter with
-few matches takes bounded time. The statement bounds each table, because planners do not derive the
-bounds from joins.
+A statement on the schedule walks along the keys of pages from `after` to `last`, so that a filter
+with few matches takes bounded time. The statement bounds each table, because planners do not derive
+the bounds from joins. A schedule has the form of its database (`storage.dialect`: `schedule_of`).
 """
 
 from abc import abstractmethod
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.core.shares import ShareEvidence
-from service.model.arrays import Bools, UrlGroupRates
+from service.model.arrays import UrlGroupRates
 from service.model.columns import ScheduleChanges, ScheduledPages, SchedulePart
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
@@ -74,21 +74,20 @@ SELECT {COLUMNS} FROM epochs WHERE epoch < %(before)s ORDER BY epoch DESC LIMIT 
 """
 
 SCHEDULE = """
-SELECT schedule.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, false) AS gone,
+SELECT pages.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, false) AS gone,
     coalesce(n_failures, 0) AS n_failures, coalesce(interval_factor, 1.0) AS interval_factor,
-    {due_rate} AS due_rate, coalesce(url, '') AS url, coalesce(importance, 0.0) AS importance,
-    schedule.change_rate, schedule.crawl_rate,
+    {due_rate} AS due_rate, url, importance, schedule.change_rate, schedule.crawl_rate,
     coalesce(schedule.crawl_probability, 0.0) AS crawl_probability
-FROM {source}
-LEFT JOIN pages ON {pages}
+FROM pages
 LEFT JOIN page_states ON {states}
+{{{scheduled}: schedule, pages.page_id, %(epoch)s}}
+{before}
 WHERE {where}
-ORDER BY schedule.page_id
+ORDER BY pages.page_id
 LIMIT %(limit)s
 """
-"""Statement that reads rows of a schedule; a page that was deleted later has no URL. With inner
-joins, Postgres would take the keys for independent, expect few rows, and look each up instead of
-merging."""
+"""Statement that reads rows of a schedule. With an inner join of states, Postgres would take the
+keys for independent, expect few rows, and look each up instead of merging."""
 
 BETWEEN = "{table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
 """Bounds of a walk along the key; filters by host or page use their own index instead."""
@@ -105,30 +104,21 @@ def _moved(measure: str) -> str:
     return f"{{greatest}}({now}, {before}) > %(ratio)s * {{least}}({now}, {before}, 1e300)"
 
 
-MOVED = f"""(
-    SELECT schedule.* FROM schedule
-    LEFT JOIN schedule AS before ON before.epoch = %(since)s
-        AND before.page_id = schedule.page_id AND {BETWEEN.format(table="before")}
-    WHERE schedule.epoch = %(epoch)s AND {BETWEEN.format(table="schedule")}
-        AND (before.page_id IS NULL OR {" OR ".join(map(_moved, MEASURES))})
-    ORDER BY schedule.page_id
-    LIMIT %(limit)s
-) AS schedule"""
-"""The new and changed rows, in place of the schedule: joins then read no other rows."""
+JOIN_BEFORE = "{schedule_between: before, pages.page_id, %(since)s}"
+MOVED = f"before.epoch IS NULL OR {' OR '.join(map(_moved, MEASURES))}"
+"""Condition on new and changed rows."""
 
 REMOVED = f"""
 SELECT before.page_id
-FROM schedule AS before
-LEFT JOIN schedule ON schedule.epoch = %(epoch)s AND schedule.page_id = before.page_id
-    AND {BETWEEN.format(table="schedule")}
+FROM {{scheduled_ids: %(since)s}} AS before
+{{schedule_between: schedule, before.page_id, %(epoch)s}}
 LEFT JOIN pages ON pages.page_id = before.page_id AND {BETWEEN.format(table="pages")}
-WHERE before.epoch = %(since)s AND {BETWEEN.format(table="before")}
-    AND (schedule.page_id IS NULL OR pages.page_id IS NULL)
+WHERE schedule.epoch IS NULL OR pages.page_id IS NULL
 ORDER BY before.page_id
 """
 
-INDEXED = "schedule.page_id IN ({ids}) AND +schedule.page_id > %(after)s"
-"""Condition that uses an index; the plus keeps both planners from a walk along the schedule."""
+INDEXED = "pages.page_id IN ({ids}) AND +pages.page_id > %(after)s"
+"""Condition that uses an index; the plus keeps both planners from a walk along the pages."""
 
 ONLY = {
     "host": INDEXED.format(ids="SELECT page_id FROM pages WHERE host_id = %(host_id)s"),
@@ -139,7 +129,7 @@ ONLY = {
 
 
 HOST_ID = "SELECT host_id FROM hosts WHERE host = %(host)s"
-LAST_SCHEDULED = "SELECT max(page_id) FROM schedule WHERE epoch = %(epoch)s"
+LAST_SCHEDULED = "{last_scheduled: %(epoch)s}"
 MOST_PAGE_ID = 2**63 - 1
 
 
@@ -240,7 +230,7 @@ class EpochsSql(ClocksSql):
         )
         if epoch not in kept:
             raise CursorExpired
-        return SchedulePart(there(rows), self._next(rows, limit, last, epoch))
+        return SchedulePart(rows, self._next(rows, limit, last, epoch))
 
     @override
     def schedule_changes(
@@ -262,7 +252,7 @@ class EpochsSql(ClocksSql):
             raise CursorExpired
         if since not in kept:
             raise EpochNotKept
-        return ScheduleChanges(there(rows), going_on, removed)
+        return ScheduleChanges(rows, going_on, removed)
 
     def _next(self, rows: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
         if len(rows) and len(rows) == limit:
@@ -280,30 +270,25 @@ class EpochsSql(ClocksSql):
     ) -> tuple[ScheduledPages, Collection[int]]:
         """Return the result of the statement `rows`, and the kept epochs.
 
-        With `since`, return the new and changed rows. A page that was deleted has no URL.
+        With `since`, return the new and changed rows.
         """
 
 
 def rows(only: Collection[str], *, since: bool) -> str:
     """Return the statement that reads rows under these filters; with `since` the changed rows."""
-    walk = "true" if "host" in only or "page_id" in only else BETWEEN
-    conditions = [ONLY[name] for name in only]
-    if not since:
-        conditions += ["schedule.epoch = %(epoch)s", walk.format(table="schedule")]
-    same_page = f"{{table}}.page_id = schedule.page_id AND {walk}"
+    by_index = "host" in only or "page_id" in only
+    states = "page_states.page_id = pages.page_id"
+    conditions = ["schedule.epoch IS NOT NULL", *(ONLY[name] for name in only)]
+    if not by_index:
+        states = f"{states} AND {BETWEEN.format(table='page_states')}"
+        conditions.append(BETWEEN.format(table="pages"))
     return SCHEDULE.format(
-        source=MOVED if since else "schedule",
-        pages=same_page.format(table="pages"),
-        states=same_page.format(table="page_states"),
-        where=all_of(conditions),
+        states=states,
+        scheduled="schedule_of" if by_index else "schedule_between",
+        before=JOIN_BEFORE if since else "",
+        where=all_of([*conditions, *([MOVED] if since else [])]),
         due_rate=DUE_RATE,
     )
-
-
-def there(rows: ScheduledPages) -> ScheduledPages:
-    """Return the rows without the pages that were deleted after the epoch."""
-    has_url: Bools = rows.url != ""
-    return rows if has_url.all() else rows.take(has_url)
 
 
 def _compressed(numbers: NDArray[np.float32] | None) -> bytes | None:

@@ -89,8 +89,7 @@ SELECT page_states.page_id, created_at, last_crawl_at, requested_at, gone,
     importance
 FROM page_states
 JOIN pages ON pages.page_id = page_states.page_id AND {BETWEEN.format(table="pages")}
-LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = %(epoch)s
-    AND {BETWEEN.format(table="schedule")}
+{{schedule_between: schedule, page_states.page_id, %(epoch)s}}
 WHERE {BETWEEN.format(table="page_states")} AND NOT gone
 ORDER BY page_states.page_id
 """

@@ -10,9 +10,12 @@ from abc import ABC, abstractmethod
 from datetime import datetime
 from typing import Literal
 
+import numpy as np
+
 from service.model.arrays import Instants, Ints
 from service.model.domain import Host, HostGroup, PagePatch
 from service.model.freshness import FreshnessColumns, LoggedChanges
+from service.model.id_space import IdSpace
 from service.model.listing import ListedPart, PageFilter, PageTags, RunningLease, TagColumns
 
 HostOrder = Literal["host_id", "-host_id", "host", "-host"]
@@ -71,6 +74,10 @@ class ListingStatements(ABC):
     @abstractmethod
     def groups(self, after: int, limit: int) -> list[HostGroup]:
         """Return groups with group_id > after, ascending, at most `limit`."""
+
+    def page_ranges(self) -> IdSpace:
+        """Return the ranges that have all page_ids; a store of one database has one range."""
+        return IdSpace(np.array([[0, self.last_page_id()]]))
 
     # -- freshness
 

@@ -30,8 +30,7 @@ SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
     n_observations, n_changes, {tags} AS tags
 FROM {source}
 LEFT JOIN page_states ON page_states.page_id = {picked}.page_id AND {states}
-LEFT JOIN schedule ON schedule.page_id = {picked}.page_id AND schedule.epoch = %(epoch)s
-    AND {scheduled}
+{{{scheduled}: schedule, {picked}.page_id, %(epoch)s}}
 WHERE {where}
 ORDER BY {picked}.page_id
 LIMIT %(limit)s
@@ -41,7 +40,7 @@ independent, expect few rows, and look each up instead of merging. Tags are a su
 for the listed pages only, and few pages have tags."""
 
 PICKED = """(
-    SELECT {walked}.page_id FROM {tables} WHERE {where} ORDER BY {walked}.page_id LIMIT %(limit)s
+    SELECT {walked}.page_id FROM {tables} WHERE {where} ORDER BY {order} LIMIT %(limit)s
 ) AS picked
 LEFT JOIN pages ON pages.page_id = picked.page_id"""
 """Subquery that picks the pages of a filter, from those tables alone that the filter needs."""
@@ -60,8 +59,11 @@ JOINED = "{table} ON {table}.page_id = {first}.page_id"
 LOOKED_UP = 20_000
 """Maximum candidates of an index that one reading looks up in other tables."""
 
+OF_HOST = "pages.host_id = %(host_id)s AND {of_host_after}"
+HOST_ORDER = "{of_host_order}"
+"""Order of page_ids along the index of hosts."""
 ONLY = {
-    "host": "pages.host_id = %(host_id)s",
+    "host": OF_HOST,
     "url_prefix": "substr(url, 1, length(%(url_prefix)s)) = %(url_prefix)s",
     "tag": "page_tags.tag_id = %(tag_id)s",
     "observability": "observability = %(observability)s",
@@ -87,7 +89,7 @@ SEVEN_DIGITS = 1e-6
 CANDIDATES = """
 SELECT count(*) AS n, max(page_id) AS last FROM (
     SELECT page_id FROM {table} WHERE {where} AND page_id > %(after)s
-    ORDER BY page_id LIMIT %(limit)s
+    ORDER BY {order} LIMIT %(limit)s
 ) AS candidates
 """
 LAST_PAGE_ID = "SELECT max(page_id) FROM pages"
@@ -124,7 +126,7 @@ SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
     coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate,
     CASE WHEN shift IS NULL THEN urgency END AS urgency
 FROM page_states
-LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = %(epoch)s
+{{schedule_of: schedule, page_states.page_id, %(epoch)s}}
 WHERE page_states.page_id {{among_ids}}
 ORDER BY page_states.page_id
 """
@@ -161,8 +163,9 @@ class ListingSql(Dialect, Transaction):
     def candidates(self, after: int, n: int, only: PageFilter) -> tuple[int, int]:
         walk, filters = self._walk(only)
         values = self._values({walk: filters[walk]} if walk else {})
-        where = {"tag": "tag_id = %(tag_id)s", "host": "host_id = %(host_id)s", "": "true"}[walk]
-        statement = CANDIDATES.format(table=WALKED[walk], where=where)
+        where = {"tag": "tag_id = %(tag_id)s", "host": OF_HOST, "": "true"}[walk]
+        order = HOST_ORDER if walk == "host" else "page_id"
+        statement = CANDIDATES.format(table=WALKED[walk], where=where, order=order)
         (row,) = self.read(statement, after=after, limit=n, **values)
         return row["n"], row["last"] or after
 
@@ -251,10 +254,10 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
     """Return the statement that reads pages under these filters along an index."""
     if not filters:
         picked, source, where = "pages", "pages", BETWEEN.format(table="pages")
-        states, scheduled = (BETWEEN.format(table=table) for table in ("page_states", "schedule"))
+        states, scheduled = BETWEEN.format(table="page_states"), "schedule_between"
     else:
         picked, source, where = "picked", _picked(walk, frozenset(filters)), "true"
-        states = scheduled = "true"
+        states, scheduled = "true", "schedule_of"
     return LISTED.format(
         picked=picked,
         source=source,
@@ -267,12 +270,7 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
 
 
 def _picked(walk: str, filters: frozenset[str]) -> str:
-    needed = {
-        "page_states": filters & OF_STATES,
-        "schedule": filters & OF_SCHEDULE,
-        "pages": filters & OF_PAGES,
-    }
-    # not the schedule, which keeps rows of deleted pages
+    needed = {"page_states": filters & OF_STATES, "pages": filters & OF_PAGES}
     tables = [WALKED[walk]] if walk else ["page_states"]
     tables += [table for table, used in needed.items() if used and table not in tables]
     first = tables[0]
@@ -280,9 +278,9 @@ def _picked(walk: str, filters: frozenset[str]) -> str:
     conditions += [BETWEEN.format(table=first)]
     if not walk:  # a range of each table, because planners do not derive it from joins
         conditions += [BETWEEN.format(table=table) for table in tables[1:]]
-    if "schedule" in tables:
-        conditions.append("schedule.epoch = %(epoch)s")
-    joins = [JOINED.format(table=table, first=first) for table in tables[1:]]
-    return PICKED.format(
-        walked=first, tables=" JOIN ".join([first, *joins]), where=all_of(conditions)
-    )
+    joined = " JOIN ".join([first, *(JOINED.format(table=t, first=first) for t in tables[1:])])
+    if filters & OF_SCHEDULE:
+        word = "schedule_of" if walk else "schedule_between"
+        joined += f" {{{word}: schedule, {first}.page_id, %(epoch)s}}"
+    order = HOST_ORDER if walk == "host" else f"{first}.page_id"
+    return PICKED.format(walked=first, tables=joined, where=all_of(conditions), order=order)

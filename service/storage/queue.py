@@ -324,8 +324,11 @@ class HostStatements(ABC):
         """Return the ids of hosts by name; insert new names in their order."""
 
     @abstractmethod
-    def group_id(self, group: str) -> int:
-        """Return the id of a group by name; insert a new name."""
+    def group_id(self, group: str, near: str | None = None) -> int:
+        """Return the id of a group by name; insert a new name.
+
+        A store of several databases inserts the group where the host `near` is.
+        """
 
     @abstractmethod
     def member_ids(self, group_id: int) -> Ints:

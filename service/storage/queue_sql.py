@@ -82,7 +82,7 @@ FROM (
     FROM (SELECT page_id FROM pages WHERE host_id = %(host_id)s LIMIT {MOST_SUMMED}) AS sample
     JOIN page_states ON page_states.page_id = sample.page_id
 ) AS states
-LEFT JOIN schedule ON schedule.page_id = states.page_id AND schedule.epoch = %(epoch)s
+{{schedule_of: schedule, states.page_id, %(epoch)s}}
 """
 
 HOST_IDS = "SELECT host, host_id FROM hosts WHERE host IN (SELECT value FROM {names})"
@@ -249,7 +249,7 @@ class QueueSql(Dialect, Transaction):
         return dict(iter(self.run(HOST_IDS, names=np.array(names, object))))
 
     @override
-    def group_id(self, group: str) -> int:
+    def group_id(self, group: str, near: str | None = None) -> int:
         group_id = self.scalar(GROUP_ID, name=group)
         if group_id is None:
             self.run(ADD_GROUP, name=group)

@@ -45,7 +45,7 @@ SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observab
 FROM pages
 JOIN hosts ON hosts.host_id = pages.host_id
 JOIN page_states ON page_states.page_id = pages.page_id
-LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s
+{schedule_of: schedule, pages.page_id, %(epoch)s}
 LEFT JOIN pages AS target ON target.page_id = page_states.redirects_to
 LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 WHERE pages.page_id = %(page_id)s

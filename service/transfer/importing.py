@@ -162,7 +162,8 @@ def add_states(
                     validators_of(lines),
                 )
                 if (tags := parsed._replace(lines=lines).tags) is not None:
-                    tags.save(tx, tx.page_ids(parsed.pages.take(good).key))
+                    pages = parsed.pages.take(good)
+                    tags.save(tx, tx.page_ids(pages.key, pages.host))
         yield _step(path, block, created, restored, rejected)
 
 

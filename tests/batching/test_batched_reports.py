@@ -32,7 +32,7 @@ from service.model.columns import PageColumns
 from service.model.domain import Verdict
 from service.model.errors import Overloaded, StoreFull, StoreUnavailable
 
-ACCEPTED, DUPLICATE, LATE, UNKNOWN, _ = (int(v) for v in Verdict)
+ACCEPTED, DUPLICATE, LATE, UNKNOWN, *_ = (int(v) for v in Verdict)
 
 
 def by_id(page_id) -> PageNames:

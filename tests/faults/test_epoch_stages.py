@@ -22,6 +22,7 @@ from service.model.domain import Epoch, EpochStatus
 from service.runtime.settings import Settings
 from service.storage import open_store
 from service.storage.epochs import EPOCHS_KEPT
+from service.storage.postgres.schedule_blocks import EACH
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,8 @@ class Trial:
     def in_force(self) -> int:
         """Read the schedule, which is all of one epoch; gives its number."""
         spent = "sum(CAST(crawl_rate AS double precision))"
-        rows = f"SELECT count(*), {spent} FROM schedule WHERE epoch = %(epoch)s"
+        each_page = "schedule" if self.on_sqlite else EACH.format("%(epoch)s", where="")
+        rows = f"SELECT count(*), {spent} FROM {each_page} AS rows WHERE epoch = %(epoch)s"
         with self.store.begin(write=False) as tx:
             epoch, certificate = tx.number_in_force(), tx.epoch_in_force().certificate
             ((n_rows, spent),) = tx.run(rows, epoch=epoch)

@@ -31,7 +31,7 @@ from support.store_cases import (
 from service.batching.reports import CrawlReport, Recorder
 from service.estimation.estimates import InForce
 from service.ingest.record import PageNames
-from service.leases.hosts import change_host
+from service.leases.hosts import change_group, change_host
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue
 from service.leases.settle import LeaseSettler
@@ -232,11 +232,10 @@ def test_three_timeouts_in_one_batch_make_a_host_pause_and_more_do_so_no_longer(
 
 
 def test_a_group_of_hosts_is_one_host_queue(queue_store):
-    add(queue_store, 2, host="a.example")
-    add(queue_store, 2, host="b.example")
+    add(queue_store, 2, host="c.example")
+    add(queue_store, 2, host="d.example")
     with queue_store.begin() as tx:
-        tx.run("INSERT INTO host_groups (group_id, name) VALUES (4, 'cdn')")
-        tx.run("UPDATE hosts SET group_id = 4")
+        change_group(tx, "cdn", {}, ["c.example", "d.example"], T0, POLITE)
     fill_queue(queue_store, T0 + UNTIL)
     assert len(take(queue_store, T0, polite=POLITE)) == 1
 

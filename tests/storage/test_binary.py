@@ -221,7 +221,7 @@ def test_the_layout_of_an_array_in_memory_does_not_matter(run, layout):
     assert blobs.view("<f8").tolist() == plain.tolist()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.uint64, np.int8, np.complex128, "M8[D]", "U3"])
+@pytest.mark.parametrize("dtype", [np.float16, np.uint64, np.int8, np.complex128, "M8[D]", "U3"])
 def test_an_element_without_a_postgres_type_is_refused_not_mangled(run, dtype):
     values = np.zeros(3, dtype)
     if dtype == "M8[D]":  # a coarser instant is an instant
@@ -277,31 +277,27 @@ def test_rows_that_end_like_the_trailer_are_rows(connection):
     assert binary.copy_out(connection, query, {"a": "i8"}, 64)["a"].tolist() == [-1] * 130
 
 
-@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 1000])
-@pytest.mark.parametrize("share", [0.0, 0.05, 1.0])
-def test_rare_columns_come_out_where_they_are_not_null(connection, n, share):
-    """Blocks of 64 rows; a NULL in every combination of the three."""
-    table = random_table(n)
-    rng = np.random.default_rng(n)
-    has = rng.random((3, n)) < share
-    rare = {"b": np.float64("nan"), "c": np.int16(-1), "d": np.datetime64("NaT", "us")}
-    masks = dict(zip(rare, ~has, strict=True))
-    given = [np.ma.masked_array(table[name], masks.get(name, False)) for name in "abcd"]
+@pytest.mark.parametrize("kind", ["f4", "f8", "i2"])
+def test_rows_of_numbers_are_copied_in_as_arrays(connection, kind):
+    rng = np.random.default_rng(1)
+    numbers = rng.normal(size=(130, 7)).astype(kind)
+    null = rng.random(130) < 0.3
+    name = {"f4": "real", "f8": "float8", "i2": "smallint"}[kind]
     with connection.transaction(force_rollback=True):
-        connection.execute(
-            "CREATE TEMP TABLE t (a bigint, b float8, c smallint, d timestamptz, i serial)"
-        )
-        copied = "COPY t (a, b, c, d) FROM STDIN (FORMAT BINARY)"
-        with connection.cursor().copy(copied) as copy:
-            for block in binary.copy_in(given, 64):
+        connection.execute(f"CREATE TEMP TABLE t (a bigint, b {name}[], c {name}[])")
+        columns = [
+            np.arange(130),
+            binary.masked_arrays(numbers),
+            binary.masked_arrays(numbers, null),
+        ]
+        with connection.cursor().copy("COPY t FROM STDIN (FORMAT BINARY)") as copy:
+            for block in binary.copy_in(columns, 64):
                 copy.write(block)
-        query = "COPY (SELECT a, b, c, d FROM t ORDER BY i) TO STDOUT (FORMAT BINARY)"
-        back = binary.copy_out(connection, query, {"a": "i8"}, 64, rare)
-    assert back["a"].tobytes() == table["a"].tobytes()
-    for name, null in rare.items():
-        expected = np.where(masks[name], null, table[name]).astype(table[name].dtype)
-        assert back[name].dtype == expected.dtype
-        np.testing.assert_array_equal(back[name], expected)
+        rows = connection.execute("SELECT b, c FROM t ORDER BY a").fetchall()
+    np.testing.assert_array_equal(np.array([b for b, _ in rows], kind), numbers)
+    assert [c is None for _, c in rows] == null.tolist()
+    kept = [c for _, c in rows if c is not None]
+    np.testing.assert_array_equal(np.array(kept, kind), numbers[~null])
 
 
 def test_a_copy_that_fails_half_way_raises_and_leaves_the_connection_usable(connection):

@@ -24,9 +24,12 @@ def test_every_tag_of_every_page_is_read_with_the_names_apart(queue_store):
         read = zip(tags.page_id.tolist(), tags.tag_id.tolist(), strict=True)
         assert {(page, names[tag_id]) for page, tag_id in read} == pairs
         assert tx.tag_names(np.array([999], np.int64)) == {}
-        hosts = tx.load_columns().host_id
+        columns = tx.load_columns()
+        pages, hosts = columns.page_id, columns.host_id
         named = tx.host_names(np.append(np.unique(hosts), 999))
-        assert [named[host] for host in hosts.tolist()] == ["example.org"] * 4 + ["other.example"]
+        assert [named[host] for host in hosts.tolist()] == [
+            "example.org" if page in ids else "other.example" for page in pages.tolist()
+        ]
         assert len(named) == 2
         assert tx.host_names(np.zeros(0, np.int64)) == {}
 

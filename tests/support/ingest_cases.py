@@ -11,7 +11,7 @@ from service.model.domain import Timing, Verdict
 from support.store_cases import crawl_columns, page_of, ping_columns
 
 HOUR = timedelta(hours=1)
-ACCEPTED, DUPLICATE, LATE, UNKNOWN, _ = (int(v) for v in Verdict)
+ACCEPTED, DUPLICATE, LATE, UNKNOWN, *_ = (int(v) for v in Verdict)
 
 
 def rules(estimator=None, timing=Timing.periodic, seed=1):

@@ -27,6 +27,10 @@ BEGIN
             AND relname ~ '^(schedule|observations|sealed)_[0-9a-f_]+$'
     LOOP EXECUTE 'DROP TABLE ' || name;
     END LOOP;
+    FOR name IN
+        SELECT relname FROM pg_class WHERE relkind = 'S' AND relname ~ '^page_ids_[0-9]+$'
+    LOOP EXECUTE 'DROP SEQUENCE ' || name;
+    END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
     DELETE FROM log_files;
     DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM clocks;

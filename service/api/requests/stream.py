@@ -85,7 +85,7 @@ class CrawlStream:
             await self._write_blocks(request)
             return self.counts or {}
         body = await read_body(request)
-        if len(body.content) <= SMALL_BYTES:
+        if len(body.content) <= SMALL_BYTES and not self.service.divided:
             batch = admitted(decode_batch(body, Observation, self.service.max_items), self.caller)
             post = SmallPost(batch, self.register)
             return await settled(self.service.small_posts.submit(post))

@@ -32,7 +32,7 @@ from service.leases.lease import LeasedPages
 from service.model.arrays import Codes, Ints, moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page, Verdict
-from service.model.errors import BatchRejected
+from service.model.errors import BatchRejected, ShardUnavailable
 from service.model.history import Calibrations
 from service.storage.queue import DuePages
 from service.storage.validators import ValidatorColumns
@@ -233,7 +233,7 @@ def batch_counts(
     """Return the counts of a batch by the verdicts of its items."""
     n_of = np.bincount(verdict, minlength=len(Verdict)).tolist()
     unknown = []
-    if n_of[Verdict.unknown] or n_of[Verdict.elsewhere]:
+    if any(n_of[Verdict.unknown :]):
         unknown = [
             _rejection(int(index[i]), Verdict(verdict[i]), by_id=bool(page_id[i]))
             for i in np.flatnonzero(verdict >= int(Verdict.unknown))
@@ -256,6 +256,8 @@ def refuse_empty(counts: dict[str, Any]) -> None:
     n_taken = counts["accepted"] + counts["duplicate"] + counts["late"]
     if counts["rejected"] and not n_taken:
         first = counts["rejected"][0]
+        if any(item.code == SHARD_UNAVAILABLE for item in counts["rejected"]):
+            raise ShardUnavailable(AWAY)
         raise BatchRejected(
             f"all {counts['n_rejected']} items were rejected; item {first.index}: {first.detail}",
             field=first.field,
@@ -263,8 +265,19 @@ def refuse_empty(counts: dict[str, Any]) -> None:
         )
 
 
+SHARD_UNAVAILABLE = "shard_unavailable"
+AWAY = "the database of this page is away; send the item again after some seconds"
+
+
+def away(index: int) -> Rejection:
+    """Return the rejection of an item whose database is away."""
+    return Rejection(index=index, code=SHARD_UNAVAILABLE, field=None, detail=AWAY)
+
+
 def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
     """Return the rejection of an item by the store."""
+    if verdict is Verdict.unavailable:
+        return away(index)
     if verdict is Verdict.elsewhere:
         detail = "the lease is on another page than `url` names; leave `url` out"
         return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)

@@ -144,8 +144,9 @@ def _pages(tx: Transaction, service: Service, copies: Copies) -> tuple[Freshness
     """
     page_id = copies.page_id.copy()
     by_url = np.array([url is not None for url in copies.url], np.bool_)
-    keys = b"".join(url.key for url in copies.url if url is not None)
-    page_id[by_url] = tx.page_ids(np.frombuffer(keys, KEY))
+    named = [url for url in copies.url if url is not None]
+    keys, hosts = b"".join(url.key for url in named), np.array([url.host for url in named], object)
+    page_id[by_url] = tx.page_ids(np.frombuffer(keys, KEY), hosts)
     pages = tx.freshness_columns(distinct(page_id[page_id > 0]))
     row = np.searchsorted(pages.page_id, page_id)
     there = row < len(pages)

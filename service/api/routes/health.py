@@ -36,15 +36,19 @@ async def readyz(service: TheMonitored) -> Response:
     """Check that the database answers, has the right schema and takes writes.
 
     The answer comes within 2 s. `check` of a problem names the failure: `connection`, `schema` or
-    `writes`. A full disk, a read-only database and a locked table fail `writes`.
+    `writes`. A full disk, a read-only database and a locked table fail `writes`. A service over
+    several databases is ready while the coordinator is, and `away` names the others that are not.
     """
     try:
-        await service.readiness.run(service.store.check_ready)
+        away = await service.readiness.run(service.store.check_ready)
     except TimeoutError:
         sentence = f"the database did not answer within {WITHIN_S:g} s; try again"
         return not_ready(StoreUnavailable(sentence, check="connection"))
     except RecrawlError as error:
         return not_ready(error)
+    if away:
+        log.warning("databases are away", away=list(away))
+        return answer(Health(status="degraded", version=__version__, away=list(away)))
     return answer(Health(status="ok", version=__version__))
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -24,17 +24,20 @@ from service.api.cursors import (
 )
 from service.api.examples import reports as examples
 from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
+from service.api.requests.decode import decode_crawls
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.limited import admitted, charge, check_hosts
 from service.api.requests.rules import read_lease
 from service.api.requests.stream import settled
-from service.api.responses.encode import answer, json_answer, shared
+from service.api.responses.encode import answer, batch_counts, json_answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
-from service.api.service import TheBody, TheService
+from service.api.service import Service, TheBody, TheService
+from service.batching.by_shard import lost_crawls
 from service.batching.lease_requests import LeaseRequest
+from service.batching.reports import CrawlReport
 from service.leases.lease import WorkerRequest
-from service.model.errors import InvalidField, LeaseNotHeld
+from service.model.errors import InvalidField, LeaseNotHeld, ShardUnavailable
 from service.model.urls import normalise_host
 from service.runtime.requests import waiting
 from service.storage.queue import LeaseFilter
@@ -126,6 +129,8 @@ async def post_leases(
     leases = lease_request(wish, service.lease_ttl)
     check_hosts(caller, leases.kind.hosts)
     call = LeaseCall(leases, batch, register, key)
+    if batch is not None and service.divided:
+        call = replace(call, batch=None, counts=await reported(service, batch, register=register))
     deadline = loop.time() + wish.wait_s
     with service.lease_waiters.place() as freed:
         while True:
@@ -149,6 +154,28 @@ async def post_leases(
                 await service.lease_waiters.wait(freed, min(left_s, POLL_S, max(ahead_s, pause_s)))
             if await request.is_disconnected():
                 raise ClientDisconnect
+
+
+async def reported(
+    service: Service, batch: Batch[Observation], *, register: bool
+) -> dict[str, Any]:
+    """Record crawls in the databases of their pages, and return the counts of their outcomes.
+
+    Crawls whose database is away are rejected; the others count, and leases follow.
+    """
+    now = service.now()
+    decoded = decode_crawls(batch, now)
+    report = CrawlReport(decoded.columns, decoded.named, register, now)
+    try:
+        committed = await settled(service.crawl_reports.submit(report))
+    except ShardUnavailable:
+        committed = lost_crawls(len(decoded.columns))
+    counts = batch_counts(committed.verdict, decoded.index, decoded.named.page_id, decoded.rejected)
+    counts["leases_ended"] = n_ended = int(committed.lease_ended.sum())
+    service.telemetry.count_reported_leases(int((decoded.columns.token != 0).sum()), n_ended)
+    service.telemetry.count_items("observation", counts)
+    service.lease_waiters.wake(n_ended)
+    return counts
 
 
 def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:

@@ -16,7 +16,7 @@ from service.api.requests.decode import decode_pages
 from service.api.requests.limited import admitted
 from service.api.requests.rules import check_bounds
 from service.api.responses.clocks import encode_clock
-from service.api.responses.encode import answer, encode_page, outcome_counts, refuse_empty
+from service.api.responses.encode import answer, away, encode_page, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.batching.reports import Registration
@@ -52,13 +52,17 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
     registration = Registration(pages.columns, service.now(), pages.tags)
     registered = service.registrations.submit(registration).result()
     if not registered.created.all():
-        _wake(service, registered.page_id[~registered.created])
+        _wake(service, registered.page_id[~registered.created & (registered.page_id > 0)])
     page_ids: list[int | None] = [None] * pages.n_items
     page_id_of_item = registered.page_id[pages.named.row]
+    lost = []
     for i, page_id in zip(pages.index.tolist(), page_id_of_item.tolist(), strict=True):
-        page_ids[i] = page_id
-    n_new = len(pages.columns)
-    counts = outcome_counts(n_new, len(pages.index) - n_new, rejected=pages.rejected)
+        page_ids[i] = page_id or None
+        if not page_id:
+            lost.append(away(i))
+    n_new = int((registered.page_id > 0).sum())
+    n_again = len(pages.index) - len(lost) - n_new
+    counts = outcome_counts(n_new, n_again, rejected=[*pages.rejected, *lost])
     service.telemetry.count_items("page", counts)
     refuse_empty(counts)
     created = int(registered.created.sum())
@@ -126,7 +130,8 @@ def settings_of(page: domain.Page) -> dict[str, Any]:
 
 def find(tx: Transaction, url: str) -> int:
     """Return the page_id of a URL; raise `InvalidUrl` or `PageNotFound`."""
-    page_ids = tx.page_ids(np.array([normalise(url).key], KEY))
+    normal = normalise(url)
+    page_ids = tx.page_ids(np.array([normal.key], KEY), np.array([normal.host], object))
     if not page_ids[0]:
         raise PageNotFound(f"no page has the url {url[:200]}; register it with POST /pages")
     return int(page_ids[0])

@@ -271,7 +271,7 @@ class Reader:
     def _enter(self, pages: PageColumns, now: datetime) -> tuple[Ints, Bools]:
         """Return the page_id of each page, 0 where it stays unknown, and which pages are new."""
         with self.service.store.begin(write=False) as tx:
-            page_id = tx.page_ids(pages.key)
+            page_id = tx.page_ids(pages.key, pages.host)
         new, created = page_id == 0, np.zeros(len(pages), np.bool_)
         if self.options.register and new.any():
             registration = Registration(pages.take(new), now)

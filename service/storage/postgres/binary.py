@@ -20,7 +20,7 @@ from psycopg.abc import PQGen
 from psycopg.waiting import Wait
 
 from service.model.arrays import INSTANT, UNSPECIFIED, Floats
-from service.storage.column_builder import Gathered, placed
+from service.storage.column_builder import Gathered
 
 POSTGRES_EPOCH = np.datetime64("2000-01-01", "us")
 """Zero of timestamptz; numpy's NaT has the bits of Postgres's -infinity."""
@@ -30,13 +30,14 @@ OIDS = {
     "i2": (21, 1005),
     "i4": (23, 1007),
     "i8": (20, 1016),
+    "f4": (700, 1021),
     "f8": (701, 1022),
     "M8": (1184, 1185),
     "V16": (2950, 2951),
     "V": (17, 1001),
     "O": (25, 1009),
 }
-"""Oids of the element and of its array, by numpy kind: bool, the integers, float8, timestamptz,
+"""Oids of the element and of its array, by numpy kind: bool, the integers, the floats, timestamptz,
 uuid, bytea, text."""
 
 
@@ -194,9 +195,6 @@ def loaded(oid: int, data: bytes | None) -> Any:
     return None if data is None else LOADERS[oid](data)
 
 
-LENGTH = 4
-"""Size of a field's length, bytes; the length of NULL is -1."""
-
 HEADER = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 TRAILER = b"\xff\xff"
 
@@ -210,10 +208,15 @@ def _row_dtype(values: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
 
 def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]:
     """Yield the bytes of COPY … FROM STDIN (FORMAT BINARY) for these columns, block by block."""
-    dtype = _row_dtype([wire(np.ma.getdata(c[:0])).dtype for c in columns])
+    starts = range(0, len(columns[0]), block)
+    return copy_blocks([c[start : start + block] for c in columns] for start in starts)
+
+
+def copy_blocks(blocks: Iterable[list[NDArray[Any]]]) -> Iterator[bytes]:
+    """Yield the bytes of COPY … FROM STDIN (FORMAT BINARY) for blocks of columns."""
     yield HEADER
-    for start in range(0, len(columns[0]), block):
-        parts = [c[start : start + block] for c in columns]
+    for parts in blocks:
+        dtype = _row_dtype([wire(np.ma.getdata(part[:0])).dtype for part in parts])
         rows = np.empty(len(parts[0]), dtype)
         rows["n_fields"] = len(parts)
         for i, part in enumerate(parts):
@@ -223,6 +226,20 @@ def copy_in(columns: list[NDArray[Any]], block: int = 65_536) -> Iterator[bytes]
         nulls = [np.ma.getmaskarray(part) for part in parts]
         yield _without(rows, nulls) if any(null.any() for null in nulls) else rows.tobytes()
     yield TRAILER
+
+
+def masked_arrays(values: NDArray[Any], null: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+    """Return (N, K) numbers as N values of COPY, arrays of K numbers; NULL where `null`."""
+    n, length = values.shape
+    element, _ = _oids(values.dtype)
+    head = HEAD.pack(1, 0, element, length, 1)
+    elements = _element(wire(values[:0, 0]).dtype)
+    rows = np.empty(n, [("head", f"V{HEAD.size}"), ("elements", elements, (length,))])
+    rows["head"] = np.void(head)
+    rows["elements"]["length"] = values.dtype.itemsize
+    rows["elements"]["value"] = values
+    octets = rows.view(f"V{rows.dtype.itemsize}")
+    return octets if null is None else np.ma.array(octets, mask=null)
 
 
 def _without(rows: NDArray[np.void], nulls: list[NDArray[np.bool_]]) -> bytes:
@@ -241,12 +258,10 @@ def copy_out(
     statement: str,
     dtypes: Mapping[str, str],
     block: int = 65_536,
-    rare: Mapping[str, np.generic] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Run COPY (…) TO STDOUT (FORMAT BINARY) and return its columns (`copied_blocks`)."""
-    nulls = {name: np.empty(0, null.dtype) for name, null in (rare or {}).items()}
-    gathered = Gathered({name: np.empty(0, dtype) for name, dtype in dtypes.items()} | nulls)
-    for columns in copied_blocks(connection, statement, dtypes, block, rare):
+    gathered = Gathered({name: np.empty(0, dtype) for name, dtype in dtypes.items()})
+    for columns in copied_blocks(connection, statement, dtypes, block):
         gathered.append(columns)
     return gathered.columns()
 
@@ -256,24 +271,16 @@ def copied_blocks(
     statement: str,
     dtypes: Mapping[str, str],
     block: int = 65_536,
-    rare: Mapping[str, np.generic] | None = None,
 ) -> Iterator[list[NDArray[Any]]]:
     """Run COPY (…) TO STDOUT (FORMAT BINARY) and yield the columns of blocks of rows.
 
-    `dtypes` has the numpy type of each column, which has a fixed width and no NULL. The last
-    columns are the `rare` ones, NULL in most rows; `rare` has the value that replaces NULL.
+    `dtypes` has the numpy type of each column, which has a fixed width and no NULL.
     """
     empty = {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
-    nulls = dict(rare or {})
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         layout = _row_dtype(wire(column).dtype for column in empty.values())
-        for rows, has_rare, tails in _row_blocks(connection, layout, len(nulls), block):
-            usual = (
-                unwire(rows[f"value{i}"], _oid(column)) for i, column in enumerate(empty.values())
-            )
-            seldom = zip(_rare(tails, nulls), nulls.values(), strict=True)
-            others = (placed(len(rows), has_rare, values, null) for values, null in seldom)
-            yield [*usual, *others]
+        for rows in _row_blocks(connection, layout, block):
+            yield [unwire(rows[f"value{i}"], _oid(c)) for i, c in enumerate(empty.values())]
         copy.read()  # so that psycopg sees the end of the copy
 
 
@@ -282,38 +289,26 @@ def _oid(column: NDArray[Any]) -> int:
 
 
 def _row_blocks(
-    connection: psycopg.Connection[Any], dtype: np.dtype[Any], n_rare: int, block: int
-) -> Iterator[tuple[NDArray[np.void], list[int], list[bytes]]]:
-    """Yield blocks of rows: the usual columns, the rows with rare columns, and the rare bytes.
-
-    libpq returns one message a row.
-    """
+    connection: psycopg.Connection[Any], dtype: np.dtype[Any], block: int
+) -> Iterator[NDArray[np.void]]:
+    """Yield blocks of rows; libpq returns one message a row."""
     pgconn, n_trailer = connection.pgconn, len(TRAILER)
     receive = partial(pgconn.get_copy_data, 1)  # 0 bytes: the next row has not arrived
-    usual = dtype.itemsize + n_rare * LENGTH
-    stride = np.dtype([("row", dtype), ("nulls", f"V{n_rare * LENGTH}")]) if n_rare else dtype
     while not (received := receive())[0]:
         connection.wait(_arrived(pgconn))
     length, message = received
     message, length = message[len(HEADER) :], length - len(HEADER)
     while length != n_trailer:
         rows: list[bytes] = []
-        has_rare: list[int] = []
-        tails: list[bytes] = []
         while length != n_trailer and len(rows) < block:
-            if length == usual:
+            if length > 0:
                 rows.append(bytes(message))
             elif length == 0:
                 connection.wait(_arrived(pgconn))
-            elif length < 0:
-                raise _failure(pgconn)
             else:
-                has_rare.append(len(rows))
-                rows.append(bytes(message[:usual]))
-                tails.append(bytes(message[dtype.itemsize :]))
+                raise _failure(pgconn)
             length, message = receive()
-        whole = np.frombuffer(b"".join(rows), stride)
-        yield whole["row"] if n_rare else whole, has_rare, tails
+        yield np.frombuffer(b"".join(rows), dtype)
 
 
 def _arrived(pgconn: pq.abc.PGconn) -> PQGen[None]:
@@ -321,27 +316,6 @@ def _arrived(pgconn: pq.abc.PGconn) -> PQGen[None]:
     while not (yield Wait.R):
         pass
     pgconn.consume_input()
-
-
-def _rare(tails: list[bytes], nulls: Mapping[str, np.generic]) -> Iterator[NDArray[Any]]:
-    """Yield the rare columns, each read from all rows at once; NULL becomes the column's `null`."""
-    octets = np.frombuffer(b"".join(tails), np.uint8)
-    at = np.cumsum([0, *map(len, tails[:-1])])[: len(tails)]
-    for null in nulls.values():
-        column = np.full(len(tails), null)
-        value = wire(column[:0]).dtype
-        length = _taken(octets, at, np.dtype(">i4"))
-        has = np.flatnonzero(length >= 0)
-        at = at + LENGTH
-        column[has] = unwire(_taken(octets, at[has], value), _oid(column))
-        at[has] += value.itemsize
-        yield column
-
-
-def _taken(octets: NDArray[np.uint8], at: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the value at each position."""
-    taken = octets[at[:, np.newaxis] + np.arange(dtype.itemsize)]
-    return np.ascontiguousarray(taken).view(dtype).reshape(len(at))
 
 
 def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:

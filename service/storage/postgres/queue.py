@@ -53,14 +53,13 @@ SELECT {DUE_ARRAYS} FROM (
     SELECT pages.page_id, created_at, {_STATE} FROM pages
     JOIN page_states ON page_states.page_id = pages.page_id
         AND {BETWEEN.format(table="page_states")}
-    LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = %(epoch)s
-        AND {BETWEEN.format(table="schedule")}
+    {{schedule_between: schedule, pages.page_id, %(epoch)s}}
     WHERE {BETWEEN.format(table="pages")} ORDER BY pages.page_id
 ) AS due
 """
 GIVEN_STATES = """unnest(%(page_id)s::bigint[]) WITH ORDINALITY AS given (page_id, position)
     LEFT JOIN page_states ON page_states.page_id = given.page_id
-    LEFT JOIN schedule ON schedule.page_id = given.page_id AND schedule.epoch = %(epoch)s"""
+    {schedule_of: schedule, given.page_id, %(epoch)s}"""
 DUE_COLUMNS = f"""
 SELECT {DUE_ARRAYS} FROM (
     SELECT given.page_id, CASE WHEN last_crawl_at IS NULL THEN
@@ -201,8 +200,7 @@ FROM (
         FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
             WITH ORDINALITY AS given (page_id, token, position)
         LEFT JOIN locked USING (page_id, token)
-        LEFT JOIN schedule ON schedule.page_id = given.page_id
-            AND schedule.epoch = {EPOCH_IN_FORCE}
+        {{schedule_of: schedule, given.page_id, {EPOCH_IN_FORCE}}}
     ) AS reported ORDER BY position
 ) AS leases
 """

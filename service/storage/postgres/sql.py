@@ -44,8 +44,9 @@ WITH given AS (
         %(max_crawl_rate)s, {arrays}) WITH ORDINALITY AS given (key, url, host, importance,
         min_crawl_rate, max_crawl_rate, {columns}, position)
 ), added AS (
-    INSERT INTO pages (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
-    SELECT key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
+    INSERT INTO pages
+        ({id}key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
+    SELECT {next_id}key, url, host_id, coalesce(nullif(importance, 'NaN'), 1),
         nullif(min_crawl_rate, 'NaN'), nullif(given.max_crawl_rate, 'NaN'), {created_at}
     FROM given JOIN hosts USING (host)
     ORDER BY key
@@ -56,12 +57,16 @@ ROWS_ADDED = """
 SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN added USING (key)
 """
 
-_NEW = ADDED.format(
-    arrays="%(observability)s, %(url_group)s",
-    columns="observability, url_group",
-    created_at="%(now)s",
-)
-ADD_PAGES = f"""{_NEW}, states AS (
+
+def add_pages(**ids: str) -> str:
+    """Return the statement that inserts pages and their states; `ids` are those of `ADDED`."""
+    added = ADDED.format(
+        arrays="%(observability)s, %(url_group)s",
+        columns="observability, url_group",
+        created_at="%(now)s",
+        **(ids or DRAWN_IDS),
+    )
+    return f"""{added}, states AS (
     INSERT INTO page_states
         (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability,
         gone, url_group, estimate)
@@ -71,10 +76,17 @@ ADD_PAGES = f"""{_NEW}, states AS (
     ORDER BY page_id
 )
 {ROWS_ADDED}"""
-"""Statement that inserts pages and their states."""
 
-_DATED = ADDED.format(arrays="%(created_at)s", columns="created_at", created_at="created_at")
-BRING_PAGES = f"{_DATED}{ROWS_ADDED}"
+
+def bring_pages(**ids: str) -> str:
+    """Return the statement that inserts pages without states; `ids` are those of `ADDED`."""
+    columns = {"arrays": "%(created_at)s", "columns": "created_at", "created_at": "created_at"}
+    return f"{ADDED.format(**columns, **(ids or DRAWN_IDS))}{ROWS_ADDED}"
+
+
+DRAWN_IDS = {"id": "", "next_id": ""}
+"""Words of `ADDED` where the table draws the ids of new pages."""
+
 
 CHANGE_PAGES = f"""
 WITH given AS (
@@ -152,7 +164,7 @@ FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
         CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0) END AS crawl_probability
     FROM page_states
-    LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND epoch = {EPOCH_IN_FORCE}
+    {{schedule_of: schedule, page_states.page_id, {EPOCH_IN_FORCE}}}
     WHERE page_states.page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_states.page_id FOR NO KEY UPDATE OF page_states
 ) AS locked
@@ -277,21 +289,6 @@ FROM (
     WHERE page_id = ANY(%(page_id)s::bigint[]) AND "interval" IS NOT NULL
     ORDER BY page_id, observed_at, kind
 ) AS entries
-"""
-
-LOAD_COLUMNS = """
-COPY (
-    SELECT page_id, CASE WHEN gone THEN 0.0 ELSE importance END, observability, pages.host_id,
-        url_group,
-        coalesce(last_observed_at, '-infinity'), last_interval::float8,
-        coalesce(last_age, 'NaN')::float8, n_observations::bigint, interval_factor::float8,
-        estimate,
-        CASE WHEN NOT gone THEN min_crawl_rate END, max_crawl_rate, n_pings::bigint,
-        CASE WHEN observability = 1 OR n_pings > 0 THEN pings_since END,
-        last_ping_at, real_pings, false_pings, trust
-    FROM pages JOIN page_states USING (page_id)
-    ORDER BY page_id
-) TO STDOUT (FORMAT BINARY)
 """
 
 SAVE_CLOCKS = f"""

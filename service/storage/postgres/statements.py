@@ -24,12 +24,15 @@ from service.storage.clock import FollowingClock, elapsed
 from service.storage.contract import Transaction
 from service.storage.dialect import Arrays, Dialect, worded
 from service.storage.epochs_sql import NUMBER_IN_FORCE
+from service.storage.postgres import schedule_blocks
 from service.storage.postgres.binary import dumped, loaded
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 PLACE = re.compile(r"%(?:%|\((\w+)\)s)")
+WINDOW = 14
+"""Bits of page_ids that the index of hosts does not have (`tables.pages`)."""
 WORDS = {
     "double": "::float8",
     "greatest": "greatest",
@@ -45,10 +48,13 @@ WORDS = {
     "log_of_any": "true",
     "log": "(TABLE observations UNION ALL TABLE sealed_observations) AS observations",
     "joined_tags": "string_agg(tag, ' ' ORDER BY tag)",
+    "of_host_after": f"pages.page_id >> {WINDOW} >= %(after)s::bigint >> {WINDOW}",
+    "of_host_order": f"pages.page_id >> {WINDOW}, pages.page_id",
+    **schedule_blocks.WORDS,
 }
 BINARY = pq.Format.BINARY
 
-WRITE, READ_ONLY, AUTOCOMMIT = "BEGIN", "BEGIN READ ONLY", ""
+WRITE, AUTOCOMMIT = "BEGIN", ""
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 """Statements that begin a transaction; with `AUTOCOMMIT` each statement is a transaction."""
 

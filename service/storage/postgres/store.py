@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 
@@ -39,7 +39,7 @@ from service.storage.postgres.listening import Listener
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.sealing import seal
 from service.storage.postgres.sql import KEYS_CHANNEL
-from service.storage.postgres.statements import AUTOCOMMIT, READ_ONLY, SNAPSHOT, WRITE, Statements
+from service.storage.postgres.statements import AUTOCOMMIT, SNAPSHOT, WRITE, Statements
 from service.storage.postgres.transaction import PostgresTransaction
 
 N_BYTES = 49_152
@@ -131,10 +131,14 @@ class PostgresStore(Store):
         """Return the statements of one transaction, behind the fence if it writes."""
         if write:
             statements.later(migrations.fence(), {})
-        tx = PostgresTransaction(statements, self.width)
+        tx = self.new_transaction(statements)
         tx.clock, tx.database_clock = self.clock, self.database_clock
         tx.archive, tx.counted = self.archive, []
         return tx
+
+    def new_transaction(self, statements: Statements) -> PostgresTransaction:
+        """Return a transaction of these statements."""
+        return PostgresTransaction(statements, self.width)
 
     @override
     def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
@@ -163,12 +167,13 @@ class PostgresStore(Store):
             migrations.check(connection)
 
     @override
-    def check_ready(self) -> None:
+    def check_ready(self) -> Sequence[str]:
         with failing("connection"), translated():
             with self.checking.connect() as connection, failing("schema"):
                 migrations.check(connection)
             with taken(self.checking) as driver, failing("writes"), translated():
                 self._try(driver.statements)
+        return ()
 
     def _try(self, statements: Statements) -> None:
         with statements.transaction(WRITE):
@@ -209,7 +214,7 @@ class PostgresLead(Lead):
     def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
         if self.driver.closed:
             raise LeadershipLost
-        opening = WRITE if write else READ_ONLY
+        opening = WRITE if write else SNAPSHOT
         statements = self.driver.statements
         with translated(self.store.check_schema), statements.transaction(opening):
             yield self.store.transaction(statements, write=write)

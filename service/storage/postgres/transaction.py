@@ -1,6 +1,6 @@
 """Transactions on Postgres on arrays; they lock by page_id, a page before its state."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from psycopg.pq import TransactionStatus
 from typing_extensions import override
 
 from service.model.arrays import (
@@ -19,8 +20,6 @@ from service.model.arrays import (
     nothing,
 )
 from service.model.columns import (
-    NOT_MOVED,
-    RARE,
     ClockColumns,
     EpochColumns,
     EvidenceColumns,
@@ -35,19 +34,27 @@ from service.model.columns import (
 from service.model.domain import Certificate, Host, HostPages, Observability, Page
 from service.model.listing import TagColumns
 from service.model.urls import url_groups
-from service.storage.clocks_sql import HOSTS_TOGETHER, SHIFTS, stored
+from service.storage.clocks_sql import HOSTS_TOGETHER, stored
 from service.storage.contract import Brought, Registered
 from service.storage.epochs import NOTHING, Learnt
 from service.storage.epochs_sql import WITHDRAW_URL_GROUPS
-from service.storage.postgres import binary, sql
-from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, masked, narrow, short
+from service.storage.postgres import binary, loading, schedule_blocks, sql
+from service.storage.postgres.binary import (
+    SHORT,
+    SHORT_RATES,
+    broad,
+    copy_blocks,
+    copy_in,
+    masked,
+    short,
+)
 from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.history import PostgresHistory
 from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.partitions import keep_house, partitions
 from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.sealing import PostgresArchiving
-from service.storage.postgres.statements import Rows, named
+from service.storage.postgres.statements import SNAPSHOT, Rows, named
 from service.storage.queue import LeaseTokens, LockedLeases
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
@@ -72,19 +79,26 @@ class PostgresTransaction(
 ):
     """The transaction in the SQL of Postgres."""
 
+    add_pages_sql = sql.add_pages()
+    bring_pages_sql = sql.bring_pages()
+
+    def add_hosts(self, host: NDArray[np.object_]) -> None:
+        """Insert hosts that are new."""
+        self.run(sql.ADD_HOSTS, host=host)
+
     @override
     def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
         # in key order, so that two callers with the same new pages cannot deadlock
         columns: dict[str, Any] = new.arrays()
         url_group = url_groups(new.url)
-        self.run(sql.ADD_HOSTS, host=new.host)
+        self.add_hosts(new.host)
         if brought is None:
             columns |= {"url_group": url_group, "now": now, "estimate": bytes(8 * self.width)}
-            page_id = self.id_array(sql.ADD_PAGES, **columns)
+            page_id = self.id_array(self.add_pages_sql, **columns)
         else:
             undated = np.isnat(brought.created_at)
             columns["created_at"] = np.where(undated, instant(now), brought.created_at)
-            page_id = self.id_array(sql.BRING_PAGES, **columns)
+            page_id = self.id_array(self.bring_pages_sql, **columns)
         created = page_id > 0
         if brought is not None and created.any():
             states = replace(
@@ -107,7 +121,7 @@ class PostgresTransaction(
         self.run(sql.CHANGE_PAGES, page_id=page_id, now=now, **columns)
 
     @override
-    def page_ids(self, key: Keys) -> Ints:
+    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
         return self.id_array(sql.PAGE_IDS, key=key)
 
     @override
@@ -204,11 +218,12 @@ class PostgresTransaction(
         if len(entries) <= FEW:
             self.later(sql.INSERT_LOG, **entries.arrays())
             return
-        self._copy(sql.APPEND_LOG, [masked(column) for column in entries.arrays().values()])
+        columns = [masked(column) for column in entries.arrays().values()]
+        self._copy(sql.APPEND_LOG, copy_in(columns))
 
-    def _copy(self, statement: str, columns: list[NDArray[Any]]) -> None:
+    def _copy(self, statement: str, blocks: Iterable[bytes]) -> None:
         with self.driver.cursor().copy(statement) as copy:
-            for block in binary.copy_in(columns):
+            for block in blocks:
                 copy.write(block)
 
     @override
@@ -221,27 +236,15 @@ class PostgresTransaction(
 
     @override
     def load_columns(self) -> EpochColumns:
-        # either no page has `last_age` or most pages have, and rare columns are read row by row
-        columns = binary.copy_out(
-            self.driver,
-            sql.LOAD_COLUMNS,
-            {
-                "page_id": "i8",
-                "importance": "f8",
-                "observability": "i2",
-                "host_id": "i8",
-                "url_group": "i4",
-                "last_observed_at": "M8[us]",
-                "last_interval": "f8",
-                "last_age": "f8",
-                "n_observations": "i8",
-                "interval_factor": "f8",
-                "estimate": f"V{8 * self.width}",
-            },
-            rare={name: null for name, null in RARE.items() if name != "last_age"},
-        )
-        columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
-        return EpochColumns(**columns)
+        # one snapshot: outside a transaction, each statement would have its own
+        driver = self.driver
+        alone = driver.info.transaction_status is TransactionStatus.IDLE
+        if alone:
+            driver.execute(SNAPSHOT)
+        columns = loading.load(driver, self.width)
+        if alone:
+            driver.execute("COMMIT")
+        return columns
 
     @override
     def load_tags(self) -> TagColumns:
@@ -250,27 +253,16 @@ class PostgresTransaction(
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        # The table is filled and indexed, then attached; the CHECK avoids a scan.
+        # The table is filled and indexed, then attached; the CHECK avoids a scan. All blocks are
+        # read by subscripts, so nothing is compressed or moved to another table.
         table = f"schedule_{epoch}"
         of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
         self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
-        columns: dict[str, NDArray[Any]] = {
-            "epoch": np.broadcast_to(np.int32(epoch), len(schedule)),
-            "change_rate": narrow(schedule.change_rate),
-            "page_id": schedule.page_id,
-            "crawl_rate": narrow(schedule.crawl_rate),
-            "urgency": schedule.urgency.astype(np.float32),
-        }
-        no_pings, still = schedule.crawl_probability == 0.0, schedule.shift == NOT_MOVED
-        seldom = {"crawl_probability": no_pings, "shift": still, "carried": still}
-        columns |= {
-            name: np.ma.array(getattr(schedule, name), mask=null)
-            for name, null in seldom.items()
-            if not null.all()  # a column of NULL would cost time
-        }
-        self._copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN {FROZEN}", [*columns.values()])
-        self.once(f"CREATE INDEX ON {table} (page_id) WITH (fillfactor = 100)")
-        self.once(f"ANALYZE {table}")
+        columns = ", ".join(schedule_blocks.columns(schedule))
+        blocks = schedule_blocks.blocks(epoch, schedule)
+        self._copy(f"COPY {table} ({columns}) FROM STDIN {FROZEN}", copy_blocks(blocks))
+        self.once(f"CREATE INDEX ON {table} (block) WITH (fillfactor = 100)")
+        self.once(f"ANALYZE {table} (block)")
         self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
 
     @override
@@ -282,7 +274,7 @@ class PostgresTransaction(
 
     @override
     def shifts(self, epoch: int) -> ShiftColumns:
-        copied = f"COPY ({SHIFTS.format(epoch=epoch)}) TO STDOUT (FORMAT BINARY)"
+        copied = f"COPY ({schedule_blocks.MOVED.format(epoch)}) TO STDOUT (FORMAT BINARY)"
         columns = {"page_id": "i8", "shift": "i2", "carried": "i2"}
         return ShiftColumns(**binary.copy_out(self.driver, copied, columns))
 

@@ -202,6 +202,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 """Statement for blocks with moved crawls; two more parameters would slow all other blocks."""
 
+SHIFTS = """
+SELECT page_id, shift, carried FROM schedule WHERE epoch = {epoch} AND shift IS NOT NULL
+ORDER BY page_id
+"""
+
 SAVE_CLOCKS = f"""
 INSERT INTO clocks ({", ".join(OF_CLOCK)}) VALUES ({", ".join("?" * len(OF_CLOCK))})
 {RENEW_CLOCK}
@@ -232,6 +237,7 @@ DELETE FROM page_validators WHERE etag IS NULL AND last_modified IS NULL AND not
 """
 
 
+OF_PAGE = "LEFT JOIN schedule AS {0} ON {0}.page_id = {1} AND {0}.epoch = {2}"
 WORDS = {
     "double": "",
     "greatest": "max",
@@ -247,6 +253,15 @@ WORDS = {
     "log_of_any": f"stretch IN ({STRETCHES})",
     "log": "observations",
     "joined_tags": "group_concat(tag, ' ')",
+    "of_host_after": "true",
+    "of_host_order": "pages.page_id",
+    "schedule_of": OF_PAGE,
+    "schedule_between": f"{OF_PAGE} AND {{0}}.page_id > %(after)s AND {{0}}.page_id <= %(last)s",
+    "scheduled_ids": """(
+        SELECT page_id FROM schedule
+        WHERE epoch = {0} AND page_id > %(after)s AND page_id <= %(last)s
+    )""",
+    "last_scheduled": "SELECT max(page_id) FROM schedule WHERE epoch = {0}",
 }
 
 

@@ -9,7 +9,7 @@ import fcntl
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -169,7 +169,7 @@ class SqliteStore(Store):
             migrations.check(connection)
 
     @override
-    def check_ready(self) -> None:
+    def check_ready(self) -> Sequence[str]:
         with failing("connection"):
             self.find()
             self._stay()
@@ -177,6 +177,7 @@ class SqliteStore(Store):
             self.check()
         with failing("writes"):
             self._try()
+        return ()
 
     def _try(self) -> None:
         """Write as much as a small batch, at most once a second.

@@ -29,7 +29,7 @@ from service.model.domain import Observability
 from service.model.listing import TagColumns
 from service.model.urls import URL_GROUPS, url_groups
 from service.storage import epochs_sql
-from service.storage.clocks_sql import SHIFTS, stored
+from service.storage.clocks_sql import stored
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
 from service.storage.sql import SqlTransaction, any_seldom_set
@@ -138,7 +138,7 @@ class SqliteTransaction(
         self.run_many(sql.CHANGE_PAGES, sql.values(settings.importance), *rates, pages)
 
     @override
-    def page_ids(self, key: Keys) -> Ints:
+    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
         keys = sql.values(key)
         ids: dict[bytes, int] = {}
         for start in range(0, len(keys), MOST_VARIABLES):
@@ -236,7 +236,7 @@ class SqliteTransaction(
     @override
     def shifts(self, epoch: int) -> ShiftColumns:
         kinds = {f.name: f.type for f in fields(ShiftColumns)}
-        return ShiftColumns(**self._gathered(SHIFTS.format(epoch=epoch), kinds))
+        return ShiftColumns(**self._gathered(sql.SHIFTS.format(epoch=epoch), kinds))
 
     @override
     def save_clocks(self, clocks: ClockColumns) -> None:

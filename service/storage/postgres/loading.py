@@ -1,0 +1,209 @@
+"""The columns of all pages for an epoch, read from the two tables in the order of their files.
+
+A message a row costs the client nearly as much as the server. An index scan in the order of
+page_ids costs the server a third of its time. Therefore a statement packs each column of a range of
+a table into one value. The columns are sorted and joined here. A snapshot has each row at one
+place, so the ranges of one snapshot are the table. Parallel workers of Postgres may share them.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from service.model.arrays import Bools, Ints
+from service.model.columns import RARE, EpochColumns
+from service.storage.column_builder import Gathered, placed
+from service.storage.postgres.binary import unwire
+
+RANGE = 2_048
+"""Pages of 8 KB whose rows are packed together, some 120,000 rows."""
+
+SEND = {
+    "b1": "boolsend({})",
+    "i2": "int2send({})",
+    "i4": "int4send({})",
+    "i8": "int8send({})",
+    "f4": "float4send({})",
+    "f8": "float8send({})",
+    "M8[us]": "timestamptz_send({})",
+}
+"""Function that returns the bytes of a value, by numpy type."""
+TIMESTAMPTZ = 1184
+
+
+OF_PINGS = ("n_pings", "last_ping_at", "real_pings", "false_pings", "trust")
+
+
+class Packed(NamedTuple):
+    """A table, the types of columns of all its rows, and those of rows that satisfy a condition."""
+
+    name: str
+    usual: dict[str, str]
+    seldom: dict[str, dict[str, str]]
+    """Types of columns by the condition on their rows; page_id is added."""
+
+
+PAGES = Packed(
+    "pages",
+    {"page_id": "i8", "importance": "f8"},
+    {
+        "NOT ROW(min_crawl_rate, max_crawl_rate) IS NULL": {
+            "min_crawl_rate": "f8",
+            "max_crawl_rate": "f8",
+        }
+    },
+)
+STATES = Packed(
+    "page_states",
+    {
+        "page_id": "i8",
+        "observability": "i2",
+        "host_id": "i8",
+        "url_group": "i4",
+        "last_observed_at": "M8[us]",
+        "last_interval": "f4",
+        "n_observations": "i4",
+        "interval_factor": "f4",
+        "estimate": "V",
+    },
+    {
+        "gone": {"gone": "b1"},
+        "last_age IS NOT NULL": {"last_age": "f4"},
+        f"observability = 1 OR NOT ROW({', '.join(OF_PINGS)}) IS NULL": {
+            "n_pings": "i4",
+            "pings_since": "M8[us]",
+            "last_ping_at": "M8[us]",
+            "real_pings": "f8",
+            "false_pings": "f8",
+            "trust": "f8",
+        },
+    },
+)
+IN_PLACE_OF_NULL = {
+    "min_crawl_rate": "'NaN'",
+    "max_crawl_rate": "'NaN'",
+    "last_observed_at": "'-infinity'",
+    "n_pings": "0",
+    "last_ping_at": "'-infinity'",
+    "real_pings": "0",
+    "false_pings": "0",
+    "trust": "0",
+}
+WIDE = {"f4": "f8", "i4": "i8"}
+"""Type in arrays of numbers that are short in the table; `url_group` stays short."""
+
+SIZE = "SELECT pg_relation_size('{}') / current_setting('block_size')::int"
+
+
+def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
+    """Return all pages by ascending page_id; the transaction has one snapshot."""
+    pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES), PAGES, 0)
+    states, (gone, ages, pings) = read_packed(driver, _ranges(driver, STATES), STATES, 8 * width)
+    page_id = pages["page_id"]
+    if not np.array_equal(page_id, states["page_id"]):
+        page_id = np.intersect1d(page_id, states["page_id"], assume_unique=True)
+        pages, states = (_at(part, page_id) for part in (pages, states))
+    columns = {**states, "importance": pages["importance"]}
+    for some in (bounds, ages, pings):
+        row, there = _rows(page_id, some.pop("page_id"))
+        for name, values in some.items():
+            columns[name] = placed(len(page_id), row, values[there], RARE[name])
+    row, _ = _rows(page_id, gone["page_id"])
+    for name, none in (("importance", 0.0), ("min_crawl_rate", np.nan)):
+        if not np.array_equal(columns[name][row], np.full(len(row), none), equal_nan=True):
+            columns[name] = np.array(columns[name])
+            columns[name][row] = none
+    columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, width)
+    return EpochColumns(**columns)
+
+
+def read_packed(
+    driver: psycopg.Connection[Any], statement: str, table: Packed, width: int
+) -> tuple[dict[str, NDArray[Any]], list[dict[str, NDArray[Any]]]]:
+    """Return the usual columns by ascending page_id, and the others as they come."""
+    usual = table.usual | {name: f"V{width}" for name in table.usual if name == "estimate"}
+    seldom = [{"page_id": "i8", **kinds} for kinds in table.seldom.values()]
+    gathered = Gathered({name: np.empty(0, _wide(name, kind)) for name, kind in usual.items()})
+    some: list[list[NDArray[Any]]] = [[] for _ in seldom]
+    with driver.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.set_types(["bytea"] * (len(usual) + len(seldom)))
+        for packed in copy.rows():
+            values = iter([value or b"" for value in packed])
+            gathered.append(_column(name, kind, next(values)) for name, kind in usual.items())
+            for parts, kinds in zip(some, seldom, strict=True):
+                parts.append(np.frombuffer(next(values), _row(kinds)))
+    rows = [np.concatenate([np.empty(0, _row(k)), *p]) for k, p in zip(seldom, some, strict=True)]
+    others = [
+        {name: _column(name, kind, row[name]) for name, kind in kinds.items()}
+        for kinds, row in zip(seldom, rows, strict=True)
+    ]
+    return _sorted(gathered.columns()), others
+
+
+def _ranges(driver: psycopg.Connection[Any], table: Packed) -> str:
+    """Return the statement that copies the packed columns of each range of a table's file."""
+    packed = [f"string_agg({_sent(name, kind)}, '')" for name, kind in table.usual.items()]
+    for where, kinds in table.seldom.items():
+        row = " || ".join(_sent(name, kind) for name, kind in {"page_id": "i8", **kinds}.items())
+        packed.append(f"string_agg({row}, '') FILTER (WHERE {where})")
+    ((n_blocks,),) = driver.execute(SIZE.format(table.name)).fetchall()
+    ranges = " UNION ALL ".join(
+        f"SELECT {', '.join(packed)} FROM {table.name} "
+        f"WHERE ctid >= '({first},0)' AND ctid < '({first + RANGE},0)'"
+        for first in range(0, max(n_blocks, 1), RANGE)
+    )
+    # traces show the first part of a statement only, so the table is named there
+    return f"COPY (/* {table.name} */ {ranges}) TO STDOUT (FORMAT BINARY)"
+
+
+def _sent(name: str, kind: str) -> str:
+    none = IN_PLACE_OF_NULL.get(name)
+    return SEND.get(kind, "{}").format(name if none is None else f"coalesce({name}, {none})")
+
+
+def _row(kinds: dict[str, str]) -> np.dtype[Any]:
+    return np.dtype([(name, _wired(kind)) for name, kind in kinds.items()])
+
+
+def _wired(kind: str) -> str:
+    return kind if kind.startswith("V") else f">{kind.replace('M8[us]', 'i8')}"
+
+
+def _wide(name: str, kind: str) -> str:
+    return kind if name == "url_group" else WIDE.get(kind, kind)
+
+
+def _column(name: str, kind: str, values: Any) -> NDArray[Any]:
+    """Return a column from packed bytes, or from a field of packed rows."""
+    read = np.frombuffer(values, _wired(kind)) if isinstance(values, bytes) else values
+    column = unwire(read, TIMESTAMPTZ if kind.startswith("M") else 0)
+    return column.astype(_wide(name, kind), copy=False)
+
+
+def _sorted(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    page_id = columns["page_id"]
+    if (page_id[1:] > page_id[:-1]).all():
+        return columns
+    return _taken(columns, np.argsort(page_id, kind="stable"))
+
+
+def _at(columns: dict[str, NDArray[Any]], page_id: Ints) -> dict[str, NDArray[Any]]:
+    return _taken(columns, columns["page_id"].searchsorted(page_id))
+
+
+def _taken(columns: dict[str, NDArray[Any]], row: Ints) -> dict[str, NDArray[Any]]:
+    """Return some rows; a column with one value for all rows takes no memory."""
+    return {
+        name: np.broadcast_to(column[:1], len(row)) if column.strides[0] == 0 else column[row]
+        for name, column in columns.items()
+    }
+
+
+def _rows(page_id: Ints, some: Ints) -> tuple[Ints, Bools]:
+    """Return the rows of those of some pages that there are, and which those are."""
+    row = page_id.searchsorted(some)
+    there = row < len(page_id)
+    there[there] = page_id[row[there]] == some[there]
+    return row[there], there

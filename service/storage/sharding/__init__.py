@@ -1,0 +1,1 @@
+"""One store over several Postgres databases, sharded by host."""

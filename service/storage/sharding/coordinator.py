@@ -1,0 +1,86 @@
+"""Statements of the coordinator: keys, audit, subscriptions, webhooks, and the history."""
+
+from datetime import datetime
+
+from typing_extensions import override
+
+from service.model.access import AuditEntry
+from service.storage.history import PausedQueues
+from service.storage.sharding.routing import Routing, by_coordinator
+
+
+class Coordinated(Routing):
+    """The statements on what belongs to no shard.
+
+    An entry of the audit is committed before its act, because no database commits with another. An
+    act that fails after its entry is reported, so its caller sends it again.
+    """
+
+    audited = False
+    """True if this transaction has an entry of the audit."""
+
+    add_key = by_coordinator("add_key")
+    key = by_coordinator("key")
+    lock_key = by_coordinator("lock_key")
+    keys = by_coordinator("keys")
+    usable_keys = by_coordinator("usable_keys")
+    any_key = by_coordinator("any_key")
+    keys_version = by_coordinator("keys_version")
+    end_key = by_coordinator("end_key")
+    mark_used = by_coordinator("mark_used")
+    console_secret = by_coordinator("console_secret")
+    keep_console_secret = by_coordinator("keep_console_secret")
+    end_session = by_coordinator("end_session")
+    forget_sessions = by_coordinator("forget_sessions")
+    ended_sessions = by_coordinator("ended_sessions")
+    audit = by_coordinator("audit")
+    cut_audit = by_coordinator("cut_audit")
+
+    @override
+    def append_audit(self, entry: AuditEntry) -> None:
+        self.audited = True
+        self.coordinator.append_audit(entry)
+
+    add_subscription = by_coordinator("add_subscription")
+    subscriptions = by_coordinator("subscriptions")
+    subscription = by_coordinator("subscription")
+    verify_subscription = by_coordinator("verify_subscription")
+    end_subscription = by_coordinator("end_subscription")
+    delete_subscription = by_coordinator("delete_subscription")
+
+    add_webhook = by_coordinator("add_webhook")
+    webhooks = by_coordinator("webhooks")
+    webhook = by_coordinator("webhook")
+    change_webhook = by_coordinator("change_webhook")
+    delete_webhook = by_coordinator("delete_webhook")
+    due_webhooks = by_coordinator("due_webhooks")
+    claim_webhook = by_coordinator("claim_webhook")
+    lock_webhook = by_coordinator("lock_webhook")
+    webhook_progress = by_coordinator("webhook_progress")
+    add_delivery = by_coordinator("add_delivery")
+    deliveries = by_coordinator("deliveries")
+    park_page = by_coordinator("park_page")
+    parked_pages = by_coordinator("parked_pages")
+    parked_of = by_coordinator("parked_of")
+    release_pages = by_coordinator("release_pages")
+
+    n_parts = by_coordinator("n_parts")
+    take_parts = by_coordinator("take_parts")
+    add_part = by_coordinator("add_part")
+    parts_from = by_coordinator("parts_from")
+    add_to_step = by_coordinator("add_to_step")
+    add_calibrations = by_coordinator("add_calibrations")
+    steps = by_coordinator("steps")
+    newest_measured = by_coordinator("newest_measured")
+    calibrations = by_coordinator("calibrations")
+    calibrations_of = by_coordinator("calibrations_of")
+    cut_history = by_coordinator("cut_history")
+
+    @override
+    def paused_queues(self, now: datetime) -> PausedQueues:
+        paused = PausedQueues(set(), set())
+        for tx in self.every():
+            own = tx.paused_queues(now)
+            paused.by_trouble.update(own.by_trouble)
+            paused.by_operator.update(own.by_operator)
+        return paused

@@ -1,0 +1,252 @@
+"""Epochs over several databases: prepare all, commit one row, announce.
+
+**Prepare.** `write_schedule` attaches the rows of an epoch in each database. In the same
+transaction it checks the number of the run, so a leader that was stopped attaches nothing.
+**Commit.** The row of the coordinator puts the epoch in force.
+**Announce.** Each database gets a copy of the row. A database that was away gets it from the next
+reader that needs it, or from housekeeping.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import Ints
+from service.model.columns import (
+    EpochColumns,
+    ScheduleChanges,
+    ScheduleColumns,
+    ScheduledPages,
+    SchedulePart,
+)
+from service.model.domain import Certificate, Epoch, ScheduleFilter
+from service.model.errors import EpochNotFound, LeadershipLost, ShardUnavailable, StoreUnavailable
+from service.storage.epochs import NOTHING, GroupTables, Learnt
+from service.storage.postgres.schedule_blocks import SHIFT
+from service.storage.sharding.database import ShardTransaction
+from service.storage.sharding.routing import (
+    Routing,
+    Span,
+    ascending,
+    by_coordinator,
+    by_ids,
+    on_all,
+)
+
+RUN = "epoch_run"
+"""Name of the entry of `meta` with the number of the run that may attach a schedule."""
+CHECK_RUN = "SELECT value FROM meta WHERE name = %(name)s FOR SHARE"
+COPY_EPOCH = """
+INSERT INTO epochs (epoch, status, requested_at, started_at)
+VALUES (%(epoch)s, 'running', %(requested_at)s, %(started_at)s)
+ON CONFLICT (epoch) DO NOTHING
+RETURNING epoch
+"""
+NEXT_BLOCK = f"""
+SELECT min(block) FROM (
+    SELECT (
+        SELECT min(block) FROM schedule WHERE epoch = e AND block >= (%(after)s + 1) >> {SHIFT}
+    ) AS block FROM unnest(%(epochs)s::int[]) AS epochs (e)
+) AS following
+"""
+"""Statement that reads the next block with pages of any of these schedules."""
+
+MOST_READINGS = 64
+"""Maximum readings of one call; a reading scans a bounded number of pages of one shard."""
+
+PartT = TypeVar("PartT", bound=SchedulePart)
+
+
+class Announcement(NamedTuple):
+    """A published epoch as the coordinator has it, with what it learnt."""
+
+    epoch: Epoch
+    learnt: Learnt
+
+
+def announce(tx: ShardTransaction, announcement: Announcement) -> None:
+    """Copy a published epoch into a database, unless it is there; save the clocks of its hosts."""
+    epoch, learnt = announcement
+    if epoch.certificate is None or epoch.finished_at is None:
+        raise EpochNotFound(f"epoch {epoch.epoch} is not published")
+    own = {"requested_at": epoch.requested_at, "started_at": epoch.started_at}
+    if list(tx.run(COPY_EPOCH, epoch=epoch.epoch, **own)):
+        tx.publish(epoch.epoch, epoch.certificate, epoch.finished_at, learnt)
+    elif learnt.clocks is not None:
+        tx.save_clocks(learnt.clocks)
+
+
+class ShardedEpochs(Routing):
+    """The statements on epochs and schedules."""
+
+    request_epoch = by_coordinator("request_epoch")
+    fail_epoch = by_coordinator("fail_epoch")
+    epoch = by_coordinator("epoch")
+    newest_epoch = by_coordinator("newest_epoch")
+    epochs = by_coordinator("epochs")
+    url_group_rate = by_coordinator("url_group_rate")
+    share_evidence = by_coordinator("share_evidence")
+    epoch_in_force = by_coordinator("epoch_in_force")
+
+    published: Announcement | None = None
+    """Epoch that this transaction has published."""
+    last_number = 0
+    """Number of the last epoch in force that this process has read."""
+
+    def bring(self, tx: ShardTransaction, announcement: Announcement) -> None:
+        """Announce an epoch in a transaction of its own on the database of `tx`."""
+        raise NotImplementedError
+
+    @override
+    def number_in_force(self) -> int:
+        try:
+            self.last_number = self.coordinator.number_in_force()
+        except StoreUnavailable:
+            if not self.last_number:
+                raise
+        return self.last_number
+
+    @override
+    def start_epoch(self, now: datetime) -> Epoch:
+        epoch = self.coordinator.start_epoch(now)
+        for tx in self.every():
+            tx.put_meta(RUN, str(epoch.epoch))
+        return epoch
+
+    @override
+    def load_columns(self) -> EpochColumns:
+        columns: EpochColumns = ascending((), [tx.load_columns() for tx in self.every()])
+        return columns
+
+    load_caps = on_all("load_caps", ascending)
+    shifts = on_all("shifts", ascending)
+    host_clocks = on_all("host_clocks", ascending)
+    clocks = by_ids("clocks", ascending)
+
+    @override
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        for tx, rows in shares_of_all(self, schedule.page_id):
+            write_share(tx, epoch, schedule.take(rows))
+
+    @override
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        learnt: Learnt = NOTHING,
+    ) -> None:
+        self.coordinator.publish(epoch, certificate, now, learnt._replace(clocks=None))
+        self.published = Announcement(self.coordinator.epoch(epoch), learnt)
+
+    @override
+    def withdraw(self, epoch: int) -> None:
+        for tx in self.every():
+            tx.withdraw(epoch)
+
+    @override
+    def save_learnt(self, epoch: int, learnt: Learnt) -> None:
+        self.coordinator.save_learnt(epoch, learnt._replace(clocks=None))
+        if learnt.clocks is not None:
+            for tx, rows in shares_of_all(self, learnt.clocks.host_id):
+                tx.save_clocks(learnt.clocks.take(rows))
+
+    # -- schedule
+
+    @override
+    def schedule(self, epoch: int, after: int, limit: int, only: ScheduleFilter) -> SchedulePart:
+        if only.host is not None or only.page_id is not None:
+            tx = self.of_host(only.host) if only.host is not None else self.of(only.page_id or 0)
+            self.know(tx, epoch)
+            return tx.schedule(epoch, after, limit, only)
+
+        def read(span: Span, limit: int) -> SchedulePart:
+            return span.tx.schedule(epoch, span.after, limit, only)
+
+        parts, going_on = self._walk(epoch, (epoch,), after, limit, read)
+        return SchedulePart(ScheduledPages.concatenate([part.pages for part in parts]), going_on)
+
+    @override
+    def schedule_changes(
+        self, epoch: int, since: int, min_change: float, after: int, limit: int
+    ) -> ScheduleChanges:
+        def read(span: Span, limit: int) -> ScheduleChanges:
+            part = span.tx.schedule_changes(epoch, since, min_change, span.after, limit)
+            return replace(part, removed=part.removed[part.removed <= span.last])
+
+        parts, going_on = self._walk(epoch, (epoch, since), after, limit, read)
+        pages = ScheduledPages.concatenate([part.pages for part in parts])
+        removed = np.concatenate([part.removed for part in parts])
+        return ScheduleChanges(pages, going_on, removed)
+
+    def _walk(
+        self,
+        epoch: int,
+        epochs: tuple[int, ...],
+        after: int,
+        limit: int,
+        read: Callable[[Span, int], PartT],
+    ) -> tuple[list[PartT], int | None]:
+        """Return parts of a schedule with at most `limit` rows in all, and where to go on."""
+        parts: list[PartT] = []
+        for whole in self.spans(after):
+            span: Span | None = whole
+            while span is not None:
+                try:
+                    self.know(span.tx, epoch)
+                    part = read(span, limit)
+                    going_on = next_place(span, epochs, part.after)
+                except ShardUnavailable:
+                    if not parts:
+                        raise
+                    return parts, span.after
+                parts.append(replace(part, pages=part.pages.where(part.pages.page_id <= span.last)))
+                limit -= len(parts[-1].pages)
+                if going_on is not None and (limit <= 0 or len(parts) >= MOST_READINGS):
+                    return parts, going_on
+                span = None if going_on is None else span._replace(after=going_on)
+            if limit <= 0 and not whole.is_end:
+                return parts, whole.last
+        return parts, None
+
+    def know(self, tx: ShardTransaction, epoch: int) -> None:
+        """Announce an epoch to a database that has missed it."""
+        if tx.number_in_force() >= epoch:
+            return
+        try:
+            record = self.coordinator.epoch(epoch)
+        except EpochNotFound:
+            return  # the database answers as for an epoch that is not kept
+        if record.certificate is None:
+            return
+        rate, evidence = self.url_group_rate(epoch), self.share_evidence(epoch)
+        self.bring(tx, Announcement(record, Learnt({0: GroupTables(rate, evidence)})))
+        tx.forget_epoch()
+
+
+def shares_of_all(tx: Routing, ids: Ints) -> Iterator[tuple[ShardTransaction, Ints]]:
+    """Yield each database with its rows, with none too."""
+    position = tx.shard_map.databases_of_ids(ids)
+    for n, each in enumerate(tx.every()):
+        yield each, np.flatnonzero(position == n)
+
+
+def write_share(tx: ShardTransaction, epoch: int, schedule: ScheduleColumns) -> None:
+    """Attach a database's rows of a schedule; raise `LeadershipLost` for another run than that."""
+    if tx.scalar(CHECK_RUN, name=RUN) != str(epoch):
+        raise LeadershipLost(f"another process started an epoch after {epoch}")
+    tx.write_schedule(epoch, schedule)
+
+
+def next_place(span: Span, epochs: tuple[int, ...], after: int | None) -> int | None:
+    """Return where to go on in a span, over the gap between two shards; None: it is read."""
+    if after is None or after >= span.last:
+        return None
+    block: int | None = span.tx.scalar(NEXT_BLOCK, epochs=np.array(epochs), after=after)
+    if block is None or block << SHIFT > span.last:
+        return None
+    return max(after, (block << SHIFT) - 1)

@@ -1,0 +1,244 @@
+"""The queue, leases, hosts and groups over several databases.
+
+A host, its group and its queue live in one database. A transaction leases from the one database
+whose host queues have been ready longest; "the most overdue first" holds within it.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import Ints
+from service.model.domain import Host, HostGroup, HostPages
+from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
+from service.storage.answers import LeaseAnswers
+from service.storage.queue import (
+    ALL_PAGES,
+    FillMark,
+    HostQueues,
+    LeaseFilter,
+    QueueCensus,
+    QueuedPages,
+)
+from service.storage.sharding.database import ShardTransaction
+from service.storage.sharding.routing import (
+    Routing,
+    Share,
+    aligned,
+    ascending,
+    by_column,
+    by_id,
+    by_ids,
+    joined,
+    on_all,
+    on_range,
+)
+from service.storage.sharding.shard_map import SHIFT
+
+
+class ShardedQueue(Routing):
+    """The statements on the queue and on leases."""
+
+    leasing: ShardTransaction | None = None
+    """The database that this transaction leases from; None before `ready`."""
+
+    due_columns = by_ids("due_columns", aligned)
+    due_block = on_range("due_block", ascending)
+    waiting = on_range("waiting", ascending)
+    enqueue = by_column("enqueue", ascending)
+    lock_pages = by_ids("lock_pages", aligned)
+    requeue = by_column("requeue")
+    set_filled = on_all("set_filled")
+
+    @override
+    def filled(self) -> FillMark:
+        marks = [tx.filled() for tx in self.every()]
+        return FillMark(min(mark.epoch for mark in marks), min(mark.until for mark in marks))
+
+    lower_host_queues = by_column("lower_host_queues", column="queue_id")
+    lock_reported = by_ids("lock_reported", ascending)
+    save_host_queues = by_column("save_host_queues", column="queue_id")
+    running = by_ids("running", aligned, rowwise=True)
+    lease = by_column("lease")
+    lock_leases = by_column("lock_leases", aligned)
+    extend_lease = by_id("extend_lease")
+
+    @override
+    def ready(
+        self,
+        now: datetime,
+        n_host_queues: int,
+        n_rows: int,
+        of: LeaseFilter = ALL_PAGES,
+        *,
+        wait: bool = True,
+    ) -> tuple[HostQueues, QueuedPages]:
+        times = [(tx.next_ready_at(of), n, tx) for n, tx in enumerate(self.answering(of))]
+        for _, _, tx in sorted((t, n, tx) for t, n, tx in times if t is not None and t <= now):
+            self.leasing = tx
+            host_queues, rows = tx.ready(now, n_host_queues, n_rows, of, wait=wait)
+            if len(host_queues):
+                return host_queues, rows
+        return HostQueues.empty(), QueuedPages.empty()
+
+    @override
+    def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
+        times = [tx.next_ready_at(of) for tx in self.answering(of)]
+        return min((at for at in times if at is not None), default=None)
+
+    def answering(self, of: LeaseFilter = ALL_PAGES) -> list[ShardTransaction]:
+        """Return the transactions on the databases that may have pages of a filter, and answer.
+
+        Raise the outage if none answers.
+        """
+        position: Iterable[int] = range(len(self.shard_map.databases))
+        if of.hosts:
+            hosts = np.array(of.hosts, object)
+            position = sorted(set(self.shard_map.databases_of_hosts(hosts).tolist()))
+        return self.those_that_answer(position)
+
+    def those_that_answer(self, position: Iterable[int]) -> list[ShardTransaction]:
+        """Return the transactions on those of these databases that answer; raise if none does."""
+        answering: list[ShardTransaction] = []
+        outage: StoreUnavailable | None = None
+        for n in position:
+            try:
+                tx = self.on(n)
+                tx.number_in_force()  # a database that is away shows it at the first answer
+                answering.append(tx)
+            except StoreUnavailable as error:
+                self.give_up(n)
+                outage = error
+        if outage is not None and not answering:
+            raise outage
+        return answering
+
+    def give_up(self, position: int) -> None:
+        """Roll back the transaction on a database that does not answer."""
+        raise NotImplementedError
+
+    @override
+    def next_host_queues(self, after: int, limit: int) -> HostQueues:
+        parts = [tx.next_host_queues(after, limit) for tx in self.every()]
+        whole: HostQueues = ascending((), parts)
+        return whole.take(slice(limit))
+
+    @override
+    def queue_census(self, now: datetime) -> QueueCensus:
+        each = [tx.queue_census(now) for tx in self.every()]
+        names = [field.name for field in fields(QueueCensus)]
+        return QueueCensus(**{n: sum(getattr(census, n) for census in each) for n in names})
+
+    # -- answers to lease requests, in the database of the leases
+
+    @override
+    def lease_answers(self, key: Ints) -> Iterable[tuple[int, int, str]]:
+        return [row for tx in self.answering() for row in tx.lease_answers(key)]
+
+    @override
+    def add_lease_answers(self, answers: LeaseAnswers) -> None:
+        (self.leasing or self.coordinator).add_lease_answers(answers)
+
+    @override
+    def drop_lease_answers(self, now: datetime) -> None:
+        for tx in self.answering():
+            tx.drop_lease_answers(now)
+
+
+def joined_pairs(_: Sequence[Share], results: Sequence[Any]) -> Any:
+    """Return pairs of arrays, each of the two one after the other."""
+    return tuple(joined(parts) for parts in zip(*results, strict=True))
+
+
+class ShardedHosts(Routing):
+    """The statements on hosts and groups."""
+
+    @override
+    def hosts(self, after: int, limit: int) -> list[Host]:
+        hosts: list[Host] = []
+        for span in self.spans(after):
+            some = span.tx.hosts(span.after, limit - len(hosts))
+            hosts += [host for host in some if host.host_id <= span.last]
+            if len(hosts) >= limit:
+                break
+        return hosts
+
+    @override
+    def host(self, host: str) -> Host:
+        return self.of_host(host).host(host)
+
+    @override
+    def group(self, group: str) -> HostGroup:
+        return self._with_group(group).group(group)
+
+    def _with_group(self, group: str) -> ShardTransaction:
+        """Return the transaction on the database of a group; of an unknown one the coordinator."""
+        for tx in self.every():
+            with suppress(GroupNotFound):
+                tx.group(group)
+                return tx
+        return self.coordinator
+
+    @override
+    def host_pages(self, host: Host, now: datetime) -> HostPages:
+        return self.of(host.host_id).host_pages(host, now)
+
+    members = by_id("members")
+    member_ids = by_id("member_ids")
+
+    @override
+    def host_ids(self, names: Sequence[str]) -> Ints:
+        hosts = np.array(names, object)
+        shares = self.split_hosts(hosts)
+        ids: Ints = aligned(shares, [tx.host_ids(hosts[rows].tolist()) for tx, rows in shares])
+        return ids
+
+    @override
+    def group_id(self, group: str, near: str | None = None) -> int:
+        try:
+            return self.group(group).group_id
+        except GroupNotFound:
+            return self.of_host(group if near is None else near).group_id(group, near)
+
+    @override
+    def lock_hosts(self, host_id: Ints) -> Ints:
+        shares = self.split(host_id)
+        parts = [tx.lock_hosts(host_id[rows]) for tx, rows in shares]
+        whole: Ints = joined(parts)
+        return aligned(shares, parts) if len(whole) == len(host_id) else whole
+
+    @override
+    def move_hosts(self, host_id: Ints, queue_id: Ints) -> Ints:
+        divided = np.flatnonzero((host_id >> SHIFT) != (np.abs(queue_id) >> SHIFT))
+        if len(divided):
+            host, queue = (int(ids[divided[0]]) for ids in (host_id, queue_id))
+            name = self.of(host).host_names(np.array([host]))[host]
+            raise GroupDivided(
+                f"{name} is in logical shard {host >> SHIFT}, its group in {-queue >> SHIFT}; "
+                "name the host under [exceptions] of RECRAWL_SHARDS before its first page"
+            )
+        shares = self.split(host_id)
+        parts = [tx.move_hosts(host_id[rows], queue_id[rows]) for tx, rows in shares]
+        moved: Ints = ascending(shares, parts)
+        return moved
+
+    lock_host_queues = by_ids("lock_host_queues", ascending)
+    robots_delays = by_ids("robots_delays", joined_pairs)
+    save_settings = by_column("save_settings", column="queue_id")
+    save_cap = by_id("save_cap")
+    delete_group = by_id("delete_group")
+    hold_hosts = on_all("hold_hosts")
+
+    @override
+    def delete_host(self, host: Host) -> None:
+        self.of(host.host_id).delete_host(host)
+
+    @override
+    def groups(self, after: int, limit: int) -> list[HostGroup]:
+        every = [group for tx in self.every() for group in tx.groups(after, limit)]
+        return sorted(every, key=lambda group: group.group_id)[:limit]

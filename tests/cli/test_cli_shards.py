@@ -1,0 +1,52 @@
+"""`recrawl shards`: join databases, and show them."""
+
+import psycopg
+import pytest
+from support.shard_cases import map_file
+
+pytestmark = pytest.mark.slow
+
+
+def test_databases_are_migrated_joined_and_shown(recrawl, shard_urls, tmp_path):
+    settings = {"shards": map_file(tmp_path / "shards.toml", shard_urls)}
+    assert "is at revision" in recrawl("migrate", **settings).out
+    before = recrawl("shards", "status", **settings)
+    assert before.status == 1
+    assert "has no shards yet" in " ".join(before.err.split())
+    assert recrawl("shards", "add", **settings).out == "joined: db0, db1, db2\n"
+    assert recrawl("shards", "add", **settings).out == "no database is new\n"
+    after = recrawl("shards", "status", **settings)
+    assert after.status == 0, after.err
+    assert "db1 (coordinator)" in after.err
+    assert after.err.count(" ok") == 3
+    created = recrawl("keys", "create", "crawler", "--role", "crawl", **settings)
+    assert created.out.startswith("rcr_"), created.err
+    with psycopg.connect(shard_urls[1]) as coordinator:
+        assert coordinator.execute("SELECT count(*) FROM api_keys").fetchone() == (1,)
+
+
+def test_status_names_a_database_that_is_away(recrawl, shard_urls, tmp_path):
+    urls = [*shard_urls[:2], "postgresql://nobody@127.0.0.1:1/none"]
+    shown = recrawl("shards", "status", shards=map_file(tmp_path / "shards.toml", urls))
+    assert shown.status == 1
+    assert "db2" in shown.err
+
+
+def test_adopt_reports_the_hosts(recrawl, shard_urls, tmp_path):
+    path = map_file(tmp_path / "shards.toml", [shard_urls[1], shard_urls[0], shard_urls[2]])
+    text = path.read_text()
+    path.write_text(text.replace("true", "false").replace("false", "true", 1))
+    assert "adopted: 0 hosts" in recrawl("shards", "adopt", shards=path).out
+    assert recrawl("shards", "add", shards=path).out == "joined: db1, db2\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({}, "RECRAWL_SHARDS is not set"),
+        ({"shards": "none.toml"}, "none.toml cannot be read"),
+        ({"shards": "a.toml", "database_url": "sqlite:///b.db"}, "are both set; unset one"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(recrawl, settings, sentence):
+    assert sentence in recrawl("shards", "status", **settings).refusal()

@@ -1,0 +1,88 @@
+"""Loading every page for an epoch on Postgres: one snapshot, whatever the order of the files."""
+
+import numpy as np
+import pytest
+from support.store_cases import register, states_of
+
+from service.model.columns import EpochColumns
+from service.storage.postgres import loading
+
+
+def naive(tx) -> dict[str, np.ndarray]:
+    """Return what a plain join reads, row by row."""
+    query = """
+        SELECT page_id, CASE WHEN gone THEN 0 ELSE importance END AS importance, observability,
+            pages.host_id, n_observations, CASE WHEN NOT gone THEN min_crawl_rate END AS low,
+            max_crawl_rate AS high, coalesce(n_pings, 0) AS n_pings, last_age::float8 AS last_age
+        FROM pages JOIN page_states USING (page_id) ORDER BY page_id
+    """
+    rows = tx.read(query)
+    none = {"low": np.nan, "high": np.nan, "last_age": np.nan}
+    return {
+        name: np.array([none.get(name) if row[name] is None else row[name] for row in rows])
+        for name in rows[0]
+    }
+
+
+def check(pages: EpochColumns, expected: dict[str, np.ndarray]) -> None:
+    names = {"low": "min_crawl_rate", "high": "max_crawl_rate"}
+    for name, values in expected.items():
+        np.testing.assert_array_equal(getattr(pages, names.get(name, name)), values, err_msg=name)
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2_048])
+def test_the_columns_are_those_of_a_join(postgres_store, monkeypatch, n_blocks):
+    """Rows are deleted, moved within the file, gone, bounded, pinged and dated."""
+    monkeypatch.setattr(loading, "RANGE", n_blocks)
+    rng = np.random.default_rng(1)
+    ids = register(postgres_store, 600, importance=rng.random(600))
+    for column, value in (
+        ("gone = true", "page_states"),
+        ("n_pings = 3", "page_states"),
+        ("last_age = 2.5", "page_states"),
+        ("n_observations = 7", "page_states"),
+        ("observability = 1", "page_states"),
+        ("min_crawl_rate = 0.25", "pages"),
+        ("max_crawl_rate = 2", "pages"),
+    ):
+        some = rng.choice(ids, 120, replace=False)
+        with postgres_store.begin() as tx:
+            tx.run(f"UPDATE {value} SET {column} WHERE page_id = ANY(%(ids)s)", ids=some)
+    with postgres_store.begin() as tx:
+        tx.delete_many(np.sort(ids[::7]))
+    with postgres_store.read_whole() as tx:
+        pages, expected = tx.load_columns(), naive(tx)
+    check(pages, expected)
+    np.testing.assert_array_equal(pages.estimate, states_of(postgres_store, pages.page_id).estimate)
+
+
+def test_all_columns_are_as_of_one_instant(postgres_store, monkeypatch):
+    """Another process registers, changes and deletes pages between the two tables."""
+    ids = np.sort(register(postgres_store, 30))
+    plain = loading.read_packed
+
+    def read(driver, statement, table, width):
+        if table is loading.STATES:
+            register(postgres_store, 5, host="late.example")
+            with postgres_store.begin() as tx:
+                tx.run("UPDATE page_states SET n_observations = 99")
+                tx.delete_page(int(ids[3]))
+        return plain(driver, statement, table, width)
+
+    monkeypatch.setattr(loading, "read_packed", read)
+    for opened in (postgres_store.read_whole, lambda: postgres_store.begin(write=False)):
+        with postgres_store.begin() as tx:
+            tx.run("UPDATE page_states SET n_observations = 1")
+            before = tx.next_page_ids(0, 1_000)
+        ids = before
+        with opened() as tx:
+            pages = tx.load_columns()
+        np.testing.assert_array_equal(pages.page_id, before)
+        assert (pages.n_observations == 1).all()
+
+
+def test_an_epoch_without_pages_loads_nothing(postgres_store):
+    with postgres_store.read_whole() as tx:
+        pages = tx.load_columns()
+    assert len(pages) == 0
+    assert pages.estimate.shape == (0, postgres_store.width)

@@ -1,0 +1,150 @@
+"""Schedules in blocks: sequences of epochs read back as written, whatever moved between them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.store_cases import CERTIFICATE, EVERYTHING, T0, register
+
+from service.model.columns import NOT_MOVED, ScheduleColumns
+from service.model.errors import CursorExpired
+from service.storage.postgres import schedule_blocks
+from service.storage.postgres.schedule_blocks import ABSENT, PAGES
+
+ARRAY_HEAD = 20
+"""Bytes in front of the elements of an array; each element has four bytes of length."""
+
+
+def random_schedule(page_id, rng) -> ScheduleColumns:
+    """Return rows of which some are 0, extreme, pinged or moved."""
+    n = len(page_id)
+    rates = rng.choice([0.0, 1e-30, 1 / 3, 2.0, 1e30], (3, n)) * rng.choice([1.0, 1.001, 1.3], n)
+    pinged, moved = rng.random((2, n)) < 0.1
+    shift = rng.integers(-500, 500, (2, n)).astype(np.int16)
+    return ScheduleColumns(
+        page_id=page_id,
+        change_rate=rates[0],
+        crawl_rate=rates[1],
+        crawl_probability=np.where(pinged, rng.random(n), 0.0),
+        urgency=np.clip(rates[2], 1e-3, 1e3),
+        shift=np.where(moved, shift[0], NOT_MOVED).astype(np.int16),
+        carried=np.where(moved, shift[1], NOT_MOVED).astype(np.int16),
+    )
+
+
+def decoded(blocks, names):
+    """Return pages and columns of the bytes of blocks, by the format of arrays on the wire."""
+    kinds = dict.fromkeys(("change_rate", "crawl_rate", "urgency"), ">f4")
+    kinds |= {"crawl_probability": ">f8", "shift": ">i2", "carried": ">i2"}
+    found = {name: [] for name in ("page_id", *kinds)}
+    for block, _, *arrays in blocks:
+        there = None
+        columns = {}
+        for name, array in zip(names[2:], arrays, strict=True):
+            kind = np.dtype([("length", ">i4"), ("value", kinds[name])])
+            octets = np.ma.getdata(array).view(np.uint8).reshape(len(block), -1)[:, ARRAY_HEAD:]
+            values = np.ascontiguousarray(octets).view(kind)["value"].reshape(len(block), PAGES)
+            null = np.ma.getmaskarray(array)
+            columns[name] = np.where(null[:, None], schedule_blocks.SELDOM.get(name, 0), values)
+        there = columns["crawl_rate"] != ABSENT
+        page_id = block[:, None] * PAGES + np.arange(PAGES)
+        found["page_id"].append(page_id[there])
+        for name, none in schedule_blocks.SELDOM.items():
+            columns.setdefault(name, np.full(there.shape, none))
+        for name, values in columns.items():
+            found[name].append(values[there])
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+@given(
+    st.lists(st.integers(1, 700) | st.integers(2**42, 2**42 + 300), unique=True, min_size=1),
+    st.integers(0, 2**32),
+    st.sampled_from([1, 64, 100]),
+)
+def test_blocks_have_every_page_once_in_its_place(pages, seed, chunk):
+    schedule = random_schedule(np.sort(np.array(pages, np.int64)), np.random.default_rng(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule_blocks, "CHUNK", chunk)
+        blocks = list(schedule_blocks.blocks(7, schedule))
+    numbers = np.concatenate([block for block, *_ in blocks])
+    assert (np.diff(numbers) > 0).all()
+    found = decoded(blocks, schedule_blocks.columns(schedule))
+    for name, values in schedule.arrays().items():
+        short = name in ("change_rate", "crawl_rate", "urgency")
+        expected = values.astype(np.float32) if short else values
+        np.testing.assert_array_equal(found[name], expected)
+
+
+def close(a, b):
+    return np.testing.assert_allclose(a, b, rtol=5e-7)
+
+
+def moved_pages(now: ScheduleColumns, before: ScheduleColumns, ratio: float):
+    """Return the pages of a schedule that are new or have moved by more than a ratio."""
+    at = before.page_id.searchsorted(now.page_id)
+    at[at == len(before)] = 0
+    is_new = before.page_id[at] != now.page_id
+    was = before.take(at)
+    moved = is_new.copy()
+    for a, b in (
+        (now.crawl_rate, was.crawl_rate),
+        (now.crawl_rate * now.urgency, was.crawl_rate * was.urgency),
+        (now.crawl_probability, was.crawl_probability),
+    ):
+        moved |= np.maximum(a, b) > (1 + ratio) * np.minimum(a, b)
+    return now.page_id[moved]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_sequence_of_epochs_reads_back_as_written(sql_store, seed):
+    """Rows, totals, moves, changes since the epoch before, and walks that began before it."""
+    rng = np.random.default_rng(seed)
+    ids = np.sort(register(sql_store, 200))
+    before = old_walk = None
+    for _ in range(4):
+        there = np.sort(rng.choice(ids, rng.integers(60, 180), replace=False))
+        now = random_schedule(there, rng)
+        if before is not None:  # few rows move, and by a little
+            same = np.isin(now.page_id, before.page_id) & (rng.random(len(now)) < 0.7)
+            row = before.page_id.searchsorted(now.page_id[same])
+            for name in ("crawl_rate", "urgency", "crawl_probability"):
+                getattr(now, name)[same] = getattr(before, name)[row]
+        with sql_store.lead() as lead:
+            with lead.begin() as tx:
+                last, epoch = tx.number_in_force(), tx.start_epoch(T0).epoch
+            lead.write_schedule(epoch, now)
+            with lead.begin() as tx:
+                tx.publish(epoch, CERTIFICATE, T0)
+        with sql_store.begin(write=False) as tx:
+            rows = tx.schedule(epoch, 0, 1_000, EVERYTHING).pages
+            shifts = tx.shifts(epoch)
+            if old_walk is not None:  # a reader of the epoch before still sees that epoch alone
+                rest = tx.schedule(last, int(old_walk.page_id[-1]), 1_000, EVERYTHING).pages
+                walked = np.concatenate([old_walk.page_id, rest.page_id])
+                np.testing.assert_array_equal(walked, before.page_id)
+                close(np.concatenate([old_walk.crawl_rate, rest.crawl_rate]), before.crawl_rate)
+                changes = tx.schedule_changes(epoch, last, 0.1, 0, 1_000)
+                expected = moved_pages(now, before, 0.1)
+                np.testing.assert_array_equal(changes.pages.page_id, expected)
+                removed = np.setdiff1d(before.page_id, now.page_id)
+                np.testing.assert_array_equal(changes.removed, removed)
+            old_walk = tx.schedule(epoch, 0, 25, EVERYTHING).pages
+        np.testing.assert_array_equal(rows.page_id, now.page_id)
+        for name in ("change_rate", "crawl_rate", "crawl_probability"):
+            close(getattr(rows, name), getattr(now, name))
+        close(rows.due_rate, now.crawl_rate * now.urgency)
+        close(rows.crawl_rate.sum(), now.crawl_rate.sum())
+        moved = now.shift != NOT_MOVED
+        np.testing.assert_array_equal(shifts.page_id, now.page_id[moved])
+        np.testing.assert_array_equal(shifts.shift, now.shift[moved])
+        np.testing.assert_array_equal(shifts.carried, now.carried[moved])
+        with sql_store.begin() as tx:
+            states = tx.lock_states(ids, scheduled=True)
+        scheduled = np.isin(ids, now.page_id)
+        assert np.isnan(states.crawl_rate[~scheduled]).all()
+        close(states.crawl_rate[scheduled], now.crawl_rate)
+        before = now
+    with sql_store.lead() as lead:
+        lead.housekeep(None, T0)
+    with sql_store.begin(write=False) as tx, pytest.raises(CursorExpired):
+        tx.schedule(1, 0, 10, EVERYTHING)

@@ -1,0 +1,72 @@
+"""Sharded stores for tests."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from service.storage import SHARDS
+from service.storage.sharding.claims import add
+from service.storage.sharding.shard_map import (
+    Database,
+    ShardMap,
+    hashed,
+    parse_shards,
+    read_map,
+)
+from service.storage.sharding.store import ShardedStore
+from support.live_server import Live, running
+
+LOGICAL = 64
+N_DATABASES = 3
+SPANS = ("0-20", "21-42", "43-63")
+
+
+def host_in(position: int, n: int = 0) -> str:
+    """Return the n-th host that the map of three databases puts into one of them."""
+    shards = parse_shards(SPANS[position], LOGICAL)
+    hosts = (host for i in range(10_000) if hashed(host := f"h{i}.test") % LOGICAL in shards)
+    return next(islice(hosts, n, None))
+
+
+def map_file(path: Path, urls: Sequence[str], head: str = "", tail: str = "") -> Path:
+    """Write the file of the map of three databases."""
+    tables = "".join(
+        f'[[databases]]\nname = "db{n}"\nurl = "{url}"\nshards = "{span}"\n'
+        f"coordinator = {str(n == 1).lower()}\n"
+        for n, (url, span) in enumerate(zip(urls, SPANS, strict=True))
+    )
+    path.write_text(f"logical = {LOGICAL}\n{head}\n{tables}{tail}")
+    return path
+
+
+def joined_store(urls: Sequence[str], width: int) -> ShardedStore:
+    """Return the store over three databases that are joined."""
+    store = ShardedStore(shard_map_of(urls), width)
+    add(store.databases, store.shard_map)
+    return store
+
+
+@contextmanager
+def serving_shards(path: Path, urls: Sequence[str], **options: Any) -> Iterator[Live]:
+    """Serve three databases that are joined."""
+    file = map_file(path / "shards.toml", urls)
+    store = ShardedStore(read_map(file), 3)
+    add(store.databases, store.shard_map)
+    store.close()
+    with running(f"{SHARDS}:///{file}", **options) as live:
+        yield live
+
+
+GROUPED = {f"{name}.example": 30 for name in "abcdef"}
+"""Hosts that tests put into one group, so they are in one logical shard."""
+
+
+def shard_map_of(urls: Sequence[str], exceptions: Mapping[str, int] = GROUPED) -> ShardMap:
+    """Return a map of three databases, the second of which is the coordinator."""
+    databases = (
+        Database(f"db{n}", url, parse_shards(span, LOGICAL))
+        for n, (url, span) in enumerate(zip(urls, SPANS, strict=True))
+    )
+    return ShardMap(LOGICAL, tuple(databases), coordinator=1, exceptions=exceptions)
