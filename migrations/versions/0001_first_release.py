@@ -329,10 +329,11 @@ def create_schedule(*, sqlite: bool) -> None:
     op.create_table(
         "url_groups",
         sa.Column("epoch", Id, nullable=False, autoincrement=False),
+        sa.Column("shard", sa.Integer, nullable=False, autoincrement=False),
         sa.Column("rate", sa.LargeBinary),
         sa.Column("share_evidence", sa.LargeBinary),
-        sa.PrimaryKeyConstraint("epoch", name="url_groups_pkey"),
-        comment="Mean change rates and shares of url_groups; compressed, one row a kept epoch.",
+        sa.PrimaryKeyConstraint("epoch", "shard", name="url_groups_pkey"),
+        comment="Mean change rates and shares of url_groups; compressed, by kept epoch and shard.",
     )
     block = sa.Column("block", sa.BigInteger, nullable=False, autoincrement=False)
     page_id = sa.Column("page_id", Id, nullable=False, autoincrement=False)

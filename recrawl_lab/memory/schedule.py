@@ -27,7 +27,7 @@ from service.model.columns import (
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
 from service.storage.contract import Transaction
-from service.storage.epochs import EPOCHS_KEPT, NOTHING, Learnt
+from service.storage.epochs import EPOCHS_KEPT, NO_TABLES, NOTHING, GroupTables, Learnt
 
 if TYPE_CHECKING:
     from recrawl_lab.memory.store import MemoryStore
@@ -102,20 +102,36 @@ class MemorySchedule(Transaction):
         newest = sorted(schedules)[-EPOCHS_KEPT:]
         self.set("written", {})
         self.set("schedules", {e: schedules[e] for e in newest})
-        kept = {**self.store.learnt, epoch: learnt._replace(clocks=None)}
-        self.set("learnt", {e: kept[e] for e in newest})
-        if learnt.clocks is not None:
-            self.set("clocks", _renewed(self.store.clocks, learnt.clocks))
+        self.save_learnt(epoch, learnt)
+        self.set("learnt", {e: self.store.learnt.get(e, NOTHING) for e in newest})
         published = replace(self.epoch(epoch), status=EpochStatus.published, finished_at=now)
         self._put_epoch(replace(published, certificate=_copy(certificate)))
 
     @override
-    def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
-        return self.store.learnt.get(epoch, NOTHING).url_group_rate
+    def withdraw(self, epoch: int) -> None:
+        self.set("written", {e: rows for e, rows in self.store.written.items() if e != epoch})
+        self.set("learnt", {e: each for e, each in self.store.learnt.items() if e != epoch})
 
     @override
-    def share_evidence(self, epoch: int) -> ShareEvidence | None:
-        return self.store.learnt.get(epoch, NOTHING).share_evidence
+    def save_learnt(self, epoch: int, learnt: Learnt) -> None:
+        before = self.store.learnt.get(epoch, NOTHING).of_shards
+        both = Learnt({**before, **learnt.of_shards})
+        self.set("learnt", {**self.store.learnt, epoch: both})
+        if learnt.clocks is not None:
+            self.set("clocks", _renewed(self.store.clocks, learnt.clocks))
+
+    @override
+    def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:
+        return self._tables(epoch, shard).url_group_rate
+
+    @override
+    def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
+        return self._tables(epoch, shard).share_evidence
+
+    def _tables(self, epoch: int, shard: int) -> GroupTables:
+        if epoch not in self.store.schedules:
+            return NO_TABLES
+        return self.store.learnt.get(epoch, NOTHING).of_shards.get(shard, NO_TABLES)
 
     @override
     def host_clocks(self) -> HostClocks:

@@ -13,6 +13,7 @@ from service.core.allocation.multipliers import UNLIMITED, Solution, Values, gro
 from service.core.allocation.problem import Allocation, check_bandwidth, check_pages
 from service.core.allocation.sweeps import Sweeps
 from service.core.conditions import Floats
+from service.core.joint import alone
 
 SMALL = 0.1
 """Value of x below which x - 1 + exp(-x) is computed as a series."""
@@ -55,7 +56,7 @@ def allocate_periodic(
         value, slope = sum(over_blocks(sums, n), np.zeros(2))
         return Values(np.array([value]), np.array([slope]))
 
-    solution = solve(levels, take, Sweeps(pages).survey(), start)
+    solution = alone(solve(levels, take, Sweeps(pages).survey(), start))
     return _settled(pages, solution, float(levels[0].bandwidth[0]))
 
 

@@ -4,14 +4,17 @@ Change rates are Gamma(p, p/m_s) about the mean m_s of their URL group s. The me
 Gamma(g, g/m) about the corpus' mean m. The model and its weights: docs/theory.md, "URL groups".
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.prior import MAX_SHAPE, SAMPLE, START_DISPERSION, Prior, fit_dispersion, fit_shape
+from service.core.joint import Contribution, Joint, alone, anywhere, gathered, sampled, total
+from service.core.prior import MAX_SHAPE, SAMPLE, START_DISPERSION, Prior, dispersion, fit_shape
 from service.core.url_groups import renumber
 
 MAX_ROUNDS = 30
@@ -101,12 +104,6 @@ class UrlGroupPrior(Prior):
         rate = self.url_group_rate[url_group % self.url_group_rate.size].astype(np.float64)
         return PagePriors(self.within_shape, self.within_shape / rate)
 
-    def still_fits(self, changes: ArrayLike, days: ArrayLike, n_url_groups: int) -> bool:
-        """Return whether the shapes suit (N,) pages in `n_url_groups` URL groups."""
-        if self.totals is None or self.url_group_rate.size != n_url_groups:
-            return False
-        return self.totals.close_to(Totals.of(changes, days))
-
 
 def fit_url_groups(
     changes: ArrayLike,
@@ -152,35 +149,79 @@ def fit_url_groups(
     >>> print(prior.of_pages(url_group[[0, -1]]).mean.round(2))
     [0.11 0.99]
     """
+    return alone(url_group_prior(changes, days, url_group, corpus, n_url_groups, near))
+
+
+def url_group_prior(
+    changes: ArrayLike,
+    days: ArrayLike,
+    url_group: UrlGroups,
+    corpus: Prior,
+    n_url_groups: int,
+    near: Prior | None = None,
+) -> Joint[UrlGroupPrior]:
+    """Return the priors of the URL groups of this shard (`fit_url_groups`).
+
+    The shapes are those of all shards. A URL group has all of its pages in one shard.
+    """
     pages = GroupEvidence.checked(changes, days, url_group, n_url_groups)
     rate = np.full(n_url_groups, corpus.mean, np.float32)
     within, between = corpus.a, START_DISPERSION
-    if pages.days.any():
+    if (yield from anywhere(pages.days.any())):
         used, pages = pages.renumbered()
         means = np.full(used.size, corpus.mean)
-        if isinstance(near, UrlGroupPrior) and near.url_group_rate.size == n_url_groups:
-            within, between = near.within_shape, near.between_shape
-            means = near.url_group_rate[used].astype(np.float64)
-        within, between, rate[used] = _climb(pages, means, within, between, corpus)
-    return UrlGroupPrior(corpus.a, corpus.b, within, between, rate, Totals.of(changes, days))
+        last = near if isinstance(near, UrlGroupPrior) else None
+        resized = last is None or last.url_group_rate.size != n_url_groups
+        if not (yield from anywhere(resized)) and last is not None:
+            within, between = last.within_shape, last.between_shape
+            means = last.url_group_rate[used].astype(np.float64)
+        within, between, rate[used] = yield from _climb(pages, means, within, between, corpus)
+    totals = yield from total(Totals.of(changes, days))
+    return UrlGroupPrior(corpus.a, corpus.b, within, between, rate, totals)
 
 
 def _climb(
     pages: "GroupEvidence", means: Floats, within_shape: float, between_shape: float, corpus: Prior
-) -> tuple[float, float, Floats]:
+) -> Joint[tuple[float, float, Floats]]:
     """Return the likeliest shapes and means, by rounds of a step in the means and two searches."""
+    some = yield from sampled(np.flatnonzero(pages.days), SAMPLE)
     for _ in range(MAX_ROUNDS):
         before = np.log([within_shape, between_shape])
         sums = pages.sums(means, within_shape, corpus.mean)
-        between_shape = fit_dispersion(sums.changes, sums.expected, between_shape, SEARCH_TOLERANCE)
-        expected = pages.from_siblings(sums, means, within_shape, between_shape, corpus.mean)
+        evidence = sums.changes, sums.expected
+        between_shape = yield from dispersion(*evidence, between_shape, SEARCH_TOLERANCE)
+        expected = pages.from_siblings(some, sums, means, within_shape, between_shape, corpus.mean)
         step = sums.newton_step(means / corpus.mean, between_shape)
         means = means * np.exp(step)
-        within_shape = fit_shape(*expected, corpus.a, within_shape, MAX_SHAPE, SEARCH_TOLERANCE)
+        shares = expected, float(np.abs(step).max(initial=0.0))
+        search = partial(_within, start=corpus.a, near=within_shape)
+        within_shape, longest = yield Contribution(shares, search)
         moved = np.abs(np.log([within_shape, between_shape]) - before).max()
-        if moved < SHAPE_TOLERANCE and np.abs(step).max() < MEAN_TOLERANCE:
+        if moved < SHAPE_TOLERANCE and longest < MEAN_TOLERANCE:
             break
     return within_shape, between_shape, means
+
+
+def _within(shares: Sequence[Any], start: float, near: float) -> tuple[float, float]:
+    """Return the shape within URL groups, and the longest step of all shards."""
+    samples, steps = zip(*shares, strict=True)
+    changes, expected, doubt = gathered(samples)
+    limits = start, near, MAX_SHAPE, SEARCH_TOLERANCE
+    return fit_shape(changes, expected, doubt, *limits), max(steps)
+
+
+def still_fits(last: Prior, changes: ArrayLike, days: ArrayLike, n_url_groups: int) -> Joint[bool]:
+    """Return whether the shapes of the `last` fit suit the pages of all shards.
+
+    This shard has (N,) pages in `n_url_groups` URL groups.
+    """
+    totals, size = None, 0
+    if isinstance(last, UrlGroupPrior):
+        totals, size = last.totals, last.url_group_rate.size
+    resized = yield from anywhere(totals is None or size != n_url_groups)
+    if resized or totals is None:
+        return False
+    return totals.close_to((yield from total(Totals.of(changes, days))))
 
 
 def update_group_means(
@@ -256,14 +297,18 @@ class GroupEvidence:
         return GroupSums(total, mean * exposed, curvature)
 
     def from_siblings(
-        self, sums: GroupSums, rate: Floats, within_shape: float, between_shape: float, mean: float
+        self,
+        some: NDArray[np.intp],
+        sums: GroupSums,
+        rate: Floats,
+        within_shape: float,
+        between_shape: float,
+        mean: float,
     ) -> tuple[Floats, Floats, Floats]:
-        """Return the arguments of `fit_shape` for at most `SAMPLE` pages.
+        """Return the arguments of `fit_shape` for some pages.
 
         The expectation of a page comes from the other pages of its URL group.
         """
-        some = np.flatnonzero(self.days)
-        some = some[:: max(1, -(-some.size // SAMPLE))]
         url_group, changes, days = self.url_group[some], self.changes[some], self.days[some]
         weight = within_shape / (within_shape + rate[url_group] * days)
         shape = between_shape + np.maximum(sums.changes[url_group] - weight * changes, 0.0)

@@ -1,13 +1,15 @@
 """The prior: the distribution of change rates over the corpus, for pages without a crawl."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma
 
 from service.core.conditions import Floats, InvalidInput, check_amount
+from service.core.joint import Contribution, Joint, alone, gathered, sampled
 
 TOLERANCE = 1e-6
 """Maximum length of the last step, in the log: the error that remains is far smaller."""
@@ -147,10 +149,24 @@ def fit_gamma_prior(
     >>> print(f"{prior.a:.2f} {prior.mean:.3f}")
     0.49 0.251
     """
-    counts, exposure = _sample(changes, days)
+    return alone(gamma_prior(changes, days, start, near))
+
+
+def gamma_prior(
+    changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_PRIOR, near: Prior | None = None
+) -> Joint[Prior]:
+    """Return the prior of the corpus of all shards (`fit_gamma_prior`)."""
+    sample = yield from _sample(changes, days)
+    near = Prior(near.a, near.b) if near else start  # without tables of URL groups
+    prior: Prior = yield Contribution(sample, partial(_likeliest, start=start, near=near))
+    return prior
+
+
+def _likeliest(samples: Sequence[tuple[Floats, Floats]], start: Prior, near: Prior) -> Prior:
+    """Return the prior of the samples of all shards."""
+    counts, exposure = gathered(samples)
     if not counts.size:
         return start
-    near = near or start
     likelihood = _CorpusLikelihood(counts, exposure, start, 1.0 / near.mean)
     a = peak(likelihood.score, near.a, MIN_SHAPE, MAX_SHAPE)
     return Prior(a, likelihood.best_b(a))
@@ -224,7 +240,23 @@ def fit_dispersion(
     >>> f"{fit_dispersion([6.0, 0.0, 0.0] * 300, [2.0] * 900):.2f}"
     '0.21'
     """
-    counts, mean = _sample(recent, expected)
+    return alone(dispersion(recent, expected, near, tolerance))
+
+
+def dispersion(
+    recent: ArrayLike,
+    expected: ArrayLike,
+    near: float = START_DISPERSION,
+    tolerance: float = TOLERANCE,
+) -> Joint[float]:
+    """Return the dispersion over all shards (`fit_dispersion`)."""
+    sample = yield from _sample(recent, expected)
+    shape: float = yield Contribution(sample, partial(_dispersion, near=near, tolerance=tolerance))
+    return shape
+
+
+def _dispersion(samples: Sequence[tuple[Floats, Floats]], near: float, tolerance: float) -> float:
+    counts, mean = gathered(samples)
     certain = np.zeros(counts.size)
     return fit_shape(counts, mean, certain, START_DISPERSION, near, MAX_DISPERSION, tolerance)
 
@@ -269,10 +301,9 @@ def fit_shape(
     return peak(score, near, MIN_SHAPE, most, tolerance)
 
 
-def _sample(changes: ArrayLike, days: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the evidence, checked, of at most `SAMPLE` pages with days."""
+def _sample(changes: ArrayLike, days: ArrayLike) -> Joint[tuple[Floats, Floats]]:
+    """Return this shard's evidence, checked, of at most `SAMPLE` pages with days in all shards."""
     counts = check_amount("changes", changes, np.shape(changes))
     exposure = check_amount("days", days, np.shape(changes))
-    observed = np.flatnonzero(exposure > 0)
-    observed = observed[:: max(1, -(-observed.size // SAMPLE))]
+    observed = yield from sampled(np.flatnonzero(exposure > 0), SAMPLE)
     return counts[observed], exposure[observed]

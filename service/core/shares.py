@@ -6,12 +6,14 @@ shares over URL groups is fitted to the corpus: half of it lies at 0 before any 
 wrong share costs more than a missing one. Derived in docs/theory.md, "Siblings". Pure.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.core.conditions import Bools, Floats, InvalidInput
+from service.core.joint import Contribution, Joint, count, total
 from service.core.siblings import Siblings
 
 SHARES = np.linspace(0.0, 0.6, 7)
@@ -52,7 +54,8 @@ class ShareEvidence(NamedTuple):
     def none(cls, n_groups: int) -> "ShareEvidence":
         """Return the evidence before any crawl.
 
-        >>> shares(ShareEvidence.none(2)).round(2).tolist()
+        >>> from service.core.joint import alone
+        >>> alone(shares(ShareEvidence.none(2))).round(2).tolist()
         [0.2, 0.2]
         """
         nothing = np.zeros((0, SHARES.size))
@@ -98,14 +101,33 @@ class ShareEvidence(NamedTuple):
         return np.asarray(changed / (self.n_expected + CALIBRATION_CHANGES))
 
 
+def in_common(evidence: ShareEvidence | None, n_groups: int) -> Joint[ShareEvidence]:
+    """Return the evidence in `n_groups` buckets, with the recent changes that all shards know.
+
+    A new shard has no evidence (None).
+    """
+    recent = None if evidence is None else (evidence.n_expected, evidence.n_changed)
+    recent = yield Contribution(recent, _first, exact=True)
+    evidence = (evidence or ShareEvidence.none(n_groups)).resized(n_groups)
+    if recent is None:
+        return evidence
+    n_expected, n_changed = recent
+    return evidence._replace(n_expected=n_expected, n_changed=n_changed)
+
+
+def _first(values: Sequence[Any]) -> Any:
+    """Return the first value that is not None, if any."""
+    return next((value for value in values if value is not None), None)
+
+
 def learn(
     evidence: ShareEvidence,
     url_group: NDArray[np.integer],
     shown: Siblings,
     crawled: Bools,
     days: float,
-) -> ShareEvidence:
-    r"""Return the evidence after some days with crawls.
+) -> Joint[ShareEvidence]:
+    r"""Return the evidence after some days with crawls; recent changes are those of all shards.
 
     A page of change rate Delta, an interval L and the ratio r of its siblings changes with
     probability :math:`1 - e^{-c \Delta L (1 - s + s r)}` under the share s. The calibration c of
@@ -133,26 +155,31 @@ def learn(
     bucket = np.concatenate((evidence.group, url_group[last.row[useful]] % evidence.n_groups))
     group, place = np.unique(bucket, return_inverse=True)
     scores = np.concatenate((evidence.score * kept, score[useful]))
-    total = _summed(place, scores, group.size)
-    shows = total[:, -1] != 0
+    summed = _summed(place, scores, group.size)
+    shows = summed[:, -1] != 0
+    recent = np.expm1(-hazard).sum(axis=0), float(last.changed.sum())
+    expected, changed_in_all = yield from total(recent)
     return ShareEvidence(
         evidence.n_groups,
         group[shows],
-        total[shows],
-        evidence.n_expected * counted - np.expm1(-hazard).sum(axis=0),
-        evidence.n_changed * counted + float(last.changed.sum()),
+        summed[shows],
+        evidence.n_expected * counted - expected,
+        evidence.n_changed * counted + changed_in_all,
     )
 
 
-def shares(evidence: ShareEvidence) -> Floats:
-    """Return (S,) posterior means of the shares, the prior fitted to the groups with evidence."""
+def shares(evidence: ShareEvidence) -> Joint[Floats]:
+    """Return (S,) posterior means of the shares; the prior is fitted to the groups of all shards.
+
+    Only groups with evidence count.
+    """
     score = evidence.score
     likelihood = np.exp(score - score.max(axis=1, keepdims=True))
-    prior = PRIOR
+    n_known, prior = (yield from count(len(score))), PRIOR
     for _ in range(N_ROUNDS):
         weight = 1.0 / (likelihood @ prior)
-        n_groups = prior * (weight @ likelihood)
-        prior = (n_groups + PRIOR_GROUPS * PRIOR) / (len(score) + PRIOR_GROUPS)
+        n_groups = prior * (yield from total(weight @ likelihood))
+        prior = (n_groups + PRIOR_GROUPS * PRIOR) / (n_known + PRIOR_GROUPS)
     share = np.full(evidence.n_groups, prior @ SHARES)
     share[evidence.group] = (likelihood @ (prior * SHARES)) / (likelihood @ prior)
     return share

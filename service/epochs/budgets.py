@@ -9,7 +9,9 @@ import numpy as np
 from recrawl_client.wire.plan import BudgetPlan
 from service.core.allocation.problem import Allocation
 from service.core.conditions import BandwidthInfeasible
-from service.epochs.solve import CONSTRAINED, LEAST, Plan, Problem, optimum, total_costs
+from service.core.joint import alone
+from service.epochs.constraints import CONSTRAINED, LEAST
+from service.epochs.solve import Plan, Problem, optimum, total_costs
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import COLUMN, Floats, Ints
 from service.model.columns import CapColumns, EpochColumns, HostClocks
@@ -100,16 +102,16 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     pages, estimates = basis.pages, basis.estimates
     problem = Problem(pages, estimates, plan.objective, bandwidth, basis.caps)
     try:
-        allocation, audits = optimum(problem, start, basis.clocks)
+        allocation, audits = alone(optimum(problem, start, basis.clocks))
     except BandwidthInfeasible:
         return _infeasible(pages, bandwidth)
-    rates = allocation.crawl_rate + audits, allocation.crawl_probability
+    rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability
     harmonic, binary = total_costs(pages, estimates, rates, plan.timing)
     importance = float(pages.importance.sum())
     figures = BudgetPlan(
         bandwidth=bandwidth,
         feasible=True,
-        bandwidth_used=allocation.bandwidth_used + float(audits.sum()),
+        bandwidth_used=allocation.bandwidth_used + audits.total,
         multiplier=_finite(allocation.multiplier),
         harmonic_cost=_finite(harmonic),
         binary_cost=binary,

@@ -57,8 +57,8 @@ class Lesson(NamedTuple):
     is_ping: Bools
     """True for a page whose pings announce its changes."""
 
-    def where(self, mask: Bools) -> "Lesson":
-        """Return the pages of a mask."""
+    def where(self, mask: Bools | slice) -> "Lesson":
+        """Return the pages of a mask, or of a stretch."""
         return Lesson(self.row[mask], self.host_id[mask], self.is_ping[mask])
 
 

@@ -9,37 +9,32 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from time import perf_counter
-from typing import Any
 
 import structlog
 
 from service.core.conditions import BandwidthInfeasible
-from service.core.estimators.base import Estimator, from_columns
-from service.epochs.clocks import learn_clocks, load_clocks
-from service.epochs.solve import Plan, solve
-from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
+from service.epochs.shard import Task
+from service.epochs.shards import Shards, Spread, in_this_process, joined, recovered
+from service.epochs.solve import Plan
 from service.history.steps import HistoryKeeper
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue, redate
-from service.model.arrays import instant
-from service.model.columns import EpochColumns
-from service.model.domain import Epoch, EpochStatus, Observability
+from service.model.domain import Certificate, Epoch, EpochStatus
 from service.model.errors import (
     OUTAGES,
     ArchiveDamaged,
     ArchiveUnavailable,
     EpochRunning,
     LeadershipLost,
+    ShardLost,
     StoreFull,
     StoreUnavailable,
 )
-from service.model.urls import n_buckets
 from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
-from service.storage.epochs import Learnt
 
-TROUBLE = (*OUTAGES, LeadershipLost)
-"""Outages of the database and a lost lead, which are logged without a traceback."""
+TROUBLE = (*OUTAGES, LeadershipLost, ShardLost)
+"""Outages of the database, a lost lead and lost shards, which are logged without a traceback."""
 EXPECTED = (*TROUBLE, BandwidthInfeasible, ArchiveUnavailable, ArchiveDamaged)
 """Errors that make an epoch fail without a fault of the service."""
 MAX_CUT = 10_000
@@ -50,8 +45,10 @@ MAX_REASON = 500
 log = structlog.get_logger()
 
 
-def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
+def run_epoch(store: Store, plan: Plan, now: Clock, spread: Spread = in_this_process) -> Epoch:
     """Run one epoch and return its record, published or failed.
+
+    `spread` chooses the processes that compute it.
 
     A failed epoch has a reason and leaves the old schedule in force. If the process dies, readers
     see either the whole old schedule or the whole new one.
@@ -67,7 +64,7 @@ def run_epoch(store: Store, plan: Plan, now: Clock) -> Epoch:
             last, epoch = tx.epoch_in_force(), tx.start_epoch(now())
         log.info("this process leads: epoch started", epoch=epoch.epoch)
         try:
-            _load_solve_publish(lead, plan, epoch, last, now)
+            _load_solve_publish(lead, plan, epoch, last, now, spread)
         except Exception as error:
             reason = failure(error)
             fault = not isinstance(error, EXPECTED)
@@ -99,53 +96,34 @@ def _keep_house(lead: Lead, plan: Plan, now: Clock) -> None:
 
 
 def _load_solve_publish(
-    lead: Lead, plan: Plan, epoch: Epoch, last: Epoch | None, now: Clock
+    lead: Lead, plan: Plan, epoch: Epoch, last: Epoch | None, now: Clock, spread: Spread
 ) -> None:
+    with spread(lead, Task(plan, last, now())) as shards:
+        certificate = recovered(shards, lambda: computed(shards, epoch.epoch))
+        with lead.begin() as tx:
+            tx.publish(epoch.epoch, certificate, now(), shards.unwritten)
+    published = {"epoch": epoch.epoch, "n_pages": certificate.n_pages}
+    log.info("epoch published", **published, seconds=certificate.seconds)
+
+
+def computed(shards: Shards, epoch: int) -> Certificate:
+    """Return the certificate of an epoch whose schedule all shards have prepared."""
     seconds: dict[str, float] = {}
-    epoch_log = log.bind(epoch=epoch.epoch)
-    with lead.begin(write=False) as tx, stopwatch(seconds, "load"):
-        pages, caps = tx.load_columns(), tx.load_caps()
-        fitted = fitted_last(tx, plan.estimator, last)
-        evidence = None if last is None else tx.share_evidence(last.epoch)
-        clocks = None
-        if plan.with_clocks:
-            clocks = load_clocks(tx, pages, last, instant(now()), plan.host_delay_s)
-        from_log = None
-        if plan.estimator.needs_history:
-            from_log = rates_from_log(tx, pages.page_id, plan.estimator)
-    epoch_log = epoch_log.bind(n_pages=len(pages))
+    with stopwatch(seconds, "load"):
+        sizes = shards.ask_all("load")
+        n_pages = sum(sizes)
+        shards.ask("census", [(n > 0 or not (n_pages or i),) for i, n in enumerate(sizes)])
+    epoch_log = log.bind(epoch=epoch, n_pages=n_pages)
     epoch_log.info("epoch loaded", seconds=seconds["load"])
     with stopwatch(seconds, "estimate"):
-        estimator = refit(plan.estimator, pages, fitted)
-        estimates = estimate_rates(pages, estimator, instant(now()), from_log)
-        if clocks is not None:
-            clocks = learn_clocks(pages, estimator, clocks, last, instant(now()))
+        joined(shards, "estimate")
+    certificate: Certificate
     with stopwatch(seconds, "allocate"):
-        solution = solve(pages, estimates, plan, last, caps, instant(now()), evidence, clocks)
-    epoch_log.info(
-        "epoch allocated", seconds=seconds["allocate"], passes=solution.certificate.passes
-    )
+        certificate, *_ = joined(shards, "allocate")
+    epoch_log.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):
-        lead.write_schedule(epoch.epoch, solution.schedule)
-    with lead.begin() as tx:
-        certificate = replace(solution.certificate, prior=estimator.corpus(), seconds=seconds)
-        values = Learnt(estimator.url_group_rate, solution.evidence, clocks and clocks.learnt)
-        tx.publish(epoch.epoch, certificate, now(), values)
-    epoch_log.info("epoch published", seconds=seconds)
-
-
-def refit(
-    estimator: Estimator[Any], pages: EpochColumns, last: Estimator[Any] | None = None
-) -> Estimator[Any]:
-    """Return the estimator with its prior fitted to the pages that are not `complete`.
-
-    Pages without importance do not count, nor do pages that are gone.
-    """
-    if estimator.needs_history:
-        return estimator
-    counted = (pages.observability != Observability.complete) & (pages.importance > 0)
-    state = from_columns(estimator, pages.estimate[counted])
-    return estimator.fit(state, pages.url_group[counted], n_buckets(len(pages)), last)
+        shards.ask_all("prepare", epoch)
+    return replace(certificate, seconds=seconds)
 
 
 @contextmanager
@@ -182,12 +160,14 @@ class Runner:
         interval: timedelta,
         now: Clock,
         polite: Politeness = POLITE,
+        spread: Spread = in_this_process,
     ) -> None:
         self.store = store
         self.plan = plan
         self.interval = interval
         self.now = now
         self.polite = polite
+        self.spread = spread
         self.history = HistoryKeeper(store, plan.estimator, plan.history_retention, now)
         self._latest = now()
         self._state = ""
@@ -235,7 +215,7 @@ class Runner:
             if not self.due():
                 return None
             self.store.counter.write()  # predictions of the epoch that is about to end
-            return run_epoch(self.store, self.plan, self.now)
+            return run_epoch(self.store, self.plan, self.now, self.spread)
         except OUTAGES:
             if len(self.store.parts) > 1:
                 self.fill_queue()

@@ -5,22 +5,27 @@ crawl rate. A page is due sooner after crawls found other pages of its URL group
 after crawls found them unchanged (`core.url_groups`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import structlog
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from service.core.allocation import ALLOCATORS, SEARCHING
+from service.core.allocation.harmonic import harmonic_optimum
 from service.core.allocation.problem import Allocation
 from service.core.conditions import BandwidthInfeasible
 from service.core.costs import costs
 from service.core.estimators.base import Estimator
+from service.core.joint import Contribution, Joint, anywhere, count, gathered, total
 from service.core.pings import PingEstimate, audit_rate
+from service.core.quantiles import percentiles
 from service.core.shares import ShareEvidence
 from service.epochs.clocks import Clocks
+from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.moves import exposures, most_crawled, moved, places
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
@@ -64,141 +69,7 @@ class Plan:
         return self.clocks and self.timing is Timing.periodic and self.estimator.steady is not None
 
 
-CONSTRAINED = "harmonic"
-"""The objective whose solver takes constraints."""
-
-LEAST = 1e-9
-"""Smallest bound passed to the solver, crawls a day; the smallest maximum of the API."""
-ROUNDING = 1e-9
-"""Maximum relative rounding error of a sum of minima, in any order."""
-
 NO_HOSTS: Ints = np.zeros(0, np.int64)
-
-log = structlog.get_logger()
-
-
-class CapLevel(NamedTuple):
-    """(K,) hosts or groups with a cap, and a last entry for all others."""
-
-    of: Ints
-    """Index of the cap of each page, or of each host."""
-    limits: Floats
-    """Caps, crawls a day; infinite for no cap."""
-    minima: Floats
-    """Sums of the minimum crawl rates of the pages, crawls a day."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constraints:
-    """Bounds of pages by the solver's parameters, and the levels of caps: hosts, then groups."""
-
-    of_pages: dict[str, Floats]
-    levels: tuple[CapLevel, ...] = ()
-
-    def arguments(self, granted: ArrayLike) -> dict[str, Any]:
-        """Return the solver's keyword arguments; maxima and caps exclude the granted crawls."""
-        arguments: dict[str, Any] = dict(self.of_pages)
-        if "max_crawl_rate" in arguments:
-            spare = arguments["max_crawl_rate"] - granted
-            arguments["max_crawl_rate"] = np.maximum(spare, arguments.get("min_crawl_rate", 0.0))
-        names = (("host", "host_bandwidth"), ("host_group", "group_bandwidth"))
-        for level, (members, bandwidth) in zip(self.levels, names, strict=False):
-            each = np.broadcast_to(granted, level.of.shape)
-            granted = np.bincount(level.of, each, len(level.limits))
-            spare = np.maximum(level.limits - granted, level.minima)
-            arguments |= {members: level.of, bandwidth: spare}
-        return arguments
-
-    @property
-    def minima(self) -> float:
-        """Sum of the minimum crawl rates, crawls a day."""
-        return float(np.sum(self.of_pages.get("min_crawl_rate", 0.0)))
-
-    def affordable(self, audits: Floats, bandwidth: float) -> Floats:
-        """Return the audits, reduced to the room that minima leave within every limit.
-
-        The limits are the maximum of a page, the caps of its host and group, and the bandwidth.
-        """
-        least, most = (self.of_pages.get(f"{name}_crawl_rate") for name in ("min", "max"))
-        if most is not None:
-            audits = np.minimum(audits, most - (0.0 if least is None else least))
-        of_page: Ints | slice = slice(None)
-        for level in self.levels:
-            of_page = level.of[of_page]
-            audits_of = np.bincount(of_page, audits, len(level.limits))
-            audits = audits * _share(level.limits - level.minima, audits_of)[of_page]
-        return audits * _share(bandwidth - self.minima, audits.sum())
-
-
-def _share(room: ArrayLike, needed: ArrayLike) -> Floats:
-    """Return the share of what is needed that fits into the room, in [0, 1]."""
-    tiny = np.finfo(np.float64).tiny
-    return np.asarray(np.clip(room, 0.0, needed) / np.maximum(needed, tiny))
-
-
-def constrain(
-    pages: EpochColumns, estimates: RateEstimates, caps: CapColumns, objective: str
-) -> Constraints:
-    """Return the constraints that this objective supports; warn of the others."""
-    if objective == CONSTRAINED:
-        return Constraints(bounds(pages, estimates), tree(pages, caps))
-    if len(caps):
-        log.warning("this objective ignores caps of hosts", objective=objective)
-    if (pages.min_crawl_rate >= LEAST).any() or np.isfinite(pages.max_crawl_rate).any():
-        log.warning("this objective ignores bounds of pages", objective=objective)
-    return Constraints({})
-
-
-def bounds(pages: EpochColumns, estimates: RateEstimates) -> dict[str, Floats]:
-    """Return the bounds and ping qualities of pages.
-
-    A minimum above its maximum replaces the maximum. A minimum below `LEAST` is ignored.
-    """
-    arguments = {}
-    low = np.where(pages.min_crawl_rate >= LEAST, pages.min_crawl_rate, 0.0)
-    if low.any():
-        arguments["min_crawl_rate"] = low
-    if np.isfinite(pages.max_crawl_rate).any():
-        high = np.nan_to_num(pages.max_crawl_rate, nan=np.inf)
-        arguments["max_crawl_rate"] = np.maximum(high, low)
-    if estimates.ping_rate.any():
-        arguments |= {"ping_recall": estimates.recall, "ping_precision": estimates.precision}
-    return arguments
-
-
-def tree(pages: EpochColumns, caps: CapColumns) -> tuple[CapLevel, ...]:
-    """Return the levels of caps: hosts, and groups if any has a cap; none without caps."""
-    if not len(caps):
-        return ()
-    host = np.minimum(caps.host_id.searchsorted(pages.host_id), len(caps) - 1)
-    host = np.where(caps.host_id[host] == pages.host_id, host, len(caps))
-    minima = np.nan_to_num(pages.min_crawl_rate)
-    hosts = _level("host", caps.host, caps.max_crawl_rate, host, minima)
-    grouped = np.flatnonzero(caps.group_id)
-    if not grouped.size:
-        return (hosts,)
-    _, first, group = np.unique(caps.group_id[grouped], return_index=True, return_inverse=True)
-    group_of_host = np.full(len(hosts.limits), len(first))
-    group_of_host[grouped] = group
-    capped = caps.take(grouped[first])
-    groups = _level("group", capped.group, capped.group_max_crawl_rate, group_of_host, hosts.minima)
-    return hosts, groups
-
-
-def _level(
-    kind: str, names: NDArray[np.object_], limits: Floats, of: Ints, minima: Floats
-) -> CapLevel:
-    """Return a level; minima that exceed a cap replace the cap, so that no epoch fails."""
-    sums = (1 + ROUNDING) * np.bincount(of, minima, len(limits) + 1).astype(np.float64)
-    for node in np.flatnonzero(limits < sums[:-1]).tolist():
-        log.warning(
-            "minimum crawl rates exceed a cap and replace it",
-            max_crawl_rate=float(limits[node]),
-            min_crawl_rates=float(sums[node]),
-            **{kind: names[node]},
-        )
-    return CapLevel(of, np.append(np.nan_to_num(limits, nan=np.inf), np.inf), sums)
-
 
 PAGES_PER_CRAWL = 5
 """Pages for each crawl a day where no bandwidth is set, the ratio of K19's experiments."""
@@ -228,21 +99,24 @@ def solve(
     now: np.datetime64,
     evidence: ShareEvidence | None = None,
     clocks: Clocks | None = None,
-) -> Solution:
-    """Return the schedule and its certificate; `last` is the epoch in force."""
+) -> Joint[Solution]:
+    """Return the schedule of this shard, and the certificate of all; `last` is in force."""
     start = last.certificate.multiplier if last and last.certificate else None
+    n_pages = yield from count(len(pages))
     bandwidth = plan.bandwidth
     if bandwidth is None:
-        bandwidth = len(pages) / PAGES_PER_CRAWL
+        bandwidth = n_pages / PAGES_PER_CRAWL
     problem = Problem(pages, estimates, plan.objective, bandwidth, caps)
-    allocation, audits = optimum(problem, start, None if clocks is None else clocks.hosts)
-    crawl_rate = allocation.crawl_rate + audits
+    optimal = optimum(problem, start, None if clocks is None else clocks.hosts)
+    allocation, audits = yield from optimal
+    crawl_rate = allocation.crawl_rate + audits.of_pages
     since = LastEpoch.of(last, evidence)
     pace = Urgency(np.ones(len(pages)), 1.0, evidence)
     place = places(pages.host_id, NO_HOSTS if clocks is None else clocks.hosts.host_id)
     if plan.with_urgency:
         exposure = exposures(pages, clocks, place)
-        pace = urgency(pages, estimates, crawl_rate, caps, now, since, bandwidth, exposure)
+        situation = pages, estimates, crawl_rate, caps, now
+        pace = yield from urgency(*situation, since, bandwidth, exposure)
     moves = moved(pages, estimates, crawl_rate, pace.of_pages, clocks, place, since, now)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
@@ -254,19 +128,19 @@ def solve(
         carried=moves.carried,
     )
     rates = crawl_rate, allocation.crawl_probability
-    harmonic, binary = total_costs(pages, estimates, rates, plan.timing)
+    harmonic, binary = yield from total(total_costs(pages, estimates, rates, plan.timing))
     certificate = Certificate(
         bandwidth=bandwidth,
-        bandwidth_used=allocation.bandwidth_used + float(audits.sum()),
+        bandwidth_used=allocation.bandwidth_used + audits.total,
         multiplier=allocation.multiplier,
         harmonic_cost=harmonic,
         binary_cost=binary,
         kkt_residual=allocation.kkt_residual,
         duality_gap=allocation.duality_gap,
         passes=allocation.passes,
-        n_pages=len(pages),
+        n_pages=n_pages,
         prior={},
-        crawl_rate_quantiles=percentiles(crawl_rate),
+        crawl_rate_quantiles=(yield from percentiles(crawl_rate)),
         seconds={},
         budget_factor=pace.budget_factor,
     )
@@ -286,63 +160,109 @@ class Problem(NamedTuple):
 
 def optimum(
     problem: Problem, start: float | None, hosts: HostClocks | None
-) -> tuple[Allocation, Floats]:
+) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum beside the audits, and the audits, crawls a day.
 
     `start` is the multiplier of a similar allocation, `hosts` are those with a clock.
     """
-    allocation, audits = _within_limits(problem, start)
-    if hosts is None or not len(hosts):
+    allocation, audits = yield from _within_limits(problem, start)
+    if hosts is None:
         return allocation, audits
-    return _once_a_day(problem, allocation, audits, hosts)
+    return (yield from _once_a_day(problem, allocation, audits, hosts))
 
 
 def _once_a_day(
-    problem: Problem, allocation: Allocation, audits: Floats, hosts: HostClocks
-) -> tuple[Allocation, Floats]:
+    problem: Problem, allocation: Allocation, audits: Audits, hosts: HostClocks
+) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum with one crawl a day for pages to which clocks leave no use of a second.
 
     The bandwidth must find other pages, otherwise the optimum without clocks stays.
     """
-    pages, change_rate = problem.pages, problem.estimates.change_rate
-    unclocked = allocation.crawl_rate, allocation.multiplier
-    most = most_crawled(pages, change_rate, *unclocked, hosts)
-    if most is None:
+    pages, change_rate, most = problem.pages, problem.estimates.change_rate, None
+    if len(hosts):
+        unclocked = allocation.crawl_rate, allocation.multiplier
+        most = most_crawled(pages, change_rate, *unclocked, hosts)
+    if not (yield from anywhere(most is not None)):
         return allocation, audits
-    fewer = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
-    clocked = _within_limits(problem._replace(pages=fewer), allocation.multiplier)
-    used = clocked[0].bandwidth_used + clocked[1].sum()
+    if most is not None:
+        pages = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
+    fewer = problem._replace(pages=pages)
+    clocked = yield from _within_limits(fewer, allocation.multiplier)
+    used = clocked[0].bandwidth_used + clocked[1].total
     return clocked if used >= (1 - UNUSED) * problem.bandwidth else (allocation, audits)
 
 
-def _within_limits(problem: Problem, start: float | None) -> tuple[Allocation, Floats]:
+def _within_limits(problem: Problem, start: float | None) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum without clocks beside the audits, and the audits, crawls a day."""
     pages, estimates, objective, bandwidth, caps = problem
     constraints = constrain(pages, estimates, caps, objective)
     complete = pages.observability == Observability.complete
     columns = np.ascontiguousarray(pages.importance), estimates.change_rate, complete
 
-    def allocate(bandwidth: float, start: float | None, audits: ArrayLike) -> Allocation:
-        searching = {"start": start} if objective in SEARCHING else {}
-        arguments = constraints.arguments(audits)
-        return ALLOCATORS[objective](*columns, bandwidth, **searching, **arguments)
+    def allocate(bandwidth: float, start: float | None, audits: ArrayLike) -> Joint[Allocation]:
+        if objective != CONSTRAINED:
+            return _gathered(objective, columns, bandwidth, start)
+        return harmonic_optimum(*columns, bandwidth, start=start, **constraints.arguments(audits))
 
     try:
-        allocation = allocate(bandwidth, start, 0.0)
+        allocation = yield from allocate(bandwidth, start, 0.0)
     except BandwidthInfeasible as error:
-        raise BandwidthInfeasible(f"{error}; {greediest(pages)}") from error
-    audits = constraints.affordable(audit_rates(pages, estimates, allocation), bandwidth)
-    if audits.any():
-        spared = max(bandwidth - float(audits.sum()), constraints.minima)
-        allocation = allocate(spared, allocation.multiplier, audits)
+        highest = yield Contribution(highest_minima(pages), _highest, exact=True)
+        raise BandwidthInfeasible(f"{error}; {greediest(highest)}") from error
+    rates = audit_rates(pages, estimates, allocation)
+    audits = yield from constraints.affordable(rates, bandwidth)
+    if audits.total > 0:
+        spared = max(bandwidth - audits.total, audits.minima)
+        allocation = yield from allocate(spared, allocation.multiplier, audits.of_pages)
     return allocation, audits
 
 
-def greediest(pages: EpochColumns) -> str:
-    """Return a phrase that names the pages with the highest minimum crawl rates."""
+def _gathered(
+    objective: str, columns: tuple[Any, ...], bandwidth: float, start: float | None
+) -> Joint[Allocation]:
+    """Return this shard's part of an allocation whose solver needs the pages of all shards.
+
+    Their columns cross processes, 33 bytes a page. This is for comparisons.
+    """
+    solved = partial(_allocated, objective=objective, bandwidth=bandwidth, start=start)
+    allocation: Allocation = yield Contribution(columns, solved, own_reply=True)
+    return allocation
+
+
+def _allocated(
+    shards: Sequence[tuple[Any, ...]], objective: str, bandwidth: float, start: float | None
+) -> list[Allocation]:
+    searching = {"start": start} if objective in SEARCHING else {}
+    whole = ALLOCATORS[objective](*gathered(shards), bandwidth, **searching)
+    ends = np.cumsum([len(columns[0]) for columns in shards])[:-1]
+    rates = np.split(whole.crawl_rate, ends), np.split(whole.crawl_probability, ends)
+    return [
+        replace(whole, crawl_rate=rate, crawl_probability=probability)
+        for rate, probability in zip(*rates, strict=True)
+    ]
+
+
+Minima = list[tuple[float, int]]
+"""Minimum crawl rates, 1/day, with the page_id of each, highest rate first."""
+
+
+def highest_minima(pages: EpochColumns) -> Minima:
+    """Return the `MAX_NAMES` highest minimum crawl rates above 0."""
     low = np.nan_to_num(pages.min_crawl_rate)
     first = np.argsort(-low, kind="stable")[:MAX_NAMES]
-    names = (f"page {pages.page_id[i]} ({low[i]:g})" for i in first.tolist() if low[i] > 0)
+    each = zip(low[first].tolist(), pages.page_id[first].tolist(), strict=True)
+    return [(rate, page_id) for rate, page_id in each if rate > 0]
+
+
+def _highest(shards: Sequence[Minima]) -> Minima:
+    """Return the highest of all shards; of equal rates that of the lowest page_id."""
+    each = (minimum for minima in shards for minimum in minima)
+    return sorted(each, key=lambda minimum: (-minimum[0], minimum[1]))[:MAX_NAMES]
+
+
+def greediest(highest: Minima) -> str:
+    """Return a phrase that names the pages with the highest minimum crawl rates."""
+    names = (f"page {page_id} ({rate:g})" for rate, page_id in highest)
     return f"the highest minimum crawl rates are those of {', '.join(names)}"
 
 
@@ -359,14 +279,6 @@ def audit_rates(pages: EpochColumns, estimates: RateEstimates, allocation: Alloc
     target = audit_rate(estimate, allocation.crawl_probability)
     missing = np.fmin(np.maximum(target - allocation.crawl_rate, 0.0), pages.max_crawl_rate)
     return np.where(pinged, missing, 0.0)
-
-
-def percentiles(values: Floats) -> tuple[float, ...]:
-    """Return the minimum, 99 percentiles and the maximum, faster than `np.quantile`."""
-    if not len(values):
-        return ()
-    ranks, ordered = np.arange(len(values)), np.sort(values)
-    return tuple(np.interp(np.linspace(0, len(values) - 1, 101), ranks, ordered).tolist())
 
 
 def total_costs(

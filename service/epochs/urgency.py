@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core.shares import ShareEvidence, learn, shares
+from service.core.joint import Joint, anywhere, total
+from service.core.shares import ShareEvidence, in_common, learn, shares
 from service.core.siblings import siblings
 from service.core.spending import HIGHEST, LOWEST, Window, budget_factor, spent
 from service.core.timing import JITTER
@@ -78,8 +79,11 @@ def urgency(
     last: LastEpoch = NO_EPOCH,
     bandwidth: float = 0.0,
     exposure: Floats | None = None,
-) -> Urgency:
+) -> Joint[Urgency]:
     """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
+
+    The pages, hosts and URL groups are those of one shard. The budget factor and the shares count
+    the pages of all shards.
 
     `exposure` has the operational lengths of last intervals, days; None: the lengths.
 
@@ -88,21 +92,23 @@ def urgency(
     of a page hold for its crawl rate times its urgency. `bandwidth` is that of the crawl rates.
     """
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
-    if not clocked.any():
+    if not (yield from anywhere(clocked.any())):
         return Urgency(np.ones(len(pages)), last.budget_factor, last.evidence)
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
     window = since(last, now)
     exposed = np.abs(interval) if exposure is None else exposure
     since_crawl = age, interval, exposed
-    factor, evidence = _by_siblings(pages, since_crawl, estimates.change_rate, last, window)
+    factor, evidence = yield from _by_siblings(
+        pages, since_crawl, estimates.change_rate, last, window
+    )
     free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     if len(caps):
         free &= ~np.isin(pages.host_id, caps.host_id)
     factor[~free | (crawl_rate * OFTEN_DAYS > 1.0)] = 1.0
     rate = crawl_rate[free]
     columns = age[free], np.abs(interval[free]), n_recrawls(pages)[free], rate
-    on_all = _budget_factor(*columns, window, last, bandwidth)
+    on_all = yield from _budget_factor(*columns, window, last, bandwidth)
     factor[free] = bounded(pages, free, rate, factor[free] * on_all)
     return Urgency(factor, on_all, evidence)
 
@@ -128,17 +134,16 @@ def _by_siblings(
     change_rate: Floats,
     last: LastEpoch,
     window: Window,
-) -> tuple[Floats, ShareEvidence]:
+) -> Joint[tuple[Floats, ShareEvidence]]:
     """Return the (N,) effects of siblings, and the evidence with the crawls of the window."""
     n_groups = n_buckets(len(pages))
-    evidence = last.evidence or ShareEvidence.none(n_groups)
-    evidence = evidence.resized(n_groups)
+    evidence = yield from in_common(last.evidence, n_groups)
     age, interval, exposure = crawls
     calibration = float(evidence.calibration[0])
     shown = siblings(pages.url_group, age, interval, change_rate, calibration, exposure)
     crawled = (age >= window.end) & (age < window.start)
-    evidence = learn(evidence, pages.url_group, shown, crawled, window.days)
-    share = shares(evidence)[pages.url_group % n_groups]
+    evidence = yield from learn(evidence, pages.url_group, shown, crawled, window.days)
+    share = (yield from shares(evidence))[pages.url_group % n_groups]
     return shown.observed_ratio(share), evidence
 
 
@@ -160,11 +165,12 @@ def _budget_factor(
     window: Window,
     last: LastEpoch,
     bandwidth: float,
-) -> float:
+) -> Joint[float]:
     """Return the budget factor after the crawls of a window."""
     if np.isnat(last.started_at):
         return 1.0
-    crawls = spent(age, interval, recrawls, crawl_rate, window, last.budget_factor)
+    own = spent(age, interval, recrawls, crawl_rate, window, last.budget_factor)
+    crawls = yield from total(own)
     if bandwidth:  # the plan of that time, if the bandwidth has changed since
         crawls = crawls._replace(n_planned=crawls.n_planned * last.bandwidth / bandwidth)
     return budget_factor(last.budget_factor, crawls, window.days)

@@ -131,11 +131,13 @@ class InForce:
         return rules
 
 
-def fitted_last(tx: Transaction, estimator: Estimator[Any], last: Epoch | None) -> Estimator[Any]:
-    """Return the estimator with the prior of the epoch in force."""
+def fitted_last(
+    tx: Transaction, estimator: Estimator[Any], last: Epoch | None, shard: int = 0
+) -> Estimator[Any]:
+    """Return the estimator with the prior in force, for the URL groups of a logical shard."""
     if last is None or last.certificate is None or not estimator.corpus():
         return estimator
-    return estimator.with_corpus(last.certificate.prior, tx.url_group_rate(last.epoch))
+    return estimator.with_corpus(last.certificate.prior, tx.url_group_rate(last.epoch, shard))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,9 @@ COLUMN: dict[Any, np.dtype[Any]] = {
 }
 """Element type of each annotation."""
 
+SHARD_BITS = 42
+"""Number of bits of an id below its logical shard; a store that was never sharded is shard 0."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

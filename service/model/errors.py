@@ -153,6 +153,14 @@ class EpochRunning(RecrawlError):
     """Another process is running an epoch."""
 
 
+class ShardLost(RecrawlError):
+    """Processes that computed a part of the epoch ended, or no longer answer."""
+
+    def __init__(self, which: tuple[int, ...], detail: str | None = None) -> None:
+        self.which = which
+        super().__init__(detail)
+
+
 class LeadershipLost(RecrawlError):
     """Another process took the lead of epochs; this epoch was not published."""
 

@@ -1,7 +1,9 @@
 """The contract of epochs, their schedules and what they learn."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from service.core.shares import ShareEvidence
@@ -28,13 +30,23 @@ MOST_SCANNED = 100_000
 """Maximum page_ids that one reading of the schedule scans, whatever its filter matches."""
 
 
-class Learnt(NamedTuple):
-    """Values that an epoch learnt from crawls, beside the estimates of pages."""
+class GroupTables(NamedTuple):
+    """Values that an epoch learnt about the URL groups of one logical shard."""
 
     url_group_rate: UrlGroupRates | None = None
     """Mean change rates of URL groups, 1/day."""
     share_evidence: ShareEvidence | None = None
     """Evidence of the shares of URL groups (`core.shares`)."""
+
+
+NO_TABLES = GroupTables()
+
+
+class Learnt(NamedTuple):
+    """Values that an epoch learnt from crawls, beside the estimates of pages."""
+
+    of_shards: Mapping[int, GroupTables] = MappingProxyType({})
+    """Tables of URL groups by logical shard; a store that was never sharded is shard 0."""
     clocks: ClockColumns | None = None
     """Hosts whose clocks have learnt; the evidence of others stays as it is."""
 
@@ -76,6 +88,13 @@ class EpochStatements(ABC):
         """
 
     @abstractmethod
+    def withdraw(self, epoch: int) -> None:
+        """Delete the schedule and tables of an epoch that is not published, if there are any.
+
+        The epoch may then write them again.
+        """
+
+    @abstractmethod
     def publish(
         self,
         epoch: int,
@@ -91,12 +110,19 @@ class EpochStatements(ABC):
         """
 
     @abstractmethod
-    def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
-        """Return the published rates of URL groups, 1/day; None if they are no longer kept."""
+    def save_learnt(self, epoch: int, learnt: Learnt) -> None:
+        """Write values that an epoch learnt, as `publish` does, before it is published.
+
+        Clocks are in force at once. They learn each crawl once, whether the epoch is published.
+        """
 
     @abstractmethod
-    def share_evidence(self, epoch: int) -> ShareEvidence | None:
-        """Return the published evidence of shares (`core.shares`); None if it is not kept."""
+    def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:
+        """Return the rates of a logical shard's URL groups, 1/day; None if they are not kept."""
+
+    @abstractmethod
+    def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
+        """Return the evidence of shares (`core.shares`); None if it is not kept."""
 
     @abstractmethod
     def host_clocks(self) -> HostClocks:

@@ -55,13 +55,17 @@ UPDATE epochs SET status = 'published', finished_at = %(now)s, {assignments(CERT
 WHERE epoch = %(epoch)s
 """
 ADD_URL_GROUPS = """
-INSERT INTO url_groups (epoch, rate, share_evidence)
-VALUES (%(epoch)s, %(rate)s, %(share_evidence)s)
+INSERT INTO url_groups (epoch, shard, rate, share_evidence)
+VALUES (%(epoch)s, %(shard)s, %(rate)s, %(share_evidence)s)
 """
+WITHDRAW_URL_GROUPS = "DELETE FROM url_groups WHERE epoch = %(epoch)s"
+WITHDRAW_SCHEDULE = "DELETE FROM schedule WHERE epoch = %(epoch)s"
 DROP_URL_GROUPS = f"DELETE FROM url_groups WHERE epoch NOT IN ({KEPT})"
 DROP_EPOCHS = "DELETE FROM epochs WHERE epoch <= %(last)s"
-URL_GROUP_RATE = "SELECT rate FROM url_groups WHERE epoch = %(epoch)s"
-SHARE_EVIDENCE = "SELECT share_evidence FROM url_groups WHERE epoch = %(epoch)s"
+URL_GROUP_RATE = "SELECT rate FROM url_groups WHERE epoch = %(epoch)s AND shard = %(shard)s"
+SHARE_EVIDENCE = """
+SELECT share_evidence FROM url_groups WHERE epoch = %(epoch)s AND shard = %(shard)s
+"""
 ONE = f"SELECT {COLUMNS} FROM epochs WHERE epoch = %(epoch)s"
 IN_FORCE = f"SELECT {COLUMNS} FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT 1"
 NEWEST = f"SELECT {COLUMNS} FROM epochs ORDER BY epoch DESC LIMIT 1"
@@ -155,21 +159,32 @@ class EpochsSql(ClocksSql):
     ) -> None:
         values = {name: getattr(certificate, name) for name in CERTIFICATE}
         self.run(PUBLISH, epoch=epoch, now=now, **values)
-        evidence = None if learnt.share_evidence is None else learnt.share_evidence.packed()
-        rate, packed = _compressed(learnt.url_group_rate), _compressed(evidence)
-        self.run(ADD_URL_GROUPS, epoch=epoch, rate=rate, share_evidence=packed)
+        self.save_learnt(epoch, learnt)
         self.run(DROP_URL_GROUPS)
         self.run(DROP_EPOCHS, last=epoch - MOST_EPOCHS)
+
+    @override
+    def withdraw(self, epoch: int) -> None:
+        self.run(WITHDRAW_URL_GROUPS, epoch=epoch)
+        self.run(WITHDRAW_SCHEDULE, epoch=epoch)
+
+    @override
+    def save_learnt(self, epoch: int, learnt: Learnt) -> None:
+        for shard, (url_group_rate, share_evidence) in learnt.of_shards.items():
+            evidence = None if share_evidence is None else share_evidence.packed()
+            rate, packed = _compressed(url_group_rate), _compressed(evidence)
+            values = {"rate": rate, "share_evidence": packed}
+            self.run(ADD_URL_GROUPS, epoch=epoch, shard=shard, **values)
         if learnt.clocks is not None:
             self.save_clocks(learnt.clocks)
 
     @override
-    def url_group_rate(self, epoch: int) -> UrlGroupRates | None:
-        return _decompressed(self.scalar(URL_GROUP_RATE, epoch=epoch))
+    def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:
+        return _decompressed(self.scalar(URL_GROUP_RATE, epoch=epoch, shard=shard))
 
     @override
-    def share_evidence(self, epoch: int) -> ShareEvidence | None:
-        packed = _decompressed(self.scalar(SHARE_EVIDENCE, epoch=epoch))
+    def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
+        packed = _decompressed(self.scalar(SHARE_EVIDENCE, epoch=epoch, shard=shard))
         return None if packed is None else ShareEvidence.unpacked(packed)
 
     @override

@@ -290,9 +290,10 @@ url_groups = sa.Table(
     "url_groups",
     metadata,
     sa.Column("epoch", Id, primary_key=True, autoincrement=False),
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("rate", sa.LargeBinary),
     sa.Column("share_evidence", sa.LargeBinary),
-    comment="Mean change rates and shares of url_groups; compressed, one row a kept epoch.",
+    comment="Mean change rates and shares of url_groups; compressed, by kept epoch and shard.",
 )
 
 clocks = sa.Table(

@@ -106,7 +106,7 @@ def test_a_failed_epoch_tells_its_reason_and_leaves_the_old_schedule_in_force(
         raise FloatingPointError("the solver lost its way")
 
     with monkeypatch.context() as patch:
-        patch.setitem(epochs.ALLOCATORS, "harmonic", broken)
+        patch.setattr(epochs, "harmonic_optimum", broken)
         failed = api.epoch()
     assert failed["status"] == "failed"
     assert failed["reason"] == "FloatingPointError: the solver lost its way"

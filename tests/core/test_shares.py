@@ -5,9 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.core import shares as joint_shares
 from service.core.conditions import InvalidInput
-from service.core.shares import PRIOR, SHARES, ShareEvidence, learn, shares
+from service.core.joint import alone
+from service.core.shares import PRIOR, SHARES, ShareEvidence
 from service.core.siblings import siblings
+
+
+def learn(*arguments, **values):
+    return alone(joint_shares.learn(*arguments, **values))
+
+
+def shares(evidence):
+    return alone(joint_shares.shares(evidence))
 
 
 def test_half_of_the_groups_are_expected_to_have_nothing_in_common():

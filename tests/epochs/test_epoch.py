@@ -24,14 +24,16 @@ from support.store_cases import (
 
 from recrawl_lab.memory.store import MemoryStore
 from service.core.allocation import ALLOCATORS
-from service.core.allocation.harmonic import allocate_harmonic
+from service.core.allocation.harmonic import allocate_harmonic, harmonic_optimum
 from service.core.costs import costs
 from service.core.estimators.base import PriorEstimator
 from service.core.estimators.gamma import CompleteObservations, Gamma
 from service.core.estimators.lln import LLN
 from service.core.estimators.lognormal import LogNormal
+from service.core.joint import alone
 from service.core.prior import DEFAULT_PRIOR, fit_gamma_prior
-from service.epochs.run import refit, run_epoch
+from service.epochs.run import run_epoch
+from service.epochs.shard import refit
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, estimate_rates, of_page, rules_in_force
 from service.ingest.record import record
@@ -52,7 +54,7 @@ def test_an_epoch_allocates_the_whole_bandwidth_to_the_pages(store, clock):
     assert [row.page_id for row in rows] == ids.tolist()
     with store.begin(write=False) as tx:
         pages = tx.load_columns()
-    estimator = refit(Gamma(), pages)
+    estimator = alone(refit(Gamma(), pages))
     change_rate = estimate_rates(pages, estimator, instant(clock.at)).change_rate
     complete = pages.observability == Observability.complete
     optimum = allocate_harmonic(pages.importance, change_rate, complete, 7.5)
@@ -242,13 +244,13 @@ def test_the_next_refit_starts_from_the_prior_of_the_last(memory, clock, monkeyp
     watched(memory, 500)
     starts = []
 
-    fit = PriorEstimator.fit
+    fit = PriorEstimator.fitted
 
     def spy(estimator, state, url_group, n_url_groups, last):
         starts.append(last)
         return fit(estimator, state, url_group, n_url_groups, last)
 
-    monkeypatch.setattr(PriorEstimator, "fit", spy)
+    monkeypatch.setattr(PriorEstimator, "fitted", spy)
     first = run_epoch(memory, PLAN, clock)
     second = run_epoch(memory, PLAN, clock)
     assert starts[0] == PLAN.estimator
@@ -265,9 +267,9 @@ def test_the_next_epoch_starts_from_the_multiplier_of_the_last(memory, clock, mo
 
     def spy(*pages, start=None, **bounds):
         starts.append(start)
-        return allocate_harmonic(*pages, start=start, **bounds)
+        return harmonic_optimum(*pages, start=start, **bounds)
 
-    monkeypatch.setitem(ALLOCATORS, "harmonic", spy)
+    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", spy)
     first = run_epoch(memory, PLAN, clock).certificate
     second = run_epoch(memory, PLAN, clock).certificate
     assert starts == [None, first.multiplier]
@@ -353,7 +355,7 @@ def test_a_failed_epoch_is_recorded_with_its_reason_and_the_old_schedule_stays(
     def breaks(*_pages, **_given):
         raise ZeroDivisionError("the sun has set")
 
-    monkeypatch.setitem(ALLOCATORS, "harmonic", breaks)
+    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", breaks)
     clock.at = T0 + HOUR
     with capture_logs() as logs:
         failed = run_epoch(store, PLAN, clock)
@@ -419,10 +421,10 @@ def test_what_is_reported_during_an_epoch_is_kept_and_counts_in_the_next(store, 
             for day in (1, 2):
                 record(tx, crawl_columns(ids, T0 + day * DAY, digest=day), by)
         late.extend(register(store, 5, host="late.example").tolist())
-        return allocate_harmonic(*pages, **given)
+        return harmonic_optimum(*pages, **given)
 
     before = states_of(store, ids)
-    monkeypatch.setitem(ALLOCATORS, "harmonic", meanwhile)
+    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", meanwhile)
     epoch = run_epoch(store, PLAN, clock)
     after = states_of(store, ids)
     assert (after.n_observations == before.n_observations + 1).all()

@@ -18,7 +18,6 @@ from support.store_cases import (
     schedule_columns,
 )
 
-from service.core.allocation import ALLOCATORS
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import STANDBY, WAITING, Runner, run_epoch
 from service.epochs.solve import Plan
@@ -86,7 +85,7 @@ def test_a_failed_epoch_is_tried_again_after_an_interval_not_at_once(
     runner, memory, clock, monkeypatch
 ):
     register(memory, 1)
-    monkeypatch.setitem(ALLOCATORS, "harmonic", None)
+    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", None)
     assert runner.run_once().status is EpochStatus.failed
     assert not runner.due()
     monkeypatch.undo()

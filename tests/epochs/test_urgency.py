@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from support.store_cases import T0, columns
 
+from service.core.joint import alone
 from service.core.shares import PRIOR, SHARES, ShareEvidence
 from service.core.siblings import siblings
-from service.epochs.urgency import FASTEST, NO_EPOCH, LastEpoch, n_recrawls, urgency
+from service.epochs import urgency as module
+from service.epochs.urgency import FASTEST, NO_EPOCH, LastEpoch, n_recrawls
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import INSTANT, NO_TIME
 from service.model.columns import CapColumns, EpochColumns
@@ -17,6 +19,11 @@ from service.model.domain import Epoch, EpochStatus, Observability
 NOW = np.datetime64("2026-05-01T12:00", "us")
 DAY, HOUR = np.timedelta64(1, "D"), np.timedelta64(1, "h")
 NO_CAPS = CapColumns.empty()
+
+
+def urgency(*arguments):
+    """Return the result for one shard alone."""
+    return alone(module.urgency(*arguments))
 
 
 def corpus(n=1_000, seed=1, **given):

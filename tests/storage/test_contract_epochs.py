@@ -27,7 +27,7 @@ from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning
 from service.model.urls import URL_GROUPS, url_groups
 from service.storage.contract import Brought
-from service.storage.epochs import EPOCHS_KEPT
+from service.storage.epochs import EPOCHS_KEPT, GroupTables, Learnt
 
 HOUR = timedelta(hours=1)
 
@@ -392,3 +392,23 @@ def test_pages_registered_by_an_epochs_transaction_are_seen_by_the_next(store):
             tx.register(page_columns(urls(2)), T0)
         with lead.begin() as tx:
             assert len(tx.load_columns()) == 2
+
+
+def test_an_attempt_is_withdrawn_and_tables_of_logical_shards_are_kept(store):
+    ids = np.sort(register(store, 3))
+    first, second = (np.full(4, rate, np.float32) for rate in (0.5, 0.25))
+    with store.lead() as lead:
+        with lead.begin() as tx:
+            epoch = tx.start_epoch(T0).epoch
+        for rate, pages in ((first, ids[:2]), (second, ids)):
+            with lead.begin() as tx:
+                tx.withdraw(epoch)
+                tx.write_schedule(epoch, schedule_columns(pages))
+                tx.save_learnt(epoch, Learnt({7: GroupTables(rate)}))
+        with lead.begin() as tx:
+            tx.publish(epoch, CERTIFICATE, T0)
+    with store.begin(write=False) as tx:
+        np.testing.assert_array_equal(tx.url_group_rate(epoch, 7), second)
+        assert tx.url_group_rate(epoch) is None
+        assert tx.share_evidence(epoch, 7) is None
+    assert [row.page_id for row in read_schedule(store, epoch)] == ids.tolist()

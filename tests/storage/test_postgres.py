@@ -29,7 +29,7 @@ from support.store_cases import (
     urls,
 )
 
-from service.core.allocation import ALLOCATORS
+from service.core.allocation.harmonic import harmonic_optimum
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
@@ -335,9 +335,9 @@ def test_an_epoch_whose_connection_dies_publishes_nothing_and_the_next_round_rec
             )
             (pid,) = other.execute(query, [LEAD_LOCK & 0xFFFFFFFF]).fetchone()
         kill(postgres_url, pid)
-        return ALLOCATORS["uniform"](*_pages[:4])
+        return harmonic_optimum(*_pages, **_given)
 
-    monkeypatch.setitem(ALLOCATORS, "harmonic", lose)
+    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", lose)
     with postgres_store.begin() as tx:
         asked = tx.request_epoch(T0)
     with pytest.raises((StoreUnavailable, LeadershipLost)):

@@ -18,7 +18,7 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, ScheduleFilter
 from service.model.urls import normalise
-from service.storage.epochs import Learnt
+from service.storage.epochs import GroupTables, Learnt
 
 T0 = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -184,7 +184,9 @@ def publish(store, schedule, now=T0, certificate=CERTIFICATE, **learnt):
         with lead.begin() as tx:
             tx.write_schedule(epoch, schedule)
         with lead.begin() as tx:
-            tx.publish(epoch, certificate, now, Learnt(**learnt))
+            clocks = learnt.pop("clocks", None)
+            of_shards = {0: GroupTables(**learnt)} if learnt else {}
+            tx.publish(epoch, certificate, now, Learnt(of_shards, clocks))
     return epoch
 
 

@@ -40,7 +40,7 @@ from service.api.responses.clocks import encode_clock
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
-from service.epochs.solve import CONSTRAINED
+from service.epochs.constraints import CONSTRAINED
 from service.leases.hosts import (
     change_group,
     change_host,

@@ -8,14 +8,16 @@ Its *price* :math:`-\mu / f'(c)` grows with c, at least in proportion. The price
 at the optimum, :math:`s = 1/\lambda`, unless a bound of the page explains the difference.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from service.core.allocation.blocks import BLOCK, Indices, Pages, blocks, over_parts
 from service.core.allocation.demand import NEVER_ZERO, NEW, Work, false_share, pings, with_pings
-from service.core.allocation.multipliers import UNLIMITED, TreeLevel, fold_up
+from service.core.allocation.multipliers import UNLIMITED, Solution, TreeLevel, fold_up
 from service.core.conditions import Floats
+from service.core.joint import Contribution, Joint, added, alone
 
 ROUNDING = 1e-12
 """Maximum relative rounding error of a page's crawls, a sum over the clock and pings."""
@@ -66,6 +68,33 @@ def certify(
     `levels` are the budgets from the root to the leaves, `inverses` the s of their nodes, and
     `host` is the leaf of each page; None without hosts.
     """
+    distance, _ = alone(certified(pages, levels, Solution(inverses, 0), rates, host))
+    return distance
+
+
+class Seen(NamedTuple):
+    """The share of one shard in the distance from the optimum."""
+
+    bandwidth_used: float
+    of_root: Floats
+    """(1,) crawls a day, summed up the tree."""
+    missed: float
+    gaps: Floats
+    """(2,) costs that the budgets of groups and of hosts miss."""
+
+
+def certified(
+    pages: Pages,
+    levels: list[TreeLevel],
+    solution: Solution,
+    rates: Rates,
+    host: Indices | None = None,
+) -> Joint[tuple[Distance, int]]:
+    """Return the distance of the rates of all shards, and the most `own_passes` of a shard.
+
+    The parameters are those of this shard (`certify`).
+    """
+    inverses = solution.levels
     n, leaf = pages.importance.size, inverses[-1]
 
     def certify_part(part: slice) -> Part:
@@ -80,11 +109,28 @@ def certify(
         return _together(parts)
 
     every = _together(over_parts(certify_part, n))
-    used = _used(rates.crawl_rate, every, host, levels[-1].bandwidth.size)
-    off, unspent = _unspent(levels, inverses, used)
-    return Distance(float(used.sum()), max(off, every.worst), unspent + every.missed)
+    leaves = _used(rates.crawl_rate, every, host, levels[-1].bandwidth.size)
+    used = [fold_up(levels, leaves, depth) for depth in range(len(levels))]
+    inner = zip(levels[1:], inverses[1:], used[1:], inverses, strict=False)
+    below = [_unspent(*level) for level in inner]
+    gaps = np.zeros(MOST_NESTED)
+    gaps[: len(below)] = [gap for _, gap in below]
+    worst = max([every.worst, *(off for off, _ in below)])
+    seen = Seen(float(leaves.sum()), used[0], every.missed, gaps)
+    seen, worst, own_passes = yield Contribution((seen, worst, solution.own_passes), _seen_by_all)
+    off, gap = _unspent(levels[0], inverses[0], seen.of_root, np.array([UNLIMITED]))
+    for missed in seen.gaps.tolist():
+        gap += missed
+    return Distance(seen.bandwidth_used, max(off, worst), gap + seen.missed), own_passes
 
 
+def _seen_by_all(shares: Sequence[tuple[Seen, float, int]]) -> tuple[Seen, float, int]:
+    seen, worst, own_passes = zip(*shares, strict=True)
+    return added(seen), max(worst), max(own_passes)
+
+
+MOST_NESTED = 2
+"""Maximum number of levels below the root: groups and hosts."""
 NO_PAGES = np.zeros(0, np.intp)
 NOTHING = Part(0.0, 0.0, NO_PAGES, np.zeros(0))
 
@@ -219,28 +265,25 @@ def _used(crawl_rate: Floats, every: Part, host: Indices | None, n_hosts: int) -
     return used
 
 
-def _unspent(levels: list[TreeLevel], inverses: list[Floats], leaf: Floats) -> tuple[float, float]:
+def _unspent(level: TreeLevel, s: Floats, used: Floats, above: Floats) -> tuple[float, float]:
     """Return the largest relative violation of a budget, and a bound on the cost that it causes.
 
     A violation is overspending, underspending of a budget with a positive multiplier, or a
-    multiplier below that of the parent. `leaf` has the crawls a day of each leaf.
+    multiplier below that of the parent. `s` and `used`, crawls a day, are those of the nodes;
+    `above` has the s of their parents' level.
     """
     worst = gap = 0.0
-    above = np.array([UNLIMITED])
-    for depth, (level, s) in enumerate(zip(levels, inverses, strict=True)):
-        used = fold_up(levels, leaf, depth)
-        for block in blocks(slice(0, s.size)):
-            parent = above if above.size == 1 else above[level.parent[block]]
-            cap, at, spent = level.bandwidth[block], s[block], used[block]
-            limited = cap < np.inf
-            spare = np.where(limited, cap - spent, 0.0)
-            larger = np.where(limited, np.maximum(cap, spent), 1.0) + NEVER_ZERO
-            own = (parent - at) / (np.maximum(parent, at) + NEVER_ZERO)
-            off = np.maximum(np.maximum(-spare, own * spare) / larger, -own)
-            worst = max(worst, float(off.max()))
-            missed = np.where(
-                np.abs(spare) > ROUNDING * larger, np.maximum(own, 0.0) * np.abs(spare), 0.0
-            )
-            gap += float((missed / np.maximum(at, NEVER_ZERO)).sum())
-        above = s
+    for block in blocks(slice(0, s.size)):
+        parent = above if above.size == 1 else above[level.parent[block]]
+        cap, at, spent = level.bandwidth[block], s[block], used[block]
+        limited = cap < np.inf
+        spare = np.where(limited, cap - spent, 0.0)
+        larger = np.where(limited, np.maximum(cap, spent), 1.0) + NEVER_ZERO
+        own = (parent - at) / (np.maximum(parent, at) + NEVER_ZERO)
+        off = np.maximum(np.maximum(-spare, own * spare) / larger, -own)
+        worst = max(worst, float(off.max()))
+        missed = np.where(
+            np.abs(spare) > ROUNDING * larger, np.maximum(own, 0.0) * np.abs(spare), 0.0
+        )
+        gap += float((missed / np.maximum(at, NEVER_ZERO)).sum())
     return worst, gap

@@ -1,14 +1,17 @@
 """Mixed LambdaCrawl (K19 Problems 1-3) with caps of hosts, bounds and noisy pings."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.allocation.blocks import LARGE, Pages
-from service.core.allocation.certificate import Rates, certify
+from service.core.allocation.certificate import Rates, certified
 from service.core.allocation.multipliers import UNLIMITED, TreeLevel, grow, solve
 from service.core.allocation.problem import Allocation, check_bandwidth, check_hosts, check_pages
 from service.core.allocation.sweeps import HostSweeps, Sweeps
 from service.core.conditions import Floats
+from service.core.joint import Joint, alone, offset
 
 SAMPLE, MOST_SAMPLED = 64, 1 << 17
 """Pages per page of the sample that finds the start of the search; maximum size of the sample."""
@@ -70,11 +73,48 @@ def allocate_harmonic(
     >>> allocation.crawl_rate.round(4), allocation.crawl_probability.round(4)
     (array([0.1298, 0.1317, 0.    ]), array([0.    , 0.    , 0.9541]))
     """
+    limits: dict[str, Any] = {
+        "host": host,
+        "host_bandwidth": host_bandwidth,
+        "host_group": host_group,
+        "group_bandwidth": group_bandwidth,
+        "min_crawl_rate": min_crawl_rate,
+        "max_crawl_rate": max_crawl_rate,
+        "ping_recall": ping_recall,
+        "ping_precision": ping_precision,
+    }
+    columns = importance, change_rate, complete
+    return alone(harmonic_optimum(*columns, bandwidth, start=start, **limits))
+
+
+def harmonic_optimum(
+    importance: ArrayLike,
+    change_rate: ArrayLike,
+    complete: ArrayLike,
+    bandwidth: float,
+    *,
+    start: float | None = None,
+    host: ArrayLike | None = None,
+    host_bandwidth: ArrayLike | None = None,
+    host_group: ArrayLike | None = None,
+    group_bandwidth: ArrayLike | None = None,
+    min_crawl_rate: ArrayLike | None = None,
+    max_crawl_rate: ArrayLike | None = None,
+    ping_recall: ArrayLike | None = None,
+    ping_precision: ArrayLike | None = None,
+) -> Joint[Allocation]:
+    """Return this shard's part of the optimum over all shards (`allocate_harmonic`).
+
+    The bandwidth and all numbers of the result are those of all shards. Hosts and groups have all
+    of their pages in one shard.
+    """
     noise, bounds = (ping_recall, ping_precision), (min_crawl_rate, max_crawl_rate)
     pages = check_pages(importance, change_rate, complete, *noise, *bounds)
     n = pages.importance.size
     hosts = check_hosts(n, host, host_bandwidth, host_group, group_bandwidth)
     levels = grow(check_bandwidth(bandwidth), hosts)
+    if start is None:
+        start = yield from _start(pages, levels[0])
     crawl_rate, crawl_probability = np.zeros(n), np.zeros(n)
     if hosts is None:
         sweeps, limit = Sweeps(pages), None
@@ -82,35 +122,39 @@ def allocate_harmonic(
         scratch = crawl_rate, crawl_probability
         sweeps = HostSweeps(pages, hosts.of_page, hosts.bandwidth.size, scratch)
         limit = sweeps.limit
-    if start is None and n >= LARGE:
-        start = _start(pages, levels[0])
-    solution = solve(levels, sweeps.take, sweeps.survey(), start, limit)
+    solution = yield from solve(levels, sweeps.take, sweeps.survey(), start, limit)
     sweeps.settle(solution.levels[-1], crawl_rate, crawl_probability)
+    del sweeps, limit  # copies of pages in order of hosts
     rates = Rates(crawl_rate, crawl_probability)
-    distance = certify(
-        pages, levels, solution.levels, rates, None if hosts is None else hosts.of_page
-    )
+    of_page = None if hosts is None else hosts.of_page
+    distance, own_passes = yield from certified(pages, levels, solution, rates, of_page)
     multiplier, *nested = (_multiplier(s) for s in solution.levels)
     return Allocation(
         *rates,
         multiplier=float(multiplier[0]),
         bandwidth=float(levels[0].bandwidth[0]),
         **distance._asdict(),
-        passes=solution.passes,
+        passes=solution.passes + own_passes,
         host_multiplier=nested[-1] if nested else None,
         group_multiplier=nested[0] if len(nested) > 1 else None,
     )
 
 
-def _start(pages: Pages, root: TreeLevel) -> float | None:
-    """Return the multiplier of a sample of the pages, without hosts and bounds."""
-    step = max(SAMPLE, pages.importance.size // MOST_SAMPLED)
-    importance, change_rate, complete, *noise = pages.cut(slice(None, None, step))[:5]
+def _start(pages: Pages, root: TreeLevel) -> Joint[float | None]:
+    """Return the multiplier of a sample of all pages, without hosts and bounds.
+
+    None: there are so few pages that the sample saves no time.
+    """
+    before, n = yield from offset(pages.importance.size)
+    if n < LARGE:
+        return None
+    step = max(SAMPLE, n // MOST_SAMPLED)
+    importance, change_rate, complete, *noise = pages.cut(slice(-before % step, None, step))[:5]
     recall, precision = (None if column is None else column.copy() for column in noise)
     sample = Pages(importance.copy(), change_rate.copy(), complete.copy(), recall, precision)
     levels = grow(float(root.bandwidth[0]) / step, None)
     sweeps = Sweeps(sample)
-    solution = solve(levels, sweeps.take, sweeps.survey(), None)
+    solution = yield from solve(levels, sweeps.take, sweeps.survey(), None)
     return float(_multiplier(solution.levels[0])[0])
 
 

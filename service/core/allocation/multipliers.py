@@ -13,6 +13,7 @@ import numpy as np
 from service.core.allocation.blocks import Indices, blocks
 from service.core.allocation.problem import Hosts
 from service.core.conditions import BandwidthInfeasible, Bools, Floats
+from service.core.joint import Joint, anywhere, total
 
 UNLIMITED = 1e170
 """The s at which crawls cost nothing: every page takes as many as it can use."""
@@ -144,6 +145,8 @@ class Solution(NamedTuple):
 
     levels: list[Floats]
     passes: int
+    own_passes: int = 0
+    """Further passes over the pages of this shard."""
 
 
 def grow(bandwidth: float, hosts: Hosts | None) -> list[TreeLevel]:
@@ -167,8 +170,10 @@ def solve(
     sums: PageSums,
     start: float | None,
     limit: Callable[[Floats, Values, Floats, Floats], int] | None = None,
-) -> Solution:
+) -> Joint[Solution]:
     """Return the s of every node; `take` returns the bandwidth that leaves take at an s (`sweeps`).
+
+    The root is that of all shards. Each shard has hosts and groups of its own, or none.
 
     The search solves all nodes above the leaves at once. In it, a leaf above its bandwidth counts
     with its bandwidth. `limit` then solves these leaves, on which no other node depends.
@@ -179,17 +184,34 @@ def solve(
         The minima of the pages of a node exceed its bandwidth.
     """
     *above, leaves = levels
-    roots = [_roots(levels, depth, sums) for depth in range(max(1, len(above)))]
+    nested = yield from anywhere(above)
+    depths = range(max(1, len(above)))
+    folded = [PageSums(*(fold_up(levels, column, depth) for column in sums)) for depth in depths]
+    folded[0] = yield from total(folded[0])
+    nodes = zip(levels, folded, strict=False)
+    roots = [_roots(level, of_level, evaluated=nested) for level, of_level in nodes]
     lower = _bound(leaves, sums) if above else roots[0].below
-    del sums  # four columns of hosts
+    del sums, folded  # columns of hosts
     if start is not None and 0 < start < np.inf:
         roots[0].s = np.clip(1 / start, roots[0].below, roots[0].above)
+    if not nested:
+        return Solution([roots[0].s], (yield from _ascend(roots[0], take)))
+    chosen, s, values, passes = yield from _descend(levels, roots, take)
     if limit is None:
-        return Solution([roots[0].s], roots[0].climb(lambda _, s: take(s)))
-    nodes, s, values, passes = _descend(levels, roots, take)
+        return Solution([node.s for node in chosen], passes)
     s[lower == 0] = 0.0
-    passes += limit(s, values, leaves.bandwidth, lower)
-    return Solution([*(node.s for node in nodes), s], passes)
+    own_passes = limit(s, values, leaves.bandwidth, lower)
+    return Solution([*(node.s for node in chosen), s], passes, own_passes)
+
+
+def _ascend(root: Roots, take: Callable[[Floats], Values]) -> Joint[int]:
+    """Search the root of all pages; return the number of passes."""
+    passes, which = 0, np.zeros(1, np.intp)
+    while not root.final.all() and passes < MOST_PASSES:
+        passes += 1
+        at = root.s[which]
+        root.learn(which, at, (yield from total(take(at))))
+    return passes
 
 
 def _sum_capped(values: Values, leaves: TreeLevel, n: int) -> Values:
@@ -217,35 +239,36 @@ class Nodes(NamedTuple):
 
 def _descend(
     levels: list[TreeLevel], roots: list[Roots], take: Callable[[Floats], Values]
-) -> tuple[list[Nodes], Floats, Values, int]:
+) -> Joint[tuple[list[Nodes], Floats, Values, int]]:
     """Return the nodes above the leaves, the s of each leaf's parent, its values and the passes.
 
     A node that reaches its bandwidth below the s of its parent is evaluated at its own root and
     counts with its bandwidth. Any other node is evaluated at the s of its parent, because the
-    parent's value needs it.
+    parent's value needs it. A shard without hosts has the root alone.
     """
-    leaves, passes = levels[-1], 0
-    nodes = _choose(levels, roots)
+    *above, leaves = levels
+    passes, nodes = 0, _choose(levels, roots)
     while True:
         passes += 1
         s = nodes[-1].s
-        values = take(s if s.size == 1 else s[leaves.parent])
-        sums = _sum_capped(values, leaves, levels[-2].bandwidth.size)
-        for depth in reversed(range(len(roots))):
-            if depth < len(roots) - 1:
-                parent, n = levels[depth + 1].parent, levels[depth].bandwidth.size
-                sums = Values(*(_sum_by(parent, column, n) for column in sums))
-            _learn(levels[depth], roots[depth], nodes[depth], sums)
+        values = sums = take(s if s.size == 1 else s[leaves.parent])
+        if above:
+            sums = _sum_capped(values, leaves, above[-1].bandwidth.size)
+        for depth in reversed(range(1, len(roots))):
+            sums = _learn(levels[depth], roots[depth], nodes[depth], sums)
+            parent, n = levels[depth].parent, levels[depth - 1].bandwidth.size
+            sums = Values(*(_sum_by(parent, column, n) for column in sums))
+        _learn(levels[0], roots[0], nodes[0], (yield from total(sums)))
         nodes = _choose(levels, roots)
-        if nodes[-1].final.all() or passes == MOST_PASSES:
-            return nodes, s[leaves.parent], values, passes
+        unfinished = yield from anywhere(not nodes[-1].final.all())
+        if not unfinished or passes == MOST_PASSES:
+            return nodes, s[leaves.parent] if above else s, values, passes
 
 
-def _roots(levels: list[TreeLevel], depth: int, sums: PageSums) -> Roots:
-    """Return the bracketed roots of a level; the last point of an inner node was evaluated."""
-    level = levels[depth]
-    lower = _bound(level, PageSums(*(fold_up(levels, column, depth) for column in sums)))
-    roots = Roots(level.bandwidth, lower, lower, evaluated=level is not levels[-1])
+def _roots(level: TreeLevel, sums: PageSums, *, evaluated: bool) -> Roots:
+    """Return the bracketed roots of a level; `sums` are those of its nodes."""
+    lower = _bound(level, sums)
+    roots = Roots(level.bandwidth, lower, lower, evaluated=evaluated)
     roots.above[lower == 0] = 0.0
     return roots
 
@@ -271,13 +294,16 @@ def _choose(levels: list[TreeLevel], roots: list[Roots]) -> list[Nodes]:
     return nodes
 
 
-def _learn(level: TreeLevel, root: Roots, node: Nodes, values: Values) -> None:
-    """Update the roots of a level by `values`; limit `values` to the bandwidth of each node."""
+def _learn(level: TreeLevel, root: Roots, node: Nodes, values: Values) -> Values:
+    """Update the roots of a level by `values`; return them limited to the bandwidth of each node.
+
+    The arrays of `values` stay as they are, because other shards may use them.
+    """
     over = node.full | (values.value >= level.bandwidth)
     which = np.flatnonzero(over & ~node.final)
     root.learn(which, node.s[which], values.of(which))
-    np.copyto(values.value, level.bandwidth, where=over)
-    np.copyto(values.slope, 0.0, where=over)
+    most = np.where(over, level.bandwidth, values.value)
+    return Values(most, np.where(over, 0.0, values.slope))
 
 
 def fold_up(levels: list[TreeLevel], leaf: Floats, depth: int) -> Floats:

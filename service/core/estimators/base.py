@@ -10,15 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
 from service.core.conditions import Floats, InvalidInput, check_array
+from service.core.joint import Joint, alone
 from service.core.pooling import (
     PagePriors,
     Totals,
     UrlGroupPrior,
     UrlGroupRates,
-    fit_url_groups,
+    still_fits,
     update_group_means,
+    url_group_prior,
 )
-from service.core.prior import Prior, fit_gamma_prior
+from service.core.prior import Prior, gamma_prior
 
 if TYPE_CHECKING:
     from service.core.estimators.gamma import Gamma
@@ -126,12 +128,23 @@ class Estimator(Protocol[S]):
 
     def fit(
         self,
+        state: S,
+        url_group: NDArray[np.integer] | None = None,
+        n_url_groups: int = 0,
+        last: Self | None = None,
+    ) -> Self:
+        """Return the estimator with its prior fitted to all pages (`PriorEstimator.fitted`)."""
+        return alone(self.fitted(state, url_group, n_url_groups, last))
+
+    def fitted(
+        self,
         state: S,  # noqa: ARG002 - for estimators with a prior, as below
         url_group: NDArray[np.integer] | None = None,  # noqa: ARG002
         n_url_groups: int = 0,  # noqa: ARG002
         last: Self | None = None,  # noqa: ARG002
-    ) -> Self:
-        """Return the estimator with its prior fitted to all pages (`PriorEstimator.fit`)."""
+    ) -> Joint[Self]:
+        """Return the estimator with its prior fitted to the pages of all shards."""
+        yield from ()
         return self
 
     def of_url_groups(self, url_group: NDArray[np.integer]) -> Self:  # noqa: ARG002
@@ -270,19 +283,20 @@ class PriorEstimator(Estimator[S]):
         state: S,  # noqa: ARG002 - for estimators with parameters beside the prior
         url_group: NDArray[np.integer] | None,  # noqa: ARG002
         last: Self,  # noqa: ARG002
-    ) -> Self:
+    ) -> Joint[Self]:
         """Return the estimator, whose prior is fitted, with its other parameters fitted."""
+        yield from ()
         return self
 
     @override
-    def fit(
+    def fitted(
         self,
         state: S,
         url_group: NDArray[np.integer] | None = None,
         n_url_groups: int = 0,
         last: Self | None = None,
-    ) -> Self:
-        """Return the estimator with its prior fitted to the evidence of all pages.
+    ) -> Joint[Self]:
+        """Return the estimator with its prior fitted to the evidence of all shards.
 
         With the (N,) URL groups of the pages, the prior is a `UrlGroupPrior`. URL groups with the
         same number modulo `n_url_groups` count as one. The search begins at the `last` fit. While
@@ -293,14 +307,15 @@ class PriorEstimator(Estimator[S]):
         last = last or self
         near = last.corpus_prior()
         if url_group is None:
-            fitted = replace(self, prior=fit_gamma_prior(changes, days, near=near))
-            return fitted.fit_parameters(state, None, last)
+            prior = yield from gamma_prior(changes, days, near=near)
+            return (yield from replace(self, prior=prior).fit_parameters(state, None, last))
         url_group = url_group % n_url_groups
-        if isinstance(near, UrlGroupPrior) and near.still_fits(changes, days, n_url_groups):
+        fits = yield from still_fits(near, changes, days, n_url_groups)
+        if fits and isinstance(near, UrlGroupPrior):
             return replace(last, prior=update_group_means(near, changes, days, url_group))
-        prior = fit_gamma_prior(changes, days, near=near)
-        pooled = fit_url_groups(changes, days, url_group, prior, n_url_groups, near)
-        return replace(self, prior=pooled).fit_parameters(state, url_group, last)
+        prior = yield from gamma_prior(changes, days, near=near)
+        pooled = yield from url_group_prior(changes, days, url_group, prior, n_url_groups, near)
+        return (yield from replace(self, prior=pooled).fit_parameters(state, url_group, last))
 
     @override
     def of_url_groups(self, url_group: NDArray[np.integer]) -> Self:

@@ -10,8 +10,9 @@ from typing_extensions import override
 from service.core.conditions import Floats, InvalidInput
 from service.core.estimators.base import CheckedCrawl, PriorEstimator
 from service.core.estimators.gamma import Gamma, GammaState, gamma_interval
+from service.core.joint import Joint, sampled
 from service.core.pooling import PagePriors
-from service.core.prior import DEFAULT_PRIOR, SAMPLE, START_DISPERSION, Prior, fit_dispersion
+from service.core.prior import DEFAULT_PRIOR, SAMPLE, START_DISPERSION, Prior, dispersion
 
 LN_2 = float(np.log(2.0))
 
@@ -129,15 +130,13 @@ class Bursty(PriorEstimator[BurstyState]):
     @override
     def fit_parameters(
         self, state: BurstyState, url_group: NDArray[np.integer] | None, last: "Bursty"
-    ) -> "Bursty":
-        watched = np.flatnonzero(state.days)
-        some = watched[:: max(1, -(-watched.size // SAMPLE))]
+    ) -> Joint["Bursty"]:
+        some = yield from sampled(np.flatnonzero(state.days), SAMPLE)
         sample = BurstyState(*(np.asarray(column)[some] for column in state))
         own = self if url_group is None else self.of_url_groups(url_group[some])
         expected = own.expected(sample)
-        return replace(
-            self, dispersion=fit_dispersion(sample.recent, expected, near=last.dispersion)
-        )
+        near = last.dispersion
+        return replace(self, dispersion=(yield from dispersion(sample.recent, expected, near)))
 
     @override
     def change_rate(self, state: BurstyState) -> Floats:

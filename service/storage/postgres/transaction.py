@@ -37,6 +37,7 @@ from service.model.urls import url_groups
 from service.storage.clocks_sql import HOSTS_TOGETHER, stored
 from service.storage.contract import Brought, Registered
 from service.storage.epochs import NOTHING, Learnt
+from service.storage.epochs_sql import WITHDRAW_URL_GROUPS
 from service.storage.postgres import binary, loading, schedule_blocks, sql
 from service.storage.postgres.binary import (
     SHORT,
@@ -50,7 +51,7 @@ from service.storage.postgres.binary import (
 from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.history import PostgresHistory
 from service.storage.postgres.listing import PostgresListing
-from service.storage.postgres.partitions import keep_house
+from service.storage.postgres.partitions import keep_house, partitions
 from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.sealing import PostgresArchiving
 from service.storage.postgres.statements import SNAPSHOT, Rows, named
@@ -263,6 +264,13 @@ class PostgresTransaction(
         self.once(f"CREATE INDEX ON {table} (block) WITH (fillfactor = 100)")
         self.once(f"ANALYZE {table} (block)")
         self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
+
+    @override
+    def withdraw(self, epoch: int) -> None:
+        self.run(WITHDRAW_URL_GROUPS, epoch=epoch)
+        if f"schedule_{epoch}" in partitions(self, "schedule"):
+            self.once("LOCK TABLE alembic_version")  # as `keep_house` does
+            self.once(f"DROP TABLE schedule_{epoch}")
 
     @override
     def shifts(self, epoch: int) -> ShiftColumns:

@@ -25,7 +25,7 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, Epoch, ScheduleFilter
 from service.model.errors import EpochNotFound, LeadershipLost, ShardUnavailable, StoreUnavailable
-from service.storage.epochs import NOTHING, Learnt
+from service.storage.epochs import NOTHING, GroupTables, Learnt
 from service.storage.postgres.schedule_blocks import SHIFT
 from service.storage.sharding.database import ShardTransaction
 from service.storage.sharding.routing import (
@@ -143,6 +143,18 @@ class ShardedEpochs(Routing):
         self.coordinator.publish(epoch, certificate, now, learnt._replace(clocks=None))
         self.published = Announcement(self.coordinator.epoch(epoch), learnt)
 
+    @override
+    def withdraw(self, epoch: int) -> None:
+        for tx in self.every():
+            tx.withdraw(epoch)
+
+    @override
+    def save_learnt(self, epoch: int, learnt: Learnt) -> None:
+        self.coordinator.save_learnt(epoch, learnt._replace(clocks=None))
+        if learnt.clocks is not None:
+            for tx, rows in shares_of_all(self, learnt.clocks.host_id):
+                tx.save_clocks(learnt.clocks.take(rows))
+
     # -- schedule
 
     @override
@@ -212,13 +224,13 @@ class ShardedEpochs(Routing):
         if record.certificate is None:
             return
         rate, evidence = self.url_group_rate(epoch), self.share_evidence(epoch)
-        self.bring(tx, Announcement(record, Learnt(rate, evidence)))
+        self.bring(tx, Announcement(record, Learnt({0: GroupTables(rate, evidence)})))
         tx.forget_epoch()
 
 
-def shares_of_all(tx: Routing, page_id: Ints) -> Iterator[tuple[ShardTransaction, Ints]]:
+def shares_of_all(tx: Routing, ids: Ints) -> Iterator[tuple[ShardTransaction, Ints]]:
     """Yield each database with its rows, with none too."""
-    position = tx.shard_map.databases_of_ids(page_id)
+    position = tx.shard_map.databases_of_ids(ids)
     for n, each in enumerate(tx.every()):
         yield each, np.flatnonzero(position == n)
 

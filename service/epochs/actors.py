@@ -1,0 +1,183 @@
+"""Shards as actors of Dask distributed, on any number of machines.
+
+Plain futures would not do, because Dask moves them and computes them again from another snapshot.
+An actor stays with its worker and is lost with it: Dask restarts no actor. A worker that was
+stopped shows only by the time that its answer takes. A dead scheduler loses all shards.
+"""
+
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import dask
+import structlog
+from distributed import Client, LocalCluster
+from typing_extensions import override
+
+from service.epochs.processes import SILENCE_S, Failure, answer
+from service.epochs.shard import Shard, ShardSource, Task
+from service.epochs.shards import Shards
+from service.model.errors import ShardLost
+from service.storage import Lead
+
+LOCAL = "local"
+"""Address that stands for workers of this machine, which this process starts."""
+CONNECTS_WITHIN_S = 30.0
+"""Maximum time to reach the scheduler, and to place an actor, seconds."""
+NANNY = "distributed.nanny.pre-spawn-environ"
+ENVIRONMENT = {
+    "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+}
+"""Environment of workers. With Dask's own, which returns each freed 64 KiB to the kernel, arrays
+cost three times the CPU seconds; it also limits numpy to one thread, which changes bits. The
+profiler of Dask samples each worker a hundred times a second."""
+
+log = structlog.get_logger()
+
+
+class ShardActor:
+    """A shard in a worker; questions and answers are pickled, so that their size is known."""
+
+    pid = 0
+    """Process of the worker; proxies know attributes of the class alone."""
+
+    def __init__(self, source: ShardSource, task: Task) -> None:
+        self.shard = Shard(source, task)
+        self.pid = os.getpid()
+
+    def answer(self, message: bytes) -> bytes:
+        """Return the answer to a question, or its error."""
+        question, arguments = pickle.loads(message)  # noqa: S301 - of the leader
+        return pickle.dumps(answer(self.shard, question, arguments), pickle.HIGHEST_PROTOCOL)
+
+
+class Actors:
+    """Actors for the shards of some databases; `opened` is a runner of epochs."""
+
+    def __init__(
+        self, sources: Sequence[ShardSource], address: str, silence_s: float = SILENCE_S
+    ) -> None:
+        self.sources, self.address, self.silence_s = sources, address, silence_s
+        self.cluster: LocalCluster | None = None
+        self.client: Client | None = None
+        self.n_bytes = 0
+        """Bytes of all questions and answers."""
+
+    def connected(self) -> Client:
+        """Return a client whose scheduler answers; raise `ShardLost` if none does."""
+        if self.client is not None and self.client.status == "running":
+            return self.client
+        self.close()
+        try:
+            if self.address == LOCAL:
+                self.cluster = local_cluster(len(self.sources))
+            self.client = Client(
+                self.cluster or self.address,
+                direct_to_workers=True,
+                timeout=CONNECTS_WITHIN_S,
+            )
+        except (OSError, TimeoutError) as error:
+            every = tuple(range(len(self.sources)))
+            raise ShardLost(every, f"no Dask scheduler answers at {self.address}") from error
+        return self.client
+
+    @contextmanager
+    def opened(self, lead: Lead, task: Task) -> Iterator[Shards]:  # noqa: ARG002
+        """Place an actor for each shard of an epoch; the actors end with the epoch."""
+        shards = InActors(self, task)
+        try:
+            yield shards
+        finally:
+            shards.actors = {}  # the last reference ends an actor
+
+    def close(self) -> None:
+        """End the connection, and the workers that this process has started."""
+        for part in (self.client, self.cluster):
+            if part is not None:
+                with suppress(Exception):  # of a scheduler that has gone
+                    part.close(timeout=CONNECTS_WITHIN_S)
+        self.client = self.cluster = None
+
+
+def local_cluster(n_workers: int) -> LocalCluster:
+    """Return workers of this machine, each a process with one thread."""
+    with dask.config.set({NANNY: ENVIRONMENT}):
+        return LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=None, memory_limit=0
+        )
+
+
+class InActors(Shards):
+    """The shards of one epoch as actors."""
+
+    def __init__(self, pool: Actors, task: Task) -> None:
+        self.pool, self.task = pool, task
+        self.n_shards = len(pool.sources)
+        self.actors: dict[int, Any] = {}
+
+    def place(self, which: Sequence[int]) -> None:
+        """Place actors on the workers with the fewest; raise `ShardLost`."""
+        client = self.pool.connected()
+        for n in which:
+            self.actors.pop(n, None)
+        try:
+            client.wait_for_workers(1, timeout=CONNECTS_WITHIN_S)  # a nanny may restart one
+            addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+            busy = [actor._address for actor in self.actors.values()]  # noqa: SLF001 - no other way
+            for n in which:
+                worker = min(addresses, key=busy.count)
+                placed = client.submit(
+                    ShardActor,
+                    self.pool.sources[n],
+                    self.task,
+                    actor=True,
+                    pure=False,
+                    workers=[worker],
+                    allow_other_workers=True,
+                )
+                self.actors[n] = placed.result(timeout=CONNECTS_WITHIN_S)
+                busy.append(self.actors[n]._address)  # noqa: SLF001
+        except Exception as error:
+            lost = tuple(n for n in which if n not in self.actors)
+            raise ShardLost(lost, f"no worker takes the shards {lost}: {error!r}") from error
+
+    @override
+    def ask(self, question: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if missing := [n for n in range(self.n_shards) if n not in self.actors]:
+            self.place(missing)
+        messages = [pickle.dumps((question, own), pickle.HIGHEST_PROTOCOL) for own in arguments]
+        futures: dict[int, Any] = {}
+        lost: dict[int, str] = {}
+        answers: list[Any] = []
+        for n, message in enumerate(messages):
+            with losing(n, lost):
+                futures[n] = self.actors[n].answer(message)
+        for n, future in futures.items():
+            with losing(n, lost):
+                own = future.result(timeout=self.pool.silence_s)
+                self.pool.n_bytes += len(own) + len(messages[n])
+                answers.append(pickle.loads(own))  # noqa: S301 - of our own worker
+        if lost:
+            for n in lost:
+                self.actors.pop(n, None)
+            raise ShardLost(tuple(sorted(lost)), "; ".join(lost.values()))
+        for each in answers:
+            if isinstance(each, Failure):
+                raise each.error
+        return answers
+
+    @override
+    def renew(self, which: Sequence[int]) -> None:
+        self.place(which)
+
+
+@contextmanager
+def losing(n: int, lost: dict[int, str]) -> Iterator[None]:
+    """Count any error as the loss of a shard: an actor returns its own errors as answers."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - Dask raises many kinds
+        lost[n] = f"shard {n}: {error!r}"[:200]

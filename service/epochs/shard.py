@@ -1,0 +1,241 @@
+"""A shard of an epoch: the columns of one database, and what the epoch computes from them.
+
+The unit of computing is the logical shard, which one database has whole. Each logical shard runs
+the same stages on its own columns (`core.joint`). Therefore no number depends on which database
+has which logical shards. A store that was never sharded is one logical shard.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from service.core.estimators.base import Estimator, from_columns
+from service.core.joint import Contribution, Joint
+from service.core.shares import ShareEvidence
+from service.epochs.clocks import Clocks, learn_clocks, load_clocks
+from service.epochs.solve import Plan, Solution, solve
+from service.estimation.estimates import (
+    RateEstimates,
+    estimate_rates,
+    fitted_last,
+    rates_from_log,
+)
+from service.model.arrays import SHARD_BITS, Floats, distinct, instant
+from service.model.columns import CapColumns, ClockColumns, EpochColumns, ScheduleColumns
+from service.model.domain import Certificate, Epoch, Observability
+from service.model.urls import n_buckets
+from service.storage import Transaction
+from service.storage.epochs import GroupTables, Learnt
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The epoch that all shards compute."""
+
+    plan: Plan
+    last: Epoch | None
+    """The epoch in force; None before the first."""
+    at: datetime
+    """Time of the epoch."""
+
+
+class ShardSource(Protocol):
+    """The database of a shard."""
+
+    def load(self, task: Task) -> "dict[int, Input]":
+        """Return the input of each logical shard, as of one instant."""
+
+    def prepare(self, epoch: int, schedule: ScheduleColumns, learnt: Learnt) -> None:
+        """Write the schedule of an epoch and what it learnt; no reader sees the schedule yet."""
+
+
+class Input(NamedTuple):
+    """The columns of one logical shard."""
+
+    pages: EpochColumns
+    caps: CapColumns
+    fitted: Estimator[Any]
+    """The estimator with the prior in force."""
+    evidence: ShareEvidence | None
+    clocks: Clocks | None
+    from_log: Floats | None
+    """(N,) change rates for estimators that read the log."""
+
+
+def load(tx: Transaction, task: Task) -> dict[int, Input]:
+    """Return the input of each logical shard of a store; of one, if it has no pages."""
+    plan, last = task.plan, task.last
+    pages, caps = tx.load_columns(), tx.load_caps()
+    clocks = from_log = None
+    if plan.with_clocks:
+        clocks = load_clocks(tx, pages, last, instant(task.at), plan.host_delay_s)
+    if plan.estimator.needs_history:
+        from_log = rates_from_log(tx, pages.page_id, plan.estimator)
+    whole = Input(pages, caps, plan.estimator, None, clocks, from_log)
+    return {
+        shard: part._replace(
+            fitted=fitted_last(tx, plan.estimator, last, shard),
+            evidence=None if last is None else tx.share_evidence(last.epoch, shard),
+        )
+        for shard, part in divided(whole).items()
+    }
+
+
+def divided(whole: Input) -> dict[int, Input]:
+    """Return the parts of logical shards, as views."""
+    ids = whole.pages.page_id
+    shards = distinct(ids[:: max(len(ids) - 1, 1)] >> SHARD_BITS)
+    if len(shards) <= 1:
+        return {int(shards[0]) if len(shards) else 0: whole}
+    return {shard: _part(whole, shard) for shard in distinct(ids >> SHARD_BITS).tolist()}
+
+
+def _part(whole: Input, shard: int) -> Input:
+    row = within(whole.pages.page_id, shard)
+    clocks = whole.clocks
+    if clocks is not None:
+        lesson = clocks.lesson
+        own = within(lesson.host_id, shard)
+        clocks = clocks._replace(
+            hosts=_cut(clocks.hosts, "host_id", shard),
+            shifts=_cut(clocks.shifts, "page_id", shard),
+            learnt=_cut(clocks.learnt, "host_id", shard),
+            lesson=lesson.where(own)._replace(row=lesson.row[own] - row.start),
+        )
+    return whole._replace(
+        pages=whole.pages.take(row),
+        caps=_cut(whole.caps, "host_id", shard),
+        clocks=clocks,
+        from_log=None if whole.from_log is None else whole.from_log[row],
+    )
+
+
+def within(ids: Any, shard: int) -> slice:
+    """Return the place of the ids of a logical shard among ascending ids."""
+    first, last = ids.searchsorted([shard << SHARD_BITS, (shard + 1) << SHARD_BITS]).tolist()
+    return slice(first, last)
+
+
+def _cut(columns: Any, name: str, shard: int) -> Any:
+    """Return the rows of a logical shard."""
+    return columns.take(within(getattr(columns, name), shard))
+
+
+def refit(
+    estimator: Estimator[Any], pages: EpochColumns, last: Estimator[Any] | None = None
+) -> Joint[Estimator[Any]]:
+    """Return the estimator with its prior fitted to the pages that are not `complete`.
+
+    Pages without importance do not count, nor do pages that are gone.
+    """
+    if estimator.needs_history:
+        return estimator
+    counted = (pages.observability != Observability.complete) & (pages.importance > 0)
+    state = from_columns(estimator, pages.estimate[counted])
+    groups = pages.url_group[counted], n_buckets(len(pages))
+    fitted: Estimator[Any] = yield from estimator.fitted(state, *groups, last)
+    return fitted
+
+
+class Stages:
+    """The stages of an epoch on the columns of one logical shard."""
+
+    estimator: Estimator[Any]
+    estimates: RateEstimates
+    clocks: Clocks | None
+    solution: Solution
+
+    def __init__(self, task: Task, columns: Input) -> None:
+        self.task, self.input, self.now = task, columns, instant(task.at)
+
+    def estimate(self) -> Joint[int]:
+        """Estimate the change rates of pages and the clocks of hosts; return the pages of all."""
+        pages, clocks = self.input.pages, self.input.clocks
+        self.estimator = yield from refit(self.task.plan.estimator, pages, self.input.fitted)
+        self.estimates = estimate_rates(pages, self.estimator, self.now, self.input.from_log)
+        if clocks is not None:
+            clocks = learn_clocks(pages, self.estimator, clocks, self.task.last, self.now)
+        self.clocks = clocks
+        return len(pages)
+
+    def allocate(self) -> Joint[Certificate]:
+        """Allocate the bandwidth; return the certificate of all shards."""
+        pages, caps, _, evidence, *_ = self.input
+        plan, last = self.task.plan, self.task.last
+        limits = last, caps, self.now, evidence, self.clocks
+        self.solution = yield from solve(pages, self.estimates, plan, *limits)
+        return replace(self.solution.certificate, prior=self.estimator.corpus())
+
+    def tables(self) -> GroupTables:
+        """Return what the epoch learnt about URL groups."""
+        return GroupTables(self.estimator.url_group_rate, self.solution.evidence)
+
+
+class Contributions(NamedTuple):
+    """The answer of a shard to a question of the leader."""
+
+    shards: tuple[int, ...]
+    """Logical shards of the values, ascending."""
+    values: tuple[Any, ...]
+    """Share of each logical shard in the common value, or at the end of a stage its result."""
+    combine: Callable[[Sequence[Any]], Any] | None
+    """As in `core.joint.Contribution`; None at the end of a stage."""
+    own_reply: bool = False
+    exact: bool = False
+
+
+class Shard:
+    """The part of an epoch that one process computes."""
+
+    def __init__(self, source: ShardSource, task: Task) -> None:
+        self.source, self.task = source, task
+        self.inputs: dict[int, Input] = {}
+        self.stages: dict[int, Stages] = {}
+        self.running: dict[int, Joint[Any]] = {}
+
+    def load(self) -> int:
+        """Read the columns, unless this process has them; return the number of pages."""
+        self.inputs = self.inputs or self.source.load(self.task)
+        return sum(len(part.pages) for part in self.inputs.values())
+
+    def census(self, takes_part: bool) -> None:  # noqa: FBT001 - a question has no keywords
+        """Begin the epoch anew, from the columns; a shard without pages may stay out."""
+        self.running, self.stages = {}, {}
+        if takes_part:
+            self.stages = {n: Stages(self.task, part) for n, part in self.inputs.items()}
+
+    def begin(self, stage: str) -> Contributions:
+        """Begin a stage of all logical shards; return their first shares in a common value."""
+        self.running = {n: getattr(stages, stage)() for n, stages in self.stages.items()}
+        return self.resume(None)
+
+    def resume(self, reply: Any, each: dict[int, Any] | None = None) -> Contributions:
+        """Go on with a common value; `each` has a reply for each logical shard instead."""
+        shares: list[Contribution] = []
+        results: list[Any] = []
+        for n, running in self.running.items():
+            try:
+                shares.append(running.send(reply if each is None else each[n]))
+            except StopIteration as end:
+                results.append(end.value)
+        shards = tuple(self.running)
+        if not shares:
+            self.running = {}
+            return Contributions(shards, tuple(results), None)
+        _, combine, own_reply, exact = shares[0]
+        values = tuple(share.value for share in shares)
+        if exact:
+            shards, values = shards[:1], (combine(values),)
+        return Contributions(shards, values, combine, own_reply, exact)
+
+    def prepare(self, epoch: int) -> None:
+        """Write this shard's rows of the schedule and what the epoch learnt."""
+        parts = [stages.solution.schedule for stages in self.stages.values()]
+        self.source.prepare(epoch, ScheduleColumns.concatenate(parts), self.learnt())
+
+    def learnt(self) -> Learnt:
+        """Return what the epoch learnt in all logical shards."""
+        learnt = [stages.clocks.learnt for stages in self.stages.values() if stages.clocks]
+        clocks = ClockColumns.concatenate(learnt) if learnt else None
+        return Learnt({n: stages.tables() for n, stages in self.stages.items()}, clocks)
