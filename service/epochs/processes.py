@@ -15,7 +15,7 @@ from typing import Any
 from typing_extensions import override
 
 from service.archive.log_archive import LogArchive
-from service.epochs.shard import Input, Shard, ShardSource, Task, load
+from service.epochs.shard import Input, Shard, ShardSource, Task, load_divided
 from service.epochs.shards import Shards
 from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError, ShardLost
@@ -48,7 +48,7 @@ class Database:
     def load(self, task: Task) -> dict[int, Input]:
         """Return the input of each logical shard, as of one instant."""
         with closing(self.store()) as store, store.read_whole() as tx:
-            return load(tx, task)
+            return load_divided(tx, task)
 
     def prepare(self, epoch: int, schedule: ScheduleColumns, learnt: Learnt) -> None:
         """Write the schedule and what the epoch learnt, in place of an earlier attempt."""

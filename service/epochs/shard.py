@@ -64,7 +64,21 @@ class Input(NamedTuple):
 
 
 def load(tx: Transaction, task: Task) -> dict[int, Input]:
+    """Return the input of a store as one logical shard.
+
+    That is true of several databases too, because reports read one table of URL groups.
+    """
+    whole = _read(tx, task)
+    return {0: _with_tables(tx, task, whole, 0)}
+
+
+def load_divided(tx: Transaction, task: Task) -> dict[int, Input]:
     """Return the input of each logical shard of a store; of one, if it has no pages."""
+    parts = divided(_read(tx, task))
+    return {shard: _with_tables(tx, task, part, shard) for shard, part in parts.items()}
+
+
+def _read(tx: Transaction, task: Task) -> Input:
     plan, last = task.plan, task.last
     pages, caps = tx.load_columns(), tx.load_caps()
     clocks = from_log = None
@@ -72,14 +86,16 @@ def load(tx: Transaction, task: Task) -> dict[int, Input]:
         clocks = load_clocks(tx, pages, last, instant(task.at), plan.host_delay_s)
     if plan.estimator.needs_history:
         from_log = rates_from_log(tx, pages.page_id, plan.estimator)
-    whole = Input(pages, caps, plan.estimator, None, clocks, from_log)
-    return {
-        shard: part._replace(
-            fitted=fitted_last(tx, plan.estimator, last, shard),
-            evidence=None if last is None else tx.share_evidence(last.epoch, shard),
-        )
-        for shard, part in divided(whole).items()
-    }
+    return Input(pages, caps, plan.estimator, None, clocks, from_log)
+
+
+def _with_tables(tx: Transaction, task: Task, part: Input, shard: int) -> Input:
+    """Return an input with what the last epoch learnt about the URL groups of a shard."""
+    last = task.last
+    return part._replace(
+        fitted=fitted_last(tx, task.plan.estimator, last, shard),
+        evidence=None if last is None else tx.share_evidence(last.epoch, shard),
+    )
 
 
 def divided(whole: Input) -> dict[int, Input]:

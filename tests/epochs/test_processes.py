@@ -93,9 +93,9 @@ def test_a_process_killed_at_the_first_or_last_question_changes_no_bit(pool, exp
 
 
 @pytest.mark.slow
-def test_a_process_killed_at_any_question_changes_no_bit(pool, expected):
+def test_a_process_killed_at_questions_all_over_an_epoch_changes_no_bit(pool, expected):
     _, n_questions = result(pool, {})
-    for question in range(1, n_questions + 1):
+    for question in range(3, n_questions + 1, 11):
         own, _ = result(pool, {question: [(question % 3, signal.SIGKILL)]})
         assert_same_bits(expected, own)
 

@@ -61,6 +61,7 @@ BOUNDED = {
     "observations.changed": "one of three codes",
     "observations.status": "requests may say 599 at most",
     "epochs.passes": "a solver makes hundreds at most",
+    "url_groups.shard": "1,023 at most",
     "schedule.epoch": "68 years of one epoch a second",
     "schedule.shift": "minutes of half a day at most",
     "schedule.carried": "a shift of the epoch before",
