@@ -7,6 +7,7 @@ transaction it checks the number of the run, so a leader that was stopped attach
 reader that needs it, or from housekeeping.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -97,9 +98,9 @@ class ShardedEpochs(Routing):
     last_number = 0
     """Number of the last epoch in force that this process has read."""
 
+    @abstractmethod
     def bring(self, tx: ShardTransaction, announcement: Announcement) -> None:
         """Announce an epoch in a transaction of its own on the database of `tx`."""
-        raise NotImplementedError
 
     @override
     def number_in_force(self) -> int:

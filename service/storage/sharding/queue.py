@@ -4,6 +4,7 @@ A host, its group and its queue live in one database. A transaction leases from 
 whose host queues have been ready longest; "the most overdue first" holds within it.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -118,9 +119,9 @@ class ShardedQueue(Routing):
             raise outage
         return answering
 
+    @abstractmethod
     def give_up(self, position: int) -> None:
         """Roll back the transaction on a database that does not answer."""
-        raise NotImplementedError
 
     @override
     def next_host_queues(self, after: int, limit: int) -> HostQueues:
