@@ -53,6 +53,13 @@ class WebhookStatements(ABC):
         """Lock and return a claimed webhook; None if it was deleted or claimed again."""
 
     @abstractmethod
+    def redate_webhooks(self, now: datetime) -> None:
+        """Set waits, claims and first failures after `now` to `now`, after a clock that ran ahead.
+
+        A delivery whose claim ends here while it runs is repeated by the next process.
+        """
+
+    @abstractmethod
     def webhook_progress(self, limit: int) -> list[WebhookProgress]:
         """Return how far the deliveries of webhooks are, by id, at most `limit`."""
 

@@ -59,6 +59,13 @@ UPDATE webhooks SET token = token + 1, leased_until = %(until)s WHERE id = %(id)
 """
 """Statement that succeeds for one of two callers."""
 
+DATED = ("next_at", "leased_until", "failing_since")
+REDATE = f"""
+UPDATE webhooks SET {
+    ", ".join(f"{name} = CASE WHEN {name} > %(now)s THEN %(now)s ELSE {name} END" for name in DATED)
+} WHERE {" OR ".join(f"{name} > %(now)s" for name in DATED)}
+"""
+
 PROGRESS = """
 SELECT id, status, (SELECT min(feed.seq) FROM feed WHERE feed.seq >= webhooks.seq) AS oldest,
     n_confirmed, n_refused, n_failed
@@ -133,6 +140,10 @@ class WebhooksSql(Dialect, Transaction):
             webhook = _webhook(row)
             return webhook if webhook.token == token else None
         return None
+
+    @override
+    def redate_webhooks(self, now: datetime) -> None:
+        self.run(REDATE, now=now)
 
     @override
     def webhook_progress(self, limit: int) -> list[WebhookProgress]:
