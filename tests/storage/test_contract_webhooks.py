@@ -56,3 +56,16 @@ def test_times_after_a_clock_that_was_set_back_become_now(sql_store):
         right = replace(ahead, next_at=now, leased_until=now, failing_since=now)
         assert tx.webhooks("", 9) == [right, fine]
         assert tx.claim_webhook("ahead", now, later) is not None
+
+
+def test_claims_are_renewed_by_their_holders_alone(sql_store):
+    now, soon, later = T0, T0 + timedelta(seconds=4), T0 + timedelta(seconds=8)
+    with sql_store.begin() as tx:
+        for name in ("held", "lost", "given-up"):
+            tx.add_webhook(replace(WEBHOOK, id=name))
+            tx.claim_webhook(name, now, soon)
+        tx.change_webhook("lost", token=2)
+        tx.change_webhook("given-up", leased_until=None)
+        tx.renew_claims({"held": 1, "lost": 1, "given-up": 1, "absent": 1}, later)
+        ends = {one.id: one.leased_until for one in tx.webhooks("", 9)}
+    assert ends == {"held": later, "lost": soon, "given-up": None}
