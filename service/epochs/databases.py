@@ -16,7 +16,7 @@ from service.archive.log_archive import LogArchive
 from service.epochs.shard import Input, Run, ShardSource, Task, load_divided
 from service.model.columns import ClockColumns, ScheduleColumns
 from service.storage.epochs import Learnt
-from service.storage.sharding.database import ShardDatabase
+from service.storage.sharding.database import ShardDatabase, ShardTransaction
 from service.storage.sharding.epochs import write_share
 from service.storage.sharding.shard_map import ShardMap
 from service.storage.sharding.store import ShardedStore
@@ -50,6 +50,7 @@ class Databases(ABC):
         for position in self.positions:
             own = _share(self.shard_map, position, learnt)
             with self.opened(position) as store, store.begin() as tx:
+                assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
                 rows = schedule.where(of_pages == position)
                 write_share(tx, run.epoch, rows, run.attempt)
                 tx.save_learnt(run.epoch, own)
