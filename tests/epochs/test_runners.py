@@ -8,6 +8,7 @@ from signal import SIGKILL
 import numpy as np
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 from support.epoch_cases import Clock
 from support.runner_stores import (
     LATER,
@@ -31,7 +32,7 @@ from service.epochs.what_if import WhatIf
 from service.estimation.estimates import InForce, Rules
 from service.model.arrays import SHARD_BITS
 from service.model.domain import EpochStatus, Timing
-from service.model.errors import EpochRunning, LeadershipLost
+from service.model.errors import EpochRunning, LeadershipLost, StoreUnavailable
 from service.storage.epochs import NOTHING
 from service.storage.sharding.store import ShardedStore
 
@@ -150,8 +151,10 @@ def test_of_two_leaders_one_runs_and_one_that_was_overtaken_publishes_nothing(
 
     with closing(joined_store(shard_urls, 2)) as store:
         filled(store)
-        with pytest.raises(LeadershipLost):
+        with capture_logs() as logs, pytest.raises((LeadershipLost, StoreUnavailable)):
             run_epoch(store, PLAN, Clock(LATER), overtaken)
+    (failed,) = [entry for entry in logs if entry["event"] == "epoch failed"]
+    assert failed["reason"].startswith("LeadershipLost: another process")
     with (
         closing(ShardedStore(shard_map_of(shard_urls), 2)) as store,
         store.begin(write=False) as tx,

@@ -51,7 +51,7 @@ def filled(store):
         change_host(tx, HOSTS[0], {"max_crawl_rate": 1.0}, T0, Politeness())
         group = {"max_crawl_rate": 4.0}, [HOSTS[5]], T0, Politeness()
         change_group(tx, "server", *group)
-    return np.concatenate(every)
+    return np.sort(np.concatenate(every))
 
 
 class Published(NamedTuple):
