@@ -91,6 +91,7 @@ def test_a_worker_whose_processes_are_killed_goes_on_and_readers_see_whole_epoch
             before = published()
             until(lambda before=before: published() >= before + 2, "epochs go on after a kill")
             seen |= {walked(one.client) for _ in range(5)}
+        assert killed == 3
         worker.kill()
         before = published()
         until(lambda: published() >= before + 2, "the other worker leads")
