@@ -167,7 +167,7 @@ def refit(
 
 
 class FewRates(NamedTuple):
-    """Mean change rates of URL groups, most of which have the corpus' mean."""
+    """Mean change rates of URL groups. Most groups have the corpus' mean."""
 
     n_groups: int
     usual: np.float32
@@ -216,7 +216,7 @@ def without_evidence(pages: EpochColumns) -> EpochColumns:
 class Stages:
     """The stages of an epoch on the columns of one logical shard.
 
-    A stage gives up what no later stage needs, because a process has all of its shards in memory.
+    A stage frees what no later stage needs, because a process has all of its shards in memory.
     """
 
     prior: dict[str, float]
@@ -291,7 +291,7 @@ class Shard:
         self.running, self.stages = {}, {}
         if takes_part:
             self.stages = {n: Stages(self.task, part) for n, part in self.inputs.items()}
-        self.inputs = {}  # the stages give them up bit by bit; another attempt loads again
+        self.inputs = {}  # each stage frees what it no longer needs; another attempt loads again
 
     def begin(self, stage: str) -> Contributions:
         """Begin a stage of all logical shards; return their first shares in a common value."""

@@ -62,7 +62,7 @@ class ShardRates:
     def read(self, tx: Transaction, epoch: int, shard: int) -> UrlGroupRates | None:
         """Return the rates of a logical shard, 1/day; None if the epoch learnt none."""
         number, tables = self._newest
-        if epoch < number:  # a database that has not heard of the newest epoch yet
+        if epoch < number:  # of a database to which the newest epoch is not announced yet
             return tx.url_group_rate(epoch, shard)
         if epoch > number:
             self._newest = _, tables = epoch, {}
