@@ -19,7 +19,7 @@ def cost(value: float, unit: str, source: str) -> Any:
 
 @dataclass(frozen=True)
 class Costs:
-    """What a page, an item and a question cost."""
+    """Costs of a page, an item and a question."""
 
     load_database: float = cost(1.29, "CPU s of Postgres for 10⁶ pages", MEASURED)
     load_actor: float = cost(0.49, "CPU s of an actor for 10⁶ pages", MEASURED)

@@ -1,4 +1,4 @@
-"""Hosts of very different sizes, and the logical shards and databases that a hash gives them.
+"""Hosts of very different sizes, and their logical shards and databases, by a hash.
 
 The number of pages of a host has a Pareto tail, cut at the largest host. Hosts are drawn in blocks,
 so memory does not grow with their number.

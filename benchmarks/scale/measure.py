@@ -5,9 +5,9 @@
 A server registers the pages, whose hosts are of very different sizes, and takes two crawls of each.
 Then processes, one for each database, compute epochs.
 
-- One database alone gives the costs of a page. The share of Postgres is the time in which the
+- One database alone yields the costs of a page. The share of Postgres is the time in which the
   process uses no CPU, so nothing else may run.
-- Shards with few pages give the costs of a question, for an actor and for a logical shard.
+- Shards with few pages yield the costs of a question, for an actor and for a logical shard.
 - All databases together are the case that the model must predict from these costs.
 
 --json writes the costs for `python -m benchmarks.scale --figures FILE`.
@@ -211,7 +211,7 @@ def pages_of(url: str) -> dict[int, int]:
 
 
 def epochs(urls: Sequence[str], rounds: int) -> tuple[list[Counted], int]:
-    """Return epochs over databases, the first of which warms up, and the largest memory."""
+    """Return epochs over databases after one that warms up, and the largest memory."""
     pool = Processes([Database(url, WIDTH) for url in urls])
     runs = [epoch(pool, number) for number in range(1_000, 1_001 + rounds)]
     pool.close()

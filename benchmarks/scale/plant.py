@@ -1,4 +1,4 @@
-"""One deployment: its pages, databases, actors and load, and what the model says of it."""
+"""One deployment: its pages, databases, actors and load, and the results of the model."""
 
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
@@ -19,7 +19,7 @@ ENOUGH = 1_000
 
 @dataclass(frozen=True)
 class Plant:
-    """What is assumed about a deployment."""
+    """Assumptions about a deployment."""
 
     pages: float
     databases: int
@@ -61,7 +61,7 @@ class Line(NamedTuple):
 
 
 def results(plant: Plant, costs: Costs, machines: Machines) -> list[Line]:
-    """Return what the model says of a deployment."""
+    """Return the results of the model for a deployment."""
     rng = np.random.default_rng(plant.seed)
     load = plant.tail, plant.largest_host, plant.crawls_a_day, plant.delay_s
     made = corpus(rng, plant.pages, plant.logical, *load)

@@ -1,4 +1,4 @@
-"""How long jobs take that share the cores of a machine."""
+"""Durations of jobs that share the cores of a machine."""
 
 import numpy as np
 from numpy.typing import NDArray

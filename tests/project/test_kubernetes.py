@@ -17,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 from distributed import Client
+from distributed.security import Security
 from support.certificates import certificate_authority
 from support.compose import eventually, running
 from support.kustomize import Resource, built
@@ -155,18 +156,18 @@ def test_every_selector_selects_one_kind_of_pod_and_every_port_exists() -> None:
 
 def test_the_variables_of_recrawl_are_settings_and_those_of_dask_are_those_of_its_actors() -> None:
     maps = {name: one["data"] for name, one in named("ConfigMap").items()}
-    variables = set(maps["recrawl-settings"]) | SECRETS["recrawl-keys"]
-    assert variables <= SETTINGS
-    dask_variables = maps["recrawl-dask"]
-    assert ENVIRONMENT.items() <= dask_variables.items()
-    tls = {key: value for key, value in dask_variables.items() if "__TLS__" in key}
-    with dask.config.set(dask.config.collect_env(dask_variables)):
+    own = {one["name"]: one["value"] for one in container("recrawl-worker")["env"]}
+    assert set(maps["recrawl-settings"]) | SECRETS["recrawl-keys"] | own.keys() <= SETTINGS
+    files = [own[f"RECRAWL_DASK_{name}"] for name in ("CA", "CERT", "KEY")]
+    variables = maps["recrawl-dask"]
+    assert ENVIRONMENT.items() <= variables.items()
+    with dask.config.set(dask.config.collect_env(variables)):
         certificates = dask.config.get("distributed.comm.tls")
         assert dask.config.get("distributed.comm.require-encryption") is True
         assert dask.config.get("distributed.worker.profile.enabled") is False
-    for role in ("client", "scheduler", "worker"):
-        assert certificates[role] == {"cert": "/etc/dask/tls.crt", "key": "/etc/dask/tls.key"}
-    assert {Path(value).name for value in tls.values()} == SECRETS["recrawl-dask-tls"]
+    for role in ("scheduler", "worker"):
+        assert [certificates["ca-file"], *certificates[role].values()] == files
+    assert {Path(name).name for name in files} == SECRETS["recrawl-dask-tls"]
 
 
 def test_no_pod_gets_variables_that_recrawl_refuses() -> None:
@@ -321,16 +322,22 @@ def test_schedulers_and_workers_of_dask_admit_nobody_without_a_certificate(tmp_p
         worker = [*command("recrawl-dask-worker"), *listen]
         stack.enter_context(running(worker, environment, tmp_path))
         address = f"tls://127.0.0.1:{port}"
-        with dask.config.set(dask.config.collect_env(tls)):
-            client = stack.enter_context(Client(address, timeout=60, direct_to_workers=True))
-            client.wait_for_workers(1, timeout=60)
-            assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+        client = stack.enter_context(
+            Client(address, timeout=60, direct_to_workers=True, security=security(tmp_path))
+        )
+        client.wait_for_workers(1, timeout=60)
+        assert client.submit(sum, [1, 2]).result(timeout=60) == 3
         eventually(lambda: healthy(health), process)
         eventually(lambda: healthy(worker_health), process)
         certificate_authority(tmp_path / "strangers")
-        others = {n: v.replace(str(tmp_path), f"{tmp_path}/strangers") for n, v in tls.items()}
-        with dask.config.set(dask.config.collect_env(others)), pytest.raises(OSError):
-            Client(address, timeout=3)
+        with pytest.raises(OSError, match=r"[Tt]imed out|[Cc]ertificate"):
+            Client(address, timeout=3, security=security(tmp_path / "strangers"))
+
+
+def security(folder: Path) -> Security:
+    """Return the TLS of a client with the certificates of a folder."""
+    own = {"tls_client_cert": f"{folder}/tls.crt", "tls_client_key": f"{folder}/tls.key"}
+    return Security(tls_ca_file=f"{folder}/ca.crt", require_encryption=True, **own)
 
 
 def healthy(port: int) -> bool:
