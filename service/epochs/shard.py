@@ -40,13 +40,21 @@ class Task:
     """Time of the epoch."""
 
 
+class Run(NamedTuple):
+    """One computation of an epoch."""
+
+    epoch: int
+    attempt: int = 0
+    """Number of times that the epoch has begun anew after a loss of shards."""
+
+
 class ShardSource(Protocol):
     """The database of a shard."""
 
     def load(self, task: Task) -> "dict[int, Input]":
         """Return the input of each logical shard, as of one instant."""
 
-    def prepare(self, epoch: int, schedule: ScheduleColumns, learnt: Learnt) -> None:
+    def prepare(self, run: Run, schedule: ScheduleColumns, learnt: Learnt) -> None:
         """Write the schedule of an epoch and what it learnt; no reader sees the schedule yet."""
 
 
@@ -64,16 +72,12 @@ class Input(NamedTuple):
 
 
 def load(tx: Transaction, task: Task) -> dict[int, Input]:
-    """Return the input of a store as one logical shard.
-
-    That is true of several databases too, because reports read one table of URL groups.
-    """
-    whole = _read(tx, task)
-    return {0: _with_tables(tx, task, whole, 0)}
+    """Return the input of a store that was never sharded, which is one logical shard."""
+    return {0: _with_tables(tx, task, _read(tx, task), 0)}
 
 
 def load_divided(tx: Transaction, task: Task) -> dict[int, Input]:
-    """Return the input of each logical shard of a store; of one, if it has no pages."""
+    """Return the input of each logical shard of a database; of one, if it has no pages."""
     parts = divided(_read(tx, task))
     return {shard: _with_tables(tx, task, part, shard) for shard, part in parts.items()}
 
@@ -245,10 +249,10 @@ class Shard:
             shards, values = shards[:1], (combine(values),)
         return Contributions(shards, values, combine, own_reply, exact)
 
-    def prepare(self, epoch: int) -> None:
+    def prepare(self, run: Run) -> None:
         """Write this shard's rows of the schedule and what the epoch learnt."""
         parts = [stages.solution.schedule for stages in self.stages.values()]
-        self.source.prepare(epoch, ScheduleColumns.concatenate(parts), self.learnt())
+        self.source.prepare(run, ScheduleColumns.concatenate(parts), self.learnt())
 
     def learnt(self) -> Learnt:
         """Return what the epoch learnt in all logical shards."""
