@@ -3,12 +3,12 @@
     python -m benchmarks.scale.measure [--pages 1000000] [--databases 4] [--json FILE]
 
 A server registers the pages, whose hosts are of very different sizes, and takes two crawls of each.
-Then processes, one for each database, compute epochs.
+Then processes compute epochs.
 
-- One database alone yields the costs of a page. The share of Postgres is the time in which the
-  process uses no CPU, so nothing else may run.
+- One process that computes one database after the other yields the costs of a page. The share of
+  Postgres is the time in which the process uses no CPU, so nothing else may run.
 - Shards with few pages yield the costs of a question, for an actor and for a logical shard.
-- All databases together are the case that the model must predict from these costs.
+- A process for each database is the case that the model must predict from these costs.
 
 --json writes the costs for `python -m benchmarks.scale --figures FILE`.
 """
@@ -21,13 +21,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -36,14 +38,16 @@ from benchmarks.scale.costs import Costs
 from benchmarks.scale.epoch import Machines, stages
 from benchmarks.scale.hosts import divided, mean_size, sizes
 from benchmarks.spread import PLAN, Made, anonymous, cpu_of
-from service.epochs.processes import Database, Processes
-from service.epochs.run import computed
-from service.epochs.shard import Task
+from service.epochs.databases import for_processes
+from service.epochs.processes import Processes, Sources
+from service.epochs.run import computed, run_epoch
+from service.epochs.shard import Run, Task
 from service.epochs.shards import Shards
 from service.estimation.estimates import width
 from service.runtime.bootstrap import configure_logging
-from service.storage import open_store
+from service.storage import SHARDS, open_store
 from service.storage.sharding.shard_map import SHIFT
+from service.storage.sharding.store import ShardedStore
 
 WIDTH = width(PLAN.estimator)
 LOGICAL = 64
@@ -73,15 +77,28 @@ class Counted(Shards):
         self.shards.renew(which)
 
 
-def epoch(pool: Processes, number: int) -> tuple[Counted, list[int]]:
-    """Run the stages of an epoch, but publish nothing; return them with the processes' memory."""
-    with pool.opened(None, Task(PLAN, None, datetime.now(UTC))) as shards:  # type: ignore[arg-type]
-        shards.ask_all("learnt")  # starts the processes
-        pids = [worker.process.pid for worker in pool.workers]
-        before = [anonymous(pid) for pid in pids]
-        counted = Counted(shards, pids)
-        computed(counted, number)
-        return counted, [anonymous(pid) - old for pid, old in zip(pids, before, strict=True)]
+class Watched:
+    """A runner of epochs whose stages are measured."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.pool = Processes(sources)
+        self.runs: list[Counted] = []
+        self.n_bytes = self.grown = 0
+        """Bytes of all questions and answers; memory of the fullest process, bytes."""
+
+    @contextmanager
+    def opened(self, store: Any, lead: Any, task: Task) -> Iterator[Shards]:
+        """Open the shards of an epoch."""
+        with self.pool.opened(store, lead, task) as shards:
+            shards.ask_all("learnt")  # starts the processes
+            pids = [worker.process.pid for worker in self.pool.workers]
+            before = [anonymous(pid) for pid in pids]
+            counted = Counted(shards, pids)
+            yield counted
+            after = [anonymous(pid) for pid in pids]
+            self.grown = max(map(int.__sub__, after, before))
+            self.runs.append(counted)
+        self.n_bytes = sum(worker.n_bytes for worker in self.pool.workers)
 
 
 def middle(runs: list[Counted], name: str) -> dict[str, float]:
@@ -118,18 +135,20 @@ def question_costs(
 def asked(n: int, logical: int, pages: int = 50) -> tuple[Counted, float]:
     """Return an epoch over `n` processes with few pages, and the bytes of the leader."""
     spans = np.array_split(np.arange(logical), n)
-    pool = Processes([Made(tuple(span.tolist()), pages) for span in spans])
-    runs = [epoch(pool, 1)[0] for _ in range(3)]
-    n_bytes = sum(worker.n_bytes for worker in pool.workers) / len(runs)
-    pool.close()
-    runs.sort(key=lambda run: run.seconds["solve"])
-    return runs[1], n_bytes
+    sources = [Made(tuple(span.tolist()), pages) for span in spans]
+    watched = Watched(lambda _: sources)
+    for number in range(5):
+        with watched.opened(None, None, Task(PLAN, None, datetime.now(UTC))) as shards:
+            computed(shards, Run(1, number))
+    watched.pool.close()
+    runs = sorted(watched.runs[1:], key=lambda run: run.seconds["solve"])
+    return runs[len(runs) // 2], watched.n_bytes / len(watched.runs)
 
 
 @contextmanager
 def filled(
     server: str, n: int, pages: int, folder: Path, tell: Callable[[str], None]
-) -> Iterator[list[str]]:
+) -> Iterator[ShardedStore]:
     """Create `n` databases of one store, with pages that have two crawls each."""
     with ExitStack() as stack:
         name = f"recrawl_scale_{os.getpid()}"
@@ -159,7 +178,11 @@ def filled(
         finally:
             process.terminate()
             process.wait(WITHIN_S)
-        yield urls
+        store = open_store(f"{SHARDS}:///{file}", WIDTH)
+        assert isinstance(store, ShardedStore)
+        with closing(store):
+            store.prepare()
+            yield store
 
 
 def wait(client: httpx.Client) -> None:
@@ -199,23 +222,22 @@ def fill(client: httpx.Client, n: int, tell: Callable[[str], None]) -> None:
     tell(f"{len(urls):,} pages of {len(np.unique(host)):,} hosts, two crawls each")
 
 
-def pages_of(url: str) -> dict[int, int]:
-    """Return the number of pages of each logical shard of a database."""
-    store = open_store(url, WIDTH)
-    with store.begin(write=False) as tx:
+def pages_of_shards(store: ShardedStore) -> NDArray[np.float64]:
+    """Return the number of pages of each logical shard."""
+    with store.read_whole() as tx:
         shards = tx.load_columns().page_id >> SHIFT
-    store.close()
-    return dict(
-        zip(*(part.tolist() for part in np.unique(shards, return_counts=True)), strict=True)
-    )
+    return np.bincount(shards, minlength=LOGICAL).astype(np.float64)
 
 
-def epochs(urls: Sequence[str], rounds: int) -> tuple[list[Counted], int]:
-    """Return epochs over databases after one that warms up, and the largest memory."""
-    pool = Processes([Database(url, WIDTH) for url in urls])
-    runs = [epoch(pool, number) for number in range(1_000, 1_001 + rounds)]
-    pool.close()
-    return [run for run, _ in runs[1:]], max(max(grown) for _, grown in runs)
+def epochs(store: ShardedStore, n_processes: int, rounds: int) -> tuple[list[Counted], int]:
+    """Return epochs in some processes, after one that warms up, and their largest memory."""
+    watched = Watched(partial(for_processes, n_processes=n_processes))
+    for _ in range(1 + rounds):
+        record = run_epoch(store, PLAN, store.clock, watched.opened)
+        if record.certificate is None:
+            raise RuntimeError(f"the epoch failed: {record.reason}")
+    watched.pool.close()
+    return watched.runs[1:], watched.grown
 
 
 def main() -> None:
@@ -235,21 +257,17 @@ def main() -> None:
     costs["leader_logical"] = (many_bytes - few_bytes) / (LOGICAL - n)
     with (
         tempfile.TemporaryDirectory(prefix="recrawl-scale-") as folder,
-        filled(chosen.postgres, n, chosen.pages, Path(folder), console.print) as urls,
+        filled(chosen.postgres, n, chosen.pages, Path(folder), console.print) as store,
     ):
-        by_shard = np.zeros(LOGICAL)
-        for url in urls:
-            for shard, count in pages_of(url).items():
-                by_shard[shard] = count
+        by_shard = pages_of_shards(store)
         per_actor = divided(by_shard, n, 1)
-        one, _ = epochs(urls[:1], chosen.rounds)
-        every, grown = epochs(urls, chosen.rounds)
-    alone = float(per_actor[0].sum())
-    costs |= page_costs(middle(one, "seconds"), middle(one, "cpu"), alone)
-    asking = costs["questions"] * (costs["ask_actor"] + costs["ask_logical"] * LOGICAL / n)
-    costs["solve_actor"] = (middle(one, "seconds")["solve"] - asking) / alone * 1e6
-    fullest = max(float(pages.sum()) for pages in per_actor)
-    costs["memory"] = grown / fullest
+        one, _ = epochs(store, 1, chosen.rounds)
+        every, grown = epochs(store, n, chosen.rounds)
+    alone, pages = middle(one, "seconds"), float(by_shard.sum())
+    costs |= page_costs(alone, middle(one, "cpu"), pages)
+    asking = costs["questions"] * (costs["ask_actor"] + costs["ask_logical"] * LOGICAL)
+    costs["solve_actor"] = (alone["solve"] - asking) / pages * 1e6
+    costs["memory"] = grown / max(float(own.sum()) for own in per_actor)
     model = stages(
         per_actor, LOGICAL, Costs().measured(costs, "here"), Machines(shared_cores=cores)
     )
@@ -258,7 +276,7 @@ def main() -> None:
     show(console, measured, predicted)
     if chosen.json is not None:
         written = {
-            "pages": by_shard.sum(),
+            "pages": pages,
             "databases": n,
             "cores": cores,
             "costs": costs,
