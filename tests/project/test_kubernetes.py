@@ -162,11 +162,12 @@ def test_the_variables_of_recrawl_are_settings_and_those_of_dask_are_those_of_it
     variables = maps["recrawl-dask"]
     assert ENVIRONMENT.items() <= variables.items()
     with dask.config.set(dask.config.collect_env(variables)):
-        certificates = dask.config.get("distributed.comm.tls")
+        tls = "distributed.comm.tls"
+        ca = dask.config.get(f"{tls}.ca-file")
+        ends = [dask.config.get(f"{tls}.{role}") for role in ("scheduler", "worker")]
         assert dask.config.get("distributed.comm.require-encryption") is True
         assert dask.config.get("distributed.worker.profile.enabled") is False
-    for role in ("scheduler", "worker"):
-        assert [certificates["ca-file"], *certificates[role].values()] == files
+    assert [[ca, end["cert"], end["key"]] for end in ends] == [files, files]
     assert {Path(name).name for name in files} == SECRETS["recrawl-dask-tls"]
 
 
