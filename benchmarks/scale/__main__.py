@@ -59,7 +59,7 @@ def table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Tab
 def number(value: float | None) -> str:
     """Return a number with three digits."""
     if value is None:
-        return ""
+        return "none"
     return f"{value:,.0f}" if 1_000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 

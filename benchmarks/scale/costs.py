@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 MEASURED = "decision 27, 10⁷ pages"
+HERE = "benchmarks.scale.measure, 10⁶ pages"
 
 
 def cost(value: float, unit: str, source: str) -> Any:
@@ -26,12 +27,12 @@ class Costs:
     solve_actor: float = cost(1.25, "CPU s of an actor for 10⁶ pages", MEASURED)
     write_database: float = cost(0.21, "CPU s of Postgres for 10⁶ pages", MEASURED)
     write_actor: float = cost(0.16, "CPU s of an actor for 10⁶ pages", MEASURED)
-    ask_actor: float = cost(0.001, "s of the leader for an actor and question", "assumed")
-    ask_logical: float = cost(0.0002, "s for a logical shard and question", "assumed")
-    questions: float = cost(60, "questions of an epoch", "assumed")
+    ask_actor: float = cost(0.00051, "s of the leader for an actor and question", HERE)
+    ask_logical: float = cost(1.8e-05, "s for a logical shard and question", HERE)
+    questions: float = cost(53.0, "questions of an epoch", HERE)
     commit: float = cost(0.005, "s for a commit", "assumed: a disk that confirms in 5 ms")
     leader_sample: float = cost(10e6, "bytes through the leader, samples", "decision 29")
-    leader_logical: float = cost(5e4, "bytes through the leader for a logical shard", "assumed")
+    leader_logical: float = cost(13000.0, "bytes through the leader for a logical shard", HERE)
     load_bytes: float = cost(126, "bytes of columns for a page", "design of the columns")
     write_bytes: float = cost(15.5, "bytes of a schedule for a page", "decision 27: 31 for two")
     memory: float = cost(450, "bytes of an actor for a page, at most", "decision 11")

@@ -37,7 +37,7 @@ from benchmarks.http.processes import free_port, postgres_database
 from benchmarks.scale.costs import Costs
 from benchmarks.scale.epoch import Machines, stages
 from benchmarks.scale.hosts import divided, mean_size, sizes
-from benchmarks.spread import PLAN, Made, anonymous, cpu_of
+from benchmarks.spread import PLAN, Made, cpu_of
 from service.epochs.databases import for_processes
 from service.epochs.processes import Processes, Sources
 from service.epochs.run import computed, run_epoch
@@ -83,8 +83,8 @@ class Watched:
     def __init__(self, sources: Sources) -> None:
         self.pool = Processes(sources)
         self.runs: list[Counted] = []
-        self.n_bytes = self.grown = 0
-        """Bytes of all questions and answers; memory of the fullest process, bytes."""
+        self.n_bytes = 0
+        """Bytes of all questions and answers."""
 
     @contextmanager
     def opened(self, store: Any, lead: Any, task: Task) -> Iterator[Shards]:
@@ -92,11 +92,8 @@ class Watched:
         with self.pool.opened(store, lead, task) as shards:
             shards.ask_all("learnt")  # starts the processes
             pids = [worker.process.pid for worker in self.pool.workers]
-            before = [anonymous(pid) for pid in pids]
             counted = Counted(shards, pids)
             yield counted
-            after = [anonymous(pid) for pid in pids]
-            self.grown = max(map(int.__sub__, after, before))
             self.runs.append(counted)
         self.n_bytes = sum(worker.n_bytes for worker in self.pool.workers)
 
@@ -229,15 +226,15 @@ def pages_of_shards(store: ShardedStore) -> NDArray[np.float64]:
     return np.bincount(shards, minlength=LOGICAL).astype(np.float64)
 
 
-def epochs(store: ShardedStore, n_processes: int, rounds: int) -> tuple[list[Counted], int]:
-    """Return epochs in some processes, after one that warms up, and their largest memory."""
+def epochs(store: ShardedStore, n_processes: int, rounds: int) -> list[Counted]:
+    """Return epochs in some processes, after one that warms up."""
     watched = Watched(partial(for_processes, n_processes=n_processes))
     for _ in range(1 + rounds):
         record = run_epoch(store, PLAN, store.clock, watched.opened)
         if record.certificate is None:
             raise RuntimeError(f"the epoch failed: {record.reason}")
     watched.pool.close()
-    return watched.runs[1:], watched.grown
+    return watched.runs[1:]
 
 
 def main() -> None:
@@ -261,13 +258,12 @@ def main() -> None:
     ):
         by_shard = pages_of_shards(store)
         per_actor = divided(by_shard, n, 1)
-        one, _ = epochs(store, 1, chosen.rounds)
-        every, grown = epochs(store, n, chosen.rounds)
+        one = epochs(store, 1, chosen.rounds)
+        every = epochs(store, n, chosen.rounds)
     alone, pages = middle(one, "seconds"), float(by_shard.sum())
     costs |= page_costs(alone, middle(one, "cpu"), pages)
     asking = costs["questions"] * (costs["ask_actor"] + costs["ask_logical"] * LOGICAL)
     costs["solve_actor"] = (alone["solve"] - asking) / pages * 1e6
-    costs["memory"] = grown / max(float(own.sum()) for own in per_actor)
     model = stages(
         per_actor, LOGICAL, Costs().measured(costs, "here"), Machines(shared_cores=cores)
     )

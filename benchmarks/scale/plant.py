@@ -81,10 +81,10 @@ def results(plant: Plant, costs: Costs, machines: Machines) -> list[Line]:
 def hosts_of(made: Corpus, pages: Floats) -> list[Line]:
     """Return how evenly the hash divides the pages."""
     return [
-        Line("hosts", made.n_hosts, ""),
+        Line("hosts", made.n_hosts, "hosts"),
         Line("largest host", float(made.largest[0]), "pages"),
-        Line("fullest database, of the mean", _over(pages), ""),
-        Line("fullest logical shard, of the mean", _over(made.pages), ""),
+        Line("fullest database, of the mean", _over(pages), "times"),
+        Line("fullest logical shard, of the mean", _over(made.pages), "times"),
         Line("crawls that hosts with the delay cannot take", 100 * made.delayed, "%"),
     ]
 
@@ -138,7 +138,7 @@ def ingest_of(plant: Plant, pages: Floats, costs: Costs, rng: np.random.Generato
         Line("share of its capacity, in batches", 100 * busiest * costs.report, "%"),
         Line("answer to a single report, 99 %", 1e3 * float(np.quantile(alone, 0.99)), "ms"),
         Line("answer to a batch, 99 %", 1e3 * float(np.quantile(together, 0.99)), "ms"),
-        Line("crawls a page and day that fill it", _full(plant, pages, costs), ""),
+        Line("crawls a page and day that fill it", _full(plant, pages, costs), "crawls"),
     ]
 
 
@@ -183,10 +183,13 @@ def sizes_of(
         Line("network, an epoch's columns", plant.pages * costs.load_bytes / TERA, "TB"),
         Line("network, leader, an epoch", leader / 1e6, "MB"),
         Line("network, reports", reports / 1e6, "MB/s"),
-        Line("columns of the fullest database by the network",
-             fullest * costs.load_bytes / machines.network, "s"),
+        Line(
+            "columns of the fullest database by the network",
+            fullest * costs.load_bytes / machines.network,
+            "s",
+        ),
         Line("CPU of an epoch", plant.pages / MILLION * _cpu(costs) / 3_600, "h"),
-    ]  # fmt: skip
+    ]
 
 
 def _most(per_actor: list[Floats]) -> float:

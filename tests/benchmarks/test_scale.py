@@ -298,7 +298,8 @@ def test_ten_times_the_pages_on_ten_times_the_databases_have_ten_times_the_disk(
     shards = [value(lines, "epoch, these shards") for lines in (small, large)]
     assert even[0] < shards[0]
     assert even[1] < shards[1]
-    assert even[1] - even[0] == pytest.approx(60 * 0.001 * 72 + 18 * 2 * 0.005, rel=0.3)
+    asked = Costs().questions * Costs().ask_actor * 4 * (20 - 2)
+    assert even[1] - even[0] == pytest.approx(asked + Costs().commit * 2 * (20 - 2), rel=0.01)
 
 
 def test_the_same_seed_gives_the_same_results():
