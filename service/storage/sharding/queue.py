@@ -179,7 +179,7 @@ class ShardedHosts(Routing):
 
     def _with_group(self, group: str) -> ShardTransaction:
         """Return the transaction on the database of a group; of an unknown one the coordinator."""
-        for tx in self.every():
+        for tx in self.whole():
             with suppress(GroupNotFound):
                 tx.group(group)
                 return tx
@@ -241,5 +241,5 @@ class ShardedHosts(Routing):
 
     @override
     def groups(self, after: int, limit: int) -> list[HostGroup]:
-        every = [group for tx in self.every() for group in tx.groups(after, limit)]
+        every = [group for tx in self.whole() for group in tx.groups(after, limit)]
         return sorted(every, key=lambda group: group.group_id)[:limit]
