@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple
 
 from service.batching.batcher import Batcher, JobT, ResultT
 from service.model.arrays import Ints
-from service.model.errors import OUTAGES, Overloaded, ShardMoved
+from service.model.errors import OUTAGES, Overloaded, RecrawlError, ShardMoved
 
 RETRYABLE = (*OUTAGES, Overloaded)
 """Errors that lose the rows of one database; the caller sends them again."""
@@ -73,15 +73,13 @@ class DividedBatcher(Batcher[JobT, ResultT]):
 
     def _submit(self, division: Division[JobT], *, again: bool = True) -> Future[ResultT]:
         """Return the future result of the rows of one database; of no database, its failure."""
+        if division.database < 0:
+            return refused(ShardMoved())
+        batcher = self.batchers[division.database]
         try:
-            if division.database < 0:
-                raise ShardMoved
-            batcher = self.batchers[division.database]
             return self._followed(division, batcher) if again else batcher.submit(division.job)
-        except (Overloaded, ShardMoved) as error:
-            refused: Future[ResultT] = Future()
-            refused.set_exception(error)
-            return refused
+        except Overloaded as error:
+            return refused(error)
 
     def _followed(
         self, division: Division[JobT], batcher: Batcher[JobT, ResultT]
@@ -103,6 +101,13 @@ class DividedBatcher(Batcher[JobT, ResultT]):
         part.add_done_callback(settle)
         outcome.add_done_callback(lambda whole: whole.cancelled() and part.cancel())
         return outcome
+
+
+def refused(error: RecrawlError) -> Future[ResultT]:
+    """Return a future that has failed."""
+    outcome: Future[ResultT] = Future()
+    outcome.set_exception(error)
+    return outcome
 
 
 def copy_to(outcome: Future[ResultT], done: Future[ResultT]) -> None:

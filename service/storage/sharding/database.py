@@ -186,7 +186,7 @@ class ShardDatabase(PostgresStore):
 
     @property
     def database(self) -> Database:
-        """This database as the map in force has it."""
+        """The database as the map in force has it."""
         return self.shard_map.databases[self.position]
 
     @override

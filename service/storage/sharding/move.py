@@ -2,13 +2,14 @@
 
 1. **Copy.** The source notes changes from now on. The rows of pages are copied in blocks.
 2. **Catch up.** The pages of the notes are copied again, until few are left.
-3. **Close.** No epoch runs now. The source ends its claim (`move_source`), so requests for the shard
-   get `shard_unavailable`. The last notes and the rows that take effect are copied.
-4. **Check.** Each block was compared with its source by counts and checksums when it was copied. Now
-   the numbers of all rows are compared, and the checksums of the rows that take effect. If closing
-   and checking took too long, or a number differs, the source opens the shard again.
-5. **Switch.** The commit that puts the rows in use at the target has the target's claim to the
-   shard. It is the end of the move: nothing after it is undone.
+3. **Close.** No epoch runs now. The source ends its claim (`move_source`), so requests for the
+   shard get `shard_unavailable`. The last notes and the rows that take effect are copied.
+4. **Check.** Each block was compared with its source by counts and checksums when it was copied.
+   Now the numbers of pages, states, validators and tags are compared, and the checksums of the
+   rows that take effect. If a number differs, or the shard was closed for too long, the source
+   opens the shard again.
+5. **Switch.** One commit at the target adds the rows that take effect and the target's claim to the
+   shard. That commit is the end of the move: nothing after it is undone.
 6. **Clean up.** Readers may still use the old rows for a moment; then the rows are deleted.
 
 The claims of the two databases say which step comes next, so a run that is killed can go on.
@@ -19,6 +20,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from uuid import uuid4
+
+import numpy as np
 
 from service.model.errors import (
     ArchiveRunning,
@@ -136,6 +139,8 @@ class Move:
         """Undo a move that is not complete; the shard stays at its source."""
         with alone(self.store):
             self.record = planned(self.store, self.shard, self.to)
+            if not self.record.number:
+                raise MoveRefused(f"there is no move of shard {self.shard} to cancel")
             self._take_over()
             if self._is_in(self.target):
                 raise MoveFailed(
@@ -253,7 +258,7 @@ class Move:
         if notes:
             self._copy(self.some._replace(ids=tuple(page_id)))
             with self._writing(self.source) as tx:
-                tx.run(move_source.DROP_NOTES, n=notes)
+                tx.run(move_source.DROP_NOTES, n=np.array(notes))
         return len(notes)
 
     # -- close, check, switch

@@ -1,7 +1,7 @@
 """The record of a move at the coordinator, and the run that may go on with it.
 
 One shard moves at a time. The record stays from the first step to the last, so a move that was
-killed goes on where it stopped. Each run writes its number into the three databases, and each of its
+killed goes on where it stopped. Each run writes its number into the databases, and each of its
 transactions checks the number. Therefore a run that was stopped changes nothing after another one
 took over.
 """

@@ -2,7 +2,7 @@
 
 | rows | copied | by |
 | --- | --- | --- |
-| pages, states, tags, validators, log | while in use, then the changed ones again | id of the page |
+| pages, states, tags, validators, log | in use, then the changed ones again | id of the page |
 | hosts, groups, host queues, due pages, clocks | after the shard is closed | id |
 | schedule of the kept epochs, URL groups, names of files of the log | under the lead | id, epoch |
 
@@ -62,7 +62,8 @@ ACTIVE = (
     _table(host_groups, "group_id >= {first} AND group_id <= {last}"),
     _table(
         host_queues,
-        "(queue_id >= {first} AND queue_id <= {last} OR queue_id >= -{last} AND queue_id <= -{first})",
+        "(queue_id >= {first} AND queue_id <= {last} "
+        "OR queue_id >= -{last} AND queue_id <= -{first})",
     ),
     _table(due_pages, OF_PAGE),
     _table(clocks, OF_HOST),
@@ -157,7 +158,8 @@ def copy_pages(source: Driver, target: Driver, some: Range) -> None:
     for table in (*PAGE_TABLES, LOG):
         copy_table(source, target, table, some.rows(table))
     target.execute(
-        "CREATE TEMP TABLE IF NOT EXISTS copied_tags (page_id bigint, tag text) ON COMMIT DELETE ROWS"
+        "CREATE TEMP TABLE IF NOT EXISTS copied_tags (page_id bigint, tag text) "
+        "ON COMMIT DELETE ROWS"
     )
     pipe(source, target, some.tags(), "copied_tags")
     target.execute(

@@ -32,6 +32,7 @@ from service.model.errors import (
 from service.storage.clock import Clock
 from service.storage.contract import Lead, Store, Transaction
 from service.storage.history import Counted, Counter
+from service.storage.postgres.connections import translated
 from service.storage.sharding.claims import (
     Claim,
     adopted_hosts,
@@ -83,6 +84,8 @@ class ShardedTransaction(
         self.last_number = store.last_number
         self._begin = begin
         self._blocks: dict[int, tuple[AbstractContextManager[Transaction], ShardTransaction]] = {}
+        self._latest = CLOSED
+        """Position of the database that was used last, whose statement is the one that fails."""
 
     @override
     def on(self, position: int) -> ShardTransaction:
@@ -95,6 +98,7 @@ class ShardedTransaction(
             self._blocks[position] = block, tx
             if tx.database != self.shard_map.databases[position]:
                 raise ShardMoved
+        self._latest = position
         return self._blocks[position][1]
 
     @property
@@ -116,6 +120,13 @@ class ShardedTransaction(
                 block.__exit__(None, None, None)
 
     @override
+    @contextmanager
+    def named(self, position: int) -> Iterator[None]:
+        database = self.store.databases[position]
+        with database.named(), translated(database.check_schema):
+            yield
+
+    @override
     def bring(self, tx: ShardTransaction, announcement: Announcement) -> None:
         position = next(n for n, (_, each) in self._blocks.items() if each is tx)
         with self.store.databases[position].begin() as own:
@@ -133,12 +144,18 @@ class ShardedTransaction(
                 blocks.push(self._blocks[position][0].__exit__)
             self._blocks = {}
 
-    def roll_back(self, *error: Any) -> None:
-        """Roll back all databases."""
+    def roll_back(self, error: BaseException) -> RecrawlError | None:
+        """Roll back all databases; return the service's error for an error of the driver."""
         blocks, self._blocks = self._blocks, {}
-        for block, _ in blocks.values():
-            with suppress(BaseException):
-                block.__exit__(*error)
+        failure: RecrawlError | None = None
+        for position in sorted(blocks, key=lambda position: position != self._latest):
+            try:
+                blocks[position][0].__exit__(type(error), error, error.__traceback__)
+            except RecrawlError as translation:
+                failure = failure or translation
+            except BaseException:  # noqa: BLE001, S110 - `error` is raised again
+                pass
+        return failure
 
 
 class ShardedStore(Store):
@@ -254,8 +271,10 @@ class ShardedStore(Store):
         try:
             yield tx
         except BaseException as error:
-            tx.roll_back(type(error), error, error.__traceback__)
-            raise
+            failure = tx.roll_back(error)
+            if failure is None or failure is error:
+                raise
+            raise failure from error
         tx.commit()
         self.last_number = max(self.last_number, tx.last_number)
         if tx.published is not None:
