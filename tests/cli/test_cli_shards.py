@@ -63,7 +63,9 @@ def test_a_shard_moves_and_status_shows_its_new_place(recrawl, shard_urls, tmp_p
     shown = " ".join(recrawl("shards", "status", **settings).err.split())
     assert "db0 0-19" in shown
     assert "db2 20, 43-63" in shown
-    assert "is in db2 already" in recrawl("shards", "move", "20", "--to", "db2", **settings).refusal()
+    assert (
+        "is in db2 already" in recrawl("shards", "move", "20", "--to", "db2", **settings).refusal()
+    )
     assert "has no database x" in recrawl("shards", "move", "20", "--to", "x", **settings).refusal()
     nothing = recrawl("shards", "move", "3", "--to", "db2", "--cancel", **settings)
     assert "no move of shard 3" in nothing.refusal()

@@ -277,7 +277,8 @@ def test_a_copy_that_differs_is_not_switched_to(sharded_store, shard_urls):
     with pytest.raises(MoveFailed, match="differs"):
         moving(sharded_store, report=report).run()
     observe(sharded_store, ids, 6)
-    assert states_of(sharded_store, ids).n_observations[ids == spoilt] >= 4
+    assert spoilt in in_shard(ids)
+    assert (states_of(sharded_store, ids).n_observations >= 3).all()
     moving(sharded_store).cancel()
     moving(sharded_store).run()
     assert left_behind(shard_urls[1]) == 0
@@ -311,6 +312,7 @@ def test_a_run_that_was_overtaken_changes_nothing(sharded_store, shard_urls):
     with pytest.raises(Killed):
         old.run()
     moving(sharded_store).cancel()
+    old.report = lambda _: None
     with pytest.raises(ShardMoving, match="another process went on"):
         old._activate([0, 0, 0])
     assert contents(shard_urls) == before
@@ -377,10 +379,22 @@ class Load(threading.Thread):
                 return
 
 
+def n_logged(store: ShardedStore, ids: np.ndarray) -> np.ndarray:
+    """Return the number of entries of each page's log; no entry may be there twice."""
+    with store.begin(write=False) as tx:
+        log = tx.log_of(ids)
+    entries = set(
+        zip(log.page_id.tolist(), log.observed_at.tolist(), log.kind.tolist(), strict=True)
+    )
+    assert len(entries) == len(log)
+    return np.bincount(np.searchsorted(ids, log.page_id), minlength=len(ids))
+
+
 def test_a_move_under_load_loses_and_doubles_nothing(sharded_store, other, shard_urls):
     ids = settled(sharded_store, n_pages=40)
     of_shard = in_shard(ids)
     start = states_of(sharded_store, ids).n_observations
+    logged_before = n_logged(sharded_store, ids)
     acknowledged, lock, days = np.zeros(len(ids), np.int64), threading.Lock(), count(10)
     leased: list[tuple[int, int]] = []
     walks: list[list[int]] = []
@@ -391,14 +405,13 @@ def test_a_move_under_load_loses_and_doubles_nothing(sharded_store, other, shard
             day, store = next(days), (sharded_store, other)[int(generator.random() < 0.5)]
             some = np.sort(generator.choice(ids, 40, replace=False))
         for part in (some[np.isin(some, of_shard)], some[~np.isin(some, of_shard)]):
-            for _ in range(200):  # send again, as callers do
+            while True:  # send again, as callers do
                 try:
                     observe(store, part, day)
                 except ShardUnavailable:
-                    continue
-                break
-            else:
-                raise AssertionError("the shard stays away")
+                    threading.Event().wait(0.02)
+                else:
+                    break
             acknowledged[np.isin(ids, part)] += 1
 
     def leases() -> None:
@@ -426,10 +439,7 @@ def test_a_move_under_load_loses_and_doubles_nothing(sharded_store, other, shard
     assert all(thread.n > 5 for thread in threads), [thread.n for thread in threads]
     after = states_of(sharded_store, ids).n_observations
     assert (after - start == acknowledged).all()
-    with sharded_store.begin(write=False) as tx:
-        log = tx.log_of(ids)
-    n_logged = np.bincount(np.searchsorted(ids, log.page_id), minlength=len(ids))
-    assert (n_logged == after).all()
+    assert (n_logged(sharded_store, ids) - logged_before == acknowledged).all()
     assert len({page_id for page_id, _ in leased}) == len(leased), "a page was leased twice"
     assert all(walk == ids.tolist() for walk in walks)
     assert left_behind(shard_urls[1]) == left_behind(shard_urls[0], SHARD) == 0
@@ -441,7 +451,7 @@ def test_notes_are_kept_until_their_pages_are_copied(sharded_store, shard_urls):
     ids = settled(sharded_store)
     with sharded_store.databases[1].begin() as tx:
         move_source.watch(tx, SHARD)
-    observe(sharded_store, ids, 5)
+    observe(sharded_store, ids, 6)
     with sharded_store.databases[1].begin(write=False) as tx:
         notes, pages = move_source.read_notes(tx, 1000)
     assert sorted(pages) == in_shard(ids).tolist(), "only pages of the shard are noted"

@@ -62,8 +62,8 @@ from service.storage.sharding.move_rows import (
 from service.storage.sharding.store import ShardedStore
 
 MOVE_LOCK = 0x7265_6372_6D6F_7665  # "recrmove"
-BLOCK = 10_000
-"""Pages, or notes, that one transaction copies."""
+BLOCK, NOTES = 10_000, 20_000
+"""Pages that one transaction copies, and notes; a report of a page leaves some four notes."""
 FEW = 2_000
 """Notes that the closed shard may have left; copying them takes about a second."""
 ROUNDS = 50
@@ -248,13 +248,13 @@ class Move:
             self.report(f"{n:,} changes to catch up")
             if n <= FEW:
                 break
-            for _ in range(0, n, self.block):
+            for _ in range(0, n, NOTES):
                 self._copy_noted()
 
     def _copy_noted(self) -> int:
         """Copy the pages of the oldest notes, then drop these notes; return their number."""
         with self.source.begin(write=False) as tx:
-            notes, page_id = move_source.read_notes(tx, self.block)
+            notes, page_id = move_source.read_notes(tx, NOTES)
         if notes:
             self._copy(self.some._replace(ids=tuple(page_id)))
             with self._writing(self.source) as tx:

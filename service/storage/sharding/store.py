@@ -116,8 +116,9 @@ class ShardedTransaction(
     def give_up(self, position: int) -> None:
         block, _ = self._blocks.pop(position, (None, None))
         if block is not None:
+            outage = StoreUnavailable()
             with suppress(RecrawlError):
-                block.__exit__(None, None, None)
+                block.__exit__(type(outage), outage, None)
 
     @override
     @contextmanager
