@@ -152,9 +152,9 @@ def end_sessions_of_one(world: World, _: float) -> None:
     the(world.postgres).execute(END_SESSIONS_OF_ONE.format(name=name), "postgres")
 
 
-def kill_mover(world: World, _: float) -> None:
-    """Kill the command that moves a shard; the next one goes on."""
-    the(world.mover).kill()
+def kill_mover(world: World, seconds: float) -> None:
+    """Kill the command that moves a shard at any step; the next one goes on."""
+    the(world.mover).harm(seconds / 2)
 
 
 def restart_postgres(world: World, seconds: float) -> None:

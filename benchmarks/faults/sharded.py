@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -21,6 +22,8 @@ CLOSED_S, GRACE_S = 10.0, 0.5
 """Maximum time for which a shard is closed, and time for which its old rows stay, seconds."""
 ENDS_WITHIN_S = 120.0
 """Time within which the last move must complete after the last fault, seconds."""
+STARTS_WITHIN_S = 20.0
+"""Time within which a command writes its first line, seconds."""
 SHARDS_OF_PAGES = "SELECT DISTINCT host_id >> 42 FROM hosts"
 END_SESSIONS_OF_ONE = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -114,6 +117,16 @@ class Mover:
         complete = status == 0 or f"is in {to} already" in " ".join(said.split())
         self.n_moves += status == 0
         return complete
+
+    def harm(self, seconds: float) -> None:
+        """Kill the command some seconds after it has begun to move."""
+        process, deadline = self.process, time.monotonic() + STARTS_WITHIN_S
+        n_bytes = self.log.stat().st_size if self.log.exists() else 0
+        while time.monotonic() < deadline and self.log.stat().st_size == n_bytes:
+            time.sleep(0.05)
+        time.sleep(seconds)
+        if process is self.process:
+            self.kill()
 
     def kill(self) -> None:
         """Kill the command."""
