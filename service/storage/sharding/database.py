@@ -89,6 +89,7 @@ class ShardTransaction(PostgresTransaction):
     pages leave out the shards that the map gives to others.
     """
 
+    has_shards = True
     add_pages_sql = sql.add_pages(**PAGE_ID)
     bring_pages_sql = sql.bring_pages(**PAGE_ID)
 
