@@ -5,8 +5,8 @@
 All processes run on this machine. Postgres is a cluster of the campaign's own, with two replicas
 and two workers of the service; on SQLite there is one replica. `--store shards` has three
 databases, and a command moves shards from one to another all the time. The clients are crawlers
-with leases, reporters without leases, pingers, registrars, readers, a follower of the feed of changes
-and a receiver of its webhook. Two nemeses at a time inject
+with leases, reporters without leases, pingers, registrars, readers, a follower of the feed of
+changes and a receiver of its webhook. Two nemeses at a time inject
 faults for some seconds each and heal them. After the last fault all pages must be crawled again.
 Then every process is ended, and the checks of `checker` compare the clients' history with the
 database. The exit status is 1 when a check counts a violation.

@@ -25,6 +25,7 @@ from support.move_cases import (
 from support.shard_cases import LOGICAL, joined_store, shard_map_of
 from support.store_cases import (
     DAY,
+    EVERYTHING,
     T0,
     page_columns,
     publish,
@@ -421,7 +422,18 @@ def test_a_move_under_load_loses_and_doubles_nothing(sharded_store, other, shard
         leased.extend((crawl.page_id, crawl.token) for crawl in crawls)
 
     def schedules() -> None:
-        walks.append([row.page_id for row in read_schedule(other, 2)])
+        walk: list[int] = []
+        after: int | None = 0
+        while after is not None:
+            try:
+                with other.begin(write=False) as tx:
+                    part = tx.schedule(2, after, 50, EVERYTHING)
+            except ShardUnavailable:  # the same cursor again
+                threading.Event().wait(0.02)
+                continue
+            walk += part.pages.page_id.tolist()
+            after = part.after
+        walks.append(walk)
 
     threads = [Load(reports), Load(leases), Load(schedules)]
     queue(sharded_store, ids, T0 + 39 * DAY)
@@ -429,7 +441,9 @@ def test_a_move_under_load_loses_and_doubles_nothing(sharded_store, other, shard
         thread.start()
     try:
         for to in (TARGET, "db0", SOURCE, TARGET):
-            moving(sharded_store, to=to).run()
+            move = moving(sharded_store, to=to)
+            move.grace_s, move.wait = 0.5, lambda seconds: threading.Event().wait(seconds) and None
+            move.run()
     finally:
         for thread in threads:
             thread.ended.set()
