@@ -15,6 +15,7 @@ from typing_extensions import override
 from service.archive.log_archive import LogArchive
 from service.epochs.shard import Input, Run, ShardSource, Task, load_divided
 from service.model.columns import ClockColumns, ScheduleColumns
+from service.model.errors import ShardMoved
 from service.storage.epochs import Learnt
 from service.storage.sharding.database import ShardDatabase, ShardTransaction
 from service.storage.sharding.epochs import write_share
@@ -101,18 +102,28 @@ class RemoteDatabases(Databases):
 
 
 def in_this_process(store: ShardedStore) -> Sequence[ShardSource]:
-    """Return a source for each database, for this process."""
+    """Return a source for each database, for this process; raise `ShardMoved`."""
+    _whole(store)
     return [OpenDatabases(store, (n,)) for n in range(len(store.databases))]
 
 
 def for_processes(store: ShardedStore, n_processes: int | None = None) -> Sequence[ShardSource]:
     """Return sources for other processes: one for each database, at most `n_processes`.
 
-    They take no exceptions of hosts along, because ids name their logical shards.
+    They take no exceptions of hosts along, because ids name their logical shards. Raise
+    `ShardMoved` while a logical shard is on its way to another database.
     """
     n_databases = len(store.databases)
     n = min(n_processes or n_databases, n_databases)
-    shard_map = replace(store.map_in_force(), exceptions={})
+    shard_map = replace(_whole(store), exceptions={})
     spans = np.array_split(np.arange(n_databases), n)
     width, archive = store.coordinator.width, store.archive
     return [RemoteDatabases(shard_map, tuple(span.tolist()), width, archive) for span in spans]
+
+
+def _whole(store: ShardedStore) -> ShardMap:
+    """Return the map in force; raise `ShardMoved` while a logical shard is in no database."""
+    shard_map = store.map_in_force()
+    if shard_map.closed:
+        raise ShardMoved
+    return shard_map

@@ -1,6 +1,7 @@
 """Epochs over three real databases by each runner: equal bits, and what losses leave."""
 
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from signal import SIGKILL
@@ -24,6 +25,7 @@ from support.store_cases import read_schedule, schedule_columns
 
 from service.epochs.actors import LOCAL, Actors
 from service.epochs.databases import for_processes
+from service.epochs.databases import in_this_process as in_one_process
 from service.epochs.processes import Processes
 from service.epochs.run import run_epoch
 from service.epochs.shard import Run
@@ -32,7 +34,7 @@ from service.epochs.what_if import WhatIf
 from service.estimation.estimates import InForce, Rules
 from service.model.arrays import SHARD_BITS
 from service.model.domain import EpochStatus, Timing
-from service.model.errors import EpochRunning, LeadershipLost, StoreUnavailable
+from service.model.errors import EpochRunning, LeadershipLost, ShardMoved, StoreUnavailable
 from service.storage.epochs import NOTHING
 from service.storage.sharding.store import ShardedStore
 
@@ -171,6 +173,18 @@ def end_sessions(url):
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+@pytest.mark.parametrize("sources", [in_one_process, for_processes])
+def test_no_epoch_leaves_out_a_shard_that_is_on_its_way(sources, shard_urls, monkeypatch):
+    with closing(joined_store(shard_urls, 2)) as store:
+        first, *others = store.shard_map.databases
+        fewer = replace(first, shards=first.shards - {min(first.shards)})
+        moving = replace(store.shard_map, databases=(fewer, *others))
+        assert len(sources(store)) == 3
+        monkeypatch.setattr(store, "map_in_force", lambda: moving)
+        with pytest.raises(ShardMoved):
+            sources(store)
 
 
 # -- readers
