@@ -249,21 +249,22 @@ def await_feed(plan: Plan, world: World) -> None:
     hook = f"{base}/webhooks/{world.webhook}"
     httpx.post(f"{hook}/redeliver", json={}, timeout=30).raise_for_status()
     ends_at = now() + SETTLES_WITHIN_S + plan.n_changes / LEAST_RATE
-    while now() < ends_at and (lag_s(hook) > 0 or not at_end(base, plan.folder / PLACE)):
+    place = plan.folder / PLACE
+    while now() < ends_at and not (
+        at_end(base, confirmed(hook)) and place.exists() and at_end(base, place.read_text())
+    ):
         time.sleep(1.0)
 
 
-def lag_s(hook: str) -> float:
-    """Return the age of the oldest change that the receiver has not confirmed, seconds."""
-    lag_s: float = httpx.get(hook, timeout=30).raise_for_status().json()["lag_s"]
-    return lag_s
+def confirmed(hook: str) -> str:
+    """Return the cursor after the last change that the receiver has confirmed."""
+    cursor: str = httpx.get(hook, timeout=30).raise_for_status().json()["cursor"]
+    return cursor
 
 
-def at_end(base: str, place: Path) -> bool:
-    """Return whether the follower has handled the whole feed."""
-    if not place.exists():
-        return False
-    query = {"cursor": place.read_text(), "limit": 1}
+def at_end(base: str, cursor: str) -> bool:
+    """Return whether no change of the feed comes after a cursor."""
+    query = {"cursor": cursor, "limit": 1}
     part = httpx.get(f"{base}/changes", params=query, timeout=30).raise_for_status().json()
     return not part["items"] and not part["more"]
 

@@ -2,8 +2,8 @@
 
 For each webhook one request runs at a time. A transaction settles the last answer and commits the
 next batch before the batch is sent. So a process that dies leaves a batch whose successor repeats
-exactly this batch, under the same name. Any number of processes may deliver; a claim that expires
-keeps two of them from the same webhook.
+exactly this batch, under the same name. Any number of processes may deliver; a claim, which its
+process renews while a request runs, keeps two of them from the same webhook.
 """
 
 import threading
@@ -40,8 +40,10 @@ from service.storage import Store, Transaction
 
 EVERY_S = 0.1
 """Time between two looks for due webhooks, seconds."""
-CLAIM_S = 20.0
-"""Duration of a claim, which each batch renews, seconds; longer than a request may take."""
+CLAIM_S = 4.0
+"""Duration of a claim: for so long a webhook waits after the death of its process, seconds."""
+RENEW_EVERY_S = 1.0
+"""Time between two renewals of the claims whose requests run, seconds."""
 SLICE_S = 5.0
 """Time after which a webhook with more changes makes room for others, seconds."""
 MOST_AT_ONCE = 16
@@ -103,6 +105,8 @@ class Courier:
         self._drawing = threading.Lock()
         self._scans: dict[str, Scan] = {}
         self._busy: dict[str, threading.Thread] = {}
+        self._claims: dict[str, int] = {}
+        self._renewed_at = time.monotonic()
         self._kept_at = -KEEP_EVERY_S
         self.stopped = threading.Event()
 
@@ -115,6 +119,7 @@ class Courier:
         """Deliver until stopped; log errors and continue."""
         while not self.stopped.wait(EVERY_S):
             try:
+                self.renew()
                 self.look()
                 self.keep_feed()
             except OUTAGES as error:
@@ -141,6 +146,14 @@ class Courier:
             self._busy[one.id] = thread
             thread.start()
         return len(due)
+
+    def renew(self) -> None:
+        """Renew the claims whose requests run, at most once a second."""
+        if not self._claims or time.monotonic() - self._renewed_at < RENEW_EVERY_S:
+            return
+        self._renewed_at = time.monotonic()
+        with self.store.begin() as tx:
+            tx.renew_claims(self._claims.copy(), tx.now() + timedelta(seconds=CLAIM_S))
 
     def run_once(self) -> int:
         """Deliver to each due webhook and wait for the end; return the number of webhooks."""
@@ -195,9 +208,19 @@ class Courier:
         with self.store.begin() as tx:
             now = tx.now()
             webhook = tx.claim_webhook(webhook_id, now, now + timedelta(seconds=CLAIM_S))
+        if webhook is None:
+            return
+        self._claims[webhook_id] = webhook.token
+        try:
+            self._deliver_batches(webhook)
+        finally:
+            del self._claims[webhook_id]
+
+    def _deliver_batches(self, webhook: Webhook) -> None:
+        """Send batches of a claimed webhook until none is left, or others have waited enough."""
         ends_at = time.monotonic() + SLICE_S
         sent: SentBatch | None = None
-        while webhook is not None:
+        while True:
             go_on = time.monotonic() < ends_at and not self.stopped.is_set()
             batch = self._next(webhook, sent, go_on=go_on)
             if batch is None:

@@ -2,7 +2,7 @@
 
 | answer | effect |
 | --- | --- |
-| 2xx | the next changes |
+| 2xx | the next changes, after a moment if there were few |
 | 400, 413, 422 | half of the batch at once; a single change again, then parked with its page |
 | 410 | disabled |
 | any other, or none | the whole batch again after a wait that grows; disabled after three days |
@@ -30,6 +30,8 @@ class RetryRules:
     """Waits after the first, second, … failure in a row; the last one repeats, seconds."""
     jitter: float = 0.2
     """Maximum relative deviation of a wait."""
+    gather_s: float = 0.25
+    """Wait after a batch that was not full, because many small requests cost more, seconds."""
     give_up: timedelta = timedelta(days=3)
     """Time of failures in a row after which a webhook is disabled."""
     tries: int = 4
@@ -96,7 +98,7 @@ def settled(
     """Return the webhook after the answer to its batch; `uniform` is random in [0, 1)."""
     status = outcome.status
     if outcome.word == "confirmed":
-        return Settled(_confirmed(webhook, now))
+        return Settled(_confirmed(webhook, now, rules))
     if status == HTTPStatus.GONE:
         return Settled(disabled(webhook, "the address answered 410: it wants no more changes"))
     webhook = replace(webhook, n_attempts=webhook.n_attempts + 1)
@@ -115,13 +117,14 @@ def settled(
     return Settled(replace(webhook, next_at=now + timedelta(seconds=wait_s)))
 
 
-def _confirmed(webhook: Webhook, now: datetime) -> Webhook:
+def _confirmed(webhook: Webhook, now: datetime, rules: RetryRules) -> Webhook:
+    gathers = webhook.n_sent < webhook.most
     return replace(
         moved(webhook, webhook.end),
         most=min(2 * webhook.most, webhook.max_items),
         n_attempts=0,
         failing_since=None,
-        next_at=now,
+        next_at=now + timedelta(seconds=rules.gather_s * gathers),
     )
 
 

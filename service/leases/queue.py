@@ -80,7 +80,7 @@ def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
 
 
 def redate(store: Store, polite: Politeness, now: Clock) -> None:
-    """Set times after now to now, after a clock that ran ahead: of pages, leases, then hosts.
+    """Set times after now to now, after a clock that ran ahead: pages, leases, webhooks, hosts.
 
     Other times stay. The queue must be filled afterwards.
     """
@@ -94,6 +94,7 @@ def redate(store: Store, polite: Politeness, now: Clock) -> None:
         after = int(block[-1])
     with store.begin() as tx:
         tx.redate_leases(now())
+        tx.redate_webhooks(now())
     _redate_host_queues(store, polite, now)
 
 

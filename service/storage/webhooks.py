@@ -6,7 +6,7 @@ that was held up beyond its claim changes nothing.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -51,6 +51,17 @@ class WebhookStatements(ABC):
     @abstractmethod
     def lock_webhook(self, webhook_id: str, token: int) -> Webhook | None:
         """Lock and return a claimed webhook; None if it was deleted or claimed again."""
+
+    @abstractmethod
+    def renew_claims(self, tokens: Mapping[str, int], until: datetime) -> None:
+        """Set the end of claims, by webhook_id and token; those given up or lost stay so."""
+
+    @abstractmethod
+    def redate_webhooks(self, now: datetime) -> None:
+        """Set waits, claims and first failures after `now` to `now`, after a clock that ran ahead.
+
+        A delivery whose claim ends here while it runs is repeated by the next process.
+        """
 
     @abstractmethod
     def webhook_progress(self, limit: int) -> list[WebhookProgress]:

@@ -1,6 +1,6 @@
 """Webhooks: the SQL that both databases share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -58,6 +58,17 @@ CLAIM = f"""
 UPDATE webhooks SET token = token + 1, leased_until = %(until)s WHERE id = %(id)s AND {DUE}
 """
 """Statement that succeeds for one of two callers."""
+
+RENEW = """
+UPDATE webhooks SET leased_until = %(until)s
+WHERE id = %(id)s AND token = %(token)s AND leased_until IS NOT NULL
+"""
+DATED = ("next_at", "leased_until", "failing_since")
+REDATE = f"""
+UPDATE webhooks SET {
+    ", ".join(f"{name} = CASE WHEN {name} > %(now)s THEN %(now)s ELSE {name} END" for name in DATED)
+} WHERE {" OR ".join(f"{name} > %(now)s" for name in DATED)}
+"""
 
 PROGRESS = """
 SELECT id, status, (SELECT min(feed.seq) FROM feed WHERE feed.seq >= webhooks.seq) AS oldest,
@@ -133,6 +144,15 @@ class WebhooksSql(Dialect, Transaction):
             webhook = _webhook(row)
             return webhook if webhook.token == token else None
         return None
+
+    @override
+    def renew_claims(self, tokens: Mapping[str, int], until: datetime) -> None:
+        for webhook_id, token in sorted(tokens.items()):
+            self.run(RENEW, id=webhook_id, token=token, until=until)
+
+    @override
+    def redate_webhooks(self, now: datetime) -> None:
+        self.run(REDATE, now=now)
 
     @override
     def webhook_progress(self, limit: int) -> list[WebhookProgress]:

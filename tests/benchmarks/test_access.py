@@ -43,7 +43,7 @@ def test_the_judge_complains_about_refusals_below_the_role_and_about_secrets():
     [
         ("roles", "--requests", "200"),
         ("timing", "--tries", "2000"),
-        ("cost", "--rounds", "1", "--seconds", "0.2", "--connections", "2"),
+        ("cost", "--starts", "2", "--rounds", "1", "--seconds", "0.2", "--connections", "2"),
         ("fairness", "--rounds", "1", "--seconds", "1", "--connections", "2"),
     ],
     ids=lambda arguments: arguments[0],

@@ -87,6 +87,38 @@ def test_two_processes_never_serve_one_webhook_at_once(live):
             assert tx.lock_webhook(webhook_id, second.token) == second
 
 
+def test_a_request_that_outlasts_its_claim_keeps_the_webhook(live):
+    """The process renews the claim while the receiver takes its time."""
+    with receiving() as receiver:
+        body = {"url": receiver.url, "secret": SECRET, "max_items": 10}
+        live.client.post("/webhooks", json=body)
+        at = (live.clock.now - timedelta(hours=1)).isoformat()
+        courier = live.service.courier
+        other = Courier(courier.store, courier.poster._new_client, courier._rng)
+        post, others = courier.poster.post, []
+
+        def take_long(*args) -> PostOutcome:
+            for _ in range(3):
+                live.clock.advance(seconds=CLAIM_S - 1)
+                courier._renewed_at -= 2
+                courier.renew()
+                others.append(other.look())
+            live.clock.advance(seconds=CLAIM_S + 1)  # renewed no more: the claim has ended
+            others.append(other.run_once())
+            return post(*args)
+
+        courier.poster.post = take_long
+        items = [{"url": url, "observed_at": at, "digest": "one"} for url in URLS]
+        live.post("/observations", items)
+        courier.run_once()
+        other.stop()
+        assert others == [0, 0, 0, 1]
+        assert receiver.faults == []
+        first, again = receiver.requests
+        assert first.delivery == again.delivery
+        assert courier._claims == {}
+
+
 def test_an_answer_that_comes_after_a_redelivery_moves_no_place(live):
     """The owner sets the place back while a request runs."""
     with receiving() as receiver:

@@ -42,6 +42,13 @@ def test_a_success_confirms_the_batch_and_forgets_failures(status):
     assert (webhook.n_attempts, webhook.failing_since, webhook.most) == (0, None, 4)
 
 
+def test_few_changes_make_the_next_ones_wait_and_a_full_batch_does_not():
+    assert wait_s(after(200, n_items=7)[0]) == PATIENCE.gather_s
+    assert wait_s(after(200, n_items=8)[0]) == 0
+    single = replace(WEBHOOK, most=1, max_items=1)
+    assert wait_s(after(200, n_items=7, webhook=single)[0]) == 0
+
+
 def test_waits_grow_from_seconds_to_half_a_day():
     waits = [wait_s(after(*[503] * n)[0]) for n in range(1, 10)]
     assert waits[0] == 5

@@ -8,6 +8,7 @@ from support.live_server import Clock, Live, running
 from support.receiver import SECRET, receiving
 
 from service.api.cursors import FeedCursor, encode_cursor
+from service.events.delivery import RetryRules
 
 URLS = [f"https://a.example/{i}" for i in range(8)]
 
@@ -44,7 +45,9 @@ def report(live: Live, *urls, hours=0, **fields) -> None:
 
 
 def deliver(live: Live, rounds: int = 1) -> None:
+    """Deliver, as long after the last delivery as a batch that was not full makes others wait."""
     for _ in range(rounds):
+        live.clock.advance(seconds=RetryRules().gather_s)
         live.service.courier.run_once()
 
 

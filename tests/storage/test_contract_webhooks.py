@@ -1,6 +1,7 @@
 """Webhooks on each database: how far their deliveries are."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from support.feed_cases import change_columns
 from support.store_cases import T0
@@ -42,3 +43,29 @@ def test_progress_has_the_status_and_the_counts_of_requests(sql_store):
     assert progress(sql_store) == [
         WebhookProgress("a", WebhookStatus.disabled, None, 2**40, 2, 3),
     ]
+
+
+def test_times_after_a_clock_that_was_set_back_become_now(sql_store):
+    now, later, before = T0, T0 + timedelta(days=1), T0 - timedelta(days=1)
+    ahead = replace(WEBHOOK, id="ahead", next_at=later, leased_until=later, failing_since=later)
+    fine = replace(WEBHOOK, id="fine", next_at=before, leased_until=None, failing_since=before)
+    with sql_store.begin() as tx:
+        tx.add_webhook(ahead)
+        tx.add_webhook(fine)
+        tx.redate_webhooks(now)
+        right = replace(ahead, next_at=now, leased_until=now, failing_since=now)
+        assert tx.webhooks("", 9) == [right, fine]
+        assert tx.claim_webhook("ahead", now, later) is not None
+
+
+def test_claims_are_renewed_by_their_holders_alone(sql_store):
+    now, soon, later = T0, T0 + timedelta(seconds=4), T0 + timedelta(seconds=8)
+    with sql_store.begin() as tx:
+        for name in ("held", "lost", "given-up"):
+            tx.add_webhook(replace(WEBHOOK, id=name))
+            tx.claim_webhook(name, now, soon)
+        tx.change_webhook("lost", token=2)
+        tx.change_webhook("given-up", leased_until=None)
+        tx.renew_claims({"held": 1, "lost": 1, "given-up": 1, "absent": 1}, later)
+        ends = {one.id: one.leased_until for one in tx.webhooks("", 9)}
+    assert ends == {"held": later, "lost": soon, "given-up": None}

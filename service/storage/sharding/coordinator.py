@@ -56,6 +56,8 @@ class Coordinated(Routing):
     due_webhooks = by_coordinator("due_webhooks")
     claim_webhook = by_coordinator("claim_webhook")
     lock_webhook = by_coordinator("lock_webhook")
+    renew_claims = by_coordinator("renew_claims")
+    redate_webhooks = by_coordinator("redate_webhooks")
     webhook_progress = by_coordinator("webhook_progress")
     add_delivery = by_coordinator("add_delivery")
     deliveries = by_coordinator("deliveries")
