@@ -99,17 +99,22 @@ def faded(evidence: ClockEvidence, days: ArrayLike) -> ClockEvidence:
 
     Evidence loses half of its weight in `HALF_LIFE_DAYS`. The count of recent changes declines to 0
     within one day. Thus it is the number a day, whatever the time between calls. It joins the sums
-    over days, with a weight of at most one day.
+    over days, with a weight of at most one day, once the host has any evidence.
     """
     hosts = evidence.changes.shape
     time = np.broadcast_to(check_amount("days", days, np.shape(days)), hosts)
     weight, day = np.exp2(-time / HALF_LIFE_DAYS), np.minimum(time, 1.0)
     score, information, dated, exposure = (column * weight[:, None] for column in evidence[:4])
     recent, doubt = evidence.changes * (1.0 - day), evidence.doubt
-    last = np.clip(evidence.changes, 0.0, BULK)
+    last, day = np.clip(evidence.changes, 0.0, BULK), day * _has_learnt(evidence)
     sums = zip(evidence[6:], (last, last**2, 1.0), strict=True)
     counts = (total * weight + day * more for total, more in sums)
     return ClockEvidence(score, information, dated, exposure, recent, doubt, *counts)
+
+
+def _has_learnt(evidence: ClockEvidence) -> Bools:
+    """Return (H,) whether a host has evidence of any crawl."""
+    return np.asarray((evidence.information[:, 0] > 0) | evidence.exposure.any(axis=1))
 
 
 def forgotten(evidence: ClockEvidence) -> ClockEvidence:

@@ -7,11 +7,13 @@ import service.core.clocks.evidence as module
 from service.core.clocks.evidence import (
     BULK,
     HALF_LIFE_DAYS,
+    PAIRS,
     ClockEvidence,
     Intervals,
     cluster,
     faded,
     learn,
+    learn_dates,
 )
 from service.core.clocks.fit import fit
 from service.core.clocks.profile import Profiles
@@ -21,10 +23,15 @@ FLAT = Profiles.flat(1)
 
 def counted(days):
     """Return the evidence of a host with some numbers of unexpected changes, one a day."""
-    evidence = ClockEvidence.none(1)
+    evidence = watching()
     for n in days:
         evidence = faded(evidence, 1.0)._replace(changes=np.array([float(n)]))
     return evidence
+
+
+def watching():
+    """Return the evidence of a host of which hardly anything is known."""
+    return ClockEvidence.none(1)._replace(information=np.full((1, PAIRS), 1e-9))
 
 
 def weights(hours, share, rate_days, n_days):
@@ -72,6 +79,15 @@ def test_changes_that_come_together_count_once(days, least, most):
     assert least <= cluster(counted(days))[0] <= most
 
 
+def test_the_days_before_any_evidence_do_not_count():
+    one = Intervals(np.zeros(1, int), *np.array([[0.3], [0.9], [2.0], [4.0]]))
+    waited = faded(ClockEvidence.none(1), 50.0)
+    assert waited.watched.tolist() == [0.0]
+    assert faded(learn(waited, FLAT, one, [True]), 1.0).watched.tolist() == [1.0]
+    dated = learn_dates(waited, FLAT, one, one.end)
+    assert faded(dated, 1.0).watched.tolist() == [1.0]
+
+
 def test_crawls_weigh_less_by_the_cluster():
     one = Intervals(np.zeros(1, int), *np.array([[0.3], [0.9], [2.0], [4.0]]))
     before = faded(counted([0] * 59 + [8]), 1.0)
@@ -80,11 +96,12 @@ def test_crawls_weigh_less_by_the_cluster():
     size = cluster(before._replace(changes=among.changes))
     assert size[0] > 6.5
     np.testing.assert_allclose(among.score, alone.score / size)
-    np.testing.assert_allclose(among.information, alone.information / size)
+    gained = among.information - before.information
+    np.testing.assert_allclose(gained, alone.information / size, rtol=1e-6, atol=1e-12)
 
 
 def test_the_sums_are_those_of_days_however_often_a_host_learns():
-    hourly = ClockEvidence.none(1)
+    hourly = watching()
     for _ in range(24 * 40):
         hourly = faded(hourly, 1 / 24)._replace(changes=np.array([4.0]))
     daily = counted([4] * 40)
