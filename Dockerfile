@@ -1,6 +1,7 @@
 # syntax=docker/dockerfile:1
-# Build arguments: EXTRA=arrow adds Parquet files and Arrow IPC (150 MB), EXTRA=otel traces; BASE is
-# another image with Python 3.11; PIP_NO_INDEX=1 and PIP_FIND_LINKS=DIR take wheels from a folder.
+# Build arguments: EXTRA=arrow adds Parquet files and Arrow IPC (150 MB), EXTRA=dask these and epochs
+# on several machines, EXTRA=otel traces; BASE is another image with Python 3.11; PIP_NO_INDEX=1 and
+# PIP_FIND_LINKS=DIR take wheels from a folder.
 ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE} AS build
 ARG EXTRA

@@ -95,6 +95,8 @@ lock: .venv/dev
 		-o deploy/requirements-arrow.txt $(ARGS)
 	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra otel -c deploy/requirements.txt \
 		-o deploy/requirements-otel.txt $(ARGS)
+	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra arrow --extra dask \
+		-c deploy/requirements-arrow.txt -o deploy/requirements-dask.txt $(ARGS)
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(LOCK) - -o deploy/requirements-build.txt $(ARGS)
 
 # Builds the image by buildah and runs it on a real Postgres; needs Debian's programs and root.

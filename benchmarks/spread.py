@@ -125,8 +125,8 @@ def one(sources: Sequence[Made], task: Task) -> Iterator[tuple[Shards, list[int]
 @contextmanager
 def processes(sources: Sequence[Made], task: Task) -> Iterator[tuple[Shards, list[int], object]]:
     """Open each shard in a process."""
-    pool = Processes(sources)
-    with pool.opened(None, task) as shards:  # type: ignore[arg-type]
+    pool = Processes(lambda _: sources)
+    with pool.opened(None, None, task) as shards:  # type: ignore[arg-type]
         shards.ask_all("learnt")
         yield shards, [worker.process.pid for worker in pool.workers], pool.workers
     pool.close()
@@ -135,8 +135,8 @@ def processes(sources: Sequence[Made], task: Task) -> Iterator[tuple[Shards, lis
 @contextmanager
 def actors(sources: Sequence[Made], task: Task) -> Iterator[tuple[Shards, list[int], object]]:
     """Open each shard as an actor of Dask."""
-    pool = Actors(sources, LOCAL)
-    with pool.opened(None, task) as shards:  # type: ignore[arg-type]
+    pool = Actors(lambda _: sources, LOCAL)
+    with pool.opened(None, None, task) as shards:  # type: ignore[arg-type]
         shards.ask_all("learnt")
         yield shards, [actor.pid for actor in shards.actors.values()], [pool]
     pool.close()

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import settings
 from support.command import recrawl  # noqa: F401
-from support.live_server import cloned
+from support.live_server import cloned, created
 from support.own_postgres import EMPTY
 from support.shard_cases import N_DATABASES, joined_store
 
@@ -165,10 +165,8 @@ def postgres_url(postgres_clone) -> Iterator[str]:
 @pytest.fixture
 def empty_postgres_url(postgres_server) -> Iterator[str]:
     """A Postgres database without tables."""
-    url = postgres_server.set(database=f"recrawl_test_{uuid.uuid4().hex}")
-    _command(postgres_server, f"CREATE DATABASE {url.database}")
-    yield url.render_as_string(hide_password=False)
-    _command(postgres_server, f"DROP DATABASE {url.database} WITH (FORCE)")
+    with created(postgres_server) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

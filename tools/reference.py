@@ -30,6 +30,7 @@ from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS
 from service.runtime.access_settings import AccessSettings
 from service.runtime.bootstrap import configure_logging
+from service.runtime.epoch_settings import EpochSettings
 from service.runtime.settings import PREFIX, Settings, read_settings
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -140,7 +141,8 @@ def default_of(field: FieldInfo) -> str:
 
 def settings() -> str:
     """Return the page of the settings."""
-    docstrings = {**field_docstrings(AccessSettings), **field_docstrings(Settings)}
+    kinds = AccessSettings, EpochSettings, Settings
+    docstrings = {name: each for kind in kinds for name, each in field_docstrings(kind).items()}
     rows = [
         (
             f'<a id="{name}"></a>`{PREFIX}{name.upper()}`',

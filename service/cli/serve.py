@@ -168,6 +168,7 @@ def worker(
     """
     with quick_imports():
         from service.runtime.bootstrap import configure_logging, joined, opened, started_tracing
+        from service.runtime.epoch_processes import chosen_processes
 
     chosen = settings(database_url)
     mistake = None if port is None else mistake_without_keys(host, chosen)
@@ -175,7 +176,8 @@ def worker(
         raise mistake
     configure_logging(chosen.log_level)
     tracing = started_tracing(chosen)
-    base = opened(chosen)
+    processes = chosen_processes(chosen)
+    base = opened(chosen, spread=processes.spread)
     log_start(base, chosen)
     stopping = threading.Event()
     rounds = threading.Thread(target=base.runner.run_every, name="epochs", daemon=True)
@@ -184,6 +186,7 @@ def worker(
     threads = [rounds, deliveries, archiving]
     with (
         closing(base.store),
+        closing(processes),
         observable(base, chosen, host, port, mistake),
         stopped_by_signals(stopping.set),
     ):
@@ -196,6 +199,7 @@ def worker(
         base.archivist.stop()
         if not joined(threads, GRACE_S):
             base.store.abort()
+            processes.close()
             joined(threads, ABORTED_S)
     if tracing is not None:
         tracing.stop()

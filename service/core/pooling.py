@@ -171,8 +171,9 @@ def url_group_prior(
     The shapes are those of all shards. A URL group has all of its pages in one shard.
     """
     pages = GroupEvidence.checked(changes, days, url_group, n_url_groups)
-    rate = np.full(n_url_groups, corpus.mean, np.float32)
     within, between = corpus.a, START_DISPERSION
+    used: Any = slice(0)
+    means: Floats = np.zeros(0)
     if (yield from anywhere(pages.days.any())):
         used, pages = pages.renumbered()
         means = np.full(used.size, corpus.mean)
@@ -181,8 +182,10 @@ def url_group_prior(
         if not (yield from anywhere(resized)) and last is not None:
             within, between = last.within_shape, last.between_shape
             means = last.url_group_rate[used].astype(np.float64)
-        within, between, rate[used] = yield from _climb(pages, means, within, between, corpus)
+        within, between, means = yield from _climb(pages, means, within, between, corpus)
     totals = yield from total(Totals.of(changes, days))
+    rate = np.full(n_url_groups, corpus.mean, np.float32)  # last: it may be larger than the pages
+    rate[used] = means
     return UrlGroupPrior(corpus.a, corpus.b, within, between, rate, totals)
 
 

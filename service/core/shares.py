@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.conditions import Bools, Floats, InvalidInput
+from service.core.conditions import Floats, InvalidInput
 from service.core.joint import Contribution, Joint, count, total
-from service.core.siblings import Siblings
+from service.core.siblings import LastIntervals
 
 SHARES = np.linspace(0.0, 0.6, 7)
 """(K,) shares that are compared."""
@@ -123,8 +123,7 @@ def _first(values: Sequence[Any]) -> Any:
 def learn(
     evidence: ShareEvidence,
     url_group: NDArray[np.integer],
-    shown: Siblings,
-    crawled: Bools,
+    last: LastIntervals,
     days: float,
 ) -> Joint[ShareEvidence]:
     r"""Return the evidence after some days with crawls; recent changes are those of all shards.
@@ -137,12 +136,9 @@ def learn(
     Parameters
     ----------
     url_group : (N,) int
-    shown
-        Last intervals of the N pages.
-    crawled : (N,) bool
-        Pages whose last interval ended in these days.
+    last
+        Last intervals of pages that were crawled in these days.
     """
-    last = shown.within_last_intervals(crawled)
     useful = ~np.isnan(last.ratio)
     factor = 1.0 + SHARES * (np.where(useful, last.ratio, 1.0) - 1.0)[:, np.newaxis]
     hazard = last.expected[:, np.newaxis] * factor

@@ -82,13 +82,16 @@ class Siblings(NamedTuple):
         >>> shown.observed_ratio(0.4).round(3)
         array([1.487, 1.487, 1.   ])
         """
+        return shared(self.ratio(), share)
+
+    def ratio(self) -> Floats:
+        """Return (N,) ratios as `observed_ratio` for the share 1."""
         at = self.first + _bin(self.age)
         observed, expected = self.n_changed[at], self.n_expected[at]
         own = _counts(self.cell, at[self.row])
         observed[self.row] -= own * self.changed
         expected[self.row] -= own * self.expected
-        ratio = _ratio(self.change_rate * self.age, observed, expected)
-        return np.asarray(1.0 + share * (ratio - 1.0))
+        return _ratio(self.change_rate * self.age, observed, expected)
 
     def within_last_intervals(self, where: Bools) -> LastIntervals:
         """Return the last intervals of the pages in a mask, and their siblings' ratios in them."""
@@ -102,6 +105,11 @@ class Siblings(NamedTuple):
         ratio = _ratio(changes, observed, expected)
         ratio[observed + expected <= 0] = np.nan
         return LastIntervals(row, changes, self.changed[some], ratio)
+
+
+def shared(ratio: Floats, share: Floats | float) -> Floats:
+    """Return ratios of observed to expected changes where pages have a share in common."""
+    return np.asarray(1.0 + share * (ratio - 1.0))
 
 
 def siblings(

@@ -9,18 +9,19 @@ import os
 import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import structlog
 from distributed import Client, LocalCluster
+from distributed.security import Security
 from typing_extensions import override
 
-from service.epochs.processes import SILENCE_S, Failure, answer
+from service.epochs.processes import SILENCE_S, Failure, Sources, answer
 from service.epochs.shard import Shard, ShardSource, Task
 from service.epochs.shards import Shards
 from service.model.errors import ShardLost
-from service.storage import Lead
+from service.storage import Lead, Store
 
 LOCAL = "local"
 """Address that stands for workers of this machine, which this process starts."""
@@ -54,40 +55,68 @@ class ShardActor:
         return pickle.dumps(answer(self.shard, question, arguments), pickle.HIGHEST_PROTOCOL)
 
 
+class Certificates(NamedTuple):
+    """Files for TLS between this process, the scheduler and the workers, in PEM."""
+
+    ca: str
+    cert: str
+    key: str
+
+
 class Actors:
-    """Actors for the shards of some databases; `opened` is a runner of epochs."""
+    """Actors for the shards of a store; `opened` is a runner of epochs."""
 
     def __init__(
-        self, sources: Sequence[ShardSource], address: str, silence_s: float = SILENCE_S
+        self,
+        sources: Sources,
+        address: str,
+        silence_s: float = SILENCE_S,
+        certificates: Certificates | None = None,
     ) -> None:
         self.sources, self.address, self.silence_s = sources, address, silence_s
+        self.certificates = certificates
+        """None: those of Dask's own settings."""
         self.cluster: LocalCluster | None = None
         self.client: Client | None = None
         self.n_bytes = 0
         """Bytes of all questions and answers."""
 
-    def connected(self) -> Client:
+    def connected(self, n_shards: int) -> Client:
         """Return a client whose scheduler answers; raise `ShardLost` if none does."""
         if self.client is not None and self.client.status == "running":
             return self.client
         self.close()
         try:
             if self.address == LOCAL:
-                self.cluster = local_cluster(len(self.sources))
+                self.cluster = local_cluster(n_shards)
             self.client = Client(
                 self.cluster or self.address,
                 direct_to_workers=True,
                 timeout=CONNECTS_WITHIN_S,
+                security=self.security(),
             )
         except (OSError, TimeoutError) as error:
-            every = tuple(range(len(self.sources)))
-            raise ShardLost(every, f"no Dask scheduler answers at {self.address}") from error
+            every = tuple(range(n_shards))
+            raise ShardLost(
+                every,
+                f"no Dask scheduler answers at {self.address} ({error}); see that it runs, and "
+                "that RECRAWL_DASK and its certificates are right",
+            ) from error
         return self.client
 
+    def security(self) -> Security | None:
+        """Return the TLS of connections; None: Dask's own settings."""
+        if self.certificates is None:
+            return None
+        ca, cert, key = self.certificates
+        return Security(
+            tls_ca_file=ca, tls_client_cert=cert, tls_client_key=key, require_encryption=True
+        )
+
     @contextmanager
-    def opened(self, lead: Lead, task: Task) -> Iterator[Shards]:  # noqa: ARG002
+    def opened(self, store: Store, lead: Lead, task: Task) -> Iterator[Shards]:  # noqa: ARG002
         """Place an actor for each shard of an epoch; the actors end with the epoch."""
-        shards = InActors(self, task)
+        shards = InActors(self, self.sources(store), task)
         try:
             yield shards
         finally:
@@ -113,14 +142,14 @@ def local_cluster(n_workers: int) -> LocalCluster:
 class InActors(Shards):
     """The shards of one epoch as actors."""
 
-    def __init__(self, pool: Actors, task: Task) -> None:
-        self.pool, self.task = pool, task
-        self.n_shards = len(pool.sources)
+    def __init__(self, pool: Actors, sources: Sequence[ShardSource], task: Task) -> None:
+        self.pool, self.sources, self.task = pool, sources, task
+        self.n_shards = len(sources)
         self.actors: dict[int, Any] = {}
 
     def place(self, which: Sequence[int]) -> None:
         """Place actors on the workers with the fewest; raise `ShardLost`."""
-        client = self.pool.connected()
+        client = self.pool.connected(self.n_shards)
         for n in which:
             self.actors.pop(n, None)
         try:
@@ -131,7 +160,7 @@ class InActors(Shards):
                 worker = min(addresses, key=busy.count)
                 placed = client.submit(
                     ShardActor,
-                    self.pool.sources[n],
+                    self.sources[n],
                     self.task,
                     actor=True,
                     pure=False,

@@ -111,16 +111,16 @@ def most_crawled(
     return most
 
 
-def exposures(pages: EpochColumns, clocks: Clocks | None, place: Ints) -> Floats:
-    """Return (N,) operational lengths of last intervals, days: the lengths without a clock.
+def exposures(pages: EpochColumns, clocks: Clocks | None, place: Ints) -> Floats | None:
+    """Return (N,) operational lengths of last intervals, days; None: the lengths.
 
     `place` has the rows of hosts, as of `places`. An interval over the busy hours of its host
     counts as longer. Otherwise the changes of a busy
     hour would seem to be more than expected.
     """
-    exposure = np.abs(pages.last_interval)
     if clocks is None or not len(clocks.hosts):
-        return exposure
+        return None
+    exposure = np.abs(pages.last_interval)
     row = np.flatnonzero((place >= 0) & (exposure > 0))
     table = changes(profiles_of(clocks.hosts))
     for some in _blocks(row):
@@ -143,9 +143,10 @@ def moved(
 
     `place` has the rows of hosts, as of `places`.
     """
-    still = np.full(len(pages), NOT_MOVED, np.int16)
     if clocks is None:
+        still: Codes = np.broadcast_to(np.int16(NOT_MOVED), len(pages))
         return Moved(urgency, still, still)
+    still = np.full(len(pages), NOT_MOVED, np.int16)
     free = (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     rate = crawl_rate * urgency
     free &= ~np.isnat(pages.last_observed_at) & (rate > 0)
@@ -171,8 +172,9 @@ def places(host_id: Ints, on_clock: Ints) -> Ints:
     >>> places(np.array([7, 3, 9]), np.array([3, 7])).tolist()
     [1, 0, -1]
     """
-    place = np.full(len(host_id), -1)
+    place: Ints = np.broadcast_to(np.int64(-1), len(host_id))
     if on_clock.size:
+        place = np.full(len(host_id), -1)
         may = np.zeros(LOW_BITS + 1, np.bool_)
         may[on_clock & LOW_BITS] = True
         row = np.flatnonzero(may[host_id & LOW_BITS])

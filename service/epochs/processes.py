@@ -1,4 +1,4 @@
-"""Shards in processes of this machine, one for each database. They stay from epoch to epoch.
+"""Shards in processes of this machine. They stay from epoch to epoch.
 
 A process that has ended, or that does not answer in time, loses its shard. It is then ended and
 replaced.
@@ -6,56 +6,30 @@ replaced.
 
 import multiprocessing
 import pickle
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 from typing_extensions import override
 
-from service.archive.log_archive import LogArchive
-from service.epochs.shard import Input, Shard, ShardSource, Task, load_divided
+from service.epochs.shard import Shard, ShardSource, Task
 from service.epochs.shards import Shards
-from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError, ShardLost
-from service.storage import Lead, Store, open_store
-from service.storage.epochs import Learnt
+from service.storage import Lead, Store
 
 SILENCE_S = 900.0
 """Maximum time for the answer to a question, seconds; reading the pages takes longest."""
 ENDS_WITHIN_S = 5.0
 """Maximum time for a process to end, seconds."""
-OPEN = "open"
-"""Message that opens a shard in a process."""
+OPEN, CLOSE = "open", "close"
+"""Messages that open a shard in a process, and free its memory."""
+
+Sources = Callable[[Any], Sequence[ShardSource]]
+"""Function that returns the sources of the shards of a store."""
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork would share connections and threads
-
-
-@dataclass(frozen=True, slots=True)
-class Database:
-    """The database of a shard, for a process that opens a store of its own."""
-
-    url: str
-    width: int
-    """Number of columns of the estimator."""
-    archive: LogArchive | None = None
-
-    def store(self) -> Store:
-        """Return the opened store; the caller closes it."""
-        return open_store(self.url, self.width, archive=self.archive)
-
-    def load(self, task: Task) -> dict[int, Input]:
-        """Return the input of each logical shard, as of one instant."""
-        with closing(self.store()) as store, store.read_whole() as tx:
-            return load_divided(tx, task)
-
-    def prepare(self, epoch: int, schedule: ScheduleColumns, learnt: Learnt) -> None:
-        """Write the schedule and what the epoch learnt, in place of an earlier attempt."""
-        with closing(self.store()) as store, store.begin() as tx:
-            tx.withdraw(epoch)
-            tx.write_schedule(epoch, schedule)
-            tx.save_learnt(epoch, learnt)
 
 
 class Failure:
@@ -83,14 +57,19 @@ def answer(shard: Shard, question: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def serve(connection: Connection) -> None:
-    """Answer the questions of a leader until it closes the connection."""
+    """Answer the questions of a leader until it closes the connection.
+
+    Signals that end a service may come to all of its processes. The leader ends this one.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     shard: Shard | None = None
     with suppress(EOFError, OSError):
         while True:
             question, arguments = connection.recv()
-            if question == OPEN:
+            if question in (OPEN, CLOSE):
                 shard = None  # first, because two shards would take twice the memory
-                shard = Shard(*arguments)
+                shard = Shard(*arguments) if question == OPEN else None
             elif shard is not None:
                 connection.send(answer(shard, question, arguments))
 
@@ -127,39 +106,51 @@ class ShardProcess:
 
 
 class Processes:
-    """Processes for the shards of some databases; `opened` is a runner of epochs."""
+    """Processes for the shards of a store; `opened` is a runner of epochs."""
 
-    def __init__(self, sources: Sequence[ShardSource], silence_s: float = SILENCE_S) -> None:
+    def __init__(self, sources: Sources, silence_s: float = SILENCE_S) -> None:
         self.sources, self.silence_s = sources, silence_s
         self.workers: list[ShardProcess] = []
+        self.closed = False
 
     @contextmanager
-    def opened(self, lead: Lead, task: Task) -> Iterator[Shards]:  # noqa: ARG002
-        """Open a shard of an epoch in each process."""
-        if not self.workers:
-            self.workers = [ShardProcess() for _ in self.sources]
-        shards = InProcesses(self, task)
-        shards.open(range(len(self.workers)))
-        yield shards
+    def opened(self, store: Store, lead: Lead, task: Task) -> Iterator[Shards]:  # noqa: ARG002
+        """Open a shard of an epoch in each process; its memory is freed after the epoch."""
+        sources = self.sources(store)
+        for worker in self.workers[len(sources) :]:
+            worker.end()
+        self.workers = self.workers[: len(sources)]
+        while len(self.workers) < len(sources):
+            self.workers.append(ShardProcess())
+        shards = InProcesses(self, sources, task)
+        try:
+            shards.open(range(len(sources)))
+            yield shards
+        finally:
+            for worker in self.workers:
+                with suppress(OSError):
+                    worker.send(pickle.dumps((CLOSE, ())))
 
     def close(self) -> None:
-        """End all processes."""
+        """End all processes; an epoch that runs loses its shards."""
+        self.closed = True
         for worker in self.workers:
             worker.end()
-        self.workers = []
 
 
 class InProcesses(Shards):
     """The shards of one epoch in processes."""
 
-    def __init__(self, pool: Processes, task: Task) -> None:
-        self.pool, self.task = pool, task
-        self.n_shards = len(pool.workers)
+    def __init__(self, pool: Processes, sources: Sequence[ShardSource], task: Task) -> None:
+        self.pool, self.sources, self.task = pool, sources, task
+        self.n_shards = len(sources)
 
     def open(self, which: Sequence[int]) -> None:
         """Open a shard in some processes; a process that has ended is replaced."""
+        if self.pool.closed:
+            raise ShardLost(tuple(which), "the processes of epochs have ended with the service")
         for n in which:
-            message = pickle.dumps((OPEN, (self.pool.sources[n], self.task)))
+            message = pickle.dumps((OPEN, (self.sources[n], self.task)))
             try:
                 self.pool.workers[n].send(message)
             except OSError:

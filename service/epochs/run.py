@@ -13,7 +13,7 @@ from time import perf_counter
 import structlog
 
 from service.core.conditions import BandwidthInfeasible
-from service.epochs.shard import Task
+from service.epochs.shard import Run, Task
 from service.epochs.shards import Shards, Spread, in_this_process, joined, recovered
 from service.epochs.solve import Plan
 from service.history.steps import HistoryKeeper
@@ -64,7 +64,8 @@ def run_epoch(store: Store, plan: Plan, now: Clock, spread: Spread = in_this_pro
             last, epoch = tx.epoch_in_force(), tx.start_epoch(now())
         log.info("this process leads: epoch started", epoch=epoch.epoch)
         try:
-            _load_solve_publish(lead, plan, epoch, last, now, spread)
+            with spread(store, lead, Task(plan, last, now())) as shards:
+                _load_solve_publish(lead, shards, epoch.epoch, now)
         except Exception as error:
             reason = failure(error)
             fault = not isinstance(error, EXPECTED)
@@ -95,25 +96,29 @@ def _keep_house(lead: Lead, plan: Plan, now: Clock) -> None:
         log.warning("the database has no room left to drop old schedules and log entries")
 
 
-def _load_solve_publish(
-    lead: Lead, plan: Plan, epoch: Epoch, last: Epoch | None, now: Clock, spread: Spread
-) -> None:
-    with spread(lead, Task(plan, last, now())) as shards:
-        certificate = recovered(shards, lambda: computed(shards, epoch.epoch))
-        with lead.begin() as tx:
-            tx.publish(epoch.epoch, certificate, now(), shards.unwritten)
-    published = {"epoch": epoch.epoch, "n_pages": certificate.n_pages}
+def _load_solve_publish(lead: Lead, shards: Shards, epoch: int, now: Clock) -> None:
+    certificate = recovered(shards, lambda n: _attempted(shards, lead, Run(epoch, n)))
+    with lead.begin() as tx:
+        tx.publish(epoch, certificate, now(), shards.unwritten)
+    published = {"epoch": epoch, "n_pages": certificate.n_pages}
     log.info("epoch published", **published, seconds=certificate.seconds)
 
 
-def computed(shards: Shards, epoch: int) -> Certificate:
+def _attempted(shards: Shards, lead: Lead, run: Run) -> Certificate:
+    """Compute an epoch; a shard that was lost in an earlier attempt can no longer write."""
+    if run.attempt:
+        lead.allow(run.epoch, run.attempt)
+    return computed(shards, run)
+
+
+def computed(shards: Shards, run: Run) -> Certificate:
     """Return the certificate of an epoch whose schedule all shards have prepared."""
     seconds: dict[str, float] = {}
     with stopwatch(seconds, "load"):
         sizes = shards.ask_all("load")
         n_pages = sum(sizes)
         shards.ask("census", [(n > 0 or not (n_pages or i),) for i, n in enumerate(sizes)])
-    epoch_log = log.bind(epoch=epoch, n_pages=n_pages)
+    epoch_log = log.bind(epoch=run.epoch, n_pages=n_pages)
     epoch_log.info("epoch loaded", seconds=seconds["load"])
     with stopwatch(seconds, "estimate"):
         joined(shards, "estimate")
@@ -122,7 +127,7 @@ def computed(shards: Shards, epoch: int) -> Certificate:
         certificate, *_ = joined(shards, "allocate")
     epoch_log.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):
-        shards.ask_all("prepare", epoch)
+        shards.ask_all("prepare", run)
     return replace(certificate, seconds=seconds)
 
 

@@ -10,19 +10,27 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from service.core.estimators.base import Estimator, from_columns
 from service.core.joint import Contribution, Joint
 from service.core.shares import ShareEvidence
 from service.epochs.clocks import Clocks, learn_clocks, load_clocks
-from service.epochs.solve import Plan, Solution, solve
+from service.epochs.solve import Plan, solve
 from service.estimation.estimates import (
-    RateEstimates,
     estimate_rates,
     fitted_last,
     rates_from_log,
 )
-from service.model.arrays import SHARD_BITS, Floats, distinct, instant
-from service.model.columns import CapColumns, ClockColumns, EpochColumns, ScheduleColumns
+from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
+from service.model.columns import (
+    RARE,
+    CapColumns,
+    ClockColumns,
+    EpochColumns,
+    ScheduleColumns,
+)
 from service.model.domain import Certificate, Epoch, Observability
 from service.model.urls import n_buckets
 from service.storage import Transaction
@@ -40,13 +48,21 @@ class Task:
     """Time of the epoch."""
 
 
+class Run(NamedTuple):
+    """One computation of an epoch."""
+
+    epoch: int
+    attempt: int = 0
+    """Number of times that the epoch has begun anew after a loss of shards."""
+
+
 class ShardSource(Protocol):
     """The database of a shard."""
 
     def load(self, task: Task) -> "dict[int, Input]":
         """Return the input of each logical shard, as of one instant."""
 
-    def prepare(self, epoch: int, schedule: ScheduleColumns, learnt: Learnt) -> None:
+    def prepare(self, run: Run, schedule: ScheduleColumns, learnt: Learnt) -> None:
         """Write the schedule of an epoch and what it learnt; no reader sees the schedule yet."""
 
 
@@ -64,16 +80,12 @@ class Input(NamedTuple):
 
 
 def load(tx: Transaction, task: Task) -> dict[int, Input]:
-    """Return the input of a store as one logical shard.
-
-    That is true of several databases too, because reports read one table of URL groups.
-    """
-    whole = _read(tx, task)
-    return {0: _with_tables(tx, task, whole, 0)}
+    """Return the input of a store that was never sharded, which is one logical shard."""
+    return {0: _with_tables(tx, task, _read(tx, task), 0)}
 
 
 def load_divided(tx: Transaction, task: Task) -> dict[int, Input]:
-    """Return the input of each logical shard of a store; of one, if it has no pages."""
+    """Return the input of each logical shard of a database; of one, if it has no pages."""
     parts = divided(_read(tx, task))
     return {shard: _with_tables(tx, task, part, shard) for shard, part in parts.items()}
 
@@ -154,38 +166,97 @@ def refit(
     return fitted
 
 
-class Stages:
-    """The stages of an epoch on the columns of one logical shard."""
+class FewRates(NamedTuple):
+    """Mean change rates of URL groups. Most groups have the corpus' mean."""
 
-    estimator: Estimator[Any]
-    estimates: RateEstimates
-    clocks: Clocks | None
-    solution: Solution
+    n_groups: int
+    usual: np.float32
+    """Rate of most groups, 1/day."""
+    group: NDArray[np.intp]
+    """Groups with another rate."""
+    rate: UrlGroupRates
+
+    @classmethod
+    def of(cls, estimator: Estimator[Any]) -> "FewRates | None":
+        """Return the rates of a fit; None if it has none."""
+        rate = estimator.url_group_rate
+        if rate is None:
+            return None
+        numbers = estimator.corpus()
+        usual = np.float32(numbers["a"] / numbers["b"])
+        group = np.flatnonzero(rate != usual)
+        return cls(rate.size, usual, group, rate[group])
+
+    def whole(self) -> UrlGroupRates:
+        """Return the rates of all groups."""
+        rate = np.full(self.n_groups, self.usual, np.float32)
+        rate[self.group] = self.rate
+        return rate
+
+
+EVIDENCE = (
+    "n_pings",
+    "pings_since",
+    "last_ping_at",
+    "real_pings",
+    "false_pings",
+    "trust",
+    "last_age",
+)
+"""Columns that only estimates need, beside `estimate`; one value for all pages takes no memory."""
+
+
+def without_evidence(pages: EpochColumns) -> EpochColumns:
+    """Return pages as an allocation needs them."""
+    n = len(pages)
+    none: dict[str, NDArray[Any]] = {name: np.broadcast_to(RARE[name], n) for name in EVIDENCE}
+    return replace(pages, estimate=np.broadcast_to(0.0, (n, 1)), **none)
+
+
+class Stages:
+    """The stages of an epoch on the columns of one logical shard.
+
+    A stage frees what no later stage needs, because a process has all of its shards in memory.
+    """
+
+    prior: dict[str, float]
+    """Numbers of the fit."""
+    rates: FewRates | None = None
+    clocks: ClockColumns | None = None
+    """Hosts whose clocks have learnt."""
+    evidence: ShareEvidence | None = None
+    schedule: ScheduleColumns
 
     def __init__(self, task: Task, columns: Input) -> None:
-        self.task, self.input, self.now = task, columns, instant(task.at)
+        self.task, self.now = task, instant(task.at)
+        self.loaded = columns
+        self.problem: tuple[Any, ...] = ()
+        """Arguments of `solve`, between the stages."""
 
     def estimate(self) -> Joint[int]:
         """Estimate the change rates of pages and the clocks of hosts; return the pages of all."""
-        pages, clocks = self.input.pages, self.input.clocks
-        self.estimator = yield from refit(self.task.plan.estimator, pages, self.input.fitted)
-        self.estimates = estimate_rates(pages, self.estimator, self.now, self.input.from_log)
+        pages, caps, fitted, evidence, clocks, from_log = self.loaded
+        del self.loaded
+        plan, last = self.task.plan, self.task.last
+        estimator = yield from refit(plan.estimator, pages, fitted)
+        estimates = estimate_rates(pages, estimator, self.now, from_log)
         if clocks is not None:
-            clocks = learn_clocks(pages, self.estimator, clocks, self.task.last, self.now)
-        self.clocks = clocks
+            clocks = learn_clocks(pages, estimator, clocks, last, self.now)
+            self.clocks = clocks.learnt
+        self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
+        limits = last, caps, self.now, evidence, clocks
+        self.problem = without_evidence(pages), estimates, plan, *limits
         return len(pages)
 
     def allocate(self) -> Joint[Certificate]:
         """Allocate the bandwidth; return the certificate of all shards."""
-        pages, caps, _, evidence, *_ = self.input
-        plan, last = self.task.plan, self.task.last
-        limits = last, caps, self.now, evidence, self.clocks
-        self.solution = yield from solve(pages, self.estimates, plan, *limits)
-        return replace(self.solution.certificate, prior=self.estimator.corpus())
+        problem, self.problem = solve(*self.problem), ()
+        self.schedule, certificate, self.evidence = yield from problem
+        return replace(certificate, prior=self.prior)
 
     def tables(self) -> GroupTables:
         """Return what the epoch learnt about URL groups."""
-        return GroupTables(self.estimator.url_group_rate, self.solution.evidence)
+        return GroupTables(None if self.rates is None else self.rates.whole(), self.evidence)
 
 
 class Contributions(NamedTuple):
@@ -211,15 +282,16 @@ class Shard:
         self.running: dict[int, Joint[Any]] = {}
 
     def load(self) -> int:
-        """Read the columns, unless this process has them; return the number of pages."""
+        """Read the columns, unless no stage has begun yet; return the number of pages."""
         self.inputs = self.inputs or self.source.load(self.task)
         return sum(len(part.pages) for part in self.inputs.values())
 
     def census(self, takes_part: bool) -> None:  # noqa: FBT001 - a question has no keywords
-        """Begin the epoch anew, from the columns; a shard without pages may stay out."""
+        """Begin the epoch from the columns that were loaded; a shard without pages may stay out."""
         self.running, self.stages = {}, {}
         if takes_part:
             self.stages = {n: Stages(self.task, part) for n, part in self.inputs.items()}
+        self.inputs = {}  # each stage frees what it no longer needs; another attempt loads again
 
     def begin(self, stage: str) -> Contributions:
         """Begin a stage of all logical shards; return their first shares in a common value."""
@@ -245,13 +317,13 @@ class Shard:
             shards, values = shards[:1], (combine(values),)
         return Contributions(shards, values, combine, own_reply, exact)
 
-    def prepare(self, epoch: int) -> None:
+    def prepare(self, run: Run) -> None:
         """Write this shard's rows of the schedule and what the epoch learnt."""
-        parts = [stages.solution.schedule for stages in self.stages.values()]
-        self.source.prepare(epoch, ScheduleColumns.concatenate(parts), self.learnt())
+        parts = [stages.schedule for stages in self.stages.values()]
+        self.source.prepare(run, ScheduleColumns.concatenate(parts), self.learnt())
 
     def learnt(self) -> Learnt:
         """Return what the epoch learnt in all logical shards."""
-        learnt = [stages.clocks.learnt for stages in self.stages.values() if stages.clocks]
+        learnt = [stages.clocks for stages in self.stages.values() if stages.clocks is not None]
         clocks = ClockColumns.concatenate(learnt) if learnt else None
         return Learnt({n: stages.tables() for n, stages in self.stages.items()}, clocks)

@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 import structlog
 from typing_extensions import override
 
-from service.epochs.shard import Contributions, Input, Shard, ShardSource, Task, load
+from service.epochs import databases
+from service.epochs.shard import Contributions, Input, Run, Shard, ShardSource, Task, load
 from service.model.columns import ScheduleColumns
 from service.model.errors import ShardLost
-from service.storage.contract import Lead
+from service.storage.contract import Lead, Store
 from service.storage.epochs import NOTHING, Learnt
+from service.storage.sharding.store import ShardedStore
 
 RESTARTS = 2
 """Maximum number of times that an epoch begins anew after a loss."""
@@ -58,8 +60,8 @@ class Shards(ABC):
         return self.ask(question, [arguments] * self.n_shards)
 
 
-Spread = Callable[[Lead, Task], AbstractContextManager[Shards]]
-"""A runner: how the shards of an epoch are opened under a lead."""
+Spread = Callable[[Store, Lead, Task], AbstractContextManager[Shards]]
+"""A runner: how the shards of an epoch of a store are opened under its lead."""
 
 
 class UnderLead:
@@ -75,9 +77,9 @@ class UnderLead:
         with self.lead.begin(write=False) as tx:
             return load(tx, task)
 
-    def prepare(self, epoch: int, schedule: ScheduleColumns, learnt: Learnt) -> None:
+    def prepare(self, run: Run, schedule: ScheduleColumns, learnt: Learnt) -> None:
         """Write the schedule; keep what the epoch learnt until it is published."""
-        self.lead.write_schedule(epoch, schedule)
+        self.lead.write_schedule(run.epoch, schedule)
         self.learnt = learnt
 
 
@@ -112,24 +114,27 @@ class OneStore(InProcess):
         return self.source.learnt
 
 
-def in_this_process(lead: Lead, task: Task) -> AbstractContextManager[Shards]:
+def in_this_process(store: Store, lead: Lead, task: Task) -> AbstractContextManager[Shards]:
     """Return the shards of a store that this process computes alone."""
+    if isinstance(store, ShardedStore):
+        return nullcontext(InProcess(databases.in_this_process(store), task))
     return nullcontext(OneStore(lead, task))
 
 
-def recovered(shards: Shards, compute: Callable[[], T]) -> T:
+def recovered(shards: Shards, compute: Callable[[int], T]) -> T:
     """Return the result of a computation that begins anew after the loss of shards.
 
-    Raise `ShardLost` if shards are lost `RESTARTS` times more.
+    The computation receives the number of earlier attempts. Raise `ShardLost` if shards are lost
+    `RESTARTS` times more.
     """
     lost: tuple[int, ...] = ()
-    for left in reversed(range(RESTARTS + 1)):
+    for attempt in range(RESTARTS + 1):
         try:
             if lost:
                 shards.renew(lost)
-            return compute()
+            return compute(attempt)
         except ShardLost as error:
-            lost = tuple(sorted({*lost, *error.which}))
+            lost, left = tuple(sorted({*lost, *error.which})), RESTARTS - attempt
             log.warning("shards were lost", shards=lost, reason=error.detail, restarts_left=left)
             if not left:
                 raise

@@ -70,6 +70,7 @@ class Plan:
 
 
 NO_HOSTS: Ints = np.zeros(0, np.int64)
+NO_RATES: Floats = np.zeros(0)
 
 PAGES_PER_CRAWL = 5
 """Pages for each crawl a day where no bandwidth is set, the ratio of K19's experiments."""
@@ -109,9 +110,14 @@ def solve(
     problem = Problem(pages, estimates, plan.objective, bandwidth, caps)
     optimal = optimum(problem, start, None if clocks is None else clocks.hosts)
     allocation, audits = yield from optimal
-    crawl_rate = allocation.crawl_rate + audits.of_pages
+    crawl_rate = allocation.crawl_rate
+    if audits.total > 0:
+        crawl_rate = crawl_rate + audits.of_pages
+    n_audits, crawl_probability = audits.total, allocation.crawl_probability
+    allocation = replace(allocation, crawl_rate=NO_RATES, crawl_probability=NO_RATES)
+    del audits, optimal  # arrays of pages, which nothing after this needs
     since = LastEpoch.of(last, evidence)
-    pace = Urgency(np.ones(len(pages)), 1.0, evidence)
+    pace = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, evidence)
     place = places(pages.host_id, NO_HOSTS if clocks is None else clocks.hosts.host_id)
     if plan.with_urgency:
         exposure = exposures(pages, clocks, place)
@@ -122,16 +128,16 @@ def solve(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,
         crawl_rate=crawl_rate,
-        crawl_probability=allocation.crawl_probability,
+        crawl_probability=crawl_probability,
         urgency=moves.urgency,
         shift=moves.shift,
         carried=moves.carried,
     )
-    rates = crawl_rate, allocation.crawl_probability
+    rates = crawl_rate, crawl_probability
     harmonic, binary = yield from total(total_costs(pages, estimates, rates, plan.timing))
     certificate = Certificate(
         bandwidth=bandwidth,
-        bandwidth_used=allocation.bandwidth_used + audits.total,
+        bandwidth_used=allocation.bandwidth_used + n_audits,
         multiplier=allocation.multiplier,
         harmonic_cost=harmonic,
         binary_cost=binary,

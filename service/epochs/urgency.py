@@ -13,7 +13,7 @@ import numpy as np
 
 from service.core.joint import Joint, anywhere, total
 from service.core.shares import ShareEvidence, in_common, learn, shares
-from service.core.siblings import siblings
+from service.core.siblings import shared, siblings
 from service.core.spending import HIGHEST, LOWEST, Window, budget_factor, spent
 from service.core.timing import JITTER
 from service.estimation.estimates import RateEstimates
@@ -97,10 +97,8 @@ def urgency(
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
     window = since(last, now)
-    exposed = np.abs(interval) if exposure is None else exposure
-    since_crawl = age, interval, exposed
     factor, evidence = yield from _by_siblings(
-        pages, since_crawl, estimates.change_rate, last, window
+        pages, (age, interval, exposure), estimates.change_rate, last, window
     )
     free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     if len(caps):
@@ -130,7 +128,7 @@ def since(last: LastEpoch, now: np.datetime64) -> Window:
 
 def _by_siblings(
     pages: EpochColumns,
-    crawls: tuple[Floats, Floats, Floats],
+    crawls: tuple[Floats, Floats, Floats | None],
     change_rate: Floats,
     last: LastEpoch,
     window: Window,
@@ -142,9 +140,11 @@ def _by_siblings(
     calibration = float(evidence.calibration[0])
     shown = siblings(pages.url_group, age, interval, change_rate, calibration, exposure)
     crawled = (age >= window.end) & (age < window.start)
-    evidence = yield from learn(evidence, pages.url_group, shown, crawled, window.days)
-    share = (yield from shares(evidence))[pages.url_group % n_groups]
-    return shown.observed_ratio(share), evidence
+    ratio, intervals = shown.ratio(), shown.within_last_intervals(crawled)
+    del shown, crawled, crawls, exposure  # large, and the other shards come in between
+    evidence = yield from learn(evidence, pages.url_group, intervals, window.days)
+    share = yield from shares(evidence)
+    return shared(ratio, share[pages.url_group % n_groups]), evidence
 
 
 def n_recrawls(pages: EpochColumns) -> Ints:

@@ -16,6 +16,7 @@ from recrawl_client.wire.plan import BudgetPlan, PlanAnswer, PlannedHost, Planne
 from service.epochs.budgets import Basis, Members, Ranked, Solved, minima, planned, reduced
 from service.epochs.solve import Plan
 from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
+from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.model.arrays import Ints, distinct, instant
 from service.model.errors import EpochNotFound, PlanTooLarge
 from service.storage import Store, Transaction
@@ -104,6 +105,7 @@ class WhatIf:
         pages, from_log = tx.load_columns(), None
         if estimator.needs_history:
             from_log = rates_from_log(tx, pages.page_id, estimator)
+        estimator, pages = ShardRates().of_pages(tx, estimator, EpochFacts.of(last), pages)
         estimates = estimate_rates(pages, estimator, instant(now), from_log)
         pages = reduced(pages)
         return Basis(

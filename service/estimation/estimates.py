@@ -6,7 +6,7 @@ The change rate of a `complete` page is its rate of pings. `core.pings` estimate
 estimate adds the prior.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +24,9 @@ from service.core.pings import (
     trusted,
 )
 from service.core.prior import DEFAULT_PRIOR
+from service.estimation.shard_rates import NO_EPOCH, EpochFacts, PagesT, ShardRates
 from service.model.arrays import (
     INSTANT,
-    NO_TIME,
     Bools,
     Columns,
     Floats,
@@ -68,27 +68,6 @@ class RateEstimates(NamedTuple):
     """Pings, 1/day; 0 where pings are ignored."""
 
 
-class EpochFacts(NamedTuple):
-    """An epoch in force, as far as it matters to predictions."""
-
-    number: int
-    """0 before the first epoch."""
-    started_at: np.datetime64
-    """NaT before the first epoch."""
-    budget_factor: float
-
-    @classmethod
-    def of(cls, epoch: Epoch | None) -> "EpochFacts":
-        """Return the facts of an epoch."""
-        if epoch is None or epoch.certificate is None or epoch.started_at is None:
-            return NO_EPOCH
-        factor = epoch.certificate.budget_factor or 1.0
-        return cls(epoch.epoch, instant(epoch.started_at), factor)
-
-
-NO_EPOCH = EpochFacts(0, NO_TIME, 1.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """One estimator and one timing for all pages."""
@@ -100,10 +79,20 @@ class Rules:
     """Time after a page's last crawl in which pings are dropped, seconds."""
     epoch: EpochFacts = NO_EPOCH
     """The epoch whose prior and urgencies are in force."""
+    shard_rates: ShardRates = field(default_factory=ShardRates, compare=False, repr=False)
+    """Tables of URL groups of a store with logical shards, which its rules in force share."""
 
     def of(self, _: Transaction) -> "Rules":
         """Return these rules for any schedule in force."""
         return self
+
+    def of_shard(self, tx: Transaction, shard: int) -> Estimator[Any]:
+        """Return the estimator in force for the pages of a logical shard."""
+        return self.shard_rates.of_shard(tx, self.estimator, self.epoch, shard)
+
+    def of_pages(self, tx: Transaction, pages: PagesT) -> tuple[Estimator[Any], PagesT]:
+        """Return the estimator in force for some pages, and the pages (`ShardRates`)."""
+        return self.shard_rates.of_pages(tx, self.estimator, self.epoch, pages)
 
 
 def rules_in_force(tx: Transaction, rules: Rules) -> Rules:
@@ -132,12 +121,18 @@ class InForce:
 
 
 def fitted_last(
-    tx: Transaction, estimator: Estimator[Any], last: Epoch | None, shard: int = 0
+    tx: Transaction, estimator: Estimator[Any], last: Epoch | None, shard: int | None = None
 ) -> Estimator[Any]:
-    """Return the estimator with the prior in force, for the URL groups of a logical shard."""
+    """Return the estimator with the prior in force, for the URL groups of a logical shard.
+
+    None is the one shard of a store without logical shards; in other stores no URL groups.
+    """
     if last is None or last.certificate is None or not estimator.corpus():
         return estimator
-    return estimator.with_corpus(last.certificate.prior, tx.url_group_rate(last.epoch, shard))
+    rate = None
+    if shard is not None or not tx.has_shards:
+        rate = tx.url_group_rate(last.epoch, shard or 0)
+    return estimator.with_corpus(last.certificate.prior, rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +343,7 @@ ESTIMATED_FROM = ("page_id", "observability", "n_pings", "url_group", *EvidenceS
 
 def _row(page: Page) -> EpochColumns:
     """Return a page as an epoch reads it; columns that no estimate needs are empty."""
-    row = {field.name: nothing(field.type, 1) for field in fields(EpochColumns)}
+    row = {f.name: nothing(f.type, 1) for f in fields(EpochColumns)}
     for name in ESTIMATED_FROM:
         row[name] = np.array([getattr(page, name)], row[name].dtype)
     row["pings_since"][0] = instant(page.pings_since)

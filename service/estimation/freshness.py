@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from service.core.estimators.base import Estimator
 from service.core.forecast import days_at_risk, unchanged_before
-from service.estimation.estimates import EpochFacts, history_of
+from service.estimation.estimates import history_of
 from service.estimation.predictions import Forecast, observed_ratio
-from service.model.arrays import NO_TIME, Floats, Instants, days, nothing
+from service.estimation.shard_rates import EpochFacts
+from service.model.arrays import NO_TIME, SHARD_BITS, Floats, Instants, Ints, days, nothing
 from service.model.domain import Observability
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.urls import url_groups
@@ -160,13 +161,17 @@ def _from_log(tx: Transaction, pages: FreshnessColumns, estimator: Estimator[Any
     return rates
 
 
-def unregistered(urls: NDArray[np.object_], width: int) -> FreshnessColumns:
-    """Return pages that are not registered: without evidence, so that their group's prior holds."""
+def unregistered(urls: NDArray[np.object_], width: int, shard: Ints) -> FreshnessColumns:
+    """Return pages that are not registered: without evidence, so that their group's prior holds.
+
+    The (N,) logical shards are those that the pages would have.
+    """
     n = len(urls)
     columns: dict[str, NDArray[Any]] = {
         f.name: nothing(f.type, n) for f in fields(FreshnessColumns)
     }
     columns |= {
+        "page_id": -(shard << SHARD_BITS),
         "observability": np.full(n, Observability.auto, np.int16),
         "url_group": url_groups(urls.tolist()),
         "estimate": np.zeros((n, width)),

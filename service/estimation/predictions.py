@@ -7,7 +7,8 @@ import numpy as np
 
 from service.core.estimators.base import Estimator, from_columns
 from service.core.forecast import days_at_risk, probability_unchanged
-from service.estimation.estimates import EpochFacts, RateEstimates, estimate_rates
+from service.estimation.estimates import RateEstimates, estimate_rates
+from service.estimation.shard_rates import EpochFacts
 from service.model.arrays import Bools, Floats, Instants, Ints, days, nothing
 from service.model.columns import EpochColumns
 from service.model.domain import Observability

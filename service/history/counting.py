@@ -144,8 +144,9 @@ def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> 
         return NOT_COMPARED
     before = {name: column[there] for name, column in before.items()}
     pages = replace(pages.take(pages.page_id.searchsorted(before["page_id"])), **before)
+    estimator, pages = rules.of_pages(tx, pages)
     probability = predicted_changes(
-        pages, rules.estimator, rules.epoch, at[there], interval[there], n_pings[there]
+        pages, estimator, rules.epoch, at[there], interval[there], n_pings[there]
     )
     crawl = np.concatenate([row for _, row, _ in chosen])[there]
     return Compared(crawl, probability, changed[there] == 1)

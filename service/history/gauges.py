@@ -16,6 +16,7 @@ from service.core.estimators.base import Estimator
 from service.core.forecast import expected_harmonic
 from service.estimation.estimates import fitted_last
 from service.estimation.freshness import read_freshness
+from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.leases.due import due_at
 from service.model.arrays import NO_TIME, Floats, Ints, instant
 from service.model.freshness import MeasuredPages
@@ -93,14 +94,15 @@ def measure(
     """
     with store.begin(write=False) as tx:
         epoch = tx.epoch_in_force()
-        fitted = fitted_last(tx, estimator, epoch)
+        fitted, facts, rates = fitted_last(tx, estimator, epoch), EpochFacts.of(epoch), ShardRates()
         blocks = Blocks.of(tx.page_ranges(), most)
     totals = np.zeros((len(hosts) + 1, len(SUMS)))
     for after, last in blocks.spans():
         with store.begin(write=False) as tx:
             pages = tx.measured_pages(after, last)
             if len(pages):
-                totals += _sums(pages, _measures(tx, pages, fitted, instant(now())), hosts)
+                own, pages = rates.of_pages(tx, fitted, facts, pages)
+                totals += _sums(pages, _measures(tx, pages, own, instant(now())), hosts)
     at = now()
     with store.begin(write=False) as tx:
         paused = tx.paused_queues(at)

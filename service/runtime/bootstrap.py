@@ -18,6 +18,7 @@ from service import __version__
 from service.connectors.guarded import FetchLimits, guarded_client
 from service.core.estimators import ESTIMATORS
 from service.epochs.run import Runner
+from service.epochs.shards import Spread, in_this_process
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, width
 from service.events.courier import Courier
@@ -87,12 +88,14 @@ def opened(
     rng: np.random.Generator | None = None,
     existing: bool = False,
     batch: bool = True,
+    spread: Spread = in_this_process,
 ) -> Opened:
     """Return the opened store with its users; the caller closes the store.
 
     A SQLite file is migrated to the revision of this code. A missing file is created, except with
     `existing`. A Postgres database must exist and be migrated. Statements have the time limit of
-    the settings, except with `batch`. `now` replaces the store's clock.
+    the settings, except with `batch`. `now` replaces the store's clock. `spread` chooses the
+    processes that compute epochs.
 
     Raises
     ------
@@ -123,7 +126,7 @@ def opened(
     rng = rng or np.random.default_rng()
     rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)
     interval = timedelta(seconds=settings.epoch_interval_s)
-    runner = Runner(store, plan, interval, store.clock, settings.politeness())
+    runner = Runner(store, plan, interval, store.clock, settings.politeness(), spread)
     deliveries = courier(store, settings, rng.spawn(1)[0])
     return Opened(store, plan, rules, runner, deliveries, Archivist(store, plan.retention))
 

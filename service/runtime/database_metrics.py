@@ -76,15 +76,20 @@ class DatabaseCollector(Collector):
                 webhooks = tx.webhook_progress(MOST_WEBHOOKS) if self.store.has_queue else []
                 step = reading.newest(tx) if self.store.has_queue else None
                 published, newest = tx.epoch_in_force(), tx.newest_epoch()
+            away = self.store.check_ready() if len(self.store.parts) > 1 else ()
         except RecrawlError:
             self.answered = False
             return
         self.last = Reading(published, newest, ready_at, webhooks, step, self.now())
-        self.answered = True
+        self.answered = not away
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the last read."""
-        yield gauge("up", "1 when the database answered this scrape", float(self.answered))
+        yield gauge(
+            "up",
+            "1 when the database, or each of several, answered this scrape",
+            float(self.answered),
+        )
         if self.disk is not None:
             yield from of_disk(self.disk)
         yield CounterMetricFamily(

@@ -19,6 +19,7 @@ from service.leases.politeness import Politeness
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings
 from service.runtime.access_settings import AccessSettings
+from service.runtime.epoch_settings import EpochSettings
 from service.storage import SHARDS
 from service.storage.postgres.connections import REQUEST_TIMEOUT_S
 
@@ -31,6 +32,10 @@ BLANK_MEANS_NONE = frozenset(
         "archive",
         "bandwidth",
         "changes_days",
+        "dask",
+        "dask_ca",
+        "dask_cert",
+        "dask_key",
         "estimator",
         "half_life_days",
         "retention_days",
@@ -48,7 +53,7 @@ FADING = tuple(
 """Estimators whose evidence loses weight with time."""
 
 
-class Settings(AccessSettings):
+class Settings(AccessSettings, EpochSettings):
     """Everything that an operator can set."""
 
     model_config = SettingsConfigDict(
@@ -57,9 +62,6 @@ class Settings(AccessSettings):
 
     database_url: SecretStr = SecretStr("sqlite:///recrawl.db")
     """sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE."""
-    shards: str | None = None
-    """File that names the Postgres databases of a sharded store (TOML), in place of
-    RECRAWL_DATABASE_URL; empty: one database."""
     database_timeout_s: Annotated[float, Field(ge=1, le=300)] = REQUEST_TIMEOUT_S
     """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None

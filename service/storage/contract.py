@@ -112,6 +112,12 @@ class Transaction(
 
     clock: Clock
     """The store's time, as this process knows it."""
+    has_shards: ClassVar[bool] = False
+    """True if ids begin with one of many logical shards, each with its own table of URL groups."""
+
+    def shards_of(self, hosts: NDArray[np.object_]) -> Ints:
+        """Return the logical shard of each of (N,) hosts."""
+        return np.zeros(len(hosts), np.int64)
 
     def now(self) -> datetime:
         """Return the store's time: on Postgres that of the database, read in this transaction."""
@@ -357,6 +363,9 @@ class Lead(ABC):
         """Write the schedule of an epoch; others can write meanwhile."""
         with self.begin() as tx:
             tx.write_schedule(epoch, schedule)
+
+    def allow(self, epoch: int, attempt: int) -> None:  # noqa: B027 - of several databases only
+        """From now on, allow only this attempt of an epoch to write schedules."""
 
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         """Keep house (`Transaction.housekeep`); others can write meanwhile."""

@@ -139,9 +139,11 @@ def test_a_database_that_is_away_rejects_only_its_own_items(live, other):
 
     ready = live.get("/readyz")
     assert (ready.status_code, ready.json()["away"]) == (200, ["db2"])
+    assert "recrawl_up 0.0" in live.get("/metrics").text
 
     other.start()
     ready_again(live)
+    until(lambda: "recrawl_up 1.0" in live.get("/metrics").text, "the metrics come from all")
     again = live.post("/observations", crawls(live, every_url(4))).json()
     assert (again["accepted"], again["duplicate"] + again["late"]) == (4, 8)
 

@@ -32,7 +32,9 @@ def test_the_score_of_one_crawl_by_hand():
     url_group, rate = np.zeros(3, int), 0.02
     shown = siblings(url_group, [0.0, 1.0, 1.0], [-10.0, 6.0, 6.0], rate)
     before = ShareEvidence.none(1)
-    after = learn(before, url_group, shown, np.array([True, False, False]), days=1.0)
+    after = learn(
+        before, url_group, shown.within_last_intervals(np.array([True, False, False])), days=1.0
+    )
     own, expected = 15 * 0.2, 2 * -np.expm1(-0.12)
     ratio = (own + 2) / (own + expected)
     np.testing.assert_allclose(after.score[0], -0.2 * SHARES * (ratio - 1), rtol=1e-9)
@@ -59,7 +61,7 @@ def made_up(n_groups, size, together, days=300, rate=0.1, seed=1):
         interval[crawled] = np.where(seen[crawled], 4.0, -4.0)
         age[crawled], seen[crawled] = 0.0, False
         shown = siblings(group, age, interval, rate, float(evidence.calibration[0]))
-        evidence = learn(evidence, group, shown, crawled, days=1.0)
+        evidence = learn(evidence, group, shown.within_last_intervals(crawled), days=1.0)
     return evidence
 
 
@@ -82,7 +84,7 @@ def test_rates_that_are_all_too_low_are_no_sign_of_a_share():
         changed = rng.random(400) < -np.expm1(-0.09 * length)
         interval = np.where(changed, length, -length)
         shown = siblings(group, age, interval, 0.03, float(evidence.calibration[0]))
-        evidence = learn(evidence, group, shown, np.ones(400, bool), days=1.0)
+        evidence = learn(evidence, group, shown.within_last_intervals(np.ones(400, bool)), days=1.0)
     assert evidence.calibration[0] == pytest.approx(3.0, rel=0.2)
     assert shares(evidence).mean() < 0.1
 
@@ -116,7 +118,8 @@ def test_buckets_that_split_and_join_keep_their_evidence(seed, log_n, log_m):
 def test_buckets_without_evidence_take_no_room():
     group = np.array([0, 0, (1 << 20) - 1, 5])
     shown = siblings(group, [0.0, 1.0, 1.0, 0.0], [-10.0, 6.0, 6.0, 4.0], 0.02)
-    evidence = learn(ShareEvidence.none(1 << 20), group, shown, np.ones(4, bool), days=1.0)
+    last = shown.within_last_intervals(np.ones(4, bool))
+    evidence = learn(ShareEvidence.none(1 << 20), group, last, days=1.0)
     assert evidence.group.tolist() == [0], "the others have no siblings"
     assert shares(evidence).shape == (1 << 20,)
     assert shares(evidence)[0] != shares(evidence)[1] == shares(evidence)[-1]
@@ -147,6 +150,8 @@ def test_numbers_that_are_no_evidence_are_refused(n):
 def test_scores_fade_by_half_in_a_year():
     nothing = siblings(np.zeros(1, int), [np.nan], [0.0], 0.1)
     evidence = ShareEvidence(1, np.zeros(1, int), np.ones((1, 7)), np.ones(7), 8.0)
-    after = learn(evidence, np.zeros(1, int), nothing, np.zeros(1, bool), days=365.0)
+    after = learn(
+        evidence, np.zeros(1, int), nothing.within_last_intervals(np.zeros(1, bool)), days=365.0
+    )
     np.testing.assert_allclose(after.score, 0.5)
     assert after.n_changed == pytest.approx(8 * 2 ** (-365 / 60))

@@ -1,80 +1,38 @@
 """Shards in processes: the same bits, also after a process is killed or stopped at any question."""
 
-import os
 import signal
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
-from support.spread_cases import (
-    Filed,
-    Result,
-    assert_same_bits,
-    corpus,
-    epoch_before,
-    grouped,
-    ran,
-    task,
-)
+from support.runner_cases import WORK, Corpus, haunted, result
+from support.spread_cases import assert_same_bits, task
 
 from service.core.conditions import BandwidthInfeasible
-from service.epochs.processes import Database, Processes
+from service.epochs.databases import RemoteDatabases
+from service.epochs.processes import Processes
 from service.epochs.run import computed
-from service.epochs.shard import divided
-from service.epochs.shards import RESTARTS, Shards, recovered
-from service.model.errors import ShardLost, StoreUnavailable
-
-PLACES = {0: 1, 2: 0, 3: 1, 5: 2}
-WORK = task(epoch_before())
-
-
-class Haunted(Shards):
-    """Shards whose processes get signals before some questions."""
-
-    def __init__(self, shards, signals):
-        self.shards, self.signals, self.n_shards = shards, signals, shards.n_shards
-        self.n_asked = 0
-
-    def ask(self, question, arguments):
-        self.n_asked += 1
-        for victim, number in self.signals.get(self.n_asked, ()):
-            os.kill(self.shards.pool.workers[victim].process.pid, number)
-        return self.shards.ask(question, arguments)
-
-    def renew(self, which):
-        self.shards.renew(which)
+from service.epochs.shard import Run
+from service.epochs.shards import RESTARTS
+from service.model.errors import ShardLost, ShardUnavailable
+from service.storage.sharding.shard_map import Database, ShardMap
 
 
 @pytest.fixture(scope="module")
-def inputs():
-    return divided(corpus(11, {0: 60, 2: 90, 3: 20, 5: 70}))
+def corpus(tmp_path_factory):
+    return Corpus(tmp_path_factory.mktemp("shards"))
 
 
 @pytest.fixture(scope="module")
-def expected(inputs):
-    return ran(inputs, dict.fromkeys(inputs, 0), WORK)
+def expected(corpus):
+    return corpus.expected
 
 
 @pytest.fixture(scope="module")
-def pool(inputs, tmp_path_factory):
-    path = tmp_path_factory.mktemp("shards")
-    groups = grouped(inputs, PLACES)
-    pool = Processes([Filed(group, path / str(n)) for n, group in enumerate(groups)], 30.0)
+def pool(corpus):
+    pool = Processes(lambda _: corpus.sources, 30.0)
     yield pool
     pool.close()
-
-
-@contextmanager
-def haunted(pool, signals):
-    with pool.opened(None, WORK) as shards:
-        yield Haunted(shards, signals)
-
-
-def result(pool, signals):
-    with haunted(pool, signals) as shards:
-        certificate = recovered(shards, lambda: computed(shards, 1))
-        return Result(pool.sources, certificate), shards.n_asked
 
 
 def test_processes_compute_the_same_bits_epoch_after_epoch(pool, expected):
@@ -120,19 +78,35 @@ def test_an_epoch_that_loses_processes_again_and_again_fails(pool, expected):
     assert_same_bits(expected, own)
 
 
-def test_an_error_of_a_shard_is_raised_by_the_leader(inputs, tmp_path):
-    sources = [Filed(inputs, tmp_path / "0"), Database("postgresql://postgres@127.0.0.1:1/no", 3)]
-    pool = Processes(sources, 60.0)
+def test_an_error_of_a_shard_is_raised_by_the_leader(corpus):
+    absent = Database("far", "postgresql://postgres@127.0.0.1:1/no", frozenset(range(64)))
+    sources = [corpus.sources[0], RemoteDatabases(ShardMap(64, (absent,)), (0,), 3)]
+    pool = Processes(lambda _: sources, 60.0)
     try:
-        with pool.opened(None, WORK) as shards, pytest.raises(StoreUnavailable):
+        with pool.opened(None, None, WORK) as shards, pytest.raises(ShardUnavailable, match="far"):
             shards.ask_all("load")
-        with pool.opened(None, WORK) as shards, pytest.raises(AttributeError):
+        with pool.opened(None, None, WORK) as shards, pytest.raises(AttributeError):
             shards.ask_all("no_question")
     finally:
         pool.close()
 
 
+def test_fewer_sources_leave_fewer_processes_and_none_starts_after_the_end(corpus):
+    sources = list(corpus.sources)
+    pool = Processes(lambda _: sources, 30.0)
+    try:
+        for n in (3, 1, 2):
+            sources[:] = corpus.sources[:n]
+            with pool.opened(None, None, WORK) as shards:
+                assert len(shards.ask_all("load")) == len(pool.workers) == n
+    finally:
+        pool.close()
+    with pytest.raises(ShardLost, match="ended with the service"), haunted(pool, {}):
+        pass
+    assert not any(worker.process.is_alive() for worker in pool.workers)
+
+
 def test_bandwidth_that_minima_exceed_fails_by_name_in_processes_too(pool):
     work = task(None, replace(WORK.plan, bandwidth=1e-9))
-    with pool.opened(None, work) as shards, pytest.raises(BandwidthInfeasible):
-        computed(shards, 1)
+    with haunted(pool, {}, work) as shards, pytest.raises(BandwidthInfeasible):
+        computed(shards, Run(1))

@@ -143,7 +143,7 @@ def test_a_page_that_is_not_registered_is_judged_by_its_group(store):
         {"a": 0.5, "b": 15.0, "within_shape": 50.0, "between_shape": 1.0}, rates
     )
     with store.begin(write=False) as tx:
-        pages = unregistered(urls, 2)
+        pages = unregistered(urls, 2, np.zeros(len(urls), np.int64))
         at = np.array([instant(NOW - DAY)] * 2)
         stale = read_freshness(tx, pages, at, estimator, instant(NOW)).stale
     np.testing.assert_allclose(stale, 1 - np.exp(-np.array([2.0, 0.01])), atol=0.02)

@@ -5,16 +5,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psycopg
 import pytest
 import yaml
+from support.compose import check_health, eventually, running, substituted
 from support.live_server import PATIENCE_S
 from support.processes import free_port
 
@@ -27,18 +24,6 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 KEY = "a-key-of-twenty-characters-or-more"
 OUR_SERVICES = ("migrate", "api", "worker")
 MONITORING = ("prometheus", "grafana")
-
-
-def substituted(value: str, variables: dict[str, str]) -> str:
-    """${NAME}, ${NAME:-default} and ${NAME:?error} as compose replaces them."""
-
-    def replace(match: re.Match[str]) -> str:
-        name, operator, text = match.groups()
-        if operator == ":?" and not variables.get(name):
-            raise ValueError(f"{name}: {text}")
-        return variables.get(name) or text or ""
-
-    return re.sub(r"\$\{(\w+)(:[-?])?([^}]*)\}", replace, value)
 
 
 def environment(database_url: str, given: dict[str, str]) -> dict[str, str]:
@@ -60,32 +45,6 @@ def command_of(service: str, port: int) -> list[str]:
     """The command as it is written, on a port that is free here."""
     words: list[str] = COMPOSE["services"][service]["command"]
     return [str(port) if word in ("8000", "8001") else word for word in words]
-
-
-@contextmanager
-def running(
-    command: list[str], env: dict[str, str], cwd: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, env=env, cwd=cwd, stderr=subprocess.PIPE)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.communicate(timeout=PATIENCE_S)
-
-
-def eventually(check: Any, process: subprocess.Popen[bytes]) -> Any:
-    """Ask until it holds; the process must live meanwhile."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        try:
-            if found := check():
-                return found
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.05)
-    pytest.fail("not in time")
 
 
 @pytest.mark.slow
@@ -142,17 +101,6 @@ def health_of_the_image() -> list[str]:
     assert written
     command: list[str] = yaml.safe_load(written[1])
     return command
-
-
-def check_health(written: list[str], port: int, env: dict[str, str]) -> None:
-    command = [re.sub(r":800[01]/", f":{port}/", word) for word in written]
-    assert command != written
-    assert subprocess.run(command, env=env, check=False, timeout=PATIENCE_S).returncode == 0
-    command = [word.replace(str(port), str(free_port())) for word in command]
-    dead = subprocess.run(
-        command, env=env, check=False, timeout=PATIENCE_S, stderr=subprocess.DEVNULL
-    )
-    assert dead.returncode != 0
 
 
 def test_compose_asks_for_keys_and_opens_the_service_to_nobody() -> None:

@@ -17,6 +17,7 @@ OURS = {"recrawl-client"}
 LOCKS = {
     "requirements.txt": DEPENDENCIES,
     "requirements-arrow.txt": DEPENDENCIES + EXTRAS["arrow"],
+    "requirements-dask.txt": DEPENDENCIES + EXTRAS["arrow"] + EXTRAS["dask"],
     "requirements-otel.txt": DEPENDENCIES + EXTRAS["otel"],
     "requirements-build.txt": PROJECT["build-system"]["requires"],
 }
@@ -65,6 +66,15 @@ def test_traces_add_opentelemetry_and_what_it_needs_and_change_no_pin() -> None:
     own = {name for name in otel.keys() - service.keys() if not name.startswith("opentelemetry-")}
     http = {"charset-normalizer", "requests", "urllib3"}
     assert own == http | {"googleapis-common-protos", "protobuf"}
+
+
+def test_dask_adds_itself_to_arrow_and_changes_no_pin() -> None:
+    arrow, dask = pins("requirements-arrow.txt"), pins("requirements-dask.txt")
+    assert {name: dask.get(name) for name in arrow} == arrow
+    own = {"cloudpickle", "dask", "distributed", "locket", "partd", "toolz", "zict"}
+    carried = {"importlib-metadata", "lazy-importer", "msgpack", "packaging", "psutil"}
+    carried |= {"sortedcontainers", "tblib", "tornado", "zipp"}
+    assert dask.keys() - arrow.keys() == own | carried
 
 
 def test_the_image_installs_what_is_pinned_and_nothing_else() -> None:

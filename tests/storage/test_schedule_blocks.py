@@ -1,10 +1,12 @@
 """Schedules in blocks: sequences of epochs read back as written, whatever moved between them."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.store_cases import CERTIFICATE, EVERYTHING, T0, register
+from support.store_cases import CERTIFICATE, EVERYTHING, T0, publish, register, schedule_columns
 
 from service.model.columns import NOT_MOVED, ScheduleColumns
 from service.model.errors import CursorExpired
@@ -148,3 +150,16 @@ def test_any_sequence_of_epochs_reads_back_as_written(sql_store, seed):
         lead.housekeep(None, T0)
     with sql_store.begin(write=False) as tx, pytest.raises(CursorExpired):
         tx.schedule(1, 0, 10, EVERYTHING)
+
+
+def test_the_planner_knows_how_many_blocks_a_range_has(postgres_store):
+    """Without statistics of both columns it expected two, and compared each page with each block:
+    20,000 pages of 10 million took 830 ms, and 37 ms with them.
+    """
+    n_blocks = 1_000
+    publish(postgres_store, schedule_columns(np.arange(n_blocks * PAGES)))
+    planned = "EXPLAIN SELECT * FROM schedule WHERE epoch = 1 AND block >= 300 AND block < 600"
+    with postgres_store.begin(write=False) as tx:
+        (plan,) = next(iter(tx.driver.execute(planned).fetchall()))
+    expected = int(re.search(r"rows=(\d+)", plan)[1])
+    assert 200 < expected < 400

@@ -193,6 +193,17 @@ def cloned(server: sa.URL, template: sa.URL) -> Iterator[str]:
         command(server, f"DROP DATABASE {url.database} WITH (FORCE)")
 
 
+@contextmanager
+def created(server: sa.URL) -> Iterator[str]:
+    """Create a Postgres database without tables, and drop it after the block."""
+    url = server.set(database=f"recrawl_test_{uuid.uuid4().hex}")
+    command(server, f"CREATE DATABASE {url.database}")
+    try:
+        yield url.render_as_string(hide_password=False)
+    finally:
+        command(server, f"DROP DATABASE {url.database} WITH (FORCE)")
+
+
 def command(server: sa.URL, statement: str) -> None:
     """Run one statement that cannot run in a transaction."""
     engine = sa.create_engine(

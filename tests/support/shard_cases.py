@@ -1,6 +1,6 @@
 """Sharded stores for tests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -25,8 +25,12 @@ SPANS = ("0-20", "21-42", "43-63")
 
 def host_in(position: int, n: int = 0) -> str:
     """Return the n-th host that the map of three databases puts into one of them."""
-    shards = parse_shards(SPANS[position], LOGICAL)
-    hosts = (host for i in range(10_000) if hashed(host := f"h{i}.test") % LOGICAL in shards)
+    return host_in_shards(parse_shards(SPANS[position], LOGICAL), LOGICAL, n)
+
+
+def host_in_shards(shards: Collection[int], logical: int, n: int = 0) -> str:
+    """Return the n-th host whose hash is in some of the logical shards."""
+    hosts = (host for i in range(10_000) if hashed(host := f"h{i}.test") % logical in shards)
     return next(islice(hosts, n, None))
 
 

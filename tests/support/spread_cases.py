@@ -11,7 +11,7 @@ from service.core.estimators import make_estimator
 from service.core.shares import SHARES, ShareEvidence
 from service.epochs.clocks import Clocks, lesson
 from service.epochs.run import computed
-from service.epochs.shard import Input, Task, divided
+from service.epochs.shard import Input, Run, Task, divided
 from service.epochs.shards import InProcess
 from service.epochs.solve import Plan
 from service.epochs.urgency import LastEpoch, since
@@ -184,7 +184,7 @@ def ran(inputs, databases, work):
     groups = grouped(inputs, databases)
     sources = [Columns(group) for group in groups]
     shards = InProcess(sources, work)
-    return Result(sources, computed(shards, 1))
+    return Result(sources, computed(shards, Run(1)))
 
 
 def followed(inputs, result, seed):

@@ -80,7 +80,7 @@ def post_freshness(service: TheService, body: TheBody) -> Response:
         pages, is_page = _pages(tx, service, copies)
         kept = service.plan.retention
         log_since = NO_TIME if kept is None else instant(now - kept)
-        estimator = service.rules.of(tx).estimator
+        estimator, pages = service.rules.of(tx).of_pages(tx, pages)
         freshness = read_freshness(tx, pages, copies.fetched_at, estimator, instant(now), log_since)
     rejected += (
         Rejection(
@@ -151,10 +151,11 @@ def _pages(tx: Transaction, service: Service, copies: Copies) -> tuple[Freshness
     row = np.searchsorted(pages.page_id, page_id)
     there = row < len(pages)
     there[there] = pages.page_id[row[there]] == page_id[there]
-    urls = [url.url if url else "" for url in copies.url]
+    urls = [copies.url[i] for i in np.flatnonzero(~there).tolist()]
     new = unregistered(
-        np.array([urls[i] for i in np.flatnonzero(~there).tolist()], object),
+        np.array([url.url if url else "" for url in urls], object),
         width(service.rules.estimator),
+        tx.shards_of(np.array([url.host if url else "" for url in urls], object)),
     )
     row[~there] = len(pages) + np.arange(len(new))
     return FreshnessColumns.concatenate([pages, new]).take(row), there | by_url
@@ -166,7 +167,7 @@ def _verdicts(pages: FreshnessColumns, copies: Copies, freshness: Freshness) -> 
     registered = pages.page_id > 0
     fetched_at = np.where(np.isnat(copies.fetched_at), pages.last_observed_at, copies.fetched_at)
     columns = (
-        [page_id or None for page_id in pages.page_id.tolist()],
+        [page_id if page_id > 0 else None for page_id in pages.page_id.tolist()],
         fetch.tolist(),
         or_none(freshness.stale),
         or_none(freshness.expected_changes),

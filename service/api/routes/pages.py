@@ -22,7 +22,7 @@ from service.api.service import Service, TheBody, TheService
 from service.batching.reports import Registration
 from service.estimation.estimates import of_page
 from service.model import domain
-from service.model.arrays import KEY, Ints, instant
+from service.model.arrays import KEY, SHARD_BITS, Ints, instant
 from service.model.domain import Observability, PagePatch
 from service.model.errors import InvalidField, PageNotFound
 from service.model.listing import TagPatch
@@ -146,7 +146,7 @@ def _wake(service: Service, page_id: Ints) -> None:
 def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     """Return one page with its estimate, its schedule and its tags."""
     page, log = tx.page(page_id), tx.page_log(page_id, LAST_CRAWLS)
-    estimator = service.rules.of(tx).estimator
+    estimator = service.rules.of(tx).of_shard(tx, page_id >> SHARD_BITS)
     estimate = of_page(tx, page, estimator, instant(service.now()))
     epoch = tx.epoch_in_force()
     service.watch.note([epoch] if epoch else [])

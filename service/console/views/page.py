@@ -83,7 +83,7 @@ def read(visit: Visit, page: PageAnswer) -> tuple[StaleCurve | None, RateDensiti
         columns = tx.freshness_columns(np.array([page.page_id]))
         if not len(columns):
             return None, None
-        estimator = visit.service.rules.of(tx).estimator
+        estimator, columns = visit.service.rules.of(tx).of_pages(tx, columns)
         forecast, crawled_at = None, page.estimate.last_observed_at
         if crawled_at is not None:
             at = _instants(crawled_at, page, visit.now)

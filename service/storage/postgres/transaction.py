@@ -262,7 +262,7 @@ class PostgresTransaction(
         blocks = schedule_blocks.blocks(epoch, schedule)
         self._copy(f"COPY {table} ({columns}) FROM STDIN {FROZEN}", copy_blocks(blocks))
         self.once(f"CREATE INDEX ON {table} (block) WITH (fillfactor = 100)")
-        self.once(f"ANALYZE {table} (block)")
+        self.once(f"ANALYZE {table} (block, epoch)")  # else the planner expects no rows
         self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
 
     @override

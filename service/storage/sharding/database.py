@@ -69,6 +69,7 @@ ORDER BY first
 class ShardTransaction(PostgresTransaction):
     """A transaction on one database of a sharded store."""
 
+    has_shards = True
     add_pages_sql = sql.add_pages(**PAGE_ID)
     bring_pages_sql = sql.bring_pages(**PAGE_ID)
 

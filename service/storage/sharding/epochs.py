@@ -1,7 +1,8 @@
 """Epochs over several databases: prepare all, commit one row, announce.
 
 **Prepare.** `write_schedule` attaches the rows of an epoch in each database. In the same
-transaction it checks the number of the run, so a leader that was stopped attaches nothing.
+transaction it checks the number of the run, so a leader that was stopped attaches nothing. The
+table of URL groups of a logical shard goes to the database of the shard.
 **Commit.** The row of the coordinator puts the epoch in force.
 **Announce.** Each database gets a copy of the row. A database that was away gets it from the next
 reader that needs it, or from housekeeping.
@@ -11,12 +12,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import Ints
+from service.core.shares import ShareEvidence
+from service.model.arrays import Ints, UrlGroupRates
 from service.model.columns import (
     EpochColumns,
     ScheduleChanges,
@@ -26,7 +28,7 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, Epoch, ScheduleFilter
 from service.model.errors import EpochNotFound, LeadershipLost, ShardUnavailable, StoreUnavailable
-from service.storage.epochs import NOTHING, GroupTables, Learnt
+from service.storage.epochs import NOTHING, Learnt
 from service.storage.postgres.schedule_blocks import SHIFT
 from service.storage.sharding.database import ShardTransaction
 from service.storage.sharding.routing import (
@@ -62,23 +64,13 @@ MOST_READINGS = 64
 PartT = TypeVar("PartT", bound=SchedulePart)
 
 
-class Announcement(NamedTuple):
-    """A published epoch as the coordinator has it, with what it learnt."""
-
-    epoch: Epoch
-    learnt: Learnt
-
-
-def announce(tx: ShardTransaction, announcement: Announcement) -> None:
-    """Copy a published epoch into a database, unless it is there; save the clocks of its hosts."""
-    epoch, learnt = announcement
+def announce(tx: ShardTransaction, epoch: Epoch) -> None:
+    """Copy a published epoch into a database, unless it is there."""
     if epoch.certificate is None or epoch.finished_at is None:
         raise EpochNotFound(f"epoch {epoch.epoch} is not published")
     own = {"requested_at": epoch.requested_at, "started_at": epoch.started_at}
     if list(tx.run(COPY_EPOCH, epoch=epoch.epoch, **own)):
-        tx.publish(epoch.epoch, epoch.certificate, epoch.finished_at, learnt)
-    elif learnt.clocks is not None:
-        tx.save_clocks(learnt.clocks)
+        tx.publish(epoch.epoch, epoch.certificate, epoch.finished_at)
 
 
 class ShardedEpochs(Routing):
@@ -89,17 +81,15 @@ class ShardedEpochs(Routing):
     epoch = by_coordinator("epoch")
     newest_epoch = by_coordinator("newest_epoch")
     epochs = by_coordinator("epochs")
-    url_group_rate = by_coordinator("url_group_rate")
-    share_evidence = by_coordinator("share_evidence")
     epoch_in_force = by_coordinator("epoch_in_force")
 
-    published: Announcement | None = None
+    published: Epoch | None = None
     """Epoch that this transaction has published."""
     last_number = 0
     """Number of the last epoch in force that this process has read."""
 
     @abstractmethod
-    def bring(self, tx: ShardTransaction, announcement: Announcement) -> None:
+    def bring(self, tx: ShardTransaction, epoch: Epoch) -> None:
         """Announce an epoch in a transaction of its own on the database of `tx`."""
 
     @override
@@ -141,8 +131,9 @@ class ShardedEpochs(Routing):
         now: datetime,
         learnt: Learnt = NOTHING,
     ) -> None:
-        self.coordinator.publish(epoch, certificate, now, learnt._replace(clocks=None))
-        self.published = Announcement(self.coordinator.epoch(epoch), learnt)
+        self.save_learnt(epoch, learnt)
+        self.coordinator.publish(epoch, certificate, now)
+        self.published = self.coordinator.epoch(epoch)
 
     @override
     def withdraw(self, epoch: int) -> None:
@@ -151,10 +142,19 @@ class ShardedEpochs(Routing):
 
     @override
     def save_learnt(self, epoch: int, learnt: Learnt) -> None:
-        self.coordinator.save_learnt(epoch, learnt._replace(clocks=None))
+        for shard, tables in learnt.of_shards.items():
+            self.of_shard(shard).save_learnt(epoch, Learnt({shard: tables}))
         if learnt.clocks is not None:
             for tx, rows in shares_of_all(self, learnt.clocks.host_id):
-                tx.save_clocks(learnt.clocks.take(rows))
+                tx.save_learnt(epoch, Learnt(clocks=learnt.clocks.take(rows)))
+
+    @override
+    def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:
+        return self.of_shard(shard).url_group_rate(epoch, shard)
+
+    @override
+    def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
+        return self.of_shard(shard).share_evidence(epoch, shard)
 
     # -- schedule
 
@@ -224,8 +224,7 @@ class ShardedEpochs(Routing):
             return  # the database answers as for an epoch that is not kept
         if record.certificate is None:
             return
-        rate, evidence = self.url_group_rate(epoch), self.share_evidence(epoch)
-        self.bring(tx, Announcement(record, Learnt({0: GroupTables(rate, evidence)})))
+        self.bring(tx, record)
         tx.forget_epoch()
 
 
@@ -236,11 +235,23 @@ def shares_of_all(tx: Routing, ids: Ints) -> Iterator[tuple[ShardTransaction, In
         yield each, np.flatnonzero(position == n)
 
 
-def write_share(tx: ShardTransaction, epoch: int, schedule: ScheduleColumns) -> None:
-    """Attach a database's rows of a schedule; raise `LeadershipLost` for another run than that."""
-    if tx.scalar(CHECK_RUN, name=RUN) != str(epoch):
-        raise LeadershipLost(f"another process started an epoch after {epoch}")
+def write_share(
+    tx: ShardTransaction, epoch: int, schedule: ScheduleColumns, attempt: int = 0
+) -> None:
+    """Attach a database's rows of a schedule, in place of those of an earlier attempt.
+
+    Raise `LeadershipLost` after another attempt or another epoch has begun.
+    """
+    if tx.scalar(CHECK_RUN, name=RUN) != run_name(epoch, attempt):
+        raise LeadershipLost(f"another process, or another attempt, took over from epoch {epoch}")
+    if attempt:
+        tx.withdraw(epoch)
     tx.write_schedule(epoch, schedule)
+
+
+def run_name(epoch: int, attempt: int) -> str:
+    """Return the value of `RUN` for an attempt of an epoch."""
+    return f"{epoch}.{attempt}" if attempt else str(epoch)
 
 
 def next_place(span: Span, epochs: tuple[int, ...], after: int | None) -> int | None:

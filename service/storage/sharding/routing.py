@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from service.model.arrays import Columns, Ints
 from service.storage.contract import Transaction
@@ -46,7 +47,16 @@ class Span(NamedTuple):
 class Routing(Transaction):
     """A transaction that consists of transactions on single databases."""
 
+    has_shards = True
     shard_map: ShardMap
+
+    @override
+    def shards_of(self, hosts: NDArray[np.object_]) -> Ints:
+        return self.shard_map.shards_of(hosts)
+
+    def of_shard(self, shard: int) -> ShardTransaction:
+        """Return the transaction on the database of a logical shard."""
+        return self.on(int(self.shard_map.database_of_shard[shard]))
 
     @abstractmethod
     def on(self, position: int) -> ShardTransaction:

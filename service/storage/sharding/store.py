@@ -31,11 +31,7 @@ from service.storage.sharding.claims import (
 )
 from service.storage.sharding.coordinator import Coordinated
 from service.storage.sharding.database import ShardDatabase, ShardTransaction
-from service.storage.sharding.epochs import (
-    Announcement,
-    ShardedEpochs,
-    announce,
-)
+from service.storage.sharding.epochs import RUN, ShardedEpochs, announce, run_name
 from service.storage.sharding.feed import ShardedFeed
 from service.storage.sharding.lists import ShardedLists
 from service.storage.sharding.log import ShardedLog
@@ -97,11 +93,11 @@ class ShardedTransaction(
                 block.__exit__(None, None, None)
 
     @override
-    def bring(self, tx: ShardTransaction, announcement: Announcement) -> None:
+    def bring(self, tx: ShardTransaction, epoch: Epoch) -> None:
         position = next(n for n, (_, each) in self._blocks.items() if each is tx)
         with self.store.databases[position].begin() as own:
             assert isinstance(own, ShardTransaction)  # noqa: S101 - for mypy
-            announce(own, announcement)
+            announce(own, epoch)
 
     def commit(self) -> None:
         """Commit all databases; the coordinator first with an entry of the audit, else last."""
@@ -202,19 +198,13 @@ class ShardedStore(Store):
         if tx.published is not None:
             self.announce(tx.published, begin)
 
-    def announce(self, published: Announcement, begin: Begin) -> None:
+    def announce(self, published: Epoch, begin: Begin) -> None:
         """Announce a published epoch; a database that is away gets it later."""
-        clocks = published.learnt.clocks
         for n in range(len(self.databases)):
-            own = published
-            if clocks is not None:
-                here = self.shard_map.databases_of_ids(clocks.host_id) == n
-                learnt = published.learnt._replace(clocks=clocks.take(here))
-                own = published._replace(learnt=learnt)
             try:
                 with begin(n) as tx:
                     assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
-                    announce(tx, own)
+                    announce(tx, published)
             except RecrawlError as error:  # the epoch is in force all the same
                 log.warning("an epoch was not announced yet", reason=str(error))
 
@@ -326,6 +316,12 @@ class ShardedLead(Lead):
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         with self.begin() as tx:
             tx.write_schedule(epoch, schedule)
+
+    @override
+    def allow(self, epoch: int, attempt: int) -> None:
+        with self.begin() as tx:
+            for each in tx.every():
+                each.put_meta(RUN, run_name(epoch, attempt))
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:

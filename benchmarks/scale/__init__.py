@@ -1,0 +1,1 @@
+"""A model of Recrawl over many databases: epochs, reports, leases, network and sizes."""

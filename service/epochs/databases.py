@@ -1,0 +1,119 @@
+"""The databases of a sharded store, as the sources of the shards of an epoch.
+
+A shard of an epoch has one database or several. It reads each in one snapshot. It writes each in
+one transaction, which checks that no later attempt of the epoch, and no later epoch, has begun.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from typing_extensions import override
+
+from service.archive.log_archive import LogArchive
+from service.epochs.shard import Input, Run, ShardSource, Task, load_divided
+from service.model.columns import ClockColumns, ScheduleColumns
+from service.storage.epochs import Learnt
+from service.storage.sharding.database import ShardDatabase, ShardTransaction
+from service.storage.sharding.epochs import write_share
+from service.storage.sharding.shard_map import ShardMap
+from service.storage.sharding.store import ShardedStore
+
+
+class Databases(ABC):
+    """Some databases of a sharded store."""
+
+    shard_map: ShardMap
+    positions: tuple[int, ...]
+    """Positions of the databases in the map."""
+
+    @abstractmethod
+    def opened(self, position: int) -> AbstractContextManager[ShardDatabase]:
+        """Return the store on one of the databases."""
+
+    def load(self, task: Task) -> dict[int, Input]:
+        """Return the input of each logical shard, each database as of one instant."""
+        inputs: dict[int, Input] = {}
+        nothing: dict[int, Input] = {}
+        for position in self.positions:
+            with self.opened(position) as store, store.read_whole() as tx:
+                own = load_divided(tx, task)
+            inputs |= {shard: part for shard, part in own.items() if len(part.pages)}
+            nothing = own
+        return dict(sorted((inputs or nothing).items()))
+
+    def prepare(self, run: Run, schedule: ScheduleColumns, learnt: Learnt) -> None:
+        """Write the schedule and what the epoch learnt, in place of an earlier attempt."""
+        of_pages = self.shard_map.databases_of_ids(schedule.page_id)
+        for position in self.positions:
+            own = _share(self.shard_map, position, learnt)
+            with self.opened(position) as store, store.begin() as tx:
+                assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
+                rows = schedule.where(of_pages == position)
+                write_share(tx, run.epoch, rows, run.attempt)
+                tx.save_learnt(run.epoch, own)
+
+
+def _share(shard_map: ShardMap, position: int, learnt: Learnt) -> Learnt:
+    """Return what an epoch learnt of the pages and hosts of one database."""
+    shards = shard_map.databases[position].shards
+    tables = {shard: each for shard, each in learnt.of_shards.items() if shard in shards}
+    clocks: ClockColumns | None = learnt.clocks
+    if clocks is not None:
+        clocks = clocks.where(shard_map.databases_of_ids(clocks.host_id) == position)
+    return Learnt(tables, clocks)
+
+
+@dataclass(frozen=True)
+class OpenDatabases(Databases):
+    """Databases that a store of this process has open."""
+
+    store: ShardedStore
+    positions: tuple[int, ...]
+
+    @property
+    @override
+    def shard_map(self) -> ShardMap:  # type: ignore[override]
+        return self.store.routes
+
+    @override
+    def opened(self, position: int) -> AbstractContextManager[ShardDatabase]:
+        return nullcontext(self.store.databases[position])
+
+
+@dataclass(frozen=True)
+class RemoteDatabases(Databases):
+    """Databases that another process opens for the time of a question."""
+
+    shard_map: ShardMap = field(repr=False)
+    positions: tuple[int, ...]
+    width: int
+    """Number of columns of the estimator."""
+    archive: LogArchive | None = None
+
+    @override
+    def opened(self, position: int) -> AbstractContextManager[ShardDatabase]:
+        database = self.shard_map.databases[position]
+        store = ShardDatabase(database, self.shard_map, self.width)
+        store.archive = self.archive
+        return closing(store)
+
+
+def in_this_process(store: ShardedStore) -> Sequence[ShardSource]:
+    """Return a source for each database, for this process."""
+    return [OpenDatabases(store, (n,)) for n in range(len(store.databases))]
+
+
+def for_processes(store: ShardedStore, n_processes: int | None = None) -> Sequence[ShardSource]:
+    """Return sources for other processes: one for each database, at most `n_processes`.
+
+    They take no exceptions of hosts along, because ids name their logical shards.
+    """
+    n_databases = len(store.databases)
+    n = min(n_processes or n_databases, n_databases)
+    shard_map = replace(store.routes, exceptions={})
+    spans = np.array_split(np.arange(n_databases), n)
+    width, archive = store.coordinator.width, store.archive
+    return [RemoteDatabases(shard_map, tuple(span.tolist()), width, archive) for span in spans]

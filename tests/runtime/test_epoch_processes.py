@@ -1,0 +1,76 @@
+"""Settings of the processes that compute epochs: what is chosen, and what is refused."""
+
+import sys
+
+import pytest
+
+from service.epochs.actors import Actors
+from service.epochs.processes import Processes
+from service.epochs.shards import in_this_process
+from service.model.errors import InvalidSettings
+from service.runtime.epoch_processes import chosen_processes
+from service.runtime.settings import read_settings
+
+SHARDED = {"shards": "shards.toml"}
+
+
+def pool_of(**given):
+    """Return the pool whose method is the chosen runner."""
+    return chosen_processes(read_settings(**SHARDED, **given)).spread.__self__
+
+
+def test_without_a_setting_one_process_computes_epochs():
+    for given in ({}, SHARDED, {**SHARDED, "dask": ""}):
+        chosen = chosen_processes(read_settings(**given))
+        assert chosen.spread is in_this_process
+        chosen.close()
+
+
+def test_own_processes_and_actors_are_chosen_by_settings(tmp_path):
+    assert isinstance(pool_of(epoch_processes=3), Processes)
+    local, far = pool_of(dask="local"), pool_of(dask="tcp://dask:8786")
+    assert isinstance(local, Actors)
+    assert (local.address, local.certificates) == ("local", None)
+    assert (far.address, far.security()) == ("tcp://dask:8786", None)
+
+
+def test_certificates_of_dask_are_files_and_come_together(tmp_path):
+    files = {name: tmp_path / f"{name}.pem" for name in ("dask_ca", "dask_cert", "dask_key")}
+    address = {"dask": "tls://dask:8786"}
+    with pytest.raises(InvalidSettings, match=r"RECRAWL_DASK_CA: there is no file .*dask_ca\.pem"):
+        read_settings(**SHARDED, **address, **files)
+    for path in files.values():
+        path.write_text("")
+    security = pool_of(**address, **files).security()
+    assert security.require_encryption
+    assert security.tls_ca_file == str(files["dask_ca"])
+    assert security.tls_client_cert == str(files["dask_cert"])
+    assert security.tls_client_key == str(files["dask_key"])
+    with pytest.raises(InvalidSettings, match="RECRAWL_DASK_CERT and RECRAWL_DASK_KEY must be set"):
+        read_settings(**SHARDED, **address, dask_ca=files["dask_ca"])
+    with pytest.raises(InvalidSettings, match="are for RECRAWL_DASK=tls"):
+        read_settings(**SHARDED, dask="local", **files)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"dask": "local"}, "RECRAWL_DASK is for several databases; unset it, or name them in"),
+        ({"epoch_processes": 2}, "RECRAWL_EPOCH_PROCESSES is for several databases"),
+        ({**SHARDED, "dask": "local", "epoch_processes": 2}, "are both set; unset one"),
+        ({**SHARDED, "dask": "dask:8786"}, "RECRAWL_DASK must be local, tls://HOST:PORT or tcp:"),
+        ({**SHARDED, "dask": "http://dask:8786"}, "not 'http://dask:8786'"),
+        ({**SHARDED, "epoch_processes": -1}, "RECRAWL_EPOCH_PROCESSES"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(given, sentence):
+    with pytest.raises(InvalidSettings) as refused:
+        read_settings(**given)
+    assert sentence in str(refused.value)
+
+
+def test_a_missing_package_is_named_with_the_extra(monkeypatch):
+    monkeypatch.delitem(sys.modules, "service.epochs.actors")
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(InvalidSettings, match=r"package dask; pip install 'recrawl\[dask\]'"):
+        chosen_processes(read_settings(**SHARDED, dask="local"))
