@@ -3,9 +3,10 @@
     python -m benchmarks.faults --minutes 10 --store postgres [--nemeses kill-replica step-clock]
 
 All processes run on this machine. Postgres is a cluster of the campaign's own, with two replicas
-and two workers of the service; on SQLite there is one replica. The clients are crawlers with
-leases, reporters without leases, pingers, registrars, readers, a follower of the feed of changes
-and a receiver of its webhook. Two nemeses at a time inject
+and two workers of the service; on SQLite there is one replica. `--store shards` has three
+databases, and a command moves shards from one to another all the time. The clients are crawlers
+with leases, reporters without leases, pingers, registrars, readers, a follower of the feed of
+changes and a receiver of its webhook. Two nemeses at a time inject
 faults for some seconds each and heal them. After the last fault all pages must be crawled again.
 Then every process is ended, and the checks of `checker` compare the clients' history with the
 database. The exit status is 1 when a check counts a violation.
@@ -43,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.faults", description=__doc__.splitlines()[0]
     )
     options.add_argument("--minutes", type=float, default=1.0, help="duration of the faults")
-    options.add_argument("--store", choices=["postgres", "sqlite"], default="sqlite")
+    options.add_argument("--store", choices=["postgres", "sqlite", "shards"], default="sqlite")
     options.add_argument("--seed", type=int, default=1, help="seed of all random choices")
     options.add_argument(
         "--nemeses",
@@ -96,6 +97,8 @@ def show(outcome: campaign.Outcome, console: Console) -> None:
         f"{outcome.n_starts} starts of services; all pages handed out again "
         f"{outcome.settled_s:.0f} s after the last harm"
     )
+    if outcome.moves:
+        console.print("moves of shards: " + ", ".join(f"{k} {n}" for k, n in outcome.moves.items()))
     console.print("lag of changes: " + ", ".join(f"{k} {v:.3g}" for k, v in outcome.lag_s.items()))
     for failure in outcome.failures:
         console.print(f"a nemesis failed: {failure}")

@@ -31,6 +31,7 @@ from benchmarks.faults.lease_checks import crawled_again
 from benchmarks.faults.nemeses import World, available
 from benchmarks.faults.postgres import Cluster, cluster
 from benchmarks.faults.proxy import Network, Proxy
+from benchmarks.faults.sharded import NAMES, Mover, create, shards_of_pages
 from benchmarks.faults.verdicts import Verdict
 from benchmarks.http.processes import Failed
 
@@ -76,6 +77,8 @@ class Outcome:
     answers: Counter[str] = field(default_factory=Counter)
     n_starts: int = 0
     settled_s: float = 0.0
+    moves: dict[str, int] = field(default_factory=dict)
+    """Moves of shards that were completed, runs that were killed, and runs that gave up."""
     lag_s: dict[str, float] = field(default_factory=dict)
     """Time from the commit of a change to its arrival."""
     failures: list[str] = field(default_factory=list)
@@ -99,11 +102,13 @@ def run(plan: Plan) -> Outcome:
             for _ in range(n):
                 world.clients.start(kind)
         if plan.n_changes:
-            hands = kill_evenly(plan, world, chosen, partial(final.n_changes, the_url(world)))
+            hands = kill_evenly(plan, world, chosen, partial(final.n_changes, urls_of(world)))
         else:
             hands = harass(plan, world, chosen)
         for name in world.clients.of("burster"):
             world.clients.kill(name)
+        if world.mover is not None:
+            world.mover.finish()
         healed_at = now()
         outcome.settled_s = settle(plan, pages, healed_at)
         for kind in ("crawler", "reporter"):
@@ -112,28 +117,38 @@ def run(plan: Plan) -> Outcome:
         await_feed(plan, world)
         world.clients.end()
         supervisor.end()
-        url = the_url(world)
-        verdicts = evidence(plan.folder, url, pages, healed_at, outcome)
+        verdicts = evidence(plan.folder, urls_of(world), pages, healed_at, outcome)
+        if world.mover is not None:
+            verdicts.append(moves(world.mover, outcome))
         outcome.harms, outcome.failures = hands.harms, hands.failures
         outcome.n_starts = sum(service.n_starts for service in world.services)
         outcome.verdicts = [*verdicts, tracebacks(world.services), ends(world.services)]
     return outcome
 
 
-def the_url(world: World) -> str:
-    """Return the database's own address."""
-    return world.postgres.url() if world.postgres else f"sqlite:///{world.file}"
+def urls_of(world: World) -> list[str]:
+    """Return the databases' own addresses."""
+    if world.postgres is None:
+        return [f"sqlite:///{world.file}"]
+    names = NAMES if world.is_sharded else ("recrawl",)
+    return [world.postgres.url(database=name) for name in names]
+
+
+def moves(mover: Mover, outcome: Outcome) -> Verdict:
+    """Check that no move ended with a traceback, and count the moves."""
+    outcome.moves = {"moves": mover.n_moves, "killed": mover.n_killed, "stopped": mover.n_stopped}
+    return Verdict("moves of shards that ended with a traceback", mover.faults, mover.n_moves)
 
 
 def evidence(
-    folder: Path, url: str, pages: Sequence[int], healed_at: float, outcome: Outcome
+    folder: Path, urls: Sequence[str], pages: Sequence[int], healed_at: float, outcome: Outcome
 ) -> list[Verdict]:
     """Check the history and count its answers."""
     history = History.read(folder)
     outcome.answers.update(str(one.status) for one in history.of(Answer))
     outcome.answers["none"] = len(history.of(Silence))
     outcome.lag_s = lags(history)
-    return checker.check(history, final.read(url), pages, DELAY_S, healed_at)
+    return checker.check(history, final.read(urls), pages, DELAY_S, healed_at)
 
 
 @contextmanager
@@ -144,6 +159,8 @@ def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
         if plan.store == "postgres":
             small = not plan.n_changes  # so many changes would fill the small disk
             world = on_postgres(plan, network, stack.enter_context(cluster(small=small)))
+        elif plan.store == "shards":
+            world = on_shards(plan, network, stack.enter_context(cluster(small=False)))
         else:
             world = on_sqlite(plan, network)
         supervisor = Supervisor(world.services)
@@ -161,6 +178,10 @@ def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
         fronts = [proxy.port for proxy in world.fronts]
         more = {"bulk": bulk, "hook_port": hook_port, "all_changed": plan.n_changes > 0}
         world.clients.task = partial(task, plan, fronts, pages, others, more)
+        if world.is_sharded:
+            shards = shards_of_pages(urls_of(world))
+            world.mover = Mover(plan.folder / "shards.toml", shards, plan.seed)
+            world.mover.start()
         yield world, supervisor, pages
 
 
@@ -173,6 +194,19 @@ def on_postgres(plan: Plan, network: Network, server: Cluster) -> World:
     replicas = [service(plan, f"replica-{i}", urls[i], serve=True) for i in range(2)]
     workers = [service(plan, f"worker-{i}", urls[2 + i], serve=False) for i in range(2)]
     return world_of(plan, network, replicas, workers, backs=proxies, postgres=server)
+
+
+def on_shards(plan: Plan, network: Network, server: Cluster) -> World:
+    """Return a world of two replicas and two workers on three databases, each behind a proxy."""
+    backs = free_ports(len(NAMES))
+    proxies = [network.proxy(port, server.port) for port in backs]
+    file = create(server, backs, plan.folder)
+    url = f"shards:///{file}"
+    replicas = [service(plan, f"replica-{i}", url, serve=True) for i in range(2)]
+    workers = [service(plan, f"worker-{i}", url, serve=False) for i in range(2)]
+    return world_of(
+        plan, network, replicas, workers, backs=proxies, postgres=server, is_sharded=True
+    )
 
 
 def on_sqlite(plan: Plan, network: Network) -> World:

@@ -169,7 +169,9 @@ class Supervisor:
 
 def settings_of(url: str, **more: str) -> dict[str, str]:
     """Return the environment variables for a process of the service."""
-    return {"RECRAWL_DATABASE_URL": url} | {f"RECRAWL_{k}".upper(): v for k, v in more.items()}
+    scheme, _, path = url.partition("://")
+    place = {"RECRAWL_SHARDS": path} if scheme == "shards" else {"RECRAWL_DATABASE_URL": url}
+    return place | {f"RECRAWL_{k}".upper(): v for k, v in more.items()}
 
 
 def migrate(url: str) -> None:

@@ -20,8 +20,20 @@ JOIN pages ON pages.page_id = page_states.page_id WHERE url LIKE 'https://bulk%'
 """
 
 
-def read(url: str) -> Final:
-    """Return the rows that the checks compare with the history."""
+def read(urls: Sequence[str]) -> Final:
+    """Return the rows of all databases that the checks compare with the history."""
+    each = [read_one(url) for url in urls]
+    return Final(
+        crawls=[crawl for one in each for crawl in one.crawls],
+        pings=[ping for one in each for ping in one.pings],
+        states={page: state for one in each for page, state in one.states.items()},
+        epochs={epoch: n for one in each for epoch, n in one.epochs.items()},
+        pages={page_url: page for one in each for page_url, page in one.pages.items()},
+    )
+
+
+def read_one(url: str) -> Final:
+    """Return the rows of one database."""
     if url.startswith("postgresql"):
         with psycopg.connect(url) as connection:
             return final(
@@ -32,8 +44,13 @@ def read(url: str) -> Final:
         return final(lambda statement: file.execute(statement).fetchall(), "{0}")
 
 
-def n_changes(url: str) -> int:
+def n_changes(urls: Sequence[str]) -> int:
     """Return the number of changes of the pages that are reported in bursts."""
+    return sum(map(n_changes_of_one, urls))
+
+
+def n_changes_of_one(url: str) -> int:
+    """Return that number of one database."""
     if url.startswith("postgresql"):
         with psycopg.connect(url) as connection:
             return int(connection.execute(BULK_CHANGES).fetchall()[0][0])

@@ -19,6 +19,7 @@ from benchmarks.faults import replica
 from benchmarks.faults.deployment import Clients, Service
 from benchmarks.faults.postgres import Cluster
 from benchmarks.faults.proxy import Proxy
+from benchmarks.faults.sharded import END_SESSIONS_OF_ONE, NAMES, Mover
 
 T = TypeVar("T")
 STEPS_S = (-86_400.0, -300.0, -30.0, 30.0, 300.0, 86_400.0)
@@ -45,6 +46,10 @@ class World:
     file: Path | None
     """Database file of SQLite."""
     draw: Random
+    is_sharded: bool = False
+    """True for a store over several databases."""
+    mover: Mover | None = None
+    """Command that moves shards, in a store over several databases."""
     webhook: str = ""
     """Name of the webhook of the campaign's receiver."""
 
@@ -60,7 +65,7 @@ Harm = Callable[[World, float], None]
 class Nemesis(NamedTuple):
     part: str
     harm: Harm
-    stores: tuple[str, ...] = ("postgres", "sqlite")
+    stores: tuple[str, ...] = ("postgres", "sqlite", "shards")
 
 
 def kill(kind: str) -> Harm:
@@ -137,8 +142,19 @@ def end_sessions(world: World, seconds: float) -> None:
     """End every session of the service repeatedly."""
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
-        the(world.postgres).execute(END_SESSIONS)
+        the(world.postgres).execute(END_SESSIONS, "postgres")
         time.sleep(0.3)
+
+
+def end_sessions_of_one(world: World, _: float) -> None:
+    """End every session of the service in one of several databases."""
+    name = world.draw.choice(NAMES)
+    the(world.postgres).execute(END_SESSIONS_OF_ONE.format(name=name), "postgres")
+
+
+def kill_mover(world: World, seconds: float) -> None:
+    """Kill the command that moves a shard at any step; the next one goes on."""
+    the(world.mover).harm(seconds / 2)
 
 
 def restart_postgres(world: World, seconds: float) -> None:
@@ -208,7 +224,8 @@ def the(value: T | None) -> T:
     return value
 
 
-POSTGRES = ("postgres",)
+POSTGRES = ("postgres", "shards")
+SHARDS = ("shards",)
 
 NEMESES = {
     "kill-replica": Nemesis("replicas", kill("replicas")),
@@ -229,8 +246,10 @@ NEMESES = {
     "end-sessions": Nemesis("database", end_sessions, POSTGRES),
     "restart-postgres": Nemesis("database", restart_postgres, POSTGRES),
     "stop-postgres": Nemesis("database", stop_postgres, POSTGRES),
-    "lock-tables": Nemesis("database", lock_tables, POSTGRES),
-    "fill-disk": Nemesis("database", fill_disk),
+    "lock-tables": Nemesis("database", lock_tables, ("postgres",)),
+    "fill-disk": Nemesis("database", fill_disk, ("postgres", "sqlite")),
+    "end-sessions-of-one": Nemesis("database", end_sessions_of_one, SHARDS),
+    "kill-mover": Nemesis("mover", kill_mover, SHARDS),
 }
 
 

@@ -31,7 +31,7 @@ from service.model.columns import CrawlColumns, PingColumns
 from service.model.domain import PingReason, Verdict
 from service.model.errors import OUTAGES
 from service.storage import Registered
-from service.storage.sharding.shard_map import ShardMap
+from service.storage.sharding.shard_map import CLOSED, ShardMap
 from service.storage.sharding.store import ShardedStore
 from service.storage.tagging import TaggedRows
 
@@ -196,6 +196,9 @@ class ShardRecorder:
             rows = targets[owner[targets] == n]
             if n == self.position:
                 continue
+            if n == CLOSED:
+                away[rows] = True
+                continue
             try:
                 ids = self._ids(n, job, rows)
             except OUTAGES:
@@ -234,10 +237,13 @@ class ShardBatchers:
     n_writers: int
     watch: Callable[[Flush], None]
 
-    @property
-    def divider(self) -> Divider:
-        """The division by the store's map."""
-        return Divider(self.store.shard_map)
+    def report(self, job: Report[ColumnsT]) -> list[Division[Report[ColumnsT]]]:
+        """Return the divisions of a report by the map in force."""
+        return Divider(self.store.map_in_force()).report(job)
+
+    def registration(self, job: Registration) -> list[Division[Registration]]:
+        """Return the divisions of a registration by the map in force."""
+        return Divider(self.store.map_in_force()).registration(job)
 
     def _recorders(self) -> list[Recorder]:
         # rules in force of its own, because each database announces an epoch at another moment
@@ -257,7 +263,7 @@ class ShardBatchers:
             )
             for n, recorder in enumerate(self._recorders())
         ]
-        return DividedBatcher(each, self.divider.report, united(lost_crawls))
+        return DividedBatcher(each, self.report, united(lost_crawls))
 
     def pings(self) -> Batcher[Report[PingColumns], CommittedPings]:
         """Return the batcher of pings."""
@@ -265,7 +271,7 @@ class ShardBatchers:
             batched(f"pings-{n}", recorder.flush_pings, self.n_writers, self.watch)
             for n, recorder in enumerate(self._recorders())
         ]
-        return DividedBatcher(each, self.divider.report, united(lost_pings))
+        return DividedBatcher(each, self.report, united(lost_pings))
 
     def registrations(self) -> Registrations:
         """Return the batcher of registrations."""
@@ -278,4 +284,4 @@ class ShardBatchers:
             )
             for n, database in enumerate(self.store.databases)
         ]
-        return DividedBatcher(each, self.divider.registration, united_registrations)
+        return DividedBatcher(each, self.registration, united_registrations)

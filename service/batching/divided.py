@@ -2,6 +2,7 @@
 
 A job commits in each database alone. A database that is away loses only its own rows: their results
 are those of `lost`, and the others stand. A job without any commit has the error of one database.
+Rows of a shard that has moved meanwhile are divided again, once.
 """
 
 import threading
@@ -13,7 +14,7 @@ from typing import Generic, NamedTuple
 
 from service.batching.batcher import Batcher, JobT, ResultT
 from service.model.arrays import Ints
-from service.model.errors import OUTAGES, Overloaded
+from service.model.errors import OUTAGES, Overloaded, RecrawlError, ShardMoved
 
 RETRYABLE = (*OUTAGES, Overloaded)
 """Errors that lose the rows of one database; the caller sends them again."""
@@ -58,21 +59,64 @@ class DividedBatcher(Batcher[JobT, ResultT]):
     def submit(self, job: JobT) -> Future[ResultT]:
         """Return the future result of a job; raise `Overloaded` if no database takes its rows."""
         divisions = self.divide(job)
-        if len(divisions) == 1:
-            return self.batchers[divisions[0].database].submit(divisions[0].job)
-        collected: Collected[JobT, ResultT] = Collected(job, len(divisions), self.unite)
-        parts = [self._submit(division) for division in divisions]
-        for division, part in zip(divisions, parts, strict=True):
-            part.add_done_callback(partial(collected.add, division.rows))
+        if len(divisions) == 1 and divisions[0].database >= 0:
+            return self._followed(divisions[0], self.batchers[divisions[0].database])
+        return self._collected(job, [(each.rows, self._submit(each)) for each in divisions])
+
+    def _collected(
+        self, job: JobT, parts: Sequence[tuple[Ints, Future[ResultT]]]
+    ) -> Future[ResultT]:
+        collected: Collected[JobT, ResultT] = Collected(job, len(parts), self.unite)
+        for rows, part in parts:
+            part.add_done_callback(partial(collected.add, rows))
         return collected.whole
 
-    def _submit(self, division: Division[JobT]) -> Future[ResultT]:
+    def _submit(self, division: Division[JobT], *, again: bool = True) -> Future[ResultT]:
+        """Return the future result of the rows of one database; of no database, its failure."""
+        if division.database < 0:
+            return refused(ShardMoved())
+        batcher = self.batchers[division.database]
         try:
-            return self.batchers[division.database].submit(division.job)
+            return self._followed(division, batcher) if again else batcher.submit(division.job)
         except Overloaded as error:
-            refused: Future[ResultT] = Future()
-            refused.set_exception(error)
-            return refused
+            return refused(error)
+
+    def _followed(
+        self, division: Division[JobT], batcher: Batcher[JobT, ResultT]
+    ) -> Future[ResultT]:
+        """Submit rows; if their shard has moved meanwhile, divide and submit the rows again."""
+        outcome: Future[ResultT] = Future()
+
+        def settle(done: Future[ResultT]) -> None:
+            if done.cancelled():
+                return
+            if isinstance(done.exception(), ShardMoved):
+                again = self.divide(division.job)
+                parts = [(each.rows, self._submit(each, again=False)) for each in again]
+                self._collected(division.job, parts).add_done_callback(partial(copy_to, outcome))
+            else:
+                copy_to(outcome, done)
+
+        part = batcher.submit(division.job)
+        part.add_done_callback(settle)
+        outcome.add_done_callback(lambda whole: whole.cancelled() and part.cancel())
+        return outcome
+
+
+def refused(error: RecrawlError) -> Future[ResultT]:
+    """Return a future that has failed."""
+    outcome: Future[ResultT] = Future()
+    outcome.set_exception(error)
+    return outcome
+
+
+def copy_to(outcome: Future[ResultT], done: Future[ResultT]) -> None:
+    """Give a future the result of another one."""
+    with suppress(InvalidStateError):  # the caller has gone
+        if (error := done.exception()) is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(done.result())
 
 
 class Collected(Generic[JobT, ResultT]):

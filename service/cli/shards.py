@@ -1,8 +1,8 @@
 """`recrawl shards`: the databases of a sharded store."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -44,21 +44,29 @@ def sharded() -> "Iterator[ShardedStore]":
 @shards.command()
 def status() -> None:
     """Show each database: its shards, pages (an estimate), epoch, and whether it agrees."""
+    from service.storage.sharding.move_record import read_record
+
     table = Table("database", "shards", "pages", "epoch", "state", box=None)
-    n_away = 0
+    n_away, record = 0, None
     with sharded() as store:
         for database in store.databases:
             row, is_away = _row(store, database)
             n_away += is_away
             table.add_row(*row)
+        with suppress(RecrawlError), store.coordinator.unchecked() as tx:
+            record = read_record(tx)
     console.print(table)
+    if record is not None:
+        console.print(
+            f"{record}; `recrawl shards move {record.shard} --to {record.target}` goes on"
+        )
     if n_away:
         raise typer.Exit(1)
 
 
 def _row(store: "ShardedStore", database: "ShardDatabase") -> tuple[list[str], bool]:
     """Return the cells of a database, and whether it is away or disagrees."""
-    from service.storage.sharding.claims import check_claim
+    from service.storage.sharding.claims import checked, read_claim
     from service.storage.sharding.shard_map import format_shards
 
     name = database.database.name
@@ -66,9 +74,10 @@ def _row(store: "ShardedStore", database: "ShardDatabase") -> tuple[list[str], b
     shards_text = format_shards(database.database.shards)
     try:
         database.check()
-        with database.begin(write=False) as tx:
+        with database.unchecked() as tx:
             n_pages, epoch = str(tx.scalar(PAGES)), str(tx.number_in_force())
-            check_claim(tx, store.shard_map, database.database)
+            claim = checked(read_claim(tx), store.shard_map, database.database)
+            shards_text = claim.shards
     except RecrawlError as error:
         return [name, shards_text, "", "", error.detail], True
     return [name, shards_text, n_pages, epoch, "ok"], False
@@ -103,3 +112,42 @@ def adopt() -> None:
             database.check()
         n_hosts = adopt_store(store.databases, store.shard_map)
     typer.echo(f"adopted: {n_hosts} hosts stay in shard 0 of {store.coordinator.database.name}")
+
+
+To = Annotated[str, typer.Option("--to", help="Name of the database that gets the shard")]
+DryRun = Annotated[bool, typer.Option(help="Show what would move, and change nothing")]
+Cancel = Annotated[bool, typer.Option(help="Undo a move that is not complete")]
+ClosedS = Annotated[
+    float, typer.Option(help="Maximum time without the shard, seconds; then it opens again", min=1)
+]
+GraceS = Annotated[
+    float,
+    typer.Option(help="Time for which the old rows stay for running requests, seconds", min=0),
+]
+
+
+@shards.command()
+def move(
+    shard: Annotated[int, typer.Argument(help="Number of the logical shard")],
+    to: To,
+    dry_run: DryRun = False,
+    cancel: Cancel = False,
+    closed_s: ClosedS = 30.0,
+    grace_s: GraceS = 30.0,
+) -> None:
+    """Move a logical shard to another database while the service is in use. All ids stay.
+
+    Items of the shard are rejected with `shard_unavailable` for some seconds. A command that was
+    ended goes on when it is run again.
+    """
+    from service.storage.sharding.move import Move, sizes
+
+    with sharded() as store:
+        moving = Move(store, shard, to, typer.echo, closed_s, grace_s)
+        if dry_run:
+            typer.echo(sizes(store, shard, to))
+        elif cancel:
+            moving.cancel()
+            typer.echo(f"cancelled: shard {shard} stays where it was")
+        else:
+            moving.run()

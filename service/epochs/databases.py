@@ -76,7 +76,7 @@ class OpenDatabases(Databases):
     @property
     @override
     def shard_map(self) -> ShardMap:  # type: ignore[override]
-        return self.store.routes
+        return self.store.shard_map
 
     @override
     def opened(self, position: int) -> AbstractContextManager[ShardDatabase]:
@@ -95,8 +95,7 @@ class RemoteDatabases(Databases):
 
     @override
     def opened(self, position: int) -> AbstractContextManager[ShardDatabase]:
-        database = self.shard_map.databases[position]
-        store = ShardDatabase(database, self.shard_map, self.width)
+        store = ShardDatabase(position, self.shard_map, self.width)
         store.archive = self.archive
         return closing(store)
 
@@ -113,7 +112,7 @@ def for_processes(store: ShardedStore, n_processes: int | None = None) -> Sequen
     """
     n_databases = len(store.databases)
     n = min(n_processes or n_databases, n_databases)
-    shard_map = replace(store.routes, exceptions={})
+    shard_map = replace(store.map_in_force(), exceptions={})
     spans = np.array_split(np.arange(n_databases), n)
     width, archive = store.coordinator.width, store.archive
     return [RemoteDatabases(shard_map, tuple(span.tolist()), width, archive) for span in spans]

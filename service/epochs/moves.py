@@ -115,8 +115,7 @@ def exposures(pages: EpochColumns, clocks: Clocks | None, place: Ints) -> Floats
     """Return (N,) operational lengths of last intervals, days; None: the lengths.
 
     `place` has the rows of hosts, as of `places`. An interval over the busy hours of its host
-    counts as longer. Otherwise the changes of a busy
-    hour would seem to be more than expected.
+    counts as longer. Otherwise the changes of a busy hour would seem to be more than expected.
     """
     if clocks is None or not len(clocks.hosts):
         return None

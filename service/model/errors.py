@@ -185,6 +185,22 @@ class ShardUnavailable(StoreUnavailable):
     """A database of the store did not answer; send this again: committed items stay committed."""
 
 
+class ShardMoved(ShardUnavailable):
+    """A shard of this request moves to another database; send this again."""
+
+
+class ShardMoving(RecrawlError):
+    """Another move of a shard is not complete; one shard moves at a time."""
+
+
+class MoveRefused(RecrawlError):
+    """The shard cannot be moved so; nothing was changed."""
+
+
+class MoveFailed(RecrawlError):
+    """The move stopped; the shard stays where it is. Run the command again to go on."""
+
+
 class StoreFull(RecrawlError):
     """The database has no room left; nothing of this request was kept."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from support.live_server import Live, command, until
+from support.live_server import Live, command, running, until
 from support.own_postgres import OwnPostgres, own_postgres
 from support.shard_cases import host_in, serving_shards
 
@@ -248,6 +248,36 @@ def test_a_database_that_missed_the_announcement_learns_of_the_epoch_from_its_re
     assert len(live.schedule()) == 9
     with part.begin(write=False) as tx:
         assert tx.number_in_force() == 2
+
+
+def test_a_service_starts_without_a_database_and_checks_it_when_it_is_back(
+    shard_urls, other, tmp_path
+):
+    urls = [*shard_urls[:AWAY], other.url.set(database="away").render_as_string()]
+    with serving_shards(tmp_path, urls, bandwidth=1000.0) as live:
+        live.register(*every_url())
+    other.stop("immediate")
+    with running(f"shards:///{tmp_path / 'shards.toml'}", bandwidth=1000.0) as live:
+        assert live.get("/readyz").json()["away"] == ["db2"]
+        counts = live.post("/observations", crawls(live, every_url())).json()
+        assert (counts["accepted"], counts["n_rejected"]) == (6, 3)
+        other.start()
+        ready_again(live)
+        counts = live.post("/observations", crawls(live, every_url())).json()
+        assert (counts["accepted"], counts["duplicate"] + counts["late"]) == (3, 6)
+        assert live.epoch()["n_pages"] == 9
+
+
+def test_a_service_does_not_start_without_its_coordinator(shard_urls, other, tmp_path):
+    away = other.url.set(database="away").render_as_string()
+    with serving_shards(tmp_path, [shard_urls[0], away, shard_urls[2]]):
+        pass
+    other.stop("immediate")
+    with (
+        pytest.raises(StoreUnavailable, match="db1"),
+        running(f"shards:///{tmp_path / 'shards.toml'}"),
+    ):
+        pass
 
 
 @pytest.fixture

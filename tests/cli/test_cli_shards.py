@@ -50,3 +50,22 @@ def test_adopt_reports_the_hosts(recrawl, shard_urls, tmp_path):
 )
 def test_settings_that_cannot_be_used_are_refused(recrawl, settings, sentence):
     assert sentence in recrawl("shards", "status", **settings).refusal()
+
+
+def test_a_shard_moves_and_status_shows_its_new_place(recrawl, shard_urls, tmp_path):
+    settings = {"shards": map_file(tmp_path / "shards.toml", shard_urls)}
+    recrawl("shards", "add", **settings)
+    dry = recrawl("shards", "move", "20", "--to", "db2", "--dry-run", **settings)
+    assert dry.out.startswith("shard 20 would move from db0 to db2: 0 hosts, 0 pages"), dry.err
+    moved = recrawl("shards", "move", "20", "--to", "db2", "--grace-s", "0", **settings)
+    assert moved.status == 0, moved.err
+    assert moved.out.splitlines()[-1] == "shard 20 has moved to db2"
+    shown = " ".join(recrawl("shards", "status", **settings).err.split())
+    assert "db0 0-19" in shown
+    assert "db2 20, 43-63" in shown
+    assert (
+        "is in db2 already" in recrawl("shards", "move", "20", "--to", "db2", **settings).refusal()
+    )
+    assert "has no database x" in recrawl("shards", "move", "20", "--to", "x", **settings).refusal()
+    nothing = recrawl("shards", "move", "3", "--to", "db2", "--cancel", **settings)
+    assert "no move of shard 3" in nothing.refusal()

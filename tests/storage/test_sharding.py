@@ -37,7 +37,7 @@ from service.model.errors import (
 )
 from service.storage import open_store
 from service.storage.postgres.feed import LOCK
-from service.storage.sharding.claims import add, adopt
+from service.storage.sharding.claims import Claim, add, adopt, put_claim
 from service.storage.sharding.epochs import write_share
 from service.storage.sharding.shard_map import SHIFT, read_map
 from service.storage.sharding.store import ShardedStore
@@ -263,16 +263,34 @@ def test_a_database_without_a_claim_is_refused(shard_urls):
         new.check()
 
 
-def test_a_map_that_moves_shards_without_their_pages_is_refused(joined, shard_urls, tmp_path):
+def test_the_databases_decide_which_shards_they_have_and_not_the_file(joined, shard_urls, tmp_path):
+    (page_id,) = register(joined, 1, host=host_in(0))
     file = map_file(tmp_path / "other.toml", [shard_urls[2], shard_urls[1], shard_urls[0]])
-    other = ShardedStore(read_map(file), 2)
+    with closing(ShardedStore(read_map(file), 2)) as other:
+        add(other.databases, other.shard_map)
+        other.check()
+        assert register(other, 1, host=host_in(0)).tolist() == [page_id]
+        with other.databases[2].begin(write=False) as tx:
+            assert tx.page(page_id).url.startswith(f"https://{host_in(0)}/")
+
+
+def test_two_databases_that_claim_one_shard_are_refused(joined, shard_urls):
+    with joined.databases[0].begin() as tx:
+        put_claim(tx, Claim(64, "0-21"))
     with (
-        closing(other),
-        pytest.raises(ShardsDisagree, match=r"db0 has shards 43-63 .* 0-20"),
+        closing(ShardedStore(shard_map_of(shard_urls), 2)) as other,
+        pytest.raises(ShardsDisagree, match="db0 and db1 both have shard 21"),
     ):
         other.check()
-    with closing(other), pytest.raises(ShardsDisagree, match="correct the file"):
-        add(other.databases, other.shard_map)
+
+
+def test_a_new_database_takes_no_shard_that_another_one_has(joined, shard_urls, tmp_path):
+    with joined.databases[2].unchecked(write=True) as tx:
+        tx.run("DELETE FROM meta WHERE name = 'shards'")
+    with joined.databases[1].unchecked(write=True) as tx:
+        put_claim(tx, Claim(64, "21-50"))
+    with pytest.raises(ShardsDisagree, match=r'shard 43 is in db1 already.*shards = ""'):
+        add(joined.databases, joined.start)
 
 
 @pytest.mark.parametrize(

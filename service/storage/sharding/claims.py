@@ -1,12 +1,15 @@
-"""Claims: each database records which shards it has, so that no map can point past its pages.
+"""Claims: each database records which shards it has, and these records are the map in force.
 
-A map that contradicts a claim is refused at the start. The coordinator records the exceptions with
-their version. `add` writes the claims of new databases, `adopt` that of a store that was never
-sharded. The hosts of an adopted store are in shard 0 whatever their hash. Therefore a process
-reads their names from the store's table of hosts at its start.
+The file is only the start: `add` writes its spans into the claims of new databases, `adopt` writes
+that of a store that was never sharded, and later moves change the claims (`move`). A shard that no
+claim names is on its way. The coordinator records the exceptions with their version. The hosts of
+an adopted store are in shard 0 whatever their hash. Therefore a process reads their names from the
+store's table of hosts at its start.
 """
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,41 +41,90 @@ class Claim(NamedTuple):
     shards: str
     adopted: bool = False
     """True where shard 0 is a store that was never sharded."""
+    n_given: int = 0
+    """Number of times that the database gave a shard away (`ShardDatabase.transaction`)."""
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """Logical shards of the database."""
+        return parse_shards(self.shards, self.logical)
+
+    def with_shards(self, numbers: frozenset[int]) -> "Claim":
+        """Return the claim to these shards."""
+        return self._replace(shards=format_shards(numbers))
 
 
 def claim_of(shard_map: ShardMap, database: Database) -> Claim:
-    """Return the claim that a map expects of a database."""
+    """Return the claim of a new database of a map."""
     return Claim(shard_map.logical, format_shards(database.shards))
 
 
 def read_claim(tx: PostgresTransaction) -> Claim | None:
     """Return the claim of a database; None: it has none."""
-    text = tx.get_meta(CLAIM)
+    return claim_from(tx.get_meta(CLAIM))
+
+
+def claim_from(text: str | None) -> Claim | None:
+    """Return the claim of an entry of `meta`."""
     return Claim(**json.loads(text)) if text else None
 
 
 def write_claim(tx: PostgresTransaction, claim: Claim) -> None:
     """Write the claim of a database, and add the sequences of its shards."""
-    tx.put_meta(CLAIM, json.dumps(claim._asdict()))
-    for shard in sorted(parse_shards(claim.shards, claim.logical) - {0}):
+    put_claim(tx, claim)
+    for shard in sorted(claim.numbers - {0}):
         tx.once(ADD_SEQUENCE.format(shard=shard))
 
 
-def check_claim(tx: PostgresTransaction, shard_map: ShardMap, database: Database) -> Claim:
-    """Return the claim of a database; raise `ShardsDisagree` unless it is that of the map."""
-    claim, expected = read_claim(tx), claim_of(shard_map, database)
+def put_claim(tx: PostgresTransaction, claim: Claim) -> None:
+    """Write the claim of a database whose shards have their sequences."""
+    tx.put_meta(CLAIM, json.dumps(claim._asdict()))
+
+
+def claimed(tx: PostgresTransaction) -> Claim:
+    """Return the claim of a database that has joined."""
+    claim = read_claim(tx)
+    if claim is None:
+        raise ShardsDisagree("the database has no shards; run `recrawl shards status`")
+    return claim
+
+
+def checked(claim: Claim | None, shard_map: ShardMap, database: Database) -> Claim:
+    """Return a claim; raise `ShardsDisagree` for none, and for another number of shards."""
     if claim is None:
         raise ShardsDisagree(
             f"the database {database.name} has no shards yet; run `recrawl shards add`, or "
             "`recrawl shards adopt` for a store that has pages"
         )
-    if claim._replace(adopted=False) != expected:
+    if claim.logical != shard_map.logical:
         raise ShardsDisagree(
-            f"the database {database.name} has shards {claim.shards or 'none'} of {claim.logical}, "
-            f"RECRAWL_SHARDS says {expected.shards or 'none'} of {expected.logical}; correct the "
-            "file"
+            f"the database {database.name} has shards of {claim.logical}, RECRAWL_SHARDS says "
+            f"logical = {shard_map.logical}; correct the file"
         )
     return claim
+
+
+def in_force(last: ShardMap, claims: Sequence[Claim | None]) -> ShardMap:
+    """Return the map of the claims; a claim of None was not read, so `last` decides.
+
+    Raise `ShardsDisagree` for a shard that two databases claim.
+    """
+    owner: dict[int, str] = {}
+    for claim, database in zip(claims, last.databases, strict=True):
+        for shard in checked(claim, last, database).numbers if claim is not None else ():
+            if shard in owner:
+                raise ShardsDisagree(
+                    f"the databases {owner[shard]} and {database.name} both have shard {shard}; "
+                    "one of them is an old copy: see docs/how-to/several-databases.md"
+                )
+            owner[shard] = database.name
+    databases = tuple(
+        replace(database, shards=database.shards - owner.keys(), n_given=None)
+        if claim is None
+        else replace(database, shards=claim.numbers, n_given=claim.n_given)
+        for claim, database in zip(claims, last.databases, strict=True)
+    )
+    return replace(last, databases=databases)
 
 
 def check_exceptions(tx: PostgresTransaction, shard_map: ShardMap) -> None:
@@ -107,31 +159,48 @@ def add(databases: tuple[ShardDatabase, ...], shard_map: ShardMap) -> list[str]:
     Raise `ShardsDisagree` for a database with pages and without a claim, for shards that another
     database has, and for an exception whose host has pages in another shard.
     """
-    claimed = {}
+    claims: list[Claim | None] = []
     for database in databases:
-        with database.begin(write=False) as tx:
-            claimed[database.database.name] = read_claim(tx), bool(tx.scalar(N_PAGES))
-    for database in databases:
-        claim, has_pages = claimed[database.database.name]
-        if claim is not None:
-            with database.begin(write=False) as tx:
-                check_claim(tx, shard_map, database.database)
-        elif has_pages:
-            raise ShardsDisagree(
-                f"the database {database.database.name} has pages and no shards; a store that was "
-                "never sharded joins by `recrawl shards adopt`"
-            )
+        with database.unchecked() as tx:
+            claims.append(read_claim(tx))
+            if claims[-1] is None and tx.scalar(N_PAGES):
+                raise ShardsDisagree(
+                    f"the database {database.database.name} has pages and no shards; a store that "
+                    "was never sharded joins by `recrawl shards adopt`"
+                )
         _check_exceptions_kept(database, shard_map)
-    new = [each for each in databases if claimed[each.database.name][0] is None]
-    for database in new:
-        with database.begin() as tx:
-            write_claim(tx, claim_of(shard_map, database.database))
+    joined = [
+        claim or claim_of(shard_map, shard_map.databases[n]) for n, claim in enumerate(claims)
+    ]
+    _check_new(shard_map, claims)
+    in_force(shard_map, joined)
+    new = [n for n, claim in enumerate(claims) if claim is None]
+    for n in new:
+        with databases[n].unchecked(write=True) as tx:
+            write_claim(tx, joined[n])
     _write_exceptions(databases[shard_map.coordinator], shard_map)
-    return [database.database.name for database in new]
+    return [shard_map.databases[n].name for n in new]
+
+
+def _check_new(shard_map: ShardMap, claims: Sequence[Claim | None]) -> None:
+    """Raise `ShardsDisagree` for a new database whose shards in the file another one has."""
+    owner = {
+        shard: database.name
+        for claim, database in zip(claims, shard_map.databases, strict=True)
+        for shard in (claim.numbers if claim is not None else ())
+    }
+    for claim, database in zip(claims, shard_map.databases, strict=True):
+        taken = sorted(database.shards & owner.keys()) if claim is None else []
+        if taken:
+            raise ShardsDisagree(
+                f"shard {taken[0]} is in {owner[taken[0]]} already, not in the new database "
+                f'{database.name}; leave it to {owner[taken[0]]} in the file, such as shards = "" '
+                "for the new one, and move it by `recrawl shards move`"
+            )
 
 
 def _write_exceptions(coordinator: ShardDatabase, shard_map: ShardMap) -> None:
-    with coordinator.begin() as tx:
+    with coordinator.unchecked(write=True) as tx:
         stored = json.loads(tx.get_meta(EXCEPTIONS) or "{}")
         if stored.get("version", 0) >= shard_map.version:
             check_exceptions(tx, shard_map)
@@ -140,7 +209,7 @@ def _write_exceptions(coordinator: ShardDatabase, shard_map: ShardMap) -> None:
 
 def _check_exceptions_kept(database: ShardDatabase, shard_map: ShardMap) -> None:
     """Raise `ShardsDisagree` for a host with pages in another shard than its exception names."""
-    with database.begin(write=False) as tx:
+    with database.unchecked() as tx:
         for host, shard in shard_map.exceptions.items():
             stored = tx.scalar(SHARD_OF_HOST, host=host)
             if stored is not None and stored != shard:
@@ -164,7 +233,7 @@ def adopt(databases: tuple[ShardDatabase, ...], shard_map: ShardMap) -> int:
             f"coordinator {name}; correct the file"
         )
     for database in databases:
-        with database.begin(write=False) as tx:
+        with database.unchecked() as tx:
             if read_claim(tx) is not None:
                 raise ShardsDisagree(f"the database {database.database.name} has shards already")
             if database is not coordinator and tx.scalar(N_PAGES):
@@ -172,7 +241,7 @@ def adopt(databases: tuple[ShardDatabase, ...], shard_map: ShardMap) -> int:
                     f"the database {database.database.name} has pages; only the coordinator can "
                     "be adopted"
                 )
-    with coordinator.begin() as tx:
+    with coordinator.unchecked(write=True) as tx:
         write_claim(tx, claim_of(shard_map, coordinator.database)._replace(adopted=True))
         n_hosts: int = tx.scalar("SELECT count(*) FROM hosts")
     return n_hosts

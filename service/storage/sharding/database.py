@@ -1,26 +1,32 @@
 """One database of a sharded store: a store on Postgres whose ids begin with a logical shard."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import numpy as np
+import psycopg
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import Ints, Keys
+from service.model.arrays import Bools, Ints, Keys
+from service.model.columns import EpochColumns, ShiftColumns
 from service.model.errors import (
     ArchiveRunning,
     EpochRunning,
     RecrawlError,
     SchemaAhead,
     SchemaBehind,
+    ShardMoved,
     ShardUnavailable,
     StoreUnavailable,
 )
 from service.model.id_space import IdSpace
+from service.model.listing import TagColumns
 from service.storage.postgres import sql
-from service.storage.postgres.statements import Statements
+from service.storage.postgres.connections import taken, translated
+from service.storage.postgres.statements import AUTOCOMMIT, Rows, Statements
 from service.storage.postgres.store import PostgresLead, PostgresStore
 from service.storage.postgres.transaction import PostgresTransaction
 from service.storage.sharding.shard_map import SHIFT, Database, ShardMap
@@ -66,21 +72,45 @@ ORDER BY first
 """Statement that reads the range of the page_ids of each logical shard."""
 
 
+CLAIM = "SELECT value FROM meta WHERE name = 'shards'"
+CHECK_CLAIM = """
+SELECT 1 / count(*) FROM meta WHERE name = 'shards'
+    AND coalesce(CAST(CAST(value AS json) ->> 'n_given' AS integer), 0) = %(n_given)s
+"""
+"""Statement that fails (by a division by zero) after the database gave another shard away."""
+GUARD = "RC017"
+"""Code of the error of a write to a shard that the database gave away (`move_notes`)."""
+
+
 class ShardTransaction(PostgresTransaction):
-    """A transaction on one database of a sharded store."""
+    """A transaction on one database of a sharded store.
+
+    While a shard moves, its pages and states are in two databases. Therefore statements on all
+    pages leave out the shards that the map gives to others.
+    """
 
     has_shards = True
     add_pages_sql = sql.add_pages(**PAGE_ID)
     bring_pages_sql = sql.bring_pages(**PAGE_ID)
 
     def __init__(
-        self, statements: Statements, width: int, shard_map: ShardMap, database: Database
+        self, statements: Statements, width: int, shard_map: ShardMap, position: int
     ) -> None:
         super().__init__(statements, width)
-        self.database = database
         self.shard_map = shard_map
+        self.position = position
         self.foreign: Mapping[bytes, int] = {}
         """Ids of pages of other databases by their keys, as targets of redirects."""
+
+    @property
+    def database(self) -> Database:
+        """The database as the map of this transaction has it."""
+        return self.shard_map.databases[self.position]
+
+    def owns(self, ids: Ints) -> Bools:
+        """Return which ids are of the shards of this database."""
+        owned: Bools = self.shard_map.databases_of_ids(ids) == self.position
+        return owned
 
     @override
     def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
@@ -97,8 +127,39 @@ class ShardTransaction(PostgresTransaction):
         return IdSpace(np.array(ranges, np.int64).reshape(-1, 2))
 
     @override
+    def load_columns(self) -> EpochColumns:
+        columns = super().load_columns()
+        return columns.where(self.owns(columns.page_id))
+
+    @override
+    def load_tags(self) -> TagColumns:
+        tags = super().load_tags()
+        return tags.where(self.owns(tags.page_id))
+
+    @override
+    def shifts(self, epoch: int) -> ShiftColumns:
+        shifts = super().shifts(epoch)
+        return shifts.where(self.owns(shifts.page_id))
+
+    @override
+    def redate_pages(self, after: int, last: int, now: datetime) -> None:
+        for stretch in self.shard_map.stretches:
+            first, end = max(after, stretch.after), min(last, stretch.last)
+            if stretch.database == self.position and first < end:
+                super().redate_pages(first, end, now)
+
+    @override
+    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> Rows:
+        if not self.owns(page_id).all():
+            raise ShardMoved
+        return super()._lock_states(page_id, scheduled=scheduled)
+
+    @override
     def add_hosts(self, host: NDArray[np.object_]) -> None:
-        self.run(ADD_HOSTS, host=host, shard=self.shard_map.shards_of(host))
+        shard = self.shard_map.shards_of(host)
+        if not (self.shard_map.database_of_shard[shard] == self.position).all():
+            raise ShardMoved
+        self.run(ADD_HOSTS, host=host, shard=shard)
 
     @override
     def host_ids(self, names: Sequence[str]) -> Ints:
@@ -115,24 +176,73 @@ class ShardTransaction(PostgresTransaction):
 class ShardDatabase(PostgresStore):
     """A store on one database of a sharded store; its outages name the database."""
 
-    def __init__(self, database: Database, shard_map: ShardMap, width: int, **limits: Any) -> None:
-        super().__init__(database.url, width, **limits)
-        self.database = database
+    def __init__(self, position: int, shard_map: ShardMap, width: int, **limits: Any) -> None:
+        super().__init__(shard_map.databases[position].url, width, **limits)
+        self.position = position
         self.shard_map = shard_map
+        self.read_claims: Callable[[], None] = lambda: None
+        """Function that reads the claims of all databases and replaces `shard_map`."""
+        self.outage: RecrawlError | None = None
+        """Reason why the claim could not be read."""
+
+    @property
+    def database(self) -> Database:
+        """The database as the map in force has it."""
+        return self.shard_map.databases[self.position]
 
     @override
     def new_transaction(self, statements: Statements) -> ShardTransaction:
-        return ShardTransaction(statements, self.width, self.shard_map, self.database)
+        return ShardTransaction(statements, self.width, self.shard_map, self.position)
+
+    @override
+    def transaction(self, statements: Statements, *, write: bool) -> PostgresTransaction:
+        """Return the statements of one transaction.
+
+        Its first message fails if the database has given a shard away since the map was read. A
+        database that gained a shard works on with an older map.
+        """
+        tx = super().transaction(statements, write=write)
+        assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
+        if tx.database.n_given is not None:
+            statements.later(CHECK_CLAIM, {"n_given": tx.database.n_given})
+        return tx
 
     @override
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
+        self._know_claim()
         with self.named(), super().begin(write=write) as tx:
             yield tx
+
+    def _know_claim(self) -> None:
+        """Read the claims if that of this database is not known; raise the outage if it is away."""
+        if self.database.n_given is None:
+            self.read_claims()
+        if self.database.n_given is None:
+            raise self.absent(self.outage or StoreUnavailable())
+
+    @contextmanager
+    def unchecked(self, *, write: bool = False) -> Iterator[PostgresTransaction]:
+        """Open a transaction whatever the database's claim."""
+        with self.named(), super().begin(write=write) as tx:
+            yield tx
+
+    def claim(self) -> str | None:
+        """Return the text of the claim; raise the outage of a database that is away."""
+        with (
+            self.named(),
+            translated(self.check_schema),
+            taken(self.checking) as driver,
+            driver.statements.transaction(AUTOCOMMIT) as statements,
+        ):
+            for (text,) in statements.run(CLAIM, {}, kept=False):
+                return str(text)
+        return None
 
     @override
     @contextmanager
     def read_whole(self) -> Iterator[PostgresTransaction]:
+        self._know_claim()
         with self.named(), super().read_whole() as tx:
             yield tx
 
@@ -140,13 +250,13 @@ class ShardDatabase(PostgresStore):
     @contextmanager
     def lead(self) -> Iterator[PostgresLead]:
         with self.named(), super().lead() as lead:
-            yield lead
+            yield ShardLead(lead.driver, self)
 
     @override
     @contextmanager
     def archiving(self) -> Iterator[PostgresLead]:
         with self.named(), super().archiving() as lead:
-            yield lead
+            yield ShardLead(lead.driver, self)
 
     @override
     def check(self) -> None:
@@ -167,6 +277,11 @@ class ShardDatabase(PostgresStore):
             raise
         except StoreUnavailable as error:
             raise self.absent(error) from error
+        except psycopg.DatabaseError as error:
+            if not isinstance(error, psycopg.errors.DivisionByZero) and error.sqlstate != GUARD:
+                raise
+            self.read_claims()
+            raise ShardMoved from error
         except (SchemaBehind, SchemaAhead, EpochRunning, ArchiveRunning) as error:
             error.extra = {"shard": self.database.name, **error.extra}
             raise
@@ -175,3 +290,15 @@ class ShardDatabase(PostgresStore):
         """Return the error of an outage of this database."""
         detail = f"the database {self.database.name} of the shards is away: {error.detail}"
         return ShardUnavailable(detail, **{**error.extra, "shard": self.database.name})
+
+
+class ShardLead(PostgresLead):
+    """The lead of one database, whose errors name the database."""
+
+    store: ShardDatabase
+
+    @override
+    @contextmanager
+    def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
+        with self.store.named(), super().begin(write=write) as tx:
+            yield tx

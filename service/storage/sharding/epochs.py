@@ -103,8 +103,9 @@ class ShardedEpochs(Routing):
 
     @override
     def start_epoch(self, now: datetime) -> Epoch:
+        every = list(self.whole())
         epoch = self.coordinator.start_epoch(now)
-        for tx in self.every():
+        for tx in every:
             tx.put_meta(RUN, str(epoch.epoch))
         return epoch
 

@@ -123,7 +123,7 @@ class ShardedLists(Routing):
         blocked_at: datetime | None = None,
     ) -> tuple[list[Host], int | str | None]:
         key, down = order.removeprefix("-"), order.startswith("-")
-        parts = [tx.hosts_in_order(order, after, limit, blocked_at) for tx in self.every()]
+        parts = [tx.hosts_in_order(order, after, limit, blocked_at) for tx in self.whole()]
         ends = [place for _, place in parts if place is not None]
         names: list[Any] = [getattr(host, key) for hosts, _ in parts for host in hosts] + ends
         rank = self._ranks(names, down=down)

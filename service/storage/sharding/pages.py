@@ -45,7 +45,7 @@ class ShardedPages(Routing):
     @override
     def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
         if host is None:
-            ids: Ints = np.max([tx.page_ids(key) for tx in self.every()], axis=0)
+            ids: Ints = np.max([tx.page_ids(key) for tx in self.whole()], axis=0)
             return ids
         shares = self.split_hosts(host)
         page_id: Ints = aligned(shares, [tx.page_ids(key[rows]) for tx, rows in shares])

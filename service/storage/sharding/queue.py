@@ -6,7 +6,7 @@ whose host queues have been ready longest; "the most overdue first" holds within
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -109,8 +109,9 @@ class ShardedQueue(Routing):
         outage: StoreUnavailable | None = None
         for n in position:
             try:
-                tx = self.on(n)
-                tx.number_in_force()  # a database that is away shows it at the first answer
+                with self.named(n):
+                    tx = self.on(n)
+                    tx.number_in_force()  # a database that is away shows it at the first answer
                 answering.append(tx)
             except StoreUnavailable as error:
                 self.give_up(n)
@@ -118,6 +119,10 @@ class ShardedQueue(Routing):
         if outage is not None and not answering:
             raise outage
         return answering
+
+    @abstractmethod
+    def named(self, position: int) -> AbstractContextManager[None]:
+        """Return a block that raises the driver's errors as outages of a database."""
 
     @abstractmethod
     def give_up(self, position: int) -> None:
@@ -179,7 +184,7 @@ class ShardedHosts(Routing):
 
     def _with_group(self, group: str) -> ShardTransaction:
         """Return the transaction on the database of a group; of an unknown one the coordinator."""
-        for tx in self.every():
+        for tx in self.whole():
             with suppress(GroupNotFound):
                 tx.group(group)
                 return tx
@@ -241,5 +246,5 @@ class ShardedHosts(Routing):
 
     @override
     def groups(self, after: int, limit: int) -> list[HostGroup]:
-        every = [group for tx in self.every() for group in tx.groups(after, limit)]
+        every = [group for tx in self.whole() for group in tx.groups(after, limit)]
         return sorted(every, key=lambda group: group.group_id)[:limit]

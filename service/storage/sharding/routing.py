@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.model.arrays import Columns, Ints
+from service.model.errors import ShardMoved
 from service.storage.contract import Transaction
 from service.storage.sharding.database import ShardTransaction
 from service.storage.sharding.shard_map import ShardMap
@@ -87,6 +88,12 @@ class Routing(Transaction):
     def every(self) -> Iterator[ShardTransaction]:
         """Yield the transactions on all databases."""
         return map(self.on, range(len(self.shard_map.databases)))
+
+    def whole(self) -> Iterator[ShardTransaction]:
+        """Yield the transactions on all databases; raise `ShardMoved` while a shard is in none."""
+        if self.shard_map.closed:
+            raise ShardMoved
+        return self.every()
 
     def shares(self, position: Ints) -> list[Share]:
         """Return the shares of rows whose databases have these positions; at least one share."""

@@ -24,6 +24,8 @@ SHIFT = 42
 integers beyond 2**53."""
 FEWEST, MOST = 64, 1024
 """Limits of the number of logical shards."""
+CLOSED = -1
+"""Position in place of a database for a logical shard that is on its way to another database."""
 HASHES_KEPT = 1 << 17
 """Maximum number of hosts whose hash is kept in memory."""
 
@@ -46,6 +48,8 @@ class Database:
     url: str = field(repr=False)
     shards: frozenset[int]
     """Logical shards whose pages the database has."""
+    n_given: int | None = None
+    """Number of times that the database gave a shard away; None: its claim was not read yet."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,16 @@ class ShardMap:
 
     @cached_property
     def database_of_shard(self) -> Ints:
-        """(logical,) position of the database of each logical shard."""
-        table = np.zeros(self.logical, np.int64)
+        """(logical,) position of the database of each logical shard, or `CLOSED`."""
+        table = np.full(self.logical, CLOSED, np.int64)
         for position, database in enumerate(self.databases):
             table[sorted(database.shards)] = position
         return table
+
+    @property
+    def closed(self) -> frozenset[int]:
+        """Logical shards that no database has, because they are on their way."""
+        return frozenset(np.flatnonzero(self.database_of_shard == CLOSED).tolist())
 
     def shard_of(self, host: str) -> int:
         """Return the logical shard of a host."""

@@ -3,9 +3,13 @@
 A transaction opens a transaction on a database at its first statement there. The end of the block
 commits one database after the other. No database waits for another, so a failure in between leaves
 the databases before it committed; callers send again, which is safe.
+
+A transaction has one map from its begin to its end. A database that has given a shard away since
+the map was read fails the transaction, and the next one has the new map (`claims`).
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -19,14 +23,23 @@ from typing_extensions import override
 from service.archive.log_archive import LogArchive
 from service.model.columns import ScheduleColumns
 from service.model.domain import Epoch
-from service.model.errors import RecrawlError
+from service.model.errors import (
+    RecrawlError,
+    ShardMoved,
+    ShardsDisagree,
+    StoreUnavailable,
+)
 from service.storage.clock import Clock
 from service.storage.contract import Lead, Store, Transaction
 from service.storage.history import Counted, Counter
+from service.storage.postgres.connections import translated
 from service.storage.sharding.claims import (
+    Claim,
     adopted_hosts,
-    check_claim,
     check_exceptions,
+    checked,
+    claim_from,
+    in_force,
     read_claim,
 )
 from service.storage.sharding.coordinator import Coordinated
@@ -37,7 +50,10 @@ from service.storage.sharding.lists import ShardedLists
 from service.storage.sharding.log import ShardedLog
 from service.storage.sharding.pages import ShardedPages
 from service.storage.sharding.queue import ShardedHosts, ShardedQueue
-from service.storage.sharding.shard_map import ShardMap
+from service.storage.sharding.shard_map import CLOSED, ShardMap, format_shards
+
+READ_AGAIN_S = 0.5
+"""Minimum time between two readings of the claims for shards that no database has."""
 
 log = structlog.get_logger()
 
@@ -58,20 +74,27 @@ class ShardedTransaction(
 
     def __init__(self, store: "ShardedStore", begin: Begin) -> None:
         self.store = store
-        self.shard_map = store.routes
+        self.shard_map = store.map_in_force()
         self.clock = store.clock
         self.counted: list[Counted] = []
         self.last_number = store.last_number
         self._begin = begin
         self._blocks: dict[int, tuple[AbstractContextManager[Transaction], ShardTransaction]] = {}
+        self._latest = CLOSED
+        """Position of the database that was used last, whose statement is the one that fails."""
 
     @override
     def on(self, position: int) -> ShardTransaction:
         if position not in self._blocks:
+            if position == CLOSED:
+                raise ShardMoved
             block = self._begin(position)
             tx = block.__enter__()
             assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
             self._blocks[position] = block, tx
+            if tx.database != self.shard_map.databases[position]:
+                raise ShardMoved
+        self._latest = position
         return self._blocks[position][1]
 
     @property
@@ -89,8 +112,16 @@ class ShardedTransaction(
     def give_up(self, position: int) -> None:
         block, _ = self._blocks.pop(position, (None, None))
         if block is not None:
+            outage = StoreUnavailable()
             with suppress(RecrawlError):
-                block.__exit__(None, None, None)
+                block.__exit__(type(outage), outage, None)
+
+    @override
+    @contextmanager
+    def named(self, position: int) -> Iterator[None]:
+        database = self.store.databases[position]
+        with database.named(), translated(database.check_schema):
+            yield
 
     @override
     def bring(self, tx: ShardTransaction, epoch: Epoch) -> None:
@@ -110,12 +141,18 @@ class ShardedTransaction(
                 blocks.push(self._blocks[position][0].__exit__)
             self._blocks = {}
 
-    def roll_back(self, *error: Any) -> None:
-        """Roll back all databases."""
+    def roll_back(self, error: BaseException) -> RecrawlError | None:
+        """Roll back all databases; return the service's error for an error of the driver."""
         blocks, self._blocks = self._blocks, {}
-        for block, _ in blocks.values():
-            with suppress(BaseException):
-                block.__exit__(*error)
+        failure: RecrawlError | None = None
+        for position in sorted(blocks, key=lambda position: position != self._latest):
+            try:
+                blocks[position][0].__exit__(type(error), error, error.__traceback__)
+            except RecrawlError as translation:
+                failure = failure or translation
+            except BaseException:  # noqa: BLE001, S110 - `error` is raised again
+                pass
+        return failure
 
 
 class ShardedStore(Store):
@@ -127,11 +164,16 @@ class ShardedStore(Store):
     def __init__(
         self, shard_map: ShardMap, width: int, *, clock: Clock | None = None, **limits: Any
     ) -> None:
-        self.shard_map = self.routes = shard_map
+        self.start = self.shard_map = shard_map
+        """The map of the file, and the map in force."""
         self.databases = tuple(
-            ShardDatabase(database, shard_map, width, clock=clock, **limits)
-            for database in shard_map.databases
+            ShardDatabase(n, shard_map, width, clock=clock, **limits)
+            for n in range(len(shard_map.databases))
         )
+        for database in self.databases:
+            database.read_claims = self.read_claims
+        self._reading = threading.Lock()
+        self._read_at = -READ_AGAIN_S
         self.coordinator = self.databases[shard_map.coordinator]
         self._counter = Counter()
 
@@ -139,6 +181,41 @@ class ShardedStore(Store):
     @override
     def parts(self) -> tuple[Store, ...]:
         return self.databases
+
+    def map_in_force(self) -> ShardMap:
+        """Return the map; read the claims again first if one of them is missing."""
+        unread = any(database.n_given is None for database in self.shard_map.databases)
+        if (unread or self.shard_map.closed) and time.monotonic() - self._read_at > READ_AGAIN_S:
+            self.read_claims()
+        return self.shard_map
+
+    def read_claims(self) -> None:
+        """Read the claims of all databases that answer, and use their map from now on."""
+        before = self._read_at
+        with self._reading:
+            if self._read_at != before:  # another thread has read them meanwhile
+                return
+            with ThreadPoolExecutor(len(self.databases)) as pool:
+                claims = list(pool.map(self._claim, self.databases))
+            try:
+                self._use(in_force(self.shard_map, claims))
+            except ShardsDisagree as error:  # the last map stays, whose databases refuse writes
+                log.warning("the claims of the databases disagree", reason=error.detail)
+            self._read_at = time.monotonic()
+
+    def _claim(self, database: ShardDatabase) -> Claim | None:
+        """Return the claim of a database; None: it is away, or has no claim that fits."""
+        try:
+            claim = checked(claim_from(database.claim()), self.shard_map, database.database)
+        except RecrawlError as error:
+            database.outage = error
+            return None
+        return claim
+
+    def _use(self, shard_map: ShardMap) -> None:
+        self.shard_map = shard_map
+        for database in self.databases:
+            database.shard_map = shard_map
 
     @property
     def clock(self) -> Clock:
@@ -191,8 +268,10 @@ class ShardedStore(Store):
         try:
             yield tx
         except BaseException as error:
-            tx.roll_back(type(error), error, error.__traceback__)
-            raise
+            failure = tx.roll_back(error)
+            if failure is None or failure is error:
+                raise
+            raise failure from error
         tx.commit()
         self.last_number = max(self.last_number, tx.last_number)
         if tx.published is not None:
@@ -235,27 +314,38 @@ class ShardedStore(Store):
 
     @override
     def prepare(self, *, existing: bool = False) -> None:
-        """Read the hosts of an adopted store, which its shard keeps."""
+        """Read the claims, and the hosts of an adopted store, which its shard keeps."""
         self.coordinator.check()
-        with self.coordinator.begin(write=False) as tx:
+        self.read_claims()
+        with self.coordinator.unchecked() as tx:
             claim = read_claim(tx)
             if claim is not None and claim.adopted:
-                self._use(adopted_hosts(tx, self.shard_map))
-
-    def _use(self, adopted: dict[str, int]) -> None:
-        exceptions = {**self.shard_map.exceptions, **adopted}
-        self.routes = replace(self.shard_map, exceptions=exceptions)
-        for database in self.databases:
-            database.shard_map = self.routes
+                adopted = adopted_hosts(tx, self.shard_map)
+                exceptions = {**self.shard_map.exceptions, **adopted}
+                self._use(replace(self.shard_map, exceptions=exceptions))
 
     @override
     def check(self) -> None:
+        """Raise unless the coordinator answers, and the databases that answer fit the file.
+
+        A database that is away is checked by its first transaction (`ShardDatabase.begin`).
+        """
+        self.coordinator.check()
+        claims: list[Claim | None] = []
         for database in self.databases:
-            database.check()
-            with database.begin(write=False) as tx:
-                check_claim(tx, self.shard_map, database.database)
-        with self.coordinator.begin(write=False) as tx:
-            check_exceptions(tx, self.shard_map)
+            try:
+                database.check()
+                text = database.claim()
+            except StoreUnavailable as error:
+                if database is self.coordinator:
+                    raise
+                log.warning("the service starts without a database", reason=error.detail)
+                claims.append(None)
+            else:
+                claims.append(checked(claim_from(text), self.shard_map, database.database))
+        self._use(in_force(self.shard_map, claims))
+        with self.coordinator.unchecked() as tx:
+            check_exceptions(tx, self.start)
 
     @override
     def check_ready(self) -> Sequence[str]:
@@ -265,7 +355,9 @@ class ShardedStore(Store):
         if coordinator is not None:
             raise coordinator
         each = zip(self.databases, outages, strict=True)
-        return [database.database.name for database, outage in each if outage is not None]
+        away = [database.database.name for database, outage in each if outage is not None]
+        closed = self.map_in_force().closed
+        return [*away, f"shards {format_shards(closed)}"] if closed else away
 
     @override
     def abort(self) -> None:
