@@ -17,6 +17,12 @@ from service.core.joint import Contribution, Joint, alone, anywhere, gathered, s
 from service.core.prior import MAX_SHAPE, SAMPLE, START_DISPERSION, Prior, dispersion, fit_shape
 from service.core.url_groups import renumber
 
+MIN_WITHIN = 0.001
+"""Minimum shape within URL groups, changes: one page of a thousand changes, the others never do.
+
+A larger minimum holds the few live pages of an archive near the mean of its pages for months.
+"""
+
 MAX_ROUNDS = 30
 """Maximum rounds of a fit; real sites take 3 to 8 rounds, 1 to 3 when begun at the last fit."""
 
@@ -209,8 +215,9 @@ def _within(shares: Sequence[Any], start: float, near: float) -> tuple[float, fl
     """Return the shape within URL groups, and the longest step of all shards."""
     samples, steps = zip(*shares, strict=True)
     changes, expected, doubt = gathered(samples)
-    limits = start, near, MAX_SHAPE, SEARCH_TOLERANCE
-    return fit_shape(changes, expected, doubt, *limits), max(steps)
+    bounds = MIN_WITHIN, MAX_SHAPE
+    shape = fit_shape(changes, expected, doubt, start, near, bounds, SEARCH_TOLERANCE)
+    return shape, max(steps)
 
 
 def still_fits(last: Prior, changes: ArrayLike, days: ArrayLike, n_url_groups: int) -> Joint[bool]:

@@ -63,7 +63,7 @@ def peak(
 
 
 MIN_SHAPE, MAX_SHAPE = 0.05, 20.0
-"""Bounds of a fitted shape, changes.
+"""Bounds of the fitted shape of the corpus, changes.
 
 With less, one crawl would outweigh the corpus. With more, the corpus would outweigh 20 changes.
 """
@@ -258,7 +258,8 @@ def dispersion(
 def _dispersion(samples: Sequence[tuple[Floats, Floats]], near: float, tolerance: float) -> float:
     counts, mean = gathered(samples)
     certain = np.zeros(counts.size)
-    return fit_shape(counts, mean, certain, START_DISPERSION, near, MAX_DISPERSION, tolerance)
+    bounds = MIN_SHAPE, MAX_DISPERSION
+    return fit_shape(counts, mean, certain, START_DISPERSION, near, bounds, tolerance)
 
 
 def fit_shape(
@@ -267,7 +268,7 @@ def fit_shape(
     doubt: Floats,
     start: float,
     near: float,
-    most: float,
+    bounds: tuple[float, float],
     tolerance: float,
 ) -> float:
     """Return the shape a of the factors between pages' rates and their expected rates.
@@ -283,7 +284,7 @@ def fit_shape(
     doubt : (N,)
         Inverse shape of the expected rate itself; 0 where that rate is certain.
     near, tolerance : float
-        As in `peak`, between `MIN_SHAPE` and `most`.
+        As in `peak`, between the `bounds`.
     """
     start_log_mean = float(digamma(start)) - np.log(start)
     changed = np.flatnonzero(changes)
@@ -298,7 +299,7 @@ def fit_shape(
         own = np.log(a) - digamma(a) + start_log_mean
         return float(np.sum((1.0 + doubt) * (q / a) ** 2 * slope) + START_WEIGHT * own)
 
-    return peak(score, near, MIN_SHAPE, most, tolerance)
+    return peak(score, near, *bounds, tolerance)
 
 
 def _sample(changes: ArrayLike, days: ArrayLike) -> Joint[tuple[Floats, Floats]]:

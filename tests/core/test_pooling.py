@@ -12,6 +12,7 @@ from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.estimators.lognormal import LogNormal
 from service.core.pooling import (
+    MIN_WITHIN,
     GroupEvidence,
     Totals,
     UrlGroupPrior,
@@ -21,7 +22,6 @@ from service.core.pooling import (
 from service.core.prior import (
     DEFAULT_PRIOR,
     MAX_SHAPE,
-    MIN_SHAPE,
     START_DISPERSION,
     Prior,
     fit_gamma_prior,
@@ -230,11 +230,25 @@ def test_a_page_alone_in_its_url_group_is_not_counted_twice():
         assert prior.url_group_rate[100] == pytest.approx(limit, rel=0.02)
 
 
+def test_a_live_page_in_an_archive_is_known_by_its_first_changes():
+    """Of 2,000 pages of two directories, three change each second day, the others never."""
+    url_group, days = np.repeat([0, 1], 1_000), np.full(2_000, 400.0)
+    live = np.isin(np.arange(2_000), [0, 1, 1_000])
+    prior = fitted(np.where(live, 200.0, 0.0), days, url_group, 2)
+    assert prior.within_shape < 0.01
+    page = Gamma(prior).of_url_groups(np.zeros(1, int))
+    state = page.update(page.init(1), 3.0, True)
+    assert page.change_rate(state)[0] > 0.1
+    state = page.update(state, 3.0, False)
+    assert page.change_rate(state)[0] < 0.3
+    assert page.change_rate(page.init(1))[0] == pytest.approx(0.001, rel=0.2)
+
+
 def test_the_fit_keeps_within_bounds_however_strange_the_corpus():
     url_group = np.repeat(np.arange(50), 2)
     for changes in (np.zeros(100), np.full(100, 1e6), np.where(url_group < 1, 1e6, 0.0)):
         prior = fitted(changes, np.full(100, 10.0), url_group, 50)
-        assert MIN_SHAPE <= prior.within_shape <= MAX_SHAPE
+        assert MIN_WITHIN <= prior.within_shape <= MAX_SHAPE
         assert 0 < prior.between_shape < np.inf
         assert (prior.url_group_rate > 0).all()
         assert np.isfinite(prior.url_group_rate).all()

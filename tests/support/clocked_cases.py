@@ -85,7 +85,7 @@ def epoch_at(days, bandwidth=100.0):
 
 def no_clocks():
     """Return the clocks of a store in which no host has learnt."""
-    nothing = ClockColumns.empty(evidence=(220,), profile=(1 + TERMS,))
+    nothing = ClockColumns.empty(evidence=(223,), profile=(1 + TERMS,))
     hosts = HostClocks.empty(profile=(1 + TERMS,))
     empty = Lesson(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.bool_))
     return Clocks(hosts, ShiftColumns.empty(), empty, nothing)

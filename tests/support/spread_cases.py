@@ -120,7 +120,7 @@ def _clocks(rng, hosts, pages):
     profile[:, 2:10] = 2.0 * (-1.0) ** np.arange(1, 9)
     learning = lesson(pages, since(LastEpoch.of(epoch_before()), NOW), NOW)
     known = HostClocks(host_id=some, profile=profile, delay_s=np.full(len(some), np.nan))
-    none = ClockColumns.empty(evidence=(220,), profile=(1 + TERMS,))
+    none = ClockColumns.empty(evidence=(223,), profile=(1 + TERMS,))
     return Clocks(known, ShiftColumns.empty(), learning, none, 1.0)
 
 

@@ -50,6 +50,12 @@ class ClockEvidence(NamedTuple):
     doubt: Floats
     """(H,) logarithm of the likelihood of recent crawls without a clock, over that with the fitted
     profile; at least 0."""
+    counted: Floats
+    """(H,) sum over days of unexpected changes, at most `BULK` a day."""
+    squared: Floats
+    """(H,) sum over days of their squares."""
+    watched: Floats
+    """(H,) days in these sums."""
 
     @classmethod
     def none(cls, n: int) -> "ClockEvidence":
@@ -61,10 +67,10 @@ class ClockEvidence(NamedTuple):
         return ClockEvidence(*(column[where] for column in self))
 
 
-_SHAPES: tuple[tuple[int, ...], ...] = ((TERMS,), (PAIRS,), (BINS,), (BINS,), (), ())
+_SHAPES: tuple[tuple[int, ...], ...] = ((TERMS,), (PAIRS,), (BINS,), (BINS,), *[()] * 5)
 _WIDTHS = [shape[0] if shape else 1 for shape in _SHAPES]
 WIDTH = sum(_WIDTHS)
-"""Numbers that the evidence of one host takes: 220."""
+"""Numbers that the evidence of one host takes: 223."""
 
 
 class Intervals(NamedTuple):
@@ -92,14 +98,23 @@ def faded(evidence: ClockEvidence, days: ArrayLike) -> ClockEvidence:
     """Return the evidence after a time without crawls, in days: a number or (H,).
 
     Evidence loses half of its weight in `HALF_LIFE_DAYS`. The count of recent changes declines to 0
-    within one day. Thus it is the number a day, whatever the time between calls.
+    within one day. Thus it is the number a day, whatever the time between calls. It joins the sums
+    over days, with a weight of at most one day, once the host has any evidence.
     """
     hosts = evidence.changes.shape
     time = np.broadcast_to(check_amount("days", days, np.shape(days)), hosts)
-    weight = np.exp2(-time / HALF_LIFE_DAYS)[:, None]
-    score, information, dated, exposure = (column * weight for column in evidence[:4])
-    recent = evidence.changes * np.maximum(1.0 - time, 0.0)
-    return ClockEvidence(score, information, dated, exposure, recent, evidence.doubt)
+    weight, day = np.exp2(-time / HALF_LIFE_DAYS), np.minimum(time, 1.0)
+    score, information, dated, exposure = (column * weight[:, None] for column in evidence[:4])
+    recent, doubt = evidence.changes * (1.0 - day), evidence.doubt
+    last, day = np.clip(evidence.changes, 0.0, BULK), day * _has_learnt(evidence)
+    sums = zip(evidence[6:], (last, last**2, 1.0), strict=True)
+    counts = (total * weight + day * more for total, more in sums)
+    return ClockEvidence(score, information, dated, exposure, recent, doubt, *counts)
+
+
+def _has_learnt(evidence: ClockEvidence) -> Bools:
+    """Return (H,) whether a host has evidence of any crawl."""
+    return np.asarray((evidence.information[:, 0] > 0) | evidence.exposure.any(axis=1))
 
 
 def forgotten(evidence: ClockEvidence) -> ClockEvidence:
@@ -114,6 +129,34 @@ def forgotten(evidence: ClockEvidence) -> ClockEvidence:
     """
     kept = evidence.doubt <= DOUBT
     return ClockEvidence(*((column.T * kept).T for column in evidence))
+
+
+def cluster(evidence: ClockEvidence) -> Floats:
+    """Return (H,) numbers of changes that come together, at least 1.
+
+    The number is the variance of the unexpected changes of a day over their mean. Independent
+    changes have 1. A host that has n changes on few days, and none on others, has nearly n: such a
+    revision is one event, and shows the hour of one. A clock has about as many changes each day.
+
+    References
+    ----------
+    Fano 1947; quasi-likelihood with a dispersion: Wedderburn 1974.
+
+    Examples
+    --------
+    Eight changes on one of ten days, and eight on each of ten:
+
+    >>> evidence = ClockEvidence.none(2)._replace(
+    ...     counted=np.array([8.0, 80.0]), squared=np.array([64.0, 640.0]), watched=np.full(2, 10.0)
+    ... )
+    >>> cluster(evidence).round(1)
+    array([7.3, 1. ])
+    """
+    last = np.clip(evidence.changes, 0.0, BULK)
+    counted, squared = evidence.counted + last, evidence.squared + last**2
+    mean = counted / (evidence.watched + 1.0)
+    ratio = np.divide(squared, counted, out=np.ones(len(last)), where=counted > 0)
+    return np.maximum(ratio - mean, 1.0)
 
 
 def learn(
@@ -133,6 +176,8 @@ def learn(
     that factor. A change counts with the probability that there would be none. So pages that always
     change do not hide the crawls that show their hour.
 
+    Changes that come together weigh less too, as far as the host is known for it (`cluster`).
+
     Raise `InvalidInput` for hosts that are not ascending or out of range, intervals that do not end
     after they start, or posteriors that are not positive.
 
@@ -146,7 +191,7 @@ def learn(
     if news.shape != intervals.end.shape:
         raise InvalidInput("changed", f"has shape {news.shape}, expected {intervals.end.shape}")
     unexpected = gamma_unchanged(intervals.a, intervals.b, intervals.end - intervals.start) * news
-    changes, share = _tempered(evidence.changes, intervals.host, unexpected)
+    changes, share = _tempered(evidence, intervals.host, unexpected)
     score, information = evidence.score.copy(), evidence.information.copy()
     doubt = evidence.doubt.copy()
     for where, hosts, first in _blocks(intervals.host):
@@ -204,7 +249,7 @@ def learn_dates(
     _refuse(
         "changed_at", "must lie within the interval", (at < intervals.start) | (at > intervals.end)
     )
-    changes, share = _tempered(evidence.changes, intervals.host, dated)
+    changes, share = _tempered(evidence, intervals.host, dated)
     place = intervals.host[dated] * BINS + (at[dated] % 1.0 * BINS).astype(np.intp)
     counts = np.bincount(place, share[intervals.host[dated]], n_hosts * BINS)
     exposure = evidence.exposure.copy()
@@ -250,10 +295,13 @@ def unpacked(rows: ArrayLike) -> ClockEvidence:
     return ClockEvidence(*(column.reshape(-1, *shape) for column, shape in shaped))
 
 
-def _tempered(recent: Floats, host: Indices, unexpected: ArrayLike) -> tuple[Floats, Floats]:
+def _tempered(
+    evidence: ClockEvidence, host: Indices, unexpected: ArrayLike
+) -> tuple[Floats, Floats]:
     """Return (H,) unexpected changes of the last day with new ones, and the weights of crawls."""
-    changes = recent + np.bincount(host, unexpected, len(recent))
-    return changes, np.minimum(1.0, BULK / np.maximum(changes, BULK))
+    changes = evidence.changes + np.bincount(host, unexpected, len(evidence.changes))
+    share = BULK / np.maximum(changes, BULK)
+    return changes, share / cluster(evidence._replace(changes=changes))
 
 
 def _exposed(profiles: Profiles, block: Intervals) -> tuple[Floats, Floats, Floats]:

@@ -250,27 +250,27 @@ def test_dates_are_the_score_of_their_likelihood():
     np.testing.assert_array_equal(evidence.dated[0], np.bincount(hour, minlength=BINS))
 
 
-def test_evidence_of_a_host_takes_220_numbers_and_comes_back():
-    assert WIDTH == 220
+def test_evidence_of_a_host_takes_223_numbers_and_comes_back():
+    assert WIDTH == 223
     rng = np.random.default_rng(7)
     evidence = random_evidence(rng, 4, [0.0, 0.1, 3.0, 100.0])
     evidence = evidence._replace(
         dated=rng.random((4, BINS)), exposure=rng.random((4, BINS)), changes=rng.random(4)
     )
     rows = packed(evidence)
-    assert (rows.shape, rows.dtype) == ((4, 220), np.float32)
+    assert (rows.shape, rows.dtype) == ((4, 223), np.float32)
     again = unpacked(rows)
     for name in evidence._fields:
         column = getattr(evidence, name)
         assert getattr(again, name).shape == column.shape
         np.testing.assert_allclose(getattr(again, name), column, rtol=1e-7)
     np.testing.assert_array_equal(packed(again), rows)
-    assert packed(ClockEvidence.none(0)).shape == (0, 220)
-    assert unpacked(np.zeros((0, 220))).information.shape == (0, PAIRS)
+    assert packed(ClockEvidence.none(0)).shape == (0, 223)
+    assert unpacked(np.zeros((0, 223))).information.shape == (0, PAIRS)
 
 
 @pytest.mark.parametrize(
-    "rows", [np.zeros(220), np.zeros((2, 219)), np.full((1, 220), np.nan), np.float64(1.0)]
+    "rows", [np.zeros(223), np.zeros((2, 222)), np.full((1, 223), np.nan), np.float64(1.0)]
 )
 def test_rows_of_another_width_or_without_a_number_are_refused(rows):
     with pytest.raises(InvalidInput, match="rows"):
