@@ -135,7 +135,12 @@ def local_cluster(n_workers: int) -> LocalCluster:
     """Return workers of this machine, each a process with one thread."""
     with dask.config.set({NANNY: ENVIRONMENT}):
         return LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, dashboard_address=None, memory_limit=0
+            n_workers=n_workers,
+            threads_per_worker=1,
+            memory_limit=0,
+            dashboard_address=None,
+            # the scheduler serves HTTP all the same, by default to everybody and at one port
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
         )
 
 
