@@ -271,7 +271,7 @@ def test_the_databases_decide_which_shards_they_have_and_not_the_file(joined, sh
         other.check()
         assert register(other, 1, host=host_in(0)).tolist() == [page_id]
         with other.databases[2].begin(write=False) as tx:
-            assert tx.page(page_id).url.startswith(f"https://{host_in(0)}/")
+            assert tx.page(int(page_id)).url.startswith(f"https://{host_in(0)}/")
 
 
 def test_two_databases_that_claim_one_shard_are_refused(joined, shard_urls):
