@@ -111,7 +111,7 @@ def refused(error: RecrawlError) -> Future[ResultT]:
 
 
 def copy_to(outcome: Future[ResultT], done: Future[ResultT]) -> None:
-    """Give a future the result of another one."""
+    """Set the result of a future to that of another one."""
     with suppress(InvalidStateError):  # the caller has gone
         if (error := done.exception()) is not None:
             outcome.set_exception(error)

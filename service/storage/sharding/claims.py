@@ -1,10 +1,10 @@
 """Claims: each database records which shards it has, and these records are the map in force.
 
-The file is only the start: `add` writes its spans into the claims of new databases, `adopt` writes
-that of a store that was never sharded, and later moves change the claims (`move`). A shard that no
-claim names is on its way. The coordinator records the exceptions with their version. The hosts of
-an adopted store are in shard 0 whatever their hash. Therefore a process reads their names from the
-store's table of hosts at its start.
+The file is only the start: `add` writes its spans into the claims of new databases, and `adopt`
+writes that of a store that was never sharded. Later moves change the claims (`move`). A shard that
+no claim names is on its way. The coordinator records the exceptions with their version. The hosts
+of an adopted store are in shard 0 whatever their hash. Therefore a process reads their names from
+the store's table of hosts at its start.
 """
 
 import json

@@ -12,7 +12,7 @@
    shard. That commit is the end of the move: nothing after it is undone.
 6. **Clean up.** Readers may still use the old rows for a moment; then the rows are deleted.
 
-The claims of the two databases say which step comes next, so a run that is killed can go on.
+The next step follows from the claims of the two databases, so a run that is killed can go on.
 """
 
 import time

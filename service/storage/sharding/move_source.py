@@ -3,9 +3,9 @@
 **Notes.** While rows are copied, triggers write the ids of changed pages of the shard into a table.
 A page is copied again after each note. Only writes to the shard cost more.
 **Closing.** One transaction waits for all writers, as a migration does. It takes the rows that take
-effect out of their tables, ends the database's claim to the shard, and makes the triggers refuse
-further writes to the shard. Every process that has the old map fails at its next transaction and
-reads the claims again.
+effect out of their tables, and ends the database's claim to the shard. It also makes the triggers
+refuse further writes to the shard. Every process that has the old map fails at its next
+transaction and reads the claims again.
 """
 
 from collections.abc import Iterable
