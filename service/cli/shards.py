@@ -140,7 +140,8 @@ def move(
     Items of the shard are rejected with `shard_unavailable` for some seconds. A command that was
     ended goes on when it is run again.
     """
-    from service.storage.sharding.move import Move, sizes
+    from service.storage.sharding.move import Move
+    from service.storage.sharding.move_plan import sizes
 
     with sharded() as store:
         moving = Move(store, shard, to, typer.echo, closed_s, grace_s)

@@ -45,7 +45,7 @@ from service.model.errors import (
 )
 from service.storage.sharding import move_source
 from service.storage.sharding.claims import claimed, put_claim
-from service.storage.sharding.move import alone, sizes
+from service.storage.sharding.move_plan import alone, sizes
 from service.storage.sharding.move_rows import shard_range
 from service.storage.sharding.shard_map import SHIFT
 from service.storage.sharding.store import ShardedStore

@@ -1,0 +1,65 @@
+"""Which move a command makes: a new one, or the one that is not complete."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from service.model.errors import MoveRefused, ShardMoving
+from service.storage.postgres.connections import leading, translated
+from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.sharding.claims import Claim, claimed
+from service.storage.sharding.database import ShardDatabase
+from service.storage.sharding.move_record import Record, position_of, read_record, start
+from service.storage.sharding.move_rows import ACTIVE, LOG, counts, shard_range
+from service.storage.sharding.store import ShardedStore
+
+MOVE_LOCK = 0x7265_6372_6D6F_7665  # "recrmove"
+
+
+@contextmanager
+def alone(store: ShardedStore) -> Iterator[None]:
+    """Keep other processes from moving shards; raise `ShardMoving` while another one does."""
+    coordinator = store.coordinator
+    busy = ShardMoving
+    with coordinator.named(), translated(), leading(coordinator.engine, MOVE_LOCK, busy):
+        yield
+
+
+def planned(store: ShardedStore, shard: int, to: str) -> Record:
+    """Return the record of a move, new or not complete; raise as `Move.run` does."""
+    store.read_claims()
+    with store.coordinator.unchecked() as tx:
+        record = read_record(tx)
+    if record is None:
+        record = start(store.shard_map, shard, to)
+        for name in (record.source, record.target):
+            claim = _claim(store.databases[position_of(store.shard_map, name)])
+            if claim.adopted and shard == 0:
+                raise MoveRefused(
+                    "shard 0 of an adopted store stays, because the coordinator's table of hosts "
+                    "tells which hosts are in it"
+                )
+    elif (record.shard, record.target) != (shard, to):
+        raise ShardMoving(
+            f"{record}; run `recrawl shards move {record.shard} --to {record.target}` to go on, "
+            "with --cancel to undo it"
+        )
+    return record
+
+
+def _claim(database: ShardDatabase) -> Claim:
+    with database.unchecked() as tx:
+        return claimed(tx)
+
+
+def sizes(store: ShardedStore, shard: int, to: str) -> str:
+    """Return what a move would copy; raise as `Move.run` does."""
+    record, some = planned(store, shard, to), shard_range(shard)
+    with store.databases[position_of(store.start, record.source)].read_whole() as tx:
+        assert isinstance(tx, PostgresTransaction)  # noqa: S101 - for mypy
+        n_pages, _, n_validators, n_tags = counts(tx.driver, some)
+        n_hosts = int(tx.scalar(f"SELECT count(*) FROM hosts WHERE {some.within(ACTIVE[0])}"))
+        n_entries = int(tx.scalar(f"SELECT count(*) FROM ({some.rows(LOG)}) AS log"))
+    return (
+        f"shard {shard} would move from {record.source} to {to}: {n_hosts:,} hosts, {n_pages:,} "
+        f"pages, {n_tags:,} tags, {n_validators:,} validators, {n_entries:,} entries of the log"
+    )
