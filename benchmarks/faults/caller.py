@@ -87,6 +87,6 @@ def objection(status: int, headers: Mapping[str, str], content: bytes) -> str:
         return f"{status} is not problem+json: {content[:200]!r}"
     if status in ANNOUNCED and not headers.get("retry-after", "").isdigit():
         return f"{status} without Retry-After: {content[:200]!r}"
-    if b"Traceback" in content:
+    if b"Traceback (most recent call last)" in content:
         return f"{status} shows a traceback"
     return ""
