@@ -376,7 +376,8 @@ def test_an_epoch_that_fails_while_publishing_publishes_nothing(store, clock, st
     watched(store)
     good = run_epoch(store, PLAN, clock)
     rows = read_schedule(store, good.epoch)
-    with store.begin() as tx:
+    writer = store if step == "publish" else store.parts[0]  # each database writes its own pages
+    with writer.begin() as tx:
         kind = type(tx)
     plain = getattr(kind, step)
 

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,6 +57,7 @@ def eventually(check: Any, process: subprocess.Popen[bytes]) -> Any:
 def check_health(written: list[str], port: int, env: dict[str, str]) -> None:
     command = [re.sub(r":8[07]\d\d/", f":{port}/", word) for word in written]
     assert command != written
+    command[0] = sys.executable if command[0] == "python" else command[0]
     assert subprocess.run(command, env=env, check=False, timeout=PATIENCE_S).returncode == 0
     command = [word.replace(str(port), str(free_port())) for word in command]
     dead = subprocess.run(
