@@ -7,6 +7,7 @@ import pytest
 from support.runner_cases import WORK, Corpus, result
 from support.spread_cases import assert_same_bits
 
+from service.epochs import actors
 from service.epochs.actors import LOCAL, Actors
 from service.model.errors import ShardLost
 
@@ -61,10 +62,15 @@ def test_a_stopped_worker_is_replaced(pool, expected):
     assert_same_bits(expected, own)
 
 
-def test_a_scheduler_that_is_gone_fails_the_epoch_and_the_next_connects_anew(pool, expected):
+def test_a_scheduler_that_is_gone_fails_the_epoch_and_the_next_connects_anew(
+    pool, expected, monkeypatch
+):
     pool.connected(3)
     pool.cluster.close()
-    with pytest.raises(ShardLost, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 "):
-        Actors(pool.sources, "tcp://127.0.0.1:1", 5.0).connected(3)
+    stranger = Actors(pool.sources, "tcp://127.0.0.1:1", 5.0)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(actors, "CONNECTS_WITHIN_S", 1.0)
+        with pytest.raises(ShardLost, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 "):
+            stranger.connected(3)
     own, _ = result(pool, {})
     assert_same_bits(expected, own)
