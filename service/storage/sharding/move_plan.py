@@ -1,4 +1,4 @@
-"""Which move a command makes: a new one, or the one that is not complete."""
+"""Choose the move of a command: a new one, or the one that is not complete."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
