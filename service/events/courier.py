@@ -41,7 +41,7 @@ from service.storage import Store, Transaction
 EVERY_S = 0.1
 """Time between two looks for due webhooks, seconds."""
 CLAIM_S = 4.0
-"""Duration of a claim: for so long a webhook waits after the death of its process, seconds."""
+"""Duration of a claim: the longest wait of a webhook after the death of its process, seconds."""
 RENEW_EVERY_S = 1.0
 """Time between two renewals of the claims whose requests run, seconds."""
 SLICE_S = 5.0
