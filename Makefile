@@ -25,7 +25,7 @@ test: .venv/dev
 test-all: .venv/dev
 	$(BIN)/pytest $(PARALLEL) --hypothesis-profile thorough -m "not external" $(ARGS)
 
-# OpenAPI linters and TypeScript from npm, buildah for the image, nginx, Prometheus and kubectl from apt
+# OpenAPI linters and TypeScript from npm, buildah for the image, nginx and Prometheus from apt, kubectl
 test-external: .venv/dev
 	$(BIN)/pytest -m external $(ARGS)
 
