@@ -18,6 +18,7 @@ from support.processes import Running, started
 from support.store_cases import page_columns, urls
 
 from service.estimation.estimates import width
+from service.epochs.run import WAITING
 from service.model.domain import Epoch, EpochStatus
 from service.runtime.settings import Settings
 from service.storage import open_store
@@ -50,16 +51,16 @@ class Trial:
         with self.store.begin() as tx:
             return tx.request_epoch(datetime.now(UTC)).epoch
 
-    def published(self, epoch: int) -> None:
-        """Wait until this epoch is in force, and what falls due by it is queued."""
-        status = EpochStatus.published
-        until(lambda: self.epoch(epoch).status is status, "the epoch is published")
-        assert self.in_force() == epoch
-        until(lambda: self.filled() == epoch, "the queue is filled")
+    def published(self, epoch: int, by: Running) -> None:
+        """Wait until this epoch is in force, and until the worker has ended its round.
 
-    def filled(self) -> int:
+        The round ends with the queue and the history. A lock taken earlier would hold those up.
+        """
+        until(lambda: rests(by, epoch), "the round has ended")
+        assert self.epoch(epoch).status is EpochStatus.published
+        assert self.in_force() == epoch
         with self.store.begin(write=False) as tx:
-            return tx.filled().epoch
+            assert tx.filled().epoch == epoch
 
     def in_force(self) -> int:
         """Read the schedule, which is all of one epoch; gives its number."""
@@ -88,14 +89,23 @@ class Trial:
             return set(connection.scalars(sa.text(query)))
 
 
+def events(worker: Running) -> list[tuple[str, int | None]]:
+    """Give the events of a worker's log, with the number of the epoch where one is named."""
+    whole = worker.log.read_text().splitlines(keepends=True)
+    lines = [json.loads(line) for line in whole if line.endswith("\n")]
+    return [(line["event"], line.get("epoch")) for line in lines]
+
+
 def said(worker: Running, word: str, epoch: int) -> bool:
     """Tell whether the worker's log has this event of an epoch."""
-    lines = [
-        json.loads(line)
-        for line in worker.log.read_text().splitlines(keepends=True)
-        if line.endswith("\n")
-    ]
-    return any((line["event"], line.get("epoch")) == (word, epoch) for line in lines)
+    return (word, epoch) in events(worker)
+
+
+def rests(worker: Running, epoch: int) -> bool:
+    """Tell whether a worker waits after a round that published this epoch."""
+    told = events(worker)
+    published = ("epoch published", epoch)
+    return published in told and (WAITING, None) in told[told.index(published) :]
 
 
 class HeldPostgres:
@@ -261,7 +271,7 @@ def test_an_epoch_may_die_at_every_stage(database_url, tmp_path):
         for stage in (*LEAVES, None):
             asked = trial.ask()
             with trial.worker() as worker:
-                trial.published(asked)
+                trial.published(asked, worker)
                 until(lambda: trial.left_behind() == set(), "what the dead one left is gone")
                 for epoch in died:
                     failed = trial.epoch(epoch)
@@ -286,7 +296,7 @@ TAKEOVER_S = 30
 def test_another_worker_takes_over_an_epoch_whose_leader_died(database_url, tmp_path):
     """On Postgres even while the dead one's session still waits for a lock."""
     with trial_of(database_url, tmp_path) as trial, trial.worker() as leader:
-        trial.published(trial.ask())
+        trial.published(trial.ask(), leader)
         with held(trial) as at:
             epoch = at.reach_load(leader)
             if trial.on_sqlite:
@@ -299,7 +309,7 @@ def test_another_worker_takes_over_an_epoch_whose_leader_died(database_url, tmp_
                 until(lambda: trial.epoch(epoch).status is failed, "the takeover", TAKEOVER_S)
                 for session in at.sessions:
                     session.close()
-                trial.published(epoch + 1)
+                trial.published(epoch + 1, other)
 
 
 def opens(worker: Running, trial: Trial) -> bool:
