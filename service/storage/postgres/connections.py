@@ -246,8 +246,14 @@ def opened(url: str, pool_size: int, deadlines: Deadlines) -> tuple[sa.Engine, S
 
 
 def prepare(driver: Connection, _record: object) -> None:
-    """Set up a new connection; JIT compilation would only slow down its short statements."""
+    """Set up a new connection.
+
+    JIT compilation would only slow down its short statements. Rows are read by their keys, so no
+    statement needs a sequential scan where there is an index. With such scans, a plan from the time
+    when a table was small reads the whole table for every batch, until the table is analyzed.
+    """
     driver.statements.later("SET jit = off", {}, kept=False)
+    driver.statements.later("SET enable_seqscan = off", {}, kept=False)
     driver.statements.later("SET DateStyle = ISO", {}, kept=False)  # a role may have another
     limit(driver, driver.deadlines)
 
