@@ -239,6 +239,22 @@ def test_housekeeping_makes_months_ahead_and_drops_old_partitions(postgres_store
     assert partitions(postgres_store, "observations") == [*later, "observations_default"]
 
 
+ANALYZED = "SELECT reltuples FROM pg_class WHERE relname = 'pages'"
+
+
+def test_housekeeping_analyzes_tables_that_have_doubled(postgres_store):
+    def analyzed():
+        with postgres_store.begin() as tx:
+            tx.housekeep(None, T0)
+            return tx.scalar(ANALYZED)
+
+    n_pages = 0
+    for added, known in [(3, None), (3_000, 3_003), (500, 3_003), (5_000, 8_503)]:
+        register(postgres_store, n_pages + added)
+        n_pages += added
+        assert analyzed() == (-1 if known is None else known)
+
+
 def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_store, monkeypatch):
     monkeypatch.setattr("service.storage.postgres.partitions.LOCK_TIMEOUT", "20ms")
     ids = np.sort(register(postgres_store))

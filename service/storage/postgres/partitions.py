@@ -1,6 +1,7 @@
-"""Partitions on Postgres: create the next ones of the log, drop old ones and old schedules.
+"""Housekeeping on Postgres: partitions of the log, old schedules, statistics.
 
-A partition of the log is a month, or with an archive and a short retention a day.
+A partition of the log is a month, or with an archive and a short retention a day. A table that has
+more than doubled is analyzed, because autovacuum may be off, or come too late for an import.
 
 Each step waits at most `LOCK_TIMEOUT` for readers of the table. If that is too short, the next
 round tries again.
@@ -62,7 +63,8 @@ def chores(
     in_use = {f"schedule_{e}" for e in tx.kept()}
     old = partitions(tx, "schedule") - in_use
     # Each writer locks `alembic_version` before it reads the epoch in force.
-    return steps + [("LOCK TABLE alembic_version", f"DROP TABLE {name}") for name in old]
+    steps += [("LOCK TABLE alembic_version", f"DROP TABLE {name}") for name in old]
+    return steps + [(f"ANALYZE {name}",) for (name,) in tx.run(sql.GROWN)]
 
 
 def partition(tx: "PostgresTransaction", name: str) -> tuple[str, ...]:
