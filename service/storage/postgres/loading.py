@@ -89,7 +89,7 @@ STATES = Packed(
 IN_PLACE_OF_NULL = {
     "min_crawl_rate": "'NaN'",
     "max_crawl_rate": "'NaN'",
-    "last_observed_at": "'-infinity'",
+    "last_observed_at": "last_crawl_at, '-infinity'",
     "n_pings": "0",
     "last_ping_at": "'-infinity'",
     "real_pings": "0",
