@@ -99,11 +99,16 @@ IN_PLACE_OF_NULL = {
 WIDE = {"f4": "f8", "i4": "i8"}
 """Type in arrays of numbers that are short in the table."""
 
+ONLY_WORKERS = "SET LOCAL parallel_leader_participation = off"
+"""Statement that leaves the ranges to parallel workers. A leader that packs a range, too, reads
+64 KB of a worker's range before it begins its next one, so the workers wait for the leader."""
+
 SIZE = "SELECT pg_relation_size('{}') / current_setting('block_size')::int"
 
 
 def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     """Return all pages by ascending page_id; the transaction has one snapshot."""
+    driver.execute(ONLY_WORKERS)
     pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES), PAGES, 0)
     states, (gone, ages, pings) = read_packed(driver, _ranges(driver, STATES), STATES, 8 * width)
     page_id = pages["page_id"]
