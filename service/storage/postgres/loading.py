@@ -187,7 +187,7 @@ def _wired(kind: str) -> str:
 
 
 def _numbers(kinds: dict[str, str], values: bytes) -> Iterator[NDArray[Any]]:
-    """Yield the columns of numbers that were sent together."""
+    """Return the columns of numbers that were sent together."""
     rows = np.frombuffer(values, ">f8").reshape(-1, len(kinds))
     return (rows[:, i].astype(kind) for i, kind in enumerate(kinds.values()))
 
