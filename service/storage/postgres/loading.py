@@ -100,8 +100,8 @@ WIDE = {"f4": "f8", "i4": "i8"}
 """Type in arrays of numbers that are short in the table."""
 
 ONLY_WORKERS = "SET LOCAL parallel_leader_participation = off"
-"""Statement that leaves the ranges to parallel workers. A leader that packs a range, too, reads
-64 KB of a worker's range before it begins its next one, so the workers wait for the leader."""
+"""Statement that leaves the ranges to parallel workers. A leader that packs ranges, too, reads
+64 KB of a worker's range before it begins its next one. Therefore its workers wait."""
 
 SIZE = "SELECT pg_relation_size('{}') / current_setting('block_size')::int"
 
