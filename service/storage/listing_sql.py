@@ -74,7 +74,7 @@ ONLY = {
     "change_rate_to": "schedule.change_rate{double} <= %(change_rate_to)s",
     "crawl_rate_from": "schedule.crawl_rate{double} >= %(crawl_rate_from)s",
     "crawl_rate_to": "schedule.crawl_rate{double} <= %(crawl_rate_to)s",
-    "changed_since": """last_observed_at >= %(changed_since)s AND n_changes > 0
+    "changed_since": """{observed_at} >= %(changed_since)s AND n_changes > 0
     AND (last_interval > 0 OR EXISTS (
         SELECT 1 FROM {log} WHERE {log_of_any} AND observations.page_id = page_states.page_id
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
@@ -119,7 +119,7 @@ SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
         (SELECT created_at FROM pages WHERE pages.page_id = page_states.page_id) END AS created_at,
     last_crawl_at, requested_at, gone, coalesce(n_failures, 0) AS n_failures, interval_factor,
     {DUE_RATE} AS due_rate, observability, page_states.host_id,
-    url_group, last_observed_at, last_interval, n_observations, n_changes,
+    url_group, {{observed_at}} AS last_observed_at, last_interval, n_observations, n_changes,
     coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
         AS pings_since_crawl,
     last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
