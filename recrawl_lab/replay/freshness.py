@@ -12,7 +12,7 @@ knows the page's mean change rate over the whole window, which contains the futu
 the posterior of all changes that the page had before that crawl.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -189,8 +189,14 @@ def study(
 def compared(judged: Judged) -> Study:
     """Compare maximum ages with verdicts at equal stale answers."""
     predicted = Predicted(judged.page, judged.at, judged.stale, judged.was_stale)
-    lines = [_line(judged, name, age) for name, age in AGES.items()]
-    tuned = [_line(judged, f"{age:.3g} days (tuned)", age) for age in _ages_between(judged)]
+    verdict, *bounds = (
+        Ranking.of(each, judged.was_stale) for each in (judged.stale, *judged.bounds.T)
+    )
+    rankings = verdict, bounds
+    lines = [_line(judged, *rankings, name, age) for name, age in AGES.items()]
+    tuned = [
+        _line(judged, *rankings, f"{age:.3g} days (tuned)", age) for age in _ages_between(judged)
+    ]
     lines += sorted(tuned, key=lambda line: line.saved)[:1]
     share = float(judged.was_stale.mean())
     return Study(len(judged.age), share, calibration(predicted), lines)
@@ -203,30 +209,43 @@ def _ages_between(judged: Judged) -> list[float]:
     return np.quantile(stale, shares).tolist() if len(stale) else []
 
 
-def _line(judged: Judged, name: str, age: float) -> Line:
+class Ranking(NamedTuple):
+    """Copies in the order of doubt."""
+
+    probability: Floats
+    """(K,) probabilities that the copies are stale, descending."""
+    left: Ints
+    """(K + 1,) stale copies that remain after the most doubtful ones were fetched."""
+
+    @classmethod
+    def of(cls, probability: Floats, was_stale: Bools) -> "Ranking":
+        """Return the ranking by a verdict."""
+        order = np.argsort(-probability, kind="stable")
+        return cls(probability[order], was_stale.sum() - np.append(0, np.cumsum(was_stale[order])))
+
+    def fetches(self, n_stale: int) -> int:
+        """Return the number of fetches that leave `n_stale` answers stale."""
+        return int(np.searchsorted(-self.left, -n_stale))
+
+
+def _line(
+    judged: Judged, verdict: Ranking, bounds: Sequence[Ranking], name: str, age: float
+) -> Line:
     """Return a maximum age, and the verdicts that leave no more answers stale."""
     n, fetched = len(judged.age), judged.age > age
     n_stale, n_fetched = int((judged.was_stale & ~fetched).sum()), int(fetched.sum())
-    order, k = _fetches(judged.stale, judged.was_stale, n_stale)
-    of_bounds = [_fetches(bound, judged.was_stale, n_stale)[1] for bound in judged.bounds.T]
-    saved, *bounds = (1.0 - each / n_fetched if n_fetched else 0.0 for each in (k, *of_bounds))
+    k = verdict.fetches(n_stale)
+    fetches = (k, *(bound.fetches(n_stale) for bound in bounds))
+    saved, *by_bounds = (1.0 - each / n_fetched if n_fetched else 0.0 for each in fetches)
     return Line(
         age=name,
         fetched=n_fetched / n,
         stale=n_stale / n,
-        max_stale=float(judged.stale[order[k]]) if k < n else 0.0,
+        max_stale=float(verdict.probability[k]) if k < n else 0.0,
         fetched_by_verdict=k / n,
         saved=saved,
-        bounds=tuple(bounds),
+        bounds=tuple(by_bounds),
     )
-
-
-def _fetches(probability: Floats, was_stale: Bools, n_stale: int) -> tuple[Ints, int]:
-    """Return the order of doubt, and the number of fetches that leave `n_stale` answers stale."""
-    order = np.argsort(-probability, kind="stable")
-    # after the k most doubtful copies were fetched, the stale ones among the others remain
-    left = was_stale.sum() - np.append(0, np.cumsum(was_stale[order]))
-    return order, int(np.searchsorted(-left, -n_stale))
 
 
 def summary(studies: dict[str, Study]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from support.live_server import START, Live
 
-from service.core.estimators.gamma import Gamma
 from service.history.gauges import measure
 from service.history.steps import LOADS_KEPT
 
@@ -48,8 +47,9 @@ def test_a_cursor_of_another_order_is_refused(hosts: Live):
 
 
 def measure_loads(live: Live):
-    loads = measure(live.service.store, Gamma(), np.zeros(0, np.int64), live.clock).loads
-    with live.service.store.begin() as tx:
+    store, estimator = live.service.store, live.service.plan.estimator
+    loads = measure(store, estimator, np.zeros(0, np.int64), live.clock).loads
+    with store.begin() as tx:
         tx.save_host_loads(loads, live.clock() - LOADS_KEPT)
 
 
