@@ -10,13 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.model.arrays import Bools, Ints
 from service.model.domain import Host
 from service.model.host_loads import HostLoads, MeasuredLoads
 from service.storage import Transaction
 from service.storage.epochs import MOST_SCANNED
-
-LOOKED_UP = 5_000
-"""Maximum number of hosts that one statement looks up to find blocked ones."""
 
 
 class LoadPlace(NamedTuple):
@@ -48,34 +46,43 @@ def hosts_by_load(
 ) -> HostsPart:
     """Return the next hosts in the order of a load, at most `limit`.
 
-    With `blocked_at`, return only hosts whose queue is blocked then. Because the function scans at
-    most `MOST_SCANNED` hosts, a part with fewer hosts, even none, may not be the last.
+    With `blocked_at`, return only hosts whose queue is blocked then. Of the hosts that were not
+    measured, the function scans at most `MOST_SCANNED`. A part with fewer hosts, even none, may
+    therefore not be the last.
     """
     loads = HostLoads.empty() if measured is None else measured.loads
+    blocked = None if blocked_at is None else _blocked(tx, blocked_at)
     ordered = loads.host_id[loads.order(load, down=down)]
-    together = limit if blocked_at is None else LOOKED_UP
+    wanted = np.flatnonzero(_among(ordered, blocked))
     hosts: list[Host] = []
-    n_scanned = 0
-    while n_scanned < MOST_SCANNED:
-        some = ordered[place.row : place.row + together]
-        if len(some):
-            end = place._replace(row=place.row + len(some))
-        else:
-            ids = tx.next_host_ids(place.after, MOST_SCANNED)
-            if not len(ids):
-                return HostsPart(hosts, None)
-            n_scanned += len(ids)
-            new = ids[~np.isin(ids, loads.host_id)]
-            some = new[:together]
-            end = place._replace(after=int(ids[-1] if len(some) == len(new) else some[-1]))
-        found = {host.host_id: host for host in tx.hosts_by_id(some, blocked_at)}
-        there = [n for n, host_id in enumerate(some.tolist()) if host_id in found]
-        there = there[: limit - len(hosts)]
-        hosts += [found[host_id] for host_id in some[there].tolist()]
+    while len(rows := wanted[wanted >= place.row][: limit - len(hosts)]):
+        hosts += _hosts(tx, ordered[rows])
+        place = place._replace(row=int(rows[-1]) + 1)
         if len(hosts) == limit:
-            last = there[-1]
-            if place.row < len(ordered):
-                return HostsPart(hosts, place._replace(row=place.row + last + 1))
-            return HostsPart(hosts, place._replace(after=int(some[last])))
-        place, n_scanned = end, n_scanned + len(some)
-    return HostsPart(hosts, place)
+            return HostsPart(hosts, place)
+    ids = tx.next_host_ids(place.after, MOST_SCANNED)
+    others = ids[_among(ids, blocked) & ~np.isin(ids, loads.host_id)]
+    some = others[: limit - len(hosts)]
+    hosts += _hosts(tx, some)
+    if len(some) < len(others):
+        return HostsPart(hosts, LoadPlace(len(ordered), int(some[-1])))
+    if len(ids) == MOST_SCANNED:
+        return HostsPart(hosts, LoadPlace(len(ordered), int(ids[-1])))
+    return HostsPart(hosts, None)
+
+
+def _blocked(tx: Transaction, at: datetime) -> Ints:
+    """Return the hosts whose queue is blocked, in any order."""
+    paused = tx.paused_queues(at)
+    return np.array([*paused.by_trouble, *paused.by_operator], np.int64)
+
+
+def _among(host_id: Ints, blocked: Ints | None) -> Bools:
+    """Return a mask of the hosts that are blocked; all of them without a filter."""
+    return np.ones(len(host_id), np.bool_) if blocked is None else np.isin(host_id, blocked)
+
+
+def _hosts(tx: Transaction, host_id: Ints) -> list[Host]:
+    """Return those of the hosts that exist, in this order."""
+    by_id = {host.host_id: host for host in tx.hosts_by_id(host_id)}
+    return [by_id[host] for host in host_id.tolist() if host in by_id]

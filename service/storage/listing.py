@@ -76,11 +76,8 @@ class ListingStatements(ABC):
         """Return the next host_ids above `after`, ascending, at most `limit`."""
 
     @abstractmethod
-    def hosts_by_id(self, host_id: Ints, blocked_at: datetime | None = None) -> list[Host]:
-        """Return those of the hosts that exist, in any order; at most `MOST_SCANNED` host_ids.
-
-        With `blocked_at`, return only hosts whose queue is blocked then.
-        """
+    def hosts_by_id(self, host_id: Ints) -> list[Host]:
+        """Return those of the hosts that exist, in any order."""
 
     @abstractmethod
     def groups(self, after: int, limit: int) -> list[HostGroup]:

@@ -112,6 +112,7 @@ SELECT {key} FROM hosts WHERE {after} ORDER BY {key} {way} LIMIT 1 OFFSET %(n)s
 """
 HOSTS_IN_ORDER = f"{HOSTS} WHERE {{where}} ORDER BY {{key}} {{way}} LIMIT %(limit)s"
 BLOCKED = "used.blocked_until > %(blocked_at)s"
+HOSTS_BY_ID = f"{HOSTS} WHERE hosts.host_id {{among_ids}}"
 NEXT_HOST_IDS = (
     "SELECT host_id FROM hosts WHERE host_id > %(after)s ORDER BY host_id LIMIT %(limit)s"
 )
@@ -254,14 +255,8 @@ class ListingSql(Dialect, Transaction):
         return self.ids(NEXT_HOST_IDS, after=after, limit=limit)
 
     @override
-    def hosts_by_id(self, host_id: Ints, blocked_at: datetime | None = None) -> list[Host]:
-        conditions = ["hosts.host_id {among_ids}"]
-        values: dict[str, Any] = {}
-        if blocked_at is not None:
-            conditions.append(BLOCKED)
-            values["blocked_at"] = blocked_at
-        statement = f"{HOSTS} WHERE {all_of(conditions)}"
-        return [host_of(row) for row in self.read(statement, ids=host_id, **values)]
+    def hosts_by_id(self, host_id: Ints) -> list[Host]:
+        return [host_of(row) for row in self.read(HOSTS_BY_ID, ids=host_id)]
 
     @override
     def groups(self, after: int, limit: int) -> list[HostGroup]:

@@ -114,10 +114,9 @@ def test_an_order_does_not_move_while_loads_and_hosts_change(sql_store, clock, m
     assert walk(sql_store, "-n_pages") == ["few", "many", "some"]
 
 
-def test_blocked_hosts_are_found_in_parts_that_scan_few_hosts(
+def test_blocked_hosts_are_listed_by_load_those_that_were_not_measured_last(
     sql_store, clock, measured, monkeypatch
 ):
-    monkeypatch.setattr(module, "LOOKED_UP", 1)
     monkeypatch.setattr(module, "MOST_SCANNED", 2)
     register(sql_store, 1, host="new.example")
     later = clock() + timedelta(hours=1)
@@ -127,9 +126,7 @@ def test_blocked_hosts_are_found_in_parts_that_scan_few_hosts(
             tx.save_host_queues(block(queue, np.ones(1, np.bool_), instant(later)))
     assert walk(sql_store, "-n_pages", 9, blocked_at=clock()) == ["some", "few", "new"]
     assert walk(sql_store, "-n_pages", 9, blocked_at=later) == []
-    hosts, following = part(sql_store, "-n_pages", LoadPlace(), 9, clock())
-    assert len(hosts) == 1
-    assert following == LoadPlace(2)
+    assert walk(sql_store, "-n_pages", 1, blocked_at=clock()) == ["some", "few", "new"]
 
 
 def test_without_a_measurement_hosts_come_in_the_order_of_registration(sql_store, clock):

@@ -145,9 +145,9 @@ class ShardedLists(Routing):
         return np.concatenate(parts)
 
     @override
-    def hosts_by_id(self, host_id: Ints, blocked_at: datetime | None = None) -> list[Host]:
+    def hosts_by_id(self, host_id: Ints) -> list[Host]:
         shares = self.split(host_id)
-        return [host for tx, rows in shares for host in tx.hosts_by_id(host_id[rows], blocked_at)]
+        return [host for tx, rows in shares for host in tx.hosts_by_id(host_id[rows])]
 
     def _ranks(self, names: Sequence[Any], *, down: bool) -> dict[Any, int]:
         """Return the place of each name in the order of the databases."""
