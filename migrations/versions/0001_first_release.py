@@ -34,6 +34,7 @@ TABLES = (
     "host_queues",
     "history_parts",
     "history",
+    "host_loads",
     "calibrations",
     "page_states",
     "page_tags",
@@ -505,6 +506,14 @@ def create_history() -> None:
         " hosts.",
     )
     op.create_index("history_at_idx", "history", ["at"])
+    op.create_table(
+        "host_loads",
+        sa.Column("measured_at", Instant, nullable=False),
+        sa.Column("loads", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("measured_at", name="host_loads_pkey"),
+        comment="Pages, overdue pages and crawl rates of all hosts, compressed, a row a"
+        " measurement.",
+    )
     op.create_table(
         "calibrations",
         sa.Column("at", Instant, nullable=False),

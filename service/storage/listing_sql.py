@@ -12,13 +12,14 @@ from typing import Any
 
 from typing_extensions import override
 
+from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of
 from service.storage.epochs import MOST_SCANNED
 from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID
-from service.storage.listing import HostOrder
+from service.storage.listing import NameOrder
 from service.storage.queue_sql import GROUPS, HOSTS, host_group_of, host_of
 
 TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
@@ -111,6 +112,10 @@ SELECT {key} FROM hosts WHERE {after} ORDER BY {key} {way} LIMIT 1 OFFSET %(n)s
 """
 HOSTS_IN_ORDER = f"{HOSTS} WHERE {{where}} ORDER BY {{key}} {{way}} LIMIT %(limit)s"
 BLOCKED = "used.blocked_until > %(blocked_at)s"
+HOSTS_BY_ID = f"{HOSTS} WHERE hosts.host_id {{among_ids}}"
+NEXT_HOST_IDS = (
+    "SELECT host_id FROM hosts WHERE host_id > %(after)s ORDER BY host_id LIMIT %(limit)s"
+)
 NEXT_GROUPS = f"{GROUPS} WHERE group_id > %(after)s ORDER BY group_id LIMIT %(limit)s"
 
 
@@ -223,7 +228,7 @@ class ListingSql(Dialect, Transaction):
     @override
     def hosts_in_order(
         self,
-        order: HostOrder,
+        order: NameOrder,
         after: int | str | None,
         limit: int,
         blocked_at: datetime | None = None,
@@ -244,6 +249,14 @@ class ListingSql(Dialect, Transaction):
         statement = HOSTS_IN_ORDER.format(where=all_of(conditions), key=f"hosts.{key}", way=way)
         hosts = [host_of(row) for row in self.read(statement, limit=limit, **values)]
         return hosts, getattr(hosts[-1], key) if len(hosts) == limit else end
+
+    @override
+    def next_host_ids(self, after: int, limit: int) -> Ints:
+        return self.ids(NEXT_HOST_IDS, after=after, limit=limit)
+
+    @override
+    def hosts_by_id(self, host_id: Ints) -> list[Host]:
+        return [host_of(row) for row in self.read(HOSTS_BY_ID, ids=host_id)]
 
     @override
     def groups(self, after: int, limit: int) -> list[HostGroup]:

@@ -381,6 +381,14 @@ history = sa.Table(
     comment="Sums and gauges of steps of ten minutes, of all pages (host_id 0) and of busy hosts.",
 )
 
+host_loads = sa.Table(
+    "host_loads",
+    metadata,
+    sa.Column("measured_at", Instant, primary_key=True),
+    sa.Column("loads", sa.LargeBinary, nullable=False),
+    comment="Pages, overdue pages and crawl rates of all hosts, compressed, a row a measurement.",
+)
+
 calibrations = sa.Table(
     "calibrations",
     metadata,
