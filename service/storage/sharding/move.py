@@ -17,8 +17,10 @@ The next step follows from the claims of the two databases, so a run that is kil
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -49,6 +51,7 @@ from service.storage.sharding.move_record import (
 from service.storage.sharding.move_rows import (
     ACTIVE,
     SCHEDULE,
+    Driver,
     Range,
     checksums,
     copy_pages,
@@ -58,6 +61,7 @@ from service.storage.sharding.move_rows import (
 )
 from service.storage.sharding.store import ShardedStore
 
+ReadT = TypeVar("ReadT")
 BLOCK, NOTES = 10_000, 20_000
 """Pages that one transaction copies, and notes; a report of a page leaves some four notes."""
 FEW = 2_000
@@ -226,11 +230,22 @@ class Move:
         with self.source.read_whole() as source, self._writing(self.target) as target:
             assert isinstance(source, PostgresTransaction)  # noqa: S101 - for mypy
             copy_pages(source.driver, target.driver, some)
-            self._compare(checksums(source.driver, queries), checksums(target.driver, queries))
+            self._compare(source.driver, target.driver, checksums, queries, queries)
             if place is not None:
                 target.put_meta(PLACE, f"{self.record.number} {place}")
 
-    def _compare(self, ours: object, theirs: object) -> None:
+    def _compare(
+        self,
+        source: Driver,
+        target: Driver,
+        read: Callable[[Driver, ReadT], object],
+        of_source: ReadT,
+        of_target: ReadT,
+    ) -> None:
+        """Compare what both databases read, each with its own processor."""
+        with ThreadPoolExecutor(1) as other:
+            copy = other.submit(read, target, of_target)
+            ours, theirs = read(source, of_source), copy.result()
         if ours != theirs:
             raise MoveFailed(
                 f"the copy of shard {self.shard} in {self.to} differs: {theirs}, not {ours}"
@@ -299,9 +314,8 @@ class Move:
             assert isinstance(source, PostgresTransaction)  # noqa: S101 - for mypy
             move_target.make_room(target)
             queries = move_target.copy_schedule(source, target, self.shard)
-            ours = checksums(source.driver, queries)
             copies = [move_target.waiting(table) for table in move_target.WAITING[len(ACTIVE) :]]
-            self._compare(ours, checksums(target.driver, copies))
+            self._compare(source.driver, target.driver, checksums, queries, copies)
 
     def _finish(self) -> list[int]:
         """Copy the last changes and the rows that take effect; return the last numbers drawn."""
@@ -311,8 +325,8 @@ class Move:
         with self.source.read_whole() as source, self._writing(self.target) as target:
             assert isinstance(source, PostgresTransaction)  # noqa: S101 - for mypy
             move_target.copy_active(source, target)
-            self._compare(checksums(source.driver, active), checksums(target.driver, active))
-            self._compare(counts(source.driver, self.some), counts(target.driver, self.some))
+            self._compare(source.driver, target.driver, checksums, active, active)
+            self._compare(source.driver, target.driver, counts, self.some, self.some)
             return move_target.last_numbers(source, self.shard)
 
     def _activate(self, last: list[int]) -> None:
