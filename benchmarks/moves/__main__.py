@@ -21,12 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import psycopg
 from rich.console import Console
 from rich.table import Table
 
@@ -34,8 +35,9 @@ from benchmarks.faults.sharded import environment, run
 from benchmarks.http.processes import Failed, megabytes, postgres_database, serving
 from benchmarks.http.report import machine
 from benchmarks.moves.checks import Check, check, contents
-from benchmarks.moves.corpus import FAR, LOGICAL, MOVED, NEAR, SPANS, Corpus, fill
+from benchmarks.moves.corpus import FAR, LOGICAL, MOVED, NEAR, SPANS, fill, page_ids
 from benchmarks.moves.load import Client, Crawler, Reporter, Single, longest_pause, slowest
+from service.model.arrays import Ints
 
 SETTINGS = {"epoch_interval_s": "60", "host_delay_s": "0.2"}
 CRAWL_RATE = 20.0
@@ -76,12 +78,12 @@ class Move:
     @property
     def closed_s(self) -> float:
         """Time that the command reports."""
-        text = next(one.text for one in self.steps if "it was closed for" in one.text)
-        return float(text.split()[-2])
+        texts = (one.text for one in self.steps if "it was closed for" in one.text)
+        return float(next(texts, "nan s").split()[-2])
 
 
-def move(file: Path, to: str, kills: Sequence[str] = ()) -> Move:
-    """Run the command until the shard has moved; kill it at the next of `kills`, run it again."""
+def move(file: Path, to: str, kills: Sequence[str], until: float) -> Move:
+    """Run the command until the shard has moved or time is up; kill it at each of `kills`."""
     one, left = Move(to), list(kills)
     command = [sys.executable, "-u", "-m", "service", "shards", "move", str(MOVED), "--to", to]
     while not one.ended:
@@ -97,11 +99,12 @@ def move(file: Path, to: str, kills: Sequence[str] = ()) -> Move:
             if "copied" not in line:
                 print(f"{one.steps[-1].at - one.began:.1f} s: {line}", end="", flush=True)
             one.memory = np.fmax(one.memory, megabytes(process.pid, "VmHWM"))
-            if left and left[0] in line:
+            is_late = time.monotonic() > until and "copied" in line
+            if is_late or (left and left[0] in line):
                 process.kill()
                 one.n_killed += 1
-                del left[0]
-        if not process.wait():
+                left = left[1:]
+        if not process.wait() or time.monotonic() > until:
             one.ended = time.monotonic()
         elif process.returncode > 0:
             raise Failed("; ".join(step.text for step in one.steps[-5:]))
@@ -122,17 +125,14 @@ def map_file(folder: Path, urls: Sequence[str]) -> Path:
     return file
 
 
-def clients_of(base: str, corpus: Corpus) -> dict[str, Client]:
+def clients_of(base: str, ids: dict[int, Ints]) -> dict[str, Client]:
     """Return the clients, not yet started."""
-    every = np.concatenate([*corpus.ids.values()])
+    every = np.concatenate([*ids.values()])
     singles = {"moved": MOVED, "near": NEAR, "far": FAR}
     return {
         "reports": Reporter(base, every, 0.2, 1),
         "leases": Crawler(base, every, 0.2, 2),
-        **{
-            name: Single(base, corpus.ids[shard], 0.05, 3 + shard)
-            for name, shard in singles.items()
-        },
+        **{name: Single(base, ids[shard], 0.05, shard) for name, shard in singles.items()},
     }
 
 
@@ -161,23 +161,26 @@ def figures(one: Move, n_pages: int, clients: dict[str, Client]) -> dict[str, fl
 
 
 def measure(
-    server: str, n_pages: int, targets: Sequence[str], folder: Path
+    options: argparse.Namespace, folder: Path
 ) -> tuple[list[dict[str, float]], list[Check]]:
     """Return the figures of the moves, and the checks after the last."""
-    console = Console(highlight=False)
+    console, n_pages = Console(highlight=False), options.pages
     with ExitStack() as stack:
-        urls = [stack.enter_context(postgres_database(server, f"moves_{name}")) for name in SPANS]
+        urls = [stack.enter_context(database(options, f"moves_{name}")) for name in SPANS]
         file = map_file(folder, urls)
         began = time.monotonic()
-        corpus = fill(file, urls, n_pages)
-        before = contents(urls)
+        if not options.go_on:
+            fill(file, urls, n_pages)
+        ids, before = page_ids(urls), contents(urls)
         console.print(f"{before.n_pages:,} pages after {time.monotonic() - began:.0f} s")
-        with serving(f"shards://{file}", folder, bandwidth=n_pages * CRAWL_RATE, **SETTINGS) as service:
-            clients = clients_of(service.base, corpus)
+        rate = n_pages * CRAWL_RATE
+        with serving(f"shards://{file}", folder, bandwidth=rate, **SETTINGS) as service:
+            clients = clients_of(service.base, ids)
             for client in clients.values():
                 client.start()
-            kills = [kill_at(text, share, n_pages) for text, share in KILLED_AT]
-            moves = [move(file, to, kills) for to in targets]
+            kills = [] if options.go_on else [kill_at(*one, n_pages) for one in KILLED_AT]
+            until = began + options.seconds
+            moves = [move(file, to, kills, until) for to in TARGETS[: options.moves]]
             for client in clients.values():
                 client.finish()
         rows = [figures(one, n_pages, clients) for one in moves]
@@ -185,6 +188,19 @@ def measure(
         seconds = moves[-1].ended - moves[0].began
         console.print(f"{n_crawls:,} crawls acknowledged, {n_crawls / seconds:,.0f}/s")
         return rows, [*check(urls, before, [*clients.values()])]
+
+
+@contextmanager
+def database(options: argparse.Namespace, name: str) -> Iterator[str]:
+    """Yield the URL of a new database, or of one that an earlier run has left."""
+    if options.go_on or options.keep:
+        if not options.go_on:
+            with psycopg.connect(options.server, autocommit=True) as driver:
+                driver.execute(f"CREATE DATABASE {name}")
+        yield f"{options.server.rpartition('/')[0]}/{name}"
+    else:
+        with postgres_database(options.server, name) as url:
+            yield url
 
 
 def kill_at(text: str, share: float, n_pages: int) -> str:
@@ -198,11 +214,17 @@ def main() -> None:
     options.add_argument("--pages", type=int, default=1_000_000, help="pages of the moving shard")
     options.add_argument("--server", default="postgresql://postgres@127.0.0.1:5432/postgres")
     options.add_argument("--moves", type=int, choices=(1, 2), default=2, help="1: do not move back")
+    options.add_argument("--seconds", type=float, default=1e9, help="end a move that lasts longer")
+    options.add_argument("--keep", action="store_true", help="leave the databases")
+    options.add_argument("--go-on", action="store_true", help="use databases that were left")
     options.add_argument("--json", type=Path, default=Path("bench-out/moves.json"))
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="recrawl-moves-") as folder:
-        rows, checks = measure(chosen.server, chosen.pages, TARGETS[: chosen.moves], Path(folder))
-    console, table = Console(highlight=False), Table("", *(f"to {to}" for to in TARGETS[: chosen.moves]), box=None)
+        rows, checks = measure(chosen, Path(folder))
+    console, table = (
+        Console(highlight=False),
+        Table("", *(f"to {to}" for to in TARGETS[: chosen.moves]), box=None),
+    )
     for name in rows[0]:
         table.add_row(name, *(f"{row[name]:,.1f}" for row in rows))
     console.print(table)

@@ -7,7 +7,6 @@ under their own page_id, url and key.
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import psycopg
@@ -43,20 +42,13 @@ AGES = (timedelta(days=9), timedelta(days=5), timedelta(days=2))
 """Ages of the crawls of each page."""
 
 
-class Corpus(NamedTuple):
-    """The ids of the pages of each shard, and the number of entries of the log."""
-
-    ids: dict[int, Ints]
-    n_log: int
-
-
 def hosts_of(shard: int, n: int) -> list[str]:
     """Return n hosts whose hash is of a shard."""
     names = (f"m{i}.example" for i in count())
     return list(islice((name for name in names if hashed(name) % LOGICAL == shard), n))
 
 
-def fill(file: Path, urls: list[str], n_pages: int) -> Corpus:
+def fill(file: Path, urls: list[str], n_pages: int) -> None:
     """Join the databases of the file and fill them."""
     shard_map = read_map(file)
     store = ShardedStore(shard_map, width(ESTIMATOR))
@@ -73,8 +65,16 @@ def fill(file: Path, urls: list[str], n_pages: int) -> Corpus:
             for shard in parse_shards(span, LOGICAL) & SHARES.keys():
                 _multiply(driver, shard_range(shard), len(ids[shard]))
             driver.execute("VACUUM ANALYZE")
-    ids = {shard: _copied(page_id) for shard, page_id in ids.items()}
-    return Corpus(ids, len(AGES) * sum(map(len, ids.values())))
+
+
+def page_ids(urls: list[str]) -> dict[int, Ints]:
+    """Return the ids of the pages of each shard, in whichever database."""
+    ids = []
+    for url in urls:
+        with psycopg.connect(url) as driver:
+            ids += [page for (page,) in driver.execute("SELECT page_id FROM pages")]
+    every = np.unique(np.array(ids, np.int64))
+    return {shard: every[every >> SHIFT == shard] for shard in SHARES}
 
 
 def _multiply(driver: psycopg.Connection[tuple[object, ...]], some: Range, n: int) -> None:
@@ -94,12 +94,6 @@ def _multiply(driver: psycopg.Connection[tuple[object, ...]], some: Range, n: in
             f"WHERE {some.within(table)} ORDER BY copy, page_id"
         )
     driver.execute(f"SELECT setval('page_ids_{some.first >> SHIFT}', {n * COPIES})")
-
-
-def _copied(page_id: Ints) -> Ints:
-    """Return the ids of pages and of their copies."""
-    copies: Ints = page_id + len(page_id) * np.arange(COPIES)[:, None]
-    return copies.ravel()
 
 
 def _shard(store: ShardedStore, shard: int, n_pages: int) -> Ints:

@@ -17,10 +17,8 @@ The next step follows from the claims of the two databases, so a run that is kil
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -51,17 +49,16 @@ from service.storage.sharding.move_record import (
 from service.storage.sharding.move_rows import (
     ACTIVE,
     SCHEDULE,
-    Driver,
     Range,
     checksums,
     copy_pages,
     counts,
     delete_pages,
+    read_both,
     shard_range,
 )
 from service.storage.sharding.store import ShardedStore
 
-ReadT = TypeVar("ReadT")
 BLOCK, NOTES = 10_000, 20_000
 """Pages that one transaction copies, and notes; a report of a page leaves some four notes."""
 FEW = 2_000
@@ -230,22 +227,11 @@ class Move:
         with self.source.read_whole() as source, self._writing(self.target) as target:
             assert isinstance(source, PostgresTransaction)  # noqa: S101 - for mypy
             copy_pages(source.driver, target.driver, some)
-            self._compare(source.driver, target.driver, checksums, queries, queries)
+            self._compare(*read_both(checksums, source.driver, queries, target.driver, queries))
             if place is not None:
                 target.put_meta(PLACE, f"{self.record.number} {place}")
 
-    def _compare(
-        self,
-        source: Driver,
-        target: Driver,
-        read: Callable[[Driver, ReadT], object],
-        of_source: ReadT,
-        of_target: ReadT,
-    ) -> None:
-        """Compare what both databases read, each with its own processor."""
-        with ThreadPoolExecutor(1) as other:
-            copy = other.submit(read, target, of_target)
-            ours, theirs = read(source, of_source), copy.result()
+    def _compare(self, ours: object, theirs: object) -> None:
         if ours != theirs:
             raise MoveFailed(
                 f"the copy of shard {self.shard} in {self.to} differs: {theirs}, not {ours}"
@@ -315,7 +301,7 @@ class Move:
             move_target.make_room(target)
             queries = move_target.copy_schedule(source, target, self.shard)
             copies = [move_target.waiting(table) for table in move_target.WAITING[len(ACTIVE) :]]
-            self._compare(source.driver, target.driver, checksums, queries, copies)
+            self._compare(*read_both(checksums, source.driver, queries, target.driver, copies))
 
     def _finish(self) -> list[int]:
         """Copy the last changes and the rows that take effect; return the last numbers drawn."""
@@ -325,8 +311,8 @@ class Move:
         with self.source.read_whole() as source, self._writing(self.target) as target:
             assert isinstance(source, PostgresTransaction)  # noqa: S101 - for mypy
             move_target.copy_active(source, target)
-            self._compare(source.driver, target.driver, checksums, active, active)
-            self._compare(source.driver, target.driver, counts, self.some, self.some)
+            self._compare(*read_both(checksums, source.driver, active, target.driver, active))
+            self._compare(*read_both(counts, source.driver, self.some, target.driver, self.some))
             return move_target.last_numbers(source, self.shard)
 
     def _activate(self, last: list[int]) -> None:
