@@ -5,6 +5,7 @@ An actor stays with its worker and is lost with it: Dask restarts no actor. A wo
 stopped shows only by the time that its answer takes. A dead scheduler loses all shards.
 """
 
+import logging
 import os
 import pickle
 from collections.abc import Iterator, Sequence
@@ -95,6 +96,8 @@ class Actors:
         if self.client is not None and self.client.status == "running":
             return self.client
         self.close()
+        # without a scheduler Dask writes a traceback, and the epoch one line about the lost shards
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         try:
             if self.address == LOCAL:
                 self.cluster = local_cluster(n_shards)
