@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import Bools, Columns, Floats, Instants, Ints, instant
+from service.model.arrays import EPOCH, Bools, Columns, Floats, Instants, Ints, instant
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostGroup, HostPages
 
@@ -135,6 +135,9 @@ class FillMark(NamedTuple):
     """Epoch that was in force; 0: never filled."""
     until: datetime
     """End of the due times of the queued pages."""
+
+
+NEVER_FILLED = FillMark(0, EPOCH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from datetime import datetime
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import EPOCH, UNSPECIFIED, Bools, Ints, Keys
+from service.model.arrays import UNSPECIFIED, Bools, Ints, Keys
 from service.model.columns import PageColumns, PageStates
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch, Subscription
 from service.model.errors import PageNotFound, SubscriptionNotFound
@@ -18,7 +18,7 @@ from service.storage.contract import Brought, Registered
 from service.storage.epochs_sql import EpochsSql
 from service.storage.feed_sql import FeedSql
 from service.storage.history_sql import HistorySql
-from service.storage.queue import FillMark
+from service.storage.queue import NEVER_FILLED, FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
 from service.storage.webhooks_sql import WebhooksSql
@@ -253,8 +253,8 @@ class SqlTransaction(
 
     @override
     def filled(self) -> FillMark:
-        epoch, _, until = (self.get_meta(FILLED) or f"0 {EPOCH.isoformat()}").partition(" ")
-        return FillMark(int(epoch), datetime.fromisoformat(until))
+        epoch, _, until = (self.get_meta(FILLED) or "").partition(" ")
+        return FillMark(int(epoch), datetime.fromisoformat(until)) if epoch else NEVER_FILLED
 
     @override
     def set_filled(self, filled: FillMark) -> None:

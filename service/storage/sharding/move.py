@@ -95,6 +95,8 @@ class Move:
     block: int = BLOCK
     run_number: str = field(default_factory=lambda: uuid4().hex)
     record: Record = field(init=False)
+    closed_at: float = field(init=False)
+    """Time at which the shard was closed, of `time.monotonic`."""
 
     @property
     def source(self) -> ShardDatabase:
@@ -271,7 +273,7 @@ class Move:
                     self._retried(self.source, lambda tx: move_source.close(tx, self.shard))
                 else:
                     self._stage_schedule()
-                began = time.monotonic()
+                self.closed_at = time.monotonic()
                 self.store.read_claims()
                 self.report(f"shard {self.shard} is closed")
                 try:
@@ -279,11 +281,11 @@ class Move:
                 except MoveFailed:
                     self._reopen()
                     raise
-                if time.monotonic() - began <= self.closed_s:
+                if last is not None:
                     self._activate(last)
                     self.report(
                         f"shard {self.shard} is in {self.to}; it was closed for "
-                        f"{time.monotonic() - began:.1f} s"
+                        f"{time.monotonic() - self.closed_at:.1f} s"
                     )
                     return
                 self._reopen()
@@ -303,17 +305,26 @@ class Move:
             copies = [move_target.waiting(table) for table in move_target.WAITING[len(ACTIVE) :]]
             self._compare(*read_both(checksums, source.driver, queries, target.driver, copies))
 
-    def _finish(self) -> list[int]:
-        """Copy the last changes and the rows that take effect; return the last numbers drawn."""
+    def _finish(self) -> list[int] | None:
+        """Copy the last changes and the rows that take effect; return the last numbers drawn.
+
+        Return None as soon as the shard has been closed for too long.
+        """
         while self._copy_noted():
-            pass
+            if self._late():
+                return None
         active = [move_target.waiting(table) for table in ACTIVE]
         with self.source.read_whole() as source, self._writing(self.target) as target:
             assert isinstance(source, PostgresTransaction)  # noqa: S101 - for mypy
             move_target.copy_active(source, target)
+            if self._late():
+                return None
             self._compare(*read_both(checksums, source.driver, active, target.driver, active))
             self._compare(*read_both(counts, source.driver, self.some, target.driver, self.some))
-            return move_target.last_numbers(source, self.shard)
+            return None if self._late() else move_target.last_numbers(source, self.shard)
+
+    def _late(self) -> bool:
+        return time.monotonic() - self.closed_at > self.closed_s
 
     def _activate(self, last: list[int]) -> None:
         self.report(f"switching shard {self.shard}")

@@ -3,13 +3,14 @@
 | rows | copied | by |
 | --- | --- | --- |
 | pages, states, tags, validators, log | in use, then the changed ones again | id of the page |
-| hosts, groups, host queues, due pages, clocks | after the shard is closed | id |
+| hosts, groups, host queues, leases, clocks | after the shard is closed | id |
 | schedule of the kept epochs, URL groups, names of files of the log | under the lead | id, epoch |
 
 The first rows may be in two databases, because statements on all pages leave out the shards of
-others (`ShardTransaction`). The others take effect wherever they are, such as a due page that is
-leased. Therefore they leave their tables when the shard is closed, and enter those of the target
-with its claim.
+others (`ShardTransaction`). The others take effect wherever they are, such as a lease. Therefore
+they leave their tables when the shard is closed, and enter those of the target with its claim. Due
+pages without a lease are not copied: without host queues nobody takes them, and the target queues
+its own.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,11 +50,13 @@ class Table(NamedTuple):
     name: str
     columns: tuple[str, ...]
     within: str
+    only: str = "true"
+    """Condition of the rows of a range that move."""
 
 
-def _table(table: object, within: str) -> Table:
+def _table(table: object, within: str, only: str = "true") -> Table:
     columns = (c.name for c in table.columns if c.info.get("only") != "sqlite")  # type: ignore[attr-defined]
-    return Table(table.name, tuple(f'"{name}"' for name in columns), within)  # type: ignore[attr-defined]
+    return Table(table.name, tuple(f'"{name}"' for name in columns), within, only)  # type: ignore[attr-defined]
 
 
 OF_PAGE = "page_id >= {first} AND page_id <= {last}"
@@ -68,7 +71,7 @@ ACTIVE = (
         "(queue_id >= {first} AND queue_id <= {last} "
         "OR queue_id >= -{last} AND queue_id <= -{first})",
     ),
-    _table(due_pages, OF_PAGE),
+    _table(due_pages, OF_PAGE, "token IS NOT NULL"),
     _table(clocks, OF_HOST),
 )
 """Tables whose rows take effect in any database."""
@@ -112,7 +115,7 @@ class Range(NamedTuple):
         columns = ", ".join(table.columns)
         if table is LOG:
             return ROWS_OF_LOG.format(columns=columns, within=within)
-        return f"SELECT {columns} FROM {table.name} WHERE {within}"
+        return f"SELECT {columns} FROM {table.name} WHERE {within} AND {table.only}"
 
     def within(self, table: Table) -> str:
         """Return the condition of the rows of a table."""
@@ -177,7 +180,7 @@ def copy_pages(source: Driver, target: Driver, some: Range) -> None:
 
 def delete_pages(driver: Driver, some: Range) -> None:
     """Delete the rows of some pages."""
-    for name in ("page_tags", "observations", "sealed_observations"):
+    for name in ("page_tags", "observations", "sealed_observations", "due_pages"):
         driver.execute(f"DELETE FROM {name} WHERE {some.within(LOG)}")
     for table in PAGE_TABLES:
         driver.execute(f"DELETE FROM {table.name} WHERE {some.within(table)}")

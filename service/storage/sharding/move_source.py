@@ -11,6 +11,7 @@ transaction and reads the claims again.
 from collections.abc import Iterable
 
 from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.queue import NEVER_FILLED
 from service.storage.sharding.claims import claimed, put_claim
 from service.storage.sharding.database import GUARD
 from service.storage.sharding.move_rows import (
@@ -105,13 +106,16 @@ def close(tx: PostgresTransaction, shard: int) -> None:
         aside, columns = f"{PREFIX}{table.name}", ", ".join(table.columns)
         tx.once(f"CREATE TABLE {aside} (LIKE {table.name})")
         tx.once(f"INSERT INTO {aside} ({columns}) {some.rows(table)}")
-        tx.once(f"DELETE FROM {table.name} WHERE {some.within(table)}")
+        tx.once(f"DELETE FROM {table.name} WHERE {some.within(table)} AND {table.only}")
     tx.once(REFUSE)
     put_claim(tx, claim.with_shards(claim.numbers - {shard})._replace(n_given=claim.n_given + 1))
 
 
 def reopen(tx: PostgresTransaction, shard: int) -> None:
-    """Undo `close`: the shard is in use here again, and its changes are noted."""
+    """Undo `close`: the shard is in use here again, and its changes are noted.
+
+    A queue that was filled meanwhile lacks pages of the shard, so it will be filled again.
+    """
     claim = claimed(tx)
     if shard in claim.numbers:
         return
@@ -120,6 +124,7 @@ def reopen(tx: PostgresTransaction, shard: int) -> None:
         aside, columns = f"{PREFIX}{table.name}", ", ".join(table.columns)
         tx.once(f"INSERT INTO {table.name} ({columns}) SELECT {columns} FROM {aside}")
         tx.once(f"DROP TABLE {aside}")
+    tx.set_filled(NEVER_FILLED)
     put_claim(tx, claim.with_shards(claim.numbers | {shard}))
 
 

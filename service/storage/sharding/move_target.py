@@ -2,6 +2,7 @@
 
 from service.storage.postgres.partitions import partitions
 from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.queue import NEVER_FILLED
 from service.storage.sharding.claims import claimed, write_claim
 from service.storage.sharding.move_rows import (
     ACTIVE,
@@ -101,7 +102,10 @@ def add_schedules(tx: PostgresTransaction) -> None:
 
 
 def activate(tx: PostgresTransaction, shard: int, last: list[int]) -> None:
-    """Put the shard in use here: this commit is the end of the move."""
+    """Put the shard in use here: this commit is the end of the move.
+
+    The next round of the process that runs epochs queues the due pages.
+    """
     claim = claimed(tx)
     if shard in claim.numbers:  # an earlier attempt has committed
         return
@@ -117,3 +121,4 @@ def activate(tx: PostgresTransaction, shard: int, last: list[int]) -> None:
     for table in (URL_GROUPS, LOG_FILES):
         columns = ", ".join(table.columns)
         tx.once(f"INSERT INTO {table.name} ({columns}) {waiting(table)} ON CONFLICT DO NOTHING")
+    tx.set_filled(NEVER_FILLED)
