@@ -107,13 +107,13 @@ def fill_postgres(url: str, entries: int, days: int) -> None:
         for day in range(days):
             begin, end = (FIRST + timedelta(days=day + i) for i in (0, 1))
             name = f"observations_{begin:%Y_%m_%d}"
+            within = f"FOR VALUES FROM ('{begin}') TO ('{end}')"
             for statement in (
                 f"ALTER TABLE observations DETACH PARTITION {name}",
                 f"DROP INDEX {name}_page_id_idx",
                 FILL.format(name=name, pages=CRAWLED_EVERY * n, begin=begin, n=n),
                 f"CREATE INDEX ON {name} (page_id)",
-                f"ALTER TABLE observations ATTACH PARTITION {name} "
-                f"FOR VALUES FROM ('{begin}') TO ('{end}')",
+                f"ALTER TABLE observations ATTACH PARTITION {name} {within}",
             ):
                 connection.execute(statement)
 

@@ -1,4 +1,4 @@
-"""The archive: files by day, of the log or of the feed, written once under new names, read back, never changed.
+"""The archive: files of log and feed by day, written once under new names, never changed.
 
 A name is never used twice, so no writer can replace the file of another. A writer that dies leaves
 at most files that no database names; readers never open such files.
@@ -86,7 +86,8 @@ class LogArchive:
     ) -> Iterator[int]:
         """Write blocks ordered by day and place; append the files, yield the rows of each block.
 
-        `folder` is the start of the names, such as "database=a/". After an error, `files` has the files that are complete; the file in work is deleted.
+        `folder` is the start of the names, such as "database=a/". After an error, `files` has the
+        files that are complete; the file in work is deleted.
         """
         file: FileWriter | None = None
         try:

@@ -62,8 +62,8 @@ class Changes(NamedTuple):
 def read(tx: Transaction, place: FeedPlace, limit: int, only: ChangeFilter) -> Changes:
     """Return the next changes that match, at most `limit`; changes of deleted pages are left out.
 
-    Because the function scans at most `MOST_SCANNED` changes in `MOST_PARTS` parts, the result may be shorter than
-    `limit` before the end of the feed.
+    Because the function scans at most `MOST_SCANNED` changes in `MOST_PARTS` parts, the result may
+    be shorter than `limit` before the end of the feed.
     """
     parts: list[NamedChanges] = []
     chunk = limit if only == ChangeFilter() else CHUNK
