@@ -37,8 +37,8 @@ def archive(
 
     Old are the days beyond RECRAWL_RETENTION_DAYS and RECRAWL_CHANGES_DAYS. Each part is read back
     and compared before the database drops it. A command that was stopped loses nothing: run it
-    again. The service may run meanwhile; its worker does the same every ten minutes. Of several
-    databases, one that is away is left out, and the status is 1.
+    again. The service may run meanwhile; its worker does the same every ten minutes. A database of
+    several that is away is left out, and the status is 1.
     """
     from service.runtime.bootstrap import opened
 

@@ -22,7 +22,7 @@ MOST_SCANNED = 20_000
 FIRST_SPAN = 1_000_000
 """First length of the end of the feed that `newest` reads, microseconds."""
 MOST_PARTS = 16
-"""Maximum parts that one reading takes, each of which may open a file of the archive."""
+"""Maximum parts that one reading takes; a part may open a file of the archive."""
 CHUNK = 5_000
 """Changes that a reading with a filter scans at a time."""
 

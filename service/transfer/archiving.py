@@ -79,7 +79,7 @@ class ArchiveStep(NamedTuple):
 def archive_days(store: Store, retention: Retention) -> Iterator[ArchiveStep]:
     """Archive the old days of the log and of the feed, one database after the other.
 
-    Of several databases, one that is away or that another process archives is left out. Otherwise
+    A database of several is left out if it is away, or if another process archives it. Otherwise
     raise the errors of `archive_log`.
     """
     several = len(store.parts) > 1
