@@ -1,0 +1,1 @@
+"""Cost of the history in ingest over HTTP."""
