@@ -41,13 +41,7 @@ class Serving(NamedTuple):
 
 @contextmanager
 def serving(
-    url: str,
-    folder: Path,
-    *,
-    new: bool = False,
-    port: int = 0,
-    module: str = "service",
-    **settings: Any,
+    url: str, folder: Path, *, new: bool = False, port: int = 0, **settings: Any
 ) -> Iterator[Serving]:
     """Run the service as its users do, with its output in a file in the folder.
 
@@ -60,7 +54,7 @@ def serving(
         "RECRAWL_EPOCH_INTERVAL_S": "86400",
         **{f"RECRAWL_{name}".upper(): str(value) for name, value in settings.items()},
     }
-    command = [sys.executable, "-m", module]
+    command = [sys.executable, "-m", "service"]
     port = port or free_port()
     log = folder / "service.log"
     started: list[subprocess.Popen[bytes]] = []

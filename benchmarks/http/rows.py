@@ -101,16 +101,8 @@ class Bench:
     def target(self, postgres: float | None, sqlite: float | None) -> float | None:
         return postgres if self.on_postgres() else sqlite
 
-    def crawls(
-        self,
-        n_clients: int,
-        batch: int,
-        seconds: float,
-        *,
-        by_url: bool,
-        most_per_s: int | None = None,
-    ) -> clients.Crawls:
-        most = most_per_s or (MOST_SINGLES_PER_S if batch == 1 else MOST_BATCHES_PER_S)
+    def crawls(self, n_clients: int, batch: int, seconds: float, *, by_url: bool) -> clients.Crawls:
+        most = MOST_SINGLES_PER_S if batch == 1 else MOST_BATCHES_PER_S
         n_requests = max(2, int(seconds * most / n_clients))
         self.ticks += n_requests
         first = data.STARTED - data.MEASURED_BEFORE + data.TICK * (self.ticks - n_requests)
@@ -169,14 +161,9 @@ class Bench:
 
 @contextmanager
 def prepared(
-    store: str,
-    n_pages: int,
-    options: Namespace,
-    folder: Path,
-    say: Callable[[str], None],
-    module: str = "service",
+    store: str, n_pages: int, options: Namespace, folder: Path, say: Callable[[str], None]
 ) -> Iterator[Bench]:
-    """Fill a database with `n_pages` pages, serve it by a module, and publish one epoch."""
+    """Fill a database with `n_pages` pages, serve it, and publish one epoch."""
     begun = time.monotonic()
     floors: PostgresFloors | SqliteFloors
     with ExitStack() as stack:
@@ -195,7 +182,7 @@ def prepared(
         else:
             data.multiply_on_sqlite(path, n_pages, templates)
             floors = SqliteFloors(path, str(copyfile(path, f"{path}.floor")), n_pages)
-        service = stack.enter_context(serving(url, folder, module=module))
+        service = stack.enter_context(serving(url, folder))
         http = stack.enter_context(httpx.Client(base_url=service.base, timeout=60))
         bench = Bench(store, url, service, http, floors, n_pages, options)
         bench.epoch()

@@ -1,1 +1,0 @@
-"""Cost of the history in ingest over HTTP."""
