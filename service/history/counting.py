@@ -1,7 +1,7 @@
 """Counts of crawls, pings and leases for the history, and predictions against the crawls.
 
 A transaction counts references to its arrays. After the commit the counter of the process holds
-them, and about once a second writes their sums in a transaction of its own.
+them, and writes their sums every `EVERY_S` seconds in a transaction of its own.
 
 **Guarantee.** An event counts at most once, and only if its commit succeeded. A crash loses at most
 the events of the last `EVERY_S` seconds. An orderly end writes them. Sums whose transaction fails
@@ -33,12 +33,12 @@ from service.model.history import HostEvents, Part, Tally, merged_parts
 from service.storage import Store, Transaction
 from service.storage.history import Counted, Counter
 
-EVERY_S = 1.0
+EVERY_S = 2.0
 """Time from the first event to the transaction that writes its sums, seconds."""
 MOST_HELD = 20_000
 """Maximum number of crawls that wait for their predictions; more are counted, not compared."""
 MOST_COMPARED = 100
-"""Number of crawls of a second that are all compared with their predictions.
+"""Number of crawls of one write that are all compared with their predictions.
 
 Above, only pages whose page_id is a multiple of a number are compared: about as many crawls.
 """
