@@ -17,8 +17,8 @@ from support.live_server import PATIENCE_S, until
 from support.processes import Running, started
 from support.store_cases import page_columns, urls
 
-from service.estimation.estimates import width
 from service.epochs.run import WAITING
+from service.estimation.estimates import width
 from service.model.domain import Epoch, EpochStatus
 from service.runtime.settings import Settings
 from service.storage import open_store
