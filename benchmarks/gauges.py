@@ -64,7 +64,9 @@ def _run(url: str, n_pages: int) -> None:
     for _ in range(3):
         figures: dict[str, Any] = {"pages": n_pages}
         began, cpu = time.perf_counter(), trees.cpu(base.store)
-        gauges = measure(base.store, base.plan.estimator, np.arange(1, 501), base.store.clock)[0]
+        gauges = measure(
+            base.store, base.plan.estimator, np.arange(1, 501), base.store.clock
+        ).gauges[0]
         figures |= {
             "seconds": round(time.perf_counter() - began, 2),
             "cpu_s": round(trees.cpu(base.store) - cpu, 2),

@@ -51,7 +51,7 @@ from recrawl_client.wire.evidence import (
 )
 from recrawl_client.wire.freshness import Copy, FreshnessAnswer, Verdict
 from recrawl_client.wire.history import HistoryRow
-from recrawl_client.wire.hosts import HostAnswer, HostItem
+from recrawl_client.wire.hosts import HostAnswer, ListedHost
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.listing import BulkAnswer, ListedPage
 from recrawl_client.wire.pages import Page, PageAnswer, Registered
@@ -89,11 +89,11 @@ __all__ = [
     "FreshnessAnswer",
     "HistoryRow",
     "HostAnswer",
-    "HostItem",
     "HostSettings",
     "LeaseNotHeld",
     "LeaseOptions",
     "Leased",
+    "ListedHost",
     "ListedPage",
     "NotFound",
     "Observation",

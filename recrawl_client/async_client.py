@@ -27,7 +27,7 @@ from recrawl_client.reporter import AsyncReporter, ReporterOptions
 from recrawl_client.wire.changes import ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
 from recrawl_client.wire.history import HistoryRow
-from recrawl_client.wire.hosts import HostAnswer, HostItem
+from recrawl_client.wire.hosts import HostAnswer, HostOrder, ListedHost
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
 from recrawl_client.wire.plan import PlanAnswer
@@ -164,9 +164,15 @@ class AsyncClient(BaseClient, AsyncCollectionMethods):
         """Return a host's settings, politeness and state; raise `NotFound`."""
         return await self._run(calls.host(host))
 
-    def hosts(self) -> AsyncIterator[HostItem]:
-        """Yield all hosts, requested in parts."""
-        return self._items(calls.hosts())
+    def hosts(
+        self, sort: HostOrder = "host_id", *, blocked: bool = False
+    ) -> AsyncIterator[ListedHost]:
+        """Yield hosts, requested in parts: all hosts, or the blocked ones.
+
+        `sort` is the order: `host_id`, `host`, or a load: `n_pages`, `n_overdue`, `asked_rate`; a
+        minus means descending.
+        """
+        return self._items(calls.hosts(sort, blocked=blocked))
 
     async def set_host(self, host: str, /, **settings: Unpack[HostSettings]) -> HostAnswer:
         """Change settings of a host; None restores the default of a field."""

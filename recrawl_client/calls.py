@@ -14,7 +14,7 @@ from recrawl_client.flows import Flow, Listing, accepted, ask, batches, call, en
 from recrawl_client.wire.changes import ChangeName, ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
 from recrawl_client.wire.history import HistoryAnswer, HistoryRow
-from recrawl_client.wire.hosts import HostAnswer, HostItem, HostsAnswer
+from recrawl_client.wire.hosts import HostAnswer, HostOrder, HostsAnswer, ListedHost
 from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
 from recrawl_client.wire.pages import Page, PageAnswer, Registered, Watched
 from recrawl_client.wire.plan import PlanAnswer
@@ -225,9 +225,10 @@ def host(host: str) -> Flow[HostAnswer]:
     return ask("GET", _host_path(host), HostAnswer)
 
 
-def hosts() -> Listing[HostItem]:
-    """List all hosts."""
-    return Listing("/hosts", HostsAnswer)
+def hosts(sort: HostOrder, *, blocked: bool) -> Listing[ListedHost]:
+    """List hosts."""
+    params = {"sort": sort} | ({"blocked": "true"} if blocked else {})
+    return Listing("/hosts", HostsAnswer, params)
 
 
 def set_host(host: str, settings: HostSettings) -> Flow[HostAnswer]:

@@ -4,7 +4,8 @@
 
 All processes run on this machine. Postgres is a cluster of the campaign's own, with two replicas
 and two workers of the service; on SQLite there is one replica. `--store shards` has three
-databases, and a command moves shards from one to another all the time. The clients are crawlers
+clusters, each with one database, and epochs on a scheduler and two workers of Dask. A command moves
+shards from one database to another all the time. The clients are crawlers
 with leases, reporters without leases, pingers, registrars, readers, a follower of the feed of
 changes and a receiver of its webhook. Two nemeses at a time inject
 faults for some seconds each and heal them. After the last fault all pages must be crawled again.

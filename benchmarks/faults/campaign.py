@@ -19,6 +19,7 @@ from benchmarks.faults.deployment import (
     Service,
     Supervisor,
     await_ready,
+    dask,
     free_ports,
     migrate,
     settings_of,
@@ -55,6 +56,7 @@ CLIENTS = {
     "follower": 1,
     "receiver": 1,
 }
+N_DASK_WORKERS = 2
 CALM_EPOCHS_S = "10"
 """Time between epochs in a campaign of many changes, seconds."""
 DAY_S = 86_400.0
@@ -128,10 +130,7 @@ def run(plan: Plan) -> Outcome:
 
 def urls_of(world: World) -> list[str]:
     """Return the databases' own addresses."""
-    if world.postgres is None:
-        return [f"sqlite:///{world.file}"]
-    names = NAMES if world.is_sharded else ("recrawl",)
-    return [world.postgres.url(database=name) for name in names]
+    return [server.url() for server in world.postgres] or [f"sqlite:///{world.file}"]
 
 
 def moves(mover: Mover, outcome: Outcome) -> Verdict:
@@ -160,10 +159,11 @@ def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
             small = not plan.n_changes  # so many changes would fill the small disk
             world = on_postgres(plan, network, stack.enter_context(cluster(small=small)))
         elif plan.store == "shards":
-            world = on_shards(plan, network, stack.enter_context(cluster(small=False)))
+            servers = [stack.enter_context(cluster(small=False)) for _ in NAMES]
+            world = on_shards(plan, network, servers)
         else:
             world = on_sqlite(plan, network)
-        supervisor = Supervisor(world.services)
+        supervisor = Supervisor([*world.schedulers, *world.dask_workers, *world.services])
         stack.callback(supervisor.end)
         stack.callback(world.clients.end)
         supervisor.start()
@@ -193,20 +193,21 @@ def on_postgres(plan: Plan, network: Network, server: Cluster) -> World:
     urls = [server.url(port) for port in backs]
     replicas = [service(plan, f"replica-{i}", urls[i], serve=True) for i in range(2)]
     workers = [service(plan, f"worker-{i}", urls[2 + i], serve=False) for i in range(2)]
-    return world_of(plan, network, replicas, workers, backs=proxies, postgres=server)
+    return world_of(plan, network, replicas, workers, backs=proxies, postgres=[server])
 
 
-def on_shards(plan: Plan, network: Network, server: Cluster) -> World:
-    """Return a world of two replicas and two workers on three databases, each behind a proxy."""
-    backs = free_ports(len(NAMES))
-    proxies = [network.proxy(port, server.port) for port in backs]
-    file = create(server, backs, plan.folder)
-    url = f"shards:///{file}"
+def on_shards(plan: Plan, network: Network, servers: list[Cluster]) -> World:
+    """Return a world of two replicas, two workers and Dask on databases, each behind a proxy."""
+    backs = free_ports(len(servers))
+    pairs = zip(backs, servers, strict=True)
+    proxies = [network.proxy(port, server.port) for port, server in pairs]
+    url = f"shards:///{create(servers, backs, plan.folder)}"
+    schedulers, dask_workers = dask(plan.folder, N_DASK_WORKERS)
+    address = f"tcp://127.0.0.1:{schedulers[0].port}"
     replicas = [service(plan, f"replica-{i}", url, serve=True) for i in range(2)]
-    workers = [service(plan, f"worker-{i}", url, serve=False) for i in range(2)]
-    return world_of(
-        plan, network, replicas, workers, backs=proxies, postgres=server, is_sharded=True
-    )
+    workers = [service(plan, f"worker-{i}", url, serve=False, dask=address) for i in range(2)]
+    more = {"schedulers": schedulers, "dask_workers": dask_workers, "is_sharded": True}
+    return world_of(plan, network, replicas, workers, backs=proxies, postgres=servers, **more)
 
 
 def on_sqlite(plan: Plan, network: Network) -> World:
@@ -216,11 +217,12 @@ def on_sqlite(plan: Plan, network: Network) -> World:
     return world_of(plan, network, replicas, [], file=file)
 
 
-def service(plan: Plan, name: str, url: str, *, serve: bool) -> Service:
+def service(plan: Plan, name: str, url: str, *, serve: bool, **own: str) -> Service:
     """Return one process of the service, not yet started."""
     (port,) = free_ports(1) if serve else (0,)
     command = ["serve", "--port", str(port)] if serve else ["worker"]
-    settings = SETTINGS | ({"epoch_interval_s": CALM_EPOCHS_S} if plan.n_changes else {})
+    calm = {"epoch_interval_s": CALM_EPOCHS_S} if plan.n_changes else {}
+    settings = SETTINGS | calm | own
     return Service(name, command, settings_of(url, **settings), plan.folder, port)
 
 
@@ -230,7 +232,7 @@ def world_of(
     """Return a world with proxies in front of the replicas and without clients."""
     ports = free_ports(len(replicas))
     fronts = [network.proxy(p, one.port) for p, one in zip(ports, replicas, strict=True)]
-    stores: dict[str, Any] = {"backs": list[Proxy](), "postgres": None, "file": None}
+    stores: dict[str, Any] = {"backs": list[Proxy](), "postgres": list[Cluster](), "file": None}
     draw = Random(plan.seed)
     return World(replicas, workers, Clients(), fronts, draw=draw, **(stores | more))
 

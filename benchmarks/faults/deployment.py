@@ -14,11 +14,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx
+from typing_extensions import override
 
 from benchmarks.faults import replica
 from benchmarks.faults.clients import Task
 from benchmarks.faults.roles import work
 from benchmarks.http.processes import Failed, free_port
+from service.epochs.actors import ENVIRONMENT
 
 READY_WITHIN_S = 240.0
 ENDS_WITHIN_S = 10.0
@@ -57,13 +59,17 @@ class Service:
             replica.step(self.clock, 0.0)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.faults.replica", self.clock, *self.command],
+                [sys.executable, "-m", *self.program(), *self.command],
                 env=others | self.settings,
                 stdout=log,
                 stderr=log,
             )
         self.started_at = time.monotonic()
         self.n_starts += 1
+
+    def program(self) -> list[str]:
+        """Return the module that runs, with its first arguments."""
+        return ["benchmarks.faults.replica", str(self.clock)]
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the current process."""
@@ -95,6 +101,26 @@ class Service:
             self.faults.append(f"{self.name} was still running {ENDS_WITHIN_S:g} s after SIGTERM")
             self.process.kill()
             self.process.wait()
+
+
+class DaskProcess(Service):
+    """A scheduler or a worker of Dask; a worker ends by itself with its scheduler."""
+
+    @override
+    def program(self) -> list[str]:
+        return ["dask"]
+
+
+def dask(folder: Path, n_workers: int) -> tuple[list[Service], list[Service]]:
+    """Return a scheduler of Dask and its workers, not yet started."""
+    (port,) = free_ports(1)
+    own = ["--host", "127.0.0.1", "--no-dashboard"]
+    one = DaskProcess("scheduler", ["scheduler", "--port", str(port), *own], {}, folder, port)
+    command = ["worker", f"tcp://127.0.0.1:{port}", *own, "--no-nanny", "--nthreads", "1"]
+    command += ["--memory-limit", "0", "--local-directory", str(folder)]
+    settings = dict(ENVIRONMENT)
+    workers = [DaskProcess(f"dask-{n}", command, settings, folder) for n in range(n_workers)]
+    return [one], [*workers]
 
 
 @dataclass

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from benchmarks.faults import replica
 from benchmarks.faults.deployment import Clients, Service
 from benchmarks.faults.postgres import Cluster
 from benchmarks.faults.proxy import Proxy
-from benchmarks.faults.sharded import END_SESSIONS_OF_ONE, NAMES, Mover
+from benchmarks.faults.sharded import Mover
 
 T = TypeVar("T")
 STEPS_S = (-86_400.0, -300.0, -30.0, 30.0, 300.0, 86_400.0)
@@ -42,7 +42,8 @@ class World:
     """Proxies between clients and replicas."""
     backs: list[Proxy]
     """Proxies between the service and Postgres."""
-    postgres: Cluster | None
+    postgres: list[Cluster]
+    """Clusters, one for each database."""
     file: Path | None
     """Database file of SQLite."""
     draw: Random
@@ -50,12 +51,20 @@ class World:
     """True for a store over several databases."""
     mover: Mover | None = None
     """Command that moves shards, in a store over several databases."""
+    schedulers: list[Service] = field(default_factory=list)
+    """The scheduler of Dask, in a store over several databases."""
+    dask_workers: list[Service] = field(default_factory=list)
+    """Workers of Dask, in a store over several databases."""
     webhook: str = ""
     """Name of the webhook of the campaign's receiver."""
 
     @property
     def services(self) -> list[Service]:
         return self.replicas + self.workers
+
+    def some_postgres(self) -> list[Cluster]:
+        """Return one or more of the clusters."""
+        return self.draw.sample(self.postgres, self.draw.randint(1, len(self.postgres)))
 
 
 Harm = Callable[[World, float], None]
@@ -142,14 +151,14 @@ def end_sessions(world: World, seconds: float) -> None:
     """End every session of the service repeatedly."""
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
-        the(world.postgres).execute(END_SESSIONS, "postgres")
+        for server in world.postgres:
+            server.execute(END_SESSIONS, "postgres")
         time.sleep(0.3)
 
 
 def end_sessions_of_one(world: World, _: float) -> None:
     """End every session of the service in one of several databases."""
-    name = world.draw.choice(NAMES)
-    the(world.postgres).execute(END_SESSIONS_OF_ONE.format(name=name), "postgres")
+    world.draw.choice(world.postgres).execute(END_SESSIONS, "postgres")
 
 
 def kill_mover(world: World, seconds: float) -> None:
@@ -158,22 +167,28 @@ def kill_mover(world: World, seconds: float) -> None:
 
 
 def restart_postgres(world: World, seconds: float) -> None:
-    """Crash Postgres and restart it."""
-    the(world.postgres).stop()
+    """Crash Postgres, or some of several databases, and restart it."""
+    chosen = world.some_postgres()
+    for server in chosen:
+        server.stop()
     time.sleep(seconds / 2)
-    the(world.postgres).start()
+    for server in chosen:
+        server.start()
 
 
 def stop_postgres(world: World, seconds: float) -> None:
     """Stop all processes of Postgres: connections stay open without an answer."""
-    the(world.postgres).signal(signal.SIGSTOP)
+    chosen = world.some_postgres()
+    for server in chosen:
+        server.signal(signal.SIGSTOP)
     time.sleep(seconds)
-    the(world.postgres).signal(signal.SIGCONT)
+    for server in chosen:
+        server.signal(signal.SIGCONT)
 
 
 def lock_tables(world: World, seconds: float) -> None:
     """Hold a lock on the table of page states, as a careless operator does."""
-    url = the(world.postgres).url()
+    url = world.postgres[0].url()
     with psycopg.connect(url) as connection:
         connection.execute("LOCK TABLE page_states")
         time.sleep(seconds)
@@ -208,7 +223,7 @@ def limit_files(pid: int, n_bytes: int | None) -> None:
 @contextmanager
 def full_tablespace(world: World) -> Iterator[None]:
     """Fill the small disk that holds the tables of Postgres."""
-    ballast = the(the(world.postgres).disk).parent / "ballast"
+    ballast = the(world.postgres[0].disk).parent / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(1 << 16))
@@ -250,12 +265,15 @@ NEMESES = {
     "fill-disk": Nemesis("database", fill_disk, ("postgres", "sqlite")),
     "end-sessions-of-one": Nemesis("database", end_sessions_of_one, SHARDS),
     "kill-mover": Nemesis("mover", kill_mover, SHARDS),
+    "kill-dask-worker": Nemesis("dask", kill("dask_workers"), SHARDS),
+    "stop-dask-worker": Nemesis("dask", stop("dask_workers"), SHARDS),
+    "kill-dask-scheduler": Nemesis("dask", kill("schedulers"), SHARDS),
 }
 
 
 def available(store: str, world: World) -> dict[str, Nemesis]:
     """Return the nemeses that are possible on this store and this machine."""
-    disk = world.postgres is None or world.postgres.disk is not None
+    disk = all(server.disk is not None for server in world.postgres)
     return {
         name: nemesis
         for name, nemesis in NEMESES.items()

@@ -25,19 +25,13 @@ ENDS_WITHIN_S = 120.0
 STARTS_WITHIN_S = 20.0
 """Time within which a command writes its first line, seconds."""
 SHARDS_OF_PAGES = "SELECT DISTINCT host_id >> 42 FROM hosts"
-END_SESSIONS_OF_ONE = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE application_name = 'recrawl' AND datname = '{name}'
-"""
 
 
-def create(server: Cluster, ports: Sequence[int], folder: Path) -> Path:
-    """Create the databases, each reached through a port, and return the file of the map."""
-    for name in NAMES:
-        server.execute(f"CREATE DATABASE {name}", "postgres")
+def create(servers: Sequence[Cluster], ports: Sequence[int], folder: Path) -> Path:
+    """Write the map of databases, each reached through a port; join them, and return the file."""
     tables = "".join(
-        f'[[databases]]\nname = "{name}"\nurl = "{server.url(port, name)}"\nshards = "{span}"\n'
-        for name, port, span in zip(NAMES, ports, SPANS, strict=True)
+        f'[[databases]]\nname = "{name}"\nurl = "{server.url(port)}"\nshards = "{span}"\n'
+        for name, server, port, span in zip(NAMES, servers, ports, SPANS, strict=True)
     )
     file = folder / "shards.toml"
     file.write_text(f"logical = {LOGICAL}\n{tables}")

@@ -48,8 +48,10 @@ def serving(
     A new database is migrated first and has no worker yet.
     """
     others = {name: value for name, value in os.environ.items() if not name.startswith("RECRAWL_")}
+    scheme, _, path = url.partition("://")
+    place = {"RECRAWL_SHARDS": path} if scheme == "shards" else {"RECRAWL_DATABASE_URL": url}
     environment = others | {
-        "RECRAWL_DATABASE_URL": url,
+        **place,
         "RECRAWL_LOG_LEVEL": "warning",
         "RECRAWL_EPOCH_INTERVAL_S": "86400",
         **{f"RECRAWL_{name}".upper(): str(value) for name, value in settings.items()},
@@ -69,7 +71,7 @@ def serving(
             raise Failed(log.read_text())
         try:
             started.append(start("serve", "--port", str(port)))
-            if url.startswith("postgresql") and not new:
+            if not url.startswith("sqlite") and not new:
                 started.append(start("worker"))
             base = f"http://127.0.0.1:{port}"
             _wait_until_ready(base, started[0], log)

@@ -34,6 +34,7 @@ TABLES = (
     "host_queues",
     "history_parts",
     "history",
+    "host_loads",
     "calibrations",
     "page_states",
     "page_tags",
@@ -188,6 +189,9 @@ def create_states(*, sqlite: bool) -> None:
         comment="One row a page, updated by every observation: no secondary index, room for HOT.",
         postgresql_with={**HOT, "fillfactor": "90", "autovacuum_analyze_scale_factor": "0.2"},
     )
+    if not sqlite:
+        # page_ids ascend and updates in place add no entries, so the leaves need no room
+        op.execute("ALTER INDEX page_states_pkey SET (fillfactor = 100)")
 
 
 def create_queue() -> None:
@@ -502,6 +506,14 @@ def create_history() -> None:
         " hosts.",
     )
     op.create_index("history_at_idx", "history", ["at"])
+    op.create_table(
+        "host_loads",
+        sa.Column("measured_at", Instant, nullable=False),
+        sa.Column("loads", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("measured_at", name="host_loads_pkey"),
+        comment="Pages, overdue pages and crawl rates of all hosts, compressed, a row a"
+        " measurement.",
+    )
     op.create_table(
         "calibrations",
         sa.Column("at", Instant, nullable=False),

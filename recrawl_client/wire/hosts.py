@@ -1,7 +1,7 @@
 """The wire format of hosts and groups of hosts."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -120,6 +120,36 @@ class FeedAnswer(Struct, frozen=True, kw_only=True):
     """True if the silence is too long to be chance; pages are then crawled as if without pings."""
 
 
+HostOrder = Literal[
+    "host_id",
+    "-host_id",
+    "host",
+    "-host",
+    "n_pages",
+    "-n_pages",
+    "n_overdue",
+    "-n_overdue",
+    "asked_rate",
+    "-asked_rate",
+]
+"""Order of a list of hosts: registration, name, or a load; a minus means descending."""
+
+
+class HostLoad(Struct, frozen=True, kw_only=True):
+    """Load of a host at the last measurement."""
+
+    n_pages: int
+    """Number of pages that were not gone."""
+    n_overdue: int
+    """Number of pages that were due before."""
+    asked_rate: float
+    """Crawls a day at which the pages fall due."""
+    measured_at: Instant
+    """Instant of the measurement."""
+    sampled_share: float
+    """Share of the pages that were measured; below 1 the numbers are estimates."""
+
+
 class HostItem(Struct, frozen=True, kw_only=True):
     """A host: its settings and its queue."""
 
@@ -137,6 +167,13 @@ class HostItem(Struct, frozen=True, kw_only=True):
     """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     host_queue: HostQueueAnswer
     """Queue of the host; of a host in a group, the queue of the group."""
+
+
+class ListedHost(HostItem, frozen=True, kw_only=True):
+    """A host: its settings, its queue and its load."""
+
+    load: HostLoad | None = None
+    """Load of the host; null when it had no page at the last measurement."""
 
 
 class HostAnswer(HostItem, frozen=True, kw_only=True):
@@ -157,9 +194,9 @@ class HostAnswer(HostItem, frozen=True, kw_only=True):
 
 
 class HostsAnswer(Struct, frozen=True, kw_only=True):
-    """Hosts in the order of their registration."""
+    """Hosts in the order that was requested."""
 
-    items: list[HostItem]
+    items: list[ListedHost]
     """Hosts of this part."""
     next_cursor: str | None
     """`cursor` of the next part; null at the end."""

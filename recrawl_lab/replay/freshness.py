@@ -5,9 +5,14 @@ last crawls, and of any time in the last `OLDEST` days. A rule fetches a copy th
 maximum age; a verdict fetches a copy that is stale with a probability above a tolerance. Answers
 are stale where a copy had changed and was not fetched. At equal stale answers, the rule that
 fetches less is better.
+
+Two verdicts that know more bound what estimates can reach. Both know whether the copy had changed
+by the page's last crawl, with the exact instants of its changes. For the time after that crawl, one
+knows the page's mean change rate over the whole window, which contains the future. The other has
+the posterior of all changes that the page had before that crawl.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,6 +26,8 @@ from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
 from recrawl_lab.worlds.world import World
 from service.core.conditions import Bools, Floats
+from service.core.estimators.gamma import Gamma, GammaState, gamma_unchanged
+from service.core.prior import fit_gamma_prior
 from service.epochs.solve import Plan
 from service.estimation.estimates import rules_in_force
 from service.estimation.freshness import read_freshness
@@ -45,6 +52,8 @@ LEAST_STALE = 0.05
 fetches nearly everything or nothing."""
 COPIES = 300_000
 """Maximum number of copies of each kind."""
+BOUNDS = ("rate known", "past known")
+"""Verdicts that know more than crawls show."""
 LEARNT_AFTER = 0.25
 """Share of the window after which copies are judged."""
 
@@ -60,6 +69,8 @@ class Judged(NamedTuple):
     stale: Floats
     """Probability that the copy is stale, by the verdict."""
     was_stale: Bools
+    bounds: Floats
+    """(K, len(BOUNDS)) the same probability by the verdicts that know more."""
 
 
 class Line(NamedTuple):
@@ -75,6 +86,8 @@ class Line(NamedTuple):
     fetched_by_verdict: float
     saved: float
     """Share of the fetches that the verdict saves."""
+    bounds: tuple[float, ...]
+    """Shares of the fetches that the `BOUNDS` save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +147,23 @@ class QuestionedFleet(LocalFleet):
                 now = instant(instant_of(day))
                 stale = read_freshness(tx, pages, instants_of(at), estimator, now).stale
                 was_stale = now_version > self._versions.at(page, at)
+                bounds = self._bounds(page, at, last_crawl, day)
                 asked = np.full(len(page), day)
-                self._judged[kind].append(Judged(page, asked, day - at, stale, was_stale))
+                self._judged[kind].append(Judged(page, asked, day - at, stale, was_stale, bounds))
+
+    def _bounds(self, page: Ints, at: Floats, last_crawl: Floats, day: float) -> Floats:
+        """Return the probabilities of the verdicts that know more."""
+        world = self.world
+        start = np.maximum(at, last_crawl)
+        changed = self._versions.at(page, start) > self._versions.at(page, at)
+        every = np.flatnonzero(world.created < day)
+        until = np.minimum(day, world.ended[every])
+        prior = fit_gamma_prior(self._versions.at(every, until), until - world.created[every])
+        n_changes, watched = self._versions.at(page, start), start - world.created[page]
+        by_rate = np.exp(-world.change_rate[page] * (day - start))
+        posterior = Gamma(prior).posterior(GammaState(n_changes, watched))
+        by_past = gamma_unchanged(*posterior, np.asarray(day - start))
+        return np.where(changed[:, None], 1.0, 1.0 - np.column_stack([by_rate, by_past]))
 
 
 def study(
@@ -161,8 +189,14 @@ def study(
 def compared(judged: Judged) -> Study:
     """Compare maximum ages with verdicts at equal stale answers."""
     predicted = Predicted(judged.page, judged.at, judged.stale, judged.was_stale)
-    lines = [_line(judged, name, age) for name, age in AGES.items()]
-    tuned = [_line(judged, f"{age:.3g} days (tuned)", age) for age in _ages_between(judged)]
+    verdict, *bounds = (
+        Ranking.of(each, judged.was_stale) for each in (judged.stale, *judged.bounds.T)
+    )
+    rankings = verdict, bounds
+    lines = [_line(judged, *rankings, name, age) for name, age in AGES.items()]
+    tuned = [
+        _line(judged, *rankings, f"{age:.3g} days (tuned)", age) for age in _ages_between(judged)
+    ]
     lines += sorted(tuned, key=lambda line: line.saved)[:1]
     share = float(judged.was_stale.mean())
     return Study(len(judged.age), share, calibration(predicted), lines)
@@ -175,21 +209,42 @@ def _ages_between(judged: Judged) -> list[float]:
     return np.quantile(stale, shares).tolist() if len(stale) else []
 
 
-def _line(judged: Judged, name: str, age: float) -> Line:
-    """Return a maximum age, and the verdict that leaves no more answers stale."""
+class Ranking(NamedTuple):
+    """Copies in the order of doubt."""
+
+    probability: Floats
+    """(K,) probabilities that the copies are stale, descending."""
+    left: Ints
+    """(K + 1,) stale copies that remain after the most doubtful ones were fetched."""
+
+    @classmethod
+    def of(cls, probability: Floats, was_stale: Bools) -> "Ranking":
+        """Return the ranking by a verdict."""
+        order = np.argsort(-probability, kind="stable")
+        return cls(probability[order], was_stale.sum() - np.append(0, np.cumsum(was_stale[order])))
+
+    def fetches(self, n_stale: int) -> int:
+        """Return the number of fetches that leave `n_stale` answers stale."""
+        return int(np.searchsorted(-self.left, -n_stale))
+
+
+def _line(
+    judged: Judged, verdict: Ranking, bounds: Sequence[Ranking], name: str, age: float
+) -> Line:
+    """Return a maximum age, and the verdicts that leave no more answers stale."""
     n, fetched = len(judged.age), judged.age > age
     n_stale, n_fetched = int((judged.was_stale & ~fetched).sum()), int(fetched.sum())
-    order = np.argsort(-judged.stale, kind="stable")
-    # after the k most doubtful copies were fetched, the stale ones among the others remain
-    left = judged.was_stale.sum() - np.append(0, np.cumsum(judged.was_stale[order]))
-    k = int(np.searchsorted(-left, -n_stale))
+    k = verdict.fetches(n_stale)
+    fetches = (k, *(bound.fetches(n_stale) for bound in bounds))
+    saved, *by_bounds = (1.0 - each / n_fetched if n_fetched else 0.0 for each in fetches)
     return Line(
         age=name,
         fetched=n_fetched / n,
         stale=n_stale / n,
-        max_stale=float(judged.stale[order[k]]) if k < n else 0.0,
+        max_stale=float(verdict.probability[k]) if k < n else 0.0,
         fetched_by_verdict=k / n,
-        saved=1.0 - k / n_fetched if n_fetched else 0.0,
+        saved=saved,
+        bounds=tuple(by_bounds),
     )
 
 
@@ -200,7 +255,10 @@ def summary(studies: dict[str, Study]) -> dict[str, Any]:
             "n_copies": one.n_copies,
             "share_stale": one.share_stale,
             "calibration_error": one.calibration and one.calibration.expected_error,
-            "ages": [line._asdict() for line in one.lines],
+            "ages": [
+                {**line._asdict(), "bounds": dict(zip(BOUNDS, line.bounds, strict=True))}
+                for line in one.lines
+            ],
         }
         for kind, one in studies.items()
     }
@@ -214,9 +272,11 @@ def table(studies: dict[str, Study]) -> Iterator[str]:
             f"copies of {kind}: {one.n_copies:,}, {one.share_stale:.1%} stale, "
             f"calibration error {error:.4f}"
         )
-        yield f"{'maximum age':20} {'fetched':>8} {'stale':>7} {'verdict':>8} {'saved':>6}"
+        known = " ".join(f"{name:>10}" for name in BOUNDS)
+        yield f"{'maximum age':20} {'fetched':>8} {'stale':>7} {'verdict':>8} {'saved':>6} {known}"
         for line in one.lines:
             yield (
                 f"{line.age:20} {line.fetched:8.1%} {line.stale:7.2%} "
-                f"{line.fetched_by_verdict:8.1%} {line.saved:6.0%}"
+                f"{line.fetched_by_verdict:8.1%} {line.saved:6.0%} "
+                + " ".join(f"{saved:10.0%}" for saved in line.bounds)
             )

@@ -48,6 +48,18 @@ class HostsPlace(Place, tag="hosts1", frozen=True):
     """Last host_id or name before the place."""
 
 
+class HostLoadsPlace(Place, tag="hostloads1", frozen=True):
+    """A place in the list of hosts in the order of a load."""
+
+    order: Literal["n_pages", "-n_pages", "n_overdue", "-n_overdue", "asked_rate", "-asked_rate"]
+    measured_at: Annotated[int, Meta(ge=0, le=2**57)]
+    """Instant of the measurement, microseconds since 1970; 0: none."""
+    row: Annotated[int, Meta(ge=0, le=2**40)]
+    """Number of measured hosts before the place."""
+    after: Number
+    """Last host_id before the place among the other hosts."""
+
+
 class PagesPlace(Place, tag="pages1", frozen=True):
     """A place in the list of pages."""
 

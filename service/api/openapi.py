@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from recrawl_client import wire
-from recrawl_client.wire import changes, common
+from recrawl_client.wire import changes, common, hosts
 from service.api.requests.bodies import JSON, NDJSON
 
 
@@ -92,7 +92,7 @@ STRUCTS = [
     if isinstance(kind, type)
     and issubclass(kind, msgspec.Struct)
     and kind.__module__ == module.name
-    and kind not in (common.Item, common.Counts, changes.ChangesPlace)
+    and kind not in (common.Item, common.Counts, changes.ChangesPlace, hosts.HostItem)
 ] + [IndexNowBody, IndexNowAnswer, Health]
 """Structs of bodies and answers, with those that the client does not use."""
 

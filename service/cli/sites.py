@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from recrawl_client.wire.hosts import HostOrder
 from service.cli.options import (
     URL,
     ApiKey,
@@ -67,10 +68,17 @@ def robots(
 
 
 @hosts.command(name="list")
-def list_hosts(to: To = URL, api_key: ApiKey = None) -> None:
-    """List all hosts, a line of JSON each."""
+def list_hosts(
+    sort: Annotated[
+        HostOrder, typer.Option(help="Order: registration, name, or a load; a minus reverses it")
+    ] = "host_id",
+    blocked: Annotated[bool, typer.Option("--blocked", help="Only hosts that are blocked")] = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """List hosts, a line of JSON each: all of them, or the blocked ones."""
     with connected(to, api_key) as service:
-        echo_lines(service.hosts())
+        echo_lines(service.hosts(sort, blocked=blocked))
 
 
 @hosts.command()

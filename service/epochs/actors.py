@@ -5,6 +5,7 @@ An actor stays with its worker and is lost with it: Dask restarts no actor. A wo
 stopped shows only by the time that its answer takes. A dead scheduler loses all shards.
 """
 
+import logging
 import os
 import pickle
 from collections.abc import Iterator, Sequence
@@ -28,13 +29,22 @@ LOCAL = "local"
 CONNECTS_WITHIN_S = 30.0
 """Maximum time to reach the scheduler, and to place an actor, seconds."""
 NANNY = "distributed.nanny.pre-spawn-environ"
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "10s",
+}
+"""Settings of Dask for idle processes. With Dask's own, a scheduler with four workers takes 0.11 CPU
+seconds each second, with these 0.02."""
 ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
-    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+    **{
+        f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": str(value)
+        for name, value in QUIET.items()
+    },
 }
 """Environment of workers. With Dask's own, which returns each freed 64 KiB to the kernel, arrays
-cost three times the CPU seconds; it also limits numpy to one thread, which changes bits. The
-profiler of Dask samples each worker a hundred times a second."""
+cost three times the CPU seconds; it also limits numpy to one thread, which changes bits."""
 
 log = structlog.get_logger()
 
@@ -86,6 +96,8 @@ class Actors:
         if self.client is not None and self.client.status == "running":
             return self.client
         self.close()
+        # without a scheduler Dask writes a traceback, and the epoch one line about the lost shards
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         try:
             if self.address == LOCAL:
                 self.cluster = local_cluster(n_shards)
@@ -133,7 +145,7 @@ class Actors:
 
 def local_cluster(n_workers: int) -> LocalCluster:
     """Return workers of this machine, each a process with one thread."""
-    with dask.config.set({NANNY: ENVIRONMENT}):
+    with dask.config.set({NANNY: ENVIRONMENT, **QUIET}):
         return LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,

@@ -8,7 +8,7 @@ the standard error of a share would be 1.1 percentage points; with independent p
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from service.leases.due import due_at
 from service.model.arrays import NO_TIME, Floats, Ints, instant
 from service.model.freshness import MeasuredPages
 from service.model.history import ALL_HOSTS, Gauges
+from service.model.host_loads import HostLoads, MeasuredLoads
 from service.model.id_space import IdSpace
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
@@ -85,10 +86,18 @@ class Blocks:
             yield from self.space.spans(start, start + self.length)
 
 
+class Measurement(NamedTuple):
+    """Gauges of some hosts, and loads of all."""
+
+    gauges: dict[int, Gauges]
+    """Gauges by host_id; `ALL_HOSTS` has those of all pages."""
+    loads: MeasuredLoads
+
+
 def measure(
     store: Store, estimator: Estimator[Any], hosts: Ints, now: Clock, most: int = MOST_MEASURED
-) -> dict[int, Gauges]:
-    """Return the gauges of all pages (`ALL_HOSTS`), and of (H,) hosts, ascending.
+) -> Measurement:
+    """Return the gauges of all pages and of (H,) hosts, ascending, and the loads of all hosts.
 
     `estimator` is that of the settings, without the prior of the epoch in force.
     """
@@ -97,12 +106,16 @@ def measure(
         fitted, facts, rates = fitted_last(tx, estimator, epoch), EpochFacts.of(epoch), ShardRates()
         blocks = Blocks.of(tx.page_ranges(), most)
     totals = np.zeros((len(hosts) + 1, len(SUMS)))
+    parts: list[HostLoads] = []
     for after, last in blocks.spans():
         with store.begin(write=False) as tx:
             pages = tx.measured_pages(after, last)
             if len(pages):
                 own, pages = rates.of_pages(tx, fitted, facts, pages)
-                totals += _sums(pages, _measures(tx, pages, own, instant(now())), hosts)
+                terms = _measures(tx, pages, own, instant(now()))
+                totals += _sums(pages, terms, hosts)
+                of_hosts = (terms[:, SUMS.index(name)] for name in ("n_overdue", "asked_rate"))
+                parts.append(HostLoads.of(pages.host_id, *of_hosts))
     at = now()
     with store.begin(write=False) as tx:
         paused = tx.paused_queues(at)
@@ -119,7 +132,8 @@ def measure(
             n_paused_by_operator=blocked,
             bandwidth=bandwidth if whole else None,
         )
-    return gauges
+    loads = HostLoads.concatenate(parts).merged().scaled(1.0 / blocks.share)
+    return Measurement(gauges, MeasuredLoads(at, blocks.share, loads))
 
 
 def _gauges(sums: dict[str, float], share: float, **own: Any) -> Gauges:

@@ -23,6 +23,11 @@ MANY_PARTS = 1_000
 """Number of parts above which they are merged before their step ends."""
 MOST_TAKEN = 5_000
 """Maximum number of parts that one transaction merges."""
+FEW_PAGES = 100_000
+"""Maximum page_ids of a corpus whose loads are measured after each epoch, beside each step."""
+LOADS_KEPT = timedelta(hours=1)
+"""Time for which a measurement of loads is kept, and with it the cursors through its order."""
+NO_HOSTS = np.zeros(0, np.int64)
 
 
 class HistoryKeeper:
@@ -37,6 +42,8 @@ class HistoryKeeper:
         self.now = now
         self._kept_at: datetime | None = None
         """Time of the last round."""
+        self._measured_epoch = 0
+        """Epoch in force when loads were measured last."""
 
     def due(self) -> bool:
         """Return whether a step has ended since the last round, or parts may have to be merged."""
@@ -53,6 +60,8 @@ class HistoryKeeper:
         if late or self._kept_at is None or step_of(self._kept_at) != begin:
             self._merge(begin, fewest=1)
             self._write_rows(begin)
+        if self._few_pages_were_scheduled():
+            self._measure(NO_HOSTS)
         self._merge(begin + STEP, fewest=MANY_PARTS)
         self._kept_at = now
 
@@ -77,11 +86,25 @@ class HistoryKeeper:
             busiest = _hosts(tx.parts_from(last, MOST_TAKEN), last)
         gauges: dict[int, Gauges] = {}
         if newest is None or newest.at < last:
-            gauges = measure(self.store, self.estimator, busiest, self.now)
+            gauges = self._measure(busiest)
         with self.store.begin() as tx:
             self._write(tx, begin, last, gauges)
             if self.retention is not None:
                 tx.cut_history(self.now() - self.retention)
+
+    def _measure(self, busiest: Ints) -> dict[int, Gauges]:
+        """Save the loads of all hosts, and return the gauges of all pages and of busy hosts."""
+        gauges, loads = measure(self.store, self.estimator, busiest, self.now)
+        with self.store.begin() as tx:
+            self._measured_epoch = tx.number_in_force()
+            tx.save_host_loads(loads, self.now() - LOADS_KEPT)
+        return gauges
+
+    def _few_pages_were_scheduled(self) -> bool:
+        """Return whether a new epoch has scheduled few enough pages to measure them again."""
+        with self.store.begin(write=False) as tx:
+            is_new = tx.number_in_force() != self._measured_epoch
+            return is_new and tx.page_ranges().size <= FEW_PAGES
 
     def _write(
         self, tx: Transaction, begin: datetime, last: datetime, gauges: dict[int, Gauges]

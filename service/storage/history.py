@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from service.model.freshness import MeasuredPages
 from service.model.history import Calibrations, Gauges, HistoryStep, Part, Tally, step_of
+from service.model.host_loads import MeasuredLoads
 
 
 class PausedQueues(NamedTuple):
@@ -120,6 +121,14 @@ class HistoryStatements(ABC):
     @abstractmethod
     def measured_pages(self, after: int, last: int) -> MeasuredPages:
         """Return the pages with after < page_id <= last that are not gone, ascending."""
+
+    @abstractmethod
+    def save_host_loads(self, measured: MeasuredLoads, cut_before: datetime) -> None:
+        """Save loads of all hosts, and delete those that were measured before an instant."""
+
+    @abstractmethod
+    def host_loads(self, measured_at: datetime | None = None) -> MeasuredLoads | None:
+        """Return the loads measured at an instant, None: the newest; None if there are none."""
 
     @abstractmethod
     def paused_queues(self, now: datetime) -> PausedQueues:

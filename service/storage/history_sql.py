@@ -22,6 +22,7 @@ from service.model.history import (
     unpacked,
     unpacked_calibration,
 )
+from service.model.host_loads import MeasuredLoads, packed_loads, unpacked_loads
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect
 from service.storage.epochs_sql import BETWEEN, DUE_RATE
@@ -73,6 +74,14 @@ VALUES (%(at)s, %(epoch)s, %(estimator)s, %(sums)s)
 ON CONFLICT (at, epoch, estimator) DO UPDATE SET sums = excluded.sums
 """
 CUT = "DELETE FROM {table} WHERE at < %(before)s"
+SAVE_LOADS = """
+INSERT INTO host_loads (measured_at, loads) VALUES (%(measured_at)s, %(loads)s)
+ON CONFLICT (measured_at) DO UPDATE SET loads = excluded.loads
+"""
+CUT_LOADS = "DELETE FROM host_loads WHERE measured_at < %(before)s"
+LOADS = "SELECT measured_at, loads AS content FROM host_loads"
+LOADS_AT = f"{LOADS} WHERE measured_at = %(measured_at)s"
+NEWEST_LOADS = f"{LOADS} ORDER BY measured_at DESC LIMIT 1"
 PAUSED = f"""
 SELECT hosts.host_id, paused_at IS NOT NULL FROM hosts
 JOIN host_queues ON host_queues.queue_id = {HOST_QUEUE}
@@ -81,8 +90,8 @@ WHERE host_queues.blocked_until > %(now)s
 MEASURED = f"""
 SELECT page_states.page_id, created_at, last_crawl_at, requested_at, gone,
     coalesce(n_failures, 0) AS n_failures, interval_factor, {DUE_RATE} AS due_rate, observability,
-    page_states.host_id, url_group, last_observed_at, last_interval, n_observations, n_changes,
-    coalesce(n_pings, 0) AS n_pings, pings_since,
+    page_states.host_id, url_group, {{observed_at}} AS last_observed_at, last_interval,
+    n_observations, n_changes, coalesce(n_pings, 0) AS n_pings, pings_since,
     coalesce(pings_since_crawl, 0) AS pings_since_crawl, last_ping_at,
     coalesce(real_pings, 0.0) AS real_pings, coalesce(false_pings, 0.0) AS false_pings,
     coalesce(trust, 0.0) AS trust, estimate, CASE WHEN shift IS NULL THEN urgency END AS urgency,
@@ -164,6 +173,17 @@ class HistorySql(Dialect, Transaction):
     @abstractmethod
     def read_measured(self, statement: str, **parameters: Any) -> MeasuredPages:
         """Return the rows of `MEASURED` as columns."""
+
+    @override
+    def save_host_loads(self, measured: MeasuredLoads, cut_before: datetime) -> None:
+        self.run(CUT_LOADS, before=cut_before)
+        self.run(SAVE_LOADS, measured_at=measured.measured_at, loads=packed_loads(measured))
+
+    @override
+    def host_loads(self, measured_at: datetime | None = None) -> MeasuredLoads | None:
+        values = {} if measured_at is None else {"measured_at": measured_at}
+        rows = self.read(LOADS_AT if values else NEWEST_LOADS, **values)
+        return unpacked_loads(**rows[0]) if rows else None
 
     @override
     def paused_queues(self, now: datetime) -> PausedQueues:

@@ -18,8 +18,8 @@ from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.id_space import IdSpace
 from service.model.listing import ListedPart, PageFilter, PageTags, RunningLease, TagColumns
 
-HostOrder = Literal["host_id", "-host_id", "host", "-host"]
-"""Order of a list of hosts; a minus means descending."""
+NameOrder = Literal["host_id", "-host_id", "host", "-host"]
+"""Order of a list of hosts by registration or by name; a minus means descending."""
 
 
 class ListingStatements(ABC):
@@ -60,7 +60,7 @@ class ListingStatements(ABC):
     @abstractmethod
     def hosts_in_order(
         self,
-        order: HostOrder,
+        order: NameOrder,
         after: int | str | None,
         limit: int,
         blocked_at: datetime | None = None,
@@ -70,6 +70,14 @@ class ListingStatements(ABC):
         With `blocked_at`, return only hosts whose queue is blocked then. The method scans at most
         `MOST_SCANNED` hosts; None is the end.
         """
+
+    @abstractmethod
+    def next_host_ids(self, after: int, limit: int) -> Ints:
+        """Return the next host_ids above `after`, ascending, at most `limit`."""
+
+    @abstractmethod
+    def hosts_by_id(self, host_id: Ints) -> list[Host]:
+        """Return those of the hosts that exist, in any order."""
 
     @abstractmethod
     def groups(self, after: int, limit: int) -> list[HostGroup]:

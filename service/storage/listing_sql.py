@@ -12,13 +12,14 @@ from typing import Any
 
 from typing_extensions import override
 
+from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of
 from service.storage.epochs import MOST_SCANNED
 from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID
-from service.storage.listing import HostOrder
+from service.storage.listing import NameOrder
 from service.storage.queue_sql import GROUPS, HOSTS, host_group_of, host_of
 
 TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
@@ -74,7 +75,7 @@ ONLY = {
     "change_rate_to": "schedule.change_rate{double} <= %(change_rate_to)s",
     "crawl_rate_from": "schedule.crawl_rate{double} >= %(crawl_rate_from)s",
     "crawl_rate_to": "schedule.crawl_rate{double} <= %(crawl_rate_to)s",
-    "changed_since": """last_observed_at >= %(changed_since)s AND n_changes > 0
+    "changed_since": """{observed_at} >= %(changed_since)s AND n_changes > 0
     AND (last_interval > 0 OR EXISTS (
         SELECT 1 FROM {log} WHERE {log_of_any} AND observations.page_id = page_states.page_id
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
@@ -111,6 +112,10 @@ SELECT {key} FROM hosts WHERE {after} ORDER BY {key} {way} LIMIT 1 OFFSET %(n)s
 """
 HOSTS_IN_ORDER = f"{HOSTS} WHERE {{where}} ORDER BY {{key}} {{way}} LIMIT %(limit)s"
 BLOCKED = "used.blocked_until > %(blocked_at)s"
+HOSTS_BY_ID = f"{HOSTS} WHERE hosts.host_id {{among_ids}}"
+NEXT_HOST_IDS = (
+    "SELECT host_id FROM hosts WHERE host_id > %(after)s ORDER BY host_id LIMIT %(limit)s"
+)
 NEXT_GROUPS = f"{GROUPS} WHERE group_id > %(after)s ORDER BY group_id LIMIT %(limit)s"
 
 
@@ -119,7 +124,7 @@ SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
         (SELECT created_at FROM pages WHERE pages.page_id = page_states.page_id) END AS created_at,
     last_crawl_at, requested_at, gone, coalesce(n_failures, 0) AS n_failures, interval_factor,
     {DUE_RATE} AS due_rate, observability, page_states.host_id,
-    url_group, last_observed_at, last_interval, n_observations, n_changes,
+    url_group, {{observed_at}} AS last_observed_at, last_interval, n_observations, n_changes,
     coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
         AS pings_since_crawl,
     last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
@@ -223,7 +228,7 @@ class ListingSql(Dialect, Transaction):
     @override
     def hosts_in_order(
         self,
-        order: HostOrder,
+        order: NameOrder,
         after: int | str | None,
         limit: int,
         blocked_at: datetime | None = None,
@@ -244,6 +249,14 @@ class ListingSql(Dialect, Transaction):
         statement = HOSTS_IN_ORDER.format(where=all_of(conditions), key=f"hosts.{key}", way=way)
         hosts = [host_of(row) for row in self.read(statement, limit=limit, **values)]
         return hosts, getattr(hosts[-1], key) if len(hosts) == limit else end
+
+    @override
+    def next_host_ids(self, after: int, limit: int) -> Ints:
+        return self.ids(NEXT_HOST_IDS, after=after, limit=limit)
+
+    @override
+    def hosts_by_id(self, host_id: Ints) -> list[Host]:
+        return [host_of(row) for row in self.read(HOSTS_BY_ID, ids=host_id)]
 
     @override
     def groups(self, after: int, limit: int) -> list[HostGroup]:

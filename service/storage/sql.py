@@ -33,10 +33,10 @@ PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
 
 PAGE = """
 SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observability,
-    pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at, last_observed_at,
-    gone, n_failures,
-    n_observations, n_changes, n_pings, last_ping_at, pings_since, real_pings, false_pings, trust,
-    url_group, estimate, CAST(change_rate AS double precision) AS change_rate,
+    pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at,
+    {observed_at} AS last_observed_at, gone, n_failures, n_observations, n_changes,
+    n_pings, last_ping_at, pings_since, real_pings, false_pings, trust, url_group, estimate,
+    CAST(change_rate AS double precision) AS change_rate,
     CAST(crawl_rate AS double precision) AS crawl_rate, urgency, shift, requested_at,
     interval_factor,
     CAST(crawl_rate AS double precision) * urgency AS due_rate,

@@ -149,7 +149,11 @@ NULL_FOR_ZERO = (
     "n_failures",
     "redirects_to",
 )
-"""Columns of `page_states` that are NULL where they are 0, which makes most rows shorter."""
+"""Columns of `page_states` that are NULL where they are 0, which makes most rows shorter.
+
+On Postgres `last_observed_at` is NULL where it equals `last_crawl_at`, and -infinity for a page
+whose crawls had no answer yet.
+"""
 SELDOM_SET = (*(name for name in NULL_FOR_ZERO if name != "digest"), "last_ping_at", "requested_at")
 """Columns of `page_states` that few pages use: those of pings, requests and failures."""
 
@@ -375,6 +379,14 @@ history = sa.Table(
     *(sa.Column(name, sa.Double) for name in GAUGES),
     sa.Index(None, "at"),
     comment="Sums and gauges of steps of ten minutes, of all pages (host_id 0) and of busy hosts.",
+)
+
+host_loads = sa.Table(
+    "host_loads",
+    metadata,
+    sa.Column("measured_at", Instant, primary_key=True),
+    sa.Column("loads", sa.LargeBinary, nullable=False),
+    comment="Pages, overdue pages and crawl rates of all hosts, compressed, a row a measurement.",
 )
 
 calibrations = sa.Table(

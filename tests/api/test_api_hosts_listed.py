@@ -2,8 +2,12 @@
 
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from support.live_server import START, Live
+
+from service.history.gauges import measure
+from service.history.steps import LOADS_KEPT
 
 HOSTS = ("b.example", "c.example", "a.example")
 
@@ -40,6 +44,55 @@ def test_a_cursor_of_another_order_is_refused(hosts: Live):
     for sort in ("host_id", "-host"):
         refused = hosts.get("/hosts", sort=sort, cursor=cursor)
         assert (refused.status_code, refused.json()["field"]) == (422, "cursor")
+
+
+def measure_loads(live: Live):
+    store, estimator = live.service.store, live.service.plan.estimator
+    loads = measure(store, estimator, np.zeros(0, np.int64), live.clock).loads
+    with store.begin() as tx:
+        tx.save_host_loads(loads, live.clock() - LOADS_KEPT)
+
+
+def test_hosts_are_listed_by_load(hosts: Live):
+    for n in range(3):
+        hosts.register(f"https://a.example/{n}")
+    hosts.register("https://b.example/1")
+    assert names(hosts, sort="-n_pages") == list(HOSTS)  # nothing is measured yet
+    measure_loads(hosts)
+    assert names(hosts, sort="-n_pages") == ["a.example", "b.example", "c.example"]
+    assert names(hosts, sort="n_pages") == ["c.example", "b.example", "a.example"]
+    assert names(hosts, sort="-asked_rate") == list(HOSTS)  # no epoch has scheduled a page
+    hosts.register("https://d.example/")
+    items = hosts.get("/hosts", sort="-n_pages").json()["items"]
+    assert [item["load"] and item["load"]["n_pages"] for item in items] == [4, 2, 1, None]
+    assert items[0]["load"]["sampled_share"] == 1.0
+    by_name = hosts.get("/hosts", sort="host").json()["items"]
+    assert [item["load"] and item["load"]["n_pages"] for item in by_name] == [4, 2, 1, None]
+
+
+def test_blocked_hosts_are_listed_by_load(hosts: Live):
+    hosts.register("https://c.example/1")
+    measure_loads(hosts)
+    until = (START + timedelta(hours=1)).isoformat()
+    for path in ("/hosts/c.example", "/groups/shared"):
+        hosts.client.patch(path, json={"blocked_until": until})
+    hosts.client.patch("/hosts/a.example", json={"group": None})
+    assert names(hosts, blocked=True, sort="-n_pages") == ["c.example"]
+
+
+def test_a_cursor_of_a_load_outlives_later_measurements_for_an_hour(hosts: Live):
+    measure_loads(hosts)
+    cursor = hosts.get("/hosts", limit=1, sort="-n_pages").json()["next_cursor"]
+    hosts.clock.advance(minutes=50)
+    measure_loads(hosts)
+    assert len(hosts.get("/hosts", sort="-n_pages", cursor=cursor).json()["items"]) == 2
+    for sort in ("n_pages", "host_id"):
+        assert hosts.get("/hosts", sort=sort, cursor=cursor).status_code == 422
+    hosts.clock.advance(minutes=20)
+    measure_loads(hosts)
+    refused = hosts.get("/hosts", sort="-n_pages", cursor=cursor)
+    assert (refused.status_code, refused.json()["field"]) == (422, "cursor")
+    assert "more than an hour ago" in refused.json()["detail"]
 
 
 def test_blocked_hosts_alone_are_listed_until_their_pause_ends(hosts: Live):

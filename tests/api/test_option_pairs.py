@@ -90,7 +90,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "shard": (0, 1),
     "shards": (2, 7),
     "since_epoch": (1, 2),
-    "sort": ("host_id", "-host"),
+    "sort": ("host_id", "-host", "-n_overdue"),
     "state": ("active", "overdue"),
     "step_s": (600, 86_400),
     "status": (0, 200, 301, 404, 503),

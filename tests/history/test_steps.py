@@ -233,7 +233,7 @@ def test_gauges_are_those_of_a_loop_over_all_pages(sql_store, clock, monkeypatch
     gone = ids[5]
     crawl(sql_store, gone, clock() + timedelta(days=31), status=404)
     clock.now += timedelta(days=40)
-    measured = measure(sql_store, GAMMA, np.array([1]), clock)
+    measured = measure(sql_store, GAMMA, np.array([1]), clock).gauges
     assert measured[1].fresh_share == measured[ALL_HOSTS].fresh_share  # there is one host
     all_pages = measured[ALL_HOSTS]
     assert (all_pages.n_pages, all_pages.n_never_crawled) == (7, 2)
@@ -258,7 +258,7 @@ def test_a_large_corpus_is_sampled_in_blocks_and_its_numbers_are_scaled(
     with sql_store.begin() as tx:
         urls = [f"https://example.org/{i}" for i in range(1_000)]
         tx.register(page_columns(urls), clock())
-    sampled = measure(sql_store, GAMMA, NONE, clock, most=250)[ALL_HOSTS]
+    sampled = measure(sql_store, GAMMA, NONE, clock, most=250).gauges[ALL_HOSTS]
     assert sampled.sampled_share == pytest.approx(0.25)
     assert sampled.n_pages == sampled.n_never_crawled == 1_000
     assert Blocks.of(IdSpace(np.array([[0, 20_000_000]]))).share == pytest.approx(0.1)

@@ -13,9 +13,11 @@ from service.runtime.bootstrap import configure_logging
 
 
 def judged(stale, was_stale, age):
+    """Return copies with verdicts; of the bounds, one knows all and one the age."""
     n = len(stale)
     columns = np.arange(n), np.zeros(n), np.asarray(age, float), np.asarray(stale, float)
-    return Judged(*columns, np.asarray(was_stale, bool))
+    bounds = np.column_stack([was_stale, age]).astype(float)
+    return Judged(*columns, np.asarray(was_stale, bool), bounds)
 
 
 def test_a_verdict_that_knows_all_fetches_the_stale_copies_alone():
@@ -34,7 +36,9 @@ def test_a_verdict_by_age_alone_saves_nothing():
     age = rng.uniform(0, 60, 2_000)
     was_stale = rng.random(2_000) < age / 100
     one = compared(judged(age / 100, was_stale, age))
-    assert all(abs(line.saved) < 0.03 for line in one.lines if line.stale > 0.001)
+    lines = [line for line in one.lines if line.stale > 0.001]
+    assert all(abs(line.saved) < 0.03 for line in lines)
+    assert all(line.bounds[0] > 0.3 and abs(line.bounds[1]) < 0.03 for line in lines)
 
 
 @pytest.mark.slow
@@ -47,6 +51,8 @@ def test_verdicts_on_pages_of_different_rates_are_calibrated_and_fetch_less():
         assert one.calibration.expected_error < 0.08
     by_age = {line.age: line for line in studies["last crawl"].lines}
     assert by_age["3 days"].saved > 0.3
+    rate_known, past_known = by_age["3 days"].bounds
+    assert rate_known > past_known - 0.05 > by_age["3 days"].saved - 0.15
     assert sum("saved" in line for line in table(studies)) == 2
 
 

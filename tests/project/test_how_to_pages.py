@@ -69,7 +69,7 @@ def test_the_program_of_the_page_on_copies_names_the_pages_to_fetch(live, tmp_pa
 def test_the_commands_of_the_page_on_many_pages_list_change_and_delete(live, tmp_path):
     live.register("https://example.com/blog/1", "https://example.com/blog/2")
     live.register("https://example.com/news", tags=["news"])
-    commands, curl = blocks(text_of("many-pages"), "sh")
+    commands, curl, by_load = blocks(text_of("many-pages"), "sh")
     printed = shell(commands.text, tmp_path, url=live.url)
     assert "1 (exact)" in printed
     decoded = [
@@ -89,6 +89,8 @@ def test_the_commands_of_the_page_on_many_pages_list_change_and_delete(live, tmp
         page["url"] for page in live.get("/pages", tag="blog").json()["items"]
     ]
     assert len(rows) == 2
+    listed = shell(by_load.text, tmp_path, url=live.url).splitlines()
+    assert [json.loads(line)["host"] for line in listed] == ["example.com"]
 
 
 def test_every_filter_of_the_page_on_many_pages_exists():

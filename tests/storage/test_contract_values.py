@@ -130,6 +130,27 @@ def test_instants_are_exact_to_the_microsecond(store, at):
         assert tx.load_columns().pings_since.tolist() == [instant(at).item()]
 
 
+def test_an_answer_at_the_last_crawl_before_it_or_never_comes_back(store):
+    ids = np.sort(register(store, 4))
+    for page_id, crawled, answered in (
+        (ids[1], T0 + DAY, T0 + DAY),
+        (ids[2], T0 + DAY, T0),
+        (ids[3], T0 + DAY, np.datetime64("NaT")),
+    ):
+        save(store, [page_id], last_crawl_at=crawled, last_observed_at=answered)
+    expected = [None, T0 + DAY, T0, None]
+    assert [page_of(store, page_id).last_observed_at for page_id in ids] == expected
+    assert page_of(store, ids[3]).last_crawl_at == T0 + DAY
+    with store.begin(write=False) as tx:
+        columns = tx.load_columns(), tx.freshness_columns(ids), tx.read_pages(0, 10)[1]
+    for read in (*columns, states_of(store, ids)):
+        at = [
+            None if value is None else value.replace(tzinfo=UTC)
+            for value in read.last_observed_at.tolist()
+        ]
+        assert at == expected
+
+
 def test_none_values_come_back_as_none_and_zero_as_zero(store):
     ids = np.sort(register(store, 2))
     full = {

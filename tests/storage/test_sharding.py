@@ -33,6 +33,7 @@ from service.model.domain import Timing
 from service.model.errors import (
     GroupDivided,
     LeadershipLost,
+    ShardMoved,
     ShardsDisagree,
 )
 from service.storage import open_store
@@ -320,6 +321,33 @@ def test_an_exception_must_precede_the_first_page_of_its_host(joined, shard_urls
         assert page_id >> SHIFT == 60
     with pytest.raises(ShardsDisagree, match="use the newer file"):
         joined.check()
+
+
+def test_a_running_process_follows_new_exceptions(joined, shard_urls, tmp_path):
+    """A process with the older file never puts a host into two shards."""
+    host = host_in(0)
+    joined.check()
+    new = map_file(tmp_path / "n.toml", shard_urls, "version = 2", f'[exceptions]\n"{host}" = 60')
+    with closing(ShardedStore(read_map(new), 2)) as later:
+        assert add(later.databases, later.shard_map) == []
+    with pytest.raises(ShardMoved):
+        register(joined, 1, host=host)
+    (page_id,) = register(joined, 1, host=host)
+    assert page_id >> SHIFT == 60
+
+
+def test_an_exception_stays_as_long_as_its_host_has_pages(joined, shard_urls, tmp_path):
+    host = host_in(0)
+    tail = f'[exceptions]\n"{host}" = 60'
+    second = read_map(map_file(tmp_path / "2.toml", shard_urls, "version = 2", tail))
+    third = read_map(map_file(tmp_path / "3.toml", shard_urls, "version = 3"))
+    with closing(ShardedStore(second, 2)) as store, closing(ShardedStore(third, 2)) as without:
+        add(store.databases, store.shard_map)
+        register(store, 1, host=host)
+        with pytest.raises(ShardsDisagree, match=rf"{host} is in shard 60 already"):
+            add(without.databases, without.shard_map)
+        register(store, 1, host=host_in(2))
+        store.check()
 
 
 def test_a_store_that_was_never_sharded_becomes_shard_0_and_keeps_its_ids(shard_urls, tmp_path):

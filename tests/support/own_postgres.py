@@ -39,6 +39,7 @@ BEGIN
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
     DELETE FROM feed; DELETE FROM webhooks;
     DELETE FROM history; DELETE FROM history_parts; DELETE FROM calibrations;
+    DELETE FROM host_loads;
     DELETE FROM webhook_deliveries; DELETE FROM parked_pages;
     DELETE FROM api_keys; DELETE FROM audit; DELETE FROM ended_sessions;
     ALTER TABLE pages ALTER page_id RESTART; ALTER TABLE hosts ALTER host_id RESTART;

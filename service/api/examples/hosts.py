@@ -40,7 +40,14 @@ HOST_ANSWER = {
     },
     "clock": CLOCK,
 }
-HOSTS_ANSWER = {"items": [HOST_ITEM], "next_cursor": "kqZob3N0czER"}
+HOST_LOAD = {
+    "n_pages": 1_200,
+    "n_overdue": 31,
+    "asked_rate": 412.5,
+    "measured_at": "2026-05-01T12:00:00Z",
+    "sampled_share": 1.0,
+}
+HOSTS_ANSWER = {"items": [{**HOST_ITEM, "load": HOST_LOAD}], "next_cursor": "kqZob3N0czER"}
 GROUP = {"min_delay_s": 1.0, "max_crawl_rate": 900.0, "members": ["example.com", "example.org"]}
 GROUP_ANSWER = {
     "group": "shared-1",

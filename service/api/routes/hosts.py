@@ -1,8 +1,8 @@
 """Hosts and groups of hosts: their settings, their politeness in force and their state."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, cast
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -16,9 +16,11 @@ from recrawl_client.wire.hosts import (
     GroupBody,
     HostAnswer,
     HostBody,
-    HostItem,
+    HostLoad,
+    HostOrder,
     HostQueueAnswer,
     HostsAnswer,
+    ListedHost,
 )
 from recrawl_client.wire.listing import GroupItem, GroupsAnswer
 from service.access.audit import write_audit
@@ -27,6 +29,7 @@ from service.api.admission import TheActor, TheCaller
 from service.api.cursors import (
     CursorParameter,
     GroupsPlace,
+    HostLoadsPlace,
     HostsPlace,
     decode_cursor,
     encode_cursor,
@@ -41,6 +44,7 @@ from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.epochs.constraints import CONSTRAINED
+from service.history.loads import LoadPlace, hosts_by_load
 from service.leases.hosts import (
     change_group,
     change_host,
@@ -53,11 +57,12 @@ from service.leases.hosts import (
 )
 from service.model.access import Actor
 from service.model.arrays import EPOCH
-from service.model.domain import HostQueue
-from service.model.errors import InvalidField
+from service.model.domain import Host, HostQueue
+from service.model.errors import BadCursor, InvalidField
+from service.model.host_loads import LOADS, LoadOrder, MeasuredLoads
 from service.model.urls import normalise_host
 from service.storage import Transaction
-from service.storage.listing import HostOrder
+from service.storage.listing import NameOrder
 
 router = APIRouter(tags=["hosts"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -88,10 +93,10 @@ def list_hosts(
         Query(description="List only hosts that are blocked now, by an operator or after trouble"),
     ] = False,
     sort: Annotated[
-        Literal["host_id", "-host_id", "host", "-host"],
+        HostOrder,
         Query(
-            description="Order: `host_id` is that of registration, `host` that of names; a minus "
-            "means descending"
+            description="Order: `host_id` is that of registration, `host` that of names; "
+            "`n_pages`, `n_overdue` and `asked_rate` are loads. A minus means descending"
         ),
     ] = "host_id",
 ) -> Response:
@@ -99,20 +104,74 @@ def list_hosts(
 
     `sort` is the order. A part of the blocked hosts may have fewer items than `limit`, even none,
     and not be the last.
+
+    Loads are measured every ten minutes, and after each epoch of few pages. A list in the order of
+    a load keeps the measurement of its first part; a cursor is valid for an hour. Hosts that had no
+    page at the measurement come last.
     """
-    after = None if cursor is None else _after(cursor, sort)
+    at = service.now() if blocked else None
     with service.store.begin(write=False) as tx:
-        at = service.now() if blocked else None
-        listed, following = tx.hosts_in_order(sort, after, limit, at)
-    next_cursor = None if following is None else encode_cursor(HostsPlace(sort, following))
+        if sort.removeprefix("-") in LOADS:
+            by_load = cast("LoadOrder", sort)
+            listed, next_cursor, measured = _by_load(tx, by_load, cursor, limit, at)
+        else:
+            by_name = cast("NameOrder", sort)
+            after = None if cursor is None else _after(cursor, by_name)
+            listed, following = tx.hosts_in_order(by_name, after, limit, at)
+            place = None if following is None else HostsPlace(by_name, following)
+            next_cursor = None if place is None else encode_cursor(place)
+            measured = tx.host_loads()
     host_queues = _host_queues(service, [host.host_queue for host in listed])
-    pairs = zip(listed, host_queues, strict=True)
-    items = [HostItem(**{**shared(HostItem, host), "host_queue": queue}) for host, queue in pairs]
+    own = zip(listed, host_queues, _loads(listed, measured), strict=True)
+    items = [
+        ListedHost(**{**shared(ListedHost, host), "host_queue": queue, "load": load})
+        for host, queue, load in own
+    ]
     part = HostsAnswer(items=items, next_cursor=next_cursor)
     return answer(part, headers=next_link(request, next_cursor))
 
 
-def _after(cursor: str, sort: HostOrder) -> int | str:
+def _by_load(
+    tx: Transaction, sort: LoadOrder, cursor: str | None, limit: int, blocked_at: datetime | None
+) -> tuple[list[Host], str | None, MeasuredLoads | None]:
+    """Return the next hosts in the order of a load, the cursor behind them, and the loads."""
+    if cursor is None:
+        measured = tx.host_loads()
+        place = LoadPlace()
+    else:
+        token = decode_cursor(cursor, HostLoadsPlace, "/hosts")
+        if token.order != sort:
+            raise refused(cursor, f"/hosts?sort={sort}")
+        measured = tx.host_loads(EPOCH + timedelta(microseconds=token.measured_at))
+        if measured is None and token.measured_at:
+            raise BadCursor(
+                "the order of this cursor was measured more than an hour ago; start again without "
+                "cursor",
+                field="cursor",
+            )
+        place = LoadPlace(token.row, token.after)
+    load, down = sort.removeprefix("-"), sort.startswith("-")
+    hosts, following = hosts_by_load(tx, measured, load, place, limit, blocked_at, down=down)
+    if following is None:
+        return hosts, None, measured
+    at = 0 if measured is None else (measured.measured_at - EPOCH) // timedelta(microseconds=1)
+    return hosts, encode_cursor(HostLoadsPlace(sort, at, *following)), measured
+
+
+def _loads(hosts: Sequence[Host], measured: MeasuredLoads | None) -> list[HostLoad | None]:
+    """Return the measured load of each host; None for a host that was not measured."""
+    if measured is None:
+        return [None] * len(hosts)
+    rows = measured.loads.rows([host.host_id for host in hosts])
+    return [
+        None
+        if row is None
+        else HostLoad(**row, measured_at=measured.measured_at, sampled_share=measured.sampled_share)
+        for row in rows
+    ]
+
+
+def _after(cursor: str, sort: NameOrder) -> int | str:
     """Return the host_id or name before a place; raise `BadCursor` for another order."""
     place = decode_cursor(cursor, HostsPlace, "/hosts")
     if place.order != sort or isinstance(place.after, str) != sort.endswith("host"):

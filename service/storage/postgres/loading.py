@@ -6,6 +6,7 @@ a table into one value. The columns are sorted and joined here. A snapshot has e
 place, so the ranges of one snapshot are the table. Parallel workers of Postgres may share them.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,13 @@ SEND = {
 """Function that returns the bytes of a value, by numpy type."""
 TIMESTAMPTZ = 1184
 
+FLOATS = {
+    2: "point_send(point({}, {}))",
+    3: "circle_send(circle(point({}, {}), {}))",
+    4: "lseg_send(lseg(point({}, {}), point({}, {})))",
+}
+"""Function that returns the bytes of several numbers as float8, by how many. Because an aggregate
+costs more than a number, numbers that float8 represents exactly share one."""
 
 OF_PINGS = ("n_pings", "last_ping_at", "real_pings", "false_pings", "trust")
 
@@ -40,6 +48,8 @@ class Packed(NamedTuple):
     """A table, the types of columns of all its rows, and those of rows that satisfy a condition."""
 
     name: str
+    numbers: tuple[dict[str, str], ...]
+    """Types of columns that `FLOATS` sends together; page_ids and host_ids are below 2^53."""
     usual: dict[str, str]
     seldom: dict[str, dict[str, str]]
     """Types of columns by the condition on their rows; page_id is added."""
@@ -47,7 +57,8 @@ class Packed(NamedTuple):
 
 PAGES = Packed(
     "pages",
-    {"page_id": "i8", "importance": "f8"},
+    ({"page_id": "i8", "importance": "f8"},),
+    {},
     {
         "NOT ROW(min_crawl_rate, max_crawl_rate) IS NULL": {
             "min_crawl_rate": "f8",
@@ -57,17 +68,11 @@ PAGES = Packed(
 )
 STATES = Packed(
     "page_states",
-    {
-        "page_id": "i8",
-        "observability": "i2",
-        "host_id": "i8",
-        "url_group": "i4",
-        "last_observed_at": "M8[us]",
-        "last_interval": "f4",
-        "n_observations": "i4",
-        "interval_factor": "f4",
-        "estimate": "V",
-    },
+    (
+        {"page_id": "i8", "host_id": "i8", "url_group": "i4", "n_observations": "i8"},
+        {"last_interval": "f8", "interval_factor": "f8", "observability": "i2"},
+    ),
+    {"last_observed_at": "M8[us]", "estimate": "V"},
     {
         "gone": {"gone": "b1"},
         "last_age IS NOT NULL": {"last_age": "f4"},
@@ -84,7 +89,7 @@ STATES = Packed(
 IN_PLACE_OF_NULL = {
     "min_crawl_rate": "'NaN'",
     "max_crawl_rate": "'NaN'",
-    "last_observed_at": "'-infinity'",
+    "last_observed_at": "last_crawl_at, '-infinity'",
     "n_pings": "0",
     "last_ping_at": "'-infinity'",
     "real_pings": "0",
@@ -92,13 +97,18 @@ IN_PLACE_OF_NULL = {
     "trust": "0",
 }
 WIDE = {"f4": "f8", "i4": "i8"}
-"""Type in arrays of numbers that are short in the table; `url_group` stays short."""
+"""Type in arrays of numbers that are short in the table."""
+
+ONLY_WORKERS = "SET LOCAL parallel_leader_participation = off"
+"""Statement that leaves the ranges to parallel workers. A leader that packs ranges, too, reads
+64 KB of a worker's range before it begins its next one. Therefore its workers wait."""
 
 SIZE = "SELECT pg_relation_size('{}') / current_setting('block_size')::int"
 
 
 def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     """Return all pages by ascending page_id; the transaction has one snapshot."""
+    driver.execute(ONLY_WORKERS)
     pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES), PAGES, 0)
     states, (gone, ages, pings) = read_packed(driver, _ranges(driver, STATES), STATES, 8 * width)
     page_id = pages["page_id"]
@@ -125,26 +135,31 @@ def read_packed(
     """Return the usual columns by ascending page_id, and the others as they come."""
     usual = table.usual | {name: f"V{width}" for name in table.usual if name == "estimate"}
     seldom = [{"page_id": "i8", **kinds} for kinds in table.seldom.values()]
-    gathered = Gathered({name: np.empty(0, _wide(name, kind)) for name, kind in usual.items()})
+    every = {name: kind for kinds in (*table.numbers, usual) for name, kind in kinds.items()}
+    gathered = Gathered({name: np.empty(0, kind) for name, kind in every.items()})
     some: list[list[NDArray[Any]]] = [[] for _ in seldom]
     with driver.cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(["bytea"] * (len(usual) + len(seldom)))
+        copy.set_types(["bytea"] * (len(table.numbers) + len(usual) + len(seldom)))
         for packed in copy.rows():
             values = iter([value or b"" for value in packed])
-            gathered.append(_column(name, kind, next(values)) for name, kind in usual.items())
+            numbers = [part for kinds in table.numbers for part in _numbers(kinds, next(values))]
+            others = [_column(kind, next(values)) for kind in usual.values()]
+            gathered.append(numbers + others)
             for parts, kinds in zip(some, seldom, strict=True):
                 parts.append(np.frombuffer(next(values), _row(kinds)))
     rows = [np.concatenate([np.empty(0, _row(k)), *p]) for k, p in zip(seldom, some, strict=True)]
-    others = [
-        {name: _column(name, kind, row[name]) for name, kind in kinds.items()}
+    few = [
+        {name: _column(kind, row[name]) for name, kind in kinds.items()}
         for kinds, row in zip(seldom, rows, strict=True)
     ]
-    return _sorted(gathered.columns()), others
+    return _sorted(gathered.columns()), few
 
 
 def _ranges(driver: psycopg.Connection[Any], table: Packed) -> str:
     """Return the statement that copies the packed columns of each range of a table's file."""
-    packed = [f"string_agg({_sent(name, kind)}, '')" for name, kind in table.usual.items()]
+    sent = [FLOATS[len(kinds)].format(*kinds) for kinds in table.numbers]
+    sent += [_sent(name, kind) for name, kind in table.usual.items()]
+    packed = [f"string_agg({value}, '')" for value in sent]
     for where, kinds in table.seldom.items():
         row = " || ".join(_sent(name, kind) for name, kind in {"page_id": "i8", **kinds}.items())
         packed.append(f"string_agg({row}, '') FILTER (WHERE {where})")
@@ -171,15 +186,17 @@ def _wired(kind: str) -> str:
     return kind if kind.startswith("V") else f">{kind.replace('M8[us]', 'i8')}"
 
 
-def _wide(name: str, kind: str) -> str:
-    return kind if name == "url_group" else WIDE.get(kind, kind)
+def _numbers(kinds: dict[str, str], values: bytes) -> Iterator[NDArray[Any]]:
+    """Return the columns of numbers that were sent together."""
+    rows = np.frombuffer(values, ">f8").reshape(-1, len(kinds))
+    return (rows[:, i].astype(kind) for i, kind in enumerate(kinds.values()))
 
 
-def _column(name: str, kind: str, values: Any) -> NDArray[Any]:
+def _column(kind: str, values: Any) -> NDArray[Any]:
     """Return a column from packed bytes, or from a field of packed rows."""
     read = np.frombuffer(values, _wired(kind)) if isinstance(values, bytes) else values
     column = unwire(read, TIMESTAMPTZ if kind.startswith("M") else 0)
-    return column.astype(_wide(name, kind), copy=False)
+    return column.astype(WIDE.get(kind, kind), copy=False)
 
 
 def _sorted(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

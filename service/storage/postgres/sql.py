@@ -125,8 +125,8 @@ FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
 NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
-NONE["last_age"] = "'NaN'"
-"""Value in arrays for NULL in the columns of a state."""
+NONE |= {"last_age": "'NaN'", "last_observed_at": "last_crawl_at, '-infinity'"}
+"""Values in arrays for NULL in the columns of a state."""
 WIDE: dict[Any, str] = {Ints: "::bigint", Floats: "::float8"}
 
 
@@ -136,6 +136,8 @@ def _read(name: str) -> str:
 
 
 def _write(name: str) -> str:
+    if name == "last_observed_at":
+        return "nullif(given.last_observed_at, given.last_crawl_at)"
     return f"nullif(given.{name}, {NONE[name]})" if name in NONE else f"given.{name}"
 
 

@@ -35,6 +35,9 @@ WINDOW = 14
 """Bits of page_ids that the index of hosts does not have (`tables.pages`)."""
 WORDS = {
     "double": "::float8",
+    "observed_at": (
+        "nullif(coalesce(page_states.last_observed_at, page_states.last_crawl_at), '-infinity')"
+    ),
     "greatest": "greatest",
     "least": "least",
     "in_hosts": "= ANY(%(hosts)s)",

@@ -2,13 +2,14 @@
 
 The file is only the start: `add` writes its spans into the claims of new databases, and `adopt`
 writes that of a store that was never sharded. Later moves change the claims (`move`). A shard that
-no claim names is on its way. The coordinator records the exceptions with their version. The hosts
-of an adopted store are in shard 0 whatever their hash. Therefore a process reads their names from
-the store's table of hosts at its start.
+no claim names is on its way. The coordinator records the exceptions with their version. Each
+database records the version that its new hosts follow. The hosts of an adopted store are in shard 0
+whatever their hash. Therefore a process reads their names from the store's table of hosts at its
+start.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from service.model.errors import ShardsDisagree
 from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.sharding.database import ADD_SEQUENCE, ShardDatabase
+from service.storage.sharding.database import ADD_SEQUENCE, EXCEPTIONS_VERSION, ShardDatabase
 from service.storage.sharding.shard_map import (
     SHIFT,
     Database,
@@ -129,10 +130,10 @@ def in_force(last: ShardMap, claims: Sequence[Claim | None]) -> ShardMap:
 
 def check_exceptions(tx: PostgresTransaction, shard_map: ShardMap) -> None:
     """Raise `ShardsDisagree` unless the coordinator has the map's version and exceptions."""
-    stored = json.loads(tx.get_meta(EXCEPTIONS) or "{}")
+    stored = stored_exceptions(tx.get_meta(EXCEPTIONS))
     if stored == _table(shard_map):
         return
-    version = stored.get("version", 0)
+    version = stored["version"]
     if shard_map.version > version:
         raise ShardsDisagree(
             f"RECRAWL_SHARDS has version {shard_map.version}, the coordinator has version "
@@ -168,7 +169,6 @@ def add(databases: tuple[ShardDatabase, ...], shard_map: ShardMap) -> list[str]:
                     f"the database {database.database.name} has pages and no shards; a store that "
                     "was never sharded joins by `recrawl shards adopt`"
                 )
-        _check_exceptions_kept(database, shard_map)
     joined = [
         claim or claim_of(shard_map, shard_map.databases[n]) for n, claim in enumerate(claims)
     ]
@@ -178,7 +178,7 @@ def add(databases: tuple[ShardDatabase, ...], shard_map: ShardMap) -> list[str]:
     for n in new:
         with databases[n].unchecked(write=True) as tx:
             write_claim(tx, joined[n])
-    _write_exceptions(databases[shard_map.coordinator], shard_map)
+    _put_in_force(databases, shard_map)
     return [shard_map.databases[n].name for n in new]
 
 
@@ -199,24 +199,47 @@ def _check_new(shard_map: ShardMap, claims: Sequence[Claim | None]) -> None:
             )
 
 
-def _write_exceptions(coordinator: ShardDatabase, shard_map: ShardMap) -> None:
-    with coordinator.unchecked(write=True) as tx:
-        stored = json.loads(tx.get_meta(EXCEPTIONS) or "{}")
-        if stored.get("version", 0) >= shard_map.version:
+def _put_in_force(databases: tuple[ShardDatabase, ...], shard_map: ShardMap) -> None:
+    """Put the exceptions in force, whatever processes add hosts meanwhile.
+
+    First no database adds a host by older exceptions any more. Then the coordinator has the new
+    ones, which each process reads as soon as a database refuses its host (`CHECK_VERSION`).
+    """
+    coordinator = databases[shard_map.coordinator]
+    with coordinator.unchecked() as tx:
+        stored = stored_exceptions(tx.get_meta(EXCEPTIONS))
+        if stored["version"] >= shard_map.version:
             check_exceptions(tx, shard_map)
+    hosts = stored["exceptions"].keys() | shard_map.exceptions.keys()
+    try:
+        for database in databases:
+            with database.unchecked(write=True) as tx:
+                tx.put_meta(EXCEPTIONS_VERSION, str(shard_map.version))
+                _check_hosts(tx, hosts, shard_map)
+    except ShardsDisagree:
+        for database in databases:
+            with database.unchecked(write=True) as tx:
+                tx.put_meta(EXCEPTIONS_VERSION, str(stored["version"]))
+        raise
+    with coordinator.unchecked(write=True) as tx:
         tx.put_meta(EXCEPTIONS, json.dumps(_table(shard_map)))
 
 
-def _check_exceptions_kept(database: ShardDatabase, shard_map: ShardMap) -> None:
-    """Raise `ShardsDisagree` for a host with pages in another shard than its exception names."""
-    with database.unchecked() as tx:
-        for host, shard in shard_map.exceptions.items():
-            stored = tx.scalar(SHARD_OF_HOST, host=host)
-            if stored is not None and stored != shard:
-                raise ShardsDisagree(
-                    f"exceptions: {host} is in shard {stored} already, not in {shard}; an "
-                    "exception must precede the first page of its host"
-                )
+def stored_exceptions(text: str | None) -> dict[str, Any]:
+    """Return the version and the exceptions of an entry of `meta`."""
+    table: dict[str, Any] = json.loads(text) if text else {"version": 0, "exceptions": {}}
+    return table
+
+
+def _check_hosts(tx: PostgresTransaction, hosts: Iterable[str], shard_map: ShardMap) -> None:
+    """Raise `ShardsDisagree` for a host with pages in another shard than that of the map."""
+    for host in hosts:
+        stored, shard = tx.scalar(SHARD_OF_HOST, host=host), shard_map.shard_of(host)
+        if stored is not None and stored != shard:
+            raise ShardsDisagree(
+                f"exceptions: {host} is in shard {stored} already, not in {shard}; an "
+                "exception must precede the first page of its host, and stays as long as its pages"
+            )
 
 
 def adopt(databases: tuple[ShardDatabase, ...], shard_map: ShardMap) -> int:

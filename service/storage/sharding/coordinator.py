@@ -76,6 +76,8 @@ class Coordinated(Routing):
     newest_measured = by_coordinator("newest_measured")
     calibrations = by_coordinator("calibrations")
     calibrations_of = by_coordinator("calibrations_of")
+    save_host_loads = by_coordinator("save_host_loads")
+    host_loads = by_coordinator("host_loads")
     cut_history = by_coordinator("cut_history")
 
     @override

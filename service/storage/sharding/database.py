@@ -72,7 +72,16 @@ ORDER BY first
 """Statement that reads the range of the page_ids of each logical shard."""
 
 
-CLAIM = "SELECT value FROM meta WHERE name = 'shards'"
+ENTRY = "SELECT value FROM meta WHERE name = %(name)s"
+EXCEPTIONS_VERSION = "shard_exceptions_version"
+"""Name of the entry of `meta` with the version of the exceptions that new hosts follow."""
+CHECK_VERSION = f"""
+SELECT 1 / count(*) FROM (
+    SELECT FROM meta WHERE name = '{EXCEPTIONS_VERSION}' AND value = %(version)s FOR SHARE
+) AS in_force
+"""
+"""Statement that fails (by a division by zero) with other exceptions than those in force, and
+keeps them in force until the transaction ends."""
 CHECK_CLAIM = """
 SELECT 1 / count(*) FROM meta WHERE name = 'shards'
     AND coalesce(CAST(CAST(value AS json) ->> 'n_given' AS integer), 0) = %(n_given)s
@@ -159,6 +168,7 @@ class ShardTransaction(PostgresTransaction):
         shard = self.shard_map.shards_of(host)
         if not (self.shard_map.database_of_shard[shard] == self.position).all():
             raise ShardMoved
+        self.later(CHECK_VERSION, version=str(self.shard_map.version))
         self.run(ADD_HOSTS, host=host, shard=shard)
 
     @override
@@ -227,15 +237,15 @@ class ShardDatabase(PostgresStore):
         with self.named(), super().begin(write=write) as tx:
             yield tx
 
-    def claim(self) -> str | None:
-        """Return the text of the claim; raise the outage of a database that is away."""
+    def entry(self, name: str) -> str | None:
+        """Return an entry of `meta`; raise the outage of a database that is away."""
         with (
             self.named(),
             translated(self.check_schema),
             taken(self.checking) as driver,
             driver.statements.transaction(AUTOCOMMIT) as statements,
         ):
-            for (text,) in statements.run(CLAIM, {}, kept=False):
+            for (text,) in statements.run(ENTRY, {"name": name}, kept=False):
                 return str(text)
         return None
 

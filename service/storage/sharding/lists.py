@@ -22,7 +22,7 @@ from service.model.listing import (
     RunningLease,
     TagColumns,
 )
-from service.storage.listing import HostOrder
+from service.storage.listing import NameOrder
 from service.storage.sharding.routing import (
     LAST_ID,
     Routing,
@@ -117,7 +117,7 @@ class ShardedLists(Routing):
     @override
     def hosts_in_order(
         self,
-        order: HostOrder,
+        order: NameOrder,
         after: int | str | None,
         limit: int,
         blocked_at: datetime | None = None,
@@ -133,6 +133,21 @@ class ShardedLists(Routing):
         if len(every) > limit or (every and len(every) == limit and ends):
             return every[:limit], getattr(every[limit - 1], key)
         return every, min(ends, key=lambda end: rank[end]) if ends else None
+
+    @override
+    def next_host_ids(self, after: int, limit: int) -> Ints:
+        parts: list[Ints] = []
+        for span in self.spans(after):
+            some = span.tx.next_host_ids(span.after, limit - sum(map(len, parts)))
+            parts.append(some[some <= span.last])
+            if sum(map(len, parts)) >= limit:
+                break
+        return np.concatenate(parts)
+
+    @override
+    def hosts_by_id(self, host_id: Ints) -> list[Host]:
+        shares = self.split(host_id)
+        return [host for tx, rows in shares for host in tx.hosts_by_id(host_id[rows])]
 
     def _ranks(self, names: Sequence[Any], *, down: bool) -> dict[Any, int]:
         """Return the place of each name in the order of the databases."""

@@ -54,6 +54,7 @@ from service.storage.sharding.move_rows import (
     copy_pages,
     counts,
     delete_pages,
+    read_both,
     shard_range,
 )
 from service.storage.sharding.store import ShardedStore
@@ -226,7 +227,7 @@ class Move:
         with self.source.read_whole() as source, self._writing(self.target) as target:
             assert isinstance(source, PostgresTransaction)  # noqa: S101 - for mypy
             copy_pages(source.driver, target.driver, some)
-            self._compare(checksums(source.driver, queries), checksums(target.driver, queries))
+            self._compare(*read_both(checksums, source.driver, queries, target.driver, queries))
             if place is not None:
                 target.put_meta(PLACE, f"{self.record.number} {place}")
 
@@ -299,9 +300,8 @@ class Move:
             assert isinstance(source, PostgresTransaction)  # noqa: S101 - for mypy
             move_target.make_room(target)
             queries = move_target.copy_schedule(source, target, self.shard)
-            ours = checksums(source.driver, queries)
             copies = [move_target.waiting(table) for table in move_target.WAITING[len(ACTIVE) :]]
-            self._compare(ours, checksums(target.driver, copies))
+            self._compare(*read_both(checksums, source.driver, queries, target.driver, copies))
 
     def _finish(self) -> list[int]:
         """Copy the last changes and the rows that take effect; return the last numbers drawn."""
@@ -311,8 +311,8 @@ class Move:
         with self.source.read_whole() as source, self._writing(self.target) as target:
             assert isinstance(source, PostgresTransaction)  # noqa: S101 - for mypy
             move_target.copy_active(source, target)
-            self._compare(checksums(source.driver, active), checksums(target.driver, active))
-            self._compare(counts(source.driver, self.some), counts(target.driver, self.some))
+            self._compare(*read_both(checksums, source.driver, active, target.driver, active))
+            self._compare(*read_both(counts, source.driver, self.some, target.driver, self.some))
             return move_target.last_numbers(source, self.shard)
 
     def _activate(self, last: list[int]) -> None:

@@ -12,8 +12,9 @@ leased. Therefore they leave their tables when the shard is closed, and enter th
 with its claim.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 import psycopg
 
@@ -35,6 +36,8 @@ from service.storage.tables import (
     url_groups,
 )
 
+RowsT = TypeVar("RowsT")
+NumbersT = TypeVar("NumbersT")
 Driver = psycopg.Connection[tuple[object, ...]]
 PREFIX = "moving_"
 """Start of the names of tables that a move adds."""
@@ -197,3 +200,17 @@ def counts(driver: Driver, some: Range) -> list[int]:
     queries = [some.rows(table) for table in PAGE_TABLES] + [some.tags()]
     rows = (driver.execute(f"SELECT count(*) FROM ({q}) AS moved").fetchone() for q in queries)
     return [int(str(row[0])) if row else 0 for row in rows]
+
+
+def read_both(
+    read: Callable[[Driver, RowsT], NumbersT],
+    source: Driver,
+    of_source: RowsT,
+    target: Driver,
+    of_target: RowsT,
+) -> tuple[NumbersT, NumbersT]:
+    """Return what a function reads in two databases, both at one time."""
+    with ThreadPoolExecutor(1) as other:
+        theirs = other.submit(read, target, of_target)
+        ours = read(source, of_source)
+        return ours, theirs.result()

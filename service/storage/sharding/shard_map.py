@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.model.arrays import Ints
-from service.model.errors import InvalidSettings
+from service.model.errors import InvalidField, InvalidSettings
+from service.model.urls import normalise_host
 
 SHIFT = 42
 """Number of bits of an id below its logical shard; 52 bits in all, because JSON readers lose
@@ -164,7 +165,17 @@ def map_of(content: Mapping[str, Any]) -> ShardMap:
                 f"exceptions: {host} = {shard!r} is no logical shard; use 0 to {logical - 1}, and "
                 "put the host in quotes"
             )
+        _check_host(host)
     return ShardMap(logical, databases, coordinator, exceptions, version)
+
+
+def _check_host(host: str) -> None:
+    try:
+        normal = normalise_host(host)
+    except InvalidField as error:
+        raise ValueError(f"exceptions: {error.detail}") from error
+    if host != normal:
+        raise ValueError(f"exceptions: {host!r} is not the host of a normal URL; write {normal!r}")
 
 
 def _database(entry: Any, n: int, logical: int) -> Database:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -24,6 +24,8 @@ from service.storage.clock import Clock
 from service.storage.contract import Lead, Store
 from service.storage.history import Counted, Counter
 from service.storage.sharding.claims import (
+    CLAIM,
+    EXCEPTIONS,
     Claim,
     adopted_hosts,
     check_exceptions,
@@ -31,6 +33,7 @@ from service.storage.sharding.claims import (
     claim_from,
     in_force,
     read_claim,
+    stored_exceptions,
 )
 from service.storage.sharding.database import ShardDatabase, ShardTransaction
 from service.storage.sharding.epochs import RUN, announce, run_name
@@ -60,6 +63,8 @@ class ShardedStore(Store):
         )
         for database in self.databases:
             database.read_claims = self.read_claims
+        self.adopted: Mapping[str, int] = {}
+        """Hosts of an adopted store, which are in shard 0 whatever their hash."""
         self._reading = threading.Lock()
         self._read_at = -READ_AGAIN_S
         self.coordinator = self.databases[shard_map.coordinator]
@@ -86,15 +91,26 @@ class ShardedStore(Store):
             with ThreadPoolExecutor(len(self.databases)) as pool:
                 claims = list(pool.map(self._claim, self.databases))
             try:
-                self._use(in_force(self.shard_map, claims))
+                self._use(in_force(self._with_exceptions(), claims))
             except ShardsDisagree as error:  # the last map stays, whose databases refuse writes
                 log.warning("the claims of the databases disagree", reason=error.detail)
             self._read_at = time.monotonic()
 
+    def _with_exceptions(self) -> ShardMap:
+        """Return the last map with the exceptions in force, if they are newer than those."""
+        try:
+            stored = stored_exceptions(self.coordinator.entry(EXCEPTIONS))
+        except RecrawlError:  # new hosts are refused until the coordinator answers
+            return self.shard_map
+        if stored["version"] <= self.shard_map.version:
+            return self.shard_map
+        exceptions = {**stored["exceptions"], **self.adopted}
+        return replace(self.shard_map, version=stored["version"], exceptions=exceptions)
+
     def _claim(self, database: ShardDatabase) -> Claim | None:
         """Return the claim of a database; None: it is away, or has no claim that fits."""
         try:
-            claim = checked(claim_from(database.claim()), self.shard_map, database.database)
+            claim = checked(claim_from(database.entry(CLAIM)), self.shard_map, database.database)
         except RecrawlError as error:
             database.outage = error
             return None
@@ -208,8 +224,8 @@ class ShardedStore(Store):
         with self.coordinator.unchecked() as tx:
             claim = read_claim(tx)
             if claim is not None and claim.adopted:
-                adopted = adopted_hosts(tx, self.shard_map)
-                exceptions = {**self.shard_map.exceptions, **adopted}
+                self.adopted = adopted_hosts(tx, self.shard_map)
+                exceptions = {**self.shard_map.exceptions, **self.adopted}
                 self._use(replace(self.shard_map, exceptions=exceptions))
 
     @override
@@ -223,7 +239,7 @@ class ShardedStore(Store):
         for database in self.databases:
             try:
                 database.check()
-                text = database.claim()
+                text = database.entry(CLAIM)
             except StoreUnavailable as error:
                 if database is self.coordinator:
                     raise

@@ -240,6 +240,7 @@ DELETE FROM page_validators WHERE etag IS NULL AND last_modified IS NULL AND not
 OF_PAGE = "LEFT JOIN schedule AS {0} ON {0}.page_id = {1} AND {0}.epoch = {2}"
 WORDS = {
     "double": "",
+    "observed_at": "page_states.last_observed_at",
     "greatest": "max",
     "least": "min",
     "in_hosts": "IN (SELECT value FROM json_each(%(hosts)s))",

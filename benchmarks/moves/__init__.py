@@ -1,0 +1,1 @@
+"""A logical shard of a million pages that moves while it is used."""
