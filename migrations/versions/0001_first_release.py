@@ -17,6 +17,7 @@ TABLES = (
     "parked_pages",
     "webhook_deliveries",
     "webhooks",
+    "feed_files",
     "feed",
     "audit",
     "api_keys",
@@ -293,6 +294,20 @@ def create_log(*, sqlite: bool) -> None:
         comment="Files of the archive that have old days of the log.",
     )
     op.create_index("log_files_day_idx", "log_files", ["day"])
+    op.create_table(
+        "feed_files",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("day", Instant, nullable=False),
+        sa.Column("first_seq", sa.BigInteger, nullable=False),
+        sa.Column("last_seq", sa.BigInteger, nullable=False),
+        sa.Column("n_rows", sa.BigInteger, nullable=False),
+        sa.Column("n_bytes", sa.BigInteger, nullable=False),
+        sa.Column("checksum", sa.Text, nullable=False),
+        sa.Column("archived_at", Instant, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="feed_files_pkey"),
+        comment="Files of the archive that have old days of the feed.",
+    )
+    op.create_index("feed_files_last_seq_idx", "feed_files", ["last_seq"])
 
 
 def create_epochs() -> None:

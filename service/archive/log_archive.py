@@ -1,4 +1,4 @@
-"""The archive: files by day, written once under new names, read back, never changed.
+"""The archive: files of log and feed by day, written once under new names, never changed.
 
 A name is never used twice, so no writer can replace the file of another. A writer that dies leaves
 at most files that no database names; readers never open such files.
@@ -11,13 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from functools import partial
-from typing import IO, Any, NamedTuple
+from pathlib import PurePath
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
 from service.archive import parquet
-from service.model.arrays import Ints
+from service.archive.feed_parquet import FEED
+from service.archive.parquet import LOG, Format
+from service.model.arrays import Columns, Ints
+from service.model.changes import FeedColumns, FeedPlace
 from service.model.columns import LogColumns
 from service.model.errors import (
     ArchiveDamaged,
@@ -25,6 +29,9 @@ from service.model.errors import (
     InvalidSettings,
     RecrawlError,
 )
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 ROWS_OF_FILE = 64 * parquet.ROWS_OF_GROUP
 """Maximum entries of a file: 46 MB, whose footer of 20 KB is quickly read."""
@@ -40,16 +47,18 @@ class ArchivedFile(NamedTuple):
     name: str
     """Path below the address of the archive, which may move."""
     day: date
-    first_page: int
-    last_page: int
+    first: int
+    """First page_id; of the feed, the first number."""
+    last: int
+    """Last page_id; of the feed, the last number."""
     n_rows: int
     n_bytes: int
     checksum: str
-    """`Checksum` of the entries."""
+    """`Checksum` of the rows."""
 
 
 class LogArchive:
-    """Files of log entries below one path or address."""
+    """Files of old days below one path or address."""
 
     def __init__(self, address: str) -> None:
         """Raise `InvalidSettings` for an address that no installed package can reach."""
@@ -68,19 +77,26 @@ class LogArchive:
         self.root = root.rstrip("/")
         self.is_local = "file" in _listed(self.files.protocol)
 
-    def write(self, blocks: Iterable[LogColumns], files: list[ArchivedFile]) -> Iterator[int]:
-        """Write blocks ordered by day and page; append the files, yield the rows of each block.
+    def write(
+        self,
+        blocks: Iterable[Columns],
+        files: list[ArchivedFile],
+        form: Format = LOG,
+        folder: str = "",
+    ) -> Iterator[int]:
+        """Write blocks ordered by day and place; append the files, yield the rows of each block.
 
-        After an error, `files` has the files that are complete; the file in work is deleted.
+        `folder` is the start of the names, such as "database=a/". After an error, `files` has the
+        files that are complete; the file in work is deleted.
         """
         file: FileWriter | None = None
         try:
             for block in blocks:
-                for rows in _by_day(block):
+                for rows in _by_day(block, form):
                     if file is not None and not file.takes(rows):
                         files.append(file.close())
                         file = None
-                    file = file or FileWriter(self, rows)
+                    file = file or FileWriter(self, rows, form, folder)
                     file.add(rows)
                 yield len(block)
             if file is not None:
@@ -90,16 +106,16 @@ class LogArchive:
             if file is not None:
                 file.abandon()
 
-    def check(self, file: ArchivedFile) -> None:
-        """Read a whole file back; raise `ArchiveDamaged` unless it has the entries it should."""
+    def check(self, file: ArchivedFile, form: Format = LOG) -> None:
+        """Read a whole file back; raise `ArchiveDamaged` unless it has the rows it should."""
         sums = parquet.Checksum()
         with self.opened(file.name) as source:
             opened = parquet.reader(source)
             for group in range(opened.num_row_groups):
-                sums.add(parquet.decode(opened.read_row_group(group, use_threads=False)))
+                sums.add(form.decode(opened.read_row_group(group, use_threads=False)))
         if (sums.n_rows, sums.text) != (file.n_rows, file.checksum):
             raise ArchiveDamaged(
-                f"{file.name} has {sums.n_rows} entries with the checksum {sums.text}, not "
+                f"{file.name} has {sums.n_rows} rows with the checksum {sums.text}, not "
                 f"{file.n_rows} with {file.checksum}; restore the file from a backup"
             )
 
@@ -117,12 +133,7 @@ class LogArchive:
         parts = []
         with self.opened(file.name) as source:
             opened = parquet.reader(source)
-            bounds = parquet.bounds(opened)
-            ends = bounds[0], bounds[-1], opened.metadata.num_rows
-            if ends != (file.first_page, file.last_page, file.n_rows) or bounds != sorted(bounds):
-                raise ArchiveDamaged(
-                    f"{file.name} has other bounds than were written; restore it from a backup"
-                )
+            bounds = _checked_bounds(opened, file)
             for group in range(opened.num_row_groups):
                 first = page_id.searchsorted(bounds[2 * group])
                 last = page_id.searchsorted(bounds[2 * group + 1], side="right")
@@ -130,6 +141,21 @@ class LogArchive:
                     rows = parquet.decode(opened.read_row_group(group, use_threads=False))
                     parts.append(rows.take(np.isin(rows.page_id, page_id[first:last])))
         return LogColumns.concatenate(parts)
+
+    def changes(self, file: ArchivedFile, place: FeedPlace, limit: int) -> FeedColumns:
+        """Return the changes of a file from a place on, more than `limit` if there are."""
+        parts, n_rows = [], 0
+        with self.opened(file.name) as source:
+            opened = parquet.reader(source)
+            last = np.array(_checked_bounds(opened, file)[1::2])
+            for group in range(int(last.searchsorted(place.seq)), opened.num_row_groups):
+                rows = FEED.decode(opened.read_row_group(group, use_threads=False))
+                seen = (rows.seq == place.seq) & (rows.offset < place.offset)
+                parts.append(rows.where((rows.seq >= place.seq) & ~seen))
+                n_rows += len(parts[-1])
+                if n_rows > limit:
+                    break
+        return FeedColumns.concatenate(parts)
 
     def delete(self, files: Iterable[ArchivedFile]) -> None:
         """Delete files that no database names, as far as the archive answers."""
@@ -169,48 +195,50 @@ class LogArchive:
                 if self.is_local:
                     os.fsync(sink.fileno())
             if self.is_local:
-                for above in (folder, self.root, os.path.dirname(self.root)):  # noqa: PTH120
-                    _sync_folder(above)
+                for above in (folder, *map(str, PurePath(folder).parents)):
+                    if len(above) >= len(os.path.dirname(self.root)):  # noqa: PTH120
+                        _sync_folder(above)
 
 
 class FileWriter:
-    """A file in work: entries of one day."""
+    """A file in work: rows of one day."""
 
-    def __init__(self, archive: LogArchive, first: LogColumns) -> None:
+    def __init__(self, archive: LogArchive, rows: Columns, form: Format, folder: str) -> None:
         self.archive = archive
-        self.day = first.observed_at[0].astype("M8[D]").item()
-        self.name = f"day={self.day}/{uuid4().hex}.parquet"
-        self.first_page = self.last_page = int(first.page_id[0])
+        self.form = form
+        self.day = _first_day(rows, form)
+        self.name = f"{form.folder}{folder}day={self.day}/{uuid4().hex}.parquet"
+        self.first = self.last = int(form.place(rows)[0])
         self.sums = parquet.Checksum()
-        self.pending: list[LogColumns] = []
+        self.pending: list[Columns] = []
         self.n_pending = 0
         self.stack = ExitStack()
         self.sink = self.stack.enter_context(archive.created(self.name))
         try:
-            self.parquet = self._reached(partial(parquet.writer, self.sink))
+            self.parquet = self._reached(partial(parquet.writer, self.sink, form))
         except RecrawlError:
             self.abandon()
             raise
 
-    def takes(self, rows: LogColumns) -> bool:
+    def takes(self, rows: Columns) -> bool:
         """Return whether these rows belong into this file."""
         n_rows = self.sums.n_rows + self.n_pending
-        return rows.observed_at[0].astype("M8[D]").item() == self.day and n_rows < ROWS_OF_FILE
+        return _first_day(rows, self.form) == self.day and n_rows < ROWS_OF_FILE
 
-    def add(self, rows: LogColumns) -> None:
+    def add(self, rows: Columns) -> None:
         """Add rows; write them in whole row groups."""
         self.pending.append(rows)
         self.n_pending += len(rows)
-        self.last_page = int(rows.page_id[-1])
+        self.last = int(self.form.place(rows)[-1])
         if self.n_pending >= parquet.ROWS_OF_GROUP:
             self._flush(self.n_pending - self.n_pending % parquet.ROWS_OF_GROUP)
 
     def _flush(self, n_rows: int) -> None:
-        rows = LogColumns.concatenate(self.pending)
+        rows = type(self.pending[0]).concatenate(self.pending)
         for start in range(0, n_rows, parquet.ROWS_OF_GROUP):
             group = rows.take(slice(start, min(start + parquet.ROWS_OF_GROUP, n_rows)))
             self.sums.add(group)
-            self._reached(partial(self.parquet.write_table, parquet.encode(group)))
+            self._reached(partial(self.parquet.write_table, self.form.encode(group)))
         self.pending, self.n_pending = [rows.take(slice(n_rows, None))], len(rows) - n_rows
 
     def close(self) -> ArchivedFile:
@@ -220,7 +248,7 @@ class FileWriter:
         self._reached(self.parquet.close)
         n_bytes = self.sink.tell()
         self.stack.close()
-        numbers = self.first_page, self.last_page, self.sums.n_rows, n_bytes
+        numbers = self.first, self.last, self.sums.n_rows, n_bytes
         return ArchivedFile(self.name, self.day, *numbers, self.sums.text)
 
     def abandon(self) -> None:
@@ -237,15 +265,31 @@ class FileWriter:
             return act()
 
 
-def _by_day(block: LogColumns) -> Iterator[LogColumns]:
+def _checked_bounds(opened: "ParquetFile", file: ArchivedFile) -> list[int]:
+    """Return the bounds of the row groups; raise `ArchiveDamaged` unless they are as written."""
+    bounds = parquet.bounds(opened)
+    ends = bounds[0], bounds[-1], opened.metadata.num_rows
+    if ends != (file.first, file.last, file.n_rows) or bounds != sorted(bounds):
+        raise ArchiveDamaged(
+            f"{file.name} has other bounds than were written; restore it from a backup"
+        )
+    return bounds
+
+
+def _by_day(block: Columns, form: Format) -> Iterator[Columns]:
     """Yield the rows of each day of an ordered block."""
-    day = block.observed_at.astype("M8[D]").view(np.int64)
+    day = form.time(block).astype("M8[D]").view(np.int64)
     ends = [*(np.flatnonzero(np.diff(day)) + 1).tolist(), len(block)]
     start = 0
     for end in ends:
         if end > start:
             yield block.take(slice(start, end))
         start = end
+
+
+def _first_day(rows: Columns, form: Format) -> date:
+    day: date = form.time(rows)[0].astype("M8[D]").item()
+    return day
 
 
 def _sync_folder(path: str) -> None:

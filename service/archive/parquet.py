@@ -12,14 +12,16 @@
 the papers, which logs crawl rates, adds 7 bytes an entry.
 """
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import blake2b
-from typing import IO, TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import DAY, INSTANT, UNSPECIFIED, Bools, Floats, Ints
+from service.model.arrays import DAY, INSTANT, UNSPECIFIED, Bools, Columns, Floats, Instants, Ints
 from service.model.columns import LogColumns
 
 if TYPE_CHECKING:
@@ -55,23 +57,35 @@ def schema() -> "pa.Schema":
     )
 
 
-def writer(sink: IO[bytes]) -> "ParquetWriter":
-    """Return a writer with the encodings of this module."""
+class Format(NamedTuple):
+    """The form of the rows of a file; the first column ascends, and has statistics."""
+
+    folder: str
+    """Start of the names of files."""
+    schema: Callable[[], "pa.Schema"]
+    encodings: Mapping[str, str]
+    dictionaries: tuple[str, ...]
+    encode: Callable[[Any], "pa.Table"]
+    decode: Callable[["pa.Table"], Any]
+    place: Callable[[Any], Ints]
+    """Function that returns the first column of rows."""
+    time: Callable[[Any], Instants]
+    """Function that returns the instants of rows, whose days the files have."""
+
+
+def writer(sink: IO[bytes], form: Format) -> "ParquetWriter":
+    """Return a writer of files of a format."""
     from pyarrow.parquet import ParquetWriter
 
+    schema = form.schema()
     return ParquetWriter(
         sink,
-        schema(),
+        schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=["kind", "status"],
-        column_encoding={
-            "page_id": "DELTA_BINARY_PACKED",
-            "observed_at": "BYTE_STREAM_SPLIT",
-            "interval_us": "BYTE_STREAM_SPLIT",
-            "crawl_rate": "BYTE_STREAM_SPLIT",
-        },
-        write_statistics=["page_id"],
+        use_dictionary=list(form.dictionaries),
+        column_encoding=dict(form.encodings),
+        write_statistics=schema.names[:1],
         write_page_checksum=True,
     )
 
@@ -87,7 +101,7 @@ def reader(source: IO[bytes]) -> "ParquetFile":
 
 
 def bounds(file: "ParquetFile") -> list[int]:
-    """Return the first and the last page_id of each row group, in a row."""
+    """Return the first and the last value of the first column in each row group, in a row."""
     groups = (file.metadata.row_group(i).column(0) for i in range(file.num_row_groups))
     each = (group.statistics for group in groups)
     return [end for bound in each for end in (bound.min, bound.max)]
@@ -113,18 +127,18 @@ def encode(rows: LogColumns) -> "pa.Table":
 
 def decode(table: "pa.Table") -> LogColumns:
     """Return the entries of a table."""
-    whole = _plain(table, "interval_us", 0)
+    whole = plain(table["interval_us"], 0)
     exact = table["interval_us"].is_valid().to_numpy()
-    odd = _plain(table, "interval", np.nan)
-    changed = _plain(table.set_column(3, "changed", table["changed"].cast("int8")), "changed", -1)
+    odd = plain(table["interval"], np.nan)
+    changed = plain(table["changed"].cast("int8"), -1)
     return LogColumns(
-        page_id=_plain(table, "page_id", 0),
+        page_id=plain(table["page_id"], 0),
         observed_at=table["observed_at"].cast("int64").to_numpy().view(INSTANT),
-        kind=_plain(table, "kind", 0).astype(np.int16),
+        kind=plain(table["kind"], 0).astype(np.int16),
         changed=changed.astype(np.int16),
         interval=np.where(exact, whole / DAY_US, odd),
-        crawl_rate=_plain(table, "crawl_rate", np.nan),
-        status=_plain(table, "status", UNSPECIFIED),
+        crawl_rate=plain(table["crawl_rate"], np.nan),
+        status=plain(table["status"], UNSPECIFIED),
     )
 
 
@@ -142,20 +156,37 @@ def _numbers(values: Floats) -> "pa.Array":
     return pa.array(values, mask=np.isnan(values))
 
 
-def _plain(table: "pa.Table", name: str, none: float) -> NDArray[Any]:
-    column = table[name]
+def plain(column: "pa.ChunkedArray", none: float) -> NDArray[Any]:
+    """Return a column with `none` where it is NULL."""
     return np.asarray((column.fill_null(none) if column.null_count else column).to_numpy())
 
 
+LOG = Format(
+    folder="",
+    schema=schema,
+    encodings={
+        "page_id": "DELTA_BINARY_PACKED",
+        "observed_at": "BYTE_STREAM_SPLIT",
+        "interval_us": "BYTE_STREAM_SPLIT",
+        "crawl_rate": "BYTE_STREAM_SPLIT",
+    },
+    dictionaries=("kind", "status"),
+    encode=encode,
+    decode=decode,
+    place=attrgetter("page_id"),
+    time=attrgetter("observed_at"),
+)
+
+
 class Checksum:
-    """A checksum of the values of entries in their order, whatever the file that has them."""
+    """A checksum of the values of rows in their order, whatever the file that has them."""
 
     def __init__(self) -> None:
         self.hash = blake2b(digest_size=16)
         self.n_rows = 0
 
-    def add(self, rows: LogColumns) -> None:
-        """Add entries."""
+    def add(self, rows: Columns) -> None:
+        """Add rows."""
         for column in rows.arrays().values():
             plain = (
                 np.where(np.isnan(column), np.nan, column) if column.dtype.kind == "f" else column

@@ -1,17 +1,27 @@
-"""`recrawl archive`: move old days of the log into Parquet files, check these files."""
+"""`recrawl archive`: move old days of log and feed into Parquet files, check these files."""
 
 from contextlib import closing
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
 
 from service.cli.options import DatabaseUrl, console, settings
-from service.model.errors import ArchiveDamaged, ArchiveUnavailable, InvalidSettings, RecrawlError
+from service.model.errors import (
+    OUTAGES,
+    ArchiveDamaged,
+    ArchiveUnavailable,
+    InvalidSettings,
+    RecrawlError,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from service.archive.log_archive import ArchivedFile
+    from service.archive.parquet import Format
     from service.storage import Store
+    from service.transfer.archiving import Retention
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would move; change nothing")]
 Check = Annotated[
@@ -23,11 +33,12 @@ Check = Annotated[
 def archive(
     dry_run: DryRun = False, check: Check = False, database_url: DatabaseUrl = None
 ) -> None:
-    """Move days of the log beyond RECRAWL_RETENTION_DAYS from the database to RECRAWL_ARCHIVE.
+    """Move old days of the log and of the feed of changes from the database to RECRAWL_ARCHIVE.
 
-    Each part is read back and compared before the database drops it. A command that was stopped
-    loses nothing: run it again. The service may run meanwhile; its worker does the same every ten
-    minutes.
+    Old are the days beyond RECRAWL_RETENTION_DAYS and RECRAWL_CHANGES_DAYS. Each part is read back
+    and compared before the database drops it. A command that was stopped loses nothing: run it
+    again. The service may run meanwhile; its worker does the same every ten minutes. A database of
+    several that is away is left out, and the status is 1.
     """
     from service.runtime.bootstrap import opened
 
@@ -37,65 +48,111 @@ def archive(
             "RECRAWL_ARCHIVE is not set; name a path or an address such as s3://bucket/folder"
         )
     base = opened(chosen, existing=True)
+    retention = base.archivist.retention
     with closing(base.store):
         if check:
-            _check(base.store)
-        elif base.plan.retention is None:
+            complete = _check(base.store)
+        elif retention.log is None and retention.changes is None:
             raise InvalidSettings(
-                "RECRAWL_RETENTION_DAYS is empty, so the database keeps all days; set the number "
-                "of days that stay in the database"
+                "RECRAWL_RETENTION_DAYS and RECRAWL_CHANGES_DAYS are empty, so the database keeps "
+                "all days; set the number of days that stay in the database"
             )
         elif dry_run:
-            _show(base.store, base.plan.retention)
+            complete = _show(base.store, retention)
         else:
-            _move(base.store, base.plan.retention)
+            complete = _move(base.store, retention)
+    if not complete:
+        raise typer.Exit(1)
 
 
-def _show(store: "Store", older_than: timedelta) -> None:
-    from service.transfer.archiving import days_before
+def _each(store: "Store", act: "Callable[[Store], None]") -> bool:
+    """Act on each database; report those that are away, and return whether there were none."""
+    complete = True
+    for part in store.parts:
+        try:
+            act(part)
+        except OUTAGES as error:
+            if len(store.parts) == 1:
+                raise
+            complete = False
+            _report(f"database {part.name} is left out: {error.detail}")
+    return complete
 
-    with store.begin(write=False) as tx:
-        parts = tx.log_parts(days_before(store.clock(), older_than))
+
+def _report(sentence: str) -> None:
+    console.print(sentence, markup=False, soft_wrap=True)
+
+
+def _show(store: "Store", retention: "Retention") -> bool:
+    from service.transfer.archiving import coming
+
     about = "" if store.embedded else "about "
-    for part in parts:
-        typer.echo(f"{part.name}: {about}{part.n_rows:,} entries")
-    n_rows = sum(part.n_rows for part in parts)
-    typer.echo(f"{about}{n_rows:,} entries in {len(parts)} parts would move to the archive")
+    n_rows: list[int] = []
+
+    def show(part: "Store") -> None:
+        parts, stretch = coming(part, retention)
+        for one in parts:
+            typer.echo(f"{one.name}: {about}{one.n_rows:,} entries")
+            n_rows.append(one.n_rows)
+        if stretch is not None:
+            typer.echo(f"changes of {stretch.n_blocks:,} commits or more would move to the archive")
+
+    complete = _each(store, show)
+    typer.echo(f"{about}{sum(n_rows):,} entries in {len(n_rows)} parts would move to the archive")
+    return complete
 
 
-def _move(store: "Store", older_than: timedelta) -> None:
-    from service.transfer.archiving import archive_log, days_before
+def _move(store: "Store", retention: "Retention") -> bool:
+    from service.archive.feed_parquet import FEED
+    from service.transfer.archiving import archive_days, coming
 
-    with store.begin(write=False) as tx:
-        parts = tx.log_parts(days_before(store.clock(), older_than))
-    n_rows = n_files = n_bytes = 0
+    n_rows: list[int] = []
+    _each(store, lambda part: n_rows.extend(one.n_rows for one in coming(part, retention)[0]))
+    files: list[ArchivedFile] = []
+    complete = True
     with Progress(console=console) as progress:
-        task = progress.add_task("archiving", total=sum(part.n_rows for part in parts) or None)
-        for step in archive_log(store, older_than):
+        task = progress.add_task("archiving", total=sum(n_rows) or None)
+        for step in archive_days(store, retention):
             progress.advance(task, step.n_rows)
-            for file in step.files:
-                n_rows, n_files, n_bytes = n_rows + file.n_rows, n_files + 1, n_bytes + file.n_bytes
+            files += step.files
+            complete &= not step.away
             if step.kept is not None:
-                console.print(f"{step.part.name} stays: {step.kept}", markup=False, soft_wrap=True)
+                _report(f"{step.name} stays: {step.kept}")
+    changes = [file for file in files if file.name.startswith(FEED.folder)]
+    typer.echo(_sum("entries", [file for file in files if file not in changes]))
+    if changes:
+        typer.echo(_sum("changes", changes))
+    return complete
+
+
+def _sum(rows: str, files: "Sequence[ArchivedFile]") -> str:
+    n_rows, n_bytes = sum(file.n_rows for file in files), sum(file.n_bytes for file in files)
     each = f", {n_bytes / n_rows:.1f} bytes each" if n_rows else ""
-    typer.echo(f"{n_rows:,} entries archived in {n_files} files{each}")
+    return f"{n_rows:,} {rows} archived in {len(files)} files{each}"
 
 
-def _check(store: "Store") -> None:
+def _check(store: "Store") -> bool:
+    from service.archive.feed_parquet import FEED
+    from service.archive.parquet import LOG
+
     assert store.archive is not None  # noqa: S101 - for mypy
-    with store.begin(write=False) as tx:
-        files = tx.log_files()
+    files: dict[str, tuple[ArchivedFile, Format]] = {}
+
+    def gather(part: "Store") -> None:
+        with part.begin(write=False) as tx:
+            files.update((file.name, (file, LOG)) for file in tx.log_files())
+            files.update((file.name, (file, FEED)) for file in tx.feed_files())
+
+    complete = _each(store, gather)
     faults: list[RecrawlError] = []
     with Progress(console=console) as progress:
-        for file in progress.track(files, description="reading back"):
+        for file, form in progress.track(files.values(), description="reading back"):
             try:
-                store.archive.check(file)
+                store.archive.check(file, form)
             except (ArchiveDamaged, ArchiveUnavailable) as error:
                 faults.append(error)
-                console.print(error.detail, markup=False, soft_wrap=True)
-    others = sorted(store.archive.names() - {file.name for file in files})
-    for name in others:
+                _report(error.detail)
+    for name in sorted(store.archive.names() - set(files)) if complete else ():
         typer.echo(f"{name} is not in the database; no reader opens it")
     typer.echo(f"{len(files) - len(faults)} of {len(files)} files are as they were written")
-    if faults:
-        raise typer.Exit(1)
+    return complete and not faults

@@ -34,8 +34,8 @@ QUIET = {
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "10s",
 }
-"""Settings of Dask for idle processes. With Dask's own, a scheduler with four workers takes 0.11 CPU
-seconds each second, with these 0.02."""
+"""Settings of Dask for idle processes. With Dask's own, a scheduler with four workers takes 0.11
+CPU seconds each second, with these 0.02."""
 ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
     **{

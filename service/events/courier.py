@@ -163,8 +163,10 @@ class Courier:
         return n_due
 
     def keep_feed(self) -> None:
-        """Delete changes beyond the retention, at most once a minute."""
-        if self.retention is None or time.monotonic() - self._kept_at < KEEP_EVERY_S:
+        """Delete changes beyond the retention, at most once a minute; an archive keeps them."""
+        if self.retention is None or self.store.archive is not None:
+            return
+        if time.monotonic() - self._kept_at < KEEP_EVERY_S:
             return
         self._kept_at, more = time.monotonic(), True
         while more:

@@ -21,6 +21,8 @@ MOST_SCANNED = 20_000
 """Maximum changes that one reading scans, whatever its filter matches."""
 FIRST_SPAN = 1_000_000
 """First length of the end of the feed that `newest` reads, microseconds."""
+MOST_PARTS = 16
+"""Maximum parts that one reading takes; a part may open a file of the archive."""
 CHUNK = 5_000
 """Changes that a reading with a filter scans at a time."""
 
@@ -60,13 +62,13 @@ class Changes(NamedTuple):
 def read(tx: Transaction, place: FeedPlace, limit: int, only: ChangeFilter) -> Changes:
     """Return the next changes that match, at most `limit`; changes of deleted pages are left out.
 
-    Because the function scans at most `MOST_SCANNED` changes, the result may be shorter than
-    `limit` before the end of the feed.
+    Because the function scans at most `MOST_SCANNED` changes in `MOST_PARTS` parts, the result may
+    be shorter than `limit` before the end of the feed.
     """
     parts: list[NamedChanges] = []
     chunk = limit if only == ChangeFilter() else CHUNK
     n_scanned, left, whole = 0, limit, False
-    while left and not whole and n_scanned < MOST_SCANNED:
+    while left and not whole and n_scanned < MOST_SCANNED and len(parts) < MOST_PARTS:
         scanned = tx.changes(place, min(chunk, MOST_SCANNED - n_scanned))
         place, whole = scanned.after, scanned.whole
         part = _matching(tx, scanned.changes, only)

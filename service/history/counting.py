@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.core.calibration import CalibrationSums
@@ -123,21 +124,12 @@ def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> 
     rules = commits[-1].rules
     if rules.estimator.needs_history or rules.epoch.number != tx.number_in_force():
         return NOT_COMPARED
-    chosen = []
-    for each in commits:
-        row = np.flatnonzero(each.is_evidence & (each.states.page_id[each.page] % every == 0))
-        if len(row):
-            chosen.append((each, row, each.page[row]))
-    if not chosen:
+    page_id = np.concatenate([each.states.page_id[each.page] for each in commits])
+    is_evidence = np.concatenate([each.is_evidence for each in commits])
+    crawl = np.flatnonzero(is_evidence & (page_id % every == 0))
+    if not len(crawl):
         return NOT_COMPARED
-    before = {
-        name: np.concatenate([getattr(each.states, name)[page] for each, _, page in chosen])
-        for name in BEFORE
-    }
-    at, interval, n_pings, changed = (
-        np.concatenate([getattr(each, name)[row] for each, row, _ in chosen])
-        for name in ("at", "interval", "n_pings", "changed")
-    )
+    before, (at, interval, n_pings, changed) = _columns_of(commits, crawl)
     pages = tx.freshness_columns(distinct(before["page_id"]))
     there = np.flatnonzero(np.isin(before["page_id"], pages.page_id))
     if not len(there):
@@ -148,8 +140,34 @@ def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> 
     probability = predicted_changes(
         pages, estimator, rules.epoch, at[there], interval[there], n_pings[there]
     )
-    crawl = np.concatenate([row for _, row, _ in chosen])[there]
-    return Compared(crawl, probability, changed[there] == 1)
+    return Compared(crawl[there], probability, changed[there] == 1)
+
+
+def _columns_of(
+    commits: Sequence[CrawlEvents], crawl: Ints
+) -> tuple[dict[str, NDArray[Any]], list[NDArray[Any]]]:
+    """Return the states before (K,) crawls by name, and their `at, interval, n_pings, changed`.
+
+    The columns of commits that have any of the crawls are joined before rows are taken. Because
+    most commits have one crawl, rows taken from each commit would cost more.
+    """
+    n_crawls = np.array([len(each.page) for each in commits])
+    of = np.cumsum(n_crawls).searchsorted(crawl, "right")
+    kept = distinct(of)
+    chosen, n_kept = [commits[i] for i in kept], n_crawls[kept]
+    n_pages = np.array([len(each.states) for each in chosen])
+    first_crawl = np.cumsum(n_kept) - n_kept
+    first_page = np.cumsum(n_pages) - n_pages
+    within = crawl - (np.cumsum(n_crawls) - n_crawls)[of]
+    position = kept.searchsorted(of)
+    row = within + first_crawl[position]
+    page = np.concatenate([each.page for each in chosen])[row] + first_page[position]
+    states = [each.states for each in chosen]
+    before = {
+        name: np.concatenate([getattr(each, name) for each in states])[page] for name in BEFORE
+    }
+    names = "at", "interval", "n_pings", "changed"
+    return before, [np.concatenate([getattr(each, n) for each in chosen])[row] for n in names]
 
 
 class HistoryCounter(Counter):

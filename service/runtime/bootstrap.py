@@ -27,7 +27,7 @@ from service.model.errors import EstimatorMismatch, InvalidSettings, RecrawlErro
 from service.runtime.settings import Settings
 from service.storage import Store, open_store
 from service.storage.clock import Clock
-from service.transfer.archiving import Archivist
+from service.transfer.archiving import Archivist, Retention
 
 if TYPE_CHECKING:
     from service.runtime.tracing import Tracing
@@ -128,7 +128,8 @@ def opened(
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness(), spread)
     deliveries = courier(store, settings, rng.spawn(1)[0])
-    return Opened(store, plan, rules, runner, deliveries, Archivist(store, plan.retention))
+    archivist = Archivist(store, Retention(plan.retention, settings.changes_retention))
+    return Opened(store, plan, rules, runner, deliveries, archivist)
 
 
 def started_tracing(settings: Settings) -> "Tracing | None":

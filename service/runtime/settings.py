@@ -88,7 +88,8 @@ class Settings(AccessSettings, EpochSettings):
     RECRAWL_ARCHIVE the default is 30, unless the estimator reads the log (mle, mm)."""
     archive: SecretStr | None = None
     """Path, or address of fsspec such as s3://BUCKET/FOLDER, for the days of the log that are older
-    than RECRAWL_RETENTION_DAYS; empty: they are deleted."""
+    than RECRAWL_RETENTION_DAYS, and of the feed than RECRAWL_CHANGES_DAYS; empty: they are
+    deleted."""
     history_days: Annotated[float, Field(gt=0, le=36_500)] | None = 90
     """Retention of the history, days; empty: for ever."""
     changes_days: Annotated[float, Field(gt=0, le=36_500)] | None = 30

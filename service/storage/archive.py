@@ -19,6 +19,7 @@ from typing import NamedTuple
 from service.archive.log_archive import ArchivedFile, LogArchive
 from service.model.columns import LogColumns
 from service.model.domain import Kind, LogEntry
+from service.model.errors import ArchiveUnavailable
 
 MOST_FILES = 128
 """Maximum files that one reading of a page's history opens: 0.6 s of CPU."""
@@ -48,6 +49,15 @@ class ArchiveStatements(ABC):
 
     archive: LogArchive | None = None
     """The archive of the settings; None: entries older than the retention are deleted."""
+
+    def needed_archive(self) -> LogArchive:
+        """Return the archive that has old days; raise `ArchiveUnavailable` without one."""
+        if self.archive is None:
+            raise ArchiveUnavailable(
+                "days of the log or the feed are in an archive, and RECRAWL_ARCHIVE is not set; "
+                "set it to the path or address of these files"
+            )
+        return self.archive
 
     @abstractmethod
     def page_history(

@@ -3,15 +3,15 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from service.archive.log_archive import ArchivedFile, LogArchive
+from service.archive.log_archive import ArchivedFile
 from service.model.arrays import Ints, instant, moments
 from service.model.columns import EvidenceColumns, LogColumns
 from service.model.domain import Kind, LogEntry
-from service.model.errors import ArchiveUnavailable
 from service.storage.archive import MOST_FILES, Place
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect
@@ -19,11 +19,12 @@ from service.storage.dialect import Dialect
 ADD_FILE = """
 INSERT INTO log_files
     (name, day, first_page, last_page, n_rows, n_bytes, checksum, archived_at)
-VALUES (%(name)s, %(day)s, %(first_page)s, %(last_page)s, %(n_rows)s, %(n_bytes)s, %(checksum)s,
+VALUES (%(name)s, %(day)s, %(first)s, %(last)s, %(n_rows)s, %(n_bytes)s, %(checksum)s,
     %(archived_at)s)
 """
 LOG_FILES = """
-SELECT name, day, first_page, last_page, n_rows, n_bytes, checksum FROM log_files
+SELECT name, day, first_page AS first, last_page AS last, n_rows, n_bytes, checksum
+FROM log_files
 WHERE last_page >= %(first)s AND first_page <= %(last)s AND {before}
 ORDER BY day DESC, first_page
 """
@@ -49,7 +50,7 @@ class ArchivedLog(Dialect, Transaction):
         files = self._files_of(page_id)
         if not files:
             return stored
-        archived = self._needed_archive().log_of(files, np.sort(page_id))
+        archived = self.needed_archive().log_of(files, np.sort(page_id))
         return _in_order(LogColumns.concatenate([stored, archived]))
 
     @override
@@ -77,7 +78,7 @@ class ArchivedLog(Dialect, Transaction):
         for some in _whole_days(files, FILES_TOGETHER):
             if n_read >= MOST_FILES or sum(at >= read_since for at, _ in entries) >= limit:
                 break
-            log = self._needed_archive().log_of(some, np.array([page_id]))
+            log = self.needed_archive().log_of(some, np.array([page_id]))
             entries |= {(entry.observed_at, entry.kind): entry for entry in _entries(log, before)}
             n_read, read_since = n_read + len(some), _begin(some[-1].day)
         whole = n_read == len(files)
@@ -95,20 +96,22 @@ class ArchivedLog(Dialect, Transaction):
         until = {} if before is None else {"until": before}
         statement = LOG_FILES.format(before="day <= %(until)s" if until else "true")
         rows = self.read(statement, first=first, last=last, **until)
-        return [ArchivedFile(**{**row, "day": row["day"].date()}) for row in rows]
+        return [file_of(row) for row in rows]
 
     def name_files(self, files: Sequence[ArchivedFile], now: datetime) -> None:
         """Write the names of files."""
         for file in files:
-            self.run(ADD_FILE, **{**file._asdict(), "day": _begin(file.day), "archived_at": now})
+            self.run(ADD_FILE, **named(file, now))
 
-    def _needed_archive(self) -> LogArchive:
-        if self.archive is None:
-            raise ArchiveUnavailable(
-                "days of the log are in an archive, and RECRAWL_ARCHIVE is not set; set it to the "
-                "path or address of these files"
-            )
-        return self.archive
+
+def file_of(row: dict[str, Any]) -> ArchivedFile:
+    """Return the file of a row of names."""
+    return ArchivedFile(**{**row, "day": row["day"].date()})
+
+
+def named(file: ArchivedFile, now: datetime) -> dict[str, Any]:
+    """Return the parameters of a row of names."""
+    return {**file._asdict(), "day": _begin(file.day), "archived_at": now}
 
 
 def _in_order(log: LogColumns) -> LogColumns:

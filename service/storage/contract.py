@@ -291,9 +291,14 @@ class Store(ABC):
     clock: Clock
     """Clock of all processes that share the database."""
     archive: LogArchive | None = None
-    """The archive of the log; None: entries older than the retention are deleted."""
+    """The archive of log and feed; None: days older than the retention are deleted."""
     counter: Counter = Counter()
     """Receiver of the events that transactions count."""
+
+    @property
+    def name(self) -> str:
+        """Name of one of several databases; "" for a single one."""
+        return ""
 
     @property
     def parts(self) -> tuple["Store", ...]:

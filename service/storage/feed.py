@@ -5,19 +5,34 @@ commits: a reader that has seen a block never misses an earlier one. The number 
 time of its commit, in microseconds, or one more than the last number if that is higher.
 **Reading.** Blocks never change. A place stays valid until the retention deletes its changes, and
 after a restore of the database. Changes of deleted pages have no URL.
+**Archive.** With an archive the retention moves whole days of the oldest blocks into files. The
+commit that names the files deletes the blocks, so the files and then the table are one feed.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from datetime import datetime
+from typing import NamedTuple
 
+from service.archive.log_archive import ArchivedFile
 from service.model.arrays import Ints
 from service.model.changes import (
     ChangeColumns,
     ChangeFilter,
     FeedBounds,
+    FeedColumns,
     FeedPart,
     FeedPlace,
     PageUrls,
 )
+
+
+class FeedStretch(NamedTuple):
+    """The oldest blocks of the feed, which one commit archives."""
+
+    first: int
+    last: int
+    n_blocks: int
 
 
 class FeedStatements(ABC):
@@ -32,7 +47,11 @@ class FeedStatements(ABC):
 
     @abstractmethod
     def changes(self, place: FeedPlace, limit: int) -> FeedPart:
-        """Return the next changes from a place in the order of the feed, at most `limit`."""
+        """Return the next changes from a place in the order of the feed, at most `limit`.
+
+        A reading opens at most one file of the archive, so it may have fewer changes than `limit`
+        before the end of the feed.
+        """
 
     @abstractmethod
     def page_urls(self, page_id: Ints, only: ChangeFilter) -> PageUrls:
@@ -50,7 +69,28 @@ class FeedStatements(ABC):
     def cut_feed(self, before: int, limit: int) -> bool:
         """Delete up to `limit` blocks before a number; return whether there were any.
 
-        The newest block stays.
+        The newest block stays. Files of earlier changes no longer count.
+        """
+
+    @abstractmethod
+    def feed_files(self, since: int = 0) -> list[ArchivedFile]:
+        """Return the files that have changes since a number, oldest first."""
+
+    @abstractmethod
+    def feed_stretch(self, before: int) -> FeedStretch | None:
+        """Return the oldest blocks before a number, but for the newest; None: there are none."""
+
+    @abstractmethod
+    def read_stretch(self, stretch: FeedStretch) -> Generator[FeedColumns]:
+        """Yield the changes of a stretch in the order of the feed, those of a commit together."""
+
+    @abstractmethod
+    def drop_stretch(
+        self, stretch: FeedStretch, files: Sequence[ArchivedFile], now: datetime
+    ) -> None:
+        """Name these files and delete the stretch; raise `PartChanged` unless all of it is there.
+
+        No file has changes of another stretch.
         """
 
     @abstractmethod

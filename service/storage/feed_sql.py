@@ -1,11 +1,13 @@
 """The feed of changes: the SQL that both databases share."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from datetime import datetime
 
 import numpy as np
 from typing_extensions import override
 
+from service.archive.log_archive import ArchivedFile
 from service.model.arrays import Ints
 from service.model.changes import (
     ChangeColumns,
@@ -16,9 +18,12 @@ from service.model.changes import (
     FeedPlace,
     PageUrls,
 )
+from service.model.errors import PartChanged
+from service.storage.archive_sql import file_of, named
 from service.storage.change_blocks import MOST_IN_BLOCK, packed, size, unpacked
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of
+from service.storage.feed import FeedStretch
 
 FIRST_BLOCKS, MORE, MOST_BLOCKS = 8, 4, 512
 """Blocks of the first statement of a reading; growth of each further one, and their maximum."""
@@ -34,6 +39,27 @@ SELECT max(seq) FROM (
 ) AS old
 """
 DELETE = "DELETE FROM feed WHERE seq <= %(last)s"
+DELETE_FILES = "DELETE FROM feed_files WHERE last_seq <= %(last)s"
+MOST_IN_STRETCH = 262_144
+"""Maximum blocks that one commit archives; to delete them takes about a second."""
+STRETCH = """
+SELECT min(seq), max(seq), count(*) FROM (
+    SELECT seq FROM feed WHERE seq < %(before)s AND seq < (SELECT max(seq) FROM feed)
+    ORDER BY seq LIMIT %(limit)s
+) AS old
+"""
+DROP_STRETCH = "DELETE FROM feed WHERE seq BETWEEN %(first)s AND %(last)s RETURNING seq"
+ADD_FILE = """
+INSERT INTO feed_files (name, day, first_seq, last_seq, n_rows, n_bytes, checksum, archived_at)
+VALUES (%(name)s, %(day)s, %(first)s, %(last)s, %(n_rows)s, %(n_bytes)s, %(checksum)s,
+    %(archived_at)s)
+"""
+FILES = """
+SELECT name, day, first_seq AS first, last_seq AS last, n_rows, n_bytes, checksum
+FROM feed_files WHERE last_seq >= %(since)s ORDER BY last_seq LIMIT %(limit)s
+"""
+CHANGES_TOGETHER = 32_768
+"""Changes of a stretch that are read at a time, more than a block has."""
 CUT, ID = "feed_cut", "feed_id"
 """Names of the entries of `meta`: the number after the last deleted block, the feed's id."""
 URLS = """
@@ -71,6 +97,25 @@ class FeedSql(Dialect, Transaction):
 
     @override
     def changes(self, place: FeedPlace, limit: int) -> FeedPart:
+        part, files = None, self._files(place.seq, 1)
+        if not files:
+            part = self.stored_changes(place, limit)
+            files = self._files(place.seq, 1)  # blocks may have moved meanwhile
+        return part if part and not files else self._archived(files[0], place, limit)
+
+    def _archived(self, file: ArchivedFile, place: FeedPlace, limit: int) -> FeedPart:
+        """Return the next changes, which are in a file."""
+        rows = self.needed_archive().changes(file, place, limit)
+        after = FeedPlace(file.last + 1)
+        if limit < len(rows):
+            after = FeedPlace(int(rows.seq[limit]), int(rows.offset[limit]))
+        return FeedPart(rows.take(slice(limit)), after, whole=False)
+
+    def _files(self, since: int, limit: int) -> list[ArchivedFile]:
+        return [file_of(row) for row in self.read(FILES, since=since, limit=limit)]
+
+    def stored_changes(self, place: FeedPlace, limit: int) -> FeedPart:
+        """Return the next changes that are in the database."""
         rows: list[tuple[int, bytes]] = []
         n_blocks, n, seq, whole = FIRST_BLOCKS, 0, place.seq, False
         while n <= place.offset + limit and not whole:
@@ -110,7 +155,36 @@ class FeedSql(Dialect, Transaction):
             return False
         self.put_meta(CUT, str(last + 1))
         self.run(DELETE, last=last)
+        self.run(DELETE_FILES, last=last)
         return True
+
+    @override
+    def feed_files(self, since: int = 0) -> list[ArchivedFile]:
+        return self._files(since, 2**31)
+
+    @override
+    def feed_stretch(self, before: int) -> FeedStretch | None:
+        (row,) = self.run(STRETCH, before=before, limit=MOST_IN_STRETCH)
+        return FeedStretch(*row) if row[2] else None
+
+    @override
+    def read_stretch(self, stretch: FeedStretch) -> Generator[FeedColumns]:
+        place = FeedPlace(stretch.first)
+        while place.seq <= stretch.last:
+            part = self.stored_changes(place, CHANGES_TOGETHER)
+            end = stretch.last + 1 if part.whole else min(part.after.seq, stretch.last + 1)
+            yield part.changes.where(part.changes.seq < end)
+            place = FeedPlace(end)
+
+    @override
+    def drop_stretch(
+        self, stretch: FeedStretch, files: Sequence[ArchivedFile], now: datetime
+    ) -> None:
+        for file in files:
+            self.run(ADD_FILE, **named(file, now))
+        deleted = self.run(DROP_STRETCH, first=stretch.first, last=stretch.last)
+        if len(list(deleted)) != stretch.n_blocks:
+            raise PartChanged
 
     @override
     def feed_id(self) -> str:

@@ -258,6 +258,20 @@ feed = sa.Table(
     comment="Changes that crawls found: a block a commit, numbered in the order of the commits.",
 )
 
+feed_files = sa.Table(
+    "feed_files",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("day", Instant, nullable=False),
+    sa.Column("first_seq", sa.BigInteger, nullable=False),
+    sa.Column("last_seq", sa.BigInteger, nullable=False, index=True),
+    sa.Column("n_rows", sa.BigInteger, nullable=False),
+    sa.Column("n_bytes", sa.BigInteger, nullable=False),
+    sa.Column("checksum", sa.Text, nullable=False),
+    sa.Column("archived_at", Instant, nullable=False),
+    comment="Files of the archive that have old days of the feed.",
+)
+
 epochs = sa.Table(
     "epochs",
     metadata,

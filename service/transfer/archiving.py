@@ -1,7 +1,8 @@
-"""Old days of the log move from the database into the archive.
+"""Old days of the log and of the feed move from the database into the archive.
 
-A part of the log is copied into files. The files are read back from their place and compared. Then
-one commit names the files and drops the part.
+A part of the log or a stretch of the feed is copied into files. The files are read back from their
+place and compared. Then one commit names the files and drops the part. Each of several databases
+has its own folder, lead and commits.
 
 | a process ends, or the archive fails | what remains |
 | --- | --- |
@@ -18,14 +19,18 @@ to a further file of its day.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+from urllib.parse import quote
 
 import structlog
 
+from service.archive.feed_parquet import FEED
 from service.archive.log_archive import ArchivedFile, LogArchive
+from service.archive.parquet import LOG, Format
+from service.model.arrays import Columns
 from service.model.errors import (
     OUTAGES,
     ArchiveDamaged,
@@ -35,38 +40,67 @@ from service.model.errors import (
     PartBusy,
     PartChanged,
 )
-from service.storage import Lead, Store
+from service.storage import Lead, Store, Transaction
 from service.storage.archive import LogPart
+from service.storage.feed import FeedStretch
 
 ATTEMPTS, AGAIN_S = 50, 0.1
 """Maximum attempts to drop a part that others read, and the time between two, seconds."""
 EVERY_S = 600.0
 """Time between two rounds of a worker, seconds."""
-EXPECTED = (*OUTAGES, LeadershipLost, ArchiveDamaged, ArchiveUnavailable)
+EXPECTED = (*OUTAGES, LeadershipLost, ArchiveDamaged, ArchiveUnavailable, PartChanged)
 """Conditions that end a round without a fault of the service."""
 
 log = structlog.get_logger()
 
 
+class Retention(NamedTuple):
+    """Times that days stay in the database; None: for ever."""
+
+    log: timedelta | None
+    changes: timedelta | None
+
+
 class ArchiveStep(NamedTuple):
     """Progress of a round."""
 
-    part: LogPart
+    name: str
+    """Name of a part of the log, of a stretch of the feed, or of a database that is left out."""
     n_rows: int
-    """Entries that this step has copied."""
+    """Rows that this step has copied."""
     files: tuple[ArchivedFile, ...] = ()
     """Files that a commit has named; none while the part is copied."""
     kept: str | None = None
     """Reason why the part stays in the database until the next round."""
+    away: bool = False
+    """True for a database that is left out."""
+
+
+def archive_days(store: Store, retention: Retention) -> Iterator[ArchiveStep]:
+    """Archive the old days of the log and of the feed, one database after the other.
+
+    A database of several is left out if it is away, or if another process archives it. Otherwise
+    raise the errors of `archive_log`.
+    """
+    several = len(store.parts) > 1
+    for part in store.parts:
+        try:
+            if retention.log is not None:
+                yield from archive_log(part, retention.log)
+            if retention.changes is not None:
+                yield from archive_feed(part, retention.changes)
+        except (*OUTAGES, ArchiveRunning, LeadershipLost) as error:
+            if not several:
+                raise
+            yield ArchiveStep(f"database {part.name}", 0, kept=error.detail, away=True)
 
 
 def archive_log(store: Store, older_than: timedelta) -> Iterator[ArchiveStep]:
-    """Archive the days that ended before the retention began; yield the progress.
+    """Archive the days of one database that ended before the retention began; yield the progress.
 
     Raise `ArchiveRunning` while another process archives, and the errors of the archive and of the
     database; what a commit has named stays archived.
     """
-    assert store.archive is not None  # noqa: S101 - for mypy
     with store.archiving() as lead:
         before = days_before(store.clock(), older_than)
         lead.seal_log(before)
@@ -74,9 +108,38 @@ def archive_log(store: Store, older_than: timedelta) -> Iterator[ArchiveStep]:
             parts = [part for part in tx.log_parts(before) if is_set_aside(store, part)]
         for part in parts:
             try:
-                yield from _archive_part(lead, store, store.archive, part)
+                yield from _archive_part(lead, store, part)
             except (PartBusy, PartChanged) as error:
-                yield ArchiveStep(part, 0, kept=error.detail)
+                yield ArchiveStep(part.name, 0, kept=error.detail)
+
+
+def archive_feed(store: Store, older_than: timedelta) -> Iterator[ArchiveStep]:
+    """Archive the days of one database's feed that ended before the retention began.
+
+    Raise the errors of `archive_log`, and `PartChanged` if another process did the same meanwhile.
+    """
+    with store.archiving() as lead:
+        before = _number(days_before(store.clock(), older_than))
+        while True:
+            with lead.begin(write=False) as tx:
+                stretch = tx.feed_stretch(before)
+            if stretch is None:
+                return
+            yield from _archive_stretch(lead, store, stretch)
+
+
+def coming(store: Store, retention: Retention) -> tuple[list[LogPart], FeedStretch | None]:
+    """Return the parts of one database's log, and the first stretch of its feed, to archive."""
+    now = store.clock()
+    with store.begin(write=False) as tx:
+        log, changes = retention
+        parts = [] if log is None else tx.log_parts(days_before(now, log))
+        stretch = None if changes is None else tx.feed_stretch(_number(days_before(now, changes)))
+    return parts, stretch
+
+
+def _number(at: datetime) -> int:
+    return int(at.timestamp() * 1e6)
 
 
 def days_before(now: datetime, older_than: timedelta) -> datetime:
@@ -94,19 +157,9 @@ def is_set_aside(store: Store, part: LogPart) -> bool:
     return store.embedded or part.name.startswith("sealed_")
 
 
-def _archive_part(
-    lead: Lead, store: Store, archive: LogArchive, part: LogPart
-) -> Iterator[ArchiveStep]:
+def _archive_part(lead: Lead, store: Store, part: LogPart) -> Iterator[ArchiveStep]:
     files: list[ArchivedFile] = []
-    try:
-        with lead.begin(write=False) as tx, closing(tx.read_part(part)) as blocks:
-            for n_rows in archive.write(blocks, files):
-                yield ArchiveStep(part, n_rows)
-        for file in files:
-            archive.check(file)
-    except BaseException:
-        archive.delete(files)
-        raise
+    yield from _copied(lead, store, part.name, lambda tx: tx.read_part(part), files, LOG)
     # from here on a commit may have named the files, even if its answer is lost: none is deleted
     for attempt in range(ATTEMPTS):
         try:
@@ -115,21 +168,61 @@ def _archive_part(
             break
         except PartBusy:
             if attempt == ATTEMPTS - 1:
-                archive.delete(files)
+                _archive_of(store).delete(files)
                 raise
             time.sleep(AGAIN_S)
         except PartChanged:
-            archive.delete(files)
+            _archive_of(store).delete(files)
             raise
-    yield ArchiveStep(part, 0, tuple(files))
+    yield ArchiveStep(part.name, 0, tuple(files))
+
+
+def _archive_stretch(lead: Lead, store: Store, stretch: FeedStretch) -> Iterator[ArchiveStep]:
+    name = f"changes since {datetime.fromtimestamp(stretch.first / 1e6, UTC).isoformat()}"
+    files: list[ArchivedFile] = []
+    yield from _copied(lead, store, name, lambda tx: tx.read_stretch(stretch), files, FEED)
+    try:
+        with lead.begin() as tx:
+            tx.drop_stretch(stretch, files, store.clock())
+    except PartChanged:
+        _archive_of(store).delete(files)
+        raise
+    yield ArchiveStep(name, 0, tuple(files))
+
+
+def _copied(
+    lead: Lead,
+    store: Store,
+    name: str,
+    read: Callable[[Transaction], Generator[Columns]],
+    files: list[ArchivedFile],
+    form: Format,
+) -> Iterator[ArchiveStep]:
+    """Write the rows that `read` yields into files, and read the files back."""
+    archive = _archive_of(store)
+    folder = f"database={quote(store.name, safe='')}/" if store.name else ""
+    try:
+        with lead.begin(write=False) as tx, closing(read(tx)) as blocks:
+            for n_rows in archive.write(blocks, files, form, folder):
+                yield ArchiveStep(name, n_rows)
+        for file in files:
+            archive.check(file, form)
+    except BaseException:
+        archive.delete(files)
+        raise
+
+
+def _archive_of(store: Store) -> LogArchive:
+    assert store.archive is not None  # noqa: S101 - for mypy
+    return store.archive
 
 
 class Archivist:
     """The archiving of one worker: a round every ten minutes, while no other worker has one."""
 
-    def __init__(self, store: Store, older_than: timedelta | None) -> None:
+    def __init__(self, store: Store, retention: Retention) -> None:
         self.store = store
-        self.older_than = older_than
+        self.retention = retention
         self.stopped = threading.Event()
 
     def stop(self) -> None:
@@ -151,16 +244,16 @@ class Archivist:
                 return
 
     def run_once(self) -> int:
-        """Run one round; return the number of archived entries."""
+        """Run one round; return the number of archived rows."""
         n_rows = 0
-        if self.store.archive is None or self.older_than is None:
+        if self.store.archive is None:
             return n_rows
-        for step in archive_log(self.store, self.older_than):
+        for step in archive_days(self.store, self.retention):
             if self.stopped.is_set():
                 break
             for file in step.files:
                 n_rows += file.n_rows
-                log.info("log archived", file=file.name, n_rows=file.n_rows)
+                log.info("a day was archived", file=file.name, n_rows=file.n_rows)
             if step.kept is not None:
-                log.info("a part of the log stays", part=step.part.name, reason=step.kept)
+                log.warning("days stay in the database", part=step.name, reason=step.kept)
         return n_rows

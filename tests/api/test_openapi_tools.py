@@ -108,8 +108,9 @@ def test_typescript_that_is_generated_compiles_and_drives_the_server(tool, sqlit
 
 
 def operation_ids() -> set[str]:
-    """Return the names of all operations of the document."""
-    paths = json.loads(DOCUMENT.read_text())["paths"].values()
+    """Return the names of all operations of the document, those of webhooks too."""
+    document = json.loads(DOCUMENT.read_text())
+    paths = [*document["paths"].values(), *document["webhooks"].values()]
     return {operation["operationId"] for methods in paths for operation in methods.values()}
 
 

@@ -59,7 +59,7 @@ def test_entries_come_back_to_the_last_bit(tmp_path):
     again = archive.log_of([file], np.array([1, 2**52]))
     same(again, log)
     assert (np.signbit(again.interval) == np.signbit(log.interval)).all()
-    assert (file.day, file.first_page, file.last_page) == (T0.date(), 1, 2**52)
+    assert (file.day, file.first, file.last) == (T0.date(), 1, 2**52)
     assert (tmp_path / "new" / "archive" / file.name).stat().st_size == file.n_bytes
 
 
@@ -82,7 +82,7 @@ def test_each_day_has_files_of_a_limited_size_in_order_of_page(tmp_path, monkeyp
     assert sorted({file.day for file in files}) == [(T0 + i * DAY).date() for i in range(3)]
     pairs = [(file, after) for file, after in pairwise(files) if file.day == after.day]
     assert len(pairs) == len(files) - 3
-    assert all(file.last_page <= after.first_page for file, after in pairs)
+    assert all(file.last <= after.first for file, after in pairs)
     for file in files:
         archive.check(file)
     again = archive.log_of(files, np.unique(whole.page_id))

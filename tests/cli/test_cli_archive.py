@@ -47,7 +47,10 @@ def test_days_beyond_the_retention_move_and_are_checked(log, recrawl):  # noqa: 
     ("settings", "sentence"),
     [
         ({}, "RECRAWL_ARCHIVE is not set; name a path or an address"),
-        ({"archive": "x", "retention_days": ""}, "RECRAWL_RETENTION_DAYS is empty"),
+        (
+            {"archive": "x", "retention_days": "", "changes_days": ""},
+            "RECRAWL_RETENTION_DAYS and RECRAWL_CHANGES_DAYS are empty",
+        ),
         ({"archive": "nowhere://x"}, "RECRAWL_ARCHIVE: Protocol not known: nowhere"),
     ],
 )

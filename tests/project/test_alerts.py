@@ -24,6 +24,8 @@ from service.storage.sqlite.transaction import SqliteTransaction
 
 pytestmark = pytest.mark.external
 
+CONNECTIONS = "recrawl_connections"
+"""Query of the dashboard that only `recrawl serve` has data for."""
 CAUSED: set[str] = set()
 """Alerts whose trouble a test causes."""
 
@@ -120,9 +122,19 @@ def test_every_query_of_the_dashboard_is_one_that_prometheus_answers(tmp_path, s
         until(lambda: watch.query("recrawl_calibration_crawls"), "the step is scraped")
         for name in ("$__rate_interval", "$__interval"):
             queries = [query.replace(name, "5s") for query in queries]
-        queries.remove("recrawl_connections")  # of `recrawl serve` alone
+        queries.remove(CONNECTIONS)
         for query in queries:
             until(lambda query=query: watch.query(query), f"{query} has data", PATIENCE_S)
+
+
+def test_a_served_process_has_the_query_of_the_dashboard_that_a_test_server_lacks(
+    tmp_path, sqlite_url
+):
+    with (
+        serving(tmp_path, database_url=sqlite_url) as server,
+        prometheus(tmp_path, {"recrawl": [str(server.client.base_url)]}) as watch,
+    ):
+        until(lambda: watch.query(CONNECTIONS), f"{CONNECTIONS} has data")
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from service.model.errors import (
 )
 from service.storage import archive_sql, open_store
 from service.transfer import archiving
-from service.transfer.archiving import Archivist, days_before
+from service.transfer.archiving import Archivist, Retention, days_before
 
 
 @pytest.fixture
@@ -131,8 +131,8 @@ def test_entries_that_arrive_or_go_while_a_part_is_copied_are_neither_lost_nor_d
 ):
     check, done = LogArchive.check, []
 
-    def meanwhile(archive, file):
-        check(archive, file)
+    def meanwhile(archive, file, form):
+        check(archive, file, form)
         if not done:
             done.append(file)
             at = T0.replace(hour=0) + timedelta(days=(file.day - T0.date()).days, hours=1)
@@ -150,8 +150,8 @@ def test_entries_that_arrive_or_go_while_a_part_is_copied_are_neither_lost_nor_d
 def test_a_page_that_is_deleted_while_its_day_is_copied_leaves_the_others_alone(log, monkeypatch):
     check, gone = LogArchive.check, int(log.ids[0])
 
-    def meanwhile(archive, file):
-        check(archive, file)
+    def meanwhile(archive, file, form):
+        check(archive, file, form)
         with log.store.begin() as tx:
             if len(tx.page_ids(np.zeros(0, "V16"))) == 0 and gone in tx.existing_pages(log.ids):
                 tx.delete_page(gone)
@@ -182,8 +182,8 @@ def test_two_workers_that_archive_at_once_all_the_same_name_each_entry_once(log,
     check = LogArchive.check
     copied = threading.local()
 
-    def meet(archive, file):
-        check(archive, file)
+    def meet(archive, file, form):
+        check(archive, file, form)
         if not getattr(copied, "first", False):
             copied.first = True
             turn.wait(60)
@@ -198,7 +198,7 @@ def test_two_workers_that_archive_at_once_all_the_same_name_each_entry_once(log,
             for part in parts:
                 lead = Unlocked(store)
                 try:
-                    list(archiving._archive_part(lead, store, store.archive, part))
+                    list(archiving._archive_part(lead, store, part))
                 except PartChanged:
                     kept.append(part)
         except BaseException as error:  # noqa: BLE001 - shown below
@@ -246,12 +246,12 @@ def test_an_archive_that_fails_leaves_everything_in_the_database(log, fault):
 def test_a_file_that_changes_between_writing_and_reading_back_drops_nothing(log, monkeypatch):
     check = LogArchive.check
 
-    def damaged(archive, file):
+    def damaged(archive, file, form):
         path = archive.path(file.name)
         data = bytearray(archive.files.cat_file(path))
         data[len(data) // 3] ^= 16
         archive.files.pipe_file(path, bytes(data))
-        check(archive, file)
+        check(archive, file, form)
 
     monkeypatch.setattr(LogArchive, "check", damaged)
     with pytest.raises(ArchiveDamaged, match=r"\.parquet is damaged|checksum"):
@@ -297,12 +297,12 @@ def test_a_history_opens_a_bounded_number_of_files(log, monkeypatch):
 
 
 def test_a_worker_archives_and_a_stopped_one_leaves_the_rest(log):
-    worker = Archivist(log.store, KEPT)
+    worker = Archivist(log.store, Retention(KEPT, KEPT))
     worker.stop()
     assert worker.run_once() == 0
     same(log.read(), log.whole)
     assert log.store.archive.names() == set()
-    worker = Archivist(log.store, KEPT)
+    worker = Archivist(log.store, Retention(KEPT, KEPT))
     assert worker.run_once() == sum(file.n_rows for file in log.files()) > 0
     log.assert_done()
     log.assert_once()

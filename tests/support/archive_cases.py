@@ -10,7 +10,7 @@ from fsspec.implementations.local import LocalFileSystem
 from service.archive.log_archive import LogArchive
 from service.model.columns import LogColumns
 from service.storage import open_store
-from service.transfer.archiving import archive_log
+from service.transfer.archiving import Retention, archive_days
 from support.store_cases import DAY, T0, columns, register
 
 KEPT = timedelta(days=4)
@@ -95,12 +95,15 @@ fsspec.register_implementation("faulty", FaultyFileSystem)
 class Log:
     """A store with a log of some days, what it must hold, and its archive."""
 
-    def __init__(self, url, address, n_pages=30, days=12, clock=lambda: NOW):
+    def __init__(
+        self, url, address, n_pages=30, days=12, clock=lambda: NOW, hosts=("example.org",)
+    ):
         self.url, self.address, self.clock = url, address, clock
         self.store = open_store(url, 2, clock=clock, archive=LogArchive(str(address)))
         with self.store.lead() as lead:
             lead.housekeep(T0 + DAY - KEPT, T0)
-        self.ids = np.sort(register(self.store, n_pages, now=T0))
+        each = [register(self.store, n_pages // len(hosts), host=host, now=T0) for host in hosts]
+        self.ids = np.sort(np.concatenate(each))
         rng = np.random.default_rng(7)
         for day in range(days):
             log = realistic(n_pages, at=T0 + day * DAY, seed=day)
@@ -118,8 +121,11 @@ class Log:
             return tx.log_of(self.ids)
 
     def stored(self):
-        with self.store.begin(write=False) as tx:
-            return tx.stored_log(self.ids)
+        parts = []
+        for part in self.store.parts:
+            with part.begin(write=False) as tx:
+                parts.append(tx.stored_log(self.ids))
+        return LogColumns.concatenate(parts)
 
     def files(self):
         with self.store.begin(write=False) as tx:
@@ -127,7 +133,7 @@ class Log:
 
     def run(self, store=None):
         """Archive; return the steps that named files or left a part."""
-        steps = archive_log(store or self.store, KEPT)
+        steps = archive_days(store or self.store, Retention(KEPT, None))
         return [step for step in steps if step.files or step.kept]
 
     def again(self):

@@ -65,6 +65,7 @@ const epochs = read(await client.GET("/epochs"));
 const schedule = read(await client.GET("/schedule", { params: { query: { limit: 10 } } }));
 if (typeof schedule === "string") throw new Error("the schedule came as NDJSON");
 const page = read(await client.GET("/pages", { params: { query: { url } } }));
+if (typeof page === "string" || !("page_id" in page)) throw new Error("a list came for one URL");
 const changed = read(
   await client.PATCH("/pages/{page_id}", {
     params: { path: { page_id: page.page_id } },

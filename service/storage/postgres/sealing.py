@@ -6,6 +6,7 @@ names its files. Each step takes one short transaction and waits at most `partit
 for a lock. Readers see detached entries all the time, because they read both tables.
 """
 
+import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -46,10 +47,15 @@ COPY_PART = """
 COPY (
     SELECT page_id, observed_at, kind, coalesce(changed, -1::smallint),
         coalesce("interval", 'NaN'), coalesce(crawl_rate, 'NaN'), coalesce(status, -1::smallint)
-    FROM {name} ORDER BY {day}page_id, observed_at, kind
+    FROM {name} ORDER BY {day}page_id + 0, observed_at, kind
 ) TO STDOUT (FORMAT BINARY)
 """
+"""Statement that sorts the whole part; `+ 0` keeps it from the index on page_id, whose order reads
+the entries at random."""
 BY_DAY = "(observed_at AT TIME ZONE 'UTC')::date, "
+"""First key of the order of a part with several days; it costs two thirds more CPU."""
+OF_A_DAY = re.compile(r"sealed_\d{4}_\d\d_\d\d_")
+"""Start of the name of a part that was the partition of one day."""
 
 
 def seal(
@@ -80,7 +86,7 @@ def detached(name: str) -> tuple[str, ...]:
 
 def moved(oldest: datetime, before: datetime) -> tuple[str, ...]:
     """Return the statements that set aside the old entries of the default partition."""
-    sealed = f"sealed_{oldest:%Y_%m_%d}_{uuid4().hex[:8]}"
+    sealed = f"sealed_{oldest:%Y_%m}_{uuid4().hex[:8]}"
     old = f"DELETE FROM observations_default WHERE observed_at < '{before.isoformat()}'"
     return (
         f"CREATE TABLE {sealed} (LIKE observations)",
@@ -106,7 +112,8 @@ class PostgresArchiving(ArchivedLog, PostgresDialect):
     def read_part(self, part: LogPart) -> Generator[LogColumns]:
         kinds = {"page_id": "i8", "observed_at": "M8[us]", "kind": "i2", "changed": "i2"}
         kinds |= {"interval": "f8", "crawl_rate": "f8", "status": "i2"}
-        statement = COPY_PART.format(name=part.name, day=BY_DAY)
+        day = "" if OF_A_DAY.match(part.name) else BY_DAY
+        statement = COPY_PART.format(name=part.name, day=day)
         try:
             for columns in binary.copied_blocks(self.driver, statement, kinds):
                 yield LogColumns(**dict(zip(kinds, columns, strict=True)))

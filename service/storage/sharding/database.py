@@ -200,6 +200,11 @@ class ShardDatabase(PostgresStore):
         """The database as the map in force has it."""
         return self.shard_map.databases[self.position]
 
+    @property
+    @override
+    def name(self) -> str:
+        return self.database.name
+
     @override
     def new_transaction(self, statements: Statements) -> ShardTransaction:
         return ShardTransaction(statements, self.width, self.shard_map, self.position)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from typing_extensions import override
 
+from service.archive.log_archive import ArchivedFile
 from service.model.arrays import Ints
 from service.model.changes import (
     FeedBounds,
@@ -29,6 +30,7 @@ from service.storage.sharding.routing import (
     by_column,
     by_coordinator,
     by_ids,
+    by_part,
 )
 
 HORIZON = f"""
@@ -62,6 +64,9 @@ class ShardedFeed(Routing):
     page_urls = by_ids("page_urls", _urls)
     feed_id = by_coordinator("feed_id")
     name_feed = by_coordinator("name_feed")
+    feed_stretch = by_part("feed_stretch")
+    read_stretch = by_part("read_stretch")
+    drop_stretch = by_part("drop_stretch")
 
     def _horizon(self) -> int:
         return min(map(horizon, self.every()))
@@ -100,6 +105,11 @@ class ShardedFeed(Routing):
             newest=self.newest_change(),
             latest=max(bounds.latest for bounds in each),
         )
+
+    @override
+    def feed_files(self, since: int = 0) -> list[ArchivedFile]:
+        files = (file for tx in self.every() for file in tx.feed_files(since))
+        return sorted(files, key=lambda file: file.last)
 
     @override
     def cut_feed(self, before: int, limit: int) -> bool:

@@ -178,6 +178,15 @@ def by_coordinator(name: str) -> Any:
     return run
 
 
+def by_part(name: str) -> Any:
+    """Return the method that refuses a statement of one database (`Store.parts`)."""
+
+    def refuse(self: Routing, *values: Any, **named: Any) -> Any:
+        raise NotImplementedError(f"{name} is a statement of one database; see Store.parts")
+
+    return refuse
+
+
 def by_id(name: str) -> Any:
     """Return the method whose first parameter is an id."""
 

@@ -333,8 +333,3 @@ class ShardedLead(Lead):
             return
         with self.begin() as tx:
             tx.know(tx.on(position), latest.epoch)
-
-    @override
-    def seal_log(self, before: datetime) -> None:
-        for lead in self.leads.values():
-            lead.seal_log(before)
