@@ -15,6 +15,7 @@ from support.move_cases import (
     Killed,
     contents,
     contents_of,
+    due,
     hosts_of,
     left_behind,
     moving,
@@ -35,6 +36,7 @@ from support.store_cases import (
     states_of,
 )
 
+from service.leases.queue import fill_queue
 from service.model.errors import (
     MoveFailed,
     MoveRefused,
@@ -43,6 +45,7 @@ from service.model.errors import (
     ShardUnavailable,
     StoreUnavailable,
 )
+from service.storage.queue import NEVER_FILLED
 from service.storage.sharding import move_source
 from service.storage.sharding.claims import claimed, put_claim
 from service.storage.sharding.move_plan import alone, sizes
@@ -114,6 +117,27 @@ def test_a_shard_moves_with_all_its_rows_and_leaves_nothing(sharded_store, shard
     with sharded_store.begin(write=False) as tx:
         assert tx.load_columns().page_id.tolist() == ids.tolist()
         assert tx.group("cdn").n_members == 6
+
+
+def test_due_pages_are_queued_where_the_shard_is(sharded_store, shard_urls):
+    """Pages without a lease are not copied, but their queue is filled again."""
+    ids, until = settled(sharded_store), T0 + 6 * DAY
+    some, (_, source, target) = shard_range(SHARD), sharded_store.databases
+    for database in sharded_store.databases:
+        fill_queue(database, until)
+    queued = due(shard_urls[1], some)
+    assert len(queued) > len(in_shard(ids)) / 2
+    with pytest.raises(MoveFailed):
+        moving(sharded_store, closed_s=0.0).run()
+    assert due(shard_urls[1], some) == queued
+    with source.begin(write=False) as tx:
+        assert tx.filled() == NEVER_FILLED
+    moving(sharded_store).run()
+    assert due(shard_urls[2], some) == due(shard_urls[1], some) == set()
+    with target.begin(write=False) as tx:
+        assert tx.filled() == NEVER_FILLED
+    fill_queue(target, until)
+    assert due(shard_urls[2], some) == queued
 
 
 def test_a_shard_that_returns_finds_its_old_place(sharded_store, shard_urls):

@@ -39,6 +39,7 @@ INSERT INTO clocks (host_id, learnt_at, has_clock, evidence, profile)
 SELECT host_id, TIMESTAMPTZ '2026-05-01 12:00Z', true, 'a', 'b' FROM hosts
 """
 EVERY_ID = Range(1, 2**62)
+(DUE,) = (table for table in ACTIVE if table.name == "due_pages")
 
 
 def hosts_of(shard: int, n: int) -> list[str]:
@@ -121,7 +122,15 @@ def moving(
 
 def left_behind(url: str, shard: int = SHARD) -> int:
     """Return the number of rows of a shard in a database."""
-    return sum(rows.total() for rows in contents_of(url, shard_range(shard)).values())
+    some = shard_range(shard)
+    return len(due(url, some)) + sum(rows.total() for rows in contents_of(url, some).values())
+
+
+def due(url: str, some: Range) -> set[int]:
+    """Return the pages of some ids that are in the queue of a database without a lease."""
+    query = f"SELECT page_id FROM due_pages WHERE token IS NULL AND {some.within(DUE)}"
+    with psycopg.connect(url) as driver:
+        return {page_id for (page_id,) in driver.execute(query)}
 
 
 def traces(urls: Sequence[str]) -> list[str]:
