@@ -4,11 +4,10 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from recrawl_client.wire.hosts import HostOrder
 from service.cli.options import (
     URL,
     ApiKey,
@@ -22,6 +21,7 @@ from service.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from recrawl_client.wire.hosts import HostOrder
     from service.connectors.watching import SitemapStep
 
 
@@ -70,7 +70,10 @@ def robots(
 @hosts.command(name="list")
 def list_hosts(
     sort: Annotated[
-        HostOrder, typer.Option(help="Order: registration, name, or a load; a minus reverses it")
+        str,
+        typer.Option(
+            help="Order: host_id, host, n_pages, n_overdue or asked_rate; a minus reverses it"
+        ),
     ] = "host_id",
     blocked: Annotated[bool, typer.Option("--blocked", help="Only hosts that are blocked")] = False,
     to: To = URL,
@@ -78,7 +81,8 @@ def list_hosts(
 ) -> None:
     """List hosts, a line of JSON each: all of them, or the blocked ones."""
     with connected(to, api_key) as service:
-        echo_lines(service.hosts(sort, blocked=blocked))
+        # the service names the orders that it knows
+        echo_lines(service.hosts(cast("HostOrder", sort), blocked=blocked))
 
 
 @hosts.command()

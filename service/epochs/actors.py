@@ -38,13 +38,15 @@ QUIET = {
 CPU seconds each second, with these 0.02."""
 ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+    "DASK_LOGGING": str({"distributed.worker": "critical"}),
     **{
         f"DASK_{name.upper().replace('.', '__').replace('-', '_')}": str(value)
         for name, value in QUIET.items()
     },
 }
 """Environment of workers. With Dask's own, which returns each freed 64 KiB to the kernel, arrays
-cost three times the CPU seconds; it also limits numpy to one thread, which changes bits."""
+cost three times the CPU seconds; it also limits numpy to one thread, which changes bits. A worker
+logs no traceback when its scheduler is lost, because the leader logs the loss."""
 
 log = structlog.get_logger()
 

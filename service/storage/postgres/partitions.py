@@ -64,7 +64,17 @@ def chores(
     old = partitions(tx, "schedule") - in_use
     # Each writer locks `alembic_version` before it reads the epoch in force.
     steps += [("LOCK TABLE alembic_version", f"DROP TABLE {name}") for name in old]
-    return steps + [(f"ANALYZE {name}",) for (name,) in tx.run(sql.GROWN)]
+    return steps + [(f"ANALYZE {name}",) for name in grown(tx)]
+
+
+def grown(tx: "PostgresTransaction") -> list[str]:
+    """Return the tables to analyze; none while somebody has locked one, whose size then waits."""
+    try:
+        with tx.driver.transaction():
+            tx.once(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+            return [name for (name,) in tx.once(sql.GROWN)]
+    except psycopg.errors.LockNotAvailable:
+        return []
 
 
 def partition(tx: "PostgresTransaction", name: str) -> tuple[str, ...]:
