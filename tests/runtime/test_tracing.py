@@ -114,7 +114,15 @@ def test_spans_hold_no_url_key_or_parameter(database_url, spans):
         live.client.patch("/pages/1", json={"importance": 9876512345.5})
         until(lambda: len(spans.get_finished_spans()) > 30, "the spans are there")
         text = "\n".join(span.to_json() for span in spans.get_finished_spans())
-    for secret in (SECRET, "pass1234", "sekret5678", "sitekey99", "tok3nvalue", "w0rker", "9876512345"):
+    for secret in (
+        SECRET,
+        "pass1234",
+        "sekret5678",
+        "sitekey99",
+        "tok3nvalue",
+        "w0rker",
+        "9876512345",
+    ):
         assert secret not in text, secret
     assert "a.example" not in text
     assert "/leases/{lease}" in text

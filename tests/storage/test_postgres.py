@@ -239,31 +239,6 @@ def test_housekeeping_makes_months_ahead_and_drops_old_partitions(postgres_store
     assert partitions(postgres_store, "observations") == [*later, "observations_default"]
 
 
-ANALYZED = "SELECT reltuples FROM pg_class WHERE relname = 'pages'"
-
-
-def test_housekeeping_analyzes_tables_that_have_doubled(postgres_store):
-    with postgres_store.begin() as tx:
-        tx.run("TRUNCATE pages CASCADE")  # other tests have left room in it
-    register(postgres_store, 3_000)
-    with postgres_store.begin() as tx:
-        tx.run("ANALYZE pages")
-    for n_pages, known in [(3_500, 3_000), (9_000, 9_000), (9_500, 9_000)]:
-        register(postgres_store, n_pages)
-        with postgres_store.begin() as tx:
-            tx.housekeep(None, T0)
-            assert tx.scalar(ANALYZED) == known
-
-
-def test_housekeeping_does_not_wait_for_a_table_that_is_locked(postgres_store, postgres_url):
-    register(postgres_store, 3_000)
-    with psycopg.connect(postgres_url) as other:
-        other.execute("LOCK TABLE pages")
-        with postgres_store.begin() as tx:
-            tx.run("SET LOCAL lock_timeout = 0")
-            tx.housekeep(None, T0)
-
-
 def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_store, monkeypatch):
     monkeypatch.setattr("service.storage.postgres.partitions.LOCK_TIMEOUT", "20ms")
     ids = np.sort(register(postgres_store))

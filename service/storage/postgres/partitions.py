@@ -1,7 +1,6 @@
-"""Housekeeping on Postgres: partitions of the log, old schedules, statistics.
+"""Partitions on Postgres: create the next ones of the log, drop old ones and old schedules.
 
-A partition of the log is a month, or with an archive and a short retention a day. A table that has
-more than doubled is analyzed, because autovacuum may be off, or come too late for an import.
+A partition of the log is a month, or with an archive and a short retention a day.
 
 Each step waits at most `LOCK_TIMEOUT` for readers of the table. If that is too short, the next
 round tries again.
@@ -63,18 +62,7 @@ def chores(
     in_use = {f"schedule_{e}" for e in tx.kept()}
     old = partitions(tx, "schedule") - in_use
     # Each writer locks `alembic_version` before it reads the epoch in force.
-    steps += [("LOCK TABLE alembic_version", f"DROP TABLE {name}") for name in old]
-    return steps + [(f"ANALYZE {name}",) for name in grown(tx)]
-
-
-def grown(tx: "PostgresTransaction") -> list[str]:
-    """Return the tables to analyze; none while somebody has locked one, whose size then waits."""
-    try:
-        with tx.driver.transaction():
-            tx.once(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-            return [name for (name,) in tx.once(sql.GROWN)]
-    except psycopg.errors.LockNotAvailable:
-        return []
+    return steps + [("LOCK TABLE alembic_version", f"DROP TABLE {name}") for name in old]
 
 
 def partition(tx: "PostgresTransaction", name: str) -> tuple[str, ...]:

@@ -299,14 +299,6 @@ SELECT {", ".join(OF_CLOCK)} FROM {given(*OF_CLOCK)}
 {RENEW_CLOCK}
 """
 
-GROWN = """
-SELECT relname FROM pg_class
-WHERE relkind = 'r' AND NOT relispartition AND relnamespace = current_schema()::regnamespace
-    AND pg_has_role(relowner, 'USAGE')
-    AND pg_relation_size(oid) > 2 * greatest(relpages, 16) * current_setting('block_size')::bigint
-ORDER BY relname
-"""
-"""Statement that names the tables that have more than doubled since they were last analyzed."""
 PARTITIONS = """
 SELECT child.relname FROM pg_inherits
 JOIN pg_class AS child ON child.oid = inhrelid
