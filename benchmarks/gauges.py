@@ -9,20 +9,16 @@ and of its database sessions.
 import argparse
 import json
 import resource
-import tempfile
 import time
-import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from sqlalchemy import NullPool, create_engine, make_url
 
 from benchmarks import trees
 from service.history.gauges import measure
 from service.runtime.bootstrap import configure_logging, opened
 from service.runtime.settings import read_settings
-from service.storage import migrations
 
 BLOCK = 50_000
 
@@ -35,18 +31,8 @@ def main() -> None:
     parser.add_argument("--sqlite", action="store_true")
     arguments = parser.parse_args()
     configure_logging("error")
-    with tempfile.TemporaryDirectory() as folder:
-        if arguments.sqlite:
-            _run(f"sqlite:///{folder}/gauges.db", arguments.pages)
-            return
-        name = f"recrawl_gauges_{uuid.uuid4().hex[:8]}"
-        url = trees.created(arguments.url, name)
-        driver = make_url(url).set(drivername="postgresql+psycopg")
-        migrations.upgrade(create_engine(driver, poolclass=NullPool))
-        try:
-            _run(url, arguments.pages)
-        finally:
-            trees.execute(arguments.url, f"DROP DATABASE {name} WITH (FORCE)")
+    with trees.migrated(arguments.url, sqlite=arguments.sqlite) as url:
+        _run(url, arguments.pages)
 
 
 def _run(url: str, n_pages: int) -> None:

@@ -13,22 +13,18 @@ CPU time is that of the process and of its database session.
 
 import argparse
 import json
-import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-from sqlalchemy import NullPool, create_engine, make_url
 
 from benchmarks import trees
 from service.history import counting
 from service.ingest import record
 from service.runtime.bootstrap import configure_logging, opened
 from service.runtime.settings import read_settings
-from service.storage import migrations
 from service.storage.history import HistoryStatements
 
 CASES = ((1, 100), (1, 350), (16, 350), (1_000, 20))
@@ -65,18 +61,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     configure_logging("error")
-    with tempfile.TemporaryDirectory() as folder:
-        if arguments.sqlite:
-            measure(f"sqlite:///{folder}/history.db", arguments.rounds)
-            return
-        name = f"recrawl_history_{uuid.uuid4().hex[:8]}"
-        url = trees.created(arguments.url, name)
-        driver = make_url(url).set(drivername="postgresql+psycopg")
-        migrations.upgrade(create_engine(driver, poolclass=NullPool))
-        try:
-            measure(url, arguments.rounds)
-        finally:
-            trees.execute(arguments.url, f"DROP DATABASE {name} WITH (FORCE)")
+    with trees.migrated(arguments.url, sqlite=arguments.sqlite) as url:
+        measure(url, arguments.rounds)
 
 
 def measure(url: str, rounds: int) -> None:

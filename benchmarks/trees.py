@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,27 @@ def created(url: str, name: str) -> str:
     execute(url, f"CREATE DATABASE {name}")
     execute(url, f"ALTER DATABASE {name} SET synchronous_commit = off")
     return f"{url.rpartition('/')[0]}/{name}"
+
+
+@contextmanager
+def migrated(url: str, *, sqlite: bool) -> Iterator[str]:
+    """Create a database on a Postgres server, or a file of SQLite, for the time of the block."""
+    if sqlite:
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/benchmark.db"
+        return
+    from sqlalchemy import NullPool, create_engine, make_url
+
+    from service.storage import migrations
+
+    name = f"recrawl_benchmark_{uuid.uuid4().hex[:8]}"
+    own = created(url, name)
+    try:
+        driver = make_url(own).set(drivername="postgresql+psycopg")
+        migrations.upgrade(create_engine(driver, poolclass=NullPool))
+        yield own
+    finally:
+        execute(url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def execute(url: str, statement: str) -> None:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
-from support.archive_cases import FaultyFileSystem
+from support.archive_cases import FaultyFileSystem, damaging
 from support.feed_cases import change_columns, feed_of
 from support.store_cases import DAY, T0, register, same
 
@@ -194,16 +194,8 @@ def test_an_archive_that_fails_leaves_the_blocks_in_the_database(feed, fault):
 
 
 def test_a_file_that_is_not_as_written_deletes_no_block(feed, monkeypatch):
-    check, stored = LogArchive.check, feed.stored()
-
-    def damaged(archive, file, form):
-        path = archive.path(file.name)
-        data = bytearray(archive.files.cat_file(path))
-        data[len(data) // 3] ^= 16
-        archive.files.pipe_file(path, bytes(data))
-        check(archive, file, form)
-
-    monkeypatch.setattr(LogArchive, "check", damaged)
+    stored = feed.stored()
+    damaging(monkeypatch)
     with pytest.raises(ArchiveDamaged):
         feed.archive()
     assert (feed.stored(), feed.files()) == (stored, [])

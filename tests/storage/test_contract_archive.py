@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 import psycopg
 import pytest
-from support.archive_cases import KEPT, NOW, FaultyFileSystem, Log
+from support.archive_cases import KEPT, NOW, FaultyFileSystem, Log, damaging, rebuilt
 from support.store_cases import DAY, T0, log_columns, same
 
 from service.archive.log_archive import LogArchive
@@ -14,9 +14,8 @@ from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import Rules, rates_from_log
-from service.ingest.rebuild import rebuild
-from service.model.domain import Kind, Timing
+from service.estimation.estimates import rates_from_log
+from service.model.domain import Kind
 from service.model.errors import (
     ArchiveDamaged,
     ArchiveRunning,
@@ -85,16 +84,9 @@ def test_all_readers_see_the_same_log_before_and_after(log):
 
 
 def test_a_rebuild_reads_the_archive(log):
-    rules = Rules(Gamma(), Timing.periodic, np.random.default_rng(1))
-
-    def rebuilt():
-        assert sum(rebuild(log.store, rules)) == len(log.ids)
-        with log.store.begin() as tx:
-            return tx.lock_states(log.ids)
-
-    before = rebuilt()
+    before = rebuilt(log)
     log.run()
-    same(rebuilt(), before)
+    same(rebuilt(log), before)
     assert before.estimate.any()
 
 
@@ -244,16 +236,7 @@ def test_an_archive_that_fails_leaves_everything_in_the_database(log, fault):
 
 
 def test_a_file_that_changes_between_writing_and_reading_back_drops_nothing(log, monkeypatch):
-    check = LogArchive.check
-
-    def damaged(archive, file, form):
-        path = archive.path(file.name)
-        data = bytearray(archive.files.cat_file(path))
-        data[len(data) // 3] ^= 16
-        archive.files.pipe_file(path, bytes(data))
-        check(archive, file, form)
-
-    monkeypatch.setattr(LogArchive, "check", damaged)
+    damaging(monkeypatch)
     with pytest.raises(ArchiveDamaged, match=r"\.parquet is damaged|checksum"):
         log.run()
     assert log.files() == []

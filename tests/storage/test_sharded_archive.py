@@ -2,17 +2,12 @@
 
 from urllib.parse import unquote
 
-import numpy as np
 import pytest
-from support.archive_cases import KEPT, Log
+from support.archive_cases import KEPT, Log, rebuilt
 from support.command import recrawl  # noqa: F401 - a fixture
 from support.shard_cases import N_DATABASES, host_in, map_file
 from support.store_cases import DAY, T0, log_columns, same
 
-from service.core.estimators.gamma import Gamma
-from service.estimation.estimates import Rules
-from service.ingest.rebuild import rebuild
-from service.model.domain import Timing
 from service.model.errors import ArchiveRunning
 from service.storage import SHARDS
 from service.storage.clock import system_clock
@@ -52,14 +47,7 @@ def histories(log):
 
 
 def test_each_database_has_its_folder_and_all_readers_see_one_log(log):
-    rules = Rules(Gamma(), Timing.periodic, np.random.default_rng(1))
-
-    def rebuilt():
-        assert sum(rebuild(log.store, rules)) == len(log.ids)
-        with log.store.begin() as tx:
-            return tx.lock_states(log.ids)
-
-    history, states = histories(log), rebuilt()
+    history, states = histories(log), rebuilt(log)
     steps = log.run()
     assert {step.kept for step in steps} == {None}
     assert folders(log.files()) == FOLDERS
@@ -68,7 +56,7 @@ def test_each_database_has_its_folder_and_all_readers_see_one_log(log):
     log.assert_once()
     same(log.read(), log.whole)
     assert histories(log) == history
-    same(rebuilt(), states)
+    same(rebuilt(log), states)
     assert log.run() == []
 
 

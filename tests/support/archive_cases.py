@@ -8,7 +8,11 @@ import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
 from service.archive.log_archive import LogArchive
+from service.core.estimators.gamma import Gamma
+from service.estimation.estimates import Rules
+from service.ingest.rebuild import rebuild
 from service.model.columns import LogColumns
+from service.model.domain import Timing
 from service.storage import open_store
 from service.transfer.archiving import Retention, archive_days
 from support.store_cases import DAY, T0, columns, register
@@ -41,6 +45,28 @@ def realistic(n, first_page=1, at=T0, seed=1, days=1):
         ),
     )
     return log.take(np.lexsort((log.kind, log.observed_at, log.page_id)))
+
+
+def rebuilt(log):
+    """Rebuild all estimates from the log; return the states."""
+    rules = Rules(Gamma(), Timing.periodic, np.random.default_rng(1))
+    assert sum(rebuild(log.store, rules)) == len(log.ids)
+    with log.store.begin() as tx:
+        return tx.lock_states(log.ids)
+
+
+def damaging(monkeypatch):
+    """Flip a bit of each file between its writing and its check."""
+    check = LogArchive.check
+
+    def damaged(archive, file, form):
+        path = archive.path(file.name)
+        data = bytearray(archive.files.cat_file(path))
+        data[len(data) // 3] ^= 16
+        archive.files.pipe_file(path, bytes(data))
+        check(archive, file, form)
+
+    monkeypatch.setattr(LogArchive, "check", damaged)
 
 
 class FaultyFileSystem(LocalFileSystem):

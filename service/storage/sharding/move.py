@@ -17,15 +17,13 @@ The next step follows from the claims of the two databases, so a run that is kil
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from uuid import uuid4
 
 import numpy as np
 
 from service.model.errors import (
-    ArchiveRunning,
-    EpochRunning,
     MoveFailed,
     MoveRefused,
     RecrawlError,
@@ -57,6 +55,7 @@ from service.storage.sharding.move_rows import (
     read_both,
     shard_range,
 )
+from service.storage.sharding.move_waits import archive_kept_out, epochs_kept_out
 from service.storage.sharding.store import ShardedStore
 
 BLOCK, NOTES = 10_000, 20_000
@@ -69,8 +68,6 @@ CLOSED_S, GRACE_S = 30.0, 30.0
 """Maximum time for which the shard is closed, and time for which old rows stay, seconds."""
 ATTEMPTS, PAUSE_S = 5, 2.0
 """Attempts after an outage of a connection or a lock, and the time between two, seconds."""
-PATIENCE_S = 1800.0
-"""Maximum wait for an epoch or for the archive, seconds."""
 NEXT_BLOCK = """
 SELECT max(page_id), count(*) FROM (
     SELECT page_id FROM pages WHERE page_id > %(after)s AND page_id <= %(last)s
@@ -124,7 +121,7 @@ class Move:
             for attempt in range(1, ATTEMPTS + 1):
                 try:
                     self._take_over()
-                    with self._archive_waits():
+                    with archive_kept_out((self.source, self.target), self.wait):
                         self._go_on()
                 except StoreUnavailable as error:
                     if attempt == ATTEMPTS:
@@ -264,7 +261,7 @@ class Move:
 
     def _switch(self) -> None:
         for _ in range(ATTEMPTS):
-            with self._lead():
+            with epochs_kept_out(self.store.coordinator, (self.source, self.target), self.wait):
                 self.report(f"closing shard {self.shard}")
                 if self._is_in(self.source):
                     while self._copy_noted() >= FEW:
@@ -381,38 +378,3 @@ class Move:
             tx.run(DROP, name=PLACE)
         with self._writing(self.store.coordinator) as tx:
             write_record(tx, None)
-
-    # -- what waits meanwhile
-
-    @contextmanager
-    def _archive_waits(self) -> Iterator[None]:
-        """Keep the archive from dropping entries of both databases."""
-        with ExitStack() as stack:
-            for database in sorted({self.source, self.target}, key=lambda each: each.position):
-                self._patiently(stack, database.archiving, ArchiveRunning)
-            yield
-
-    @contextmanager
-    def _lead(self) -> Iterator[None]:
-        """Take the lead of epochs, so that none begins or ends."""
-        first, others = self.store.coordinator, {self.source, self.target}
-        with ExitStack() as stack:
-            for database in sorted(
-                others | {first}, key=lambda each: (each is not first, each.position)
-            ):
-                self._patiently(stack, database.lead, EpochRunning)
-            yield
-
-    def _patiently(
-        self, stack: ExitStack, enter: Callable[[], object], busy: type[RecrawlError]
-    ) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                stack.enter_context(enter())  # type: ignore[arg-type]
-            except busy:
-                if time.monotonic() > until:
-                    raise
-                self.wait(0.2)
-            else:
-                return

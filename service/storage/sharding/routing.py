@@ -181,8 +181,8 @@ def by_coordinator(name: str) -> Any:
 def by_part(name: str) -> Any:
     """Return the method that refuses a statement of one database (`Store.parts`)."""
 
-    def refuse(self: Routing, *values: Any, **named: Any) -> Any:
-        raise NotImplementedError(f"{name} is a statement of one database; see Store.parts")
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise TypeError(f"{name} is a statement of one database; see Store.parts")
 
     return refuse
 
