@@ -1,4 +1,4 @@
-"""What waits while a logical shard moves: the archive of both databases, and epochs."""
+"""Keep the archive and epochs waiting while a logical shard moves."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
