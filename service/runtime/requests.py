@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from secrets import token_hex
+from random import getrandbits
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,7 +49,7 @@ def identifier(headers: Iterable[tuple[bytes, bytes]]) -> str:
             text = value.decode()
             if text.isprintable():
                 return text
-    return token_hex(8)
+    return f"{getrandbits(64):016x}"
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
@@ -35,6 +35,7 @@ from service.api.requests.bodies import (
 )
 from service.api.requests.decode import Decoded
 from service.api.requests.limited import admitted
+from service.api.requests.settling import settled
 from service.api.requests.small_posts import SMALL_BYTES, SmallPost
 from service.api.responses.encode import add_counts, batch_counts
 from service.api.service import Service
@@ -50,8 +51,6 @@ BLOCK_BYTES = 1_000_000
 
 PART = 65_536
 """Maximum size of a part of a stream between two turns of other requests, bytes."""
-
-DoneT = TypeVar("DoneT")
 
 
 class CrawlStream:
@@ -158,24 +157,6 @@ class CrawlStream:
         self.service.telemetry.count_items("observation", counts)
         self.counts = add_counts(self.counts, counts)
         self.n_taken += decoded.n_items
-
-
-async def settled(job: Future[DoneT]) -> DoneT:
-    """Return a job's result without blocking the event loop; a cancelled wait cancels the job."""
-    loop = asyncio.get_running_loop()
-    waiting: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not waiting.done():
-            waiting.set_result(None)
-
-    job.add_done_callback(lambda _: loop.is_closed() or loop.call_soon_threadsafe(wake))
-    try:
-        await waiting
-    except asyncio.CancelledError:
-        job.cancel()
-        raise
-    return job.result()
 
 
 async def read_blocks(request: Request, max_items: int, max_bytes: int) -> AsyncGenerator[Body]:

@@ -28,7 +28,7 @@ from service.api.requests.decode import decode_crawls
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.limited import admitted, charge, check_hosts
 from service.api.requests.rules import read_lease
-from service.api.requests.stream import settled
+from service.api.requests.settling import settled
 from service.api.responses.encode import answer, batch_counts, json_answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register

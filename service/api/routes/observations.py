@@ -14,7 +14,8 @@ from service.api.examples import reports as examples
 from service.api.requests.bodies import Body, decode_batch, heavy
 from service.api.requests.decode import Decoded, decode_crawls, decode_pings
 from service.api.requests.limited import admitted
-from service.api.requests.stream import CrawlStream, settled
+from service.api.requests.settling import settled
+from service.api.requests.stream import CrawlStream
 from service.api.responses.encode import answer, batch_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import TheBody, TheService
