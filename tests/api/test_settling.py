@@ -4,6 +4,7 @@ import asyncio
 import threading
 from concurrent.futures import Future
 from typing import Any
+from unittest.mock import patch
 
 from service.api.requests.settling import settled
 
@@ -11,15 +12,13 @@ from service.api.requests.settling import settled
 def test_jobs_of_a_batch_share_one_wake_up() -> None:
     async def run() -> tuple[list[int], int]:
         loop = asyncio.get_running_loop()
-        calls: list[Any] = []
-        call_soon = loop.call_soon_threadsafe
-        loop.call_soon_threadsafe = lambda *a, **k: (calls.append(a), call_soon(*a, **k))[1]  # type: ignore[method-assign]
-        jobs: list[Future[int]] = [Future() for _ in range(50)]
-        waits = [asyncio.create_task(settled(job)) for job in jobs]
-        await asyncio.sleep(0)
-        for i, job in enumerate(jobs):
-            job.set_result(i)
-        return await asyncio.gather(*waits), len(calls)
+        with patch.object(loop, "call_soon_threadsafe", wraps=loop.call_soon_threadsafe) as call:
+            jobs: list[Future[int]] = [Future() for _ in range(50)]
+            waits = [asyncio.create_task(settled(job)) for job in jobs]
+            await asyncio.sleep(0)
+            for i, job in enumerate(jobs):
+                job.set_result(i)
+            return await asyncio.gather(*waits), call.call_count
 
     results, n_calls = asyncio.run(run())
     assert results == list(range(50))
