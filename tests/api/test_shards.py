@@ -99,6 +99,35 @@ def test_one_service_over_three_databases_from_registration_to_schedule(live):
     assert crawled == set(every_url())
 
 
+def test_a_repeated_call_for_leases_returns_those_of_the_first_from_any_database(live):
+    live.register(*every_url())
+    live.post("/observations", crawls(live, every_url()))
+    live.epoch()
+    live.clock.advance(days=30)
+    live.service.runner.run_once()
+    body, leased = {"worker": "w", "count": 2}, set()
+    for n in range(len(every_url())):
+        key = {"Idempotency-Key": f"call-{n}"}
+        first = live.client.post("/leases", json=body, headers=key).json()["items"]
+        again = live.client.post("/leases", json=body, headers=key).json()["items"]
+        assert first
+        assert again == first
+        tokens = {item["lease"] for item in first}
+        assert not tokens & leased
+        leased |= tokens
+        live.clock.advance(minutes=1)
+        done = [
+            {"url": item["url"], "lease": item["lease"], "changed": False}
+            | {"observed_at": live.clock().isoformat()}
+            for item in first
+        ]
+        assert live.post("/observations", done).json()["leases_ended"] == len(first)
+        live.clock.advance(minutes=10)
+        if len(leased) == len(every_url()):
+            break
+    assert len(leased) == len(every_url())
+
+
 def test_a_redirect_leads_to_the_database_of_its_target(live):
     (page_id,) = live.register(url_in(0))
     (item,) = crawls(live, [url_in(0)])
