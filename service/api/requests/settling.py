@@ -1,7 +1,8 @@
 """Results of batches, awaited on the event loop.
 
-A batch of small posts settles many jobs at once. To wake the event loop for each of them takes a
-system call and gives up the interpreter's lock, so jobs that end before the loop turns share one.
+A batch of small posts settles many jobs at once. A wake-up of the event loop takes a system call,
+in which another thread may take the interpreter's lock. So jobs that end before the loop turns
+share one wake-up.
 """
 
 import asyncio
