@@ -38,6 +38,7 @@ CERTIFICATE = Certificate(
     crawl_rate_quantiles=(),
     seconds={},
     budget_factor=1.0,
+    observed_ratios=(),
 )
 
 

@@ -332,6 +332,7 @@ def create_epochs() -> None:
         sa.Column("crawl_rate_quantiles", Json),
         sa.Column("seconds", Json),
         sa.Column("budget_factor", sa.Double),
+        sa.Column("observed_ratios", Json),
         sqlite_autoincrement=True,
     )
     op.create_index(

@@ -1,6 +1,6 @@
 """Verdicts about copies against fixed maximum ages, on the past of a site.
 
-Recrawl crawls the site. After every epoch, a consumer asks about copies of random pages: of the
+Recrawl crawls the site. Once in every step, a consumer asks about copies of random pages: of the
 last crawls, and of any time in the last `OLDEST` days. A rule fetches a copy that is older than a
 maximum age; a verdict fetches a copy that is stale with a probability above a tolerance. Answers
 are stale where a copy had changed and was not fetched. At equal stale answers, the rule that
@@ -102,13 +102,16 @@ class Study:
 
 
 class QuestionedFleet(LocalFleet):
-    """A fleet whose service is asked about copies after every epoch."""
+    """A fleet whose service is asked about copies after epochs, at most once in `every` days."""
 
-    def __init__(self, world: World, clock: Clock, plan: Plan, seed: int, n_questions: int) -> None:
+    def __init__(
+        self, world: World, clock: Clock, plan: Plan, seed: int, n_questions: int, every: float
+    ) -> None:
         super().__init__(world, clock, plan, seed)
         self.plan = replace(self.plan, retention=None)  # verdicts read the log
         self._rng = np.random.default_rng([seed, 7])
-        self._n_questions = n_questions
+        self._n_questions, self._every = n_questions, every
+        self._next = LEARNT_AFTER * world.days
         self._judged: dict[str, list[Judged]] = {"last crawl": [], "any time": []}
 
     @property
@@ -124,7 +127,8 @@ class QuestionedFleet(LocalFleet):
     def new_epoch(self) -> None:
         super().new_epoch()
         day = day_of(self.clock())
-        if day >= LEARNT_AFTER * self.world.days:
+        if day >= self._next:
+            self._next = day + 0.999 * self._every  # epochs with clocks are more frequent
             self._ask(day)
 
     def _ask(self, day: float) -> None:
@@ -179,7 +183,8 @@ def study(
     clock = Clock()
     n_epochs = max(1, round((1 - LEARNT_AFTER) * world.days / step))
     n_questions = max(1, min(COPIES // n_epochs, 4 * len(world)))
-    fleet = QuestionedFleet(world, clock, replace(plan, bandwidth=bandwidth), seed, n_questions)
+    with_bandwidth = replace(plan, bandwidth=bandwidth)
+    fleet = QuestionedFleet(world, clock, with_bandwidth, seed, n_questions, step)
     pings = announcements(world) if notices is None else notices
     for _ in crawl(fleet, clock, pings, bandwidth, step):
         pass

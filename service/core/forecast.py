@@ -14,6 +14,8 @@ from service.core.estimators.lognormal import LogNormal
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 """Gauss-Hermite quadrature for expectations over a normal posterior."""
+CORPUS_WEIGHT = 0.05
+"""Weight of the corpus' pages in a forecast: the page may no longer change as it has."""
 SMALL = 1e-5
 """Number of changes below which two terms of the series are exact to 1e-10."""
 
@@ -33,6 +35,15 @@ def days_at_risk(days: Floats, days_to_epoch: Floats, observed_ratio: Floats) ->
         Ratio of observed to expected changes of the page's siblings in that time.
     """
     return np.asarray(days + (observed_ratio - 1.0) * np.maximum(days_to_epoch, 0.0))
+
+
+def with_corpus(own: Floats, corpus: Floats) -> Floats:
+    """Return a forecast for a page, or its rate, mixed with that for any page of the corpus.
+
+    >>> with_corpus(np.array([1.0, 0.5]), np.array([0.8, 0.5])).round(3).tolist()
+    [0.99, 0.5]
+    """
+    return np.asarray((1.0 - CORPUS_WEIGHT) * own + CORPUS_WEIGHT * corpus)
 
 
 def unchanged_before(unchanged_since: Floats, unchanged: Floats) -> Floats:

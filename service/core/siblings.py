@@ -86,18 +86,25 @@ class Siblings(NamedTuple):
 
     def ratio(self) -> Floats:
         """Return (N,) ratios as `observed_ratio` for the share 1."""
-        at = self.first + _bin(self.age)
+        at = self.first + age_bin(self.age)
         observed, expected = self.n_changed[at], self.n_expected[at]
         own = _counts(self.cell, at[self.row])
         observed[self.row] -= own * self.changed
         expected[self.row] -= own * self.expected
         return _ratio(self.change_rate * self.age, observed, expected)
 
+    def by_age(self) -> tuple[Floats, Floats]:
+        """Return (`AGES`,) observed and expected changes of all pages, later than each age."""
+        observed, expected = (
+            counts.reshape(-1, AGES).sum(axis=0) for counts in (self.n_changed, self.n_expected)
+        )
+        return observed, expected
+
     def within_last_intervals(self, where: Bools) -> LastIntervals:
         """Return the last intervals of the pages in a mask, and their siblings' ratios in them."""
         some = np.flatnonzero(where[self.row])
         row, cell, length = self.row[some], self.cell[some], self.length[some]
-        end, start = (self.first[row] + _bin(self.age[row] + days) for days in (0.0, length))
+        end, start = (self.first[row] + age_bin(self.age[row] + days) for days in (0.0, length))
         own = _counts(cell, start) - _counts(cell, end)
         observed = self.n_changed[start] - self.n_changed[end] - own * self.changed[some]
         expected = self.n_expected[start] - self.n_expected[end] - own * self.expected[some]
@@ -105,6 +112,24 @@ class Siblings(NamedTuple):
         ratio = _ratio(changes, observed, expected)
         ratio[observed + expected <= 0] = np.nan
         return LastIntervals(row, changes, self.changed[some], ratio)
+
+
+def corpus_ratios(observed: Floats, expected: Floats) -> Floats:
+    """Return (`AGES`,) ratios of observed to expected changes, mixed with one change at ratio 1.
+
+    >>> corpus_ratios(np.array([0.0, 9.0]), np.array([0.0, 4.0])).tolist()
+    [1.0, 2.0]
+    """
+    return np.asarray((observed + 1.0) / (expected + 1.0))
+
+
+def corpus_ratio(ratios: Floats, age: Floats) -> Floats:
+    """Return (N,) ratios of observed to expected changes of all pages since some ages, days.
+
+    >>> corpus_ratio(np.arange(float(AGES)), np.array([0.001, 0.01, 0.02, 1e9]))
+    array([ 0.,  0.,  2., 31.])
+    """
+    return np.asarray(ratios[age_bin(age)])
 
 
 def shared(ratio: Floats, share: Floats | float) -> Floats:
@@ -154,7 +179,7 @@ def siblings(
     days, length = np.nan_to_num(days), np.abs(interval[row])
     present, place = renumber(url_group, int(url_group.max(initial=-1)) + 1)
     first = place * np.int64(AGES)
-    cell = first[row] + _bin(days[row] + 0.5 * length)
+    cell = first[row] + age_bin(days[row] + 0.5 * length)
     changed = (interval[row] > 0).astype(np.float64)
     exposed = length if exposure is None else check_amount("exposure", exposure, shape)[row]
     expected = calibration * -np.expm1(-rate[row] * exposed)
@@ -181,6 +206,7 @@ def _ratio(changes: Floats, observed: Floats, expected: Floats) -> Floats:
     return np.divide(above, below, out=np.ones(own.shape), where=own > 0)
 
 
-def _bin(age: Floats) -> Cells:
+def age_bin(age: Floats) -> Cells:
+    """Return the bins of (N,) ages, days: from 0 up to `FINEST` to the 31st."""
     steps = np.log2(np.maximum(age, FINEST) / FINEST)
     return np.minimum(2.0 * steps, AGES - 1).astype(np.int64)

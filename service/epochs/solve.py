@@ -117,7 +117,7 @@ def solve(
     allocation = replace(allocation, crawl_rate=NO_RATES, crawl_probability=NO_RATES)
     del audits, optimal  # arrays of pages, which nothing after this needs
     since = LastEpoch.of(last, evidence)
-    pace = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, evidence)
+    pace = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), evidence)
     place = places(pages.host_id, NO_HOSTS if clocks is None else clocks.hosts.host_id)
     if plan.with_urgency:
         exposure = exposures(pages, clocks, place)
@@ -149,6 +149,7 @@ def solve(
         crawl_rate_quantiles=(yield from percentiles(crawl_rate)),
         seconds={},
         budget_factor=pace.budget_factor,
+        observed_ratios=pace.observed_ratios,
     )
     return Solution(schedule, certificate, pace.evidence)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from service.core.joint import Joint, anywhere, total
 from service.core.shares import ShareEvidence, in_common, learn, shares
-from service.core.siblings import shared, siblings
+from service.core.siblings import corpus_ratios, shared, siblings
 from service.core.spending import HIGHEST, LOWEST, Window, budget_factor, spent
 from service.core.timing import JITTER
 from service.estimation.estimates import RateEstimates
@@ -43,6 +43,8 @@ class Urgency(NamedTuple):
     its last crawl."""
     budget_factor: float
     """Factor on the crawl rates of all pages, which keeps the crawls at the bandwidth."""
+    observed_ratios: tuple[float, ...]
+    """Ratios of observed to expected changes of all pages, by age; empty: none yet."""
     evidence: ShareEvidence | None = None
     """Evidence of the shares of URL groups from all crawls; None: none yet."""
 
@@ -93,11 +95,11 @@ def urgency(
     """
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
     if not (yield from anywhere(clocked.any())):
-        return Urgency(np.ones(len(pages)), last.budget_factor, last.evidence)
+        return Urgency(np.ones(len(pages)), last.budget_factor, (), last.evidence)
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
     window = since(last, now)
-    factor, evidence = yield from _by_siblings(
+    factor, ratios, evidence = yield from _by_siblings(
         pages, (age, interval, exposure), estimates.change_rate, last, window
     )
     free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
@@ -108,7 +110,7 @@ def urgency(
     columns = age[free], np.abs(interval[free]), n_recrawls(pages)[free], rate
     on_all = yield from _budget_factor(*columns, window, last, bandwidth)
     factor[free] = bounded(pages, free, rate, factor[free] * on_all)
-    return Urgency(factor, on_all, evidence)
+    return Urgency(factor, on_all, ratios, evidence)
 
 
 def bounded(pages: EpochColumns, where: Bools | Ints, crawl_rate: Floats, factor: Floats) -> Floats:
@@ -132,8 +134,11 @@ def _by_siblings(
     change_rate: Floats,
     last: LastEpoch,
     window: Window,
-) -> Joint[tuple[Floats, ShareEvidence]]:
-    """Return the (N,) effects of siblings, and the evidence with the crawls of the window."""
+) -> Joint[tuple[Floats, tuple[float, ...], ShareEvidence]]:
+    """Return the (N,) effects of siblings, the ratios of all pages by age, and the evidence.
+
+    The evidence has the crawls of the window.
+    """
     n_groups = n_buckets(len(pages))
     evidence = yield from in_common(last.evidence, n_groups)
     age, interval, exposure = crawls
@@ -141,10 +146,13 @@ def _by_siblings(
     shown = siblings(pages.url_group, age, interval, change_rate, calibration, exposure)
     crawled = (age >= window.end) & (age < window.start)
     ratio, intervals = shown.ratio(), shown.within_last_intervals(crawled)
+    changes = shown.by_age()
     del shown, crawled, crawls, exposure  # large, and the other shards come in between
     evidence = yield from learn(evidence, pages.url_group, intervals, window.days)
     share = yield from shares(evidence)
-    return shared(ratio, share[pages.url_group % n_groups]), evidence
+    observed, expected = yield from total(changes)
+    ratios = tuple(corpus_ratios(observed, expected / calibration).tolist())
+    return shared(ratio, share[pages.url_group % n_groups]), ratios, evidence
 
 
 def n_recrawls(pages: EpochColumns) -> Ints:

@@ -4,9 +4,10 @@ F is the time at which a copy was fetched, L that of the page's last crawl. The 
 the probability of no change in (F, L] times that of no change in (L, now].
 
 **After the last crawl** the predictive distribution is that of the estimator (`core.forecast`): the
-mean over the posterior of the change rate. The siblings' crawls stretch the time as far as the
-epoch in force has seen them. Pings count too: a page whose pings are used is fresh if each ping
-since the crawl was false, and no change came without a ping.
+mean over the posterior of the change rate. A little of the corpus' prior is mixed in, because a
+page may no longer change as it has. The crawls of siblings, and those of all pages, stretch the
+time as far as the epoch in force has seen them. Pings count too: a page whose pings are used is
+fresh if each ping since the crawl was false, and no change came without a ping.
 
 **Before the last crawl** crawls show what happened. Without a change after F the copy is what the
 last crawl saw. If one crawl found a change, and its interval holds F, the change rate decides how
@@ -21,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.estimators.base import Estimator
-from service.core.forecast import days_at_risk, unchanged_before
+from service.core.forecast import unchanged_before
 from service.estimation.estimates import history_of
-from service.estimation.predictions import Forecast, observed_ratio
+from service.estimation.predictions import Forecast, time_at_risk
 from service.estimation.shard_rates import EpochFacts
 from service.model.arrays import NO_TIME, SHARD_BITS, Floats, Instants, Ints, days, nothing
 from service.model.domain import Observability
@@ -99,12 +100,12 @@ def _verdicts(
     )
     first = np.where(since_first > changes.first_interval, 0.0, first)
     watched = np.select([changes.n == 0, changes.n == 1], [1.0, first], 0.0)
-    quiet = forecast.unchanged(risk) * forecast.unchanged(unwatched)
+    quiet = forecast.unchanged_since_crawl(risk) * forecast.unchanged(unwatched)
     fresh = watched * quiet * forecast.all_false(n_pings)
     announced = np.where(forecast.estimates.recall > 0, forecast.estimates.precision, 0.0) * n_pings
-    rate = (1.0 - forecast.estimates.recall) * forecast.estimates.change_rate
     found = np.where(changes.n > 0, changes.n - first, 0.0)
-    expected = rate * (risk + unwatched) + announced + found
+    silent = forecast.expected_since_crawl(risk) + forecast.unannounced * unwatched
+    expected = silent + announced + found
     no_copy = np.isnat(at)
     return Freshness(np.where(no_copy, np.nan, 1.0 - fresh), np.where(no_copy, np.nan, expected))
 
@@ -112,11 +113,9 @@ def _verdicts(
 def _days_at_risk(
     pages: FreshnessColumns, start: Instants, epoch: EpochFacts, now: np.datetime64
 ) -> Floats:
-    """Return the days since the copy or the last crawl, stretched by the siblings' crawls."""
-    ratio = observed_ratio(pages.urgency, epoch.budget_factor)
-    to_epoch = np.nan_to_num(days(epoch.started_at - start))
+    """Return the days since the copy or the last crawl, stretched by other pages' crawls."""
     since = np.nan_to_num(np.maximum(days(now - start), 0.0))
-    return np.maximum(days_at_risk(since, np.minimum(to_epoch, since), ratio), 0.0)
+    return time_at_risk(pages.urgency, since, days(epoch.started_at - start), epoch)
 
 
 def _unwatched_days(pages: FreshnessColumns, at: Instants, log_since: np.datetime64) -> Floats:

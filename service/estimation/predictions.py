@@ -1,18 +1,42 @@
 """P(changed) of pages, which freshness, the live calibration and replays share. Pure."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.core.estimators.base import Estimator, from_columns
-from service.core.forecast import days_at_risk, probability_unchanged
+from service.core.estimators.base import Estimator, PriorEstimator, from_columns
+from service.core.forecast import days_at_risk, probability_unchanged, with_corpus
+from service.core.siblings import corpus_ratio
 from service.estimation.estimates import RateEstimates, estimate_rates
 from service.estimation.shard_rates import EpochFacts
 from service.model.arrays import Bools, Floats, Instants, Ints, days, nothing
 from service.model.columns import EpochColumns
 from service.model.domain import Observability
 from service.model.freshness import FreshnessColumns
+
+
+class Corpus(NamedTuple):
+    """A page without crawls or siblings, by the prior of the corpus."""
+
+    estimator: Estimator[Any]
+    state: Any
+
+    @classmethod
+    def of(cls, estimator: Estimator[Any]) -> "Corpus | None":
+        """Return a page by the estimator's prior; None without one."""
+        if not isinstance(estimator, PriorEstimator):
+            return None
+        return cls(estimator, estimator.init(1))
+
+    @property
+    def change_rate(self) -> Floats:
+        """Mean change rate of the corpus, 1/day."""
+        return self.estimator.change_rate(self.state)
+
+    def mixed(self, own: Floats, span: Floats) -> Floats:
+        """Return P(no change in some days) of pages, mixed with that of any page."""
+        return with_corpus(own, probability_unchanged(self.estimator, self.state, span))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +49,8 @@ class Forecast:
     estimates: RateEstimates
     pinged: Bools
     """True where pings decide."""
+    corpus: Corpus | None
+    """Any page of the corpus; None for an estimator without a prior."""
 
     @classmethod
     def of(
@@ -38,20 +64,37 @@ class Forecast:
         own = estimator.of_url_groups(pages.url_group)
         state = from_columns(own, pages.estimate) if from_log is None else None
         estimates = estimate_rates(_as_epoch(pages), estimator, now, from_log)
-        return cls(own, state, estimates, pinged(pages, estimator))
+        return cls(own, state, estimates, pinged(pages, estimator), Corpus.of(estimator))
 
     def unchanged(self, span: Floats) -> Floats:
         """Return P(no unannounced change in some days), 1 for a span that is none."""
         span = np.nan_to_num(np.maximum(span, 0.0))
         if not span.any():  # copies of the last crawl have no time before it
             return np.ones(len(span))
-        rate = (1.0 - self.estimates.recall) * self.estimates.change_rate
-        plug_in = np.exp(-rate * span)
+        plug_in = np.exp(-self.unannounced * span)
         if self.state is None:
             return plug_in
-        return np.where(
-            self.pinged, plug_in, probability_unchanged(self.estimator, self.state, span)
-        )
+        own = probability_unchanged(self.estimator, self.state, span)
+        return np.where(self.pinged, plug_in, own)
+
+    def unchanged_since_crawl(self, span: Floats) -> Floats:
+        """Return P(no unannounced change since the last crawl), some days ago."""
+        unchanged = self.unchanged(span)
+        if self.corpus is None:
+            return unchanged
+        return np.where(self.pinged, unchanged, self.corpus.mixed(unchanged, span))
+
+    def expected_since_crawl(self, span: Floats) -> Floats:
+        """Return the expected number of unannounced changes since the last crawl."""
+        rate = self.unannounced
+        if self.corpus is not None:
+            rate = np.where(self.pinged, rate, with_corpus(rate, self.corpus.change_rate))
+        return np.asarray(rate * span)
+
+    @property
+    def unannounced(self) -> Floats:
+        """Rates of changes without a ping, 1/day."""
+        return np.asarray((1.0 - self.estimates.recall) * self.estimates.change_rate)
 
     def all_false(self, n_pings: Floats) -> Floats:
         """Return P(none of the pings announced a change), 1 where pings are ignored."""
@@ -69,13 +112,18 @@ def pinged(pages: FreshnessColumns, estimator: Estimator[Any]) -> Bools:
     return np.asarray(complete | some)
 
 
-def observed_ratio(urgency: Floats, budget_factor: float) -> Floats:
-    """Return ratios of observed to expected changes of siblings, by which time counts; 1: none.
+def time_at_risk(urgency: Floats, span: Floats, to_epoch: Floats, epoch: EpochFacts) -> Floats:
+    """Return some days since crawls, or copies, as they count for a change.
 
-    Bounds and pings keep the urgency of a page at 1.
+    The time before the epoch counts by the ratios of observed to expected changes, of siblings and
+    of all pages. Bounds and pings keep the urgency of a page at 1, the ratio of its siblings too.
     """
     moved = (urgency > 0) & (urgency != 1.0)
-    return np.where(moved, urgency / budget_factor, 1.0)
+    ratio = np.where(moved, urgency / epoch.budget_factor, 1.0)
+    before = np.nan_to_num(np.fmin(to_epoch, span))
+    if epoch.observed_ratios is not None:
+        ratio *= corpus_ratio(epoch.observed_ratios, before)
+    return np.maximum(days_at_risk(span, before, ratio), 0.0)
 
 
 def predicted_changes(
@@ -95,11 +143,11 @@ def predicted_changes(
     n_pings
         Pings in between.
     """
-    to_epoch = np.fmin(days(epoch.started_at - at) + span, span)
-    ratio = observed_ratio(states.urgency, epoch.budget_factor)
-    risk = np.maximum(days_at_risk(span, to_epoch, ratio), 0.0)
+    risk = time_at_risk(states.urgency, span, days(epoch.started_at - at) + span, epoch)
     own = estimator.of_url_groups(states.url_group)
     unchanged = probability_unchanged(own, from_columns(own, states.estimate), risk)
+    if (corpus := Corpus.of(estimator)) is not None:
+        unchanged = corpus.mixed(unchanged, risk)
     with_pings = np.flatnonzero(pinged(states, estimator))
     if len(with_pings):
         forecast = Forecast.of(states.take(with_pings), estimator, at[with_pings].max())

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from service.core.estimators.base import Estimator
-from service.model.arrays import NO_TIME, SHARD_BITS, Ints, UrlGroupRates, UrlGroups, instant
+from service.model.arrays import (
+    NO_TIME,
+    SHARD_BITS,
+    Floats,
+    Ints,
+    UrlGroupRates,
+    UrlGroups,
+    instant,
+)
 from service.model.domain import Epoch
 from service.storage import Transaction
 
@@ -25,14 +33,18 @@ class EpochFacts(NamedTuple):
     budget_factor: float
     prior: dict[str, float]
     """Numbers of the fit (`Estimator.corpus`)."""
+    observed_ratios: Floats | None = None
+    """Ratios of observed to expected changes of all pages, by age; None: 1."""
 
     @classmethod
     def of(cls, epoch: Epoch | None) -> "EpochFacts":
         """Return the facts of an epoch."""
         if epoch is None or epoch.certificate is None or epoch.started_at is None:
             return NO_EPOCH
-        factor = epoch.certificate.budget_factor or 1.0
-        return cls(epoch.epoch, instant(epoch.started_at), factor, epoch.certificate.prior)
+        certificate = epoch.certificate
+        factor, ratios = certificate.budget_factor or 1.0, certificate.observed_ratios
+        by_age = np.array(ratios) if ratios else None
+        return cls(epoch.epoch, instant(epoch.started_at), factor, certificate.prior, by_age)
 
 
 NO_EPOCH = EpochFacts(0, NO_TIME, 1.0, {})

@@ -254,6 +254,8 @@ class Certificate:
     """101 quantiles, from the lowest crawl rate of a page to the highest, 1/day."""
     budget_factor: float
     """Factor on all crawl rates, which keeps the number of crawls at the bandwidth."""
+    observed_ratios: tuple[float, ...]
+    """Ratios of observed to expected changes of all pages, by age (`core.siblings`); empty: 1."""
     seconds: dict[str, float]
     """Duration of each stage, seconds."""
 

@@ -306,7 +306,8 @@ def decode_epoch(row: Mapping[str, Any]) -> Epoch:
     certificate = None
     if row["status"] == EpochStatus.published:
         values = {name: row[name] for name in CERTIFICATE}
-        values["crawl_rate_quantiles"] = tuple(map(float, values["crawl_rate_quantiles"]))
+        for name in ("crawl_rate_quantiles", "observed_ratios"):
+            values[name] = tuple(map(float, values[name]))
         for name in ("prior", "seconds"):  # JSON returns 1e22 as an integer
             values[name] = {key: float(value) for key, value in values[name].items()}
         certificate = Certificate(**values)

@@ -294,6 +294,7 @@ epochs = sa.Table(
     sa.Column("crawl_rate_quantiles", Json),
     sa.Column("seconds", Json),
     sa.Column("budget_factor", sa.Double),
+    sa.Column("observed_ratios", Json),
     sa.Index(
         "epochs_one_request_idx",
         "status",

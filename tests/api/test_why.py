@@ -43,7 +43,8 @@ def why(
     certified=True,
     clock: ClockAnswer | None = None,
 ):
-    certificate = Certificate(9.0, 9.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1, 1_000, {}, quantiles, 1.2, {})
+    numbers = 9.0, 9.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1, 1_000
+    certificate = Certificate(*numbers, {}, quantiles, 1.2, (), {})
     started_at = AT + timedelta(hours=1)
     certificate = certificate if certified else None
     epoch = Epoch(1, EpochStatus.published, AT, started_at, certificate=certificate)

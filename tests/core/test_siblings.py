@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.core.conditions import InvalidInput
-from service.core.siblings import AGES, FINEST, OWN_WEIGHT, siblings
+from service.core.siblings import AGES, FINEST, OWN_WEIGHT, corpus_ratios, siblings
 
 SHARED = 0.4
 
@@ -52,6 +52,21 @@ def corpora(draw):
 @given(corpora())
 def test_all_pages_at_once_are_as_one_by_one(corpus):
     np.testing.assert_allclose(observed_ratio(*corpus), by_hand(*corpus), rtol=1e-9)
+
+
+@given(corpora())
+def test_the_changes_of_all_pages_by_age_are_as_one_by_one(corpus):
+    _, ages, interval, rate = corpus
+    found, expected = np.zeros(AGES), np.zeros(AGES)
+    for age, length, each in zip(ages, interval, rate, strict=True):
+        if not np.isnan(age) and length != 0:
+            middle = bin_of(age + abs(length) / 2)
+            counts = 1.0 * (np.arange(AGES) > middle) + 0.5 * (np.arange(AGES) == middle)
+            found += counts * (length > 0)
+            expected += counts * (1 - np.exp(-each * abs(length)))
+    by_age = siblings(*corpus).by_age()
+    np.testing.assert_allclose(by_age, [found, expected], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(corpus_ratios(*by_age), (found + 1) / (expected + 1), rtol=1e-9)
 
 
 @given(corpora(), st.integers(0, 2**32 - 1))

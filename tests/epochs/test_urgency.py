@@ -8,7 +8,7 @@ from support.store_cases import T0, columns
 
 from service.core.joint import alone
 from service.core.shares import PRIOR, SHARES, ShareEvidence
-from service.core.siblings import siblings
+from service.core.siblings import age_bin, siblings
 from service.epochs import urgency as module
 from service.epochs.urgency import FASTEST, NO_EPOCH, LastEpoch, n_recrawls
 from service.estimation.estimates import RateEstimates
@@ -67,6 +67,17 @@ def test_clocks_run_by_what_siblings_show_sped_up_alike():
     factor = shown.observed_ratio(PRIOR @ SHARES)  # before any crawl is scored
     assert factor.std() > 0.05
     np.testing.assert_allclose(clocks.of_pages, factor * clocks.budget_factor, rtol=1e-9)
+
+
+def test_ratios_by_age_count_the_changes_of_all_pages():
+    pages, age = corpus()
+    clocks = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
+    middle, length = age + np.abs(pages.last_interval) / 2, np.abs(pages.last_interval)
+    for i in (12, 20, 31):  # up to 0.6 and 10 days, and all
+        younger = 1.0 * (age_bin(middle) < i) + 0.5 * (age_bin(middle) == i)
+        found = younger @ (pages.last_interval > 0)
+        expected = younger @ -np.expm1(-0.02 * length)
+        assert clocks.observed_ratios[i] == pytest.approx((found + 1) / (expected + 1))
 
 
 def test_siblings_count_as_far_as_the_last_epoch_has_seen_them_to():

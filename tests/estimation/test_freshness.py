@@ -21,6 +21,7 @@ from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
 from service.core.prior import Prior
+from service.core.siblings import AGES, age_bin
 from service.estimation.estimates import Rules
 from service.estimation.freshness import read_freshness, unregistered
 from service.ingest.record import ping, record
@@ -59,15 +60,20 @@ def unchanged(store, page_id, days):
     return (b / (b + days)) ** a
 
 
+def quiet(store, page_id, days):
+    """Return P(no change since the last crawl): one page in twenty changes like any page."""
+    return 0.95 * unchanged(store, page_id, days) + 0.05 * (15.0 / (15.0 + days)) ** 0.5
+
+
 def test_a_copy_of_the_last_crawl_is_fresh_by_the_posterior_predictive(store):
     (page_id,) = register(store, 1)
     crawl(store, [page_id], True, False, True)  # the last crawl is on day 6
     verdict = fresh(store, page_id, None, T0 + 6 * DAY, T0 + 13 * DAY)
-    p = unchanged(store, page_id, np.array([14.0, 14.0, 7.0]))
+    p = quiet(store, page_id, np.array([14.0, 14.0, 7.0]))
     np.testing.assert_allclose(verdict.stale, 1 - p, rtol=1e-12)
     with store.begin() as tx:
         state = tx.lock_states(np.array([page_id])).estimate[0]
-    rate = (0.5 + state[0]) / (15.0 + state[1])
+    rate = 0.95 * (0.5 + state[0]) / (15.0 + state[1]) + 0.05 * 0.5 / 15.0
     np.testing.assert_allclose(verdict.expected_changes, rate * np.array([14, 14, 7.0]))
 
 
@@ -106,6 +112,10 @@ def test_a_copy_from_within_the_interval_of_a_change_is_stale_as_simulation_show
     rng = np.random.default_rng(3)
     n, span = 400_000, 5.0  # four days up to the crawl, one since
     times = np.cumsum(rng.exponential(1 / 0.6, (n, 16)), axis=1)
+    as_any = rng.random(n) < 0.05  # from the crawl on, with a rate of the prior
+    other = rng.exponential(1.0, n) / rng.gamma(0.5, 1 / 15.0, n)
+    times[as_any[:, np.newaxis] & (times > 4)] = np.inf
+    times[:, -1] = np.where(as_any, 4 + other, times[:, -1])
     changed = (times < 4).any(axis=1)
     for copy in (1.0, 2.5, 3.9):
         inside = ((times > copy) & (times < span)).any(axis=1)[changed].mean()
@@ -117,8 +127,8 @@ def test_time_before_the_first_crawl_and_before_the_log_is_unwatched(store):
     (page_id,) = register(store, 1)
     crawl(store, [page_id])
     verdict = fresh(store, page_id, T0, T0 - 10 * DAY)
-    p = unchanged(store, page_id, np.array([20.0, 10.0]))
-    np.testing.assert_allclose(1 - verdict.stale, [p[0], p[0] * p[1]], rtol=1e-9)
+    since, before = quiet(store, page_id, 20.0), unchanged(store, page_id, 10.0)
+    np.testing.assert_allclose(1 - verdict.stale, [since, since * before], rtol=1e-9)
     crawl(store, [page_id], True, False, False, False)
     cut = {"log_since": instant(T0 + 5 * DAY)}
     inside, before = fresh(store, page_id, T0 + 5 * DAY, T0 + 4 * DAY, **cut).stale
@@ -146,7 +156,8 @@ def test_a_page_that_is_not_registered_is_judged_by_its_group(store):
         pages = unregistered(urls, 2, np.zeros(len(urls), np.int64))
         at = np.array([instant(NOW - DAY)] * 2)
         stale = read_freshness(tx, pages, at, estimator, instant(NOW)).stale
-    np.testing.assert_allclose(stale, 1 - np.exp(-np.array([2.0, 0.01])), atol=0.02)
+    p = 0.95 * (50 / (50 + np.array([2.0, 0.01]))) ** 50 + 0.05 * (15 / 16) ** 0.5
+    np.testing.assert_allclose(stale, 1 - p, rtol=1e-6)
 
 
 def test_of_a_complete_page_pings_decide(store):
@@ -166,8 +177,21 @@ def test_siblings_that_changed_make_a_copy_older(store):
     schedule = schedule_columns(np.array([page_id]), urgency=2.0)  # four times the changes expected
     publish(store, schedule, now=T0 + 12 * DAY, certificate=certificate)
     stretched, later = fresh(store, page_id, None, T0 + 13 * DAY).stale
-    p = unchanged(store, page_id, np.array([18.0, 18.0 + 3.0 * 10.0, 7.0]))
+    p = quiet(store, page_id, np.array([18.0, 18.0 + 3.0 * 10.0, 7.0]))
     np.testing.assert_allclose([plain, stretched, later], 1 - p, rtol=1e-6)
+
+
+def test_all_pages_that_changed_make_a_copy_older(store):
+    (page_id,) = register(store, 1)
+    crawl(store, [page_id], True)  # the last crawl is on day 2, ten days before the epoch
+    ratios = np.ones(AGES)
+    ratios[age_bin(np.array([10.0]))] = 4.0
+    certificate = replace(CERTIFICATE, observed_ratios=tuple(ratios.tolist()))
+    schedule = schedule_columns(np.array([page_id]))
+    publish(store, schedule, now=T0 + 12 * DAY, certificate=certificate)
+    stretched, shortly, later = fresh(store, page_id, None, T0 + 11 * DAY, T0 + 13 * DAY).stale
+    p = quiet(store, page_id, np.array([18.0 + 3.0 * 10.0, 9.0, 7.0]))
+    np.testing.assert_allclose([stretched, shortly, later], 1 - p, rtol=1e-6)
 
 
 def test_a_move_by_a_clock_is_no_sign_of_changes(sql_store):

@@ -317,7 +317,10 @@ def test_predictions_are_those_of_the_states_before_the_crawls(sql_store, clock)
     for digest in (1, 1, 2, 2):
         record_all(sql_store, np.array([page]), clock.advance(hours=24), digest)
     for changed in (False, True, False):
-        expected.append(1.0 - probability_unchanged(GAMMA, state, np.ones(1))[0])
+        own, any_page = (
+            probability_unchanged(GAMMA, each, np.ones(1))[0] for each in (state, GAMMA.init(1))
+        )
+        expected.append(1.0 - (0.95 * own + 0.05 * any_page))
         state = GAMMA.update(state, np.ones(1), np.array([changed]))
     sql_store.counter.write()
     assert predictions(sql_store).sum_predicted.sum() == pytest.approx(sum(expected))

@@ -220,12 +220,14 @@ def test_whole_numbers_of_a_certificate_stay_floats(store):
         prior={"a": 1.0, "b": 1e22},
         seconds={"load": 2.0},
         crawl_rate_quantiles=(0.0, 1.0, 1e30),
+        observed_ratios=(1.0, 0.5, 2e22),
     )
     epoch = publish(store, schedule_columns(np.sort(register(store))), certificate=certificate)
     with store.begin(write=False) as tx:
         found = tx.epoch(epoch).certificate
     assert found == certificate
     numbers = [*found.prior.values(), *found.seconds.values(), *found.crawl_rate_quantiles]
+    numbers += found.observed_ratios
     assert {type(number) for number in numbers} == {float}
 
 

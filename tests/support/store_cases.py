@@ -42,6 +42,7 @@ CERTIFICATE = Certificate(
     crawl_rate_quantiles=(0.0, 0.1, 1.7976931348623157e308),
     seconds={"load": 0.25, "publish": 1.5},
     budget_factor=1.0000000000000002,
+    observed_ratios=(),
 )
 
 
