@@ -119,6 +119,18 @@ def test_a_shard_moves_with_all_its_rows_and_leaves_nothing(sharded_store, shard
         assert tx.group("cdn").n_members == 6
 
 
+def test_a_schedule_that_its_database_does_not_know_yet_moves_with_the_shard(
+    sharded_store, shard_urls
+):
+    settled(sharded_store)
+    schedule = read_schedule(sharded_store, 2)
+    moving(sharded_store).run()
+    with psycopg.connect(shard_urls[2]) as driver:  # as if the leader had died before
+        driver.execute("DELETE FROM epochs WHERE epoch = 2")
+    moving(sharded_store, to=SOURCE).run()
+    assert read_schedule(sharded_store, 2) == schedule
+
+
 def test_due_pages_are_queued_where_the_shard_is(sharded_store, shard_urls):
     """Pages without a lease are not copied, but their queue is filled again."""
     ids, until = settled(sharded_store), T0 + 6 * DAY

@@ -32,7 +32,8 @@ from service.model.errors import (
 from service.storage.postgres.transaction import PostgresTransaction
 from service.storage.sharding import move_source, move_target
 from service.storage.sharding.claims import claimed
-from service.storage.sharding.database import ShardDatabase
+from service.storage.sharding.database import ShardDatabase, ShardTransaction
+from service.storage.sharding.epochs import announce
 from service.storage.sharding.move_plan import alone, planned
 from service.storage.sharding.move_record import (
     DROP,
@@ -263,6 +264,7 @@ class Move:
         for _ in range(ATTEMPTS):
             with epochs_kept_out(self.store.coordinator, (self.source, self.target), self.wait):
                 self.report(f"closing shard {self.shard}")
+                self._announce_epoch()
                 if self._is_in(self.source):
                     while self._copy_noted() >= FEW:
                         pass
@@ -292,6 +294,18 @@ class Move:
             f"shard {self.shard} could not be copied within {self.closed_s:g} s; raise --closed-s, "
             "or run this at a time of fewer changes"
         )
+
+    def _announce_epoch(self) -> None:
+        """Announce the epoch in force to the source: only schedules that it knows are copied.
+
+        A leader that dies after it has published an epoch announces it to no database.
+        """
+        with self.store.begin(write=False) as whole:
+            epoch = whole.epoch_in_force()
+        if epoch is not None:
+            with self._writing(self.source) as tx:
+                assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
+                announce(tx, epoch)
 
     def _stage_schedule(self) -> None:
         """Copy the rows that change only under the lead, and compare them."""
