@@ -330,6 +330,21 @@ def test_a_shard_that_was_closed_for_too_long_opens_again(sharded_store, shard_u
     assert left_behind(shard_urls[1]) == 0
 
 
+def test_a_move_from_where_only_the_file_has_the_shard_is_refused(
+    sharded_store, shard_urls, monkeypatch
+):
+    settled(sharded_store)
+    moving(sharded_store).run()
+    before = contents(shard_urls)
+    with closing(ShardedStore(shard_map_of(shard_urls), 2)) as store:
+        monkeypatch.setattr(store, "_claim", lambda _: None)  # no database answers in time
+        with pytest.raises(MoveRefused, match=f"shard {SHARD} has left {SOURCE}"):
+            moving(store, to="db0").run()
+    assert contents(shard_urls) == before
+    assert traces(shard_urls) == []
+    moving(sharded_store, to="db0").run()
+
+
 def test_two_moves_at_the_same_time_are_refused(sharded_store, other):
     settled(sharded_store)
     with alone(other), pytest.raises(ShardMoving):

@@ -31,8 +31,16 @@ def planned(store: ShardedStore, shard: int, to: str) -> Record:
         record = read_record(tx)
     if record is None:
         record = start(store.shard_map, shard, to)
-        for name in (record.source, record.target):
-            claim = _claim(store.databases[position_of(store.shard_map, name)])
+        source, target = (
+            _claim(store.databases[position_of(store.shard_map, name)])
+            for name in (record.source, record.target)
+        )
+        if shard not in source.numbers:  # the map is in part that of the file
+            raise MoveRefused(
+                f"shard {shard} has left {record.source}, and the database that has it did not "
+                "answer; run this again when all databases answer"
+            )
+        for claim in (source, target):
             if claim.adopted and shard == 0:
                 raise MoveRefused(
                     "shard 0 of an adopted store stays, because the coordinator's table of hosts "
