@@ -53,6 +53,9 @@ def test_many_logical_shards_compute_what_one_computes(seed):
         rel = 1e-14 if name in sums else 0.0  # sums of the evidence round by shard
         assert many.certificate.prior[name] == pytest.approx(number, rel=rel, abs=0.0), name
     assert many.certificate.budget_factor == one.certificate.budget_factor
+    ratios = one.certificate.observed_ratios
+    assert len({*ratios}) > 5
+    np.testing.assert_allclose(many.certificate.observed_ratios, ratios, rtol=1e-9)
     for name, column in one.schedule.arrays().items():
         # an operational length is a difference of days since 1970, which round at 4e-12
         rtol = 1e-9 if name == "urgency" else 1e-11
