@@ -103,7 +103,8 @@ class Actors:
             return self.client
         self.close()
         # without a scheduler Dask writes a traceback, and the epoch one line about the lost shards
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+        for name in ("distributed.client", "distributed.batched"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
             if self.address == LOCAL:
                 self.cluster = local_cluster(n_shards)
@@ -113,7 +114,7 @@ class Actors:
                 timeout=CONNECTS_WITHIN_S,
                 security=self.security(),
             )
-        except (OSError, TimeoutError) as error:
+        except Exception as error:  # Dask raises many kinds
             every = tuple(range(n_shards))
             raise ShardLost(
                 every,

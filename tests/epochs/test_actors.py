@@ -62,6 +62,16 @@ def test_a_stopped_worker_is_replaced(pool, expected):
     assert_same_bits(expected, own)
 
 
+def test_any_error_of_dask_in_connecting_is_a_loss_of_all_shards(monkeypatch):
+    def dies(*_, **__):
+        raise UnboundLocalError("cannot access local variable 'result'")  # Dask's loop has ended
+
+    monkeypatch.setattr(actors, "Client", dies)
+    with pytest.raises(ShardLost) as lost:
+        Actors(list, "tcp://127.0.0.1:1").connected(2)
+    assert lost.value.which == (0, 1)
+
+
 def test_a_scheduler_that_is_gone_fails_the_epoch_and_the_next_connects_anew(
     pool, expected, monkeypatch
 ):

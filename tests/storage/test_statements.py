@@ -55,6 +55,20 @@ def test_what_is_put_off_is_run_before_what_comes_next(postgres_store):
     assert [kept(postgres_store, name) for name in "abcde"] == [1] * 5
 
 
+def test_a_server_that_shuts_down_after_it_has_parsed_is_an_outage(postgres_store, monkeypatch):
+    status = psycopg.pq.ExecStatus
+
+    def wait(driver, _):
+        make = driver.pgconn.make_empty_result
+        return [make(status.COMMAND_OK), make(status.FATAL_ERROR)]
+
+    with postgres_store.begin() as tx:
+        count(tx, "a")  # asks for the epoch first
+        with monkeypatch.context() as patched, pytest.raises(psycopg.Error):
+            patched.setattr(psycopg.Connection, "wait", wait)
+            tx.scalar("SELECT 3")
+
+
 def test_what_is_put_off_to_the_end_is_committed(postgres_store):
     with postgres_store.begin() as tx:
         add(tx, "a")

@@ -206,7 +206,8 @@ class Statements:
         if key not in self.names:
             name = b"recrawl_%d" % len(self.names)
             self.driver.pgconn.send_prepare(name, text, kinds)
-            _good(*self.driver.wait(generators.execute(self.driver.pgconn)))
+            for result in self.driver.wait(generators.execute(self.driver.pgconn)):
+                _good(result)  # a server that shuts down adds a result
             self.names[key] = name
         return self.names[key]
 
