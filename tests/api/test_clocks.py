@@ -137,6 +137,7 @@ def edition(at: datetime) -> date:
     return (at - timedelta(hours=6)).date()
 
 
+@pytest.mark.slow
 def test_a_site_that_changes_at_six_is_crawled_after_six(sqlite_url):
     with running(sqlite_url, bandwidth=30) as api:
         crawls = simulated(api, 30, days=24)

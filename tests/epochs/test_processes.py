@@ -41,6 +41,7 @@ def test_processes_compute_the_same_bits_epoch_after_epoch(pool, expected):
         assert_same_bits(expected, own)
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_the_first_or_last_question_changes_no_bit(pool, expected):
     _, n_questions = result(pool, {})
     for question in (1, 2, n_questions // 2, n_questions):
@@ -58,6 +59,7 @@ def test_a_process_killed_at_questions_all_over_an_epoch_changes_no_bit(pool, ex
         assert_same_bits(expected, own)
 
 
+@pytest.mark.slow
 def test_a_stopped_process_is_replaced(pool, expected):
     pool.silence_s = 12.0
     try:
@@ -91,6 +93,7 @@ def test_an_error_of_a_shard_is_raised_by_the_leader(corpus):
         pool.close()
 
 
+@pytest.mark.slow
 def test_fewer_sources_leave_fewer_processes_and_none_starts_after_the_end(corpus):
     sources = list(corpus.sources)
     pool = Processes(lambda _: sources, 30.0)

@@ -110,6 +110,7 @@ def test_pages_that_change_with_their_siblings_are_crawled_with_them():
     assert len(together.crawls.at) == pytest.approx(bandwidth * world.days, rel=0.03)
 
 
+@pytest.mark.slow
 def test_predictions_tell_pages_whose_siblings_have_changed_from_others():
     predicted = replay(in_bursts(80), 120.0, PLAN, step=0.5).predicted
     learnt = predicted.at > 50.0

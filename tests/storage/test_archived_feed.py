@@ -138,6 +138,7 @@ def test_old_days_leave_the_database_and_readers_see_the_same_feed(feed):
     assert all(name.startswith("changes/") for name in names)
 
 
+@pytest.mark.slow
 def test_seams_of_files_and_groups_lose_and_double_nothing(feed, small):
     feed.archive()
     assert len(feed.files()) > 2 * N_DAYS / 3
