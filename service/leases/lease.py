@@ -137,6 +137,8 @@ def lease(
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
     bound = offer.rows.next_at.copy()
     pages, due, taken, bound[picked] = lease_due(tx, leases, bound[picked], now)
+    if len(picked) and not taken.any():
+        correct_others(tx, offer.rows.page_id, picked, bound, now)
     after = after_leasing(offer, picked[taken], bound, of, at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
     leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
@@ -154,16 +156,42 @@ def lease_due(
     Correct the bounds of pages that are not due. Return the pages, their due times, which of them
     were leased, and their bounds.
     """
-    pages, locked = tx.lock_pages(leases.page_id, now)
-    due = due_at(pages)
-    ripe = due <= instant(now)
-    taken, stale = locked & ripe, locked & ~ripe
+    pages, due, locked, ripe = _corrected(tx, leases.page_id, now)
+    taken = locked & ripe
     tx.lease(leases.where(taken), now)
     if taken.any():
         tx.count(HostEvents("n_leased", pages.host_id[taken]))
+    return pages, due, taken, np.where(taken, leases.expires_at, np.where(ripe, bound, due))
+
+
+def correct_others(
+    tx: Transaction, page_id: Ints, picked: Ints, bound: Instants, now: datetime
+) -> None:
+    """Correct the bounds of all rows that were read, because no picked page was due.
+
+    After crawls without leases, the bounds of many pages may be too early. One picked page of each
+    host queue a transaction would take long to find those that are due.
+    """
+    others = np.setdiff1d(np.flatnonzero(bound <= instant(now)), picked)
+    if len(others):
+        _, due, _, ripe = _corrected(tx, page_id[others], now)
+        bound[others] = np.where(ripe, bound[others], due)
+
+
+def _corrected(
+    tx: Transaction, page_id: Ints, now: datetime
+) -> tuple[DuePages, Instants, Bools, Bools]:
+    """Lock the rows of pages, and correct the bounds of those that are not due.
+
+    Return the pages, their due times, which rows were locked, and which pages are due.
+    """
+    pages, locked = tx.lock_pages(page_id, now)
+    due = due_at(pages)
+    ripe: Bools = due <= instant(now)
+    stale = locked & ~ripe
     if stale.any():
         tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
-    return pages, due, taken, np.where(taken, leases.expires_at, np.where(ripe, bound, due))
+    return pages, due, locked, ripe
 
 
 def offer_of(

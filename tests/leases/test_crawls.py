@@ -54,6 +54,13 @@ def test_new_pages_are_due_at_once(queue_store):
     assert take(queue_store, T0) == []
 
 
+def test_one_request_finds_the_due_page_behind_many_that_are_due_no_more(queue_store):
+    crawled = add(queue_store, 400)
+    (due,) = {*add(queue_store, 401, T0 + HOUR)} - {*crawled}
+    save(queue_store, crawled, last_crawl_at=T0 + HOUR)  # without leases
+    assert ids(take(queue_store, T0 + 2 * HOUR, count=1, polite=POLITE)) == [due]
+
+
 def test_nothing_is_due_in_an_empty_store(queue_store):
     assert take(queue_store, T0) == []
     assert next_ready_at(queue_store) is None
