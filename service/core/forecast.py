@@ -15,7 +15,8 @@ from service.core.estimators.lognormal import LogNormal
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 """Gauss-Hermite quadrature for expectations over a normal posterior."""
 CORPUS_WEIGHT = 0.05
-"""Weight of the corpus' pages in a forecast: the page may no longer change as it has."""
+"""Weight of the corpus' pages in a forecast: the page may no longer change as it has. Chosen on
+seven recorded sites (docs/theory.md, "When rates become crawls")."""
 SMALL = 1e-5
 """Number of changes below which two terms of the series are exact to 1e-10."""
 

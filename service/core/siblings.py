@@ -117,6 +117,8 @@ class Siblings(NamedTuple):
 def corpus_ratios(observed: Floats, expected: Floats) -> Floats:
     """Return (`AGES`,) ratios of observed to expected changes, mixed with one change at ratio 1.
 
+    Derived in docs/theory.md, "When rates become crawls".
+
     >>> corpus_ratios(np.array([0.0, 9.0]), np.array([0.0, 4.0])).tolist()
     [1.0, 2.0]
     """
