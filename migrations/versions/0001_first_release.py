@@ -359,7 +359,7 @@ def create_schedule(*, sqlite: bool) -> None:
     page_id = sa.Column("page_id", Id, nullable=False, autoincrement=False)
     key = sa.PrimaryKeyConstraint("epoch", "page_id", name="schedule_pkey")
     rate = sa.Double if sqlite else postgresql.ARRAY(sa.REAL)
-    minutes = sa.SmallInteger if sqlite else postgresql.ARRAY(sa.SmallInteger)
+    minutes = sa.SmallInteger if sqlite else sa.LargeBinary
     op.create_table(
         "schedule",
         *([] if sqlite else [block]),

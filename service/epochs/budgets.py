@@ -11,7 +11,8 @@ from service.core.allocation.problem import Allocation
 from service.core.conditions import BandwidthInfeasible
 from service.core.joint import alone
 from service.epochs.constraints import CONSTRAINED, LEAST
-from service.epochs.solve import Plan, Problem, optimum, total_costs
+from service.epochs.moves import places
+from service.epochs.solve import NO_HOSTS, Plan, Problem, optimum, total_costs
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import COLUMN, Floats, Ints
 from service.model.columns import CapColumns, EpochColumns, HostClocks
@@ -100,9 +101,10 @@ def reduced(pages: EpochColumns) -> EpochColumns:
 def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = None) -> Solved:
     """Return the plan of a bandwidth; `start` is the multiplier of a similar plan."""
     pages, estimates = basis.pages, basis.estimates
-    problem = Problem(pages, estimates, plan.objective, bandwidth, basis.caps)
+    problem, hosts = Problem(pages, estimates, plan.objective, bandwidth, basis.caps), basis.clocks
+    place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     try:
-        allocation, audits = alone(optimum(problem, start, basis.clocks))
+        allocation, audits = alone(optimum(problem, start, hosts, place))
     except BandwidthInfeasible:
         return _infeasible(pages, bandwidth)
     rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability

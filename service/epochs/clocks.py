@@ -6,6 +6,7 @@ hosts. A host with pages that are crawled many times a day learns in every epoch
 uses the clocks.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,18 +102,26 @@ def lesson(pages: EpochColumns, window: Window, now: np.datetime64) -> Lesson:
     `window` is the time since the last epoch. A host learns in the epoch after its hour of the day,
     and whenever a page was crawled twice within `OFTEN_DAYS`.
     """
-    age = days(now - pages.last_observed_at)
-    interval = np.abs(pages.last_interval)
-    crawled = (age >= window.end) & (age < window.start + LESSON_DAYS)
-    crawled &= (interval > 0) & (interval <= MOST_INTERVAL) & (pages.importance > 0)
-    crawled &= pages.n_observations >= LEAST_OBSERVATIONS
     complete = pages.observability == Observability.complete
-    row = np.flatnonzero(np.where(complete, pages.n_pings > 0, crawled))
-    often = (age[row] < window.start) & (interval[row] < OFTEN_DAYS) & ~complete[row]
-    turn = _turn_came(pages.host_id[row], now, window.days)
-    row = row[turn | np.isin(pages.host_id[row], distinct(pages.host_id[row[often]]))]
+    lately = now - pages.last_observed_at < _span(window.start + LESSON_DAYS)
+    row = np.flatnonzero(np.where(complete, pages.n_pings > 0, lately))
+    age, interval = days(now - pages.last_observed_at[row]), np.abs(pages.last_interval[row])
+    complete = complete[row]
+    crawled = (age >= window.end) & (age < window.start + LESSON_DAYS)
+    crawled &= (interval > 0) & (interval <= MOST_INTERVAL) & (pages.importance[row] > 0)
+    crawled &= pages.n_observations[row] >= LEAST_OBSERVATIONS
+    often = crawled & (age < window.start) & (interval < OFTEN_DAYS) & ~complete
+    host_id = pages.host_id[row]
+    learns = _turn_came(host_id, now, window.days)
+    learns |= np.isin(host_id, distinct(host_id[often]))
+    row = row[learns & (complete | crawled)]
     row = row[np.argsort(pages.host_id[row], kind="stable")]
-    return Lesson(row, pages.host_id[row], complete[row])
+    return Lesson(row, pages.host_id[row], pages.observability[row] == Observability.complete)
+
+
+def _span(length: float) -> np.timedelta64:
+    """Return a time span of some days, rounded up to whole seconds."""
+    return np.timedelta64(math.ceil(length * DAY_S), "s")
 
 
 def _turn_came(host_id: Ints, now: np.datetime64, passed: float) -> Bools:
@@ -130,7 +139,8 @@ def learn_clocks(
     """Return the clocks after the hosts of the lesson have learnt.
 
     A crawl or a ping that a host has learnt from does not count again. Hosts with less than
-    `LEAST_EVENTS` a day learn nothing.
+    `LEAST_EVENTS` a day learn nothing. Nor do hosts that learnt at this time, in an attempt of this
+    epoch that was lost. All numbers are as stored, so that both attempts have the same clocks.
     """
     events, window = clocks.lesson, since(LastEpoch.of(last), now)
     hosts = _of_hosts(distinct(events.host_id), clocks.learnt, now)
@@ -141,7 +151,8 @@ def learn_clocks(
     )
     new = at >= (hosts.learnt_at - late)[host]
     passed = days(now - hosts.learnt_at)
-    active = np.bincount(host[new], minlength=len(hosts)) >= LEAST_EVENTS * passed
+    n_new = np.bincount(host[new], minlength=len(hosts))
+    active = (passed > 0) & (n_new >= LEAST_EVENTS * passed)
     counts = (new | events.is_ping) & active[host]
     host, events = (np.cumsum(active) - 1)[host[counts]], events.where(counts)
     hosts, passed = hosts.take(active), passed[active]
@@ -154,7 +165,7 @@ def learn_clocks(
         host_id=hosts.host_id,
         learnt_at=np.full(len(hosts), now),
         evidence=packed(evidence).astype(np.float64),
-        profile=np.column_stack((profiles.weight, profiles.coefficients)),
+        profile=np.column_stack((profiles.weight, profiles.coefficients)).astype("f4").astype("f8"),
     )
     return clocks._replace(hosts=_renewed(clocks.hosts, learnt), learnt=learnt)
 

@@ -14,6 +14,7 @@ from service.core.clocks.profile import Profiles
 from service.core.clocks.timing import (
     CONCENTRATION,
     FAST_INTERVAL,
+    MAX_MOVE,
     MOST_INTERVAL,
     PROBE_EXPECTED,
     Planned,
@@ -43,9 +44,9 @@ PER_WINDOW = 2.0
 """Minimum interval of pages that are moved, in times between epochs."""
 PACED_EVERY = 1.0 / 24.0
 """Maximum time between epochs for a pace, days: the hours must not pass unseen."""
-MOVED_AHEAD = 1.5
-"""Time beyond the next epoch for which better hours are looked for, days: most of the work is
-that of the hours, and a later epoch knows the clock better."""
+MOVED_AHEAD = 1.5 * MAX_MOVE
+"""Time beyond the next epoch for which better hours are looked for, days: no crawl is moved by more
+than `MAX_MOVE`, an epoch may be late, and later epochs know the clock better."""
 BLOCK = 1 << 18
 """Maximum pages whose moves are computed at a time, so that arrays are reused."""
 LOW_BITS = (1 << 20) - 1
@@ -83,19 +84,21 @@ def most_crawled(
     crawl_rate: Floats,
     multiplier: float,
     hosts: HostClocks,
+    place: Ints,
 ) -> Floats | None:
     """Return (N,) maxima of crawl rates by the clocks, 1/day, NaN for none; None if all are NaN.
 
     Where nearly all changes of a day come at one hour, a page that is crawled once a day, just
     after that hour, waits W days on average from a change to its crawl. The optimum without clocks
-    has `crawl_rate` and `multiplier`. One crawl a day is better where the harmonic cost that it
-    adds, ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times importance, is below the value of the
-    bandwidth that it spares. The pages must be a good part of their host's.
+    has `crawl_rate` and `multiplier`; `place` has the rows of hosts, as of `places`. One crawl a
+    day is better where the harmonic cost that it adds, ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate)
+    times importance, is below the value of the bandwidth that it spares. The pages must be a good
+    part of their host's.
     """
     mass = excess_mass(profiles_of(hosts), 1.0 / CONCENTRATION)
-    sharp = np.flatnonzero(second_crawl(mass) < LEAST_GAIN)
-    place = places(pages.host_id, hosts.host_id[sharp])
+    sharp = second_crawl(mass) < LEAST_GAIN
     row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & (place >= 0))
+    row = row[sharp[place[row]]]
     if not row.size:
         return None
     n_fast = np.bincount(place[row], minlength=sharp.size)
@@ -103,7 +106,7 @@ def most_crawled(
     row = row[share[place[row]] >= LEAST_SHARE]
     if not row.size:
         return None
-    wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)[sharp[place[row]]]
+    wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)[place[row]]
     rate, change = crawl_rate[row], change_rate[row]
     cost = pages.importance[row] * (np.log1p(2.0 * wait * change) - np.log1p(change / rate))
     most = np.full(len(pages), np.nan)

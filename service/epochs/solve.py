@@ -108,7 +108,9 @@ def solve(
     if bandwidth is None:
         bandwidth = n_pages / PAGES_PER_CRAWL
     problem = Problem(pages, estimates, plan.objective, bandwidth, caps)
-    optimal = optimum(problem, start, None if clocks is None else clocks.hosts)
+    hosts = None if clocks is None else clocks.hosts
+    place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
+    optimal = optimum(problem, start, hosts, place)
     allocation, audits = yield from optimal
     crawl_rate = allocation.crawl_rate
     if audits.total > 0:
@@ -118,7 +120,6 @@ def solve(
     del audits, optimal  # arrays of pages, which nothing after this needs
     since = LastEpoch.of(last, evidence)
     pace = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), evidence)
-    place = places(pages.host_id, NO_HOSTS if clocks is None else clocks.hosts.host_id)
     if plan.with_urgency:
         exposure = exposures(pages, clocks, place)
         situation = pages, estimates, crawl_rate, caps, now
@@ -166,20 +167,21 @@ class Problem(NamedTuple):
 
 
 def optimum(
-    problem: Problem, start: float | None, hosts: HostClocks | None
+    problem: Problem, start: float | None, hosts: HostClocks | None, place: Ints
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum beside the audits, and the audits, crawls a day.
 
-    `start` is the multiplier of a similar allocation, `hosts` are those with a clock.
+    `start` is the multiplier of a similar allocation, `hosts` are those with a clock, and `place`
+    has the row of each page's host among them.
     """
     allocation, audits = yield from _within_limits(problem, start)
     if hosts is None:
         return allocation, audits
-    return (yield from _once_a_day(problem, allocation, audits, hosts))
+    return (yield from _once_a_day(problem, allocation, audits, hosts, place))
 
 
 def _once_a_day(
-    problem: Problem, allocation: Allocation, audits: Audits, hosts: HostClocks
+    problem: Problem, allocation: Allocation, audits: Audits, hosts: HostClocks, place: Ints
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum with one crawl a day for pages to which clocks leave no use of a second.
 
@@ -188,7 +190,7 @@ def _once_a_day(
     pages, change_rate, most = problem.pages, problem.estimates.change_rate, None
     if len(hosts):
         unclocked = allocation.crawl_rate, allocation.multiplier
-        most = most_crawled(pages, change_rate, *unclocked, hosts)
+        most = most_crawled(pages, change_rate, *unclocked, hosts, place)
     if not (yield from anywhere(most is not None)):
         return allocation, audits
     if most is not None:

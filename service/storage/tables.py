@@ -339,6 +339,9 @@ def _by_block(kind: type[sa.types.TypeEngine[Any]], element: Any) -> sa.types.Ty
     return kind().with_variant(postgresql.ARRAY(element), "postgresql")
 
 
+MINUTES = sa.SmallInteger().with_variant(sa.LargeBinary(), "postgresql")
+"""Type of moves; on Postgres those of a block are packed (`postgres.schedule_blocks`)."""
+
 schedule = sa.Table(
     "schedule",
     metadata,
@@ -349,8 +352,8 @@ schedule = sa.Table(
     sa.Column("crawl_rate", _by_block(sa.Double, sa.REAL), nullable=False),
     sa.Column("urgency", _by_block(sa.Double, sa.REAL), nullable=False),
     sa.Column("crawl_probability", _by_block(sa.Double, sa.Double)),
-    sa.Column("shift", _by_block(sa.SmallInteger, sa.SmallInteger)),
-    sa.Column("carried", _by_block(sa.SmallInteger, sa.SmallInteger)),
+    sa.Column("shift", MINUTES),
+    sa.Column("carried", MINUTES),
     sa.PrimaryKeyConstraint("epoch", "page_id").ddl_if("sqlite"),
     sa.Index(None, "block").ddl_if("postgresql"),
     comment="Schedules that epochs published; on Postgres one partition an epoch.",

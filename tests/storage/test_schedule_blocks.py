@@ -37,15 +37,20 @@ def random_schedule(page_id, rng) -> ScheduleColumns:
 def decoded(blocks, names):
     """Return pages and columns of the bytes of blocks, by the format of arrays on the wire."""
     kinds = dict.fromkeys(("change_rate", "crawl_rate", "urgency"), ">f4")
-    kinds |= {"crawl_probability": ">f8", "shift": ">i2", "carried": ">i2"}
+    kinds |= {"crawl_probability": ">f8", "shift": ">u2", "carried": ">u2"}
+    packed = {"shift", "carried"}
     found = {name: [] for name in ("page_id", *kinds)}
     for block, _, *arrays in blocks:
         there = None
         columns = {}
         for name, array in zip(names[2:], arrays, strict=True):
-            kind = np.dtype([("length", ">i4"), ("value", kinds[name])])
-            octets = np.ma.getdata(array).view(np.uint8).reshape(len(block), -1)[:, ARRAY_HEAD:]
-            values = np.ascontiguousarray(octets).view(kind)["value"].reshape(len(block), PAGES)
+            octets = np.ma.getdata(array).view(np.uint8).reshape(len(block), -1)
+            if name in packed:
+                values = octets.view(kinds[name]).astype(int) + NOT_MOVED
+            else:
+                kind = np.dtype([("length", ">i4"), ("value", kinds[name])])
+                elements = np.ascontiguousarray(octets[:, ARRAY_HEAD:]).view(kind)
+                values = elements["value"].reshape(len(block), PAGES)
             null = np.ma.getmaskarray(array)
             columns[name] = np.where(null[:, None], schedule_blocks.SELDOM.get(name, 0), values)
         there = columns["crawl_rate"] != ABSENT

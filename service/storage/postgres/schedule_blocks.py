@@ -1,7 +1,8 @@
 """Schedules on Postgres: a row for a block of pages, with one array for each column.
 
 A row of its own costs a page 24 bytes of header, 8 of id and 20 in the index, beside 12 bytes of
-rates. In a block a page costs 14 bytes in all. Block k has the pages from `PAGES` k to
+rates. In a block a page costs 14 bytes in all, and 4 more in blocks with pages that clocks moved.
+Moves are packed, because reading arrays of them takes an epoch ten times as long. Block k has the pages from `PAGES` k to
 `PAGES` k + `PAGES` - 1. The place of a page follows from its id, so a statement finds a rate by one
 look-up and one subscript.
 """
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.model.arrays import Ints
-from service.model.columns import NOT_MOVED, ScheduleColumns
+from service.model.columns import NOT_MOVED, ScheduleColumns, ShiftColumns
 from service.storage.postgres.binary import masked_arrays, narrow
 
 SHIFT = 6
@@ -32,12 +33,22 @@ ALWAYS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
 """Columns of all blocks, and their form."""
 SELDOM: dict[str, float] = {"crawl_probability": 0.0, "shift": NOT_MOVED, "carried": NOT_MOVED}
 """Columns that most blocks do not have, and the value that stands for none."""
+PACKED, OF_BLOCK = np.dtype(">u2"), f"V{2 * PAGES}"
+"""Type of `shift` and `carried` as stored, less `NOT_MOVED`, and that of a block of them."""
 
-BLOCK, PLACE = f"({{1}} >> {SHIFT})", f"[({{1}} & {PAGES - 1})::int + 1]"
+
+def _minutes(name: str, place: str) -> str:
+    """Return the SQL of a packed number; NULL for none."""
+    high, low = (f"get_byte({name}, 2 * {place} + {octet})" for octet in (0, 1))
+    return f"nullif(256 * {high} + {low}, 0) + {NOT_MOVED} AS {name}"
+
+
+IN_BLOCK = f"({{1}} & {PAGES - 1})::int"
+BLOCK, PLACE = f"({{1}} >> {SHIFT})", f"[{IN_BLOCK} + 1]"
 OF_PAGE = f"""LEFT JOIN LATERAL (
     SELECT epoch, change_rate{PLACE} AS change_rate, crawl_rate{PLACE} AS crawl_rate,
         urgency{PLACE} AS urgency, crawl_probability{PLACE} AS crawl_probability,
-        nullif(shift{PLACE}, {NOT_MOVED}) AS shift, nullif(carried{PLACE}, {NOT_MOVED}) AS carried
+        {_minutes("shift", IN_BLOCK)}, {_minutes("carried", IN_BLOCK)}
     FROM schedule WHERE epoch = {{2}} AND block = {BLOCK} AND crawl_rate{PLACE} >= 0 {{between}}
 ) AS {{0}} ON true"""
 IN_RANGE = f"AND block >= %(after)s::bigint >> {SHIFT} AND block <= %(last)s::bigint >> {SHIFT}"
@@ -45,7 +56,7 @@ IN_RANGE = f"AND block >= %(after)s::bigint >> {SHIFT} AND block <= %(last)s::bi
 
 EACH = f"""(
     SELECT block * {PAGES} + place - 1 AS page_id, epoch, crawl_rate[place] AS crawl_rate,
-        urgency[place] AS urgency, shift[place] AS shift, carried[place] AS carried
+        urgency[place] AS urgency
     FROM schedule, generate_series(1, {PAGES}) AS place
     WHERE epoch = {{0}} AND crawl_rate[place] >= 0 {{where}}
 )"""
@@ -61,11 +72,10 @@ WORDS = {
     "last_scheduled": f"SELECT max(page_id) FROM {EACH.replace('{where}', LAST)} AS each_page",
 }
 """Words of statements (`storage.dialect`)."""
-MOVED = f"""
-SELECT page_id, shift, carried FROM {EACH.replace("{where}", "AND shift IS NOT NULL")} AS each_page
-WHERE shift <> {NOT_MOVED} ORDER BY page_id
+MOVED = """
+SELECT block, shift, carried FROM schedule WHERE epoch = {} AND shift IS NOT NULL ORDER BY block
 """
-"""Statement that reads the pages whose crawls an epoch moved; `{0}` is the epoch."""
+"""Statement that reads the blocks with pages whose crawls an epoch moved."""
 
 
 def columns(schedule: ScheduleColumns) -> list[str]:
@@ -97,8 +107,24 @@ def _encoded(epoch: int, rows: ScheduleColumns, present: list[str]) -> list[NDAr
         encoded.append(masked_arrays(_dense(form(getattr(rows, name)), place, len(block), none)))
     for name in present:
         dense = _dense(getattr(rows, name), place, len(block), SELDOM[name])
-        encoded.append(masked_arrays(dense, null=(dense == SELDOM[name]).all(axis=1)))
+        null = (dense == SELDOM[name]).all(axis=1)
+        packed = _packed(dense, null) if dense.dtype == np.int16 else masked_arrays(dense, null)
+        encoded.append(packed)
     return encoded
+
+
+def _packed(minutes: NDArray[np.int16], null: NDArray[np.bool_]) -> NDArray[Any]:
+    octets = (minutes.astype(np.int32) - NOT_MOVED).astype(PACKED).view(OF_BLOCK)[:, 0]
+    return np.ma.array(octets, mask=null)
+
+
+def moves(block: Ints, shift: NDArray[np.void], carried: NDArray[np.void]) -> ShiftColumns:
+    """Return the pages that were moved, from the columns of `MOVED`."""
+    columns = [octets.view(PACKED).reshape(len(block), PAGES) for octets in (shift, carried)]
+    row, place = np.nonzero(columns[0])
+    minutes = (each[row, place].astype(np.int32) + NOT_MOVED for each in columns)
+    shifts, carries = (each.astype(np.int16) for each in minutes)
+    return ShiftColumns(page_id=(block[row] << SHIFT) + place, shift=shifts, carried=carries)
 
 
 def _dense(values: NDArray[Any], place: Ints, n_blocks: int, none: float) -> NDArray[Any]:

@@ -275,8 +275,9 @@ class PostgresTransaction(
     @override
     def shifts(self, epoch: int) -> ShiftColumns:
         copied = f"COPY ({schedule_blocks.MOVED.format(epoch)}) TO STDOUT (FORMAT BINARY)"
-        columns = {"page_id": "i8", "shift": "i2", "carried": "i2"}
-        return ShiftColumns(**binary.copy_out(self.driver, copied, columns))
+        packed = schedule_blocks.OF_BLOCK
+        columns = {"block": "i8", "shift": packed, "carried": packed}
+        return schedule_blocks.moves(**binary.copy_out(self.driver, copied, columns))
 
     @override
     def save_clocks(self, clocks: ClockColumns) -> None:
