@@ -1,9 +1,9 @@
 """Measure what the clocks of hosts add to ingest and to epochs: CPU seconds on a whole corpus.
 
-    python -m benchmarks.clocks_cost [--pages 1000000] [--url postgresql://… | --sqlite]
+    python -m benchmarks.clocks_cost [--pages 1000000] [--url postgresql://…/postgres]
         [--on-clock .2] [--warm-up 20] [--epochs 24]
 
-Each host has 500 pages. Some hosts change all their pages once a day, at an hour of their own; the
+There are 500 hosts. Some of them change all their pages once a day, at an hour of their own; the
 pages of the others change at any time. A fifth of all pages are crawled a day: at random while the
 clocks are learnt, then those due first. Epochs run once a day during the warm-up, then once an
 hour, without filling the queue. CPU time is that of the process and of its database sessions.
@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks import trees
 from service.batching.reports import Recorder, Report
-from service.epochs import shard
+from service.epochs import clocks, shard
 from service.epochs.run import run_epoch
 from service.epochs.shard import Run, Shard
 from service.epochs.solve import Plan
@@ -37,7 +37,7 @@ from service.model.arrays import NO_TIME, Floats, Ints, instant
 from service.model.columns import CrawlColumns, PageColumns
 from service.runtime.bootstrap import configure_logging, opened
 from service.runtime.settings import read_settings
-from service.storage.clocks_sql import ClocksSql
+from service.storage.postgres.transaction import PostgresTransaction
 
 HOSTS = 500
 PER_DAY = 0.2
@@ -46,6 +46,15 @@ ON_TIME = 4
 """Days of the warm-up in which pages are crawled on time."""
 COMMIT = 1_000
 BLOCK = 50_000
+
+
+LESSONS = (
+    (clocks, "lesson"),
+    (PostgresTransaction, "clocks"),
+    (shard, "learn_clocks"),
+    (PostgresTransaction, "save_clocks"),
+)
+"""Functions that read, learn and write the evidence of hosts."""
 
 
 class Corpus:
@@ -144,13 +153,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pages", type=int, default=1_000_000)
     parser.add_argument("--url", default="postgresql://postgres@127.0.0.1:5432/postgres")
-    parser.add_argument("--sqlite", action="store_true")
     parser.add_argument("--on-clock", type=float, default=0.2, help="share of hosts on a clock")
     parser.add_argument("--warm-up", type=int, default=20, help="days before the hours count")
     parser.add_argument("--epochs", type=int, default=12)
     arguments = parser.parse_args()
     configure_logging("error")
-    with trees.migrated(arguments.url, sqlite=arguments.sqlite) as url:
+    with trees.migrated(arguments.url, sqlite=False) as url:
         now = [datetime(2026, 5, 1, tzinfo=UTC)]
         base = opened(read_settings(database_url=url), now=lambda: now[0])
         corpus = Corpus(base, now, arguments.pages, arguments.on_clock)
@@ -167,10 +175,8 @@ def measured(corpus: Corpus, n_epochs: int) -> dict[str, Any]:
     """Return the figures of some hourly epochs, with clocks and without in turn."""
     store, plan = corpus.store, corpus.runner.plan
     lessons = Lessons(store)
-    shard.load_clocks = lessons.timed(shard.load_clocks)  # type: ignore[attr-defined]
-    shard.learn_clocks = lessons.timed(shard.learn_clocks)  # type: ignore[attr-defined]
-    save = lessons.timed(ClocksSql.save_clocks)
-    ClocksSql.save_clocks = save  # type: ignore[method-assign]
+    for owner, name in LESSONS:
+        setattr(owner, name, lessons.timed(getattr(owner, name)))
     ingest, n_crawls, epochs = 0.0, 0, {True: [], False: []}
     for number in range(4 * n_epochs):
         before = trees.cpu(store)

@@ -14,7 +14,9 @@ from service.core.conditions import Floats
 from service.core.joint import Contribution, Joint, added, count, gathered
 
 PIVOTS = 4096
-"""Maximum number of pivots of a round, and of values that are gathered."""
+"""Maximum number of pivots of a round."""
+GATHERED = 16_384
+"""Maximum number of values that are gathered."""
 
 Keys = NDArray[np.int64]
 
@@ -73,7 +75,7 @@ def order_statistics(ordered: Floats, ranks: Keys) -> Joint[Floats]:
     brackets = Brackets(*(np.full(len(ranks), end) for end in (low, high, 0, n)))
     between = np.zeros(0, np.int64)
     while (wide := brackets.open()).size:
-        if (wide[3] - wide[2]).sum() <= PIVOTS:
+        if (wide[3] - wide[2]).sum() <= GATHERED:
             own = [
                 keys[keys.searchsorted(a) : keys.searchsorted(b, "right")] for a, b in wide[:2].T
             ]

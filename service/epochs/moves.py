@@ -193,7 +193,7 @@ def _move(
     The instant by the crawl rate of a page is one interval after that of its last crawl. A page is
     moved if its interval is `PER_WINDOW` times the time between epochs or more. Otherwise the next
     crawl but one, which the same urgency dates, would be in the same epoch. Crawls beyond
-    `MOVED_AHEAD` stay at their instants until a later epoch.
+    `MOVED_AHEAD` stay at their instants until a later epoch, as do those whose window has passed.
     """
     between = since(last, now).days
     slowest, fastest = 1.0 / MOST_INTERVAL, 1.0 / max(FAST_INTERVAL, PER_WINDOW * between)
@@ -202,15 +202,16 @@ def _move(
     crawls = np.bincount(before.place[row], before.rate[row], len(clocks.hosts))
     spread = _spread(clocks, crawls.astype(np.float64))
     mass = excess_mass(profiles_of(clocks.hosts), spread)
-    latest = float(in_days(now)) + between + MOVED_AHEAD
+    today = float(in_days(now))
+    earliest, latest = today - MAX_MOVE, today + between + MOVED_AHEAD
     for some in _blocks(row):
         step = before.pages.interval_factor[some] / before.rate[some]
         carried = _carried(before.pages, some, clocks.shifts, between, now)
         nominal = in_days(before.pages.last_observed_at[some]) - carried / DAY_MINUTES + step
-        soon = np.flatnonzero(nominal < latest)
+        soon = np.flatnonzero((nominal >= earliest) & (nominal < latest))
         planned = _planned(before, some[soon], nominal[soon])
         minutes = np.zeros(len(some))
-        minutes[soon] = np.rint(moves(mass, planned, spread, float(in_days(now))) * DAY_MINUTES)
+        minutes[soon] = np.rint(moves(mass, planned, spread, today) * DAY_MINUTES)
         _wait(before, some, step + (minutes - carried) / DAY_MINUTES, after.urgency)
         after.shift[some], after.carried[some] = minutes, carried
 

@@ -14,7 +14,7 @@ import structlog
 
 from service.core.conditions import BandwidthInfeasible
 from service.epochs.shard import Run, Task
-from service.epochs.shards import Shards, Spread, in_this_process, joined, recovered
+from service.epochs.shards import Shards, Spread, in_this_process, recovered
 from service.epochs.solve import Plan
 from service.history.steps import HistoryKeeper
 from service.leases.politeness import Politeness
@@ -121,10 +121,10 @@ def computed(shards: Shards, run: Run) -> Certificate:
     epoch_log = log.bind(epoch=run.epoch, n_pages=n_pages)
     epoch_log.info("epoch loaded", seconds=seconds["load"])
     with stopwatch(seconds, "estimate"):
-        joined(shards, "estimate")
+        shards.joined("estimate")
     certificate: Certificate
     with stopwatch(seconds, "allocate"):
-        certificate, *_ = joined(shards, "allocate")
+        certificate, *_ = shards.joined("allocate")
     epoch_log.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):
         shards.ask_all("prepare", run)

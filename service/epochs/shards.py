@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import structlog
 from typing_extensions import override
 
+from service.core.joint import alone
 from service.epochs import databases
 from service.epochs.shard import Contributions, Input, Run, Shard, ShardSource, Task, load
 from service.model.columns import ScheduleColumns
@@ -58,6 +59,13 @@ class Shards(ABC):
     def ask_all(self, question: str, *arguments: Any) -> list[Any]:
         """Return the answers to a question with the same arguments for all shards."""
         return self.ask(question, [arguments] * self.n_shards)
+
+    def joined(self, stage: str) -> list[Any]:
+        """Return the results of a stage of all logical shards, in their order."""
+        answers: list[Contributions] = self.ask_all("begin", stage)
+        while any(answer.combine is not None for answer in answers):
+            answers = self.ask("resume", replies(answers))
+        return in_order(answers)
 
 
 Spread = Callable[[Store, Lead, Task], AbstractContextManager[Shards]]
@@ -113,6 +121,12 @@ class OneStore(InProcess):
     def unwritten(self) -> Learnt:
         return self.source.learnt
 
+    @override
+    def joined(self, stage: str) -> list[Any]:
+        """Return the results of a stage; one logical shard waits for no other."""
+        (stages,) = self.shards[0].stages.values()
+        return [alone(getattr(stages, stage)())]
+
 
 def in_this_process(store: Store, lead: Lead, task: Task) -> AbstractContextManager[Shards]:
     """Return the shards of a store that this process computes alone."""
@@ -139,14 +153,6 @@ def recovered(shards: Shards, compute: Callable[[int], T]) -> T:
             if not left:
                 raise
     raise ShardLost(lost)
-
-
-def joined(shards: Shards, stage: str) -> list[Any]:
-    """Return the results of a stage of all logical shards, in their order."""
-    answers: list[Contributions] = shards.ask_all("begin", stage)
-    while any(answer.combine is not None for answer in answers):
-        answers = shards.ask("resume", replies(answers))
-    return in_order(answers)
 
 
 def replies(answers: Sequence[Contributions]) -> list[tuple[Any, ...]]:

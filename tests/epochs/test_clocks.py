@@ -49,6 +49,15 @@ def test_a_host_learns_once_a_day_at_an_hour_of_its_own():
     assert max(map(len, rows)) <= 4  # evenly: two each in the mean
 
 
+def test_a_host_that_learnt_in_a_lost_attempt_of_an_epoch_does_not_learn_again():
+    pages = crawled()
+    first = learnt(pages, 10.0)
+    assert first.host_id.tolist() == [1]
+    for numbers in (first.profile, first.evidence):  # as a database returns them
+        np.testing.assert_array_equal(numbers, numbers.astype(np.float32))
+    assert not len(learnt(pages, 10.0, before=first))
+
+
 def test_a_host_with_pages_that_are_crawled_often_learns_in_every_epoch():
     late = 10 / 1440
     often = pages_of([1, 1], [9.999, 9.5], [0.03, -1.2])

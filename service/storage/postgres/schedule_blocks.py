@@ -2,9 +2,9 @@
 
 A row of its own costs a page 24 bytes of header, 8 of id and 20 in the index, beside 12 bytes of
 rates. In a block a page costs 14 bytes in all, and 4 more in blocks with pages that clocks moved.
-Moves are packed, because reading arrays of them takes an epoch ten times as long. Block k has the pages from `PAGES` k to
-`PAGES` k + `PAGES` - 1. The place of a page follows from its id, so a statement finds a rate by one
-look-up and one subscript.
+Moves are packed, because an epoch reads arrays of them in ten times the time. Block k has the pages
+from `PAGES` k to `PAGES` k + `PAGES` - 1. The place of a page follows from its id, so a statement
+finds a rate by one look-up and one subscript.
 """
 
 from collections.abc import Callable, Iterator
