@@ -28,7 +28,7 @@ from service.core.estimators import make_estimator
 from service.epochs.actors import LOCAL, Actors
 from service.epochs.processes import Processes
 from service.epochs.shard import Input, Task, divided
-from service.epochs.shards import InProcess, Shards, joined
+from service.epochs.shards import InProcess, Shards
 from service.epochs.solve import Plan
 from service.model.arrays import INSTANT, NO_TIME, SHARD_BITS, instant
 from service.model.columns import CapColumns, EpochColumns
@@ -153,8 +153,8 @@ def measured(runner: Runner, sources: Sequence[Made], last: Epoch | None) -> dic
         sizes = shards.ask_all("load")
         shards.ask("census", [(n > 0,) for n in sizes])
         started = process_time(), [cpu_of(pid) for pid in pids]
-        joined(shards, "estimate")
-        certificate, *_ = joined(shards, "allocate")
+        shards.joined("estimate")
+        certificate, *_ = shards.joined("allocate")
         used = process_time() - started[0]
         used += sum(cpu_of(pid) - cpu for pid, cpu in zip(pids, started[1], strict=True))
         after = [anonymous(pid) for pid in pids or [os.getpid()]]
