@@ -1,6 +1,8 @@
 """Figures of the evidence: means over seeds, gaps closed, and Recrawl over other policies.
 
 A ratio of two policies is computed for each seed that both have played, and averaged over seeds.
+Where importance is equal, seeds have the same world: there a policy without random numbers plays
+once for all seeds.
 """
 
 from collections import defaultdict
@@ -10,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.evidence_cells import OUTDATED, Cell, Line, cell_of, site_of
+from benchmarks.evidence_cells import OUTDATED, WEIGHTINGS, Cell, Line, cell_of, site_of
 from recrawl_lab.policies.lineup import (
     HINDSIGHT,
     HINDSIGHT_KNOWS,
@@ -143,7 +145,19 @@ def by_cell(lines: list[Line]) -> Cells:
     cells: dict[Cell, dict[int, ByPolicy]] = defaultdict(lambda: defaultdict(dict))
     for line in sorted(lines, key=lambda line: OUTDATED not in line):
         cells[cell_of(line)][line["seed"]][line["policy"]] = line
+    for cell, seeds in cells.items():
+        if cell.importance == WEIGHTINGS[0]:
+            _fill(seeds)
     return {cell: Played(dict(cells[cell])) for cell in sorted(cells) if not cell.repeats}
+
+
+def _fill(seeds: dict[int, ByPolicy]) -> None:
+    """Give each seed the lines of policies without random numbers, which are the same for all."""
+    played = {name: line for lines in seeds.values() for name, line in lines.items()}
+    for name, line in played.items():
+        if LINEUP[name].kind is not PolicyKind.learning:
+            for lines in seeds.values():
+                lines.setdefault(name, line)
 
 
 def n_seeds(cells: Cells) -> int:
