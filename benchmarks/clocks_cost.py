@@ -24,29 +24,25 @@ from typing import Any
 import numpy as np
 
 from benchmarks import trees
-from service.batching.reports import Recorder, Report
 from service.epochs import clocks, shard
 from service.epochs.run import run_epoch
 from service.epochs.shard import Run, Shard
 from service.epochs.solve import Plan
-from service.estimation.estimates import InForce
-from service.ingest.record import PageNames
-from service.leases.politeness import Politeness
-from service.leases.settle import LeaseSettler
-from service.model.arrays import NO_TIME, Floats, Ints, instant
-from service.model.columns import CrawlColumns, PageColumns
+from service.model.arrays import Floats, Ints, instant
 from service.runtime.bootstrap import configure_logging, opened
 from service.runtime.settings import read_settings
 from service.storage.postgres.transaction import PostgresTransaction
 
 HOSTS = 500
+"""Hosts of `trees.registered`."""
 PER_DAY = 0.2
 """Crawls a page and day."""
 ON_TIME = 4
 """Days of the warm-up in which pages are crawled on time."""
 COMMIT = 1_000
 BLOCK = 50_000
-
+LEAST = 120_000
+"""Least pages, for one commit an hour."""
 
 LESSONS = (
     (clocks, "lesson"),
@@ -85,8 +81,7 @@ class Corpus:
             prepare(its, run)
 
         Shard.prepare = prepared  # type: ignore[method-assign]
-        settler = LeaseSettler(Politeness(), self.runner.ahead, self.rng)
-        self.recorder = Recorder(self.store, InForce(base.rules), settler)
+        self.crawls = trees.Crawls(base, self.page_id, now, self.rng)
 
     def version(self, page: Ints, at: Floats) -> Ints:
         """Return the versions of pages at some instants, days."""
@@ -112,21 +107,8 @@ class Corpus:
         at = instant(self.now[0])
         days = (at - np.datetime64("2026-05-01")) / np.timedelta64(1, "D")
         self.crawled_at[page] = days
-        none, zero = np.full(COMMIT, -1, np.int16), np.zeros(COMMIT, np.int64)
-        columns = CrawlColumns(
-            page_id=self.page_id[page],
-            observed_at=np.full(COMMIT, at),
-            changed=none,
-            digest=self.version(page, np.full(COMMIT, days)) + 1,
-            status=np.full(COMMIT, 200, np.int16),
-            leased_page_id=zero,
-            token=zero,
-            retry_after_s=np.full(COMMIT, np.nan),
-            redirects_to=zero,
-            last_modified=np.full(COMMIT, NO_TIME),
-        )
-        names = PageNames(self.page_id[page], none.astype(np.int64), PageColumns.empty())
-        self.recorder.flush_crawls([Report(columns, names, False, self.now[0])])
+        digest = self.version(page, np.full(COMMIT, days)) + 1
+        self.crawls.commit(self.page_id[page], digest)
 
 
 class Lessons:
@@ -157,6 +139,8 @@ def main() -> None:
     parser.add_argument("--warm-up", type=int, default=20, help="days before the hours count")
     parser.add_argument("--epochs", type=int, default=12)
     arguments = parser.parse_args()
+    if arguments.pages < LEAST:
+        parser.error(f"--pages must be at least {LEAST}, so that each hour has crawls")
     configure_logging("error")
     with trees.migrated(arguments.url, sqlite=False) as url:
         now = [datetime(2026, 5, 1, tzinfo=UTC)]

@@ -229,6 +229,13 @@ class Crawls:
         """Record n crawls in commits of some size."""
         from datetime import timedelta
 
+        for _ in range(n // size):
+            self.now[0] += timedelta(seconds=1)
+            pages = self.rng.choice(self.page_id, size, replace=False)
+            self.commit(pages, self.rng.integers(1, 4, size))
+
+    def commit(self, pages: Any, digest: Any) -> None:
+        """Record the crawls of some pages now, in one commit."""
         import numpy as np
 
         from service.batching.reports import Report
@@ -236,24 +243,22 @@ class Crawls:
         from service.model.arrays import NO_TIME, instant
         from service.model.columns import CrawlColumns, PageColumns
 
-        for _ in range(n // size):
-            self.now[0] += timedelta(seconds=1)
-            pages = self.rng.choice(self.page_id, size, replace=False)
-            none, zero = np.full(size, -1, np.int16), np.zeros(size, np.int64)
-            columns = CrawlColumns(
-                page_id=pages,
-                observed_at=np.full(size, instant(self.now[0])),
-                changed=none,
-                digest=self.rng.integers(1, 4, size),
-                status=np.full(size, 200, np.int16),
-                leased_page_id=zero,
-                token=zero,
-                retry_after_s=np.full(size, np.nan),
-                redirects_to=zero,
-                last_modified=np.full(size, NO_TIME),
-            )
-            names = PageNames(pages, none.astype(np.int64), PageColumns.empty())
-            self.recorder.flush_crawls([Report(columns, names, False, self.now[0])])
+        size = len(pages)
+        none, zero = np.full(size, -1, np.int16), np.zeros(size, np.int64)
+        columns = CrawlColumns(
+            page_id=pages,
+            observed_at=np.full(size, instant(self.now[0])),
+            changed=none,
+            digest=digest,
+            status=np.full(size, 200, np.int16),
+            leased_page_id=zero,
+            token=zero,
+            retry_after_s=np.full(size, np.nan),
+            redirects_to=zero,
+            last_modified=np.full(size, NO_TIME),
+        )
+        names = PageNames(pages, none.astype(np.int64), PageColumns.empty())
+        self.recorder.flush_crawls([Report(columns, names, False, self.now[0])])
 
 
 def cpu(store: Any) -> float:

@@ -229,7 +229,10 @@ def _posterior_of_pings(pages: EpochColumns, now: np.datetime64) -> tuple[Floats
 
 
 def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockColumns:
-    """Return the evidence of hosts; a host that is not known has none since a day ago."""
+    """Return the evidence of hosts; a host that is not known has none since a day ago.
+
+    A host that has learnt after now, by a clock that was set back, counts as a day ago.
+    """
     n, flat = len(host_id), Profiles.flat(1)
     columns = ClockColumns(
         host_id=host_id,
@@ -238,7 +241,8 @@ def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockCo
         profile=np.tile(np.append(flat.weight, flat.coefficients), (n, 1)),
     )
     at = host_id.searchsorted(known.host_id)
-    columns.learnt_at[at], columns.evidence[at] = known.learnt_at, known.evidence
+    columns.learnt_at[at] = np.where(known.learnt_at > now, now - DAY, known.learnt_at)
+    columns.evidence[at] = known.evidence
     columns.profile[at] = known.profile
     return columns
 

@@ -58,6 +58,13 @@ def test_a_host_that_learnt_in_a_lost_attempt_of_an_epoch_does_not_learn_again()
     assert not len(learnt(pages, 10.0, before=first))
 
 
+def test_a_host_that_learnt_by_a_clock_ahead_learns_again_once_the_clock_is_set_back():
+    ahead = replace(learnt(crawled(), 10.0), learnt_at=at_day([400.0]))
+    again = learnt(crawled(), 10.0, before=ahead)
+    assert again.learnt_at.tolist() == at_day([10.0]).tolist()
+    assert again.evidence.sum() > ahead.evidence.sum()
+
+
 def test_a_host_with_pages_that_are_crawled_often_learns_in_every_epoch():
     late = 10 / 1440
     often = pages_of([1, 1], [9.999, 9.5], [0.03, -1.2])
