@@ -8,7 +8,7 @@ WORKERS ?= 2
 # compiled tests are kept: rewriting their asserts takes each process of pytest eight seconds
 unexport PYTHONDONTWRITEBYTECODE
 PARALLEL = -n $(WORKERS) --dist worksteal
-QUICK := "not slow and not external"
+QUICK := "not slow and not external and not second"
 TREE := --editable recrawl_client --editable recrawl_lab
 PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.toml
 

@@ -3,13 +3,16 @@
 import gc
 import getpass
 import os
+import re
 import shutil
 import signal
 import tempfile
 import uuid
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -26,12 +29,15 @@ from service.storage import Store, migrations, open_store
 from service.storage.sharding.store import ShardedStore
 from service.storage.sqlite import connections
 
-settings.register_profile("quick", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=50)
 settings.register_profile("thorough", deadline=None)
 settings.load_profile("quick")
 
 WIDTH = 2
 """Numbers in the state of Gamma, with which most tests learn."""
+
+DATABASES = "sqlite", "postgres"
+STORAGE = Path(__file__).parent / "storage"
 
 SHARDED = pytest.param("sharded", marks=pytest.mark.slow)
 """Store over several databases, whose tests take three times as long."""
@@ -74,9 +80,30 @@ def pytest_collection():
     return collected
 
 
+@pytest.hookimpl(tryfirst=True)  # marks must be there before pytest chooses by them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put slow tests first: one that begins last keeps a core idle while the other ends."""
+    """Mark second runs; put slow tests first.
+
+    A slow test that begins last keeps a core idle while the other ends.
+    """
+    for second in second_runs(items):
+        second.add_marker(pytest.mark.second)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def second_runs(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield one of each two items that differ only in the database, half of them on each.
+
+    Tests of the storage have no second run: all of them are about databases.
+    """
+    twins: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        on = next((kind for kind in DATABASES if kind in re.split(r"[\[\]-]", item.nodeid)), None)
+        if on is not None and STORAGE not in item.path.parents:
+            twins.setdefault(item.nodeid.replace(on, ""), []).append(item)
+    for name, both in twins.items():
+        if len(both) == len(DATABASES):
+            yield both[zlib.crc32(name.encode()) % len(DATABASES)]
 
 
 @pytest.fixture(scope="session", autouse=True)

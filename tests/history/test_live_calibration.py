@@ -95,10 +95,8 @@ class StoredFleet(LocalFleet):
         self.keeper.keep()
 
 
-@pytest.mark.parametrize(
-    ("kind", "estimator"),
-    [("sqlite", "bursty"), pytest.param("postgres", "gamma", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "estimator"), [("sqlite", "bursty"), ("postgres", "gamma")])
 def test_a_replay_through_the_service_has_the_calibration_error_of_a_replay(
     request, kind, estimator
 ):

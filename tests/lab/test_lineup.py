@@ -46,7 +46,7 @@ RIVALS = ("uniform", "fixed-tuned", "nutch-tuned", "change-rate", "hindsight", "
 
 
 @pytest.mark.parametrize("name", [*RIVALS, "recrawl", "lambdacrawl-gamma"])
-@pytest.mark.parametrize("per_page", [0.1, 1.0])
+@pytest.mark.parametrize("per_page", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_at_the_end_of_a_replay_every_policy_crawls_as_before(name, per_page):
     """Bandwidth that was lent is not called in: no policy rests while others crawl."""
     world = synthetic_world(600, 120.0, rng=np.random.default_rng(7))

@@ -81,6 +81,7 @@ def test_idle_bandwidth_is_named_but_not_that_of_who_knows_the_future():
     ]
 
 
+@pytest.mark.slow
 def test_who_hears_notices_may_get_ahead_of_hindsight_which_hears_none_and_says_so():
     world = synthetic_world(100, 100.0, rng=np.random.default_rng(4), complete_share=0.0)
     told = true_notices(world, np.arange(100))

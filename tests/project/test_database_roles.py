@@ -23,6 +23,8 @@ from service.storage import open_store
 PAGE = (DOCS / "how-to" / "database-roles.md").read_text()
 ROLES = ("owner", "service", "reader")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def addresses(empty_postgres_url, tmp_path):
