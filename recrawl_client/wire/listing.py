@@ -41,7 +41,7 @@ class ListedPage(Struct, frozen=True):
     n_observations: int
     """Number of intervals between crawls that count as evidence."""
     n_changes: int
-    """Number of changes that crawls found."""
+    """Number of changes that crawls found, within the intervals that count as evidence."""
     created_at: Instant
     """Instant of the registration."""
     last_crawl_at: Instant | None

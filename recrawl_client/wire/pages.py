@@ -119,7 +119,7 @@ class EstimateAnswer(Struct, frozen=True, kw_only=True):
     n_observations: int
     """Number of intervals between crawls that count as evidence."""
     n_changes: int
-    """Number of changes that crawls found."""
+    """Number of changes that crawls found, within the intervals that count as evidence."""
     n_pings: int
     """Number of pings."""
     last_observed_at: Instant | None

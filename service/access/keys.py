@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from service.access.audit import write_audit
 from service.access.boundary import normal_host, normal_prefix
 from service.model.access import Actor, ApiKey, Role
+from service.model.arrays import LATEST
 from service.model.errors import InvalidField, KeyEnded
 from service.storage import Transaction
 
@@ -96,7 +97,7 @@ def rotate_key(
     settings = KeySettings(
         name=old.name,
         role=old.role,
-        expires_at=None if lifetime is None else now + lifetime,
+        expires_at=None if lifetime is None else now + min(lifetime, LATEST - now),
         items_per_s=old.items_per_s,
         hosts=old.hosts,
         url_prefixes=old.url_prefixes,
@@ -143,6 +144,9 @@ def _checked(settings: KeySettings, now: datetime) -> KeySettings:
         raise InvalidField("hosts", detail)
     if settings.expires_at is not None and settings.expires_at <= now:
         detail = f"expires_at {settings.expires_at.isoformat()} has passed; name a later instant"
+        raise InvalidField("expires_at", detail)
+    if settings.expires_at is not None and settings.expires_at > LATEST:
+        detail = "expires_at lies after the year 9000; leave it out for a key without an expiry"
         raise InvalidField("expires_at", detail)
     return replace(
         settings,

@@ -13,6 +13,7 @@ import msgspec
 from fastapi import Query, Request
 from msgspec import Meta, Struct
 
+from service.model.arrays import FIRST_US, LAST_US
 from service.model.errors import BadCursor
 
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -44,7 +45,7 @@ class HostsPlace(Place, tag="hosts1", frozen=True):
     """A place in the list of hosts in an order."""
 
     order: Literal["host_id", "-host_id", "host", "-host"]
-    after: Number | Annotated[str, Meta(max_length=300)]
+    after: Number | Annotated[str, Meta(max_length=300, pattern=r"^[^\x00]*$")]
     """Last host_id or name before the place."""
 
 
@@ -70,7 +71,7 @@ class PagesPlace(Place, tag="pages1", frozen=True):
 class LogPlace(Place, tag="log1", frozen=True):
     """A place in the log of a page, newest entries first."""
 
-    at: Annotated[int, Meta(ge=-(2**62), le=2**62)]
+    at: Annotated[int, Meta(ge=FIRST_US, le=LAST_US)]
     """Time of the last entry before the place, microseconds since 1970."""
     kind: Annotated[int, Meta(ge=0, le=1)]
 

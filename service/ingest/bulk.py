@@ -19,7 +19,7 @@ from service.model.domain import PagePatch
 from service.model.listing import TagPatch
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
-from service.storage.tagging import patch_tags
+from service.storage.tagging import crowded, patch_tags
 
 BLOCK = 5_000
 """Maximum pages that one transaction changes."""
@@ -64,11 +64,15 @@ class Change:
     name: str = "change"
 
     def refusals(self, tx: Transaction, page_id: Ints) -> Sequence[Refusal]:
-        """Return the pages whose bounds would cross."""
+        """Return the pages whose bounds would cross, then those with too many tags."""
         crossed = tx.contradicted(page_id, self.patch)
         bound = "max_crawl_rate" if self.patch.min_crawl_rate is None else "min_crawl_rate"
         reason = "min_crawl_rate would lie above max_crawl_rate; send both bounds"
-        return [Refusal(crossed, bound, reason)] if len(crossed) else []
+        others = np.setdiff1d(page_id, crossed, assume_unique=True)
+        full = crowded(tx, others, self.tags) if self.tags.add else others[:0]
+        too_many = f"the page would have over {MOST_TAGS} tags; remove some"
+        each = Refusal(crossed, bound, reason), Refusal(full, "add_tags", too_many)
+        return [refusal for refusal in each if len(refusal.page_id)]
 
     def apply(self, tx: Transaction, page_id: Ints, now: datetime) -> Done:
         """Change the settings, then the tags; a refused page keeps both."""
@@ -76,10 +80,6 @@ class Change:
         refused = list(self.refusals(tx, locked))
         free = np.setdiff1d(locked, _pages(refused), assume_unique=True)
         tagged = patch_tags(tx, free, self.tags)
-        if len(tagged.crowded):
-            reason = f"the page would have over {MOST_TAGS} tags; remove some"
-            refused.append(Refusal(tagged.crowded, "add_tags", reason))
-            free = np.setdiff1d(free, tagged.crowded, assume_unique=True)
         changed = tx.change_many(free, self.patch, now)
         return Done(distinct(np.concatenate([changed, tagged.changed])), refused)
 

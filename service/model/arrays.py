@@ -6,7 +6,7 @@ values it is None. Instants are UTC in microseconds, intervals are days, rates a
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -47,6 +47,10 @@ SHARD_BITS = 42
 """Number of bits of an id below its logical shard; a store that was never sharded is shard 0."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+OLDEST, LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+"""Range of instants that callers may state, so that sums and time zones stay within datetimes."""
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_000_000
+"""Range of datetimes to whole seconds, microseconds since 1970."""
 
 
 def instant(moment: datetime) -> np.datetime64:
@@ -65,13 +69,24 @@ def moment(value: np.datetime64) -> datetime | None:
     return plain.replace(tzinfo=UTC) if isinstance(plain, datetime) else None
 
 
+def datetime_at(us: int) -> datetime:
+    """Return microseconds since 1970 as a datetime, or the nearest one."""
+    return EPOCH + timedelta(microseconds=min(max(us, FIRST_US), LAST_US))
+
+
+def plausible(instants: Instants) -> Instants:
+    """Return instants, with NaT for those outside of `OLDEST` to `LATEST`."""
+    within = (instants >= instant(OLDEST)) & (instants <= instant(LATEST))
+    return np.where(within, instants, NO_TIME)
+
+
 def moments(instants: Instants) -> list[datetime | None]:
-    """Return instants as datetimes, through floats of seconds: exact until the year 2223.
+    """Return instants as datetimes, or the nearest ones; exact until the year 2223.
 
     >>> moments(np.array(["2026-05-01T12:00:00.000001", "NaT"], "M8[us]"))
     [datetime.datetime(2026, 5, 1, 12, 0, 0, 1, tzinfo=datetime.timezone.utc), None]
     """
-    seconds = instants.astype(INSTANT).view(np.int64) / 1e6
+    seconds = np.clip(instants.astype(INSTANT).view(np.int64), FIRST_US, LAST_US) / 1e6
     never = np.isnat(instants)
     if never.any():
         seconds = seconds.astype(object)

@@ -13,7 +13,7 @@ from typing import Any
 from typing_extensions import override
 
 from service.model.arrays import Ints
-from service.model.domain import Host, HostGroup
+from service.model.domain import Host, HostGroup, Observability
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of
@@ -75,14 +75,16 @@ ONLY = {
     "change_rate_to": "schedule.change_rate{double} <= %(change_rate_to)s",
     "crawl_rate_from": "schedule.crawl_rate{double} >= %(crawl_rate_from)s",
     "crawl_rate_to": "schedule.crawl_rate{double} <= %(crawl_rate_to)s",
-    "changed_since": """{observed_at} >= %(changed_since)s AND n_changes > 0
-    AND (last_interval > 0 OR EXISTS (
+    "changed_since": "{observed_at} >= %(changed_since)s"
+    f" AND (n_changes > 0 OR page_states.observability = {Observability.complete.value})"
+    """ AND (last_interval > 0 OR EXISTS (
         SELECT 1 FROM {log} WHERE {log_of_any} AND observations.page_id = page_states.page_id
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
     ))""",
 }
 """Condition of each field of a `PageFilter`. The last interval shows a change of the
-last crawl without a look into the log."""
+last crawl without a look into the log. Changes of complete pages are no evidence, so `n_changes`
+does not count them."""
 
 SEVEN_DIGITS = 1e-6
 """Relative width of a bound, so that a rate as it is shown, in seven digits, is within itself."""

@@ -53,15 +53,30 @@ class TaggedRows(NamedTuple):
 def patch_tags(tx: Transaction, page_id: Ints, patch: TagPatch) -> Tagged:
     """Change the tags of locked pages, which are ascending and distinct."""
     before = tx.tags_of(page_id)
+    after = _patched(before, page_id, patch)
+    full = _crowded(page_id, after)
+    free = np.setdiff1d(page_id, full, assume_unique=True)
+    before, after = (pairs.where(np.isin(pairs.page_id, free)) for pairs in (before, after))
+    return Tagged(_replace(tx, free, before, after, _names(before, after)), full)
+
+
+def crowded(tx: Transaction, page_id: Ints, patch: TagPatch) -> Ints:
+    """Return the pages, ascending and distinct as before, that would have too many tags."""
+    return _crowded(page_id, _patched(tx.tags_of(page_id), page_id, patch))
+
+
+def _patched(before: PageTags, page_id: Ints, patch: TagPatch) -> PageTags:
+    """Return the tags after a patch; a tag may be there twice."""
     kept = before if patch.all is None else _each(page_id, patch.all)
-    added = _each(page_id, patch.add)
-    after = PageTags.concatenate([kept.where(~_among(kept, patch.remove)), added])
-    names = _names(before, after)
-    code = distinct(_codes(page_id, after, names))
-    crowded = np.bincount(code // len(names), minlength=len(page_id)) > MOST_TAGS
-    after = after.take(~crowded[np.searchsorted(page_id, after.page_id)])
-    before = before.take(~crowded[np.searchsorted(page_id, before.page_id)])
-    return Tagged(_replace(tx, page_id, before, after, names), page_id[crowded])
+    return PageTags.concatenate(
+        [kept.where(~_among(kept, patch.remove)), _each(page_id, patch.add)]
+    )
+
+
+def _crowded(page_id: Ints, pairs: PageTags) -> Ints:
+    names = _names(pairs)
+    code = distinct(_codes(page_id, pairs, names))
+    return page_id[np.bincount(code // len(names), minlength=len(page_id)) > MOST_TAGS]
 
 
 def set_tags(tx: Transaction, page_id: Ints, after: PageTags) -> Ints:

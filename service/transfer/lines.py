@@ -11,7 +11,16 @@ from msgspec import UNSET, Meta, UnsetType
 
 from recrawl_client.wire.common import Etag, Moment
 from recrawl_client.wire.pages import Page
-from service.model.arrays import COLUMN, EPOCH, INSTANT, KEY, UNSPECIFIED, Floats, Instants
+from service.model.arrays import (
+    COLUMN,
+    EPOCH,
+    INSTANT,
+    KEY,
+    UNSPECIFIED,
+    Floats,
+    Instants,
+    plausible,
+)
 from service.model.columns import PageColumns, PageStates
 from service.model.domain import Observability
 from service.model.errors import InvalidUrl
@@ -191,7 +200,7 @@ def validators_of(lines: list[StateLine]) -> ValidatorChanges:
     return ValidatorChanges(
         page_id=np.zeros(len(lines), np.int64),
         etag=np.array([line.etag or "" for line in lines], object),
-        last_modified=instants([line.last_modified for line in lines]),
+        last_modified=plausible(instants([line.last_modified for line in lines])),
         note=np.array([line.note or NO_NOTE for line in lines], object),
         resets=np.ones(len(lines), np.bool_),
     )

@@ -98,6 +98,11 @@ def test_a_rotated_key_works_for_its_grace(api: Live):
         ({"name": "x", "role": "read", "url_prefixes": ["/a"]}, "url_prefixes", "absolute"),
         ({"name": "x", "role": "read", "items_per_s": 0}, "items_per_s", "0.001"),
         ({"name": "x", "role": "read", "expires_at": "2020-01-01T00:00:00Z"}, "expires_at", "past"),
+        (
+            {"name": "x", "role": "read", "expires_at": "9999-12-31T23:59:59-05:00"},
+            "expires_at",
+            "leave it out",
+        ),
         ({"name": "x", "role": "read", "key": "mine"}, "key", "key"),
     ],
 )

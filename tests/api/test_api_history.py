@@ -131,6 +131,9 @@ def test_ranges_of_any_size_are_answered(sqlite_api: Live):
     for since in ("0001-01-01T00:00:00Z", "1960-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z"):
         answer = sqlite_api.get("/history", since=since, until="9999-12-31T23:59:59Z")
         assert answer.status_code in (200, 422), answer.text
+    for until in ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "1970-01-01T12:00:00Z"):
+        answer = sqlite_api.get("/history", until=until)
+        assert answer.json()["items"] == [], answer.text
 
 
 def test_replicas_add_to_the_same_step(postgres_url):

@@ -230,6 +230,28 @@ def test_pages_whose_bounds_would_cross_are_rejected_and_stay(world: Live):
     assert (page["min_crawl_rate"], page["max_crawl_rate"], page["tags"]) == (None, 1.0, [])
 
 
+def test_a_change_of_a_complete_page_counts_too(world: Live):
+    world.register(f"{A}news/3", observability="complete")
+    for digest in ("1", "2"):
+        world.clock.advance(minutes=1)
+        crawl = {"url": f"{A}news/3", "observed_at": world.clock.now.isoformat(), "digest": digest}
+        assert world.post("/observations", [crawl]).json()["accepted"] == 1
+    assert urls(world, changed_since=world.clock.now.isoformat()) == [f"{A}news/3"]
+    later = (world.clock.now + timedelta(seconds=1)).isoformat()
+    assert urls(world, changed_since=later) == []
+
+
+def test_a_dry_run_rejects_what_the_change_rejects(world: Live):
+    world.register(f"{A}news/2", tags=[f"t{i}" for i in range(16)])
+    for dry_run in (True, False):
+        patch = {"importance": 3.0, "add_tags": ["more"]}
+        done = act(world, "PATCH", body=patch, host="a.example", dry_run=dry_run)
+        assert (done["matched"], done["n_rejected"], done["changed"]) == (4, 1, 0 if dry_run else 3)
+        (rejection,) = done["rejected"]
+        assert (rejection["index"], rejection["field"]) == (1, "add_tags")
+    assert world.get("/pages", url=f"{A}news/2").json()["importance"] == 2.0
+
+
 def test_a_delete_by_filter_takes_the_selected_pages_only(world: Live):
     assert act(world, "DELETE", tag="odd", dry_run=True)["matched"] == 4
     assert len(urls(world)) == 6

@@ -115,6 +115,7 @@ ODD = (
     packed(msgspec.msgpack.encode(["schedule1", 1])),
     packed(msgspec.msgpack.encode(["schedule1", 99, 1])),
     packed(msgspec.msgpack.encode(["websub1", "'; DROP"])),
+    packed(msgspec.msgpack.encode(["hosts1", "host", "\x00"])),
     packed(b"\xdd\xff\xff\xff\xff"),
 )
 
@@ -130,3 +131,11 @@ def test_a_cursor_that_a_list_never_returned_is_refused_with_the_remedy(sqlite_a
         assert problem["type"] == f"{TYPES}bad-cursor"
         assert problem["detail"].endswith(f"is no cursor of GET {path}; start again without cursor")
         assert len(problem["detail"]) < 300
+
+
+@pytest.mark.parametrize("at", [2**62, -(2**62)])
+def test_a_place_in_a_log_beyond_all_instants_is_refused(sqlite_api: Live, at):
+    (page_id,) = sqlite_api.register("https://a.example/")
+    cursor = packed(msgspec.msgpack.encode(["log1", at, 0]))
+    response = sqlite_api.get(f"/pages/{page_id}/observations", cursor=cursor)
+    assert (response.status_code, response.json()["field"]) == (422, "cursor")

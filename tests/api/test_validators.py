@@ -44,6 +44,29 @@ def test_a_lease_returns_what_the_last_crawl_reported(live):
     assert page(live, page_id) == expected
 
 
+@pytest.mark.parametrize(
+    ("stated", "returned"),
+    [
+        ("0001-01-01T00:00:00+01:00", None),
+        ("9999-12-31T23:59:59-05:00", None),
+        ("9999-12-31T23:59:59.999999Z", None),
+        ("1899-12-31T23:59:59Z", None),
+        ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00Z"),
+    ],
+)
+def test_a_date_beyond_all_plausible_years_is_left_out(live, stated, returned):
+    ids = live.register("https://a.example/1", "https://b.example/1")
+    report(live, "https://a.example/1", etag=ETAG, last_modified=stated)
+    assert page(live, ids[0])["last_modified"] == returned
+    live.clock.advance(minutes=1)
+    assert live.client.post("/pages/recrawl", json={"page_ids": ids}).is_success
+    crawls = live.client.post("/leases", json={"count": 9}).json()["items"]
+    assert {crawl["page_id"]: crawl.get("last_modified") for crawl in crawls} == {
+        ids[0]: returned,
+        ids[1]: None,
+    }
+
+
 def test_the_schedule_returns_validators_on_request(live):
     urls = "https://a.example/1", "https://a.example/2"
     with_etag, _ = live.register(*urls)

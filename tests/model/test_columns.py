@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.store_cases import T0, crawl_columns
 
+from service.model import arrays
 from service.model.arrays import COLUMN, INSTANT, NO_TIME, Columns, days, instant, moment
 from service.model.columns import (
     CrawlColumns,
@@ -49,6 +50,15 @@ def test_an_offset_moves_an_instant():
 def test_a_naive_datetime_is_no_instant():
     with pytest.raises(TypeError):
         instant(datetime(2026, 5, 1))  # noqa: DTZ001
+
+
+def test_an_instant_that_no_datetime_can_hold_is_shown_as_the_nearest_one():
+    ends = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)]
+    beyond = [-(2**62), 2**62]
+    assert [arrays.datetime_at(us) for us in beyond] == ends
+    assert arrays.moments(np.array(beyond).view(INSTANT)) == ends
+    assert arrays.moments(np.array([instant(end) for end in ends])) == ends
+    assert arrays.plausible(np.array([instant(end) for end in ends])).tolist() == [None, None]
 
 
 def test_never_is_no_moment():

@@ -36,6 +36,7 @@ from service.model.arrays import (
     Instants,
     Ints,
     Texts,
+    plausible,
 )
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
@@ -232,13 +233,13 @@ def instants(moments: list[datetime]) -> Instants:
 
 
 def _dates(items: Sequence[Observation]) -> Instants:
-    """Return the date that each site states for its page, NaT where there is none."""
+    """Return the date that each site states for its page, NaT where none is plausible."""
     dates = [item.last_modified for item in items]
     if _all_unset(dates):
         return np.full(len(dates), NO_TIME)
     dated = instants([EPOCH if isinstance(date, UnsetType) else date for date in dates])
     dated[[date is UNSET for date in dates]] = NO_TIME
-    return dated
+    return plausible(dated)
 
 
 def _texts(texts: list[str | UnsetType]) -> Texts:

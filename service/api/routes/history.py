@@ -1,6 +1,6 @@
 """The history: what was achieved."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -21,7 +21,7 @@ from service.api.responses.history import encode_row
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import TheService
 from service.history.reading import read_rows
-from service.model.arrays import EPOCH
+from service.model.arrays import EPOCH, LATEST
 from service.model.history import ALL_HOSTS, STEP
 from service.model.urls import normalise_host
 
@@ -32,8 +32,6 @@ LONGEST_S = 30 * 86_400
 """Maximum length of a row, seconds."""
 USUAL = timedelta(days=1)
 """Range without `since`."""
-LAST = datetime(9000, 1, 1, tzinfo=UTC)
-"""Latest bound of a range, so that sums of instants do not overflow."""
 
 Moment = Annotated[AwareDatetime | None, Query(description="An RFC 3339 instant with a zone")]
 
@@ -77,8 +75,8 @@ def get_history(
     `complete`.
     """
     step = timedelta(seconds=step_s)
-    end = min(until or service.now() + timedelta(microseconds=1), LAST)
-    begin = max(since or max(end - USUAL, EPOCH + USUAL), EPOCH)
+    end = min(until or service.now() + timedelta(microseconds=1), LATEST)
+    begin = max(since or max(end, EPOCH + 2 * USUAL) - USUAL, EPOCH)
     if cursor is not None:
         begin = max(begin, decode_cursor(cursor, HistoryPlace, "/history").moment)
     name = None if host is None else normalise_host(host)

@@ -1,7 +1,7 @@
 """Hosts and groups of hosts: their settings, their politeness in force and their state."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, cast
 
 import numpy as np
@@ -39,6 +39,7 @@ from service.api.cursors import (
 from service.api.examples import hosts as examples
 from service.api.requests.bodies import decode_object
 from service.api.requests.limited import check_hosts
+from service.api.requests.rules import EARLIEST
 from service.api.responses.clocks import encode_clock
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
@@ -56,7 +57,7 @@ from service.leases.hosts import (
     in_force,
 )
 from service.model.access import Actor
-from service.model.arrays import EPOCH
+from service.model.arrays import EPOCH, LATEST
 from service.model.domain import Host, HostQueue
 from service.model.errors import BadCursor, InvalidField
 from service.model.host_loads import LOADS, LoadOrder, MeasuredLoads
@@ -74,7 +75,6 @@ GroupPath = Annotated[
         description="Name of a group: 1 to 100 letters, digits and . _ : -",
     ),
 ]
-EARLIEST, LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 @router.get(

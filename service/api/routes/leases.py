@@ -93,8 +93,8 @@ even a report whose crawls are all rejected does not prevent leases.
 
 With an `Idempotency-Key`, a request that is sent again after a lost answer receives the same
 answer, from any replica, for two minutes after the leases were written. Without leases in the first
-answer, the repeated request may receive some. A key that comes again with another body is refused
-with status 422, and that body has no effect."""
+answer, nothing is kept, and the repeated request may receive some. Otherwise a key that comes again
+with another body is refused with status 422, and that body has no effect."""
 """Description of the call."""
 
 

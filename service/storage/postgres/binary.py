@@ -19,7 +19,7 @@ from psycopg import pq
 from psycopg.abc import PQGen
 from psycopg.waiting import Wait
 
-from service.model.arrays import INSTANT, UNSPECIFIED, Floats
+from service.model.arrays import INSTANT, UNSPECIFIED, Floats, datetime_at
 from service.storage.column_builder import Gathered
 
 POSTGRES_EPOCH = np.datetime64("2000-01-01", "us")
@@ -156,6 +156,8 @@ ELEMENT_DTYPES = {
 TEXT = OIDS["O"][0]
 JSONB, JSONB_VERSION = 3802, b"\1"
 FIRST, MICROSECOND = datetime(2000, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+FROM_1970 = int(POSTGRES_EPOCH.astype(np.int64))
+"""Microseconds from 1970 to `FIRST`."""
 
 SCALARS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     datetime: (1184, lambda at: ((at - FIRST) // MICROSECOND).to_bytes(8, "big", signed=True)),
@@ -182,7 +184,7 @@ LOADERS: dict[int, Callable[[bytes], Any]] = {
     17: bytes,
     700: lambda data: float(str(np.frombuffer(data, ">f4")[0])),  # 0.3, not 0.30000001
     701: lambda data: struct.unpack(">d", data)[0],
-    1184: lambda data: FIRST + _whole(data) * MICROSECOND,
+    1184: lambda data: datetime_at(_whole(data) + FROM_1970),
     JSONB: lambda data: json.loads(data[len(JSONB_VERSION) :]),
     **dict.fromkeys((18, 19, TEXT, 1043), bytes.decode),
     **dict.fromkeys((array for _, array in OIDS.values()), _loaded_array),

@@ -25,6 +25,7 @@ from service.model.arrays import (
     Floats,
     Instants,
     Ints,
+    datetime_at,
     nothing,
 )
 from service.model.columns import NOT_MOVED, RARE, EpochColumns, PageStates, ScheduledPages
@@ -455,5 +456,5 @@ def decoded(name: str, cell: Any) -> Any:
     if cell is None:
         return None
     if name in INSTANTS:
-        return EPOCH + timedelta(microseconds=cell)
+        return datetime_at(cell)
     return json.loads(cell) if name in JSONS else cell
