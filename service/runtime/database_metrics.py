@@ -72,7 +72,7 @@ class DatabaseCollector(Collector):
         self.disk = self.store.disk()
         try:
             with self.store.begin(write=False) as tx:
-                ready_at = tx.next_ready_at() if self.store.has_queue else None
+                ready_at = tx.ready_since() if self.store.has_queue else None
                 webhooks = tx.webhook_progress(MOST_WEBHOOKS) if self.store.has_queue else []
                 step = reading.newest(tx) if self.store.has_queue else None
                 published, newest = tx.epoch_in_force(), tx.newest_epoch()

@@ -138,6 +138,8 @@ class FillMark(NamedTuple):
 
 
 NEVER_FILLED = FillMark(0, EPOCH)
+READY_QUEUES = 100
+"""Number of host queues that tell how long crawls have waited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +263,14 @@ class QueueStatements(ABC):
     @abstractmethod
     def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
         """Return a lower bound of the time of the next lease; None: nothing is queued."""
+
+    @abstractmethod
+    def ready_since(self) -> datetime | None:
+        """Return the time since when a crawl waits, or when the next will; None: nothing is queued.
+
+        A requested page waits since the request. The first page of each of the `READY_QUEUES` host
+        queues that are ready first counts.
+        """
 
     @abstractmethod
     def queue_census(self, now: datetime) -> QueueCensus:

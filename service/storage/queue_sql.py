@@ -17,6 +17,7 @@ from service.storage.dialect import Dialect, all_of, assignments
 from service.storage.queue import (
     ALL_PAGES,
     MOST_SUMMED,
+    READY_QUEUES,
     HostQueueBounds,
     HostQueues,
     LeaseFilter,
@@ -136,6 +137,21 @@ SELECT page_id FROM due_pages WHERE page_id > %(after)s AND page_id <= %(last)s 
 ORDER BY page_id
 """
 NEXT_READY_AT = "SELECT min(next_at) AS next_at FROM host_queues WHERE {where}"
+READY_SINCE = """
+SELECT min(CASE WHEN requested_at > first.next_at THEN requested_at ELSE first.next_at END)
+    AS ready_at
+FROM (
+    SELECT next_at, (
+        SELECT page_id FROM due_pages
+        WHERE due_pages.queue_id = host_queues.queue_id AND token IS NULL
+        ORDER BY due_pages.next_at LIMIT 1
+    ) AS page_id
+    FROM host_queues WHERE next_at IS NOT NULL ORDER BY next_at LIMIT %(limit)s
+) AS first
+LEFT JOIN page_states ON page_states.page_id = first.page_id
+"""
+"""Statement for the first page of each of the host queues that are ready first. The bound of a
+requested page is `EPOCH`, or the end of an old delay; the page waits since the request."""
 READY = "SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT %(limit)s"
 NEXT_HOST_QUEUES = (
     "SELECT queue_id FROM host_queues WHERE queue_id > %(after)s ORDER BY queue_id LIMIT %(limit)s"
@@ -321,6 +337,12 @@ class QueueSql(Dialect, Transaction):
         (row,) = self.read(NEXT_READY_AT.format(where=where), **filters(of))
         next_at: datetime | None = row["next_at"]
         return next_at
+
+    @override
+    def ready_since(self) -> datetime | None:
+        (row,) = self.read(READY_SINCE, limit=READY_QUEUES)
+        ready_at: datetime | None = row["ready_at"]
+        return ready_at
 
 
 def host_of(row: dict[str, Any]) -> Host:

@@ -268,6 +268,25 @@ def test_a_worker_has_a_name_that_can_be_kept(rude, name):
     assert len(lease(rude, worker="w\u00e4rter-1 \U0001f577")) == 1
 
 
+def test_a_requested_page_has_waited_since_the_request(rude):
+    ids = rude.register("https://a.example/", "https://b.example/")
+    rude.clock.advance(days=1)
+    for crawl in lease(rude, count=2):
+        assert report(rude, crawl, digest="1")
+    rude.clock.advance(hours=1)
+    assert rude.client.post("/pages/recrawl", json={"page_ids": ids}).is_success
+    rude.clock.advance(seconds=30)
+    assert "recrawl_ready_seconds 30.0" in rude.get("/metrics").text
+
+
+def test_a_request_for_a_host_without_a_lease_has_waited_since_the_request(rude):
+    (page_id,) = rude.register("https://a.example/")
+    rude.clock.advance(minutes=2)
+    assert rude.client.post("/pages/recrawl", json={"page_ids": [page_id]}).is_success
+    rude.clock.advance(seconds=45)
+    assert "recrawl_ready_seconds 45.0" in rude.get("/metrics").text
+
+
 def test_metrics_count_what_became_of_leases(rude):
     rude.register(*(f"https://a.example/{i}" for i in range(4)))
     old = lease(rude, count=2, ttl_s=60)

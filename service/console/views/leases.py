@@ -33,7 +33,7 @@ def show(visit: Visit) -> Response:
     )
     workers = workers_of(counted.items)
     with visit.service.store.begin(write=False) as tx:
-        ready_at = tx.next_ready_at()
+        ready_at = tx.ready_since()
     return visit.page(
         "leases.html",
         part=part,

@@ -92,6 +92,11 @@ class ShardedQueue(Routing):
         times = [tx.next_ready_at(of) for tx in self.answering(of)]
         return min((at for at in times if at is not None), default=None)
 
+    @override
+    def ready_since(self) -> datetime | None:
+        times = [tx.ready_since() for tx in self.answering()]
+        return min((at for at in times if at is not None), default=None)
+
     def answering(self, of: LeaseFilter = ALL_PAGES) -> list[ShardTransaction]:
         """Return the transactions on the databases that may have pages of a filter, and answer.
 
