@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
 from service.estimation.estimates import InForce
+from service.ingest.bounds import bounded, crossed
 from service.ingest.record import (
     CrawlOutcome,
     PageNames,
@@ -209,6 +210,9 @@ class Registration:
 
 Registrations = Batcher[Registration, Registered]
 
+CROSSED = -1
+"""Id of a page that was not registered, because its minimum would lie above its maximum."""
+
 
 @dataclass(frozen=True, slots=True)
 class Registrar:
@@ -218,17 +222,26 @@ class Registrar:
     settler: LeaseSettler
 
     def flush(self, jobs: list[Registration]) -> list[Registered]:
-        """Register the pages and queue the new ones; raise `OverlappingPages`."""
+        """Register the pages and queue the new ones; raise `OverlappingPages`.
+
+        A page whose bounds would cross stays as it is, and has the id `CROSSED` in the result.
+        """
         pages = PageColumns.concatenate([job.pages for job in jobs])
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
             raise OverlappingPages
         now, tags = max(job.now for job in jobs), _tags(jobs)
+        page_id, created = np.full(len(pages), CROSSED), np.zeros(len(pages), np.bool_)
         with self.store.begin() as tx:
-            if tags is not None:  # all locks at once, ascending
-                tx.lock_page_rows(tx.page_ids(pages.key, pages.host))
-            page_id, created = tx.register(pages, now)
+            known = np.zeros(len(pages), np.int64)
+            if tags is not None or bounded(pages).any():  # all locks at once, ascending
+                known = tx.page_ids(pages.key, pages.host)
+                tx.lock_page_rows(known)
+            good = ~crossed(tx, pages, known)
+            page_id[good], created[good] = tx.register(
+                pages if good.all() else pages.take(good), now
+            )
             if tags is not None:
-                tags.save(tx, page_id)
+                tags.where(good).save(tx, page_id)
             self.settler.queue_pinged(tx, page_id[created], now)
         return [
             Registered(page_id[rows], created[rows])

@@ -69,6 +69,15 @@ class PageTags(Columns):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PageBounds(Columns):
+    """(N,) bounds of pages by ascending page_id, 1/day; NaN: none."""
+
+    page_id: Ints
+    min_crawl_rate: Floats
+    max_crawl_rate: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TagColumns(Columns):
     """(M,) tags of pages by their ids, in any order."""
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 from service.model.arrays import Ints, distinct, instant
 from service.model.domain import Host, Observability, PagePatch
 from service.model.errors import HostHasPages
-from service.model.listing import PageTags
+from service.model.listing import PageBounds, PageTags
 from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, assignments
 from service.storage.queue import HostQueueBounds
@@ -44,6 +44,9 @@ COUNT_ANEW = f"{WATCHED}, n_pings = NULL, pings_since = %(now)s, ping_credit = N
 REQUEST_MANY = f"""
 UPDATE page_states SET requested_at = %(now)s
 WHERE {IN_IDS} AND (requested_at IS NULL OR requested_at <= last_crawl_at)
+"""
+BOUNDS = f"""
+SELECT page_id, min_crawl_rate, max_crawl_rate FROM pages WHERE {IN_IDS} ORDER BY page_id
 """
 CONTRADICTED = "SELECT page_id FROM pages WHERE {in_ids} AND {low} > {high} ORDER BY page_id"
 
@@ -103,6 +106,16 @@ class BulkSql(Dialect, Transaction):
     @override
     def lock_page_rows(self, page_id: Ints) -> Ints:
         return self.ids(LOCK_PAGES, ids=page_id)
+
+    @override
+    def bounds_of(self, page_id: Ints) -> PageBounds:
+        rows = list(self.run(BOUNDS, ids=page_id))
+        ids, low, high = zip(*rows, strict=True) if rows else ((), (), ())
+        return PageBounds(
+            page_id=np.array(ids, np.int64),
+            min_crawl_rate=np.array(low, np.float64),
+            max_crawl_rate=np.array(high, np.float64),
+        )
 
     @override
     def contradicted(self, page_id: Ints, patch: PagePatch) -> Ints:

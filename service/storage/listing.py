@@ -16,7 +16,14 @@ from service.model.arrays import Instants, Ints
 from service.model.domain import Host, HostGroup, PagePatch
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.id_space import IdSpace
-from service.model.listing import ListedPart, PageFilter, PageTags, RunningLease, TagColumns
+from service.model.listing import (
+    ListedPart,
+    PageBounds,
+    PageFilter,
+    PageTags,
+    RunningLease,
+    TagColumns,
+)
 
 NameOrder = Literal["host_id", "-host_id", "host", "-host"]
 """Order of a list of hosts by registration or by name; a minus means descending."""
@@ -132,6 +139,10 @@ class ListingStatements(ABC):
     @abstractmethod
     def lock_page_rows(self, page_id: Ints) -> Ints:
         """Lock pages, ascending, and return the pages that exist."""
+
+    @abstractmethod
+    def bounds_of(self, page_id: Ints) -> PageBounds:
+        """Return the bounds of the crawl rates of those of these pages that exist."""
 
     @abstractmethod
     def contradicted(self, page_id: Ints, patch: PagePatch) -> Ints:

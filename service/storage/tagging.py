@@ -42,6 +42,11 @@ class TaggedRows(NamedTuple):
         """Return the tags of rows that stand `n` rows later."""
         return TaggedRows(self.row + n, self.pair_row + n, self.tag)
 
+    def where(self, keep: Bools) -> "TaggedRows":
+        """Return the tags of the rows of a mask."""
+        pairs = keep[self.pair_row]
+        return TaggedRows(self.row[keep[self.row]], self.pair_row[pairs], self.tag[pairs])
+
     def save(self, tx: Transaction, page_id: Ints) -> None:
         """Write the tags of the pages of a batch, whose ids are by row."""
         pages = tx.lock_page_rows(distinct(page_id[self.row]))

@@ -69,6 +69,30 @@ def test_of_one_url_twice_in_a_batch_each_field_counts_as_it_was_said_last(api: 
     assert api.get("/pages", url=other).json()["importance"] == 7
 
 
+@pytest.mark.parametrize("stored", ["min_crawl_rate", "max_crawl_rate"])
+def test_bounds_that_cross_those_of_another_request_are_rejected(api: Live, stored):
+    bounds = {"min_crawl_rate": 0.5, "max_crawl_rate": 0.1}
+    (page_id,) = api.register(NEWS, **{stored: bounds.pop(stored)})
+    item = {"url": NEWS, "importance": 9, "tags": ["new"], **bounds}
+    answer = api.post("/pages", [item, {"url": "https://other.example/"}]).json()
+    assert (answer["accepted"], answer["created"], answer["page_ids"][0]) == (1, 1, None)
+    (rejection,) = answer["rejected"]
+    assert (rejection["index"], rejection["code"]) == (0, "conflict")
+    assert "both bounds" in rejection["detail"]
+    page = api.get(f"/pages/{page_id}").json()
+    assert (page["importance"], page["tags"], page[next(iter(bounds))]) == (1.0, [], None)
+    api.register(NEWS, min_crawl_rate=0.1, max_crawl_rate=0.5)
+    both = api.get(f"/pages/{page_id}").json()
+    assert (both["min_crawl_rate"], both["max_crawl_rate"]) == (0.1, 0.5)
+
+
+def test_bounds_of_one_url_that_cross_within_a_batch_are_rejected(api: Live):
+    items = [{"url": NEWS, "max_crawl_rate": 0.1}, {"url": NEWS, "min_crawl_rate": 0.5}]
+    answer = api.post("/pages", [*items, {"url": "https://other.example/"}]).json()
+    assert [rejection["code"] for rejection in answer["rejected"]] == ["conflict", "conflict"]
+    assert api.get("/pages", url=NEWS).status_code == 404
+
+
 def test_of_one_url_twice_in_a_batch_the_last_counts(api: Live):
     batch = [
         {"url": NEWS, "importance": 2.0},

@@ -270,6 +270,10 @@ def test_pages_whose_bounds_a_patch_would_cross_are_found(sql_store):
         assert tx.contradicted(ids, PagePatch(min_crawl_rate=2.0)).tolist() == [ids[0]]
         assert tx.contradicted(ids, PagePatch(max_crawl_rate=2.0)).tolist() == [ids[1]]
         assert tx.contradicted(ids, PagePatch(importance=2.0)).tolist() == []
+        known = tx.bounds_of(np.append(ids, 10**9))
+        assert known.page_id.tolist() == ids.tolist()
+        np.testing.assert_equal(known.min_crawl_rate, [np.nan, 4.0, np.nan])
+        np.testing.assert_equal(known.max_crawl_rate, [1.0, np.nan, np.nan])
         cleared = PagePatch(max_crawl_rate=2.0, cleared=frozenset({"min_crawl_rate"}))
         assert tx.contradicted(ids, cleared).tolist() == []
 

@@ -274,6 +274,12 @@ def away(index: int) -> Rejection:
     return Rejection(index=index, code=SHARD_UNAVAILABLE, field=None, detail=AWAY)
 
 
+def crossing(index: int) -> Rejection:
+    """Return the rejection of a page whose bounds would cross."""
+    detail = "min_crawl_rate would lie above max_crawl_rate; send both bounds"
+    return Rejection(index=index, code="conflict", field="min_crawl_rate", detail=detail)
+
+
 def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
     """Return the rejection of an item by the store."""
     if verdict is Verdict.unavailable:

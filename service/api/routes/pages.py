@@ -16,10 +16,17 @@ from service.api.requests.decode import decode_pages
 from service.api.requests.limited import admitted
 from service.api.requests.rules import check_bounds
 from service.api.responses.clocks import encode_clock
-from service.api.responses.encode import answer, away, encode_page, outcome_counts, refuse_empty
+from service.api.responses.encode import (
+    answer,
+    away,
+    crossing,
+    encode_page,
+    outcome_counts,
+    refuse_empty,
+)
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
-from service.batching.reports import Registration
+from service.batching.reports import CROSSED, Registration
 from service.estimation.estimates import of_page
 from service.model import domain
 from service.model.arrays import KEY, SHARD_BITS, Ints, instant
@@ -46,7 +53,8 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
     """Register pages, or change registered ones.
 
     The URL is the key. Fields left out keep their value; a new page has importance 1, is `auto`
-    and has no bounds. A page that is retired, because it was gone for long, is crawled once more.
+    and has no bounds. An item whose bound would cross the other bound of its page is rejected; send
+    both. A page that is retired, because it was gone for long, is crawled once more.
     """
     pages = decode_pages(admitted(decode_batch(body, Page, service.max_items), caller))
     registration = Registration(pages.columns, service.now(), pages.tags)
@@ -57,8 +65,10 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
     page_id_of_item = registered.page_id[pages.named.row]
     lost = []
     for i, page_id in zip(pages.index.tolist(), page_id_of_item.tolist(), strict=True):
-        page_ids[i] = page_id or None
-        if not page_id:
+        page_ids[i] = page_id if page_id > 0 else None
+        if page_id == CROSSED:
+            lost.append(crossing(i))
+        elif not page_id:
             lost.append(away(i))
     n_new = int((registered.page_id > 0).sum())
     n_again = len(pages.index) - len(lost) - n_new
