@@ -152,7 +152,8 @@ def learn_clocks(
     new = at >= (hosts.learnt_at - late)[host]
     passed = days(now - hosts.learnt_at)
     n_new = np.bincount(host[new], minlength=len(hosts))
-    active = (passed > 0) & (n_new >= LEAST_EVENTS * passed)
+    watched = np.minimum(passed, window.days + LESSON_DAYS)  # the lesson has no older crawls
+    active = (passed > 0) & (n_new >= LEAST_EVENTS * watched)
     counts = (new | events.is_ping) & active[host]
     host, events = (np.cumsum(active) - 1)[host[counts]], events.where(counts)
     hosts, passed = hosts.take(active), passed[active]

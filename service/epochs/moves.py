@@ -28,7 +28,14 @@ from service.epochs.clocks import Clocks, in_days
 from service.epochs.urgency import LastEpoch, bounded, since
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Bools, Codes, Floats, Ints, days
-from service.model.columns import NOT_MOVED, OUT_OF_TURN, EpochColumns, HostClocks, ShiftColumns
+from service.model.columns import (
+    NOT_MOVED,
+    OUT_OF_TURN,
+    CapColumns,
+    EpochColumns,
+    HostClocks,
+    ShiftColumns,
+)
 from service.model.domain import Observability
 
 DAY_MINUTES, DAY_S = 1440, 86_400.0
@@ -138,12 +145,13 @@ def moved(
     urgency: Floats,
     clocks: Clocks | None,
     place: Ints,
+    caps: CapColumns,
     last: LastEpoch,
     now: np.datetime64,
 ) -> Moved:
     """Return the urgency that moves crawls to better hours, and the moves.
 
-    `place` has the rows of hosts, as of `places`.
+    `place` has the rows of hosts, as of `places`. Pages of hosts with a cap have no extra crawls.
     """
     if clocks is None:
         still: Codes = np.broadcast_to(np.int16(NOT_MOVED), len(pages))
@@ -157,6 +165,8 @@ def moved(
     if len(clocks.hosts):
         _move(before, clocks, last, now, after)
         _keep_pace(before, clocks.hosts, last, now, after)
+    if len(caps):
+        before = before._replace(free=free & ~np.isin(pages.host_id, caps.host_id))
     _probe(before, clocks.hosts, after)
     return after
 

@@ -176,14 +176,14 @@ def learn_crawls(
 ) -> EvidenceState:
     """Return the evidence after crawls; the crawls of each page are learnt in their order."""
     learnt = EvidenceState(*(getattr(states, name).copy() for name in EvidenceState._fields))
-    pinged = np.zeros(len(evidence.page), np.bool_)
-    if (steady := estimator.steady) is not None:
+    pinged, steady = np.zeros(len(evidence.page), np.bool_), estimator.steady
+    if steady is not None:
         auto = states.observability[evidence.page] == Observability.auto
         pinged = auto & (evidence.total_pings > 0)
-        if pinged.any():
-            _learn_pinged(steady, learnt, states.pings_since, evidence.take(pinged))
-    if not estimator.needs_history:
+    if not estimator.needs_history:  # first, because no ping comes before these crawls of a page
         _learn(estimator, learnt.estimate, evidence.where(~pinged))
+    if steady is not None and pinged.any():
+        _learn_pinged(steady, learnt, states.pings_since, evidence.take(pinged))
     return learnt
 
 

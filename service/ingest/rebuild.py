@@ -77,11 +77,13 @@ def _pings_before(log: LogColumns, since: Instants) -> tuple[Ints, Ints]:
     """
     if not len(log):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    us = log.observed_at.view(np.int64) - log.observed_at.view(np.int64).min()
-    page = np.unique(log.page_id, return_inverse=True)[1].astype(np.int64) * (us.max() + 1)
+    us = log.observed_at.view(np.int64)
     interval = np.rint(np.nan_to_num(log.interval) * DAY.astype(np.int64)).astype(np.int64)
-    start = np.searchsorted(page + us, page + np.maximum(us - interval, 0), side="right")
-    first = np.searchsorted(page + us, page)
+    ranks = np.unique(np.concatenate([us, us - interval]), return_inverse=True)[1]
+    own, before = ranks.astype(np.int64).reshape(2, -1)
+    page = np.unique(log.page_id, return_inverse=True)[1].astype(np.int64) * len(ranks)
+    start = np.searchsorted(page + own, page + before, side="right")
+    first = np.searchsorted(page + own, page)
     is_ping = log.kind == Kind.ping
     every = np.concatenate([[0], np.cumsum(is_ping)])
     recent = np.concatenate([[0], np.cumsum(is_ping & (log.observed_at >= since))])

@@ -59,6 +59,7 @@ DELETE_QUEUED = f"DELETE FROM due_pages WHERE {IN_IDS} RETURNING queue_id, lease
 
 HAS_PAGES = "SELECT 1 FROM pages WHERE host_id = %(host_id)s LIMIT 1"
 DELETE_HOST = "DELETE FROM hosts WHERE host_id = %(host_id)s"
+DELETE_CLOCK = "DELETE FROM clocks WHERE host_id = %(host_id)s"
 DELETE_GROUP = "DELETE FROM host_groups WHERE group_id = %(group_id)s"
 DELETE_HOST_QUEUE = "DELETE FROM host_queues WHERE queue_id = %(queue_id)s"
 
@@ -179,7 +180,8 @@ class BulkSql(Dialect, Transaction):
             raise HostHasPages(
                 f"{host.host} has pages; delete them first with DELETE /pages?host={host.host}"
             )
-        self.run(DELETE_HOST, host_id=host.host_id)
+        for statement in (DELETE_HOST, DELETE_CLOCK):  # SQLite may give the id to a new host
+            self.run(statement, host_id=host.host_id)
         self.run(DELETE_HOST_QUEUE, queue_id=host.host_id)
 
     @override

@@ -139,7 +139,7 @@ class FillMark(NamedTuple):
 
 NEVER_FILLED = FillMark(0, EPOCH)
 READY_QUEUES = 100
-"""Number of host queues that tell how long crawls have waited."""
+"""Number of host queues whose first page shows how long crawls have waited."""
 
 
 @dataclass(frozen=True, slots=True)

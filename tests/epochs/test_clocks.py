@@ -102,8 +102,8 @@ def test_hosts_with_hardly_a_crawl_a_day_learn_nothing():
         evidence=learnt(crawled(), 10.0).evidence,
         profile=learnt(crawled(), 10.0).profile,
     )
-    assert len(learnt(crawled(5), 10.0, epoch_at(9.0), 1.0, old)) == 0  # 5 crawls in 8 days
-    assert len(learnt(crawled(9), 10.0, epoch_at(9.0), 1.0, old)) == 1
+    assert len(learnt(crawled(1), 10.0, epoch_at(9.0), 1.0, old)) == 0  # of the last two days
+    assert len(learnt(crawled(2), 10.0, epoch_at(9.0), 1.0, old)) == 1, "idle days do not count"
 
 
 @pytest.mark.parametrize(

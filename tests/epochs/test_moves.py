@@ -12,13 +12,28 @@ from support.clocked_cases import at_day, clock_of, epoch_at, known, no_clocks, 
 from service.core.clocks.timing import CONCENTRATION, FAST_INTERVAL
 from service.epochs.moves import MOVED_AHEAD, exposures, most_crawled, moved, places
 from service.epochs.urgency import LastEpoch
-from service.model.columns import NOT_MOVED, OUT_OF_TURN, ShiftColumns
+from service.model.columns import NOT_MOVED, OUT_OF_TURN, CapColumns, ShiftColumns
 from service.model.domain import Observability
 
 HOUR = 1 / 24
 NOON = burst(0.5)
 LAG = 1 / 18 + 0.5 / CONCENTRATION
 """Mean lag of crawls after a burst: eight harmonics, and the spread of the load, days."""
+
+
+NO_CAPS = CapColumns.empty()
+
+
+def cap_of(host_id):
+    """Return a cap of one crawl a day on a host."""
+    return CapColumns(
+        host_id=np.array([host_id]),
+        host=np.array(["a.example"], object),
+        max_crawl_rate=np.ones(1),
+        group_id=np.zeros(1, np.int64),
+        group=np.array([""], object),
+        group_max_crawl_rate=np.full(1, np.nan),
+    )
 
 
 def a_move(pages, crawl_rate, now, *, clocks=None, urgency=None, shifts=None, between=HOUR):
@@ -30,7 +45,8 @@ def a_move(pages, crawl_rate, now, *, clocks=None, urgency=None, shifts=None, be
     urgency = np.ones(len(pages)) if urgency is None else urgency
     last = LastEpoch.of(epoch_at(now - between))
     estimates, place = known(np.full(len(pages), 0.3)), place_of(pages, clocks)
-    after = moved(pages, estimates, rate, urgency, clocks, place, last, at_day(now)[()])
+    rates = rate, urgency
+    after = moved(pages, estimates, *rates, clocks, place, NO_CAPS, last, at_day(now)[()])
     crawled = (pages.last_observed_at - at_day(0.0)[()]) / np.timedelta64(1, "D")
     return after, crawled + pages.interval_factor / (rate * after.urgency)
 
@@ -199,11 +215,14 @@ def test_extra_crawls_follow_a_fiftieth_of_those_that_nearly_always_change():
         clocks = clock_of(profiles) if weight else no_clocks()
         rate = np.full(n, 0.4)
         estimates, place = known(np.full(n, 0.9)), place_of(pages, clocks)
-        after = moved(pages, estimates, rate, np.ones(n), clocks, place, last, at_day(10.0)[()])
+        given = pages, estimates, rate, np.ones(n), clocks, place
+        after = moved(*given, NO_CAPS, last, at_day(10.0)[()])
         wait = 1 / (0.4 * after.urgency)
         extra = np.count_nonzero(wait < 0.95)
         assert extra == pytest.approx(share * n, abs=5 * np.sqrt(share * n) + 1)
         assert np.count_nonzero(after.shift == OUT_OF_TURN) == extra
+        capped = moved(*given, cap_of(1), last, at_day(10.0)[()])
+        assert not (capped.shift == OUT_OF_TURN).any()
 
 
 def most(pages, change, rate, value, clocks):

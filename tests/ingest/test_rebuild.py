@@ -24,7 +24,7 @@ from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators.base import from_columns, to_columns
 from service.core.estimators.lln import LLN
 from service.estimation.estimates import Rules, width
-from service.ingest.rebuild import rebuild
+from service.ingest.rebuild import _pings_before, rebuild
 from service.ingest.record import ping, record
 from service.model.domain import Timing
 
@@ -115,3 +115,35 @@ def test_rebuilding_an_empty_store_records_the_estimator(store):
     assert list(rebuild(store, rules())) == []
     with store.begin(write=False) as tx:
         assert tx.estimator() == "gamma"
+
+
+def test_rebuilding_learns_crawls_before_the_first_ping_first(store):
+    ids = register(store, 1, observability=2)
+
+    def crawl(days, changed):
+        with store.begin() as tx:
+            record(tx, crawl_columns(ids, [T0 + 24 * days * HOUR], changed=changed), rules())
+
+    for days in range(0, 100, 10):
+        crawl(days, 1)
+    with store.begin() as tx:
+        ping(tx, ping_columns(ids, [T0 + 24 * 95 * HOUR]), rules())
+    for days in range(100, 200, 10):
+        crawl(days, 0)
+    before = states_of(store, ids)
+    assert sum(rebuild(store, rules())) == 1
+    np.testing.assert_allclose(states_of(store, ids).estimate, before.estimate, rtol=1e-9)
+
+
+def test_pings_of_many_pages_and_many_years_are_counted_within_their_intervals():
+    n = 20_000
+    years = np.array([np.datetime64(f"{year}-01-01", "us") for year in (1995, 2005, 2015, 2026)])
+    log = log_columns(
+        np.repeat(np.arange(1, n + 1), 4),
+        np.tile(years, n),
+        kind=np.tile([0, 1, 1, 0], n),
+        interval=np.tile([np.nan, np.nan, np.nan, 31 * 365.25], n),
+    )
+    recent, within = _pings_before(log, np.full(4 * n, years[2]))
+    assert np.array_equal(recent, np.tile([0, 0, 0, 1], n))
+    assert np.array_equal(within[3::4], np.full(n, 2))

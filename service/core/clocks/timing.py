@@ -34,6 +34,7 @@ PROBE_SHARE = 0.02
 """Share of the crawls, of pages that nearly always change, that an extra crawl follows."""
 PROBE_DELAY = 0.02, 0.92
 """Range of the time from a crawl to its extra crawl, days; shorter than a day."""
+DAY_MINUTES = 1440.0
 PROBE_EXPECTED = 1.5
 """Changes expected per interval above which a page nearly always changes."""
 CERTAIN = 0.9
@@ -228,7 +229,7 @@ def turns(page: Ids, at: ArrayLike) -> Floats:
     The places of the pages of one day are even. Because a page has another place each day, no page
     is always last, and its intervals differ enough to show the hour of the changes.
     """
-    return _uniform(_of_day(page, at))
+    return _uniform(_hashed(page, at))
 
 
 def probe_delay(page: Ids, at: ArrayLike, weight: ArrayLike, expected: ArrayLike) -> Floats:
@@ -241,11 +242,11 @@ def probe_delay(page: Ids, at: ArrayLike, weight: ArrayLike, expected: ArrayLike
     Parameters
     ----------
     page, at : (N,)
-        Ids of the pages; instants of the crawls, days. A page and a day have one draw.
+        Ids of the pages; instants of the crawls, days. Each crawl has one draw, by its minute.
     weight, expected : (N,)
         Weights of the hosts' clocks; changes expected per interval.
     """
-    draw = _uniform(_mixed(_of_day(page, at)))
+    draw = _uniform(_mixed(_hashed(page, np.asarray(at, np.float64) * DAY_MINUTES)))
     chosen = (
         (draw < PROBE_SHARE)
         & (np.asarray(weight) < CERTAIN)
@@ -255,10 +256,10 @@ def probe_delay(page: Ids, at: ArrayLike, weight: ArrayLike, expected: ArrayLike
     return np.where(chosen, low + (high - low) * draw / PROBE_SHARE, np.nan)
 
 
-def _of_day(page: Ids, at: ArrayLike) -> NDArray[np.uint64]:
-    """Return hashes of pages and days."""
-    day = np.floor(np.asarray(at, np.float64)).astype(np.int64)
-    return np.asarray(_mixed(page) ^ day.view(np.uint64))
+def _hashed(page: Ids, at: ArrayLike) -> NDArray[np.uint64]:
+    """Return hashes of pages and whole numbers of units of time."""
+    whole = np.floor(np.asarray(at, np.float64)).astype(np.int64)
+    return np.asarray(_mixed(page) ^ whole.view(np.uint64))
 
 
 def _uniform(number: Ids) -> Floats:

@@ -302,6 +302,9 @@ def test_one_crawl_in_fifty_of_pages_that_always_change_is_followed_by_another()
     other = probe_delay(page, 4.5, weight=0.2, expected=2.0)
     both = ~np.isnan(delay) & ~np.isnan(other)
     assert both.mean() == pytest.approx(0.02**2, abs=3e-4)
+    again = probe_delay(page, 3.5 + np.nan_to_num(delay), weight=0.2, expected=2.0)
+    followed = np.isfinite(again[~np.isnan(delay)])
+    assert followed.mean() == pytest.approx(0.02, abs=0.013), "an extra crawl has a draw of its own"
     turn = turns(page, 3.5)[~np.isnan(delay)]
     assert abs(np.corrcoef(turn, chosen)[0, 1]) < 0.08
 
