@@ -13,6 +13,10 @@ from service.model.access import Role, role_names
 
 MIN_KEY_LENGTH = 20
 """Minimum length of an API key, characters."""
+PLACEHOLDER = "change-me"
+"""Start of keys in examples, which everybody knows."""
+MAKE_KEY = 'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+"""Command that prints a new key."""
 PUBLIC = ("metrics", "docs")
 """Words of `RECRAWL_PUBLIC`."""
 
@@ -158,9 +162,14 @@ def keys_of(text: str) -> tuple[str, ...]:
             f"RECRAWL_API_KEYS holds a key that begins with {KEY_PREFIX}, as keys of the database "
             "do; those need no setting, remove it"
         )
+    if any(key.startswith(PLACEHOLDER) for key in keys):
+        raise ValueError(
+            f"RECRAWL_API_KEYS holds a key that begins with {PLACEHOLDER}, as keys of examples do; "
+            f"use a key of your own, as {MAKE_KEY} prints"
+        )
     if keys and (shortest := min(map(len, keys))) < MIN_KEY_LENGTH:
         raise ValueError(
             f"RECRAWL_API_KEYS holds a key of {shortest} characters; use {MIN_KEY_LENGTH} or more, "
-            'as python -c "import secrets; print(secrets.token_urlsafe(32))" prints'
+            f"as {MAKE_KEY} prints"
         )
     return keys

@@ -255,6 +255,16 @@ def test_a_short_key_is_refused_and_not_shown(monkeypatch, keys):
     assert "1" * 19 not in message
 
 
+@pytest.mark.parametrize("keys", [f"change-me-{SECRET}", f"{'1' * 20},change-me{SECRET}"])
+def test_a_key_of_an_example_is_refused_and_not_shown(monkeypatch, keys):
+    monkeypatch.setenv("RECRAWL_API_KEYS", keys)
+    message = refusal()
+    assert "begins with change-me" in message
+    assert "secrets.token_urlsafe(32)" in message
+    assert SECRET not in message
+    assert "1" * 20 not in message
+
+
 @pytest.mark.parametrize("blank", ["", " "])
 def test_blank_keys_are_no_keys(monkeypatch, blank):
     monkeypatch.setenv("RECRAWL_API_KEYS", blank)
