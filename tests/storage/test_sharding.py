@@ -35,10 +35,12 @@ from service.model.errors import (
     LeadershipLost,
     ShardMoved,
     ShardsDisagree,
+    ShardUnavailable,
 )
 from service.storage import open_store
 from service.storage.postgres.feed import LOCK
 from service.storage.sharding.claims import Claim, add, adopt, put_claim
+from service.storage.sharding.database import ShardDatabase
 from service.storage.sharding.epochs import write_share
 from service.storage.sharding.shard_map import SHIFT, read_map
 from service.storage.sharding.store import ShardedStore
@@ -373,3 +375,23 @@ def test_a_store_that_was_never_sharded_becomes_shard_0_and_keeps_its_ids(shard_
             assert tx.load_columns().page_id.tolist() == [*before.tolist(), *later.tolist()]
         epoch = publish(store, schedule_columns(np.append(before, later), crawl_rate=2.0))
         assert len(read_schedule(store, epoch)) == 19
+
+
+def transact(database):
+    with database.begin():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("act", "advice"), [(transact, "send this again"), (ShardDatabase.check, "RECRAWL_SHARDS")]
+)
+def test_the_error_of_a_database_that_is_away_names_it_once_and_its_setting(act, advice):
+    urls = [f"postgresql://nobody@127.0.0.1:{port}/none" for port in (1, 2, 3)]
+    with closing(ShardedStore(shard_map_of(urls), 2)) as store:
+        database = store.databases[1]
+        with pytest.raises(ShardUnavailable, match=advice) as away:
+            act(database)
+    assert away.value.detail.count("is away") == 1, away.value.detail
+    assert away.value.detail.startswith("the database db1 of the shards is away: ")
+    assert away.value.extra["shard"] == "db1"
+    assert "RECRAWL_DATABASE_URL" not in away.value.detail

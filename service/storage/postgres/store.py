@@ -82,6 +82,9 @@ class Trial:
 class PostgresStore(Store):
     """Pages, evidence and schedules in a Postgres database, shared by any number of processes."""
 
+    setting = "RECRAWL_DATABASE_URL"
+    """Setting that has the address of the database."""
+
     def __init__(
         self,
         url: str,
@@ -190,8 +193,8 @@ class PostgresStore(Store):
                 migrations.check(connection)
         except StoreUnavailable as error:
             raise StoreUnavailable(
-                "the database does not answer; see that it runs and that RECRAWL_DATABASE_URL is "
-                "right, then try again"
+                f"the database does not answer; see that it runs and that {self.setting} is right, "
+                "then try again"
             ) from error
 
     @override

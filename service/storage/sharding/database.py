@@ -186,6 +186,8 @@ class ShardTransaction(PostgresTransaction):
 class ShardDatabase(PostgresStore):
     """A store on one database of a sharded store; its outages name the database."""
 
+    setting = "RECRAWL_SHARDS"
+
     def __init__(self, position: int, shard_map: ShardMap, width: int, **limits: Any) -> None:
         super().__init__(shard_map.databases[position].url, width, **limits)
         self.position = position
@@ -302,7 +304,9 @@ class ShardDatabase(PostgresStore):
             raise
 
     def absent(self, error: RecrawlError) -> ShardUnavailable:
-        """Return the error of an outage of this database."""
+        """Return the error of an outage of this database, which names it once."""
+        if isinstance(error, ShardUnavailable):
+            return ShardUnavailable(error.detail, **error.extra)
         detail = f"the database {self.database.name} of the shards is away: {error.detail}"
         return ShardUnavailable(detail, **{**error.extra, "shard": self.database.name})
 
