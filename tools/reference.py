@@ -61,7 +61,8 @@ service read `RECRAWL_URL` and `RECRAWL_API_KEY` as well.
 CLI_HEAD = """# Commands
 
 `recrawl COMMAND --help` shows the same. [Settings](settings.md) apply to all commands that open the
-database; `demo`, `experiment` and `replay` come with `pip install 'recrawl[lab]'`."""
+database; `demo`, `experiment` and `replay` come with the laboratory: in a checkout,
+`pip install ./recrawl_client ./recrawl_lab .`."""
 METRICS_HEAD = """# Metrics
 
 `GET /metrics` of a server, and of a worker with `--port`, answers in Prometheus's format within

@@ -19,8 +19,9 @@ that the key needs. Every error is a
 [problem](problems.md). `GET /docs` of a running service shows this page with examples."""
 CLIENT_HEAD = """# Python client
 
-`pip install recrawl-client` installs the package `recrawl_client`. It needs httpx and msgspec, and
-nothing of the service. Fields of values have the names of the [glossary](../glossary.md)."""
+In a checkout, `pip install ./recrawl_client` installs the package `recrawl_client`, and
+`pip install './recrawl_client[scrapy]'` its scheduler for Scrapy too. It needs httpx and msgspec,
+and nothing of the service. Fields of values have the names of the [glossary](../glossary.md)."""
 
 
 def table(header: str, rows: list[tuple[str, ...]]) -> str:

@@ -152,7 +152,7 @@ def _play(scenario: "Scenario", seed: int, plot: Path, *, serve: bool) -> None:
         if serve:
             _stay(base_url)
     if not can_plot:
-        console.print("For a plot of staleness over time: pip install 'recrawl[lab]'", markup=False)
+        console.print("For a plot of staleness over time: pip install matplotlib")
 
 
 def _crawl_live(seconds: float, seed: int, *, serve: bool) -> None:

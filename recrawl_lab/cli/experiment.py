@@ -72,7 +72,7 @@ def experiment(
     documents = [_run(each, setup, out, as_json=as_json) for each in chosen]
     write_claims(documents, out)
     if find_spec("matplotlib") is None:
-        console.print("For the figures: pip install 'recrawl[lab]'", markup=False)
+        console.print("For the figures: pip install matplotlib")
 
 
 def _print_names() -> None:

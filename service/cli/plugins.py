@@ -1,4 +1,4 @@
-"""Commands and importers of other distributions, such as the laboratory (`recrawl[lab]`)."""
+"""Commands and importers of other distributions, such as the laboratory (`recrawl-lab`)."""
 
 from importlib.metadata import entry_points
 from typing import Any
@@ -11,7 +11,9 @@ IMPORTERS = "recrawl.importers"
 """Entry-point group of importers of folders; the first importer is used."""
 LABORATORY = ("demo", "experiment", "replay")
 """Commands of the laboratory."""
-MISSING = "is part of the laboratory; install it by: pip install 'recrawl[lab]'"
+INSTALL = "pip install ./recrawl_client ./recrawl_lab ."
+"""Command that installs the laboratory, in a checkout."""
+MISSING = f"is part of the laboratory; in a checkout, install it by: {INSTALL}"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -25,7 +27,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def _add_missing(app: typer.Typer, name: str) -> None:
-    """Add a command that names the missing extra for all arguments, `--help` included."""
+    """Add a command that names the missing distribution for all arguments, `--help` included."""
     lenient = {"allow_extra_args": True, "ignore_unknown_options": True}
 
     @app.command(name=name, hidden=True, add_help_option=False, context_settings=lenient)

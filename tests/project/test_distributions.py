@@ -1,5 +1,6 @@
 """The three distributions: what each needs, what it holds, what it says of one that is missing."""
 
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -49,6 +50,11 @@ def test_no_module_of_the_client_loads_the_service_or_what_only_the_service_need
     assert not loaded & HEAVY
 
 
+def test_the_install_of_the_laboratory_names_every_distribution_of_this_tree():
+    paths = shlex.split(plugins.INSTALL)[2:]
+    assert {(ROOT / path).resolve() for path in paths} == {ROOT, *PROJECTS.values()}
+
+
 @pytest.fixture
 def bare(monkeypatch) -> typer.Typer:
     """A command line beside which nothing else is installed."""
@@ -61,21 +67,21 @@ def bare(monkeypatch) -> typer.Typer:
 
 @pytest.mark.parametrize("name", plugins.LABORATORY)
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["--pages", "7", "x"]])
-def test_without_the_laboratory_its_commands_name_the_extra(bare, name, arguments):
+def test_without_the_laboratory_its_commands_name_their_install(bare, name, arguments):
     ended = CliRunner().invoke(bare, [name, *arguments])
     assert ended.exit_code == 2
     sentence = " ".join(ended.stderr.replace("│", " ").split())
     assert f"`recrawl {name}` is part of the laboratory" in sentence
-    assert "install it by: pip install 'recrawl[lab]'" in sentence
+    assert f"in a checkout, install it by: {plugins.INSTALL}" in sentence
 
 
-def test_without_the_laboratory_a_folder_is_refused_with_the_name_of_the_extra(
+def test_without_the_laboratory_a_folder_is_refused_with_the_install_named(
     recrawl, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(plugins, "entry_points", lambda **_: ())
     ended = recrawl("import", tmp_path)
     assert ended.status == 2
-    assert "pip install 'recrawl[lab]'" in " ".join(ended.err.replace("│", " ").split())
+    assert plugins.INSTALL in " ".join(ended.err.replace("│", " ").split())
 
 
 BUILD = (sys.executable, "-m", "hatchling", "build")
