@@ -119,7 +119,7 @@ def http() -> str:
         for method, described in operations.items():
             by_tag.setdefault(described["tags"][0], []).extend(operation(method, path, described))
     glossary = definitions()
-    parts = [HTTP_HEAD, sentence(document["info"]["description"])]
+    parts = [HTTP_HEAD, document["info"]["description"].strip()]
     for tag, calls in by_tag.items():
         parts += [f"## Calls: {tag}", *calls]
     parts.append("## Objects")
