@@ -66,15 +66,16 @@ def test_the_crawler_of_the_page_for_asyncio_crawls_too(sqlite_url):
                 await crawler
 
     def done(live):
-        return live.get("/pages/1").json()["last_crawl_at"]
+        return all(live.get(f"/pages/{n}").json()["last_crawl_at"] for n in (1, 2))
 
     with (
         running(sqlite_url, clock=lambda: datetime.now(UTC)) as live,
         serving({"/": page("home")}) as site,
     ):
-        live.register(site.url("/"))
+        live.register(site.url("/"), "http://127.0.0.1:9/")  # nothing listens at port 9
         asyncio.run(crawl())
-        assert live.get("/pages/1").json()["last_crawls"][0]["status"] == 200
+        crawls = [live.get(f"/pages/{n}").json()["last_crawls"][0] for n in (1, 2)]
+    assert [each["status"] for each in crawls] == [200, 0]
 
 
 def test_the_reference_crawler_has_a_hundred_lines():

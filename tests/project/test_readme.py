@@ -18,6 +18,8 @@ from service.runtime.settings import read_settings
 
 README = (ROOT / "README.md").read_text()
 SERVICE = "http://127.0.0.1:8000"
+AWAY = "http://127.0.0.1:9/"
+"""A site that does not answer."""
 
 
 def now() -> datetime:
@@ -58,6 +60,8 @@ def test_the_crawler_crawls_reports_prints_and_goes_on(sqlite_url, tmp_path):
         (tmp_path / "crawler.py").write_text(program)
         with terminal('exec "$PYTHON" crawler.py', tmp_path) as log:
             until(lambda: log.read_text().count("200 http") == 2, "both pages are crawled")
+            live.register(AWAY)
+            until(lambda: reported(live.client, AWAY), "a site that does not answer is reported")
             live.register(site.url("/late"))
             until(lambda: f"200 {site.url('/late')}" in log.read_text(), "the loop goes on")
             until(lambda: reported(live.client, site.url("/late")), "the report arrives")
