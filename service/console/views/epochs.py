@@ -6,6 +6,7 @@ from recrawl_client.wire.schedule import Epoch, EpochsAnswer
 from service.api.routes import epochs
 from service.console.views.overview import reliability
 from service.console.visit import Visit
+from service.history.reading import calibrations_of
 
 PART = 50
 REACH = 4.0
@@ -27,11 +28,13 @@ def show_all(visit: Visit) -> Response:
 def show(visit: Visit) -> Response:
     """Show one epoch; the page of one that runs refreshes itself."""
     epoch = visit.ask(Epoch, epochs.get_epoch, **visit.parameters("get_epoch"))
+    with visit.service.store.begin(write=False) as tx:
+        forecasts = calibrations_of(tx, epoch.epoch)
     return visit.page(
         "part_epoch.html" if visit.wants_part else "epoch.html",
         epoch=epoch,
         runs=epoch.status in RUNNING,
-        reliability=reliability(epoch.calibration or []),
+        reliability=reliability(forecasts),
     )
 
 
