@@ -82,7 +82,8 @@ def _history(row: dict[str, Any] | None) -> list[tuple[str, str]]:
     if row["fresh_share"] is not None:
         texts.insert(0, f"{row['fresh_share']:.1%} of copies, by importance")
     crawls = f"{row['n_reported']:,} in ten minutes, {row['n_changed']:,} found changes"
-    return [("fresh", ", ".join(texts)), ("crawls", crawls)]
+    measured = f"measured {_ago(row['measured_at'])}"
+    return [("fresh", ", ".join([*texts, measured])), ("crawls", f"{crawls}, {measured}")]
 
 
 def _queue(state: dict[str, Any]) -> str:

@@ -70,9 +70,11 @@ def test_the_last_step_of_the_history_is_shown(recrawl, learnt: Live):
     row = learnt.get("/history").json()["items"][-1]
     shown = dict(line.split(None, 1) for line in recrawl("status", url=learnt.url).out.splitlines())
     assert shown["fresh"].startswith(f"{row['fresh_share']:.1%} of copies, by importance, ")
-    assert shown["fresh"].endswith(f"{row['n_overdue']} overdue")
+    figures, measured = shown["fresh"].rsplit(", ", 1)
+    assert figures.endswith(f"{row['n_overdue']} overdue")
+    assert re.fullmatch(r"measured [\d.,]+ days ago", measured)
     assert shown["crawls"] == (
-        f"{row['n_reported']} in ten minutes, {row['n_changed']} found changes"
+        f"{row['n_reported']} in ten minutes, {row['n_changed']} found changes, {measured}"
     )
 
 
