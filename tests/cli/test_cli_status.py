@@ -78,6 +78,28 @@ def test_the_last_step_of_the_history_is_shown(recrawl, learnt: Live):
     )
 
 
+def test_without_a_worker_status_and_console_ask_for_one(recrawl, postgres_url):
+    with running(postgres_url) as live:
+
+        def shown():
+            return recrawl("status", url=live.url).out, live.get("/console/epochs").text
+
+        told, page = shown()
+        assert "the first one runs once pages are registered" in told
+        assert "The first one runs a second after the first page." in page
+        live.register(URL)
+        told, page = shown()
+        assert "epoch    none yet: is `recrawl worker` running?" in told
+        assert "None yet: is <code>recrawl worker</code> running?" in page
+        live.client.post("/epochs")  # waits for a worker too
+        assert "none yet: is `recrawl worker` running?" in shown()[0]
+
+
+def test_where_the_server_runs_epochs_the_first_one_is_awaited(recrawl, api: Live):
+    api.register(URL)
+    assert "none yet; the first one runs" in recrawl("status", url=api.url).out
+
+
 def test_a_failed_epoch_is_shown_beside_the_one_in_force(recrawl, learnt: Live):
     learnt.client.patch("/pages/1", json={"min_crawl_rate": 1e6})
     with capture_logs():
