@@ -1,5 +1,6 @@
 """`recrawl archive`: move old days of log and feed into Parquet files, check these files."""
 
+from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,9 +92,12 @@ def _show(store: "Store", retention: "Retention") -> bool:
 
     def show(part: "Store") -> None:
         parts, stretch = coming(part, retention)
-        for one in parts:
-            typer.echo(f"{one.name}: {about}{one.n_rows:,} entries")
+        by_name: Counter[str] = Counter()
+        for one in parts:  # on SQLite, a day with many entries has several parts
+            by_name[one.name] += one.n_rows
             n_rows.append(one.n_rows)
+        for name, n in by_name.items():
+            typer.echo(f"{name}: {about}{n:,} entries")
         if stretch is not None:
             typer.echo(f"changes of {stretch.n_blocks:,} commits or more would move to the archive")
 

@@ -10,6 +10,8 @@ import typer
 from service.cli.options import URL, ApiKey, To, connected
 
 if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
+
     from recrawl_client import Client, Epoch, HistoryRow
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs")]
@@ -43,10 +45,14 @@ def state_of(client: "Client") -> dict[str, Any]:
         reason = health.get("detail", f"GET /readyz answers {answer.status_code}")
         return state | {"health": "not ready", "reason": reason}
     state |= {"health": "ok", "version": health.get("version", "unknown")}
-    newest = next(client.epochs(), None)
-    gauges = _gauges(client)
+    newest, in_force = next(client.epochs(), None), _in_force(client)
+    samples = _samples(client)
+    gauges = {sample.name: sample.value for sample in samples if not sample.labels}
+    builds = (sample.labels for sample in samples if sample.name == "recrawl_build_info")
     return state | {
-        "epoch": _as_json(_in_force(client)),
+        "database": next(builds, {}).get("database"),
+        "has_pages": in_force is not None or _has_pages(client),
+        "epoch": _as_json(in_force),
         "newest_epoch": _as_json(newest),
         "history": _as_json(_last_measured(client)),
         "ready_s": gauges.get("recrawl_ready_seconds"),
@@ -61,7 +67,7 @@ def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("health", f"ok, version {state['version']}, at {state['address']}")]
     epoch, newest = state["epoch"], state["newest_epoch"]
     if epoch is None:
-        rows.append(("epoch", "none yet; the first one runs once pages are registered"))
+        rows.append(("epoch", _none_yet(state)))
     else:
         rows += [
             ("epoch", f"{epoch['epoch']}, published {_ago(epoch['finished_at'])}"),
@@ -75,6 +81,15 @@ def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def _none_yet(state: dict[str, Any]) -> str:
+    """Return why no epoch is in force: on Postgres only a worker runs epochs."""
+    newest = state["newest_epoch"]
+    not_begun = newest is None or newest["status"] == "requested"
+    if state["database"] == "postgres" and state["has_pages"] and not_begun:
+        return "none yet: is `recrawl worker` running?"
+    return "none yet; the first one runs once pages are registered"
+
+
 def _history(row: dict[str, Any] | None) -> list[tuple[str, str]]:
     if row is None:
         return []
@@ -82,7 +97,8 @@ def _history(row: dict[str, Any] | None) -> list[tuple[str, str]]:
     if row["fresh_share"] is not None:
         texts.insert(0, f"{row['fresh_share']:.1%} of copies, by importance")
     crawls = f"{row['n_reported']:,} in ten minutes, {row['n_changed']:,} found changes"
-    return [("fresh", ", ".join(texts)), ("crawls", crawls)]
+    measured = f"measured {_ago(row['measured_at'])}"
+    return [("fresh", ", ".join([*texts, measured])), ("crawls", f"{crawls}, {measured}")]
 
 
 def _queue(state: dict[str, Any]) -> str:
@@ -202,16 +218,21 @@ def _last_measured(client: "Client") -> "HistoryRow | None":
     return rows[-1] if rows else None
 
 
-def _gauges(client: "Client") -> dict[str, float]:
-    """Return the metrics without labels; none where a proxy blocks /metrics."""
+def _has_pages(client: "Client") -> bool:
+    """Return whether a page is registered; False where the key may not list pages."""
+    answer = _get(client, "/pages?limit=1")
+    return answer.status_code == OK and bool(_object(answer).get("items"))
+
+
+def _samples(client: "Client") -> "list[Sample]":
+    """Return the metrics; none where a proxy blocks /metrics."""
     from prometheus_client.parser import text_string_to_metric_families
 
     answer = _get(client, "/metrics")
     if answer.status_code != OK or "text/plain" not in answer.headers.get("Content-Type", ""):
-        return {}
+        return []
     families = text_string_to_metric_families(answer.text)
-    samples = (sample for family in families for sample in family.samples)
-    return {sample.name: sample.value for sample in samples if not sample.labels}
+    return [sample for family in families for sample in family.samples]
 
 
 def _as_json(value: "Epoch | HistoryRow | None") -> dict[str, Any] | None:

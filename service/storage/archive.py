@@ -36,6 +36,7 @@ class LogPart(NamedTuple):
     """Entries that one commit archives."""
 
     name: str
+    """Name of the table; on SQLite the day, which parts may share."""
     n_rows: int
     """Number of entries; on Postgres an estimate."""
     stretches: tuple[int, int] = (0, 0)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+from contextlib import closing
+from http.client import HTTPConnection
 from types import SimpleNamespace
 
 import pytest
@@ -108,6 +110,22 @@ def test_a_fault_of_the_service_has_the_identifier_in_answer_and_log(sqlite_api:
     assert answer.headers.get_list("X-Request-ID") == ["job-7"]
     (line,) = of_requests(logs)
     assert (line["event"], line["request_id"], line["status"]) == ("request failed", "job-7", 500)
+
+
+def test_a_fault_of_the_service_announces_that_the_connection_closes(sqlite_api: Live, monkeypatch):
+    def broken(**_):
+        raise LookupError("a fault of the service")
+
+    connection = HTTPConnection("127.0.0.1", sqlite_api.port)
+    with closing(connection), capture_logs():
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlite_api.service.store, "begin", broken)
+            connection.request("GET", "/pages/9")
+            answer = connection.getresponse()
+            answer.read()
+        assert (answer.status, answer.getheader("Connection")) == (500, "close")
+        connection.request("GET", "/healthz")  # on a new connection, because the header says so
+        assert connection.getresponse().status == 200
 
 
 def test_no_key_stands_in_the_log(sqlite_url):

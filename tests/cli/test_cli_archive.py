@@ -22,6 +22,9 @@ def test_days_beyond_the_retention_move_and_are_checked(log, recrawl):  # noqa: 
     shown = recrawl("archive", "--dry-run", **settings)
     assert shown.status == 0
     assert re.search(r"[\d,]+ entries in \d+ parts would move to the archive$", shown.out.strip())
+    if log.store.embedded:
+        days = sorted({str(day) for day in log.whole.observed_at.astype("M8[D]")})
+        assert re.findall(r"(.*): [\d,]+ entries\n", shown.out) == days
     assert log.files() == []
     moved = recrawl("archive", **settings)
     assert moved.status == 0

@@ -70,10 +70,34 @@ def test_the_last_step_of_the_history_is_shown(recrawl, learnt: Live):
     row = learnt.get("/history").json()["items"][-1]
     shown = dict(line.split(None, 1) for line in recrawl("status", url=learnt.url).out.splitlines())
     assert shown["fresh"].startswith(f"{row['fresh_share']:.1%} of copies, by importance, ")
-    assert shown["fresh"].endswith(f"{row['n_overdue']} overdue")
+    figures, measured = shown["fresh"].rsplit(", ", 1)
+    assert figures.endswith(f"{row['n_overdue']} overdue")
+    assert re.fullmatch(r"measured [\d.,]+ days ago", measured)
     assert shown["crawls"] == (
-        f"{row['n_reported']} in ten minutes, {row['n_changed']} found changes"
+        f"{row['n_reported']} in ten minutes, {row['n_changed']} found changes, {measured}"
     )
+
+
+def test_without_a_worker_status_and_console_ask_for_one(recrawl, postgres_url):
+    with running(postgres_url) as live:
+
+        def shown():
+            return recrawl("status", url=live.url).out, live.get("/console/epochs").text
+
+        told, page = shown()
+        assert "the first one runs once pages are registered" in told
+        assert "The first one runs a second after the first page." in page
+        live.register(URL)
+        told, page = shown()
+        assert "epoch    none yet: is `recrawl worker` running?" in told
+        assert "None yet: is <code>recrawl worker</code> running?" in page
+        live.client.post("/epochs")  # waits for a worker too
+        assert "none yet: is `recrawl worker` running?" in shown()[0]
+
+
+def test_where_the_server_runs_epochs_the_first_one_is_awaited(recrawl, api: Live):
+    api.register(URL)
+    assert "none yet; the first one runs" in recrawl("status", url=api.url).out
 
 
 def test_a_failed_epoch_is_shown_beside_the_one_in_force(recrawl, learnt: Live):

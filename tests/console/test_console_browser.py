@@ -1,11 +1,13 @@
 """The console in Chromium: no error, nothing outside, WCAG AA in light and dark, the scripts."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from support.access_cases import ADMIN, new_key
 from support.chromium import Watched, chromium
+from support.live_server import running
 
 from service.model.access import Role
 
@@ -67,6 +69,56 @@ def test_each_view_is_clean_and_accessible(live, browser, scheme):
         for each in results.response["violations"]
     ]
     assert violations == []
+    assert window.faults == []
+
+
+LONG = "a-section-with-a-long-name/an-article-whose-title-is-as-long-as-those-of-newspapers"
+LONG_HOST = "an-edition-with-a-long-name.archive.newspapers-of-the-region.example"
+WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+OUTSIDE = """
+() => [...document.querySelectorAll("main table")].filter((table) => {
+  const box = table.closest(".scroll") ?? table;
+  return box.getBoundingClientRect().right > box.parentElement.getBoundingClientRect().right + 1;
+}).length
+"""
+"""Script that returns the number of tables that stand out of their cards."""
+
+
+@pytest.fixture
+def lengthy(sqlite_url):
+    """A service whose hosts, pages, workers, tags and webhooks have names of real length."""
+    with running(sqlite_url, api_keys=[ADMIN]) as live:
+        urls = [f"https://{LONG_HOST}/{LONG}/{n}?utm_source=newsletter" for n in range(3)]
+        live.register(*urls, tags=["a-tag-of-which-the-name-is-long"])
+        for digest in "ab":
+            at = live.clock.advance(days=1).isoformat()
+            live.post(
+                "/observations",
+                [{"url": url, "observed_at": at, "digest": digest} for url in urls[1:]],
+            )
+            live.epoch()
+        worker = "crawler-of-the-first-data-centre-7d9f8b6c5d-x2x9z"
+        assert live.post("/leases", {"worker": worker, "count": 1}).json()["items"]
+        live.client.post("/webhooks", json={"url": f"https://93.184.216.34/{LONG}"})
+        until = live.clock.now + timedelta(hours=1)
+        blocked = live.client.put(f"/hosts/{LONG_HOST}", json={"blocked_until": until.isoformat()})
+        assert blocked.status_code == 200, blocked.text
+        yield live
+
+
+@pytest.mark.parametrize("width", [400, 1_280])
+def test_long_names_stay_within_their_cards(lengthy, browser, width):
+    window = Watched(browser, lengthy.url)
+    window.page.set_viewport_size({"width": width, "height": 900})
+    sign_in(window)
+    paths = [""]
+    paths += ["/pages", "/pages/1", "/hosts", f"/hosts/{LONG_HOST}", "/epochs", "/epochs/2"]
+    paths += ["/plan?bandwidth=5", "/leases", "/changes", "/access"]
+    found = []
+    for path in paths:
+        window.open(f"/console{path}")
+        found.append((path, window.page.evaluate(WIDER), window.page.evaluate(OUTSIDE)))
+    assert [each for each in found if each[1:] != (0, 0)] == []
     assert window.faults == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from datetime import timedelta
 from itertools import pairwise
 
 import httpx
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from support.access_cases import ADMIN, bearer, new_key
 from support.browsing import Browser, Page
-from support.live_server import running
+from support.live_server import START, running
 
 from service.access.roles import right_of
 from service.console.app import POLICY, VIEWS
@@ -239,3 +240,38 @@ def test_the_metrics_count_a_view_by_its_path(live, admin):
 def test_the_console_stays_out_of_the_openapi_document(live):
     document = json.dumps(live.client.get("/openapi.json").json())
     assert "console" not in document
+
+
+def test_the_errors_of_forecasts_are_those_of_the_api(sqlite_url):
+    """Forecasts all over the fine bins, of which the rows of the API have the sums of five."""
+    with running(sqlite_url, api_keys=[ADMIN]) as live:
+        urls = [f"https://a.example/{n}" for n in range(200)]
+        live.register(*urls)
+        rng = np.random.default_rng(1)
+        for _ in range(4):
+            live.clock.advance(days=1)
+            seen = [
+                {
+                    "url": url,
+                    "observed_at": (live.clock() - back).isoformat(),
+                    "digest": str(digest),
+                }
+                for url, back, digest in zip(
+                    urls,
+                    rng.uniform(0, 0.9, len(urls)) * timedelta(days=1),
+                    rng.integers(2, size=len(urls)),
+                    strict=True,
+                )
+            ]
+            assert live.post("/observations", seen).json()["accepted"] == len(urls)
+            live.epoch()
+        since = START.isoformat()
+        (month,) = live.get("/history", since=since, step_s=30 * 86_400).json()["items"]
+        epoch = live.get("/epochs/3").json()
+        browser = Browser(live.url)
+        browser.sign_in()
+        for path, answer in (("?range=30d", month), ("/epochs/3", epoch)):
+            (compared,) = answer["calibration"]
+            shown = browser.open(f"/console{path}").text.replace("\N{NO-BREAK SPACE}", " ")
+            assert f"{compared['n']} crawls against the forecasts" in shown
+            assert f"mean error {100 * compared['calibration_error']:.1f} %" in shown, path

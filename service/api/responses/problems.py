@@ -80,6 +80,7 @@ HEADERS: dict[int, dict[str, str]] = {
     429: {"Retry-After": "1"},
     401: {"WWW-Authenticate": "Bearer"},
     413: {"Connection": "close"},  # the server does not read the rest
+    500: {"Connection": "close"},  # uvicorn closes it after a fault
 }
 
 

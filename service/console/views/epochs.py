@@ -2,10 +2,12 @@
 
 from fastapi import Response
 
+from recrawl_client.wire.listing import PagesAnswer
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer
-from service.api.routes import epochs
+from service.api.routes import epochs, listing
 from service.console.views.overview import reliability
 from service.console.visit import Visit
+from service.history.reading import calibrations_of
 
 PART = 50
 REACH = 4.0
@@ -21,17 +23,38 @@ def show_all(visit: Visit) -> Response:
         published = tx.epoch_in_force()
     bandwidth = published and published.certificate and published.certificate.bandwidth
     low, high = (bandwidth / REACH, bandwidth * REACH) if bandwidth else (0.0, 0.0)
-    return visit.page("epochs.html", part=part, bandwidth=bandwidth, low=low, high=high)
+    return visit.page(
+        "epochs.html",
+        part=part,
+        bandwidth=bandwidth,
+        low=low,
+        high=high,
+        lacks_worker=not part.items and not visit.service.embedded and has_pages(visit),
+    )
+
+
+def has_pages(visit: Visit) -> bool:
+    """Return whether a page is registered."""
+    listed = visit.ask(
+        PagesAnswer,
+        listing.list_all_pages,
+        request=visit.request,
+        caller=visit.caller,
+        limit=1,
+    )
+    return bool(listed.items)
 
 
 def show(visit: Visit) -> Response:
     """Show one epoch; the page of one that runs refreshes itself."""
     epoch = visit.ask(Epoch, epochs.get_epoch, **visit.parameters("get_epoch"))
+    with visit.service.store.begin(write=False) as tx:
+        forecasts = calibrations_of(tx, epoch.epoch)
     return visit.page(
         "part_epoch.html" if visit.wants_part else "epoch.html",
         epoch=epoch,
         runs=epoch.status in RUNNING,
-        reliability=reliability(epoch.calibration or []),
+        reliability=reliability(forecasts),
     )
 
 

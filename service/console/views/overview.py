@@ -1,25 +1,25 @@
 """The first page: what the fleet has achieved, and how good its forecasts are."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
 from fastapi import Response
 
-from recrawl_client.wire.history import Calibration as WireCalibration
 from recrawl_client.wire.history import HistoryAnswer, HistoryRow
 from recrawl_client.wire.hosts import HostsAnswer
 from service.api.responses.encode import encode_epoch
+from service.api.responses.history import encode_row
 from service.api.routes import history, hosts
 from service.console.charts import Dot, Picture, Shape, Tick, line
 from service.console.series import SeriesLine, TimeSeries
 from service.console.visit import Visit
-from service.core.calibration import EDGES, Calibration, CalibrationSums, calibration
+from service.core.calibration import Calibration, calibration
+from service.history.reading import read_rows
 from service.model.errors import InvalidField
+from service.model.history import ALL_HOSTS, Calibrations, merged_calibrations
 
 RANGES = {
     "1d": ("a day", timedelta(days=1), 600),
@@ -50,7 +50,7 @@ def show(visit: Visit) -> Response:
     chosen = visit.request.query_params.get("range") or "1d"
     if chosen not in RANGES:
         raise InvalidField("range", f"range is none of {', '.join(RANGES)}; choose one of them")
-    rows, budget = rows_of(visit, chosen), budget_of(chosen)
+    (rows, forecasts), budget = achieved(visit, chosen), budget_of(chosen)
     paused = visit.ask(
         HostsAnswer, hosts.list_hosts, request=visit.request, blocked=True, limit=PAUSED
     )
@@ -64,15 +64,27 @@ def show(visit: Visit) -> Response:
         rows=rows[-LISTED:][::-1],
         latest=latest(rows),
         charts=charts(rows, budget) if rows else [],
-        reliability=reliability(each for row in rows for each in row.calibration),
+        reliability=reliability(forecasts),
         pings=pings(rows),
         paused=paused,
         epoch=None if epoch is None else encode_epoch(epoch),
     )
 
 
-def rows_of(visit: Visit, chosen: str, host: str | None = None) -> list[HistoryRow]:
-    """Return the rows of a range of time, oldest first."""
+def achieved(visit: Visit, chosen: str) -> tuple[list[HistoryRow], Calibrations]:
+    """Return the rows of all pages in a range of time, oldest first, and their predictions.
+
+    The endpoint would merge the bins of the predictions, from which other errors follow.
+    """
+    _, length, step_s = RANGES[chosen]
+    until, step = visit.now + timedelta(microseconds=1), timedelta(seconds=step_s)
+    with visit.service.store.begin(write=False) as tx:
+        rows, _ = read_rows(tx, ALL_HOSTS, visit.now - length, until, step, MOST_ROWS)
+    return [*map(encode_row, rows)], merged_calibrations(row.calibrations for row in rows)
+
+
+def rows_of(visit: Visit, chosen: str, host: str) -> list[HistoryRow]:
+    """Return the rows of a host in a range of time, oldest first."""
     _, length, step_s = RANGES[chosen]
     answer = visit.ask(
         HistoryAnswer,
@@ -182,30 +194,15 @@ class Reliability(NamedTuple):
     picture: Picture
 
 
-def reliability(calibrations: Iterable[WireCalibration]) -> list[Reliability]:
-    """Return the reliability of each estimator."""
-    sums: defaultdict[str, CalibrationSums] = defaultdict(CalibrationSums.none)
-    for each in calibrations:
-        sums[each.estimator] = sums[each.estimator].plus(sums_of(each))
+def reliability(calibrations: Calibrations) -> list[Reliability]:
+    """Return the reliability of each estimator, with the errors that the API has."""
     scored = []
-    for estimator, own in sorted(sums.items()):
-        scores = calibration(own)
+    for estimator, sums in sorted(calibrations.items()):
+        scores = calibration(sums)
         if scores is not None:
             picture = reliability_picture(scores)
-            scored.append(Reliability(estimator, int(own.n.sum()), scores, picture))
+            scored.append(Reliability(estimator, int(sums.n.sum()), scores, picture))
     return scored
-
-
-def sums_of(wire: WireCalibration) -> CalibrationSums:
-    """Return the sums by bin of a calibration as the API has it."""
-    sums = CalibrationSums.none()
-    edge = np.array([each.up_to for each in wire.bins])
-    at = np.abs(EDGES[:, None] - edge).argmin(axis=0) if wire.bins else np.zeros(0, np.int64)
-    n, predicted, changed = sums.n.copy(), sums.sum_predicted.copy(), sums.n_changed.copy()
-    n[at] = [each.n for each in wire.bins]
-    predicted[at] = [each.sum_predicted for each in wire.bins]
-    changed[at] = [each.n_changed for each in wire.bins]
-    return CalibrationSums(n, predicted, changed, (wire.log_loss or 0.0) * wire.n)
 
 
 def reliability_picture(scores: Calibration) -> Picture:

@@ -5,12 +5,13 @@ commit that drops a part first compares sums over its entries.
 """
 
 from collections.abc import Generator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 
 from typing_extensions import override
 
 from service.archive.log_archive import ArchivedFile
+from service.model.arrays import EPOCH
 from service.model.columns import LogColumns
 from service.model.errors import PartChanged
 from service.storage.archive import LogPart
@@ -42,7 +43,7 @@ class SqliteArchiving(SqliteLog):
             stretches = list(some)
             sums = tuple(sum(column) for column in zip(*stretches, strict=True))[1:]
             first, last = stretches[0][0], stretches[-1][0]
-            name = f"day {first // OF_A_DAY} since 1970, stretches {first} to {last}"
+            name = f"{EPOCH + timedelta(days=first // OF_A_DAY):%Y-%m-%d}"
             parts.append(LogPart(name, sums[0], (first, last), sums))
         return parts
 
