@@ -28,7 +28,7 @@ DUE = f"""
 SCHEDULE = f"""(
     SELECT 64 * block + place - 1 AS page_id, epoch, change_rate[place] AS change_rate,
         crawl_rate[place] AS crawl_rate, urgency[place] AS urgency,
-        crawl_probability[place] AS crawl_probability, shift[place] AS shift
+        crawl_probability[place] AS crawl_probability
     FROM schedule, generate_series(1, 64) AS place
     WHERE epoch = {FORCE} AND crawl_rate[place] >= 0
 )"""
