@@ -180,7 +180,7 @@ class BulkSql(Dialect, Transaction):
             raise HostHasPages(
                 f"{host.host} has pages; delete them first with DELETE /pages?host={host.host}"
             )
-        for statement in (DELETE_HOST, DELETE_CLOCK):  # SQLite may give the id to a new host
+        for statement in (DELETE_HOST, DELETE_CLOCK):  # on SQLite a new host may have the id again
             self.run(statement, host_id=host.host_id)
         self.run(DELETE_HOST_QUEUE, queue_id=host.host_id)
 
