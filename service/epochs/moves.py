@@ -13,6 +13,7 @@ from service.core.clocks.pace import changes, pace, paced, passed
 from service.core.clocks.profile import Profiles
 from service.core.clocks.timing import (
     CONCENTRATION,
+    DAY_MINUTES,
     FAST_INTERVAL,
     MAX_MOVE,
     MOST_INTERVAL,
@@ -27,7 +28,7 @@ from service.core.clocks.timing import (
 from service.epochs.clocks import Clocks, in_days
 from service.epochs.urgency import LastEpoch, bounded, since
 from service.estimation.estimates import RateEstimates
-from service.model.arrays import Bools, Codes, Floats, Ints, days
+from service.model.arrays import Bools, Codes, Floats, Ints
 from service.model.columns import (
     NOT_MOVED,
     OUT_OF_TURN,
@@ -38,7 +39,7 @@ from service.model.columns import (
 )
 from service.model.domain import Observability
 
-DAY_MINUTES, DAY_S = 1440, 86_400.0
+DAY_S = 86_400.0
 LEAST_GAIN = 0.25
 """Gain by a second crawl a day, of that without a clock, below which it is not worth it."""
 ONCE_A_DAY = 1.0
@@ -216,7 +217,7 @@ def _move(
     earliest, latest = today - MAX_MOVE, today + between + MOVED_AHEAD
     for some in _blocks(row):
         step = before.pages.interval_factor[some] / before.rate[some]
-        carried = _carried(before.pages, some, clocks.shifts, between, now)
+        carried = _carried(before.pages, some, clocks.shifts, last.started_at)
         nominal = in_days(before.pages.last_observed_at[some]) - carried / DAY_MINUTES + step
         soon = np.flatnonzero((nominal >= earliest) & (nominal < latest))
         planned = _planned(before, some[soon], nominal[soon])
@@ -248,14 +249,17 @@ def _wait(before: Situation, row: Ints, wait: Floats, urgency: Floats) -> None:
 
 
 def _carried(
-    pages: EpochColumns, row: Ints, shifts: ShiftColumns, between: float, now: np.datetime64
+    pages: EpochColumns, row: Ints, shifts: ShiftColumns, since_at: np.datetime64
 ) -> Floats:
-    """Return (K,) moves of the crawls that began the running intervals, minutes."""
+    """Return (K,) moves of the crawls that began the running intervals, minutes.
+
+    `since_at` is the start of the last epoch. A crawl at that instant came after it.
+    """
     if not len(shifts):
         return np.zeros(len(row))
     page_id = pages.page_id[row]
     at = np.minimum(shifts.page_id.searchsorted(page_id), len(shifts) - 1)
-    crawled = days(now - pages.last_observed_at[row]) < between
+    crawled = pages.last_observed_at[row] >= since_at
     both = np.where(crawled, shifts.shift[at], shifts.carried[at])
     in_turn = (shifts.page_id[at] == page_id) & (both != OUT_OF_TURN)
     return np.where(in_turn, both, 0.0)

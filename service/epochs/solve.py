@@ -124,8 +124,7 @@ def solve(
         exposure = exposures(pages, clocks, place)
         situation = pages, estimates, crawl_rate, caps, now
         pace = yield from urgency(*situation, since, bandwidth, exposure)
-    paces = crawl_rate, pace.of_pages
-    moves = moved(pages, estimates, *paces, clocks, place, caps, since, now)
+    moves = moved(pages, estimates, crawl_rate, pace.of_pages, clocks, place, caps, since, now)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,

@@ -6,6 +6,9 @@ from service.model.arrays import Bools, Ints
 from service.model.columns import PageColumns
 from service.storage import Transaction
 
+CROSSING = "min_crawl_rate would lie above max_crawl_rate; send both bounds"
+"""Reason to refuse a bound, with the remedy."""
+
 
 def bounded(pages: PageColumns) -> Bools:
     """Return which pages state a bound."""

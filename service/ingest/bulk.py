@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from recrawl_client.wire.pages import MOST_TAGS
+from service.ingest.bounds import CROSSING
 from service.leases.listing import Selection, list_pages
 from service.leases.settle import LeaseSettler
 from service.model.arrays import Ints, distinct
@@ -67,11 +68,10 @@ class Change:
         """Return the pages whose bounds would cross, then those with too many tags."""
         crossed = tx.contradicted(page_id, self.patch)
         bound = "max_crawl_rate" if self.patch.min_crawl_rate is None else "min_crawl_rate"
-        reason = "min_crawl_rate would lie above max_crawl_rate; send both bounds"
         others = np.setdiff1d(page_id, crossed, assume_unique=True)
         full = crowded(tx, others, self.tags) if self.tags.add else others[:0]
         too_many = f"the page would have over {MOST_TAGS} tags; remove some"
-        each = Refusal(crossed, bound, reason), Refusal(full, "add_tags", too_many)
+        each = Refusal(crossed, bound, CROSSING), Refusal(full, "add_tags", too_many)
         return [refusal for refusal in each if len(refusal.page_id)]
 
     def apply(self, tx: Transaction, page_id: Ints, now: datetime) -> Done:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.clock_cases import burst, many
 from support.clocked_cases import at_day, clock_of, epoch_at, known, no_clocks, pages_of
@@ -108,6 +108,7 @@ def test_crawls_of_later_days_stay_at_their_instants():
 
 @settings(max_examples=6)
 @given(st.integers(0, 2**32 - 1), st.floats(0.3, 4.0))
+@example(127, 0.413)  # crawls at the instants of epochs
 def test_a_month_of_moves_keeps_the_number_of_crawls(seed, interval):
     """A page is crawled when it is due, and every hour an epoch moves its next crawl."""
     rng = np.random.default_rng(seed)

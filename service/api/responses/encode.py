@@ -26,6 +26,7 @@ from service.api.responses.clocks import move_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
+from service.ingest.bounds import CROSSING
 from service.leases import due
 from service.leases.due import due_at
 from service.leases.lease import LeasedPages
@@ -276,8 +277,7 @@ def away(index: int) -> Rejection:
 
 def crossing(index: int) -> Rejection:
     """Return the rejection of a page whose bounds would cross."""
-    detail = "min_crawl_rate would lie above max_crawl_rate; send both bounds"
-    return Rejection(index=index, code="conflict", field="min_crawl_rate", detail=detail)
+    return Rejection(index=index, code="conflict", field="min_crawl_rate", detail=CROSSING)
 
 
 def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:

@@ -34,11 +34,12 @@ PROBE_SHARE = 0.02
 """Share of the crawls, of pages that nearly always change, that an extra crawl follows."""
 PROBE_DELAY = 0.02, 0.92
 """Range of the time from a crawl to its extra crawl, days; shorter than a day."""
-DAY_MINUTES = 1440.0
 PROBE_EXPECTED = 1.5
 """Changes expected per interval above which a page nearly always changes."""
 CERTAIN = 0.9
 """Weight of a clock above which extra crawls are not needed."""
+DAY_MINUTES = 1440.0
+"""Length of a day, minutes."""
 BLOCK = 2048
 """Maximum number of crawls whose candidates are in memory at a time."""
 
