@@ -37,6 +37,7 @@ from support.store_cases import (
 )
 
 from service.leases.queue import fill_queue
+from service.model.arrays import instant
 from service.model.errors import (
     MoveFailed,
     MoveRefused,
@@ -319,6 +320,40 @@ def test_a_copy_that_differs_is_not_switched_to(sharded_store, shard_urls):
     moving(sharded_store).cancel()
     moving(sharded_store).run()
     assert left_behind(shard_urls[1]) == 0
+
+
+ADD_GROUP = "INSERT INTO host_groups (group_id, name) VALUES (%s, 'cdn')"
+
+
+@pytest.mark.parametrize("step", ["is closed", "switching shard"])
+def test_any_error_while_the_shard_is_closed_opens_it_again(sharded_store, shard_urls, step):
+    ids = settled(sharded_store)
+    group_id = 43 << SHIFT | 1
+
+    def report(sentence: str) -> None:
+        if step in sentence:
+            with psycopg.connect(shard_urls[2]) as driver:
+                driver.execute(ADD_GROUP, (group_id,))
+
+    with pytest.raises(MoveFailed, match=r"cannot enter db2: duplicate key .*groups_name_key"):
+        moving(sharded_store, report=report).run()
+    observe(sharded_store, ids, 9)  # the hosts of the shard are there
+    with psycopg.connect(shard_urls[2]) as driver:
+        driver.execute("DELETE FROM host_groups WHERE group_id = %s", (group_id,))
+    moving(sharded_store).run()
+    last_crawl_at = states_of(sharded_store, ids).last_crawl_at
+    assert (last_crawl_at == instant(T0 + 9 * DAY)).all()
+    assert (left_behind(shard_urls[1]), traces(shard_urls)) == (0, [])
+
+
+def test_a_shard_does_not_move_to_a_group_of_the_same_name(sharded_store, shard_urls):
+    settled(sharded_store)
+    with psycopg.connect(shard_urls[2]) as driver:
+        driver.execute(ADD_GROUP, (43 << SHIFT | 1,))
+    for act in (moving(sharded_store).run, lambda: sizes(sharded_store, SHARD, TARGET)):
+        with pytest.raises(MoveRefused, match="both databases have a group 'cdn'; send DELETE /g"):
+            act()
+    assert traces(shard_urls) == []
 
 
 def test_a_shard_that_was_closed_for_too_long_opens_again(sharded_store, shard_urls):

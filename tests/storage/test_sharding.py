@@ -1,5 +1,7 @@
 """What only a store over several databases does: split, merge, prepare, announce, refuse."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -26,7 +28,7 @@ from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, width
 from service.ingest.record import record
-from service.leases.hosts import change_group
+from service.leases.hosts import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.changes import FeedPlace
 from service.model.domain import Timing
@@ -151,6 +153,28 @@ def test_a_group_over_two_shards_is_refused_with_the_remedy(sharded_store):
     with sharded_store.begin() as tx:
         change_group(tx, "cdn", {}, sorted(GROUPED), T0, Politeness())
         assert tx.group("cdn").n_members == len(GROUPED)
+
+
+def test_two_requests_at_once_do_not_create_one_group_in_two_databases(sharded_store):
+    together = threading.Barrier(2)
+
+    def join(host: str, group: str) -> int:
+        try:
+            with sharded_store.begin() as tx:
+                tx.host_ids([host])
+                together.wait(10)
+                change_host(tx, host, {"group": group}, T0, Politeness())
+        except GroupDivided:
+            return 409
+        return 200
+
+    with ThreadPoolExecutor(2) as pool:
+        for n in range(5):
+            done = pool.map(join, (host_in(0), host_in(2)), [f"group{n}"] * 2)
+            assert sorted(done) == [200, 409]
+    with sharded_store.begin(write=False) as tx:
+        groups = tx.groups(0, 100)
+    assert sorted(group.group for group in groups) == [f"group{n}" for n in range(5)]
 
 
 # -- the feed

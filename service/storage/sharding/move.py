@@ -262,24 +262,10 @@ class Move:
 
     def _switch(self) -> None:
         for _ in range(ATTEMPTS):
-            with epochs_kept_out(self.store.coordinator, (self.source, self.target), self.wait):
-                self.report(f"closing shard {self.shard}")
-                self._announce_epoch()
-                if self._is_in(self.source):
-                    while self._copy_noted() >= FEW:
-                        pass
-                    self._stage_schedule()
-                    self._retried(self.source, lambda tx: move_source.close(tx, self.shard))
-                else:
-                    self._stage_schedule()
-                self.closed_at = time.monotonic()
-                self.store.read_claims()
-                self.report(f"shard {self.shard} is closed")
-                try:
-                    last = self._finish()
-                except MoveFailed:
-                    self._reopen()
-                    raise
+            epochs = epochs_kept_out(self.store.coordinator, (self.source, self.target), self.wait)
+            with epochs, self._reopening():
+                self._close()
+                last = self._finish()
                 if last is not None:
                     self._activate(last)
                     self.report(
@@ -294,6 +280,39 @@ class Move:
             f"shard {self.shard} could not be copied within {self.closed_s:g} s; raise --closed-s, "
             "or run this at a time of fewer changes"
         )
+
+    @contextmanager
+    def _reopening(self) -> Iterator[None]:
+        """Open the shard again before an error, which becomes a `RecrawlError`, is raised.
+
+        After an outage the shard stays closed for the next attempt.
+        """
+        try:
+            yield
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if not self._is_in(self.target):
+                self._reopen()
+            if isinstance(error, RecrawlError):
+                raise
+            reason = " ".join(str(error).split())
+            raise MoveFailed(f"shard {self.shard} cannot enter {self.to}: {reason}") from error
+
+    def _close(self) -> None:
+        """Close the shard, unless an earlier run has, after a copy of what only epochs change."""
+        self.report(f"closing shard {self.shard}")
+        self._announce_epoch()
+        if self._is_in(self.source):
+            while self._copy_noted() >= FEW:
+                pass
+            self._stage_schedule()
+            self._retried(self.source, lambda tx: move_source.close(tx, self.shard))
+        else:
+            self._stage_schedule()
+        self.closed_at = time.monotonic()
+        self.store.read_claims()
+        self.report(f"shard {self.shard} is closed")
 
     def _announce_epoch(self) -> None:
         """Announce the epoch in force to the source: only schedules that it knows are copied.

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
 from service.model.errors import MoveRefused, ShardMoving
 from service.storage.postgres.connections import leading, translated
 from service.storage.postgres.transaction import PostgresTransaction
@@ -12,6 +14,7 @@ from service.storage.sharding.move_record import Record, position_of, read_recor
 from service.storage.sharding.move_rows import ACTIVE, LOG, counts, shard_range
 from service.storage.sharding.store import ShardedStore
 
+SAME_NAMES = "SELECT name FROM host_groups WHERE name = ANY(%(names)s)"
 MOVE_LOCK = 0x7265_6372_6D6F_7665  # "recrmove"
 
 
@@ -31,10 +34,11 @@ def planned(store: ShardedStore, shard: int, to: str) -> Record:
         record = read_record(tx)
     if record is None:
         record = start(store.shard_map, shard, to)
-        source, target = (
-            _claim(store.databases[position_of(store.shard_map, name)])
+        giving, taking = (
+            store.databases[position_of(store.shard_map, name)]
             for name in (record.source, record.target)
         )
+        source, target = _claim(giving), _claim(taking)
         if shard not in source.numbers:  # the map is in part that of the file
             raise MoveRefused(
                 f"shard {shard} has left {record.source}, and the database that has it did not "
@@ -46,6 +50,7 @@ def planned(store: ShardedStore, shard: int, to: str) -> Record:
                     "shard 0 of an adopted store stays, because the coordinator's table of hosts "
                     "tells which hosts are in it"
                 )
+        _check_groups(giving, taking, shard)
     elif (record.shard, record.target) != (shard, to):
         raise ShardMoving(
             f"{record}; run `recrawl shards move {record.shard} --to {record.target}` to go on, "
@@ -57,6 +62,20 @@ def planned(store: ShardedStore, shard: int, to: str) -> Record:
 def _claim(database: ShardDatabase) -> Claim:
     with database.unchecked() as tx:
         return claimed(tx)
+
+
+def _check_groups(source: ShardDatabase, target: ShardDatabase, shard: int) -> None:
+    """Raise `MoveRefused` if the target has a group of a name that the shard brings."""
+    moving = shard_range(shard).rows(ACTIVE[1]._replace(columns=("name",)))
+    with source.unchecked() as tx:
+        names = np.array([name for (name,) in tx.once(moving)], object)
+    with target.unchecked() as tx:
+        both = sorted(name for (name,) in tx.once(SAME_NAMES, names=names))
+    if both:
+        raise MoveRefused(
+            f"both databases have a group {both[0]!r}; send DELETE /groups/{both[0]} until its "
+            "status is 404, then create the group again"
+        )
 
 
 def sizes(store: ShardedStore, shard: int, to: str) -> str:

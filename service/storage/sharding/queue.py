@@ -211,10 +211,13 @@ class ShardedHosts(Routing):
 
     @override
     def group_id(self, group: str, near: str | None = None) -> int:
-        try:
+        with suppress(GroupNotFound):
             return self.group(group).group_id
-        except GroupNotFound:
-            return self.of_host(group if near is None else near).group_id(group, near)
+        for tx in self.whole():  # each until it commits, so that no other database adds it too
+            tx.hold_settings(f"new group {group}")
+        with suppress(GroupNotFound):
+            return self.group(group).group_id
+        return self.of_host(group if near is None else near).group_id(group, near)
 
     @override
     def lock_hosts(self, host_id: Ints) -> Ints:
