@@ -60,7 +60,7 @@ def visit(crawl: rc.Crawl, robots: Robots, reporter: rc.Reporter) -> None:
             print(f"403 {crawl.url} robots.txt", flush=True)
             return reporter.report(crawl, status=403)
         response = web.get(crawl.url, headers=rc.conditions(crawl))
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         print(f"0 {crawl.url} {error}", flush=True)
         return reporter.report(crawl, status=0)
     result: rc.CrawlEvidence = {"status": response.status_code}

@@ -52,7 +52,7 @@ class Buffer(Generic[T, C]):
         self._since = 0.0
         self._flushing = False
         self._problem: Exception | None = None
-        self._closing = False
+        self._closing = self._ended = False
 
     @property
     def n_waiting(self) -> int:
@@ -62,6 +62,8 @@ class Buffer(Generic[T, C]):
     def _put(self, item: T) -> None:
         if self._problem is not None:
             raise self._problem
+        if self._ended:
+            raise RuntimeError("the batches have ended and send nothing more; open new ones")
         if not self._waiting:
             self._since = time.monotonic()
         self._waiting.append(item)
@@ -78,6 +80,7 @@ class Buffer(Generic[T, C]):
         self._flushing = False
         batch = self._waiting[: self.size]
         self._n_sending = len(batch)
+        self._ended = not batch
         return batch
 
     def _sent(self, n_items: int) -> None:
@@ -99,9 +102,12 @@ class Buffer(Generic[T, C]):
         self._waiting[self._n_sending : self._n_sending] = carried[:n_left]
 
     def _settle(self, batch: list[T], answer: C) -> None:
-        self.total = added(self.total, without_lists(answer))
+        self._count(answer)
         for rejection in answer.rejected:
             self.on_rejected(batch[rejection.index], rejection)
+
+    def _count(self, answer: C) -> None:
+        self.total = added(self.total, without_lists(answer))
 
     def _postpone(self, error: Unavailable, *, last_try: bool) -> None:
         """Log that items wait; raise the error after the last try."""
@@ -151,7 +157,7 @@ class Batches(Buffer[T, C]):
         self.close()
 
     def add(self, item: T) -> None:
-        """Add one item; raise the error that has ended the thread.
+        """Add one item; raise the error that has ended the thread, RuntimeError after the end.
 
         Raise TypeError or ValueError for an item that cannot be written as JSON, because its
         whole batch would fail.
@@ -174,6 +180,10 @@ class Batches(Buffer[T, C]):
             self._change.notify()
         self._thread.join()
         self._raise_undelivered()
+
+    def _count(self, answer: C) -> None:
+        with self._change:  # several threads may lease by one reporter
+            super()._count(answer)
 
     def _run(self) -> None:
         try:

@@ -1,7 +1,9 @@
 """Readers of the headers of a site's answer: dates, waits and redirects."""
 
+import re
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
+from ipaddress import ip_address
 
 import httpx
 
@@ -99,6 +101,21 @@ def redirect_url(response: httpx.Response) -> str | None:
     return target_url(response.status_code, str(response.url), location)
 
 
+def _is_name(host: bytes) -> bool:
+    """Return whether Recrawl takes a host, which has its percent-encoding and punycode.
+
+    A host whose last label is a number is an address.
+    """
+    if re.search(rb"[\x00-\x20%<>@\[\\\]^|]", host) or not host.strip(b"."):
+        return False
+    if re.search(rb"(^|\.)([0-9]+|0x[0-9a-f]*)\.?$", host) or b":" in host:
+        try:
+            ip_address(host.decode())
+        except ValueError:
+            return False
+    return True
+
+
 def target_url(status: int, url: str, location: str) -> str | None:
     """Return the absolute URL of a Location; None for a Location that cannot be a page.
 
@@ -111,7 +128,7 @@ def target_url(status: int, url: str, location: str) -> str | None:
         target = httpx.URL(url).join(location)
     except (httpx.InvalidURL, ValueError):
         return None
-    named = target.host and "%" not in target.host and (target.port or 0) <= LAST_PORT
+    named = _is_name(target.raw_host) and (target.port or 0) <= LAST_PORT
     if target.scheme not in ("http", "https") or not named or target.userinfo:
         return None
     return str(target) if len(str(target)) <= MAX_URL_BYTES else None

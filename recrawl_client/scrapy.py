@@ -305,7 +305,10 @@ def _header(response: Response, name: str) -> str:
 
 def _location(response: Response) -> str:
     location = response.headers.get("Location")
-    return safe_url_string(location) if location else ""
+    try:
+        return safe_url_string(location) if location else ""
+    except ValueError:  # no URL, such as one with a port above 65,535
+        return ""
 
 
 def digest(response: Response) -> str:

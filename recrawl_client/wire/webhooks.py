@@ -8,10 +8,11 @@ from recrawl_client.wire.changes import Change, ChangeName
 from recrawl_client.wire.common import END, Instant, Item, Url
 from recrawl_client.wire.pages import Tag
 
+B64 = "[A-Za-z0-9+/]"
 Secret = Annotated[
     str,
     Meta(
-        pattern="^whsec_[A-Za-z0-9+/]{32,88}={0,2}" + END,
+        pattern=f"^whsec_(({B64}{{4}}){{8,21}}({B64}{{2}}==)?|({B64}{{4}}){{8,20}}{B64}{{3}}=){END}",
         description="whsec_ and 24 to 64 random bytes in base64",
         examples=["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"],
     ),

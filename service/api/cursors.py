@@ -16,6 +16,9 @@ from msgspec import Meta, Struct
 from service.model.arrays import FIRST_US, LAST_US
 from service.model.errors import BadCursor
 
+MOST_OFFSET = 2**15 - 1
+"""Maximum place of a change among those of its block, which files of the archive keep in 16 bits.
+"""
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 CursorParameter = Annotated[
     str | None, Query(description="`next_cursor` of the part before; left out, the first part")
@@ -103,7 +106,7 @@ class FeedCursor(Place, tag="changes1", frozen=True):
     feed: Annotated[str, Meta(max_length=32)]
     """Id of the database's feed."""
     seq: Number
-    offset: Number
+    offset: Annotated[int, Meta(ge=0, le=MOST_OFFSET)]
 
 
 class WebhooksPlace(Place, tag="webhooks1", frozen=True):

@@ -228,12 +228,12 @@ class BoundedConnection(HttpToolsProtocol):
         self.n_unread = 0
         self.ignoring = self.parser.should_upgrade() and self.parser.get_method() != CONNECT
         if not self.ignoring:
-            self.arrival.begin(Stage.BODY)
             codings = [value for name, value in self.headers if name == TRANSFER_ENCODING]
             if codings:
                 fault = transfer_fault(codings, self.parser.get_http_version())
                 self.app = fault or self.app
             super().on_headers_complete()
+            self.arrival.begin(Stage.BODY)
 
     @override
     def on_body(self, body: bytes) -> None:

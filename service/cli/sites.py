@@ -232,7 +232,7 @@ def subscribe(
 
     from service.connectors.websub import discover, patient_client
     from service.connectors.websub import subscribe as ask
-    from service.model.errors import NotSubscribed
+    from service.model.errors import HubRefused
 
     secret = secrets.token_urlsafe(32)
     with patient_client(private=private) as client, connected(to, api_key) as service:
@@ -240,7 +240,7 @@ def subscribe(
         registered = service.subscribe(topic.url, topic.hub, secret)
         try:
             ask(client, topic, callback.rstrip("/") + registered.callback, secret)
-        except NotSubscribed:
+        except HubRefused:  # after any other failure the hub may have taken the request
             service.unsubscribe(registered.id)
             raise
     typer.echo(f"{topic.url}: asked {topic.hub}; `recrawl websub list` shows its verification")

@@ -14,7 +14,7 @@ import httpx
 
 from service import __version__
 from service.connectors.guarded import AnswerTooLarge, FetchLimits, guarded_client, gunzipped
-from service.model.errors import NotSubscribed
+from service.model.errors import HubRefused, NotSubscribed
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
 MAX_BYTES = 1_000_000
@@ -22,6 +22,14 @@ FETCH_S = 30.0
 MAX_REDIRECTS = 5
 CONTENT = ("entry", "item", "body")
 """Elements that begin the content; links after them do not count."""
+NEVER_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.UnsupportedProtocol,
+    httpx.InvalidURL,
+    ValueError,
+)
+"""Errors before a request reaches its address."""
 
 
 class Topic(NamedTuple):
@@ -80,7 +88,10 @@ def discover(client: httpx.Client, url: str) -> Topic:
 
 
 def subscribe(client: httpx.Client, topic: Topic, callback: str, secret: str) -> None:
-    """Ask the hub to verify the callback and to send updates; raise `NotSubscribed`."""
+    """Ask the hub to verify the callback and to send updates; raise `NotSubscribed`.
+
+    After any error but `HubRefused`, the hub may verify the callback all the same.
+    """
     form = {
         "hub.mode": "subscribe",
         "hub.topic": topic.url,
@@ -92,9 +103,12 @@ def subscribe(client: httpx.Client, topic: Topic, callback: str, secret: str) ->
             if response.is_success:
                 return
             reason = next(gunzipped(response), b"").decode(errors="replace").strip()[:200]
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise NotSubscribed(f"the hub {topic.hub} cannot be reached: {error}") from error
-    raise NotSubscribed(f"the hub {topic.hub} answered {response.status_code} {reason}".rstrip())
+    except NEVER_SENT as error:
+        raise HubRefused(f"the hub {topic.hub} cannot be reached: {error}") from error
+    except httpx.HTTPError as error:
+        raise NotSubscribed(f"the hub {topic.hub} gave no answer: {error}") from error
+    failed = HubRefused if response.is_client_error else NotSubscribed
+    raise failed(f"the hub {topic.hub} answered {response.status_code} {reason}".rstrip())
 
 
 class _Head(HTMLParser):

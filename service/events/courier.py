@@ -228,12 +228,15 @@ class Courier:
             if batch is None:
                 return
             webhook, changes, now = batch
-            sent = self._send(webhook, changes, now)
+            sent = self._send(webhook, changes, now) if len(changes) else None
 
     def _next(
         self, webhook: Webhook, sent: SentBatch | None, *, go_on: bool
     ) -> tuple[Webhook, NamedChanges, datetime] | None:
-        """Settle the last batch; commit and return the next one and its time, or None."""
+        """Settle the last batch; commit and return the next one and its time, or None.
+
+        A batch may be empty, so that a filter that matches little holds no lock for long.
+        """
         with self.store.begin() as tx:
             present = tx.lock_webhook(webhook.id, webhook.token)
             if present is None:
@@ -244,6 +247,8 @@ class Courier:
             changes = None
             if go_on and webhook.status is WebhookStatus.active and webhook.next_at <= now:
                 webhook, changes = choose(tx, webhook)
+            if webhook.status is WebhookStatus.disabled is not present.status:
+                _note_disabled(tx, present, webhook)
             until = None if changes is None else now + timedelta(seconds=CLAIM_S)
             webhook = replace(webhook, leased_until=until)
             fields = asdict(webhook)
@@ -261,17 +266,11 @@ class Courier:
             return webhook
         with self._drawing:
             uniform = self._rng.random()
-        before = webhook
         webhook, parks = settled(webhook, sent.outcome, now, uniform, self.rules)
         if parks and len(sent.changes):
             self._park(tx, webhook, sent)
             if len(tx.parked_of(webhook.id)) >= MOST_PARKED:
                 webhook = disabled(webhook, f"the address refused changes of {MOST_PARKED} pages")
-        if webhook.status is WebhookStatus.disabled:
-            log.warning("a webhook was disabled", webhook=webhook.id, reason=webhook.reason)
-            write_audit(
-                tx, RECRAWL, "webhook.disable", webhook.id, audited(before), audited(webhook)
-            )
         return webhook
 
     def _park(self, tx: Transaction, webhook: Webhook, sent: SentBatch) -> None:
@@ -292,6 +291,11 @@ class Courier:
         outcome = self.poster.post(webhook, name, events, now)
         delivery = _delivery(webhook.id, name, now, len(events), outcome, events[0].id)
         return SentBatch(webhook, changes, delivery, outcome)
+
+
+def _note_disabled(tx: Transaction, before: Webhook, after: Webhook) -> None:
+    log.warning("a webhook was disabled", webhook=after.id, reason=after.reason)
+    write_audit(tx, RECRAWL, "webhook.disable", after.id, audited(before), audited(after))
 
 
 def _delivery(

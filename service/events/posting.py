@@ -33,12 +33,12 @@ class Poster:
     ) -> PostOutcome:
         """Send events and return the answer; no error of the address raises."""
         content, media_type = body(events, batched=webhook.max_items > 1 or len(events) > 1)
-        headers = signed_headers(keys(webhook, now), delivery, now, content)
-        headers["Content-Type"] = media_type
+        headers = {"Content-Type": media_type, "Accept-Encoding": "identity"}
         started = time.perf_counter()
         try:
+            headers |= signed_headers(keys(webhook, now), delivery, now, content)
             response = self._answer(webhook.url, content, headers)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             reason = str(error)[:MAX_REASON] or type(error).__name__
             return PostOutcome(None, reason, time.perf_counter() - started)
         latency_s = time.perf_counter() - started
@@ -54,7 +54,8 @@ class Poster:
         try:
             with client.stream("POST", url, content=content, headers=headers) as response:
                 with suppress(httpx.TransportError):  # a long body ends only the connection
-                    response.read()
+                    for _ in response.iter_raw():  # as it came, so that nothing is inflated
+                        pass
                 return response
         finally:
             self._idle.append(client)

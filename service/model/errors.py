@@ -241,6 +241,10 @@ class NotSubscribed(RecrawlError):
     """The topic names no hub, or its hub refuses."""
 
 
+class HubRefused(NotSubscribed):
+    """The hub was not reached, or answered with a status of 400 to 499."""
+
+
 class UnexpectedAnswer(RecrawlError):
     """The service returned an answer that this client cannot use."""
 

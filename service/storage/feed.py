@@ -62,6 +62,10 @@ class FeedStatements(ABC):
         """Return the bounds of the feed; to notice deletions, read them after the changes."""
 
     @abstractmethod
+    def feed_cut(self) -> int:
+        """Return the number before which all changes were deleted; 0: none."""
+
+    @abstractmethod
     def newest_change(self) -> int:
         """Return the number of the newest block; 0: none."""
 

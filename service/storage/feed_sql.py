@@ -146,7 +146,11 @@ class FeedSql(Dialect, Transaction):
 
     @override
     def feed_bounds(self) -> FeedBounds:
-        return FeedBounds(int(self.get_meta(CUT) or 0), self.newest_change(), self.latest_number())
+        return FeedBounds(self.feed_cut(), self.newest_change(), self.latest_number())
+
+    @override
+    def feed_cut(self) -> int:
+        return int(self.get_meta(CUT) or 0)
 
     @override
     def cut_feed(self, before: int, limit: int) -> bool:

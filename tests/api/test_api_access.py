@@ -289,8 +289,10 @@ def test_a_limited_key_of_role_report_sends_no_crawls_and_one_of_role_crawl_does
             headers["Content-Type"] = "application/x-ndjson"
             answer = api.client.post("/observations", content=content, headers=headers)
         fields = [(each["index"], each["field"]) for each in answer.json()["rejected"]]
-        assert fields == [(1, "url"), (2, "redirect_url")]
+        assert fields == [(1, "url")]
     assert api.get("/pages", url=THEIRS).status_code == 404
+    moved = api.get("/pages", url=f"{OURS}moved").json()
+    assert (moved["last_crawl_at"], moved["redirects_to"]) == (now.replace("+00:00", "Z"), None)
 
 
 def test_a_limited_key_leases_crawls_of_its_hosts_only(api: Live):
@@ -301,6 +303,37 @@ def test_a_limited_key_leases_crawls_of_its_hosts_only(api: Live):
     assert send(api, headers, "/leases", {"hosts": ["b.example"]}).status_code == 403
     leased = send(api, headers, "/leases", {"hosts": ["a.example"], "count": 9}).json()["items"]
     assert [item["url"] for item in leased] == [OURS]
+
+
+@pytest.mark.parametrize("way", ["json", "ndjson", "lease"])
+def test_a_limited_key_reports_its_leases_and_no_others(api: Live, way):
+    mine, theirs = api.register(OURS, THEIRS)
+    headers = limited(api, "crawl")
+    (crawl,) = send(api, headers, "/leases", {"hosts": ["a.example"]}).json()["items"]
+    (other,) = api.post("/leases", {"hosts": ["c.example"]}).json()["items"]
+    leases = [crawl["lease"], other["lease"], f"{theirs}-1", f"{theirs + 99}-1"]
+    at = api.clock().isoformat()
+    items = [{"lease": lease, "observed_at": at, "digest": "1"} for lease in leases]
+    items.append({"lease": crawl["lease"], "page_id": mine, "observed_at": at, "digest": "1"})
+    if way == "lease":
+        body = {"hosts": ["a.example"], "report": items}
+        reported = send(api, headers, "/leases", body).json()["reported"]
+    elif way == "json":
+        reported = send(api, headers, "/observations", items).json()
+    else:
+        content = "\n".join(map(json.dumps, items))
+        lines = {**headers, "Content-Type": "application/x-ndjson"}
+        reported = api.client.post("/observations", content=content, headers=lines).json()
+    assert (reported["accepted"], reported["leases_ended"]) == (1, 1)
+    refused = [(one["index"], one["code"], one["field"]) for one in reported["rejected"]]
+    assert refused == [
+        (1, "not_allowed", "lease"),
+        (2, "not_allowed", "lease"),
+        (3, "page_not_found", "page_id"),
+        (4, "not_allowed", "url"),
+    ]
+    assert THEIRS not in json.dumps(reported["rejected"])
+    assert api.get(f"/pages/{theirs}").json()["last_crawl_at"] is None
 
 
 def test_a_limited_key_sends_sitemaps_and_indexnow_of_its_hosts_only(api: Live):

@@ -226,6 +226,16 @@ def test_what_is_hardly_http_gets_a_4xx_or_a_closed_door(shared: Live, request_b
 
 
 @pytest.mark.parametrize(
+    "target", [b"/" + b"a" * 66_000, b"/pages?url=" + b"a" * 66_000, b"http://[/"]
+)
+def test_a_target_that_is_no_url_is_answered(shared: Live, target):
+    received = raw(shared, b"GET " + target + b" HTTP/1.1\r\n" + HOST + b"\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400"), received[:200]
+    assert json.loads(body)["type"] == f"{TYPES}bad-request"
+
+
+@pytest.mark.parametrize(
     ("status", "version", "headers"),
     [
         ("501", "1.1", ["Transfer-Encoding: gzip, chunked"]),

@@ -116,6 +116,7 @@ ODD = (
     packed(msgspec.msgpack.encode(["schedule1", 99, 1])),
     packed(msgspec.msgpack.encode(["websub1", "'; DROP"])),
     packed(msgspec.msgpack.encode(["hosts1", "host", "\x00"])),
+    packed(msgspec.msgpack.encode(["changes1", "feed", 1, 2**15])),
     packed(b"\xdd\xff\xff\xff\xff"),
 )
 

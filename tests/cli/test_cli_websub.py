@@ -101,6 +101,18 @@ def test_a_hub_that_refuses_leaves_no_subscription_behind(subscribe, recrawl, hu
     assert listed(recrawl, api) == []
 
 
+def test_a_hub_that_fails_after_it_has_verified_keeps_the_subscription(
+    subscribe, recrawl, hub, api
+):
+    hub.documents["/feed"] = ({}, ATOM.encode())
+    subscribe()
+    hub.refusal = 502
+    assert f"the hub {hub.url}/hub answered 502" in subscribe().refusal()
+    content = ATOM.format("<entry><link href='/a'/></entry>").encode()
+    assert [response.status_code for response in hub.distribute(content)] == [410, 202]
+    assert len(listed(recrawl, api)) == 1
+
+
 def test_a_page_without_a_hub_is_told_so(subscribe, hub):
     hub.documents["/feed"] = ({}, b"<feed/>")
     assert "names no hub" in subscribe().refusal()

@@ -176,6 +176,13 @@ def test_the_target_of_a_meta_refresh_is_a_page_of_its_own(tmp_path, live):
         (301, "http://me:secret@a.example/", None),
         (301, "/" + "a" * 2_048, None),
         (301, "http://a.example:99999/", None),
+        (301, "https://xn--i-7iq.ws/", "https://xn--i-7iq.ws/"),
+        (301, "http://[::1]/x", "http://[::1]/x"),
+        (301, "http://192.0.2.1/x", "http://192.0.2.1/x"),
+        (301, "http://a.0x/", None),
+        (301, "http://v1.09/", None),
+        (301, "https://../", None),
+        (301, "http://a|b.example/", None),
     ],
 )
 def test_the_target_is_absolute_and_one_that_recrawl_takes(status, location, target):

@@ -195,6 +195,14 @@ def test_reports_of_a_lease_request_that_failed_wait_again(client, live):
     assert reporter.total.accepted == 1
 
 
+def test_a_report_after_the_end_raises_because_nobody_would_send_it(client):
+    with client.reporter() as reporter:
+        reporter.report(URLS[0], digest="1")
+    with pytest.raises(RuntimeError, match="have ended and send nothing more; open new ones"):
+        reporter.report(URLS[1], digest="1")
+    assert (reporter.n_waiting, reporter.total.accepted) == (0, 1)
+
+
 def test_the_end_waits_for_the_reports_of_a_lease_request(client):
     """A long poll still carries reports when the reporter is closed; its failure loses none."""
     asked, answer = threading.Event(), threading.Event()

@@ -1,6 +1,8 @@
 """Webhooks end to end: from a report over the feed to a receiver that verifies each request."""
 
 import base64
+import gzip
+import resource
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,6 +10,7 @@ from support.live_server import Clock, Live, running
 from support.receiver import SECRET, receiving
 
 from service.api.cursors import FeedCursor, encode_cursor
+from service.events import courier, reading
 from service.events.delivery import RetryRules
 
 URLS = [f"https://a.example/{i}" for i in range(8)]
@@ -300,6 +303,77 @@ def test_a_paused_webhook_goes_on_where_it_stopped(live, receiver):
     assert pages(receiver.accepted) == URLS[:2]
 
 
+def test_a_webhook_whose_changes_were_deleted_is_disabled_instead_of_leaving_them_out(
+    live, receiver
+):
+    webhook_id = hook(live, receiver)
+    live.client.patch(f"/webhooks/{webhook_id}", json={"paused": True})
+    for n in range(3):
+        report(live, URLS[n], digest="one", hours=n)
+    with live.service.store.begin() as tx:
+        assert tx.cut_feed(tx.newest_change(), 100)
+    live.client.patch(f"/webhooks/{webhook_id}", json={"paused": False})
+    deliver(live, 2)
+    disabled = state(live, webhook_id)
+    assert (receiver.requests, disabled["status"]) == ([], "disabled")
+    assert "changes after its place were deleted" in disabled["reason"]
+    assert acts(live, webhook_id)[-1]["key"] == "recrawl"
+    assert live.get("/changes", cursor=disabled["cursor"]).status_code == 410
+    left = live.get("/changes").json()
+    cursor = live.get("/changes", limit=1).json()["next_cursor"]
+    live.client.post(f"/webhooks/{webhook_id}/redeliver", json={"cursor": cursor})
+    report(live, URLS[0], digest="two", hours=5)
+    deliver(live)
+    assert pages(receiver.accepted) == [*(item["url"] for item in left["items"][1:]), URLS[0]]
+
+
+def test_a_filter_that_matches_little_reads_no_more_than_a_part_at_a_time(
+    live, receiver, monkeypatch
+):
+    cursor = live.get("/changes", limit=1).json()["next_cursor"]
+    report(live, *URLS, digest="one")
+    webhook_id = hook(live, receiver, prefix=URLS[7], cursor=cursor)
+    monkeypatch.setattr(reading, "MOST_SCANNED", 2)
+    scanned = []
+    choose = courier.choose
+
+    def watched(tx, webhook):
+        chosen = choose(tx, webhook)
+        scanned.append(None if chosen[1] is None else len(chosen[1]))
+        return chosen
+
+    monkeypatch.setattr(courier, "choose", watched)
+    deliver(live)
+    assert pages(receiver.accepted) == [URLS[7]]
+    assert scanned[:4] == [0, 0, 0, 1]
+    assert state(live, webhook_id)["lag_s"] == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "content"),
+    [
+        ({"Content-Encoding": "gzip, gzip"}, gzip.compress(gzip.compress(bytes(200 << 20)))),
+        ({"Content-Encoding": "gzip"}, b"no gzip"),
+    ],
+)
+def test_the_body_of_an_answer_is_not_decoded(live, receiver, headers, content):
+    receiver.headers, receiver.content = headers, content
+    webhook_id = hook(live, receiver)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert live.client.post(f"/webhooks/{webhook_id}/test").json()["status"] == 204
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
+
+
+def test_an_address_that_cannot_be_sent_to_fails_like_one_without_an_answer(live, receiver):
+    webhook_id = hook(live, receiver, url=" https://xn--i-7iq.ws/hook ")
+    tested = live.client.post(f"/webhooks/{webhook_id}/test")
+    assert (tested.status_code, tested.json()["status"]) == (200, None)
+    report(live, URLS[0], digest="one")
+    deliver(live)
+    failing = state(live, webhook_id)
+    assert (failing["url"], failing["n_attempts"]) == ("https://xn--i-7iq.ws/hook", 1)
+
+
 def test_one_slow_or_broken_address_does_not_delay_another(live, receiver):
     with receiving(lambda _: 503) as broken:
         hook(live, broken)
@@ -437,6 +511,9 @@ def test_webhooks_are_listed_in_parts(live, receiver):
         ({"url": "nonsense"}, "url", "http"),
         ({}, "url", "url"),
         ({"secret": "short"}, "secret", "whsec_"),
+        ({"secret": "whsec_" + "A" * 33}, "secret", "base64"),
+        ({"secret": "whsec_" + "A" * 31 + "="}, "secret", "base64"),
+        ({"secret": "whsec_" + "A" * 92}, "secret", "base64"),
         ({"kinds": ["lost"]}, "kinds", "new"),
         ({"kinds": []}, "kinds", "new"),
         ({"max_items": 0}, "max_items", "1"),

@@ -33,7 +33,7 @@ class Hub:
                 form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
                 subscription = {name: values[0] for name, values in form.items()}
                 status = hub.refusal or 202
-                if status == 202 and hub.verify(subscription).text == CHALLENGE:
+                if not 400 <= status < 500 and hub.verify(subscription).text == CHALLENGE:
                     hub.subscribers.append(subscription)
                 self.answer(status, b"", {})
 

@@ -42,6 +42,7 @@ class Receiver:
     answer: Answer = accept
     secret: str = SECRET
     headers: dict[str, str] = field(default_factory=dict)
+    content: bytes = b""
     requests: list[Request] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
@@ -86,8 +87,9 @@ def receiving(answer: Answer = accept, port: int = 0) -> Iterator[Receiver]:
             self.send_response(status)
             for name, value in receiver.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(receiver.content)))
             self.end_headers()
+            self.wfile.write(receiver.content)
 
         def log_message(self, *_: Any) -> None:
             """Write nothing."""

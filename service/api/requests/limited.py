@@ -4,14 +4,19 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
 from recrawl_client.wire.common import Item, Rejection
+from recrawl_client.wire.evidence import Observation
 from service.access.boundary import Boundary
 from service.access.callers import Caller
 from service.api.requests.bodies import Batch
+from service.api.requests.rules import read_lease
+from service.model.arrays import distinct
+from service.model.changes import ChangeFilter
 from service.model.errors import Forbidden, InvalidUrl
 from service.model.urls import NormalUrl, normalise
+from service.storage import Store
 
 SETTINGS = ("importance", "observability", "min_crawl_rate", "max_crawl_rate")
 """Settings of a page that a limited key may not choose, because all pages share one budget."""
@@ -19,14 +24,19 @@ SETTINGS = ("importance", "observability", "min_crawl_rate", "max_crawl_rate")
 ItemT = TypeVar("ItemT", bound=Item)
 
 
-def admitted(batch: Batch[ItemT], caller: Caller) -> Batch[ItemT]:
-    """Return the items that the caller's key may send, and charge the key for all items."""
+def admitted(batch: Batch[ItemT], caller: Caller, store: Store) -> Batch[ItemT]:
+    """Return the items that the caller's key may send, and charge the key for all items.
+
+    The pages of a limited key's leases are read from the store, so call this in a thread then. A
+    redirect to a page that the key may not name is recorded without its target, because no crawler
+    can choose where a site leads.
+    """
     charge(caller, len(batch.items) + len(batch.rejected))
-    if caller.boundary is None:
+    boundary = caller.boundary
+    if boundary is None:
         return batch
-    faults = [fault(item, caller.boundary) for item in batch.items]
-    if not any(faults):
-        return batch
+    urls = _urls(batch.items, store)
+    faults = [fault(item, url, boundary) for item, url in zip(batch.items, urls, strict=True)]
     good = [i for i, each in enumerate(faults) if each is None]
     refused = [
         Rejection(index=int(index), code="not_allowed", field=each[0], detail=each[1])
@@ -34,7 +44,7 @@ def admitted(batch: Batch[ItemT], caller: Caller) -> Batch[ItemT]:
         if each is not None
     ]
     return Batch(
-        [batch.items[i] for i in good],
+        [_without_target(batch.items[i], boundary) for i in good],
         batch.index[np.array(good, np.int64)],
         sorted([*batch.rejected, *refused], key=lambda each: each.index),
     )
@@ -46,19 +56,44 @@ def charge(caller: Caller, n_items: int) -> None:
         caller.bucket.charge(max(n_items - 1, 0))
 
 
-def fault(item: Item, boundary: Boundary) -> tuple[str, str] | None:
+def _urls(items: Sequence[Item], store: Store) -> list[str | UnsetType]:
+    """Return the URL of each item's page; "" for the lease of an unknown page."""
+    urls = [getattr(item, "url", UNSET) for item in items]
+    leased = {
+        i: read_lease(item.lease)[0]
+        for i, item in enumerate(items)
+        if isinstance(item, Observation)
+        and urls[i] is item.page_id is UNSET
+        and not isinstance(item.lease, UnsetType)
+    }
+    if leased:
+        with store.begin(write=False) as tx:
+            pages = tx.page_urls(distinct(np.array([*leased.values()])), ChangeFilter())
+        url_of = dict(zip(pages.page_id.tolist(), pages.url.tolist(), strict=True))
+        for i, page_id in leased.items():
+            urls[i] = url_of.get(page_id, "")
+    return urls
+
+
+def fault(item: Item, url: str | UnsetType, boundary: Boundary) -> tuple[str, str] | None:
     """Return the field of an item that a limited key may not send, and the reason."""
-    url = getattr(item, "url", UNSET)
     if isinstance(url, UnsetType):
         return "url", f"a key that is limited to {boundary} names pages by url; send the url"
-    for field in ("url", "redirect_url"):
-        text = getattr(item, field, UNSET)
-        if isinstance(text, str) and not _inside(text, boundary):
-            return field, outside(text, boundary)
+    if not _inside(url, boundary):
+        if getattr(item, "url", UNSET) is UNSET:
+            return "lease", outside("the page of this lease", boundary)
+        return "url", outside(url[:200], boundary)
     for name in SETTINGS:
         if getattr(item, name, UNSET) is not UNSET:
             return name, f"a key that is limited to {boundary} cannot set {name}; leave it out"
     return None
+
+
+def _without_target(item: ItemT, boundary: Boundary) -> ItemT:
+    target = getattr(item, "redirect_url", UNSET)
+    if isinstance(target, UnsetType) or _inside(target, boundary):
+        return item
+    return structs.replace(item, redirect_url=UNSET)
 
 
 def _inside(url: str, boundary: Boundary) -> bool:
@@ -69,9 +104,9 @@ def _inside(url: str, boundary: Boundary) -> bool:
         return True
 
 
-def outside(url: str, boundary: Boundary) -> str:
-    """Return the sentence on a URL outside of a key's limits."""
-    return f"{url[:200]} is outside of the limits of this key, {boundary}; use another key"
+def outside(page: str, boundary: Boundary) -> str:
+    """Return the sentence on a page outside of a key's limits."""
+    return f"{page} is outside of the limits of this key, {boundary}; use another key"
 
 
 def check_urls(caller: Caller, urls: Sequence[NormalUrl]) -> None:
@@ -80,7 +115,7 @@ def check_urls(caller: Caller, urls: Sequence[NormalUrl]) -> None:
         return
     for url in urls:
         if not caller.boundary.allows(url):
-            raise Forbidden(outside(url.url, caller.boundary))
+            raise Forbidden(outside(url.url[:200], caller.boundary))
 
 
 def check_hosts(caller: Caller, hosts: Sequence[str]) -> None:

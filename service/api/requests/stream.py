@@ -67,6 +67,7 @@ class CrawlStream:
         self.service = service
         self.caller = caller
         self.decode = decode
+        self.is_limited = caller.boundary is not None
         self.register = register
         self.n_decoded = self.n_taken = 0
         self.counts: dict[str, Any] | None = None
@@ -84,9 +85,9 @@ class CrawlStream:
             await self._write_blocks(request)
             return self.counts or {}
         body = await read_body(request)
-        if len(body.content) <= SMALL_BYTES and not self.service.divided:
-            batch = admitted(decode_batch(body, Observation, self.service.max_items), self.caller)
-            post = SmallPost(batch, self.register)
+        if len(body.content) <= SMALL_BYTES and not (self.service.divided or self.is_limited):
+            batch = decode_batch(body, Observation, self.service.max_items)
+            post = SmallPost(admitted(batch, self.caller, self.service.store), self.register)
             return await settled(self.service.small_posts.submit(post))
         await self._take(body)
         await self._settle()
@@ -112,9 +113,9 @@ class CrawlStream:
         return cut_short(error, progress if self.n_taken else "", lines_taken=self.n_taken)
 
     async def _take(self, block: Body) -> None:
-        """Decode a block, a big one in a thread, and submit it to the writer."""
+        """Decode a block, a big one or that of a limited key in a thread, and submit it."""
         now, block = self.service.now(), block._replace(first=self.n_decoded)
-        if not heavy(block.content):
+        if not (heavy(block.content) or self.is_limited):
             decoded = self.decode(block, now)
         else:
             decoded = await run_in_threadpool(self.decode, block, now)

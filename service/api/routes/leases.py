@@ -119,9 +119,10 @@ async def post_leases(
 
     def decode() -> tuple[LeaseBody, Batch[Observation] | None]:
         wish, batch = decode_with_items(body, LeaseBody, "report", Observation, service.max_items)
-        return wish, None if batch is None else admitted(batch, caller)
+        return wish, None if batch is None else admitted(batch, caller, service.store)
 
-    wish, batch = await run_in_threadpool(decode) if heavy(body.content) else decode()
+    in_thread = heavy(body.content) or caller.boundary is not None
+    wish, batch = await run_in_threadpool(decode) if in_thread else decode()
     key = None
     if idempotency_key is not None:
         of_caller = f"{caller.name}\0{idempotency_key}"

@@ -80,7 +80,7 @@ async def post_observations(
 
     def decode(block: Body, now: datetime) -> Decoded[CrawlColumns]:
         batch = decode_batch(block, Observation, service.max_items)
-        return decode_crawls(admitted(batch, caller), now)
+        return decode_crawls(admitted(batch, caller, service.store), now)
 
     counts = await CrawlStream(service, decode, register=register, caller=caller).write(request)
     service.lease_waiters.wake(counts["leases_ended"])
@@ -108,7 +108,8 @@ async def post_pings(
     now = service.now()
 
     def decode() -> Decoded[PingColumns]:
-        return decode_pings(admitted(decode_batch(body, Ping, service.max_items), caller), now)
+        batch = decode_batch(body, Ping, service.max_items)
+        return decode_pings(admitted(batch, caller, service.store), now)
 
     pings = await run_in_threadpool(decode) if heavy(body.content) else decode()
     report = PingReport(pings.columns, pings.named, register, now)

@@ -56,7 +56,8 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
     and has no bounds. An item whose bound would cross the other bound of its page is rejected; send
     both. A page that is retired, because it was gone for long, is crawled once more.
     """
-    pages = decode_pages(admitted(decode_batch(body, Page, service.max_items), caller))
+    batch = decode_batch(body, Page, service.max_items)
+    pages = decode_pages(admitted(batch, caller, service.store))
     registration = Registration(pages.columns, service.now(), pages.tags)
     registered = service.registrations.submit(registration).result()
     if not registered.created.all():

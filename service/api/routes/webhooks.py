@@ -230,6 +230,7 @@ def _settings(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that were sent, as the store has them; raise `InvalidField`."""
     settings = {name: value for name, value in fields.items() if value is not UNSET}
     if "url" in settings:
+        settings["url"] = settings["url"].strip()
         _check_url(settings["url"])
     if settings.get("host") is not None:
         settings["host"] = normalise_host(settings["host"])

@@ -107,6 +107,10 @@ class ShardedFeed(Routing):
         )
 
     @override
+    def feed_cut(self) -> int:
+        return max(tx.feed_cut() for tx in self.every())
+
+    @override
     def feed_files(self, since: int = 0) -> list[ArchivedFile]:
         files = (file for tx in self.every() for file in tx.feed_files(since))
         return sorted(files, key=lambda file: file.last)
