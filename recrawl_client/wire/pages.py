@@ -158,7 +158,7 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
     """Decrease of the cost by one more crawl a day, in units of importance; null when not
     recorded."""
     crawled_more_often_than: float | None
-    """Share of all pages that are crawled less often, 0 to 1; null when not recorded."""
+    """Share of all pages with lower crawl rates, 0 to 1; null when not recorded."""
     next_change_expected_in_days: float | None
     """Mean time until the next change, days; null when no change is expected."""
 

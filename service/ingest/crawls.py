@@ -10,6 +10,7 @@ import numpy as np
 from service.core import timing
 from service.estimation.estimates import CrawlEvidence, EvidenceState, Rules, learn_crawls
 from service.model.arrays import (
+    EPOCH,
     NO_TIME,
     UNSPECIFIED,
     Bools,
@@ -19,6 +20,7 @@ from service.model.arrays import (
     Instants,
     Ints,
     days,
+    instant,
 )
 from service.model.columns import CrawlColumns, LogColumns, PageStates
 from service.model.domain import (
@@ -33,6 +35,8 @@ NOT_MODIFIED = 304
 GONE = (404, 410)
 MOVED = (301, 308)
 SUCCESS = range(200, 400)
+FIRST_FAILED = instant(EPOCH)
+"""Request of a page that has never answered, so that it is tried again at a crawl rate of 0 too."""
 GENERATED_WITHIN = np.timedelta64(1, "m")
 """Age up to which a Last-Modified is ignored, because the request itself generated it."""
 
@@ -228,6 +232,8 @@ def _next_states(
     signed = np.where(changed, comparison.interval, -comparison.interval)
     newest = np.fmax.reduceat(np.where(answer, at, NO_TIME), groups.start)
     reached = np.fmax.reduceat(np.where(failing, NO_TIME, at), groups.start)
+    requested_at = np.where(states.requested_at <= reached, NO_TIME, states.requested_at)
+    no_copy = np.isnat(states.last_observed_at) & np.isnat(newest) & failing[groups.end]
     n_failures = failures(states, groups, answer, gone, failing, comparison.was_gone)
     return replace(
         states,
@@ -237,7 +243,7 @@ def _next_states(
         gone=groups.after(states.gone, answer, gone),
         n_observations=add_counts(states.n_observations, groups.count(is_evidence)),
         n_changes=add_counts(states.n_changes, groups.count(is_evidence & changed)),
-        requested_at=np.where(states.requested_at <= reached, NO_TIME, states.requested_at),
+        requested_at=np.where(no_copy & np.isnat(requested_at), FIRST_FAILED, requested_at),
         interval_factor=_interval_factor(states, groups, newest, rules),
         last_interval=groups.after(
             states.last_interval, answer, np.where(is_evidence, signed, 0.0)

@@ -9,22 +9,24 @@ import numpy as np
 from service.leases import politeness
 from service.leases.due import due_at, requested
 from service.leases.politeness import Politeness
-from service.model.arrays import EPOCH, NO_TIME, Instants, Ints, distinct, instant
+from service.model.arrays import NO_TIME, Instants, Ints, distinct, instant
 from service.model.columns import DueColumns
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 from service.storage.queue import FillMark, QueueRows
 
+AHEAD = np.timedelta64(36_525, "D")
+"""Time before its request at which a requested page is queued: a century, before all due times."""
 BLOCK = 20_000
 """Maximum pages, or hosts, of one transaction."""
 
 
 def queue_rows(pages: DueColumns, due: Instants) -> QueueRows:
-    """Return the rows of pages; `EPOCH` puts requested pages before all others."""
+    """Return the rows of pages; requested pages come before all others, in order of request."""
     first = requested(pages)
     return QueueRows(
         page_id=pages.page_id,
-        next_at=np.where(first & ~np.isnat(due), instant(EPOCH), due),
+        next_at=np.where(first & ~np.isnat(due), pages.requested_at - AHEAD, due),
         last_crawl_at=pages.last_crawl_at,
         crawl_rate=pages.due_rate,
         requested=first,

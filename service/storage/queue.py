@@ -3,7 +3,7 @@
 **Queue.** A page that is due before the horizon has a row with a lower bound of its due time. The
 bound may be too early, but never too late. A transaction that leases locks the rows, reads the
 present values (`lock_pages`, rule: `leases.due`) and corrects the bounds (`requeue`). The bound of
-a requested page is `EPOCH`.
+a requested page is a century before its request.
 **Host queues.** A host queue belongs to a host, or to a group of hosts that share a server. Its id
 is that of the host, or minus that of the group. The rules are in `leases.politeness`. A host in a
 group uses the group's host queue. A host that leaves a group uses its own settings again. Only the

@@ -151,7 +151,8 @@ FROM (
 LEFT JOIN page_states ON page_states.page_id = first.page_id
 """
 """Statement for the first page of each of the host queues that are ready first. The bound of a
-requested page is `EPOCH`, or the end of an old delay; the page waits since the request."""
+requested page lies a century earlier, or is the end of an old delay; the page waits since the
+request."""
 READY = "SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT %(limit)s"
 NEXT_HOST_QUEUES = (
     "SELECT queue_id FROM host_queues WHERE queue_id > %(after)s ORDER BY queue_id LIMIT %(limit)s"

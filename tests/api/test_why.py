@@ -29,7 +29,7 @@ PAGE = replace(
     urgency=1.2,
 )
 CHANGES = "it changes about every 2.0 days and its importance is 2.5"
-RANK = "; 25% of all pages are crawled less often"
+RANK = "; 25% of all pages have lower crawl rates"
 DRIVERS = f"{CHANGES}{RANK}"
 GROUP = "since its last crawl its URL group has changed"
 AGAIN = "a ping or POST /pages with its url has it crawled once more"
@@ -61,11 +61,11 @@ def why(
         ),
         (
             {"crawl_rate": 400.0},
-            f"crawled every 3.6 minutes: {CHANGES}; 100% of all pages are crawled less often",
+            f"crawled every 3.6 minutes: {CHANGES}; 100% of all pages have lower crawl rates",
         ),
         (
             {"crawl_rate": 90_000.0},
-            f"crawled every 0.96 seconds: {CHANGES}; 100% of all pages are crawled less often",
+            f"crawled every 0.96 seconds: {CHANGES}; 100% of all pages have lower crawl rates",
         ),
         (
             {"crawl_rate": 0.0},
@@ -100,6 +100,18 @@ def why(
         (
             {"n_failures": 1, "urgency": 2.4},
             f"crawled every 4.0 days: {DRIVERS}; its last crawl got no answer, it is tried again",
+        ),
+        ({"urgency": 1.0}, f"crawled every 4.0 days: {DRIVERS}"),
+        (
+            {"urgency": 2.4, "due_rate": 0.6, "max_crawl_rate": 0.6},
+            f"crawled every 4.0 days: {DRIVERS}",
+        ),
+        (
+            {"n_failures": 1, "crawl_rate": 0.0, "due_rate": 0.0},
+            (
+                f"not crawled: other pages gain more from this bandwidth: {CHANGES}; its last "
+                "crawl got no answer"
+            ),
         ),
         (
             {"n_failures": 3},

@@ -25,9 +25,12 @@ from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import Rules
 from service.ingest.rebuild import rebuild
 from service.ingest.record import ping, record
+from service.model.arrays import EPOCH
 from service.model.domain import Timing, Verdict
 
 MINUTE = timedelta(minutes=1)
+SINCE_1970 = (EPOCH - T0) // MINUTE
+"""Request of a page whose first crawl failed."""
 OBSERVABILITY = [0, 1, 2, 0]
 PROBABILITY = [0.0, 0.4, 0.5, None]
 UNKNOWN_PAGE = 4
@@ -62,7 +65,8 @@ class PageModel:
         gone = status in (404, 410) or (redirects_to is not None and status in (301, 308))
         told = redirects_to is None and (told_change != -1 or digest != 0)
         answered = status in (-1, 304) or gone or (200 <= status < 400 and told)
-        self._count(answered, gone, failing=not answered and not 200 <= status < 400)
+        failing = not answered and not 200 <= status < 400
+        self._count(answered, gone, failing=failing)
         if answered or 200 <= status < 400:
             self.redirects_to = None if redirects_to == UNKNOWN_PAGE else redirects_to
             if self.wanted is not None and self.wanted <= at:
@@ -73,6 +77,8 @@ class PageModel:
             )
         else:
             self.log.append((at, 0, None, None, status))
+            if failing and self.last_observed is None and self.wanted is None:
+                self.wanted = SINCE_1970
         self.last_crawl = at
         return Verdict.accepted
 

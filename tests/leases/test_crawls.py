@@ -1,5 +1,6 @@
 """Leases: the most overdue first, once at a time, politely, whatever comes between."""
 
+from collections import Counter
 from datetime import timedelta
 
 import numpy as np
@@ -52,6 +53,53 @@ def test_new_pages_are_due_at_once(queue_store):
     assert {crawl.host for crawl in batch} == {"example.org"}
     assert len({crawl.token for crawl in batch}) == 3
     assert take(queue_store, T0) == []
+
+
+def test_requested_pages_come_in_the_order_of_their_requests(queue_store):
+    page_id = np.array(add(queue_store, 5))
+    save(queue_store, page_id, last_crawl_at=T0)
+    asked = page_id[[3, 0, 4, 1, 2]]
+    for minute, page in enumerate(asked):
+        save(queue_store, [page], requested_at=T0 + HOUR + minute * 60 * SECOND)
+    queue(queue_store, page_id, T0 + 2 * HOUR)
+    crawled = [ids(take(queue_store, T0 + 2 * HOUR, count=1)) for _ in asked]
+    assert [page for (page,) in crawled] == asked.tolist()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_pages_that_are_requested_again_and_again_take_turns(queue_store, count):
+    page_id = np.array(add(queue_store, 6))
+    with queue_store.begin() as tx:
+        for page in page_id.tolist():
+            tx.change_page(page, PagePatch(observability=Observability.complete), T0)
+    crawls: Counter[int] = Counter()
+    for hour in range(1, 25):
+        now = T0 + hour * HOUR
+        with queue_store.begin() as tx:
+            record.ping(tx, ping_columns(page_id, instants([now] * len(page_id))), RULES)
+            queue_due(tx, page_id, now)
+        taken = take(queue_store, now, count=count)
+        report(queue_store, taken, now + SECOND)
+        crawls.update(ids(taken))
+    assert set(crawls.values()) == {24 * count // 6}
+
+
+def test_a_page_without_any_answer_is_tried_again_at_a_rate_of_0(queue_store):
+    page_id = np.array(add(queue_store, 2))
+    with queue_store.begin() as tx:
+        for page in page_id.tolist():
+            tx.change_page(page, PagePatch(observability=Observability.complete), T0)
+    publish(queue_store, schedule_columns(page_id, crawl_rate=0.0))
+    (first, second) = take(queue_store, T0)
+    report(queue_store, [first], T0 + SECOND, status=503)
+    report(queue_store, [second], T0 + SECOND, status=200, changed=1)
+    queue(queue_store, page_id, T0 + 30 * DAY)
+    assert ids(take(queue_store, T0 + HOUR)) == []
+    (again,) = take(queue_store, T0 + HOUR + SECOND)
+    assert again.page_id == first.page_id
+    report(queue_store, [again], T0 + HOUR + 2 * SECOND, status=200, changed=1)
+    queue(queue_store, page_id, T0 + 30 * DAY)
+    assert ids(take(queue_store, T0 + 30 * DAY)) == []
 
 
 def test_one_request_finds_the_due_page_behind_many_that_are_due_no_more(queue_store):

@@ -136,7 +136,7 @@ PAGE_ANSWER = {
     "why": {
         "sentence": "crawled every 2.4 days: it changes about every 3.2 days, pages of "
         "its URL group every 5.0 days, and its importance is 10; "
-        "67% of all pages are crawled less often; "
+        "67% of all pages have lower crawl rates; "
         "its next crawl was moved 3.0 hours later, because 52% of the changes of example.com "
         "come between 05:00 and 06:30 UTC (certainty 97%)",
         "multiplier": 11.3,

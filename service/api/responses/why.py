@@ -8,7 +8,7 @@ from recrawl_client.wire.clocks import ClockAnswer
 from recrawl_client.wire.pages import WhyAnswer
 from service.api.responses.clocks import move_of
 from service.estimation.estimates import PageEstimate
-from service.leases.due import retired
+from service.leases.due import next_crawl_at, retired
 from service.model.domain import Certificate, Epoch, Observability, Page
 
 UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
@@ -47,9 +47,10 @@ def _sentence(
         return _gone(page)
     clauses = [f"{_manner(page)}: {_drivers(page, estimate)}"]
     if share is not None and page.crawl_rate:
-        clauses.append(f"{share:.0%} of all pages are crawled less often")
+        clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
-        clauses.append(f"{_last_crawls(page.n_failures)} got no answer, it is tried again")
+        again = "" if next_crawl_at(page) is None else ", it is tried again"
+        clauses.append(f"{_last_crawls(page.n_failures)} got no answer{again}")
     elif page.shift is not None:  # the move is part of the urgency
         clauses += _move(page, epoch, clock)
     elif group := _url_group(page, epoch.certificate):
@@ -86,8 +87,13 @@ def _drivers(page: Page, estimate: PageEstimate) -> str:
 
 
 def _url_group(page: Page, certificate: Certificate | None) -> str:
-    """Return the changes of the URL group since the page's last crawl, where they are notable."""
-    ratio = (page.urgency or 1.0) / (certificate.budget_factor if certificate else 1.0)
+    """Return the changes of the URL group since the page's last crawl, where they are notable.
+
+    An urgency of 1, and one that a bound of the page's crawl rate limits, say nothing about them.
+    """
+    if page.urgency in (None, 1.0) or _is_at_bound(page):
+        return ""
+    ratio = page.urgency / (certificate.budget_factor if certificate else 1.0)
     if abs(ratio - 1.0) < NOTABLE:
         return ""
     if ratio > 1.0:
@@ -95,6 +101,11 @@ def _url_group(page: Page, certificate: Certificate | None) -> str:
     else:
         amount, effect = "less", f"it can wait {1 / ratio:.1f} times as long"
     return f"since its last crawl its URL group has changed {amount} than expected, so {effect}"
+
+
+def _is_at_bound(page: Page) -> bool:
+    bounds, rate = (page.min_crawl_rate, page.max_crawl_rate), page.due_rate or 0.0
+    return any(bound and np.isclose(rate, bound, rtol=1e-4) for bound in bounds)
 
 
 def _move(page: Page, epoch: Epoch, clock: ClockAnswer | None) -> list[str]:
@@ -117,7 +128,7 @@ def _time(hour: float) -> str:
 
 
 def _share_below(certificate: Certificate, crawl_rate: float) -> float | None:
-    """Return the share of pages that are crawled less often; to 1 % where pages are many."""
+    """Return the share of pages with lower crawl rates; to 1 % where pages are many."""
     quantiles, n_pages = certificate.crawl_rate_quantiles, certificate.n_pages
     if not quantiles:
         return None

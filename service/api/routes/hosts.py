@@ -383,4 +383,4 @@ def _host_queues(service: Service, host_queues: Sequence[HostQueue]) -> list[Hos
 
 
 def _next_at(host_queue: HostQueue, now: datetime) -> datetime | None:
-    return now if host_queue.next_at == EPOCH else host_queue.next_at
+    return now if host_queue.next_at and host_queue.next_at <= EPOCH else host_queue.next_at
