@@ -6,6 +6,7 @@ figures are in docs/decisions/0005-one-road-for-http.md.
 """
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
@@ -31,16 +32,17 @@ from service.model.wording import expected, shown
 
 
 def check_query(request: Request) -> None:
-    """Refuse unknown parameters, because a misspelt one would have no effect.
+    """Refuse unknown and repeated parameters, because they would have no effect.
 
     Raises
     ------
     RequestValidationError
-        Parameters are unknown; the error lists them and the known ones.
+        Parameters are unknown, or stand twice; the error lists them, and the known ones.
     """
     if not request.scope["query_string"]:
         return
-    names = request.scope["route"].parameters.query_names
+    parameters = request.scope["route"].parameters
+    names = parameters.query_names
     available = f"there are {', '.join(names)}" if names else "there are none"
     if unknown := [name for name in request.query_params if name not in names]:
         raise RequestValidationError(
@@ -50,6 +52,14 @@ def check_query(request: Request) -> None:
                     "msg": f"{name}: no such parameter; remove it, {available}",
                 }
                 for name in unknown
+            ]
+        )
+    sent = Counter(name for name, _ in request.query_params.multi_items())
+    if twice := [n for n, times in sent.items() if times > 1 and n not in parameters.repeated]:
+        raise RequestValidationError(
+            [
+                {"loc": ("query", name), "msg": f"{name}: it stands more than once; send it once"}
+                for name in twice
             ]
         )
 

@@ -25,6 +25,8 @@ NOT_MODIFIED, OK = 304, 200
 BUSY = (429, 503)
 UNWELCOME = (401, 404, 405)
 """Statuses of a service that refuses this client, and of a server that is no Recrawl."""
+TOO_LARGE = 413
+"""Status of the service, or of a proxy before it, for one document."""
 CODINGS = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress")
 """Content encodings; any other value of the header, such as utf-8, is ignored."""
 MAX_DEPTH = 3
@@ -179,9 +181,14 @@ class Watcher:
         except SitemapNotFetched as error:
             return SitemapStep(url, "failed", reason=str(error))
         except Refused as error:
-            if error.status in UNWELCOME or not error.code:
+            if error.status in UNWELCOME or not (error.code or error.status == TOO_LARGE):
                 raise
             return SitemapStep(url, "failed", reason=f"{error.status} {error.problem.detail}")
+        except Unavailable as error:
+            if not isinstance(error.__cause__, httpx.ReadTimeout):
+                raise
+            reason = "the service took too long to read it; it may have read it all the same"
+            return SitemapStep(url, "failed", reason=reason)
         validators = self._validators(fetched.headers) if answer.complete else {}
         self.state.remember(url, [child.loc for child in answer.children], **validators)
         return SitemapStep(url, "taken", answer)
@@ -198,9 +205,10 @@ class Watcher:
             urlsplit(url)
         except ValueError as error:
             raise SitemapNotFetched(f"it is no address: {error}") from error
+        conditions = self._conditions(url)
         try:
-            with client.stream("GET", url, headers=self._conditions(url)) as response:
-                if response.status_code == NOT_MODIFIED:
+            with client.stream("GET", url, headers=conditions) as response:
+                if response.status_code == NOT_MODIFIED and conditions:
                     return Fetched(url, response.headers, None)
                 if response.status_code in BUSY:
                     at_once = response.headers.get("retry-after", "").strip() == "0"

@@ -272,4 +272,4 @@ class HistoryCounter(Counter):
         try:
             self.write()
         except OUTAGES:
-            log.warning("the last second's counts are lost for the history: no database answers")
+            log.warning("the last seconds' counts are lost for the history: no database answers")

@@ -135,6 +135,7 @@ def expected(schema: Mapping[str, Any]) -> str:
 
 
 def _range(schema: Mapping[str, Any]) -> str:
-    low, high = schema.get("minimum"), schema.get("maximum")
-    text = "" if low is None else f" from {low:,}"
+    low, high, step = (schema.get(name) for name in ("minimum", "maximum", "multipleOf"))
+    text = "" if step is None else f", a multiple of {step:,},"
+    text += "" if low is None else f" from {low:,}"
     return text if high is None or high > UNBOUNDED else f"{text} to {high:,}"

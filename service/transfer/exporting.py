@@ -51,7 +51,7 @@ def exported(store: Store, estimator: Estimator[Any] | None) -> Iterator[Block]:
         )
     last = 0
     while True:
-        with store.begin(write=False) as tx:
+        with store.read_whole() as tx:
             pages, states = tx.read_pages(last, BLOCK)
             stored = None if estimator is None else tx.validators(pages.page_id)
             tags = tags_column(pages.page_id, tx.tags_of(pages.page_id))
@@ -143,6 +143,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     UnreadableFile
         The folder cannot be written to.
     """
+    path = path.resolve()  # a link stays, and its target is replaced
     whole = path.is_file() or not path.exists()
     part = path.with_name(path.name + ".part") if whole else path
     try:
@@ -244,7 +245,7 @@ def _parquet(file: IO[bytes], names: tuple[str, ...]) -> Iterator[Write]:
         arrays = [_arrow(pa, name, column, type_of(name)) for name, column in block.items()]
         table.write_batch(pa.record_batch(arrays, schema=schema))
 
-    with pq.ParquetWriter(file, schema, compression="zstd") as table:
+    with pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True) as table:
         yield write
 
 

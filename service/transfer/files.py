@@ -166,7 +166,7 @@ def _parquet(path: Path, after_line: int, block: int, fields: Collection[str]) -
         raise UnreadableFile(f"{path}: for Parquet, pip install 'recrawl[arrow]'") from error
     size, row = path.stat().st_size, 0
     try:
-        with ParquetFile(path) as file:
+        with ParquetFile(path, page_checksum_verification=True) as file:
             _refuse_unknown(path, file.schema_arrow.names, fields)
             n_rows = file.metadata.num_rows
             for batch in file.iter_batches(block):

@@ -55,6 +55,7 @@ class Checkpoint:
             standing: dict[str, Any] = json.loads(self.path.read_text())
         except ValueError:
             standing = {}
+        standing = standing if isinstance(standing, dict) else {}
         if standing.pop("of", None) != self.of:
             raise UnreadableFile(
                 f"{self.path} belongs to other content or another receiver; import without "

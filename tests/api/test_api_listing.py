@@ -87,6 +87,7 @@ def test_filters_select_pages(world: Live):
     assert urls(world, tag="odd") == [f"{A}news/1", f"{A}news/3", f"{B}1", f"{B}2"]
     assert urls(world, tag="odd", host="B.example", limit=1) == [f"{B}1", f"{B}2"]
     assert urls(world, url_prefix="https://A.example/news/2") == [f"{A}news/2"]
+    assert urls(world, url_prefix=f"{A}?q=/.") == []
     assert urls(world, url_prefix="https://a.example") == urls(world, host="a.example")
     assert urls(world, host="unknown.example") == []
     assert urls(world, state="never_crawled") == urls(world)
@@ -358,6 +359,9 @@ def test_running_leases_are_listed_without_their_tokens(world: Live):
         ({"change_rate_from": 2, "change_rate_to": 1}, "change_rate_from", "above"),
         ({"crawl_rate_to": -1}, "crawl_rate_to", "0"),
         ({"url_prefix": "example.com/"}, "url_prefix", "scheme"),
+        ({"url_prefix": f"{A}news/."}, "url_prefix", "leave it out"),
+        ({"url_prefix": f"{A}news/%2E."}, "url_prefix", "leave it out"),
+        ({"url_prefix": f"{A}news#part"}, "url_prefix", "leave it out"),
         ({"url_prefix": A, "host": "b.example"}, "url_prefix", "leave host out"),
         ({"state": "asleep"}, "state", "overdue"),
         ({"host": "a b"}, "host", "host name"),

@@ -424,6 +424,8 @@ def test_methods_a_path_does_not_take_are_refused_with_those_it_does(
         ("POST", "/epochs?bandwidth=3", "bandwidth", "there are wait_s"),
         ("GET", "/epochs/latest?bandwidth=3", "bandwidth", "there are none"),
         ("GET", "/epochs/latest?x", "x", "there are none"),
+        ("GET", "/pages?tag=a&tag=b", "tag", "stands more than once; send it once"),
+        ("DELETE", "/pages?dry_run=true&tag=a&dry_run=true", "dry_run", "stands more than once"),
     ],
 )
 def test_a_misspelt_parameter_is_refused_for_it_would_change_nothing(

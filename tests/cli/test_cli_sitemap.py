@@ -9,11 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 from support.live_server import Live, running
 from support.loopback import Loopback, Names
 
-from recrawl_client import Client, Unavailable
+from recrawl_client import Client, Problem, Refused, Unavailable
 from service.connectors import watching
 from service.connectors.watching import Manners, State, Watcher
 
@@ -178,6 +179,7 @@ def test_redirects_are_followed_and_their_end_counts(watch, site):
         (Page(b"x" * 2_000), "over 1000 bytes; raise --max-bytes"),
         (Page(b"<urlset/>", headers={"Content-Encoding": "br"}), "415 Content-Encoding br"),
         (Page(status=500), "the site answered 500"),
+        (Page(status=304), "the site answered 304"),
     ],
 )
 def test_a_sitemap_that_fails_is_told_and_keeps_no_other(watch, site, page, says):
@@ -374,6 +376,46 @@ def test_who_watches_on_outlives_a_service_that_is_away(paced, site, monkeypatch
         away = next(rounds)
     assert (away.outcome, "is it running?" in away.reason) == ("failed", True)
     assert next(rounds).outcome == "taken"
+
+
+class Behind:
+    """A client whose service, or a proxy before it, fails at large documents."""
+
+    def __init__(self, client, error) -> None:
+        self.client, self.error = client, error
+
+    def sitemap(self, url, content, **options):
+        if len(content) > 1_000:
+            raise self.error
+        return self.client.sitemap(url, content, **options)
+
+
+TOO_LARGE = Problem(
+    type="about:blank", title="Request Entity Too Large", status=413, detail="<html>"
+)
+
+
+def slow() -> Unavailable:
+    error = Unavailable("POST /sitemaps: timed out; is it running?")
+    error.__cause__ = httpx.ReadTimeout("timed out")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (Refused(413, TOO_LARGE), "413 <html>"),
+        (slow(), "took too long to read it"),
+    ],
+)
+def test_one_document_that_is_too_much_keeps_no_other(paced, site, error, says):
+    watcher, _ = paced
+    watcher.client = Behind(watcher.client, error)
+    site.pages["/large.xml"] = Page(site.urlset(*(f"/{n}" for n in range(100))))
+    site.pages["/small.xml"] = Page(site.urlset("/a"))
+    large, small = watcher.look([f"{site.url}/large.xml", f"{site.url}/small.xml"])
+    assert (large.outcome, small.outcome) == ("failed", "taken")
+    assert says in large.reason
 
 
 def test_a_service_that_is_away_from_the_start_is_told_at_once(paced, site):

@@ -1,6 +1,7 @@
 """Pages with states move between databases through files and are the same pages there."""
 
 import gzip
+from contextlib import closing
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 
@@ -33,6 +34,7 @@ from service.model.domain import Timing
 from service.model.errors import EstimatorMismatch, NotExportable, UnreadableFile
 from service.model.listing import PageTags
 from service.storage import open_store
+from service.storage.postgres.transaction import PostgresTransaction
 from service.transfer.exporting import exported, writer
 from service.transfer.files import holds_states, read_items
 from service.transfer.importing import add_pages, add_states
@@ -457,3 +459,44 @@ def test_validators_and_notes_move_with_their_pages(sqlite_url, postgres_url, tm
     assert (stored.etag.tolist(), stored.note.tolist()) == (['W/"a,1"'], ['{"k": 1}'])
     first.close()
     second.close()
+
+
+def test_each_page_is_as_of_one_instant(postgres_url, tmp_path, monkeypatch):
+    rules = Rules(GAMMA, Timing.periodic, np.random.default_rng(1))
+    with closing(open_store(postgres_url, 2)) as store:
+        page_id = register(store, 1)
+
+        def crawl(n: int) -> None:
+            crawls = crawl_columns(page_id, T0 + n * DAY, digest=n, etag=f'"{n}"')
+            with store.begin() as tx:
+                record(tx, crawls, rules)
+
+        read = PostgresTransaction.validators
+
+        def read_late(tx, page_id):
+            crawl(2)  # meanwhile
+            return read(tx, page_id)
+
+        crawl(1)
+        monkeypatch.setattr(PostgresTransaction, "validators", read_late)
+        (block,) = exported(store, GAMMA)
+    assert block["last_observed_at"].tolist() == [(T0 + DAY).replace(tzinfo=None)]
+    assert block["etag"].tolist() == ['"1"']
+
+
+def test_a_damaged_parquet_file_is_refused(tmp_path):
+    path = export(watched(MemoryStore(2), 1), tmp_path / "all.parquet")
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 40] = bytes(40)
+    path.write_bytes(content)
+    with pytest.raises(UnreadableFile, match="not Parquet, or no values of its"):
+        bring(path, MemoryStore(2))
+
+
+def test_a_link_to_a_file_stays_and_the_file_is_replaced(tmp_path):
+    (tmp_path / "old.ndjson").write_text("")
+    (tmp_path / "link.ndjson").symlink_to("old.ndjson")
+    export(watched(MemoryStore(2), 1), tmp_path / "link.ndjson")
+    assert (tmp_path / "link.ndjson").is_symlink()
+    assert (tmp_path / "old.ndjson").stat().st_size > 0

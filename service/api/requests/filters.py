@@ -1,6 +1,7 @@
 """Filters of pages, which the calls on many pages share as parameters of the query."""
 
 import inspect
+import re
 from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
@@ -89,6 +90,9 @@ class PageFilters(NamedTuple):
         host = None if self.host is None else normalise_host(self.host)
         if self.url_prefix is None:
             return {"host": host}
+        if re.search(r"#|^[^?]*[/\\](\.|%2e){1,2}$", self.url_prefix, re.IGNORECASE):
+            detail = "normal URLs have no # and no segments . and ..; leave it out"
+            raise InvalidField("url_prefix", detail)
         try:
             prefix = normalise(self.url_prefix)
         except InvalidUrl as error:

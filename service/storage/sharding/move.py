@@ -23,17 +23,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from service.model.errors import (
-    MoveFailed,
-    MoveRefused,
-    RecrawlError,
-    StoreUnavailable,
-)
+from service.model.errors import MoveFailed, MoveRefused, RecrawlError, StoreUnavailable
 from service.storage.postgres.transaction import PostgresTransaction
 from service.storage.sharding import move_source, move_target
 from service.storage.sharding.claims import claimed
-from service.storage.sharding.database import ShardDatabase, ShardTransaction
-from service.storage.sharding.epochs import announce
+from service.storage.sharding.database import ShardDatabase
 from service.storage.sharding.move_plan import alone, planned
 from service.storage.sharding.move_record import (
     DROP,
@@ -296,13 +290,14 @@ class Move:
                 self._reopen()
             if isinstance(error, RecrawlError):
                 raise
-            reason = " ".join(str(error).split())
-            raise MoveFailed(f"shard {self.shard} cannot enter {self.to}: {reason}") from error
+            what = f"shard {self.shard} cannot enter {self.to}"
+            raise MoveFailed(f"{what}: {' '.join(str(error).split())}") from error
 
     def _close(self) -> None:
         """Close the shard, unless an earlier run has, after a copy of what only epochs change."""
         self.report(f"closing shard {self.shard}")
-        self._announce_epoch()
+        with self._writing(self.source) as tx:
+            move_source.announce_epoch(tx, self.store)
         if self._is_in(self.source):
             while self._copy_noted() >= FEW:
                 pass
@@ -313,18 +308,6 @@ class Move:
         self.closed_at = time.monotonic()
         self.store.read_claims()
         self.report(f"shard {self.shard} is closed")
-
-    def _announce_epoch(self) -> None:
-        """Announce the epoch in force to the source: only schedules that it knows are copied.
-
-        A leader that dies after it has published an epoch announces it to no database.
-        """
-        with self.store.begin(write=False) as whole:
-            epoch = whole.epoch_in_force()
-        if epoch is not None:
-            with self._writing(self.source) as tx:
-                assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
-                announce(tx, epoch)
 
     def _stage_schedule(self) -> None:
         """Copy the rows that change only under the lead, and compare them."""

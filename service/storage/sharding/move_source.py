@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from service.storage.postgres.transaction import PostgresTransaction
 from service.storage.queue import NEVER_FILLED
 from service.storage.sharding.claims import claimed, put_claim
-from service.storage.sharding.database import GUARD
+from service.storage.sharding.database import GUARD, ShardTransaction
+from service.storage.sharding.epochs import announce
 from service.storage.sharding.move_rows import (
     ACTIVE,
     LOG,
@@ -23,6 +24,7 @@ from service.storage.sharding.move_rows import (
     Table,
     shard_range,
 )
+from service.storage.sharding.store import ShardedStore
 
 TRIGGER = f"{PREFIX}note"
 NOTES = f"{PREFIX}notes"
@@ -144,3 +146,15 @@ def unwatch(tx: PostgresTransaction) -> None:
         tx.once(f"DROP TABLE IF EXISTS {PREFIX}{table.name}")
     tx.once(f"DROP FUNCTION IF EXISTS {TRIGGER}()")
     tx.once(f"DROP TABLE IF EXISTS {NOTES}")
+
+
+def announce_epoch(tx: PostgresTransaction, store: ShardedStore) -> None:
+    """Announce the epoch in force to the source: only schedules that it knows are copied.
+
+    A leader that dies after it has published an epoch announces it to no database.
+    """
+    with store.begin(write=False) as whole:
+        epoch = whole.epoch_in_force()
+    if epoch is not None:
+        assert isinstance(tx, ShardTransaction)  # noqa: S101 - for mypy
+        announce(tx, epoch)
