@@ -30,12 +30,12 @@ LABEL org.opencontainers.image.title="recrawl" \
       org.opencontainers.image.licenses="Apache-2.0"
 ENV PATH=/opt/recrawl/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    PYTHONDONTWRITEBYTECODE=1 \
-    RECRAWL_DATABASE_URL=sqlite:////data/recrawl.db
+    PYTHONDONTWRITEBYTECODE=1
 RUN useradd --no-log-init --uid 10001 --home-dir /data --no-create-home recrawl \
     && install --directory --owner recrawl --group recrawl /data
 COPY --from=build /opt/recrawl /opt/recrawl
 USER 10001
+# Without settings the database is ./recrawl.db.
 WORKDIR /data
 VOLUME /data
 EXPOSE 8000

@@ -5,6 +5,7 @@ are read from its JWKS address every `FRESH_S`, and when a token names an unknow
 address does not answer, the last keys stay in force for `KEPT_S`.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -90,6 +91,8 @@ class TokenChecker:
         self.read_at = -KEPT_S
         self.tried_at = -KEPT_S
         self.reading = Lock()
+        self.turn = asyncio.Lock()
+        """Held by the request that waits for a reading."""
         self.checked: OrderedDict[bytes, tuple[Caller, float]] = OrderedDict()
         """Caller and expiry of each token, by the SHA-256 of the token."""
         self.callers: OrderedDict[tuple[str, Role], Caller] = OrderedDict()
@@ -151,6 +154,8 @@ class TokenChecker:
             return None
         role = self._role(claims)
         subject = str(claims["sub"])[:MAX_SUBJECT]
+        if not subject.isprintable():  # no database and no log takes each of these
+            return None
         key = subject, role
         if key not in self.callers:
             caller = Caller(f"jwt:{subject}", role, known=True, slots=Slots(self.n_slots))
@@ -215,6 +220,8 @@ class TokenChecker:
     def _signers(self, document: Any) -> dict[str | None, Any]:
         signers: dict[str | None, Any] = {}
         for each in document["keys"]:
+            if not (isinstance(each, dict) and isinstance(each.get("kid"), str | None)):
+                continue
             try:
                 signer = self.jwt.PyJWK(each)
             except self.jwt.PyJWTError:  # an unknown kind of key beside useful ones

@@ -81,7 +81,9 @@ async def identified(gate: Gate, key: str, right: Right, operation: str) -> Call
         return gate.admit(key, right, operation)
     except UnknownSigner:
         if gate.tokens is not None:
-            await run_in_threadpool(gate.tokens.refresh)
+            async with gate.tokens.turn:  # so that strangers' tokens take one thread at most
+                if gate.tokens.may_refresh():
+                    await run_in_threadpool(gate.tokens.refresh)
     try:
         return gate.admit(key, right, operation)
     except UnknownSigner:

@@ -58,7 +58,10 @@ their results, pass on pings, and read the schedule.
 
 CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],
-    "allow_headers": ["Authorization", "Content-Type", "Content-Encoding", "If-None-Match"],
+    "allow_headers": [
+        *("Authorization", "Content-Type", "Content-Encoding", "If-None-Match"),
+        *("Idempotency-Key", "X-Request-ID"),
+    ],
     "expose_headers": [
         *("ETag", "Link", "Location", "Retry-After", "X-Request-ID"),
         *("RateLimit", "RateLimit-Policy"),

@@ -1,5 +1,6 @@
 """The gate of a process, from its settings."""
 
+import time
 from functools import partial
 from typing import Any
 
@@ -50,9 +51,11 @@ def fetch_jwks(url: str) -> Any:
     """
     with httpx.Client(timeout=TIMEOUT_S, trust_env=False) as client, client.stream("GET", url) as r:
         r.raise_for_status()
-        content = bytearray()
+        content, ends_at = bytearray(), time.monotonic() + TIMEOUT_S
         for part in r.iter_bytes():
             content += part
+            if time.monotonic() > ends_at:
+                raise ValueError(f"the set of keys takes over {TIMEOUT_S:g} s")
             if len(content) > MAX_BYTES:
                 raise ValueError(f"the set of keys has over {MAX_BYTES} bytes")
         return msgspec.json.decode(bytes(content))

@@ -45,7 +45,7 @@ class AccessSettings(BaseSettings):
     """Audience that a token must name."""
     jwt_jwks_url: str | None = None
     """Address of the issuer's public keys (JWKS), https, or http on this machine."""
-    jwt_role_claim: str = "role"
+    jwt_role_claim: Annotated[str, Field(min_length=1)] = "role"
     """Claim of a token that names its role, or a list of names."""
     jwt_roles: Words = ()
     """Roles of other values of the claim, separated by commas: ops=admin,crawlers=crawl."""
@@ -134,9 +134,20 @@ def is_origin(text: str) -> bool:
 
     >>> [is_origin(text) for text in ("https://a.example", "https://a.example/", "*", "null")]
     [True, False, False, False]
+    >>> [is_origin(text) for text in ("https://A.example", "https://a.example:99999")]
+    [False, False]
     """
     parts = urlsplit(text)
-    return parts.scheme in ("http", "https") and text == f"{parts.scheme}://{parts.netloc}"
+    whole = f"{parts.scheme}://{parts.netloc.lower()}"  # as browsers write it
+    return parts.scheme in ("http", "https") and text == whole and has_port(text)
+
+
+def has_port(url: str) -> bool:
+    """Return whether the port of a URL is valid, or left out."""
+    try:
+        return urlsplit(url).port is None or urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def is_safe(url: str) -> bool:
@@ -147,7 +158,8 @@ def is_safe(url: str) -> bool:
     """
     parts = urlsplit(url)
     local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and local))
+    scheme = parts.scheme == "https" or (parts.scheme == "http" and local)
+    return bool(parts.hostname) and has_port(url) and scheme
 
 
 def keys_of(text: str) -> tuple[str, ...]:

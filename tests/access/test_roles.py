@@ -184,7 +184,7 @@ def test_pages_of_other_origins_are_served_only_where_listed(sqlite_url):
         preflight = {
             "Origin": ours,
             "Access-Control-Request-Method": "POST",
-            "Access-Control-Request-Headers": "authorization",
+            "Access-Control-Request-Headers": "authorization,idempotency-key",
         }
         answer = httpx.options(f"{listed.url}/pages", headers=preflight)
         assert answer.status_code == 200

@@ -3,6 +3,8 @@
 import base64
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import jwt
@@ -10,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from support.access_cases import bearer
-from support.live_server import Clock, running
+from support.live_server import PATIENCE_S, Clock, running
 from support.local_site import page, serving
 
 from service.access.tokens import (
@@ -24,6 +26,7 @@ from service.access.tokens import (
     UnknownSigner,
     remember,
 )
+from service.api.service import MAX_THREADS
 from service.model.access import Role
 from service.model.errors import AccessUnavailable, Forbidden
 
@@ -323,6 +326,58 @@ def test_a_service_accepts_tokens_beside_keys(sqlite_url):
             assert [(item["key"], item["act"]) for item in audit] == [
                 ("jwt:worker 7", "epoch.request")
             ]
+
+
+def test_a_provider_that_does_not_answer_takes_one_thread_at_most(sqlite_url):
+    provider, ends = Provider(), threading.Event()
+    with serving({"/jwks": page(json.dumps(provider.document))}) as site:
+        options = {
+            "jwt_issuer": ISSUER,
+            "jwt_audience": AUDIENCE,
+            "jwt_jwks_url": site.url("/jwks"),
+            "jwt_role_claim": "groups",
+            "jwt_roles": "crawlers=crawl",
+        }
+        with (
+            running(sqlite_url, clock=provider.clock, **options) as live,
+            ThreadPoolExecutor(2 * MAX_THREADS) as pool,
+        ):
+            tokens, begun = live.service.gate.tokens, threading.Event()
+
+            def fetch():
+                begun.set()
+                ends.wait(PATIENCE_S)
+                return provider.document
+
+            tokens.fetch, tokens.tried_at = fetch, -RETRY_S
+
+            def ask(token):
+                return live.client.get("/epochs", headers=bearer(token)).status_code
+
+            try:
+                strangers = [
+                    pool.submit(ask, provider.token(OTHER_RSA, f"made up {i}"))
+                    for i in range(2 * MAX_THREADS - 1)
+                ]
+                assert begun.wait(PATIENCE_S)
+                assert ask(provider.token()) == 200
+                assert not any(one.done() for one in strangers)
+            finally:
+                ends.set()
+            assert {one.result() for one in strangers} == {401}
+
+
+@pytest.mark.parametrize("odd", [None, "x", {"kid": ["a"]}, 7])
+def test_an_odd_entry_of_the_set_is_ignored(provider, odd):
+    provider.document = {"keys": [odd, jwk(OTHER_RSA, "two")]}
+    provider.seconds.now += RETRY_S
+    provider.checker.refresh()
+    assert provider.role(provider.token(OTHER_RSA, "two")) is Role.crawl
+
+
+@pytest.mark.parametrize("subject", ["a\0b", "\ud800x", "line\nline"])
+def test_a_subject_that_no_database_takes_is_refused(provider, subject):
+    assert provider.role(provider.token(sub=subject)) is None
 
 
 def test_a_provider_needs_all_of_its_settings(recrawl):
