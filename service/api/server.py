@@ -17,9 +17,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.api.app import create_app
-from service.api.protocol import SPARE, BoundedConnection
+from service.api.protocol import SPARE, BoundedConnection, Stage
 from service.api.service import Service
 from service.model.errors import AddressUnavailable
+from service.storage.contract import ENDED
 
 MAX_CONNECTIONS = 16_384
 """Maximum number of connections, even with more file descriptors."""
@@ -76,7 +77,8 @@ def connections_within(limit: int, n_open: int) -> int:
 
 START_TIMEOUT_S = 20.0
 ABORT_AFTER_S = 4.0
-"""Maximum wait of requests for the database at the server's end, seconds; then they receive 503."""
+"""Maximum wait of requests for the database, and for their bodies, at the server's end, seconds;
+then they receive 503."""
 GRACEFUL_S = 6
 """Maximum time for all requests at the server's end, seconds; threads end within 10 s in all."""
 
@@ -167,8 +169,15 @@ class GracefulServer(uvicorn.Server):
         timer = threading.Timer(ABORT_AFTER_S, self.service.store.abort)
         timer.daemon = True
         timer.start()
+        asyncio.get_running_loop().call_later(ABORT_AFTER_S, self._refuse_bodies)
         await super().shutdown(sockets)
         timer.cancel()
+
+    def _refuse_bodies(self) -> None:
+        """Answer requests whose bodies still arrive; else they would be cut off without answer."""
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, BoundedConnection) and connection.arrival.stage is Stage.BODY:
+                connection.refuse(503, "StoreUnavailable", ENDED)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, and announce the address; raise `AddressUnavailable`."""

@@ -116,7 +116,8 @@ def time_at_risk(urgency: Floats, span: Floats, to_epoch: Floats, epoch: EpochFa
     """Return some days since crawls, or copies, as they count for a change.
 
     The time before the epoch counts by the ratios of observed to expected changes, of siblings and
-    of all pages. Bounds and pings keep the urgency of a page at 1, the ratio of its siblings too.
+    of all pages. Caps and pings keep the urgency of a page at 1, the ratio of its siblings too. A
+    bound of a page's crawl rate limits its urgency, and so the ratio.
     """
     moved = (urgency > 0) & (urgency != 1.0)
     ratio = np.where(moved, urgency / epoch.budget_factor, 1.0)

@@ -9,9 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 from support.live_server import PATIENCE_S, Live, until
+from support.processes import serving
 
 from service.api import protocol
 from service.api.protocol import BoundedConnection
@@ -219,3 +221,19 @@ def test_a_client_that_resets_before_its_answer_leaves_no_traceback(sqlite_api: 
     finally:
         logger.removeHandler(caplog.handler)
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begun", [b"Content-Length: 10000\r\n", b"Transfer-Encoding: chunked\r\n"])
+def test_a_body_that_still_arrives_when_the_process_ends_is_answered(
+    sqlite_url: str, tmp_path: Path, begun: bytes
+):
+    with serving(tmp_path, database_url=sqlite_url) as ending:
+        address = "127.0.0.1", ending.client.base_url.port
+        with socket.create_connection(address, timeout=PATIENCE_S) as connection:
+            connection.sendall(POST + begun + b"Expect: 100-continue\r\n\r\n")
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 100")
+            connection.sendall(b"1\r\n{\r\n" if b"chunked" in begun else b"{")
+            assert ending.terminate() in (0, -15)
+            assert_problem(rest(connection), 503, "store-unavailable", "this process ends; send")
+        assert "Traceback" not in ending.log.read_text()
