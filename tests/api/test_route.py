@@ -165,7 +165,6 @@ def ask(
     [
         "/numbers?n=1",
         "/numbers?n=10&register=false&kind=b&when=2026-05-01T12:00:00Z&hub.topic=t",
-        "/numbers?n=1&n=2",
         "/numbers",
         "/numbers?n=",
         "/numbers?n=0",
