@@ -5,6 +5,7 @@ import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 
 import jwt
@@ -302,8 +303,9 @@ def test_memory_for_tokens_is_bounded():
     assert next(iter(cache)) == 5
 
 
-def test_a_service_accepts_tokens_beside_keys(sqlite_url):
-    provider = Provider()
+@contextmanager
+def trusting(provider, url):
+    """Run a service that accepts tokens of the provider."""
     with serving({"/jwks": page(json.dumps(provider.document))}) as site:
         options = {
             "jwt_issuer": ISSUER,
@@ -312,59 +314,55 @@ def test_a_service_accepts_tokens_beside_keys(sqlite_url):
             "jwt_role_claim": "groups",
             "jwt_roles": "crawlers=crawl,ops=admin",
         }
-        with running(sqlite_url, clock=provider.clock, **options) as live:
+        with running(url, clock=provider.clock, **options) as live:
+            yield live
 
-            def ask(method, path, token, **options):
-                return live.client.request(method, path, headers=bearer(token), **options)
 
-            assert ask("GET", "/epochs", None).status_code == 401
-            assert ask("GET", "/epochs", provider.token()).status_code == 200
-            assert ask("POST", "/epochs", provider.token()).status_code == 403
-            assert ask("POST", "/epochs", provider.token(groups="ops")).status_code == 202
-            assert ask("GET", "/epochs", provider.token(OTHER_RSA)).status_code == 401
-            audit = ask("GET", "/audit", provider.token(groups="ops")).json()["items"]
-            assert [(item["key"], item["act"]) for item in audit] == [
-                ("jwt:worker 7", "epoch.request")
-            ]
+def test_a_service_accepts_tokens_beside_keys(sqlite_url):
+    provider = Provider()
+    with trusting(provider, sqlite_url) as live:
+
+        def ask(method, path, token, **options):
+            return live.client.request(method, path, headers=bearer(token), **options)
+
+        assert ask("GET", "/epochs", None).status_code == 401
+        assert ask("GET", "/epochs", provider.token()).status_code == 200
+        assert ask("POST", "/epochs", provider.token()).status_code == 403
+        assert ask("POST", "/epochs", provider.token(groups="ops")).status_code == 202
+        assert ask("GET", "/epochs", provider.token(OTHER_RSA)).status_code == 401
+        audit = ask("GET", "/audit", provider.token(groups="ops")).json()["items"]
+        assert [(item["key"], item["act"]) for item in audit] == [("jwt:worker 7", "epoch.request")]
 
 
 def test_a_provider_that_does_not_answer_takes_one_thread_at_most(sqlite_url):
     provider, ends = Provider(), threading.Event()
-    with serving({"/jwks": page(json.dumps(provider.document))}) as site:
-        options = {
-            "jwt_issuer": ISSUER,
-            "jwt_audience": AUDIENCE,
-            "jwt_jwks_url": site.url("/jwks"),
-            "jwt_role_claim": "groups",
-            "jwt_roles": "crawlers=crawl",
-        }
-        with (
-            running(sqlite_url, clock=provider.clock, **options) as live,
-            ThreadPoolExecutor(2 * MAX_THREADS) as pool,
-        ):
-            tokens, begun = live.service.gate.tokens, threading.Event()
+    with (
+        trusting(provider, sqlite_url) as live,
+        ThreadPoolExecutor(2 * MAX_THREADS) as pool,
+    ):
+        tokens, begun = live.service.gate.tokens, threading.Event()
 
-            def fetch():
-                begun.set()
-                ends.wait(PATIENCE_S)
-                return provider.document
+        def fetch():
+            begun.set()
+            ends.wait(PATIENCE_S)
+            return provider.document
 
-            tokens.fetch, tokens.tried_at = fetch, -RETRY_S
+        tokens.fetch, tokens.tried_at = fetch, -RETRY_S
 
-            def ask(token):
-                return live.client.get("/epochs", headers=bearer(token)).status_code
+        def ask(token):
+            return live.client.get("/epochs", headers=bearer(token)).status_code
 
-            try:
-                strangers = [
-                    pool.submit(ask, provider.token(OTHER_RSA, f"made up {i}"))
-                    for i in range(2 * MAX_THREADS - 1)
-                ]
-                assert begun.wait(PATIENCE_S)
-                assert ask(provider.token()) == 200
-                assert not any(one.done() for one in strangers)
-            finally:
-                ends.set()
-            assert {one.result() for one in strangers} == {401}
+        try:
+            strangers = [
+                pool.submit(ask, provider.token(OTHER_RSA, f"made up {i}"))
+                for i in range(2 * MAX_THREADS - 1)
+            ]
+            assert begun.wait(PATIENCE_S)
+            assert ask(provider.token()) == 200
+            assert not any(one.done() for one in strangers)
+        finally:
+            ends.set()
+        assert {one.result() for one in strangers} == {401}
 
 
 @pytest.mark.parametrize("odd", [None, "x", {"kid": ["a"]}, 7])

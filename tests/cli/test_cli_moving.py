@@ -190,6 +190,9 @@ def test_what_was_cut_short_is_not_taken_up_with_other_content(
     path.write_text(PAGES)
     sentence = recrawl("import", path, "--resume", "--database-url", sqlite_url).refusal()
     assert "other content or another receiver" in sentence
+    (tmp_path / "pages.csv.import-progress").write_text("[]")
+    sentence = recrawl("import", path, "--resume", "--database-url", sqlite_url).refusal()
+    assert "other content or another receiver" in sentence
     assert recrawl("import", path, "--database-url", sqlite_url).status == 0
 
 
