@@ -9,7 +9,8 @@ The rules apply in this order; `interval` is `interval_factor / due_rate` days, 
    page with a request that no crawl has answered: such a page waits as with n = `GONE_CHECKS`.
 3. A page that did not answer its last n crawls is due min(`RETRY_S`, interval) x 2^(n-1) later.
    The wait is at most max(interval, 1 day). The interval counts as 1 day if no epoch has scheduled
-   the page, or if the rate is 0 and a crawl was requested.
+   the page, or if the rate is 0 and a crawl was requested. A page that has never answered counts as
+   requested (`ingest.crawls.FIRST_FAILED`).
 4. Any other page is due one interval after the last crawl, and never if the rate is 0.
 
 A request that is newer than the last crawl makes the page due no later than the request.

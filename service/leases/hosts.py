@@ -72,10 +72,11 @@ def change_host(
     block holds for the host queue that the host joins.
     """
     host_id = tx.host_ids([host])
+    # The group comes before the host, as in `change_group`: the two cannot wait for each other.
     group = settings.get("group")
-    joined = host_id if group is None else np.array([-tx.group_id(group, near=host)])
+    chosen = host_id if group is None else np.array([-tx.group_id(group, near=host)])
     left = _locked(tx, host_id)
-    joined = joined if "group" in settings else left
+    joined = chosen if "group" in settings else left
     moves = Moves(host_id=host_id, left=left, joined=joined)
     looked_at = np.concatenate([left, joined])
     _change(tx, moves, int(host_id[0]), int(joined[0]), looked_at, settings, now, polite)

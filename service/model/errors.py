@@ -242,7 +242,7 @@ class NotSubscribed(RecrawlError):
 
 
 class HubRefused(NotSubscribed):
-    """The hub was not reached, or answered with a status of 400 to 499."""
+    """The hub did not take the request: no connection, or a status of 400 to 499."""
 
 
 class UnexpectedAnswer(RecrawlError):

@@ -45,7 +45,7 @@ class AccessSettings(BaseSettings):
     """Audience that a token must name."""
     jwt_jwks_url: str | None = None
     """Address of the issuer's public keys (JWKS), https, or http on this machine."""
-    jwt_role_claim: Annotated[str, Field(min_length=1)] = "role"
+    jwt_role_claim: str = "role"
     """Claim of a token that names its role, or a list of names."""
     jwt_roles: Words = ()
     """Roles of other values of the claim, separated by commas: ops=admin,crawlers=crawl."""
@@ -75,6 +75,13 @@ class AccessSettings(BaseSettings):
     def _roles(cls, words: tuple[str, ...]) -> tuple[str, ...]:
         remedy = f"send VALUE=ROLE with a role of {role_names()}"
         return each(words, lambda word: word.partition("=")[2] in Role.__members__, remedy)
+
+    @field_validator("jwt_role_claim")
+    @classmethod
+    def _role_claim(cls, name: str) -> str:
+        if not name:
+            raise ValueError("it is empty; send the name of a claim, or leave it unset for role")
+        return name
 
     @field_validator("jwt_jwks_url")
     @classmethod
@@ -145,7 +152,7 @@ def is_origin(text: str) -> bool:
 def has_port(url: str) -> bool:
     """Return whether the port of a URL is valid, or left out."""
     try:
-        return urlsplit(url).port is None or urlsplit(url).port != 0
+        return urlsplit(url).port != 0
     except ValueError:
         return False
 
@@ -158,8 +165,8 @@ def is_safe(url: str) -> bool:
     """
     parts = urlsplit(url)
     local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    scheme = parts.scheme == "https" or (parts.scheme == "http" and local)
-    return bool(parts.hostname) and has_port(url) and scheme
+    secure = parts.scheme == "https" or (parts.scheme == "http" and local)
+    return bool(parts.hostname) and has_port(url) and secure
 
 
 def keys_of(text: str) -> tuple[str, ...]:

@@ -381,5 +381,7 @@ def test_a_subject_that_no_database_takes_is_refused(provider, subject):
 def test_a_provider_needs_all_of_its_settings(recrawl):
     sentence = recrawl("serve", jwt_issuer=ISSUER).refusal()
     assert re.search("RECRAWL_JWT_AUDIENCE and RECRAWL_JWT_JWKS_URL must be set too", sentence)
+    sentence = recrawl("serve", jwt_role_claim="").refusal()
+    assert "RECRAWL_JWT_ROLE_CLAIM: it is empty; send the name of a claim" in sentence
     sentence = recrawl("serve", jwt_jwks_url="http://id.example/jwks").refusal()
     assert "is neither https nor on this machine" in sentence

@@ -91,7 +91,7 @@ class PageFilters(NamedTuple):
         if self.url_prefix is None:
             return {"host": host}
         if re.search(r"#|^[^?]*[/\\](\.|%2e){1,2}$", self.url_prefix, re.IGNORECASE):
-            detail = "normal URLs have no # and no segments . and ..; leave it out"
+            detail = "url_prefix has a #, or ends in . or .., unlike normal URLs; leave it out"
             raise InvalidField("url_prefix", detail)
         try:
             prefix = normalise(self.url_prefix)

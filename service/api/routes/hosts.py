@@ -383,4 +383,5 @@ def _host_queues(service: Service, host_queues: Sequence[HostQueue]) -> list[Hos
 
 
 def _next_at(host_queue: HostQueue, now: datetime) -> datetime | None:
+    """Return the time of the next crawl; requested pages are queued a century early."""
     return now if host_queue.next_at and host_queue.next_at <= EPOCH else host_queue.next_at
