@@ -42,6 +42,7 @@ from service.leases.lease import WorkerRequest
 from service.leases.politeness import TROUBLE
 from service.leases.queue import fill_queue, queue_due
 from service.leases.settle import LeaseSettler
+from service.model.arrays import EPOCH
 from service.model.domain import Verdict
 from service.storage import open_store
 from service.storage.queue import ALL_PAGES, LeaseFilter
@@ -201,8 +202,12 @@ class Leases(RuleBasedStateMachine):
             page.gone, page.n_failures = False, 0
         else:
             page.n_failures += not page.gone
-        if status in (200, 304, 404) and page.requested_at is not None and page.requested_at <= at:
+        answers = status in (200, 304, 404)
+        if answers and page.requested_at is not None and page.requested_at <= at:
             page.requested_at = None
+        page.has_answered |= answers
+        if not page.has_answered and page.requested_at is None:
+            page.requested_at = EPOCH  # so that it is tried again at a crawl rate of 0 too
         return True
 
     def heard(self, page_ids, spoke, status, at):

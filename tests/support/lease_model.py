@@ -43,6 +43,7 @@ class Page:
     last_crawl_at: datetime | None = None
     last_ping_at: datetime | None = None
     requested_at: datetime | None = None
+    has_answered: bool = False
     interval_factor: float = 1.0
     gone: bool = False
     n_failures: int = 0
