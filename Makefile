@@ -9,8 +9,8 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 PARALLEL = -n $(WORKERS) --dist worksteal
 QUICK := "not slow and not external and not second"
-TREE := --editable recrawl_client --editable recrawl_lab
-PROJECTS := pyproject.toml recrawl_client/pyproject.toml recrawl_lab/pyproject.toml
+TREE := --editable recrawl_client --editable recrawl_lab --editable recrawl_cluster
+PROJECTS := pyproject.toml $(wildcard recrawl_*/pyproject.toml)
 
 .PHONY: demo test test-all test-external lint docs serve bench bench-leases bench-core bench-polite bench-strangers bench-archive bench-spider faults fuzz clean
 
@@ -36,7 +36,7 @@ lint: .venv/dev
 	$(BIN)/lint-imports
 	$(BIN)/recrawl openapi --check openapi/openapi.json
 	$(BIN)/python tools/house.py
-	$(BIN)/python tools/prose.py service recrawl_client recrawl_lab README.md CHANGELOG.md CONTRIBUTING.md
+	$(BIN)/python tools/prose.py service recrawl_client recrawl_cluster recrawl_lab README.md CHANGELOG.md CONTRIBUTING.md
 
 docs: .venv/dev
 	$(BIN)/python tools/reference.py --check
@@ -78,7 +78,7 @@ coverage: .venv/dev
 	$(BIN)/pytest $(PARALLEL) -m $(QUICK) --cov --cov-report=term --cov-report=xml $(ARGS)
 
 dist: .venv/dev
-	for project in . recrawl_client recrawl_lab; do \
+	for project in . recrawl_client recrawl_cluster recrawl_lab; do \
 		(cd $$project && $(CURDIR)/$(BIN)/python -m hatchling build -d $(CURDIR)/dist) || exit 1; \
 	done
 
@@ -95,7 +95,7 @@ lock: .venv/dev
 		-o deploy/requirements-arrow.txt $(ARGS)
 	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra otel -c deploy/requirements.txt \
 		-o deploy/requirements-otel.txt $(ARGS)
-	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra arrow --extra dask \
+	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra arrow --extra cluster \
 		-c deploy/requirements-arrow.txt -o deploy/requirements-dask.txt $(ARGS)
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(LOCK) - -o deploy/requirements-build.txt $(ARGS)
 

@@ -24,9 +24,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from recrawl_cluster.epochs.actors import LOCAL, Actors
+from recrawl_cluster.epochs.processes import Processes
 from service.core.estimators import make_estimator
-from service.epochs.actors import LOCAL, Actors
-from service.epochs.processes import Processes
 from service.epochs.shard import Input, Task, divided
 from service.epochs.shards import InProcess, Shards
 from service.epochs.solve import Plan

@@ -23,10 +23,10 @@ from support.live_server import cloned, created
 from support.own_postgres import EMPTY
 from support.shard_cases import N_DATABASES, joined_store
 
+from recrawl_cluster.store.store import ShardedStore
 from recrawl_lab.memory.store import MemoryStore
 from service.runtime.settings import Settings
 from service.storage import Store, migrations, open_store
-from service.storage.sharding.store import ShardedStore
 from service.storage.sqlite import connections
 
 settings.register_profile("quick", deadline=None, max_examples=50)

@@ -20,7 +20,7 @@ from benchmarks.faults import replica
 from benchmarks.faults.clients import Task
 from benchmarks.faults.roles import work
 from benchmarks.http.processes import Failed, free_port
-from service.epochs.actors import ENVIRONMENT
+from recrawl_cluster.epochs.actors import ENVIRONMENT
 
 READY_WITHIN_S = 240.0
 ENDS_WITHIN_S = 10.0

@@ -8,8 +8,8 @@ import psycopg
 
 from benchmarks.moves.corpus import LOGICAL
 from benchmarks.moves.load import Client
-from service.storage.sharding.move_rows import PAGE_TABLES, TAGS, checksums
-from service.storage.sharding.shard_map import SHIFT, parse_shards
+from recrawl_cluster.moves.move_rows import PAGE_TABLES, TAGS, checksums
+from recrawl_cluster.store.shard_map import SHIFT, parse_shards
 
 ALL_LOG = """
 CREATE TEMP VIEW all_log AS

@@ -11,6 +11,10 @@ from pathlib import Path
 import numpy as np
 import psycopg
 
+from recrawl_cluster.moves.move_rows import LOG, PAGE_TABLES, Range, Table, shard_range
+from recrawl_cluster.store.claims import add
+from recrawl_cluster.store.shard_map import SHIFT, hashed, parse_shards, read_map
+from recrawl_cluster.store.store import ShardedStore
 from service.estimation.estimates import Rules, width
 from service.ingest.record import record
 from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Ints, instant
@@ -19,10 +23,6 @@ from service.model.domain import Timing
 from service.model.listing import PageTags
 from service.model.urls import normalise
 from service.runtime.settings import Settings
-from service.storage.sharding.claims import add
-from service.storage.sharding.move_rows import LOG, PAGE_TABLES, Range, Table, shard_range
-from service.storage.sharding.shard_map import SHIFT, hashed, parse_shards, read_map
-from service.storage.sharding.store import ShardedStore
 
 LOGICAL = 64
 SPANS = {"one": "0-31", "two": "32-63"}

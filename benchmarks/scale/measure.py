@@ -38,16 +38,16 @@ from benchmarks.scale.costs import Costs
 from benchmarks.scale.epoch import Machines, stages
 from benchmarks.scale.hosts import divided, mean_size, sizes
 from benchmarks.spread import PLAN, Made, cpu_of
-from service.epochs.databases import for_processes
-from service.epochs.processes import Processes, Sources
+from recrawl_cluster.epochs.databases import for_processes
+from recrawl_cluster.epochs.processes import Processes, Sources
+from recrawl_cluster.store.shard_map import SHIFT
+from recrawl_cluster.store.store import ShardedStore
 from service.epochs.run import computed, run_epoch
 from service.epochs.shard import Run, Task
 from service.epochs.shards import Shards
 from service.estimation.estimates import width
 from service.runtime.bootstrap import configure_logging
 from service.storage import SHARDS, open_store
-from service.storage.sharding.shard_map import SHIFT
-from service.storage.sharding.store import ShardedStore
 
 WIDTH = width(PLAN.estimator)
 LOGICAL = 64

@@ -29,9 +29,9 @@ from rich.table import Table
 from benchmarks.http.processes import TICKS, megabytes
 from benchmarks.scale.measure import filled, pages_of_shards
 from benchmarks.spread import PLAN
-from service.epochs.actors import LOCAL, Actors
-from service.epochs.databases import for_processes
-from service.epochs.processes import Processes
+from recrawl_cluster.epochs.actors import LOCAL, Actors
+from recrawl_cluster.epochs.databases import for_processes
+from recrawl_cluster.epochs.processes import Processes
 from service.epochs.run import run_epoch
 from service.epochs.shard import Task
 from service.epochs.shards import Shards, Spread, in_this_process

@@ -20,7 +20,6 @@ from service.api.requests.lease_calls import CallFlush, LeaseCalls, batched_call
 from service.api.requests.small_posts import PostRecorder, SmallPosts
 from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
-from service.batching.by_shard import ShardBatchers
 from service.batching.reports import (
     CrawlReports,
     PingReports,
@@ -45,7 +44,6 @@ from service.runtime.metrics import Monitor, Telemetry
 from service.runtime.settings import Settings
 from service.storage import Store
 from service.storage.clock import Clock
-from service.storage.sharding.store import ShardedStore
 from service.transfer.archiving import Archivist
 
 if TYPE_CHECKING:
@@ -192,8 +190,8 @@ def open_service(
     writers = n_writers, telemetry.count_commit
     recorder = Recorder(store, InForce(base.rules), settler)
     posts = PostRecorder(recorder, telemetry, now)
-    if isinstance(store, ShardedStore):
-        by_shard = ShardBatchers(store, base.rules, settler, *writers)
+    by_shard = store.divided_batchers(base.rules, settler, *writers)
+    if by_shard is not None:
         crawl_reports, ping_reports = by_shard.crawls(), by_shard.pings()
         registrations = by_shard.registrations()
     else:
@@ -222,7 +220,7 @@ def open_service(
         now=now,
         telemetry=telemetry,
         monitor=telemetry,
-        divided=isinstance(store, ShardedStore),
+        divided=by_shard is not None,
         max_items=settings.max_items,
         max_body_bytes=settings.max_body_bytes,
         slow_request_s=settings.slow_request_s,

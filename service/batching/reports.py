@@ -30,7 +30,7 @@ from service.ingest.record import (
 from service.leases.settle import LeaseSettler, dated
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
-from service.model.domain import Verdict
+from service.model.domain import PingReason, Verdict
 from service.model.errors import OUTAGES
 from service.storage import Registered, Store, Transaction
 from service.storage.tagging import TaggedRows
@@ -260,4 +260,26 @@ def batched_registrations(store: Store, settler: LeaseSettler, n_writers: int = 
     """Return the batcher of registrations."""
     return Batcher(
         "registrations", Registrar(store, settler).flush, REGISTRATION_LIMITS, n_writers=n_writers
+    )
+
+
+LOST = int(Verdict.unavailable)
+
+
+def lost_crawls(n: int) -> CommittedCrawls:
+    """Return the outcomes of crawls that no database has committed."""
+    return CommittedCrawls(
+        page_id=np.zeros(n, np.int64),
+        verdict=np.full(n, LOST, np.int16),
+        lease_ended=np.zeros(n, np.bool_),
+    )
+
+
+def lost_pings(n: int) -> CommittedPings:
+    """Return the outcomes of pings that no database has committed."""
+    return CommittedPings(
+        page_id=np.zeros(n, np.int64),
+        verdict=np.full(n, LOST, np.int16),
+        crawl=np.zeros(n, np.bool_),
+        reason=np.full(n, PingReason.unknown_page, object),
     )

@@ -18,7 +18,6 @@ from service.cli.pages import fresh, pages
 from service.cli.plan import plan
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
-from service.cli.shards import shards
 from service.cli.sites import hosts, sitemap, websub
 from service.cli.status import epochs, status, why
 from service.model.errors import RecrawlError
@@ -98,6 +97,5 @@ app.command()(fresh)
 app.add_typer(sitemap, name="sitemap")
 app.add_typer(hosts, name="hosts")
 app.add_typer(websub, name="websub")
-app.add_typer(shards, name="shards")
 add_commands(app)
 app.command()(openapi)

@@ -1,7 +1,8 @@
 """Commands and importers of other distributions, such as the laboratory (`recrawl-lab`)."""
 
+from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -20,7 +21,11 @@ def add_commands(app: typer.Typer) -> None:
     """Add the commands of installed distributions, or hints for missing laboratory commands."""
     installed = {entry.name: entry for entry in entry_points(group=COMMANDS)}
     for name, entry in sorted(installed.items()):
-        app.command(name=name)(entry.load())
+        command = entry.load()
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name=name)(command)
     for name in LABORATORY:
         if name not in installed:
             _add_missing(app, name)
@@ -33,6 +38,23 @@ def _add_missing(app: typer.Typer, name: str) -> None:
     @app.command(name=name, hidden=True, add_help_option=False, context_settings=lenient)
     def missing() -> None:
         raise typer.BadParameter(f"`recrawl {name}` {MISSING}")
+
+
+class EpochProcesses(NamedTuple):
+    """A runner of epochs, and the function that ends its processes."""
+
+    spread: Any
+    close: Callable[[], None]
+
+
+def chosen_processes(settings: Any) -> Any:
+    """Return the runner of epochs: this process, or those of several databases."""
+    from service.epochs.shards import in_this_process
+    from service.storage import plugin
+
+    if settings.epoch_processes or settings.dask:
+        return plugin("recrawl.spreads", "dask")(settings)
+    return EpochProcesses(in_this_process, lambda: None)
 
 
 def folder_importer() -> Any:

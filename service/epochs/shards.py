@@ -14,13 +14,11 @@ import structlog
 from typing_extensions import override
 
 from service.core.joint import alone
-from service.epochs import databases
 from service.epochs.shard import Contributions, Input, Run, Shard, ShardSource, Task, load
 from service.model.columns import ScheduleColumns
 from service.model.errors import ShardLost
 from service.storage.contract import Lead, Store
 from service.storage.epochs import NOTHING, Learnt
-from service.storage.sharding.store import ShardedStore
 
 RESTARTS = 2
 """Maximum number of times that an epoch begins anew after a loss."""
@@ -130,8 +128,8 @@ class OneStore(InProcess):
 
 def in_this_process(store: Store, lead: Lead, task: Task) -> AbstractContextManager[Shards]:
     """Return the shards of a store that this process computes alone."""
-    if isinstance(store, ShardedStore):
-        return nullcontext(InProcess(databases.in_this_process(store), task))
+    if (sources := store.sources) is not None:
+        return nullcontext(InProcess(sources, task))
     return nullcontext(OneStore(lead, task))
 
 

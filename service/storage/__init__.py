@@ -1,6 +1,7 @@
 """The store of pages, evidence and schedules."""
 
 from pathlib import Path
+from typing import Any
 
 from service.archive.log_archive import LogArchive
 from service.model.domain import Subscription
@@ -20,6 +21,17 @@ __all__ = [
 
 SHARDS = "shards"
 """Scheme of the address of a store over several databases: `shards:///FILE`, FILE is the map."""
+
+
+def plugin(group: str, name: str) -> Any:
+    """Return what another distribution offers under a name; raise `InvalidSettings`."""
+    from importlib.metadata import entry_points
+
+    from service.model.errors import InvalidSettings
+
+    for entry in entry_points(group=group, name=name):
+        return entry.load()
+    raise InvalidSettings(f"several databases need another distribution; pip install 'recrawl[cluster]'")
 
 
 def open_store(
@@ -42,8 +54,6 @@ def open_store(
     from service.model.errors import InvalidSettings
     from service.storage.postgres.connections import BATCH, request_deadlines
     from service.storage.postgres.store import PostgresStore
-    from service.storage.sharding.shard_map import read_map
-    from service.storage.sharding.store import ShardedStore
     from service.storage.sqlite.connections import BUSY_S
     from service.storage.sqlite.store import SqliteStore
 
@@ -60,8 +70,9 @@ def open_store(
         store: Store = PostgresStore(url, width, deadlines=deadlines, clock=clock)
     elif backend == SHARDS and parsed.database:
         deadlines = BATCH if timeout_s is None else request_deadlines(timeout_s)
-        shard_map = read_map(Path(parsed.database))
-        store = ShardedStore(shard_map, width, clock=clock, deadlines=deadlines)
+        store = plugin("recrawl.stores", backend)(
+            Path(parsed.database), width, clock=clock, deadlines=deadlines
+        )
     elif backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
         store = SqliteStore(url, width, BUSY_S if timeout_s is None else timeout_s, clock=clock)
     else:

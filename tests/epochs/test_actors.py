@@ -7,8 +7,8 @@ import pytest
 from support.runner_cases import WORK, Corpus, result
 from support.spread_cases import assert_same_bits
 
-from service.epochs import actors
-from service.epochs.actors import LOCAL, Actors
+from recrawl_cluster.epochs import actors
+from recrawl_cluster.epochs.actors import LOCAL, Actors
 from service.model.errors import ShardLost
 
 pytestmark = pytest.mark.slow

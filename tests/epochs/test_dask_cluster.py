@@ -10,9 +10,9 @@ from support.runner_stores import LATER, PLAN, Published, assert_equal, filled
 from support.shard_cases import joined_store
 from support.store_cases import read_schedule
 
-from service.epochs import actors
-from service.epochs.actors import Actors
-from service.epochs.databases import for_processes
+from recrawl_cluster.epochs import actors
+from recrawl_cluster.epochs.actors import Actors
+from recrawl_cluster.epochs.databases import for_processes
 from service.epochs.run import run_epoch
 from service.epochs.shards import in_this_process
 from service.model.domain import EpochStatus

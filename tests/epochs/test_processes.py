@@ -8,14 +8,14 @@ from structlog.testing import capture_logs
 from support.runner_cases import WORK, Corpus, haunted, result
 from support.spread_cases import assert_same_bits, task
 
+from recrawl_cluster.epochs.databases import RemoteDatabases
+from recrawl_cluster.epochs.processes import Processes
+from recrawl_cluster.store.shard_map import Database, ShardMap
 from service.core.conditions import BandwidthInfeasible
-from service.epochs.databases import RemoteDatabases
-from service.epochs.processes import Processes
 from service.epochs.run import computed
 from service.epochs.shard import Run
 from service.epochs.shards import RESTARTS
 from service.model.errors import ShardLost, ShardUnavailable
-from service.storage.sharding.shard_map import Database, ShardMap
 
 
 @pytest.fixture(scope="module")

@@ -23,10 +23,11 @@ from support.runner_stores import (
 from support.shard_cases import joined_store, shard_map_of
 from support.store_cases import read_schedule, schedule_columns
 
-from service.epochs.actors import LOCAL, Actors
-from service.epochs.databases import for_processes
-from service.epochs.databases import in_this_process as in_one_process
-from service.epochs.processes import Processes
+from recrawl_cluster.epochs.actors import LOCAL, Actors
+from recrawl_cluster.epochs.databases import for_processes
+from recrawl_cluster.epochs.databases import in_this_process as in_one_process
+from recrawl_cluster.epochs.processes import Processes
+from recrawl_cluster.store.store import ShardedStore
 from service.epochs.run import run_epoch
 from service.epochs.shard import Run
 from service.epochs.shards import Shards, in_this_process
@@ -36,7 +37,6 @@ from service.model.arrays import SHARD_BITS
 from service.model.domain import EpochStatus, Timing
 from service.model.errors import EpochRunning, LeadershipLost, ShardMoved, StoreUnavailable
 from service.storage.epochs import NOTHING
-from service.storage.sharding.store import ShardedStore
 
 pytestmark = pytest.mark.slow
 

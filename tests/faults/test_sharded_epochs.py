@@ -10,9 +10,9 @@ from support.live_server import until
 from support.processes import serving, started
 from support.shard_cases import host_in, map_file
 
-from service.storage.sharding.claims import add
-from service.storage.sharding.shard_map import read_map
-from service.storage.sharding.store import ShardedStore
+from recrawl_cluster.store.claims import add
+from recrawl_cluster.store.shard_map import read_map
+from recrawl_cluster.store.store import ShardedStore
 
 pytestmark = pytest.mark.slow
 

@@ -22,9 +22,9 @@ from support.nginx import program
 from support.processes import free_port
 from support.shard_cases import host_in_shards
 
-from service.epochs.actors import ENVIRONMENT
+from recrawl_cluster.epochs.actors import ENVIRONMENT
+from recrawl_cluster.store.shard_map import read_map
 from service.runtime.settings import Settings
-from service.storage.sharding.shard_map import read_map
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/shards"

@@ -23,10 +23,10 @@ from support.compose import eventually, running
 from support.kustomize import Resource, built
 from support.processes import free_port
 
+from recrawl_cluster.epochs.actors import ENVIRONMENT
+from recrawl_cluster.store.shard_map import read_map
 from service.api.server import GRACEFUL_S
-from service.epochs.actors import ENVIRONMENT
 from service.runtime.settings import Settings
-from service.storage.sharding.shard_map import read_map
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/kubernetes"

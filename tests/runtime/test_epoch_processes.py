@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from service.epochs.actors import Actors
-from service.epochs.processes import Processes
+from recrawl_cluster.epochs.actors import Actors
+from recrawl_cluster.epochs.chosen import chosen_processes
+from recrawl_cluster.epochs.processes import Processes
 from service.epochs.shards import in_this_process
 from service.model.errors import InvalidSettings
-from service.runtime.epoch_processes import chosen_processes
 from service.runtime.settings import read_settings
 
 SHARDED = {"shards": "shards.toml"}
@@ -70,7 +70,7 @@ def test_settings_that_contradict_each_other_are_refused(given, sentence):
 
 
 def test_a_missing_package_is_named_with_the_extra(monkeypatch):
-    monkeypatch.delitem(sys.modules, "service.epochs.actors")
+    monkeypatch.delitem(sys.modules, "recrawl_cluster.epochs.actors")
     monkeypatch.setitem(sys.modules, "dask", None)
     with pytest.raises(InvalidSettings, match=r"package dask; pip install 'recrawl\[dask\]'"):
         chosen_processes(read_settings(**SHARDED, dask="local"))

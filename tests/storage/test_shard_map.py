@@ -5,8 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from service.model.errors import InvalidSettings
-from service.storage.sharding.shard_map import (
+from recrawl_cluster.store.shard_map import (
     SHIFT,
     Database,
     ShardMap,
@@ -15,6 +14,7 @@ from service.storage.sharding.shard_map import (
     parse_shards,
     read_map,
 )
+from service.model.errors import InvalidSettings
 
 GOLDEN = {
     "example.com": 1424565772579972710,

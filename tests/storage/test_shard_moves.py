@@ -36,6 +36,12 @@ from support.store_cases import (
     states_of,
 )
 
+from recrawl_cluster.moves import move_source
+from recrawl_cluster.moves.move_plan import alone, sizes
+from recrawl_cluster.moves.move_rows import shard_range
+from recrawl_cluster.store.claims import claimed, put_claim
+from recrawl_cluster.store.shard_map import SHIFT
+from recrawl_cluster.store.store import ShardedStore
 from service.leases.queue import fill_queue
 from service.model.arrays import instant
 from service.model.errors import (
@@ -47,12 +53,6 @@ from service.model.errors import (
     StoreUnavailable,
 )
 from service.storage.queue import NEVER_FILLED
-from service.storage.sharding import move_source
-from service.storage.sharding.claims import claimed, put_claim
-from service.storage.sharding.move_plan import alone, sizes
-from service.storage.sharding.move_rows import shard_range
-from service.storage.sharding.shard_map import SHIFT
-from service.storage.sharding.store import ShardedStore
 
 pytestmark = pytest.mark.slow
 

@@ -8,12 +8,12 @@ from support.command import recrawl  # noqa: F401 - a fixture
 from support.shard_cases import N_DATABASES, host_in, map_file
 from support.store_cases import DAY, T0, log_columns, same
 
+from recrawl_cluster.store.claims import add
+from recrawl_cluster.store.shard_map import read_map
+from recrawl_cluster.store.store import ShardedStore
 from service.model.errors import ArchiveRunning
 from service.storage import SHARDS
 from service.storage.clock import system_clock
-from service.storage.sharding.claims import add
-from service.storage.sharding.shard_map import read_map
-from service.storage.sharding.store import ShardedStore
 from service.transfer.archiving import Archivist, Retention
 
 pytestmark = pytest.mark.slow

@@ -23,6 +23,11 @@ from support.store_cases import (
     schedule_columns,
 )
 
+from recrawl_cluster.store.claims import Claim, add, adopt, put_claim
+from recrawl_cluster.store.database import ShardDatabase
+from recrawl_cluster.store.epochs import write_share
+from recrawl_cluster.store.shard_map import SHIFT, read_map
+from recrawl_cluster.store.store import ShardedStore
 from service.core.estimators import make_estimator
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
@@ -41,11 +46,6 @@ from service.model.errors import (
 )
 from service.storage import open_store
 from service.storage.postgres.feed import LOCK
-from service.storage.sharding.claims import Claim, add, adopt, put_claim
-from service.storage.sharding.database import ShardDatabase
-from service.storage.sharding.epochs import write_share
-from service.storage.sharding.shard_map import SHIFT, read_map
-from service.storage.sharding.store import ShardedStore
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from service.epochs.actors import Certificates
+from recrawl_cluster.epochs.actors import Certificates
 from support.processes import ENDS_WITHIN_S, ROOT, environment, free_port
 
 

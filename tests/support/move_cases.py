@@ -7,20 +7,20 @@ from itertools import count
 import numpy as np
 import psycopg
 
-from service.ingest.record import record
-from service.leases.hosts import change_group
-from service.leases.politeness import Politeness
-from service.model.listing import PageTags
-from service.storage.sharding.move import Move
-from service.storage.sharding.move_rows import (
+from recrawl_cluster.moves.move import Move
+from recrawl_cluster.moves.move_rows import (
     ACTIVE,
     PAGE_TABLES,
     SCHEDULE,
     Range,
     shard_range,
 )
-from service.storage.sharding.shard_map import hashed
-from service.storage.sharding.store import ShardedStore
+from recrawl_cluster.store.shard_map import hashed
+from recrawl_cluster.store.store import ShardedStore
+from service.ingest.record import record
+from service.leases.hosts import change_group
+from service.leases.politeness import Politeness
+from service.model.listing import PageTags
 from support.crawl_cases import HOUR, RULES, queue, report, take
 from support.shard_cases import GROUPED, LOGICAL
 from support.store_cases import (

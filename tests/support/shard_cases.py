@@ -6,16 +6,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from service.storage import SHARDS
-from service.storage.sharding.claims import add
-from service.storage.sharding.shard_map import (
+from recrawl_cluster.store.claims import add
+from recrawl_cluster.store.shard_map import (
     Database,
     ShardMap,
     hashed,
     parse_shards,
     read_map,
 )
-from service.storage.sharding.store import ShardedStore
+from recrawl_cluster.store.store import ShardedStore
+from service.storage import SHARDS
 from support.live_server import Live, running
 
 LOGICAL = 64

@@ -33,9 +33,8 @@ from service.api.responses.encode import answer, batch_counts, json_answer, shar
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.api.service import Service, TheBody, TheService
-from service.batching.by_shard import lost_crawls
 from service.batching.lease_requests import LeaseRequest
-from service.batching.reports import CrawlReport
+from service.batching.reports import CrawlReport, lost_crawls
 from service.leases.lease import WorkerRequest
 from service.model.errors import InvalidField, LeaseNotHeld, ShardUnavailable
 from service.model.urls import normalise_host

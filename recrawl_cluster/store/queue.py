@@ -14,6 +14,20 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from recrawl_cluster.store.database import ShardTransaction
+from recrawl_cluster.store.routing import (
+    Routing,
+    Share,
+    aligned,
+    ascending,
+    by_column,
+    by_id,
+    by_ids,
+    joined,
+    on_all,
+    on_range,
+)
+from recrawl_cluster.store.shard_map import SHIFT
 from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup, HostPages
 from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
@@ -26,20 +40,6 @@ from service.storage.queue import (
     QueueCensus,
     QueuedPages,
 )
-from service.storage.sharding.database import ShardTransaction
-from service.storage.sharding.routing import (
-    Routing,
-    Share,
-    aligned,
-    ascending,
-    by_column,
-    by_id,
-    by_ids,
-    joined,
-    on_all,
-    on_range,
-)
-from service.storage.sharding.shard_map import SHIFT
 
 
 class ShardedQueue(Routing):

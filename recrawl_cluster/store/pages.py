@@ -8,12 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import Ints, Keys
-from service.model.changes import ChangeFilter
-from service.model.columns import PageColumns, PageStates, StoredPages
-from service.model.domain import Page
-from service.storage.contract import Brought, Registered
-from service.storage.sharding.routing import (
+from recrawl_cluster.store.routing import (
     Routing,
     added,
     aligned,
@@ -26,6 +21,11 @@ from service.storage.sharding.routing import (
     on_all,
     on_range,
 )
+from service.model.arrays import Ints, Keys
+from service.model.changes import ChangeFilter
+from service.model.columns import PageColumns, PageStates, StoredPages
+from service.model.domain import Page
+from service.storage.contract import Brought, Registered
 
 
 class ShardedPages(Routing):

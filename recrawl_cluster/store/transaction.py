@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from recrawl_cluster.store.coordinator import Coordinated
+from recrawl_cluster.store.database import ShardTransaction
+from recrawl_cluster.store.epochs import ShardedEpochs, announce
+from recrawl_cluster.store.feed import ShardedFeed
+from recrawl_cluster.store.lists import ShardedLists
+from recrawl_cluster.store.log import ShardedLog
+from recrawl_cluster.store.pages import ShardedPages
+from recrawl_cluster.store.queue import ShardedHosts, ShardedQueue
+from recrawl_cluster.store.shard_map import CLOSED
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError, ShardMoved, StoreUnavailable
 from service.storage.contract import Transaction
 from service.storage.history import Counted
 from service.storage.postgres.connections import translated
-from service.storage.sharding.coordinator import Coordinated
-from service.storage.sharding.database import ShardTransaction
-from service.storage.sharding.epochs import ShardedEpochs, announce
-from service.storage.sharding.feed import ShardedFeed
-from service.storage.sharding.lists import ShardedLists
-from service.storage.sharding.log import ShardedLog
-from service.storage.sharding.pages import ShardedPages
-from service.storage.sharding.queue import ShardedHosts, ShardedQueue
-from service.storage.sharding.shard_map import CLOSED
 
 if TYPE_CHECKING:
-    from service.storage.sharding.store import ShardedStore
+    from recrawl_cluster.store.store import ShardedStore
 
 Begin = Callable[[int], AbstractContextManager[Transaction]]
 

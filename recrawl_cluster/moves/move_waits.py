@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
+from recrawl_cluster.store.database import ShardDatabase
 from service.model.errors import ArchiveRunning, EpochRunning, RecrawlError
-from service.storage.sharding.database import ShardDatabase
 
 PATIENCE_S = 1800.0
 """Maximum wait for an epoch or for the archive, seconds."""

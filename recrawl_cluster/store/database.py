@@ -10,6 +10,7 @@ import psycopg
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from recrawl_cluster.store.shard_map import SHIFT, Database, ShardMap
 from service.model.arrays import Bools, Ints, Keys
 from service.model.columns import EpochColumns, ShiftColumns
 from service.model.errors import (
@@ -29,7 +30,6 @@ from service.storage.postgres.connections import taken, translated
 from service.storage.postgres.statements import AUTOCOMMIT, Rows, Statements
 from service.storage.postgres.store import PostgresLead, PostgresStore
 from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.sharding.shard_map import SHIFT, Database, ShardMap
 
 ADD_HOSTS = f"""
 INSERT INTO hosts (host_id, host)

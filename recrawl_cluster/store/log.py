@@ -4,8 +4,8 @@ from datetime import datetime
 
 from typing_extensions import override
 
+from recrawl_cluster.store.routing import Routing, by_part, on_all
 from service.archive.log_archive import ArchivedFile
-from service.storage.sharding.routing import Routing, by_part, on_all
 
 
 class ShardedLog(Routing):

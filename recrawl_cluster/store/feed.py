@@ -12,6 +12,15 @@ from dataclasses import replace
 import numpy as np
 from typing_extensions import override
 
+from recrawl_cluster.store.database import ShardTransaction
+from recrawl_cluster.store.routing import (
+    Routing,
+    Share,
+    by_column,
+    by_coordinator,
+    by_ids,
+    by_part,
+)
 from service.archive.log_archive import ArchivedFile
 from service.model.arrays import Ints
 from service.model.changes import (
@@ -23,15 +32,6 @@ from service.model.changes import (
 )
 from service.storage.change_blocks import MOST_IN_BLOCK
 from service.storage.postgres.feed import CLOCK, LOCK
-from service.storage.sharding.database import ShardTransaction
-from service.storage.sharding.routing import (
-    Routing,
-    Share,
-    by_column,
-    by_coordinator,
-    by_ids,
-    by_part,
-)
 
 HORIZON = f"""
 SELECT CASE WHEN free THEN setval('feed_seq', greatest(nextval('feed_seq'), {CLOCK})) END

@@ -11,6 +11,15 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from recrawl_cluster.store.routing import (
+    LAST_ID,
+    Routing,
+    Span,
+    ascending,
+    by_column,
+    by_ids,
+)
+from recrawl_cluster.store.shard_map import hashed
 from service.model.arrays import Ints
 from service.model.domain import Host
 from service.model.errors import ShardUnavailable
@@ -23,15 +32,6 @@ from service.model.listing import (
     TagColumns,
 )
 from service.storage.listing import NameOrder
-from service.storage.sharding.routing import (
-    LAST_ID,
-    Routing,
-    Span,
-    ascending,
-    by_column,
-    by_ids,
-)
-from service.storage.sharding.shard_map import hashed
 
 MOST_READINGS = 64
 """Maximum readings of one call; a reading scans a bounded number of pages of one shard."""

@@ -5,14 +5,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from recrawl_cluster.moves.move_record import Record, position_of, read_record, start
+from recrawl_cluster.moves.move_rows import ACTIVE, LOG, counts, shard_range
+from recrawl_cluster.store.claims import Claim, claimed
+from recrawl_cluster.store.database import ShardDatabase
+from recrawl_cluster.store.store import ShardedStore
 from service.model.errors import MoveRefused, ShardMoving
 from service.storage.postgres.connections import leading, translated
 from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.sharding.claims import Claim, claimed
-from service.storage.sharding.database import ShardDatabase
-from service.storage.sharding.move_record import Record, position_of, read_record, start
-from service.storage.sharding.move_rows import ACTIVE, LOG, counts, shard_range
-from service.storage.sharding.store import ShardedStore
 
 SAME_NAMES = "SELECT name FROM host_groups WHERE name = ANY(%(names)s)"
 MOVE_LOCK = 0x7265_6372_6D6F_7665  # "recrmove"

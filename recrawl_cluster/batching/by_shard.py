@@ -10,8 +10,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from recrawl_cluster.batching.divided import DividedBatcher, Division
+from recrawl_cluster.store.shard_map import CLOSED, ShardMap
+from recrawl_cluster.store.store import ShardedStore
 from service.batching.batcher import Batcher, Flush
-from service.batching.divided import DividedBatcher, Division
 from service.batching.reports import (
     REGISTRATION_LIMITS,
     CommittedCrawls,
@@ -22,17 +24,16 @@ from service.batching.reports import (
     Registrations,
     Report,
     batched,
+    lost_crawls,
+    lost_pings,
 )
 from service.estimation.estimates import InForce, Rules
 from service.ingest.record import PageNames
 from service.leases.settle import LeaseSettler
 from service.model.arrays import Bools, Ints
 from service.model.columns import CrawlColumns, PingColumns
-from service.model.domain import PingReason, Verdict
 from service.model.errors import OUTAGES
 from service.storage import Registered
-from service.storage.sharding.shard_map import CLOSED, ShardMap
-from service.storage.sharding.store import ShardedStore
 from service.storage.tagging import TaggedRows
 
 ColumnsT = TypeVar("ColumnsT", CrawlColumns, PingColumns)
@@ -105,28 +106,6 @@ def tags_of_rows(tags: TaggedRows, rows: Ints) -> TaggedRows | None:
         np.searchsorted(rows, tags.row[here]),
         np.searchsorted(rows, tags.pair_row[pairs]),
         tags.tag[pairs],
-    )
-
-
-LOST = int(Verdict.unavailable)
-
-
-def lost_crawls(n: int) -> CommittedCrawls:
-    """Return the outcomes of crawls that no database has committed."""
-    return CommittedCrawls(
-        page_id=np.zeros(n, np.int64),
-        verdict=np.full(n, LOST, np.int16),
-        lease_ended=np.zeros(n, np.bool_),
-    )
-
-
-def lost_pings(n: int) -> CommittedPings:
-    """Return the outcomes of pings that no database has committed."""
-    return CommittedPings(
-        page_id=np.zeros(n, np.int64),
-        verdict=np.full(n, LOST, np.int16),
-        crawl=np.zeros(n, np.bool_),
-        reason=np.full(n, PingReason.unknown_page, object),
     )
 
 

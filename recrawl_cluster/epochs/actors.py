@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 from typing_extensions import override
 
-from service.epochs.processes import SILENCE_S, Failure, Sources, answer
+from recrawl_cluster.epochs.processes import SILENCE_S, Failure, Sources, answer
 from service.epochs.shard import Shard, ShardSource, Task
 from service.epochs.shards import Shards
 from service.model.errors import ShardLost

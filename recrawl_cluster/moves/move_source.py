@@ -10,12 +10,7 @@ transaction and reads the claims again.
 
 from collections.abc import Iterable
 
-from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.queue import NEVER_FILLED
-from service.storage.sharding.claims import claimed, put_claim
-from service.storage.sharding.database import GUARD, ShardTransaction
-from service.storage.sharding.epochs import announce
-from service.storage.sharding.move_rows import (
+from recrawl_cluster.moves.move_rows import (
     ACTIVE,
     LOG,
     PAGE_TABLES,
@@ -24,7 +19,12 @@ from service.storage.sharding.move_rows import (
     Table,
     shard_range,
 )
-from service.storage.sharding.store import ShardedStore
+from recrawl_cluster.store.claims import claimed, put_claim
+from recrawl_cluster.store.database import GUARD, ShardTransaction
+from recrawl_cluster.store.epochs import announce
+from recrawl_cluster.store.store import ShardedStore
+from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.queue import NEVER_FILLED
 
 TRIGGER = f"{PREFIX}note"
 NOTES = f"{PREFIX}notes"

@@ -12,18 +12,7 @@ from typing import Any
 import structlog
 from typing_extensions import override
 
-from service.archive.log_archive import LogArchive
-from service.model.columns import ScheduleColumns
-from service.model.domain import Epoch
-from service.model.errors import (
-    RecrawlError,
-    ShardsDisagree,
-    StoreUnavailable,
-)
-from service.storage.clock import Clock
-from service.storage.contract import Lead, Store
-from service.storage.history import Counted, Counter
-from service.storage.sharding.claims import (
+from recrawl_cluster.store.claims import (
     CLAIM,
     EXCEPTIONS,
     Claim,
@@ -35,10 +24,21 @@ from service.storage.sharding.claims import (
     read_claim,
     stored_exceptions,
 )
-from service.storage.sharding.database import ShardDatabase, ShardTransaction
-from service.storage.sharding.epochs import RUN, announce, run_name
-from service.storage.sharding.shard_map import ShardMap, format_shards
-from service.storage.sharding.transaction import Begin, ShardedTransaction
+from recrawl_cluster.store.database import ShardDatabase, ShardTransaction
+from recrawl_cluster.store.epochs import RUN, announce, run_name
+from recrawl_cluster.store.shard_map import ShardMap, format_shards
+from recrawl_cluster.store.transaction import Begin, ShardedTransaction
+from service.archive.log_archive import LogArchive
+from service.model.columns import ScheduleColumns
+from service.model.domain import Epoch
+from service.model.errors import (
+    RecrawlError,
+    ShardsDisagree,
+    StoreUnavailable,
+)
+from service.storage.clock import Clock
+from service.storage.contract import Lead, Store
+from service.storage.history import Counted, Counter
 
 READ_AGAIN_S = 0.5
 """Minimum time between two readings of the claims for shards that no database has."""
@@ -215,6 +215,19 @@ class ShardedStore(Store):
                 for n, database in enumerate(self.databases)
             }
             yield ShardedLead(self, leads)
+
+    @property
+    @override
+    def sources(self) -> Sequence[Any]:
+        from recrawl_cluster.epochs.databases import in_this_process
+
+        return in_this_process(self)
+
+    @override
+    def divided_batchers(self, *parts: Any) -> Any:
+        from recrawl_cluster.batching.by_shard import ShardBatchers
+
+        return ShardBatchers(self, *parts)
 
     @override
     def prepare(self, *, existing: bool = False) -> None:

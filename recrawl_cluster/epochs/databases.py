@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from typing_extensions import override
 
+from recrawl_cluster.store.database import ShardDatabase, ShardTransaction
+from recrawl_cluster.store.epochs import write_share
+from recrawl_cluster.store.shard_map import ShardMap
+from recrawl_cluster.store.store import ShardedStore
 from service.archive.log_archive import LogArchive
 from service.epochs.shard import Input, Run, ShardSource, Task, load_divided
 from service.model.columns import ClockColumns, ScheduleColumns
 from service.model.errors import ShardMoved
 from service.storage.epochs import Learnt
-from service.storage.sharding.database import ShardDatabase, ShardTransaction
-from service.storage.sharding.epochs import write_share
-from service.storage.sharding.shard_map import ShardMap
-from service.storage.sharding.store import ShardedStore
 
 
 class Databases(ABC):

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from recrawl_cluster.store.database import ShardTransaction
+from recrawl_cluster.store.shard_map import ShardMap
 from service.model.arrays import Columns, Ints
 from service.model.errors import ShardMoved
 from service.storage.contract import Transaction
-from service.storage.sharding.database import ShardTransaction
-from service.storage.sharding.shard_map import ShardMap
 
 LAST_ID = 2**63 - 1
 ALL_ROWS = slice(None)

@@ -1,10 +1,6 @@
 """The target of a move: what waits beside its tables, and the commit that puts the shard in use."""
 
-from service.storage.postgres.partitions import partitions
-from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.queue import NEVER_FILLED
-from service.storage.sharding.claims import claimed, write_claim
-from service.storage.sharding.move_rows import (
+from recrawl_cluster.moves.move_rows import (
     ACTIVE,
     EPOCHS,
     LOG_FILES,
@@ -16,6 +12,10 @@ from service.storage.sharding.move_rows import (
     copy_table,
     shard_range,
 )
+from recrawl_cluster.store.claims import claimed, write_claim
+from service.storage.postgres.partitions import partitions
+from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.queue import NEVER_FILLED
 
 WAITING = (*ACTIVE, SCHEDULE, EPOCHS, URL_GROUPS, LOG_FILES)
 """Tables whose rows wait beside the tables of the target until the shard is in use there."""

@@ -19,8 +19,8 @@ from typing import NamedTuple, TypeVar
 
 import psycopg
 
+from recrawl_cluster.store.shard_map import SHIFT
 from service.storage.postgres.schedule_blocks import SHIFT as BLOCK_BITS
-from service.storage.sharding.shard_map import SHIFT
 from service.storage.tables import (
     clocks,
     due_pages,

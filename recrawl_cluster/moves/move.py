@@ -23,13 +23,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from service.model.errors import MoveFailed, MoveRefused, RecrawlError, StoreUnavailable
-from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.sharding import move_source, move_target
-from service.storage.sharding.claims import claimed
-from service.storage.sharding.database import ShardDatabase
-from service.storage.sharding.move_plan import alone, planned
-from service.storage.sharding.move_record import (
+from recrawl_cluster.moves import move_source, move_target
+from recrawl_cluster.moves.move_plan import alone, planned
+from recrawl_cluster.moves.move_record import (
     DROP,
     PLACE,
     RUN,
@@ -39,7 +35,7 @@ from service.storage.sharding.move_record import (
     read_record,
     write_record,
 )
-from service.storage.sharding.move_rows import (
+from recrawl_cluster.moves.move_rows import (
     ACTIVE,
     SCHEDULE,
     Range,
@@ -50,8 +46,12 @@ from service.storage.sharding.move_rows import (
     read_both,
     shard_range,
 )
-from service.storage.sharding.move_waits import archive_kept_out, epochs_kept_out
-from service.storage.sharding.store import ShardedStore
+from recrawl_cluster.moves.move_waits import archive_kept_out, epochs_kept_out
+from recrawl_cluster.store.claims import claimed
+from recrawl_cluster.store.database import ShardDatabase
+from recrawl_cluster.store.store import ShardedStore
+from service.model.errors import MoveFailed, MoveRefused, RecrawlError, StoreUnavailable
+from service.storage.postgres.transaction import PostgresTransaction
 
 BLOCK, NOTES = 10_000, 20_000
 """Pages that one transaction copies, and notes; a report of a page leaves some four notes."""

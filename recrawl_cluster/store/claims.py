@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.model.errors import ShardsDisagree
-from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.sharding.database import ADD_SEQUENCE, EXCEPTIONS_VERSION, ShardDatabase
-from service.storage.sharding.shard_map import (
+from recrawl_cluster.store.database import ADD_SEQUENCE, EXCEPTIONS_VERSION, ShardDatabase
+from recrawl_cluster.store.shard_map import (
     SHIFT,
     Database,
     ShardMap,
     format_shards,
     parse_shards,
 )
+from service.model.errors import ShardsDisagree
+from service.storage.postgres.transaction import PostgresTransaction
 
 CLAIM = "shards"
 """Name of the entry of `meta` with the shards of a database."""

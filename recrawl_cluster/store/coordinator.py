@@ -4,9 +4,9 @@ from datetime import datetime
 
 from typing_extensions import override
 
+from recrawl_cluster.store.routing import Routing, by_coordinator
 from service.model.access import AuditEntry
 from service.storage.history import PausedQueues
-from service.storage.sharding.routing import Routing, by_coordinator
 
 
 class Coordinated(Routing):

@@ -17,6 +17,15 @@ from typing import TypeVar
 import numpy as np
 from typing_extensions import override
 
+from recrawl_cluster.store.database import ShardTransaction
+from recrawl_cluster.store.routing import (
+    Routing,
+    Span,
+    ascending,
+    by_coordinator,
+    by_ids,
+    on_all,
+)
 from service.core.shares import ShareEvidence
 from service.model.arrays import Ints, UrlGroupRates
 from service.model.columns import (
@@ -30,15 +39,6 @@ from service.model.domain import Certificate, Epoch, ScheduleFilter
 from service.model.errors import EpochNotFound, LeadershipLost, ShardUnavailable, StoreUnavailable
 from service.storage.epochs import NOTHING, Learnt
 from service.storage.postgres.schedule_blocks import SHIFT
-from service.storage.sharding.database import ShardTransaction
-from service.storage.sharding.routing import (
-    Routing,
-    Span,
-    ascending,
-    by_coordinator,
-    by_ids,
-    on_all,
-)
 
 RUN = "epoch_run"
 """Name of the entry of `meta` with the number of the run that may attach a schedule."""

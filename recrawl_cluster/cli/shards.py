@@ -11,8 +11,8 @@ from service.cli.options import console, settings
 from service.model.errors import InvalidSettings, RecrawlError
 
 if TYPE_CHECKING:
-    from service.storage.sharding.database import ShardDatabase
-    from service.storage.sharding.store import ShardedStore
+    from recrawl_cluster.store.database import ShardDatabase
+    from recrawl_cluster.store.store import ShardedStore
 
 shards = typer.Typer(
     no_args_is_help=True, help="Show and join the databases that RECRAWL_SHARDS names."
@@ -27,9 +27,9 @@ SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'pages'::regclas
 @contextmanager
 def sharded() -> "Iterator[ShardedStore]":
     """Yield the store that RECRAWL_SHARDS describes, without a check of its claims."""
+    from recrawl_cluster.store.store import ShardedStore
     from service.estimation.estimates import width
     from service.storage import open_store
-    from service.storage.sharding.store import ShardedStore
 
     chosen = settings(None)
     if not chosen.shards:
@@ -44,7 +44,7 @@ def sharded() -> "Iterator[ShardedStore]":
 @shards.command()
 def status() -> None:
     """Show each database: its shards, pages (an estimate), epoch, and whether it agrees."""
-    from service.storage.sharding.move_record import read_record
+    from recrawl_cluster.moves.move_record import read_record
 
     table = Table("database", "shards", "pages", "epoch", "state", box=None)
     n_away, record = 0, None
@@ -66,8 +66,8 @@ def status() -> None:
 
 def _row(store: "ShardedStore", database: "ShardDatabase") -> tuple[list[str], bool]:
     """Return the cells of a database, and whether it is away or disagrees."""
-    from service.storage.sharding.claims import checked, read_claim
-    from service.storage.sharding.shard_map import format_shards
+    from recrawl_cluster.store.claims import checked, read_claim
+    from recrawl_cluster.store.shard_map import format_shards
 
     name = database.database.name
     name += " (coordinator)" if database is store.coordinator else ""
@@ -89,7 +89,7 @@ def add() -> None:
 
     Migrate the databases first (`recrawl migrate`).
     """
-    from service.storage.sharding.claims import add as add_databases
+    from recrawl_cluster.store.claims import add as add_databases
 
     with sharded() as store:
         for database in store.databases:
@@ -105,7 +105,7 @@ def adopt() -> None:
     Stop the service first. All ids stay. Later hosts go to the shard of their hash. Then run
     `recrawl shards add` for the other databases.
     """
-    from service.storage.sharding.claims import adopt as adopt_store
+    from recrawl_cluster.store.claims import adopt as adopt_store
 
     with sharded() as store:
         for database in store.databases:
@@ -140,8 +140,8 @@ def move(
     Items of the shard are rejected with `shard_unavailable` for some seconds. A command that was
     ended goes on when it is run again.
     """
-    from service.storage.sharding.move import Move
-    from service.storage.sharding.move_plan import sizes
+    from recrawl_cluster.moves.move import Move
+    from recrawl_cluster.moves.move_plan import sizes
 
     with sharded() as store:
         moving = Move(store, shard, to, typer.echo, closed_s, grace_s)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from service.epochs.databases import for_processes
-from service.epochs.processes import Processes
+from recrawl_cluster.epochs.databases import for_processes
+from recrawl_cluster.epochs.processes import Processes
 from service.epochs.shards import Spread, in_this_process
 from service.model.errors import InvalidSettings
 from service.runtime.epoch_settings import EpochSettings
@@ -26,7 +26,7 @@ def chosen_processes(settings: EpochSettings) -> EpochProcesses:
     if not settings.dask:
         return EpochProcesses(in_this_process, lambda: None)
     try:
-        from service.epochs.actors import Actors, Certificates
+        from recrawl_cluster.epochs.actors import Actors, Certificates
     except ModuleNotFoundError as error:
         raise InvalidSettings(
             f"RECRAWL_DASK needs the package {error.name}; pip install 'recrawl[dask]', or unset "

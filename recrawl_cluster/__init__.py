@@ -1,0 +1,1 @@
+"""Several databases as one store, epochs over them, and moves of shards."""

@@ -1,0 +1,1 @@
+"""Reports and registrations, divided over databases."""

@@ -1,0 +1,1 @@
+"""Epochs over several databases, in processes and on other machines."""

@@ -1,1 +1,0 @@
-"""One store over several Postgres databases, sharded by host."""
