@@ -31,7 +31,7 @@ def plugin(group: str, name: str) -> Any:
 
     for entry in entry_points(group=group, name=name):
         return entry.load()
-    raise InvalidSettings(f"several databases need another distribution; pip install 'recrawl[cluster]'")
+    raise InvalidSettings("several databases: pip install 'recrawl[cluster]'")
 
 
 def open_store(
