@@ -36,7 +36,7 @@ lint: .venv/dev
 	$(BIN)/lint-imports
 	$(BIN)/recrawl openapi --check openapi/openapi.json
 	$(BIN)/python tools/house.py
-	$(BIN)/python tools/prose.py service recrawl_client recrawl_cluster recrawl_lab README.md CHANGELOG.md CONTRIBUTING.md
+	$(BIN)/python tools/prose.py
 
 docs: .venv/dev
 	$(BIN)/python tools/reference.py --check

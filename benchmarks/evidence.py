@@ -10,9 +10,9 @@ seed and policy is one line of JSON in --out, written as soon as it is done. The
 continues after an interruption, or adds further policies and seeds. A line without a seed counts
 as seed 1. The seed draws log-normal importance and the jitter of Recrawl's crawls.
 
-At the end, or at once with --table, the command prints for each cell the harmonic staleness of
-each policy over that of uniform crawling, and that of Recrawl over the best of its own variants.
-Several seeds are averaged, with the standard error. Then it prints:
+At the end, or at once with --table, the command prints two ratios for each cell. One is the
+harmonic staleness of each policy over that of uniform crawling. The other is that of Recrawl over
+the best of its own variants. Several seeds are averaged, with the standard error. Then it prints:
 
 - the number of cells in which the default policy is best
 - its largest staleness over that of uniform crawling and of the heuristics

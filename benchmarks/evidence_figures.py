@@ -1,7 +1,7 @@
 """Figures of the evidence: means over seeds, gaps closed, and Recrawl over other policies.
 
 A ratio of two policies is computed for each seed that both have played, and averaged over seeds.
-Where importance is equal, seeds have the same world: there a policy without random numbers plays
+With equal importance, seeds have the same world: there a policy without random numbers plays
 once for all seeds.
 """
 
@@ -152,7 +152,7 @@ def by_cell(lines: list[Line]) -> Cells:
 
 
 def _fill(seeds: dict[int, ByPolicy]) -> None:
-    """Give each seed the lines of policies without random numbers, which are the same for all."""
+    """Add to each seed the lines of policies without random numbers, which are the same for all."""
     played = {name: line for lines in seeds.values() for name, line in lines.items()}
     for name, line in played.items():
         if LINEUP[name].kind is not PolicyKind.learning:

@@ -86,8 +86,8 @@ heading of this page, its `detail` names the value at fault and the remedy. Prog
 part of `type` after `#`.
 
 Send a request again after `Retry-After` where the status is 429, 503 or 507. Nothing of it was
-kept, and evidence that arrives twice counts once. Of a stream of NDJSON the first `lines_taken`
-lines were kept."""
+kept, and evidence that arrives twice counts once. The first `lines_taken` lines of a stream of
+NDJSON were kept."""
 
 
 # -- settings

@@ -12,8 +12,8 @@ faults for some seconds each and heal them. After the last fault all pages must 
 Then every process is ended, and the checks of `checker` compare the clients' history with the
 database. The exit status is 1 when a check counts a violation.
 
-With `--changes 1000000 --kills 100` a client reports so many changes, and processes of the service
-and the readers of the feed are killed in turn, spread evenly after the first tenth.
+With `--changes 1000000 --kills 100` a client reports so many changes. Processes of the service and
+readers of the feed are killed in turn, spread evenly after the first tenth.
 """
 
 import argparse

@@ -23,7 +23,7 @@ class ListedPage(Struct, frozen=True):
     """Normalised URL of the page."""
     state: State
     """State of the page: `never_crawled`, `active`, `failing` (the last crawls had no answer),
-    `gone`, or `retired` (gone for so long that only a ping or a request leads to a crawl)."""
+    `gone`, or `retired` (long gone: only a ping or a request leads to a crawl)."""
     tags: list[str]
     """Tags of the page, in alphabetical order."""
     importance: float

@@ -108,8 +108,8 @@ class Move:
     def run(self) -> None:
         """Move the shard, or go on with a move that was not completed.
 
-        Raise `MoveRefused` for a move that is not possible, `ShardMoving` while another one is not
-        complete, and `MoveFailed` if copies differ or the databases do not answer.
+        Raise `MoveRefused` for a move that is not possible, and `ShardMoving` while another one is
+        not complete. Raise `MoveFailed` if copies differ or the databases do not answer.
         """
         with alone(self.store):
             self.record = planned(self.store, self.shard, self.to)

@@ -157,8 +157,8 @@ def _table(shard_map: ShardMap) -> dict[str, Any]:
 def add(databases: tuple[ShardDatabase, ...], shard_map: ShardMap) -> list[str]:
     """Write the claims of empty databases and the exceptions; return the new databases.
 
-    Raise `ShardsDisagree` for a database with pages and without a claim, for shards that another
-    database has, and for an exception whose host has pages in another shard.
+    Raise `ShardsDisagree` for a database with pages and without a claim, or for shards that another
+    database has. Raise it also for an exception whose host has pages in another shard.
     """
     claims: list[Claim | None] = []
     for database in databases:

@@ -95,7 +95,7 @@ class ShardTransaction(PostgresTransaction):
     """A transaction on one database of a sharded store.
 
     While a shard moves, its pages and states are in two databases. Therefore statements on all
-    pages leave out the shards that the map gives to others.
+    pages leave out the shards that the map has elsewhere.
     """
 
     has_shards = True

@@ -135,10 +135,12 @@ class MemorySchedule(Transaction):
 
     @override
     def host_clocks(self) -> HostClocks:
-        known = self.store.clocks
-        row = np.flatnonzero(known.profile[:, 0] > 0)
+        clocks = self.store.clocks
+        row = np.flatnonzero(clocks.profile[:, 0] > 0)
         no_delay = np.full(len(row), np.nan)
-        return HostClocks(host_id=known.host_id[row], profile=known.profile[row], delay_s=no_delay)
+        return HostClocks(
+            host_id=clocks.host_id[row], profile=clocks.profile[row], delay_s=no_delay
+        )
 
     @override
     def clocks(self, host_id: Ints) -> ClockColumns:

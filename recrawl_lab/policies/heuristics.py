@@ -54,8 +54,9 @@ class Heuristic(Protocol):
 def play(heuristic: Heuristic, world: World, bandwidth: float) -> Crawls:
     """Return the crawls of a world by a heuristic, at most `bandwidth` crawls a day.
 
-    One computation covers the next crawls up to the first page that falls due again among them, or
-    a segment in which no page is crawled twice. A few array operations serve all of these crawls.
+    One computation covers the next crawls up to the first page that falls due again among them.
+    With `heuristic.segment`, it covers a segment in which no page is crawled twice. A few array
+    operations serve all of these crawls.
     """
     versions, segment = Versions(world), heuristic.segment
     last_version = np.zeros(len(world), np.int64)

@@ -277,8 +277,8 @@ def table(studies: dict[str, Study]) -> Iterator[str]:
             f"copies of {kind}: {one.n_copies:,}, {one.share_stale:.1%} stale, "
             f"calibration error {error:.4f}"
         )
-        known = " ".join(f"{name:>10}" for name in BOUNDS)
-        yield f"{'maximum age':20} {'fetched':>8} {'stale':>7} {'verdict':>8} {'saved':>6} {known}"
+        bounds = " ".join(f"{name:>10}" for name in BOUNDS)
+        yield f"{'maximum age':20} {'fetched':>8} {'stale':>7} {'verdict':>8} {'saved':>6} {bounds}"
         for line in one.lines:
             yield (
                 f"{line.age:20} {line.fetched:8.1%} {line.stale:7.2%} "

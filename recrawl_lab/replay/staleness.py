@@ -23,7 +23,7 @@ class Crawls(NamedTuple):
 
     @classmethod
     def none(cls) -> Self:
-        """No crawls."""
+        """Return no crawls."""
         return cls(np.zeros(0, np.int64), np.zeros(0))
 
 

@@ -114,7 +114,7 @@ class KeyRing:
     def compared(self, text: str) -> list[tuple[RingEntry, bool]]:
         """Return the entries that a text may belong to, and whether it does.
 
-        Right and wrong secrets take the same time. What follows depends only on the result, which
+        Right and wrong secrets take the same time. The next steps depend only on the result, which
         the answer shows anyway.
         """
         digest = digest_of(text)

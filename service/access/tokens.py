@@ -165,8 +165,10 @@ class TokenChecker:
     def _role(self, claims: Mapping[str, Any]) -> Role:
         value = claims.get(self.settings.role_claim)
         names = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-        known = {**Role.__members__, **self.settings.roles}
-        roles = [known[name] for name in names if isinstance(name, str) and name in known]
+        roles_by_name = {**Role.__members__, **self.settings.roles}
+        roles = [
+            roles_by_name[name] for name in names if isinstance(name, str) and name in roles_by_name
+        ]
         if not roles:
             raise Forbidden(
                 f"the claim {self.settings.role_claim} of the token names no role; see "

@@ -23,8 +23,8 @@ def trace(app: FastAPI, routes: Iterable[DirectRoute], tracing: Tracing) -> None
 class TraceMiddleware:
     """Plain ASGI middleware with a span for each request, a child of the caller's span.
 
-    The span has the path of the route, because queries contain keys of sites and URLs of pages,
-    and paths contain tokens of leases and subscriptions.
+    The span has only the path of the route. Queries contain keys of sites and URLs of pages, and
+    paths contain tokens of leases and subscriptions.
     """
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:

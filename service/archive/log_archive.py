@@ -167,8 +167,8 @@ class LogArchive:
         """Return the names of all files, also of those that no database names."""
         with reaching("the archive"), suppress(FileNotFoundError):
             self.files.invalidate_cache()
-            found = self.files.find(self.root)
-            return {path[len(self.root) + 1 :] for path in found if path.endswith(".parquet")}
+            paths = self.files.find(self.root)
+            return {path[len(self.root) + 1 :] for path in paths if path.endswith(".parquet")}
         return set()
 
     def path(self, name: str) -> str:

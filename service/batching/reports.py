@@ -232,11 +232,11 @@ class Registrar:
         now, tags = max(job.now for job in jobs), _tags(jobs)
         page_id, created = np.full(len(pages), CROSSED), np.zeros(len(pages), np.bool_)
         with self.store.begin() as tx:
-            known = np.zeros(len(pages), np.int64)
+            stored_id = np.zeros(len(pages), np.int64)
             if tags is not None or bounded(pages).any():  # all locks at once, ascending
-                known = tx.page_ids(pages.key, pages.host)
-                tx.lock_page_rows(known)
-            good = ~crossed(tx, pages, known)
+                stored_id = tx.page_ids(pages.key, pages.host)
+                tx.lock_page_rows(stored_id)
+            good = ~crossed(tx, pages, stored_id)
             page_id[good], created[good] = tx.register(
                 pages if good.all() else pages.take(good), now
             )

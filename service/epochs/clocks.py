@@ -229,7 +229,7 @@ def _posterior_of_pings(pages: EpochColumns, now: np.datetime64) -> tuple[Floats
     return np.asarray(pages.n_pings + PING_PRIOR, np.float64), counted + PING_PRIOR
 
 
-def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockColumns:
+def _of_hosts(host_id: Ints, stored: ClockColumns, now: np.datetime64) -> ClockColumns:
     """Return the evidence of hosts; a host that is not known has none since a day ago.
 
     A host that has learnt after now, by a clock that was set back, counts as a day ago.
@@ -241,10 +241,10 @@ def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockCo
         evidence=packed(ClockEvidence.none(n)).astype(np.float64),
         profile=np.tile(np.append(flat.weight, flat.coefficients), (n, 1)),
     )
-    at = host_id.searchsorted(known.host_id)
-    columns.learnt_at[at] = np.where(known.learnt_at > now, now - DAY, known.learnt_at)
-    columns.evidence[at] = known.evidence
-    columns.profile[at] = known.profile
+    at = host_id.searchsorted(stored.host_id)
+    columns.learnt_at[at] = np.where(stored.learnt_at > now, now - DAY, stored.learnt_at)
+    columns.evidence[at] = stored.evidence
+    columns.profile[at] = stored.profile
     return columns
 
 

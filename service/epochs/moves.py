@@ -96,12 +96,12 @@ def most_crawled(
 ) -> Floats | None:
     """Return (N,) maxima of crawl rates by the clocks, 1/day, NaN for none; None if all are NaN.
 
-    Where nearly all changes of a day come at one hour, a page that is crawled once a day, just
-    after that hour, waits W days on average from a change to its crawl. The optimum without clocks
-    has `crawl_rate` and `multiplier`; `place` has the rows of hosts, as of `places`. One crawl a
-    day is better where the harmonic cost that it adds, ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate)
-    times importance, is below the value of the bandwidth that it spares. The pages must be a good
-    part of their host's.
+    Nearly all changes of a day may come at one hour. A page with one crawl a day, just after that
+    hour, then waits W days on average from a change to its crawl. The optimum without clocks has
+    `crawl_rate` and `multiplier`; `place` has the rows of hosts, as of `places`. One crawl a day
+    adds the harmonic cost ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times importance. It is
+    better if that is below the value of the bandwidth that it spares. The pages must be a good part
+    of their host's.
     """
     mass = excess_mass(profiles_of(hosts), 1.0 / CONCENTRATION)
     sharp = second_crawl(mass) < LEAST_GAIN

@@ -103,9 +103,9 @@ def _verdicts(
     quiet = forecast.unchanged_since_crawl(risk) * forecast.unchanged(unwatched)
     fresh = watched * quiet * forecast.all_false(n_pings)
     announced = np.where(forecast.estimates.recall > 0, forecast.estimates.precision, 0.0) * n_pings
-    found = np.where(changes.n > 0, changes.n - first, 0.0)
+    counted = np.where(changes.n > 0, changes.n - first, 0.0)
     silent = forecast.expected_since_crawl(risk) + forecast.unannounced * unwatched
-    expected = silent + announced + found
+    expected = silent + announced + counted
     no_copy = np.isnat(at)
     return Freshness(np.where(no_copy, np.nan, 1.0 - fresh), np.where(no_copy, np.nan, expected))
 
@@ -137,10 +137,10 @@ def _changes(tx: Transaction, pages: FreshnessColumns, at: Instants) -> LoggedCh
     length = np.abs(pages.last_interval)
     earlier = at < pages.last_observed_at
     last_only = earlier & (days(pages.last_observed_at - at) <= length * (1.0 + EXACT))
-    found = last_only & (pages.last_interval > 0)
-    n = found.astype(np.int64)
-    first_at = np.where(found, pages.last_observed_at, NO_TIME)
-    first_interval = np.where(found, length, np.nan)
+    last_changed = last_only & (pages.last_interval > 0)
+    n = last_changed.astype(np.int64)
+    first_at = np.where(last_changed, pages.last_observed_at, NO_TIME)
+    first_interval = np.where(last_changed, length, np.nan)
     row = np.flatnonzero(earlier & ~last_only & (pages.n_changes > 0))
     if len(row):
         logged = tx.logged_changes(pages.page_id[row], at[row])

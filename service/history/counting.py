@@ -83,20 +83,20 @@ def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
     """
     host_id = np.concatenate([each.states.host_id[each.page] for each in commits])
     changed = np.concatenate([each.changed for each in commits])
-    found, same = changed == 1, changed == 0
+    has_changed, same = changed == 1, changed == 0
     columns = {
         "n_reported": np.ones(len(host_id), np.bool_),
         "n_failed": np.concatenate([each.failing for each in commits]),
-        "n_changed": found,
+        "n_changed": has_changed,
         "n_wasted": same,
     }
     had_pings = np.concatenate([each.states.n_pings[each.page] for each in commits]) > 0
     if had_pings.any():
         n_pings = np.concatenate([each.n_pings for each in commits])
         columns |= {
-            "n_true_pings": n_pings * found,
+            "n_true_pings": n_pings * has_changed,
             "n_false_pings": n_pings * same,
-            "n_missed": found & (n_pings == 0) & had_pings,
+            "n_missed": has_changed & (n_pings == 0) & had_pings,
         }
     return Tally.of(host_id, columns)
 

@@ -46,8 +46,8 @@ def hosts_by_load(
 ) -> HostsPart:
     """Return the next hosts in the order of a load, at most `limit`.
 
-    With `blocked_at`, return only hosts whose queue is blocked then. Of the hosts that were not
-    measured, the function scans at most `MOST_SCANNED`. A part with fewer hosts, even none, may
+    With `blocked_at`, return only hosts whose queue is blocked then. The function scans at most
+    `MOST_SCANNED` of the hosts that were not measured. A part with fewer hosts, even none, may
     therefore not be the last.
     """
     loads = HostLoads.empty() if measured is None else measured.loads

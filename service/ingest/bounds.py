@@ -23,8 +23,8 @@ def crossed(tx: Transaction, pages: PageColumns, page_id: Ints) -> Bools:
     low, high = pages.min_crawl_rate.copy(), pages.max_crawl_rate.copy()
     row = np.flatnonzero(bounded(pages) & (page_id > 0))
     if row.size:
-        known = tx.bounds_of(np.sort(page_id[row]))
-        at = known.page_id.searchsorted(page_id[row])
-        for stated, stored in ((low, known.min_crawl_rate), (high, known.max_crawl_rate)):
+        present = tx.bounds_of(np.sort(page_id[row]))
+        at = present.page_id.searchsorted(page_id[row])
+        for stated, stored in ((low, present.min_crawl_rate), (high, present.max_crawl_rate)):
             stated[row] = np.where(np.isnan(stated[row]), stored[at], stated[row])
     return np.asarray(low > high)

@@ -119,8 +119,8 @@ def lease(
     """Return leases of due pages, dealt to the requests in turns.
 
     A transaction calls this function once. Because each transaction then locks host queues once,
-    transactions cannot deadlock. A transaction that has recorded crawls may hold host queues, so
-    it calls without `wait`, and leaves out the host queues that another transaction has locked.
+    transactions cannot deadlock. A transaction that has recorded crawls may hold host queues.
+    It calls without `wait`, and so leaves out host queues that another transaction has locked.
     """
     count = sum(request.count for request in requests)
     n_rows = max(COMPARED, 2 * count)

@@ -107,16 +107,16 @@ def distinct(ids: Ints) -> Ints:
     return ordered[first]
 
 
-def is_among(ids: Ints, known: Ints) -> Bools:
-    """Return which ids are among `known`, ascending; for a few ids ten times as fast as `np.isin`.
+def is_among(ids: Ints, others: Ints) -> Bools:
+    """Return which ids are among `others`, ascending; for a few ids ten times as fast as `np.isin`.
 
     >>> is_among(np.array([3, 1, 9]), np.array([1, 3, 5])).tolist()
     [True, True, False]
     """
-    if not len(known):
+    if not len(others):
         return np.zeros(len(ids), np.bool_)
-    place = np.minimum(known.searchsorted(ids), len(known) - 1)
-    among: Bools = known[place] == ids
+    place = np.minimum(others.searchsorted(ids), len(others) - 1)
+    among: Bools = others[place] == ids
     return among
 
 

@@ -70,8 +70,8 @@ def waiting(scope: Scope) -> Iterator[None]:
 class RequestMiddleware:
     """Plain ASGI middleware that counts, times and logs each request, at a few microseconds.
 
-    A line of the log has only the path of the route, because queries contain keys of sites, and
-    paths contain tokens of leases and subscriptions.
+    A line of the log has only the path of the route. Queries contain keys of sites, and paths
+    contain tokens of leases and subscriptions.
     """
 
     def __init__(

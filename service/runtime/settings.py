@@ -87,9 +87,9 @@ class Settings(AccessSettings, EpochSettings):
     """Retention of the observation log in the database, days; empty: for ever. With
     RECRAWL_ARCHIVE the default is 30, unless the estimator reads the log (mle, mm)."""
     archive: SecretStr | None = None
-    """Path, or address of fsspec such as s3://BUCKET/FOLDER, for the days of the log that are older
-    than RECRAWL_RETENTION_DAYS, and of the feed than RECRAWL_CHANGES_DAYS; empty: they are
-    deleted."""
+    """Path, or address of fsspec such as s3://BUCKET/FOLDER, for old days; empty: they are deleted.
+    Days of the log are old after RECRAWL_RETENTION_DAYS, those of the feed after
+    RECRAWL_CHANGES_DAYS."""
     history_days: Annotated[float, Field(gt=0, le=36_500)] | None = 90
     """Retention of the history, days; empty: for ever."""
     changes_days: Annotated[float, Field(gt=0, le=36_500)] | None = 30

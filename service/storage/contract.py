@@ -304,8 +304,8 @@ class Store(ABC):
     def parts(self) -> tuple["Store", ...]:
         """The stores of single databases: this store itself, or its shards.
 
-        Work on all pages, such as a fill of the queue, runs part by part, so that a part that is
-        away holds up no other.
+        Work on all pages, such as a fill of the queue, runs part by part. So a part that is away
+        holds up no other.
         """
         return (self,)
 

@@ -44,7 +44,7 @@ def commands(name: str) -> str:
 
 def code_of(page: Path) -> str:
     """Return the blocks and the words of a page that are set as code."""
-    pairs = re.findall(r"```sh\n(.*?)```|`([^`]+)`", page.read_text(), re.DOTALL)
+    pairs = re.findall(r"```\w*\n(.*?)```|`([^`]+)`", page.read_text(), re.DOTALL)
     return "\n".join(block + word for block, word in pairs)
 
 

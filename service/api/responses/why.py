@@ -89,7 +89,7 @@ def _drivers(page: Page, estimate: PageEstimate) -> str:
 def _url_group(page: Page, certificate: Certificate | None) -> str:
     """Return the changes of the URL group since the page's last crawl, where they are notable.
 
-    An urgency of 1, and one that a bound of the page's crawl rate limits, say nothing about them.
+    An urgency of 1 does not show them, nor an urgency that a bound of the crawl rate limits.
     """
     if page.urgency in (None, 1.0) or _is_at_bound(page):
         return ""

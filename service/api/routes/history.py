@@ -66,11 +66,11 @@ def get_history(
 ) -> Response:
     """Show what was achieved, oldest row first.
 
-    Every ten minutes a row has the leases, crawls, changes and pings of the time before, and at its
-    end the expected freshness of all copies: it follows from last crawls and from change rates in
-    force, not from the plan. `calibration` compares predicted changes with crawls. Longer rows have
-    sums, and the gauges of their last step. `until` is the first instant after the range; the range
-    begins a day before it unless `since` says otherwise, at a multiple of `step_s`. A host has rows
+    Each row has the leases, crawls, changes and pings of ten minutes. It also has the expected
+    freshness of all copies at its end, by last crawls and change rates in force, not by the plan.
+    `calibration` compares predicted changes with crawls. Longer rows have sums, and the gauges of
+    their last step. The range begins at `since`, at a multiple of `step_s`,
+    by default a day before its end. `until` is the first instant after the range. A host has rows
     for the steps in which it was among the 1,000 busiest. The row that is not over is not
     `complete`.
     """

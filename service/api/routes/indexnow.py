@@ -211,7 +211,7 @@ def _take_many(request: Request, service: Service, body: Body) -> Response:
 def _take(request: Request, service: Service, sent: Sent) -> Response:
     """Ping the pages of a caller with an API key or, where it is checked, with the site's key.
 
-    Where API keys are set, a caller without one registers no new pages.
+    If API keys are set, a caller without one registers no new pages.
     """
     checks, caller = service.key_checks, the_caller(request)
     trusted, register = caller.known, caller.known or service.gate.open

@@ -90,7 +90,7 @@ which saves a request and a commit for each crawl. The report is committed befor
 whether or not pages are due. `reported` counts the outcomes. Each crawl succeeds or fails alone;
 even a report whose crawls are all rejected does not prevent leases.
 
-With an `Idempotency-Key`, a request that is sent again after a lost answer receives the same
+If an answer is lost, send the request again with the same `Idempotency-Key`. It receives the same
 answer, from any replica, for two minutes after the leases were written. Without leases in the first
 answer, nothing is kept, and the repeated request may receive some. Otherwise a key that comes again
 with another body is refused with status 422, and that body has no effect."""

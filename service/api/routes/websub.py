@@ -212,7 +212,7 @@ async def post_content(
 def audited(subscription: Subscription) -> dict[str, Any]:
     """Return the fields of a subscription for the audit, without id and secret.
 
-    Whoever knows the id may send as the hub.
+    Anyone with the id could send as the hub.
     """
     return {"hub": subscription.hub, "signed": subscription.secret is not None}
 

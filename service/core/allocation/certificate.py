@@ -218,7 +218,7 @@ def _relative(price: Floats, wanted: Floats) -> Floats:
 def _missed(off: Floats, s: Floats | float, crawls: Floats) -> tuple[float, float]:
     r"""Return the largest violation, and a bound on the cost of all; writes into `off`.
 
-    Because the cost is convex and the price grows at least in proportion, a violation v costs at
+    The cost is convex, and the price grows at least in proportion. Therefore a violation v costs at
     most :math:`\lambda c v` if the page is crawled too often. If it is crawled too seldom, the cost
     is at most :math:`\lambda c (v/(1-v))^2`, which is less than the former up to `FAR`.
     """

@@ -37,7 +37,8 @@ def check_pages(
     """Return the columns of a set of pages, converted and checked; missing ones stay None.
 
     Raise `InvalidInput` for an entry that is negative, infinite or outside of `SMALLEST` to
-    `LARGEST`, a share outside of [0, 1], a minimum above its maximum, or shapes that differ.
+    `LARGEST`. Raise it also for a share outside of [0, 1], a minimum above its maximum, or shapes
+    that differ.
     """
     n = np.shape(importance)[:1] or (0,)
     observed = np.asarray(complete)

@@ -164,8 +164,8 @@ def learn(
 ) -> ClockEvidence:
     """Return the evidence with the (N,) results of crawls added.
 
-    With v the integrals of the profile's terms, L = v theta the operational length, D = a/(b + L)
-    and m = -ln P(unchanged) = a ln(1 + L/b), a crawl adds
+    v has the integrals of the profile's terms, and L = v theta is the operational length. With
+    D = a/(b + L) and m = -ln P(unchanged) = a ln(1 + L/b), a crawl adds
 
         f = 1/(e^m - 1);  A += f D² v v';  y += D v (f D L + (f if changed else -1)).
 
@@ -178,8 +178,8 @@ def learn(
 
     Changes that come together weigh less too, as far as the host is known for it (`cluster`).
 
-    Raise `InvalidInput` for hosts that are not ascending or out of range, intervals that do not end
-    after they start, or posteriors that are not positive.
+    Raise `InvalidInput` for hosts that are not ascending or out of range, for intervals without
+    length, or for posteriors that are not positive.
 
     References
     ----------
@@ -234,9 +234,9 @@ def learn_dates(
     modification at u has the interval (u, b]. A crawl that reports none has the interval since the
     last crawl. A page whose pings announce every change has the interval between two pings.
 
-    With D = (a + n)/(b + L), n = 1 for a change and 0 for none, the bin of the change counts 1,
-    and each bin D times the days of the interval within the bin. D is the mean of the change rate
-    under the posterior after the interval.
+    The bin of the change counts 1. Each bin also counts D times the days of the interval within the
+    bin. D = (a + n)/(b + L) is the mean of the change rate under the posterior after the interval;
+    n is 1 for a change and 0 for none.
 
     Raise `InvalidInput` as `learn`, and for a change outside of its interval.
     """

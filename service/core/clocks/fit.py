@@ -20,9 +20,10 @@ BLOCK = 1024
 def fit(evidence: ClockEvidence, last: Profiles | None = None) -> Profiles:
     """Return the profiles that the evidence supports, with the probability of a clock.
 
-    With A and y the information and the score, P the diagonal matrix of `PRIOR`, and e_0 the flat
-    profile, theta = (A + P)^-1 (y + P e_0). Changes of reported instants add the quadratic form of
-    their likelihood at the fit. The weight is 1/(1 + e^(ODDS - l)), with l the `log_bayes_factor`.
+    The fit is theta = (A + P)^-1 (y + P e_0), with A the information and y the score. P is the
+    diagonal matrix of `PRIOR`, and e_0 the flat profile. Changes of reported instants add
+    the quadratic form of their likelihood at the fit. The weight is 1/(1 + e^(ODDS - l)), with l
+    the `log_bayes_factor`.
 
     Hosts whose weight cannot reach `LEAST_WEIGHT` (`may_have_clock`) are not fitted: their profile
     is flat. A weight below `LEAST_WEIGHT` is 0. With the `last` profiles of the hosts, a fit to

@@ -99,8 +99,8 @@ def excess_mass(profiles: Profiles, spread: ArrayLike = 0.0) -> Masses:
 def second_crawl(mass: Masses) -> Floats:
     """Return (H,) gains by a second crawl a day, as a share of its gain without a clock.
 
-    A page that is crawled n times a day at equal intervals waits 1/2n - max_t mean_k phi(t + k/n)
-    days on average from a change to the crawl that sees it.
+    A page may be crawled n times a day at equal intervals. The mean wait from a change to the crawl
+    that sees it is then 1/2n - max_t mean_k phi(t + k/n) days.
 
     Examples
     --------
@@ -138,11 +138,11 @@ def moves(mass: Masses, planned: Planned, spread: ArrayLike, now: float = -np.in
 
     The move d maximises phi(t + d) - kappa d²/T over half-hours t + d of the window
     |d| <= min(1/2, T/2). The crawls of one half-hour are spread over `spread` days about it, or
-    over half of their own interval if that is less. Where the best instant has passed, the crawl
+    over half of their own interval if that is less. If the best instant has passed, the crawl
     takes place now, or later if a later half-hour of the window is better.
 
-    A crawl is not moved if its host has no clock, or if its interval is longer than
-    `MOST_INTERVAL` or shorter than `FAST_INTERVAL`, or if all of its window has passed.
+    A crawl is not moved if its host has no clock, or if all of its window has passed. Intervals
+    longer than `MOST_INTERVAL` or shorter than `FAST_INTERVAL` are not moved either.
 
     Parameters
     ----------

@@ -300,8 +300,8 @@ class PriorEstimator(Estimator[S]):
 
         With the (N,) URL groups of the pages, the prior is a `UrlGroupPrior`. URL groups with the
         same number modulo `n_url_groups` count as one. The search begins at the `last` fit. While
-        the totals of the evidence stay close to those of the last whole fit, the shapes stay and
-        only the means of the URL groups move.
+        the totals of the evidence stay close to those of the last whole fit, only the means of the
+        URL groups move.
         """
         changes, days = self.evidence(state)
         last = last or self

@@ -38,8 +38,8 @@ class Bursty(PriorEstimator[BurstyState]):
 
     .. math:: \phi \sim \mathrm{Gamma}(s + \mathit{recent}, s + x).
 
-    The posterior of the product is approximated by the Gamma of its mean and variance. Where pages
-    are steady, s is large and the estimate is that of `Gamma`. Where changes come in bursts, a page
+    The posterior of the product is approximated by the Gamma of its mean and variance. If pages
+    are steady, s is large and the estimate is that of `Gamma`. If changes come in bursts, a page
     that has just changed is crawled more often, and less often again when it stays unchanged.
 
     Parameters

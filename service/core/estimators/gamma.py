@@ -90,11 +90,11 @@ class Gamma(PriorEstimator[GammaState]):
     def learn(self, state: GammaState, crawl: CheckedCrawl) -> GammaState:
         """Add "changed" or "unchanged" over an interval.
 
-        The exact posterior has mean m and variance v, hence a' = m²/v and b' = m/v. With
-        w = b/(b + interval), e = 1 - w^(a+1), s = (a+1)(1-w)/e >= 1, r = (1-w) w^a/e and
-        r s <= 1/(a+1), the gains over (a, b) lose no digits and are not negative:
+        The exact posterior has mean m and variance v, hence a' = m²/v and b' = m/v. The gains over
+        (a, b) lose no digits and are not negative in this form:
 
-            a' - a = a r s/(1 - r s),  b' - b = b r (s - 1)/(1 - r s)
+            w = b/(b + interval),  e = 1 - w^(a+1),  s = (a+1)(1-w)/e >= 1,  r = (1-w) w^a/e
+            a' - a = a r s/(1 - r s),  b' - b = b r (s - 1)/(1 - r s),  r s <= 1/(a+1)
 
         A changed page that was last modified `age` days ago counts as one change and then `age`
         days without a change. The date is no evidence about the time before. An age that exceeds
