@@ -23,7 +23,7 @@ from service.api.cursors import (
     decode_cursor,
     encode_cursor,
 )
-from service.api.examples import pages as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
 from service.api.requests.filters import PageFilters, with_filters
 from service.api.responses.encode import LISTED, answer
@@ -54,13 +54,13 @@ BULK_S = 20.0
 """Time after which an act on many pages answers with a cursor, seconds."""
 DryRun = Annotated[bool, Query(description="Count the pages, and change nothing")]
 AllPages = Annotated[bool, Query(description="Act on every page, without a filter")]
-BULK = openapi.answers(BulkAnswer, examples.BULK_ANSWER, *openapi.WRITES)
+BULK = openapi.answers(BulkAnswer, EXAMPLES["bulk_answer"], *openapi.WRITES)
 
 
 @router.patch(
     "/pages",
     responses=BULK,
-    openapi_extra=openapi.request_body(PagePatchBody, examples.BULK_PATCH, batch=False),
+    openapi_extra=openapi.request_body(PagePatchBody, EXAMPLES["bulk_patch"], batch=False),
 )
 @with_filters
 def patch_pages(
@@ -87,7 +87,7 @@ def patch_pages(
     return _act(service, selection, Change(patch, tags), cursor, note, dry_run=dry_run)
 
 
-@router.delete("/pages", responses=openapi.answers(BulkAnswer, examples.BULK_ANSWER, 422))
+@router.delete("/pages", responses=openapi.answers(BulkAnswer, EXAMPLES["bulk_answer"], 422))
 @with_filters
 def delete_pages(
     service: TheService,
@@ -108,8 +108,8 @@ def delete_pages(
 
 @router.post(
     "/pages/recrawl",
-    responses=openapi.answers(BulkAnswer, examples.BULK_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(RecrawlBody, examples.RECRAWL, batch=False),
+    responses=openapi.answers(BulkAnswer, EXAMPLES["bulk_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(RecrawlBody, EXAMPLES["recrawl"], batch=False),
 )
 @with_filters
 def recrawl_pages(

@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from service.api import openapi
 from service.api.admission import the_caller
-from service.api.examples import reports as examples
+from service.api.examples import EXAMPLES
 from service.api.openapi import IndexNowAnswer, IndexNowBody
 from service.api.requests.bodies import Body, read_body, read_within
 from service.api.requests.decode import instants, name_pages
@@ -155,8 +155,8 @@ def peer(request: Request) -> str:
 router = APIRouter(tags=["evidence"], route_class=DirectRoute)
 
 RESPONSES = {
-    **openapi.answers(IndexNowAnswer, examples.INDEXNOW_ANSWER, *openapi.WRITES),
-    202: openapi.answers(IndexNowAnswer, examples.INDEXNOW_PENDING, status=202)[202],
+    **openapi.answers(IndexNowAnswer, EXAMPLES["indexnow_answer"], *openapi.WRITES),
+    202: openapi.answers(IndexNowAnswer, EXAMPLES["indexnow_pending"], status=202)[202],
 }
 
 
@@ -189,7 +189,7 @@ def get_indexnow(
 @router.post(
     "/indexnow",
     responses=RESPONSES,
-    openapi_extra=openapi.request_body(IndexNowBody, examples.INDEXNOW, batch=False),
+    openapi_extra=openapi.request_body(IndexNowBody, EXAMPLES["indexnow"], batch=False),
 )
 async def post_indexnow(request: Request, service: TheService) -> Response:
     """Announce changes of up to 10,000 pages of one host by IndexNow.
