@@ -21,7 +21,8 @@ from support.store_cases import (
 )
 
 from recrawl_lab.memory import evidence
-from recrawl_lab.memory.store import MemoryStore, Table
+from recrawl_lab.memory.growing import Table
+from recrawl_lab.memory.store import MemoryStore
 from service.model.domain import Observability, PagePatch
 from service.model.errors import LeadershipLost, PageNotFound
 
