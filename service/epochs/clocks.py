@@ -25,7 +25,7 @@ from service.core.clocks.fit import fit
 from service.core.clocks.profile import Profiles
 from service.core.clocks.timing import MOST_INTERVAL
 from service.core.estimators.base import Estimator
-from service.core.estimators.gamma import GammaState
+from service.core.estimators.gamma import Gamma, GammaState
 from service.core.spending import Window
 from service.epochs.urgency import LastEpoch, since
 from service.model.arrays import DAY, Bools, Floats, Ints, days, distinct
@@ -251,7 +251,7 @@ def _of_hosts(host_id: Ints, known: ClockColumns, now: np.datetime64) -> ClockCo
 def _posterior(pages: EpochColumns, estimator: Estimator[Any], row: Ints) -> tuple[Floats, Floats]:
     """Return shapes and rates (days) of the posteriors of change rates."""
     own = estimator.of_url_groups(pages.url_group[row]).steady
-    if own is None:
+    if not isinstance(own, Gamma):
         raise TypeError(f"{type(estimator).__name__} has no posterior; switch clocks off")
     estimate = pages.estimate[row]
     posterior = own.posterior(GammaState(estimate[:, 0], estimate[:, 1]))

@@ -182,7 +182,7 @@ def learn_crawls(
         pinged = auto & (evidence.total_pings > 0)
     if not estimator.needs_history:  # first, because no ping comes before these crawls of a page
         _learn(estimator, learnt.estimate, evidence.where(~pinged))
-    if steady is not None and pinged.any():
+    if isinstance(steady, Gamma) and pinged.any():
         _learn_pinged(steady, learnt, states.pings_since, evidence.take(pinged))
     return learnt
 
@@ -257,7 +257,7 @@ def estimate_rates(
         rate[complete] = CompleteObservations().change_rate(state)
         recall = complete.astype(np.float64)
     pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
-    if (steady := estimator.steady) is not None and pinged.any():
+    if isinstance(steady := estimator.steady, Gamma) and pinged.any():
         recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
         rate[pinged], recall[pinged], precision[pinged], ping_rate[pinged] = _pinged_rates(
             steady, pages, pinged, now
