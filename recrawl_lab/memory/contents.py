@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from recrawl_lab.memory.evidence import Evidence
-from recrawl_lab.memory.growing import Table
+from recrawl_lab.memory.growing import GrowingTable
 from service.core.clocks.evidence import WIDTH
 from service.core.clocks.profile import TERMS
 from service.model.arrays import COLUMN, INSTANT
@@ -39,10 +39,10 @@ class Contents:
     def __init__(self, width: int) -> None:
         state = {f.name: COLUMN[f.type] for f in fields(PageStates) if f.name in WRITTEN}
         self.width = width
-        self.pages = Table(PAGE)
-        self.states = Table({**state, "pings_since": INSTANT}, estimate=(width,))
+        self.pages = GrowingTable(PAGE)
+        self.states = GrowingTable({**state, "pings_since": INSTANT}, estimate=(width,))
         logged = {f.name: COLUMN[f.type] for f in fields(LogColumns)}
-        self.log = Table({**logged, "number": np.int64})
+        self.log = GrowingTable({**logged, "number": np.int64})
         self.n_logged = 0
         self.evidence = Evidence()
         self.key_of: list[bytes] = []

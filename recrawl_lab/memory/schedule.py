@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from recrawl_lab.memory.contents import Contents
-from recrawl_lab.memory.growing import Table, Undo
+from recrawl_lab.memory.growing import GrowingTable, Undo
 from service.core.shares import ShareEvidence
 from service.model.arrays import Bools, Ints, UrlGroupRates
 from service.model.columns import (
@@ -37,8 +37,8 @@ class MemorySchedule(Transaction):
     """The statements about epochs and their schedules."""
 
     store: Contents
-    pages: Table
-    states: Table
+    pages: GrowingTable
+    states: GrowingTable
     undo: Undo
 
     def set(self, name: str, value: object) -> None:

@@ -136,7 +136,7 @@ def fitted_last(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrawlEvidence(Columns):
+class OrderedCrawls(Columns):
     """(N,) crawls that are evidence, ordered by page and time."""
 
     page: Ints
@@ -172,7 +172,7 @@ def width(estimator: Estimator[Any]) -> int:
 
 
 def learn_crawls(
-    estimator: Estimator[Any], states: PageStates, evidence: CrawlEvidence
+    estimator: Estimator[Any], states: PageStates, evidence: OrderedCrawls
 ) -> EvidenceState:
     """Return the evidence after crawls; the crawls of each page are learnt in their order."""
     learnt = EvidenceState(*(getattr(states, name).copy() for name in EvidenceState._fields))
@@ -187,7 +187,7 @@ def learn_crawls(
     return learnt
 
 
-def _learn(estimator: Estimator[Any], states: Floats, evidence: CrawlEvidence) -> None:
+def _learn(estimator: Estimator[Any], states: Floats, evidence: OrderedCrawls) -> None:
     """Learn from crawls of pages without pings, one crawl of each page at a time."""
     state = from_columns(estimator, states)
     for entries in rounds(evidence.page):
@@ -199,7 +199,7 @@ def _learn(estimator: Estimator[Any], states: Floats, evidence: CrawlEvidence) -
 
 
 def _learn_pinged(
-    estimator: Gamma, learnt: EvidenceState, since: Instants, evidence: CrawlEvidence
+    estimator: Gamma, learnt: EvidenceState, since: Instants, evidence: OrderedCrawls
 ) -> None:
     """Learn unannounced rates and precisions from crawls of pages with pings."""
     quality = PingQuality(estimator)

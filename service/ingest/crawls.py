@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.core import timing
-from service.estimation.estimates import CrawlEvidence, EvidenceState, Rules, learn_crawls
+from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
 from service.model.arrays import (
     EPOCH,
     NO_TIME,
@@ -153,7 +153,7 @@ def observe(
 ) -> tuple[PageStates, LogColumns, CrawlComparison]:
     """Return the states of (P,) pages after (N,) crawls, the log's entries, and the comparison."""
     comparison = compare(states, groups, crawls)
-    evidence = CrawlEvidence(
+    evidence = OrderedCrawls(
         page=groups.page,
         observed_at=crawls.observed_at,
         interval=comparison.interval,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.estimation.estimates import CrawlEvidence, Rules, learn_crawls
+from service.estimation.estimates import OrderedCrawls, Rules, learn_crawls
 from service.model.arrays import DAY, Floats, Instants, Ints
 from service.model.columns import LogColumns, PageStates
 from service.model.domain import Kind
@@ -50,7 +50,7 @@ def _replay(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
     crawls = ~np.isnan(log.interval)
     log, total_pings, n_pings = log.take(crawls), total_pings[crawls], n_pings[crawls]
     page = np.searchsorted(states.page_id, log.page_id)
-    evidence = CrawlEvidence(
+    evidence = OrderedCrawls(
         page=page,
         observed_at=log.observed_at,
         interval=log.interval,

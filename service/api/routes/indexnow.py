@@ -25,7 +25,7 @@ from service.api.responses.encode import answer, batch_counts
 from service.api.route import DirectRoute
 from service.api.service import Service, TheService
 from service.batching.reports import CommittedPings, PingReport
-from service.connectors.indexnow import MAX_URLS, Claim, Submission, claimed, submission
+from service.connectors.indexnow import MAX_URLS, KeyClaim, Submission, claimed, submission
 from service.connectors.indexnow_keys import MAX_BYTES, Outcome, Waiting
 from service.model import lenient_json
 from service.model.columns import PingColumns
@@ -50,7 +50,7 @@ DecodedT = TypeVar("DecodedT")
 class Sent(NamedTuple):
     """A submission before it is decoded."""
 
-    claim: Callable[[], Claim]
+    claim: Callable[[], KeyClaim]
     """Function that checks the key against the first URL; raises as `claimed`."""
     submission: Callable[[], Submission]
     """Function that checks and decodes all URLs; raises as `submission`."""
@@ -93,7 +93,7 @@ def many_urls(content: bytes) -> Sent:
     return Sent(partial(_claim, content), partial(_submission, content), n_urls, len(content))
 
 
-def _claim(content: bytes) -> Claim:
+def _claim(content: bytes) -> KeyClaim:
     head = _decode(content, Head)
     first = FIRST.match(bytes(head.urlList))
     if first is None:

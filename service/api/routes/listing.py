@@ -26,7 +26,7 @@ from service.api.cursors import (
 from service.api.encodings import best
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
-from service.api.requests.filters import PageFilters, with_filters
+from service.api.requests.filters import PageParameters, with_filters
 from service.api.requests.limited import check_urls
 from service.api.responses import encode, tables
 from service.api.responses.encode import ARROW, answer, shared
@@ -93,7 +93,7 @@ def list_all_pages(
     request: Request,
     service: TheService,
     caller: TheCaller,
-    filters: PageFilters,
+    filters: PageParameters,
     url: OneUrl = None,
     cursor: CursorParameter = None,
     limit: Limit = 1_000,
