@@ -77,6 +77,7 @@ class Patch:
     def apply(self, tx: Transaction, page_id: Ints, now: datetime) -> Done:
         """Change the settings, then the tags; a refused page keeps both."""
         locked = tx.lock_page_rows(page_id)
+        # judged again under the lock, because bounds and tags may have changed since the list
         refused = list(self.refusals(tx, locked))
         free = np.setdiff1d(locked, _pages(refused), assume_unique=True)
         tagged = patch_tags(tx, free, self.tags)
