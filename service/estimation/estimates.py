@@ -50,7 +50,7 @@ RATES_BLOCK = 1 << 16
 """Maximum pages whose rates are computed at a time."""
 
 LEAST_PRECISION = 0.1
-"""Minimum precision of pings that are used; with less, a clock of the same rate does better."""
+"""Minimum precision of pings that are used."""
 LEAST_RECALL = 0.2
 """Minimum recall of pings that are used."""
 
@@ -112,6 +112,7 @@ class InForce:
     def of(self, tx: Transaction) -> Rules:
         """Return the rules as of this transaction."""
         epoch, rules = self._latest
+        # an epoch in force never changes, so its prior is read once
         if (number := tx.number_in_force()) != epoch:
             last = tx.epoch(number)
             estimator = fitted_last(tx, self.rules.estimator, last)
@@ -215,6 +216,7 @@ def _learn_pinged(
         learnt.real_pings[page] = after.real
         learnt.false_pings[page] = after.false
         audit = audited(learnt.trust[page], crawls.interval, crawls.changed, rate)
+        # after a ping the crawl shows nothing about changes without one
         learnt.trust[page] = np.where(crawls.n_pings == 0, audit, learnt.trust[page])
 
 
@@ -276,6 +278,7 @@ def _pinged_rates(
     quality = PingQuality(steady.of_url_groups(pages.url_group[pinged])).estimate(state)
     complete = trusted(own.trust)
     pings = accepted(quality, state, complete, silent(pages, pinged, quality, now))
+    # with less precision a clock of the same rate does better
     useful = (pings.precision >= LEAST_PRECISION) & (pings.recall >= LEAST_RECALL)
     return RateEstimates(
         pings.change_rate,
