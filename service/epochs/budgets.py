@@ -137,6 +137,7 @@ def minima(pages: EpochColumns, plan: Plan) -> Floats:
 def _infeasible(pages: EpochColumns, bandwidth: float) -> Solved:
     """Return the plan of a bandwidth that minimum crawl rates exceed."""
     row = np.flatnonzero(pages.min_crawl_rate >= LEAST)
+    # lowest first, so that as many minima as possible fit
     row = row[np.argsort(pages.min_crawl_rate[row], kind="stable")]
     used = np.cumsum(pages.min_crawl_rate[row])
     n_fit = int(used.searchsorted(bandwidth, side="right"))

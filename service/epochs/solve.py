@@ -223,6 +223,7 @@ def _within_limits(
     rates = audit_rates(pages, estimates, allocation)
     audits = yield from constraints.affordable(rates, bandwidth)
     if audits.total > 0:
+        # rounding must not leave less than the minima need
         spared = max(bandwidth - audits.total, audits.minima)
         allocation = yield from allocate(spared, allocation.multiplier, audits.of_pages)
     return allocation, audits
