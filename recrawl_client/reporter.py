@@ -1,18 +1,14 @@
 """Reporters that send crawls in batches, from a thread or from a task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import Protocol, TypedDict, Unpack
 
 from recrawl_client.batches import AsyncBatches, Batches
 from recrawl_client.calls import CrawlEvidence, LeaseOptions, PageName
 from recrawl_client.wire.common import Rejection, empty
 from recrawl_client.wire.evidence import Observation, Reported
 from recrawl_client.wire.leases import Leased
-
-if TYPE_CHECKING:
-    from recrawl_client.async_client import AsyncClient
-    from recrawl_client.client import Client
 
 
 class BatchOptions(TypedDict, total=False):
@@ -30,11 +26,55 @@ class ReporterOptions(BatchOptions, total=False):
     """True to register unknown pages, including the targets of redirects; default true."""
 
 
+class LeaseCalls(Protocol):
+    """The calls of a `Client` that a reporter makes."""
+
+    def lease(
+        self,
+        count: int = 10,
+        *,
+        report: Iterable[Observation] = (),
+        register: bool = True,
+        **options: Unpack[LeaseOptions],
+    ) -> Leased:
+        """Lease crawls, see `Client.lease`."""
+
+    def report_many(
+        self, observations: Iterable[Observation], *, register: bool = True
+    ) -> Reported:
+        """Report crawls, see `Client.report_many`."""
+
+    def observation(self, page: PageName, **evidence: Unpack[CrawlEvidence]) -> Observation:
+        """Return an observation, see `Client.observation`."""
+
+
+class AsyncLeaseCalls(Protocol):
+    """The calls of an `AsyncClient` that a reporter makes."""
+
+    async def lease(
+        self,
+        count: int = 10,
+        *,
+        report: Iterable[Observation] = (),
+        register: bool = True,
+        **options: Unpack[LeaseOptions],
+    ) -> Leased:
+        """Lease crawls, see `AsyncClient.lease`."""
+
+    async def report_many(
+        self, observations: Iterable[Observation], *, register: bool = True
+    ) -> Reported:
+        """Report crawls, see `AsyncClient.report_many`."""
+
+    def observation(self, page: PageName, **evidence: Unpack[CrawlEvidence]) -> Observation:
+        """Return an observation, see `AsyncClient.observation`."""
+
+
 class Reporter(Batches[Observation, Reported]):
     """A reporter that sends observations from a thread, see `Batches`."""
 
     def __init__(
-        self, client: "Client", *, register: bool = True, **options: Unpack[BatchOptions]
+        self, client: LeaseCalls, *, register: bool = True, **options: Unpack[BatchOptions]
     ) -> None:
         send = partial(client.report_many, register=register)
         super().__init__(send, empty(Reported), **options)
@@ -42,7 +82,7 @@ class Reporter(Batches[Observation, Reported]):
         self.register = register
 
     def lease(
-        self, count: int = 10, *, client: "Client | None" = None, **options: Unpack[LeaseOptions]
+        self, count: int = 10, *, client: LeaseCalls | None = None, **options: Unpack[LeaseOptions]
     ) -> Leased:
         """Lease crawls as `Client.lease`; the request carries the crawls that wait to be sent.
 
@@ -65,7 +105,7 @@ class AsyncReporter(AsyncBatches[Observation, Reported]):
     """A reporter that sends observations from a task, see `AsyncBatches`."""
 
     def __init__(
-        self, client: "AsyncClient", *, register: bool = True, **options: Unpack[BatchOptions]
+        self, client: AsyncLeaseCalls, *, register: bool = True, **options: Unpack[BatchOptions]
     ) -> None:
         send = partial(client.report_many, register=register)
         super().__init__(send, empty(Reported), **options)
@@ -76,7 +116,7 @@ class AsyncReporter(AsyncBatches[Observation, Reported]):
         self,
         count: int = 10,
         *,
-        client: "AsyncClient | None" = None,
+        client: AsyncLeaseCalls | None = None,
         **options: Unpack[LeaseOptions],
     ) -> Leased:
         """Lease crawls as `AsyncClient.lease`; the request carries the crawls that wait to be sent.

@@ -1,21 +1,12 @@
 """The processes that compute epochs, by the settings."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.epochs.processes import Processes
-from service.epochs.shards import Spread, in_this_process
+from service.epochs.shards import EpochProcesses, in_this_process
 from service.model.errors import InvalidSettings
 from service.runtime.epoch_settings import EpochSettings
-
-
-class EpochProcesses(NamedTuple):
-    """A runner of epochs, and the function that ends its processes."""
-
-    spread: Spread
-    close: Callable[[], None]
 
 
 def chosen_processes(settings: EpochSettings) -> EpochProcesses:

@@ -24,7 +24,7 @@ from recrawl_lab.policies.lineup import (
     chosen,
     suitable_step,
 )
-from recrawl_lab.replay.comparison import Comparison, Outcome
+from recrawl_lab.replay.comparison import Comparison, PolicyMeasures
 from recrawl_lab.replay.contest import contest
 from recrawl_lab.replay.freshness import study, summary, table
 from recrawl_lab.reports.page import page
@@ -231,7 +231,7 @@ def _refuse_many_epochs(world: World, step: float) -> None:
         )
 
 
-def _play(game: Game, names: tuple[str, ...], processes: int) -> list[Outcome]:
+def _play(game: Game, names: tuple[str, ...], processes: int) -> list[PolicyMeasures]:
     """Play every policy, with a progress bar for each, and return the outcomes."""
     columns = (
         TextColumn("{task.description}"),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl_lab.memory.growing import Table
+from recrawl_lab.memory.growing import GrowingTable
 from service.model.arrays import NO_TIME, Bools, Ints
 from service.model.columns import EvidenceColumns
 
@@ -33,7 +33,7 @@ class Evidence:
         self.read = (0, -1)
         """Number of entries in the log at the last reading, and the number of the last entry."""
 
-    def of(self, log: Table) -> EvidenceColumns:
+    def of(self, log: GrowingTable) -> EvidenceColumns:
         """Return the evidence of a whole log, whose entries are ordered by their numbers."""
         number = log["number"]
         now = (number.size, int(number.max(initial=-1)))
@@ -52,7 +52,7 @@ class Evidence:
         self.read, self.newest = now, np.fmax.reduce(at, initial=self.newest)
         return self.columns
 
-    def _merge(self, remains: Bools, log: Table, new: Ints) -> None:
+    def _merge(self, remains: Bools, log: GrowingTable, new: Ints) -> None:
         """Insert entries of the log behind the remaining entries of their pages."""
         names = EvidenceColumns.__dataclass_fields__
         old = {name: getattr(self.columns, name) for name in names} | {"number": self.number}

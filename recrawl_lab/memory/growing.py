@@ -13,7 +13,7 @@ Undo = list[Callable[[], object]]
 """Functions that restore the state before the transaction, to be called last first."""
 
 
-class Table:
+class GrowingTable:
     """Named columns that grow by doubling and record their changes in an undo log."""
 
     def __init__(self, dtypes: dict[str, Any], **shapes: tuple[int, ...]) -> None:

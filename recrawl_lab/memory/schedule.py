@@ -4,12 +4,13 @@ from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from recrawl_lab.memory.growing import Table, Undo
+from recrawl_lab.memory.contents import Contents
+from recrawl_lab.memory.growing import GrowingTable, Undo
 from service.core.shares import ShareEvidence
 from service.model.arrays import Bools, Ints, UrlGroupRates
 from service.model.columns import (
@@ -29,18 +30,15 @@ from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
 from service.storage.contract import Transaction
 from service.storage.epochs import EPOCHS_KEPT, NO_TABLES, NOTHING, GroupTables, Learnt
 
-if TYPE_CHECKING:
-    from recrawl_lab.memory.store import MemoryStore
-
 UNFINISHED = (EpochStatus.requested, EpochStatus.running)
 
 
 class MemorySchedule(Transaction):
     """The statements about epochs and their schedules."""
 
-    store: "MemoryStore"
-    pages: Table
-    states: Table
+    store: Contents
+    pages: GrowingTable
+    states: GrowingTable
     undo: Undo
 
     def set(self, name: str, value: object) -> None:

@@ -6,59 +6,27 @@ One transaction runs at a time, so it sees a snapshot and owns every lock.
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import NoReturn
 
-import numpy as np
 from typing_extensions import override
 
-from recrawl_lab.memory.evidence import Evidence
-from recrawl_lab.memory.growing import Table
-from recrawl_lab.memory.transaction import PAGE, WRITTEN, MemoryTransaction
-from service.core.clocks.evidence import WIDTH
-from service.core.clocks.profile import TERMS
-from service.model.arrays import COLUMN, INSTANT
-from service.model.columns import CapColumns, ClockColumns, LogColumns, PageStates, ScheduleColumns
-from service.model.domain import Epoch
+from recrawl_lab.memory.contents import Contents
+from recrawl_lab.memory.transaction import MemoryTransaction
 from service.model.errors import EpochRunning, LeadershipLost
 from service.storage.clock import Clock, system_clock
 from service.storage.contract import Lead, Store
-from service.storage.epochs import Learnt
 
 
-class MemoryStore(Store):
+class MemoryStore(Contents, Store):
     """Pages, evidence and schedules in this process."""
 
     has_queue = False
     clock: Clock = staticmethod(system_clock)
 
     def __init__(self, width: int) -> None:
-        state = {f.name: COLUMN[f.type] for f in fields(PageStates) if f.name in WRITTEN}
-        self.width = width
-        self.pages = Table(PAGE)
-        self.states = Table({**state, "pings_since": INSTANT}, estimate=(width,))
-        logged = {f.name: COLUMN[f.type] for f in fields(LogColumns)}
-        self.log = Table({**logged, "number": np.int64})
-        self.n_logged = 0
-        self.evidence = Evidence()
-        self.key_of: list[bytes] = []
-        self.page_id_of: dict[bytes, int] = {}
-        self.host_ids: dict[str, int] = {}
-        self.hosts: list[str] = []
-        self.caps = CapColumns.empty()
-        self.epochs: list[Epoch] = []
-        self.written: dict[int, ScheduleColumns] = {}
-        self.schedules: dict[int, ScheduleColumns] = {}
-        self.learnt: dict[int, Learnt] = {}
-        self.clocks = ClockColumns.empty(evidence=(WIDTH,), profile=(1 + TERMS,))
-        self.estimator: str | None = None
+        super().__init__(width)
         self.turn = threading.Lock()
         self.leading = threading.Lock()
-
-    def host(self, host_id: int) -> str:
-        """Return the name of a host; hosts are numbered in the order of arrival."""
-        self.hosts += list(self.host_ids)[len(self.hosts) :]
-        return self.hosts[host_id]
 
     @override
     @contextmanager

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from recrawl_lab.memory.contents import OF_PAGE, PAGE, WRITTEN, Contents
 from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.schedule import MemorySchedule
 from service.model.arrays import (
-    INSTANT,
     NO_TIME,
     UNSPECIFIED,
     Instants,
@@ -44,28 +44,7 @@ from service.model.urls import url_groups
 from service.storage.contract import GONE_CHECKS, Brought, Registered
 from service.storage.validators import ValidatorChanges, ValidatorColumns
 
-if TYPE_CHECKING:
-    from recrawl_lab.memory.store import MemoryStore
-
 T = TypeVar("T")
-
-PAGE: dict[str, Any] = {
-    "alive": np.bool_,
-    "url": object,
-    "host_id": np.int64,
-    "url_group": np.int32,
-    "importance": np.float64,
-    "observability": np.int16,
-    "min_crawl_rate": np.float64,
-    "max_crawl_rate": np.float64,
-    "created_at": INSTANT,
-}
-"""Columns of a page beside its state."""
-
-OF_PAGE = ("observability", "host_id")
-READ_ONLY = ("page_id", "pings_since", *OF_PAGE, "crawl_rate", "crawl_probability")
-WRITTEN = tuple(f for f in PageStates.__dataclass_fields__ if f not in READ_ONLY)
-"""Columns that `save_states` writes."""
 
 
 def refuses_the_rest(transaction: type[T]) -> type[T]:
@@ -89,7 +68,7 @@ def refuses_the_rest(transaction: type[T]) -> type[T]:
 class MemoryTransaction(MemorySchedule):
     """The statements on arrays."""
 
-    def __init__(self, store: "MemoryStore") -> None:
+    def __init__(self, store: Contents) -> None:
         self.store = store
         self.pages = store.pages
         self.states = store.states

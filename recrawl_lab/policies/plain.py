@@ -28,14 +28,14 @@ CLOSE = 0.001
 MATCHING_ROUNDS = 4
 
 
-class Share(NamedTuple):
+class SpanCrawls(NamedTuple):
     """(N,) each page's crawls on the clock in a span, and the probability of crawls on pings."""
 
     n_crawls: Floats
     crawl_probability: Floats
 
 
-Divide = Callable[[float, Floats, float], Share]
+Divide = Callable[[float, Floats, float], SpanCrawls]
 """Function from the start of a span, each page's days in the span, and the crawls, to shares."""
 
 Policy = Callable[[World, float], Crawls]
@@ -45,8 +45,8 @@ Policy = Callable[[World, float], Crawls]
 def uniform(world: World, bandwidth: float) -> Crawls:
     """Crawl every page every n/R days, with n known pages and R = bandwidth."""
 
-    def divide(_start: float, life: Floats, n_crawls: float) -> Share:
-        return Share(n_crawls * life / life.sum(), np.zeros(len(world)))
+    def divide(_start: float, life: Floats, n_crawls: float) -> SpanCrawls:
+        return SpanCrawls(n_crawls * life / life.sum(), np.zeros(len(world)))
 
     return _played(world, bandwidth, divide)
 
@@ -58,7 +58,7 @@ def hindsight(world: World, bandwidth: float) -> Crawls:
     timing may therefore beat it.
     """
 
-    def divide(_start: float, life: Floats, n_crawls: float) -> Share:
+    def divide(_start: float, life: Floats, n_crawls: float) -> SpanCrawls:
         return _optimum(world, world.change_rate, life, n_crawls)
 
     return _played(world, bandwidth, divide)
@@ -79,7 +79,7 @@ def with_true_rates(world: World, bandwidth: float, gamma: Gamma) -> Crawls:
     """
     history = _History(world, gamma)
 
-    def divide(start: float, life: Floats, n_crawls: float) -> Share:
+    def divide(start: float, life: Floats, n_crawls: float) -> SpanCrawls:
         return _optimum(world, history.believed(start), life, n_crawls)
 
     return _played(world, bandwidth, divide, learns=True)
@@ -113,7 +113,7 @@ class _History:
         return GammaState(np.bincount(world.changed_page[past], weight, len(world)), age)
 
 
-def _optimum(world: World, change_rate: Floats, life: Floats, n_crawls: float) -> Share:
+def _optimum(world: World, change_rate: Floats, life: Floats, n_crawls: float) -> SpanCrawls:
     """Return the optimal shares of pages that exist for `life` days.
 
     A page that exists for L days of a span costs L times as much and uses L times the
@@ -121,7 +121,7 @@ def _optimum(world: World, change_rate: Floats, life: Floats, n_crawls: float) -
     """
     importance, changes = world.importance * life, change_rate * life
     allocation = allocate_harmonic(importance, changes, world.announced, n_crawls)
-    return Share(allocation.crawl_rate, allocation.crawl_probability)
+    return SpanCrawls(allocation.crawl_rate, allocation.crawl_probability)
 
 
 def matched(policy: Policy, world: World, n_crawls: int) -> Crawls:

@@ -2,12 +2,12 @@
 
 from recrawl_lab.replay.replay import Predicted
 from service.core import calibration as core
-from service.core.calibration import GROUPS, Calibration, CalibrationSums
+from service.core.calibration import GROUPS, CalibrationSums, PredictionGroups
 
-__all__ = ["Calibration", "calibration", "later"]
+__all__ = ["PredictionGroups", "calibration", "later"]
 
 
-def calibration(predicted: Predicted, groups: int = GROUPS) -> Calibration | None:
+def calibration(predicted: Predicted, groups: int = GROUPS) -> PredictionGroups | None:
     """Compare predictions with outcomes as the service does; return None if there are none."""
     return core.calibration(CalibrationSums.of(predicted.probability, predicted.changed), groups)
 

@@ -15,7 +15,7 @@ from recrawl_lab.policies.lineup import (
     PolicyKind,
     Progress,
 )
-from recrawl_lab.replay.calibration import Calibration, calibration, later
+from recrawl_lab.replay.calibration import PredictionGroups, calibration, later
 from recrawl_lab.replay.measures import (
     ConfidenceInterval,
     Measures,
@@ -40,7 +40,7 @@ MIN_CHANGES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PolicyMeasures:
     """Measures of one policy."""
 
     name: str
@@ -51,9 +51,9 @@ class Outcome:
     terms: Terms
     curve: Floats
     """(B,) harmonic staleness within each bin of time."""
-    calibration: Calibration | None
+    calibration: PredictionGroups | None
     """Calibration of all predictions; None for a policy without predictions."""
-    calibration_learnt: Calibration | None
+    calibration_learnt: PredictionGroups | None
     """Calibration of the predictions after the first quarter of the window."""
 
     @property
@@ -62,13 +62,13 @@ class Outcome:
         return LINEUP[self.name]
 
 
-def play(name: str, game: Game, progress: Progress | None = None) -> Outcome:
+def play(name: str, game: Game, progress: Progress | None = None) -> PolicyMeasures:
     """Play one policy of the lineup and return its measures."""
     world = game.world
     played = LINEUP[name].play(game, progress)
     crawls, predicted = played.crawls, played.predicted
     n_crawls, steps = len(crawls.at), uncrawled(world, crawls)
-    return Outcome(
+    return PolicyMeasures(
         name=name,
         n_crawls=n_crawls,
         bandwidth_used=n_crawls / (game.bandwidth * world.days),
@@ -84,7 +84,7 @@ class Comparison:
     """Outcomes of policies in one game, in the order of the table."""
 
     game: Game
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[PolicyMeasures]
 
     def __contains__(self, name: str) -> bool:
         """Return whether a policy has played."""

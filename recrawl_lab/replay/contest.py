@@ -10,7 +10,7 @@ from multiprocessing.queues import SimpleQueue
 
 from recrawl_lab.errors import PolicyKilled
 from recrawl_lab.policies.lineup import Game
-from recrawl_lab.replay.comparison import Outcome, play
+from recrawl_lab.replay.comparison import PolicyMeasures, play
 
 ENDS = (signal.SIGTERM, signal.SIGINT)
 """Signals that end a contest."""
@@ -38,7 +38,7 @@ def contest(
     *,
     processes: int,
     prepare: Callable[[], None],
-) -> list[Outcome]:
+) -> list[PolicyMeasures]:
     """Return the outcomes of policies, in the order of their names.
 
     With several processes the policies play side by side; an interruption ends them all.
@@ -67,7 +67,7 @@ def _side_by_side(
     report: Told,
     processes: int,
     prepare: Callable[[], None],
-) -> list[Outcome]:
+) -> list[PolicyMeasures]:
     context = get_context("spawn")
     queue: SimpleQueue[tuple[str, float]] = context.SimpleQueue()
     with ProcessPoolExecutor(
@@ -109,7 +109,7 @@ def _ends_put_off() -> Iterator[None]:
 
 
 def _follow(
-    waiting: list[Future[Outcome]], queue: "SimpleQueue[tuple[str, float]]", report: Told
+    waiting: list[Future[PolicyMeasures]], queue: "SimpleQueue[tuple[str, float]]", report: Told
 ) -> None:
     """Forward progress until all policies are done or one has failed."""
     left = set(waiting)
@@ -133,7 +133,7 @@ def _begin(
     prepare()
 
 
-def _play(name: str) -> Outcome:
+def _play(name: str) -> PolicyMeasures:
     return play(name, _game, _now_and_then(_game, name, lambda *at: _progress.put(at)))
 
 

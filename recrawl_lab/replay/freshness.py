@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from recrawl_lab.replay.calibration import Calibration, calibration
+from recrawl_lab.replay.calibration import PredictionGroups, calibration
 from recrawl_lab.replay.playing import announcements, crawl
 from recrawl_lab.replay.replay import LocalFleet, Predicted, instants_of
 from recrawl_lab.replay.staleness import Crawls
@@ -97,7 +97,7 @@ class Study:
     n_copies: int
     share_stale: float
     """Share of the copies that are stale."""
-    calibration: Calibration | None
+    calibration: PredictionGroups | None
     lines: list[Line]
 
 

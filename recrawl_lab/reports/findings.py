@@ -10,7 +10,7 @@ from recrawl_lab.policies.lineup import (
     UNIFORM,
     PolicyKind,
 )
-from recrawl_lab.replay.comparison import MIN_CHANGES, MIN_CRAWLS, Comparison, Outcome
+from recrawl_lab.replay.comparison import MIN_CHANGES, MIN_CRAWLS, Comparison, PolicyMeasures
 from recrawl_lab.replay.measures import MASS, ConfidenceInterval
 
 USED_UP = 0.97
@@ -139,5 +139,5 @@ def _bounds(bounds: ConfidenceInterval) -> str:
     return f"{MASS:.0%} interval {bounds.low:.0%} to {bounds.high:.0%}"
 
 
-def _outcome(comparison: Comparison, name: str) -> Outcome:
+def _outcome(comparison: Comparison, name: str) -> PolicyMeasures:
     return next(outcome for outcome in comparison.outcomes if outcome.name == name)

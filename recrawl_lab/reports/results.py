@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from recrawl_lab.policies.lineup import UNIFORM
-from recrawl_lab.replay.calibration import Calibration
-from recrawl_lab.replay.comparison import CURVE_BINS, Comparison, Outcome
+from recrawl_lab.replay.calibration import PredictionGroups
+from recrawl_lab.replay.comparison import CURVE_BINS, Comparison, PolicyMeasures
 from recrawl_lab.replay.measures import ConfidenceInterval, Measures
 from recrawl_lab.reports.findings import findings
 
@@ -56,7 +56,7 @@ def curve_edges(comparison: Comparison) -> Any:
     return np.linspace(0.0, comparison.game.world.days, CURVE_BINS + 1)
 
 
-def _policy(comparison: Comparison, outcome: Outcome) -> dict[str, Any]:
+def _policy(comparison: Comparison, outcome: PolicyMeasures) -> dict[str, Any]:
     name, verdict = outcome.name, comparison.allows_verdict
     saving = comparison.saving(name, UNIFORM) if verdict and UNIFORM in comparison else None
     gap = comparison.gap_closed(name) if verdict else None
@@ -82,7 +82,7 @@ def _bounded(value: float, bounds: ConfidenceInterval) -> dict[str, float]:
     return {"value": value, **bounds._asdict()}
 
 
-def _calibration(calibration: Calibration | None) -> dict[str, Any] | None:
+def _calibration(calibration: PredictionGroups | None) -> dict[str, Any] | None:
     if calibration is None:
         return None
     return {

@@ -28,7 +28,7 @@ SHIFT = 1.0 / 24.0
 """Time by which the clock of `shifts` moves, days: the beginning of winter time."""
 
 
-class Clocks(NamedTuple):
+class ClockedPages(NamedTuple):
     """(N,) pages with their hosts and the hours of these, and the number of days."""
 
     host: Ints
@@ -44,13 +44,13 @@ Changes = tuple[Ints, Floats]
 """(M,) pages and instants of changes, in any order."""
 
 
-def daily(clocks: Clocks, rng: np.random.Generator) -> Changes:
+def daily(clocks: ClockedPages, rng: np.random.Generator) -> Changes:
     """Return Poisson numbers of changes a day, all about the hour of the host."""
     page, at = flat(clocks, rng)
     return page, _at_hour(at, clocks.hour[page], rng)
 
 
-def cron(clocks: Clocks, rng: np.random.Generator) -> Changes:
+def cron(clocks: ClockedPages, rng: np.random.Generator) -> Changes:
     """Return one change of every page on every day, about the hour of its host."""
     days, n = int(clocks.days), len(clocks.hour)
     page = np.repeat(np.arange(n), days)
@@ -58,14 +58,14 @@ def cron(clocks: Clocks, rng: np.random.Generator) -> Changes:
     return page, _at_hour(day, clocks.hour[page], rng)
 
 
-def flat(clocks: Clocks, rng: np.random.Generator) -> Changes:
+def flat(clocks: ClockedPages, rng: np.random.Generator) -> Changes:
     """Return Poisson numbers of changes, at any hour."""
     counts = rng.poisson(clocks.change_rate * clocks.days)
     page = np.repeat(np.arange(len(counts)), counts)
     return page, clocks.days * (1.0 - rng.random(len(page)))
 
 
-def bulk(clocks: Clocks, rng: np.random.Generator) -> Changes:
+def bulk(clocks: ClockedPages, rng: np.random.Generator) -> Changes:
     """Return changes at any hour, and revisions of many pages of a host at one instant."""
     parts = [flat(clocks, rng)]
     for host in range(clocks.host[-1] + 1):
@@ -77,20 +77,20 @@ def bulk(clocks: Clocks, rng: np.random.Generator) -> Changes:
     return page, at
 
 
-def stops(clocks: Clocks, rng: np.random.Generator) -> Changes:
+def stops(clocks: ClockedPages, rng: np.random.Generator) -> Changes:
     """Return changes as `daily` in the first half, then at any hour."""
     page, at = flat(clocks, rng)
     by_clock = _at_hour(at, clocks.hour[page], rng)
     return page, np.where(at < clocks.days / 2, by_clock, at)
 
 
-def shifts(clocks: Clocks, rng: np.random.Generator) -> Changes:
+def shifts(clocks: ClockedPages, rng: np.random.Generator) -> Changes:
     """Return changes as `daily`, and from the middle on an hour later."""
     page, at = daily(clocks, rng)
     return page, np.where(at < clocks.days / 2, at, at + SHIFT)
 
 
-KINDS: dict[Kind, Callable[[Clocks, np.random.Generator], Changes]] = {
+KINDS: dict[Kind, Callable[[ClockedPages, np.random.Generator], Changes]] = {
     "daily": daily,
     "cron": cron,
     "flat": flat,
@@ -120,7 +120,7 @@ def clocked_world(
     """
     host = np.arange(n_pages) // pages_per_host
     hour = rng.random(host[-1] + 1)[host]
-    clocks = Clocks(host, hour, rng.lognormal(*LOG_CHANGE_RATE, n_pages), days)
+    clocks = ClockedPages(host, hour, rng.lognormal(*LOG_CHANGE_RATE, n_pages), days)
     page, at = KINDS[kind](clocks, rng)
     inside = (at > 0.0) & (at <= days)
     page, at = page[inside], at[inside]
@@ -139,7 +139,7 @@ def clocked_world(
     )
 
 
-def _true_rate(kind: Kind, clocks: Clocks) -> Floats:
+def _true_rate(kind: Kind, clocks: ClockedPages) -> Floats:
     """Return (N,) expected changes of pages, 1/day."""
     if kind == "cron":
         return np.ones(len(clocks.hour))

@@ -76,7 +76,7 @@ def recorded_world(
     return _world(recording, window, importances, announced, bulk=bulk)
 
 
-class Window(NamedTuple):
+class LastDays(NamedTuple):
     """The last days of a recording, seconds, and a mask of (N,) pages that exist in them."""
 
     start: float
@@ -84,17 +84,17 @@ class Window(NamedTuple):
     alive: Bools
 
 
-def _last_days(recording: Recording, days: float) -> Window:
+def _last_days(recording: Recording, days: float) -> LastDays:
     lasting = recording.ended > recording.started
     if not lasting.any():
         raise InvalidTrace(f"{recording.site}: no page lasts for any time; use a longer recording")
     end = float(recording.ended[lasting].max())
     start = max(float(recording.started[lasting].min()), end - days * SECONDS_PER_DAY)
-    return Window(start, end, lasting & (recording.ended > start))
+    return LastDays(start, end, lasting & (recording.ended > start))
 
 
 def _world(
-    recording: Recording, window: Window, importance: Floats, announced: Bools, *, bulk: bool
+    recording: Recording, window: LastDays, importance: Floats, announced: Bools, *, bulk: bool
 ) -> World:
     start, end, alive = window
     within = (recording.changed_at > start) & alive[recording.changed_page]

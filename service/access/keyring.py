@@ -147,11 +147,13 @@ class KeyRing:
                     self.ended_sessions = tx.ended_sessions()
                     self.closed = bool(self.environment) or any_key
                     self.version = version
+            # the time before the reading: the keys may be that old
             self.read_at = began
 
     def _entry(self, key: ApiKey) -> RingEntry:
         """Return the entry of a key, with the bucket and the places of its former entry."""
         before = self.entries.get(f"{PREFIX}{key.key_id}_", NOBODY)
+        # a new bucket would be full again, and new places free
         if before.caller is not None:
             return RingEntry(key.digest, before.caller, key.expires_at)
         bucket = None

@@ -3,7 +3,7 @@
 from typing import Any
 
 from recrawl_client.wire.webhooks import ChangeEvent
-from service.api.examples import events as examples
+from service.api.examples import EXAMPLES
 from service.api.openapi import ref
 from service.events.encoding import BATCH, SINGLE
 
@@ -49,10 +49,10 @@ ANSWERS = {
 def webhook_requests() -> dict[str, Any]:
     """Return the section."""
     content = {
-        SINGLE: {"schema": ref(ChangeEvent), "example": examples.EVENT},
+        SINGLE: {"schema": ref(ChangeEvent), "example": EXAMPLES["event"]},
         BATCH: {
             "schema": {"type": "array", "items": ref(ChangeEvent)},
-            "example": [examples.EVENT],
+            "example": [EXAMPLES["event"]],
         },
     }
     operation = {

@@ -108,10 +108,12 @@ class Batcher(Generic[JobT, ResultT]):
         result: Future[ResultT] = Future()
         with self._changed:
             n_waiting = self.n_waiting + job.size
+            # an empty queue takes a job of any size
             if self._stopping or (self._waiting and n_waiting > self.limits.max_waiting):
                 raise Overloaded
             self._waiting.append((job, result))
             self.n_waiting = n_waiting
+            # the first job wakes a writer, which lingers; later ones wake it once a batch is ready
             if len(self._waiting) == 1 or self._ready():
                 self._changed.notify()
         return result
@@ -133,6 +135,7 @@ class Batcher(Generic[JobT, ResultT]):
             while not (batch := self._linger_and_take()) and not self._stopping:
                 self._changed.wait()
             self._n_writing += bool(batch)
+            # this batch did not take all: another writer takes the rest
             if self._waiting and self._ready():
                 self._changed.notify()
         return batch
@@ -141,6 +144,7 @@ class Batcher(Generic[JobT, ResultT]):
         """Return a batch, after lingering if it is not ready; empty while another writer writes."""
         if self._waiting and not self._n_writing:
             self._changed.wait_for(self._ready, self.limits.linger * self._last.seconds)
+        # while another writer writes, more jobs gather for a larger batch
         return self._take() if not self._n_writing or self._ready() else []
 
     def _ready(self) -> bool:
@@ -157,6 +161,7 @@ class Batcher(Generic[JobT, ResultT]):
         while self._waiting:
             job, result = self._waiting[0]
             size = job.size
+            # a job that is larger than a batch is a batch of its own
             if batch and size > room:
                 break
             self._waiting.popleft()
@@ -167,6 +172,7 @@ class Batcher(Generic[JobT, ResultT]):
             if result.set_running_or_notify_cancel():
                 batch.append((job, result))
                 room -= size
+        # jobs of other kinds keep their places at the head of the queue
         self._waiting.extendleft(reversed(others))
         return batch
 
@@ -175,6 +181,7 @@ class Batcher(Generic[JobT, ResultT]):
         try:
             results = self.flush([job for job, _ in batch])
         except Exception as error:  # noqa: BLE001 - each caller receives the error
+            # without the database each job alone would fail too
             if len(batch) > 1 and not isinstance(error, OUTAGES):
                 for entry in batch:
                     self._settle([entry])

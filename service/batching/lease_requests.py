@@ -46,6 +46,7 @@ def lease_all(
     while (hungry := np.flatnonzero(missing)).size and len(dealt) < MAX_TRANSACTIONS:
         wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
         with store.begin() as tx:
+            # the jobs of a batch are of one kind
             part = lease.lease(tx, wishes, jobs[0].kind, polite, rng)
         dealt.append(part._replace(to=hungry[part.to]))
         missing -= np.bincount(dealt[-1].to, minlength=len(jobs))

@@ -122,6 +122,7 @@ class Recorder:
         committed = CommittedCrawls(
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
+        # the end of a lease has queued its page already
         sooner = crawls.page_id[outcome.sooner & ~lease_ended]
         return committed, distinct(np.append(pages.new, sooner))
 
@@ -227,6 +228,7 @@ class Registrar:
         A page whose bounds would cross stays as it is, and has the id `CROSSED` in the result.
         """
         pages = PageColumns.concatenate([job.pages for job in jobs])
+        # flushed alone and in order, the later request changes what the earlier one created
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
             raise OverlappingPages
         now, tags = max(job.now for job in jobs), _tags(jobs)

@@ -1,7 +1,7 @@
 """Calls of commands to a service: a notice during a wait, and a remedy with each error."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import httpx
@@ -24,13 +24,16 @@ SHOW_KEY = "; pass one of the service's keys by --api-key or RECRAWL_API_KEY"
 
 
 class Notice:
-    """Print one sentence when a service has not answered for `NOTICE_S`.
+    """Show one sentence when a service has not answered for `NOTICE_S`.
 
     `Client` repeats a request by itself; the time counts from the first attempt.
     """
 
-    def __init__(self, sentence: str, interval_s: float = NOTICE_S) -> None:
+    def __init__(
+        self, sentence: str, show: Callable[[str], None], interval_s: float = NOTICE_S
+    ) -> None:
         self.sentence = sentence
+        self.show = show
         self.interval_s = interval_s
         self.timer: threading.Timer | None = None
         self.is_busy = False
@@ -49,7 +52,7 @@ class Notice:
         request.extensions["timeout"]["connect"] = CONNECT_S
         self.is_busy = False
         if self.timer is None:
-            self.timer = threading.Timer(self.interval_s, self._show)
+            self.timer = threading.Timer(self.interval_s, self.show, [self.sentence])
             self.timer.daemon = True
             self.timer.start()
 
@@ -62,11 +65,6 @@ class Notice:
         if self.timer is not None:
             self.timer.cancel()
         self.timer = None
-
-    def _show(self) -> None:
-        from service.cli.options import console
-
-        console.print(self.sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def explained(error: ClientError, notice: Notice) -> UnexpectedAnswer:

@@ -80,6 +80,10 @@ def settings(database_url: str | None = None, **overrides: Any) -> "Settings":
     return read_settings(**overrides)
 
 
+def _show(sentence: str) -> None:
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
 def _silent(_notice: str) -> None:
     """Drop the client's notice, because the command prints its own notice."""
 
@@ -94,7 +98,8 @@ def connected(to: str, api_key: str | None, *, waits: bool = False) -> Iterator[
     from service.cli.connection import Notice, explained
 
     patience_s = PATIENCE_S if waits else SOON_S
-    notice = Notice(f"waiting for {to}, which has not answered yet; Ctrl-C ends the command")
+    sentence = f"waiting for {to}, which has not answered yet; Ctrl-C ends the command"
+    notice = Notice(sentence, _show)
     with (
         Client(to, api_key, patience_s=patience_s, batch=BATCH, on_wait=_silent) as client,
         notice.watching(client.http),

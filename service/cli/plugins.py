@@ -1,8 +1,7 @@
 """Commands and importers of other distributions, such as the laboratory (`recrawl-lab`)."""
 
-from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 
@@ -40,16 +39,9 @@ def _add_missing(app: typer.Typer, name: str) -> None:
         raise typer.BadParameter(f"`recrawl {name}` {MISSING}")
 
 
-class EpochProcesses(NamedTuple):
-    """A runner of epochs, and the function that ends its processes."""
-
-    spread: Any
-    close: Callable[[], None]
-
-
 def chosen_processes(settings: Any) -> Any:
     """Return the runner of epochs: this process, or those of several databases."""
-    from service.epochs.shards import in_this_process
+    from service.epochs.shards import EpochProcesses, in_this_process
     from service.storage import plugin
 
     if settings.epoch_processes or settings.dask:

@@ -54,6 +54,7 @@ def _entry(position: int, fields: dict[str, str], topic: str, now: datetime) -> 
 
 def _entries(content: bytes, topic: str) -> Iterator[dict[str, str]]:
     """Yield the first value of each field of each entry at its end tag, then free the entry."""
+    # an XML declaration may not follow white space
     content = content.lstrip()
     fields: dict[str, str] = {}
     pieces = (content[start : start + PIECE] for start in range(0, len(content), PIECE))

@@ -154,6 +154,7 @@ def guarded_client(
         event_hooks=event_hooks,
         follow_redirects=bounds.max_redirects > 0,
         max_redirects=bounds.max_redirects,
+        # a proxy of the environment would look the name up again, without the check
         trust_env=False,
     )
 
@@ -223,6 +224,7 @@ class Guard(httpcore.NetworkBackend):
             raise httpcore.ConnectTimeout from error
         except OSError as error:
             raise httpcore.ConnectError(f"{host} has no address: {error}") from error
+        # one private address refuses the host, whatever address would be used
         for address in () if self.private else addresses:
             if not is_public(address):
                 place = host if host == address else f"{address}, an address of {host},"

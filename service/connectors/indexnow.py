@@ -19,7 +19,7 @@ MAX_KEY_FILE = 2_048
 """Maximum size of a key file, bytes."""
 
 
-class Claim(NamedTuple):
+class KeyClaim(NamedTuple):
     """A key, the address of the file that must contain the key, and the file's host."""
 
     key: str
@@ -30,13 +30,13 @@ class Claim(NamedTuple):
 class Submission(NamedTuple):
     """URLs of one host, and the claim that proves authority over the host."""
 
-    claim: Claim
+    claim: KeyClaim
     urls: list[NormalUrl]
 
 
 def claimed(
     key: str, name: str, url: str, host: str | None = None, key_location: str | None = None
-) -> Claim:
+) -> KeyClaim:
     """Return the claim of a submission's key and first URL, without a request to the site.
 
     Raises
@@ -58,7 +58,7 @@ def claimed(
             "keyLocation",
             f"the key file lies elsewhere; put it on {site.host[:100]}, at its usual port",
         )
-    claim = Claim(key, location.url, site.host)
+    claim = KeyClaim(key, location.url, site.host)
     _check(name, first, claim)
     return claim
 
@@ -76,7 +76,7 @@ def submission(
     return Submission(claim, normal)
 
 
-def _check(name: str, url: NormalUrl, claim: Claim) -> None:
+def _check(name: str, url: NormalUrl, claim: KeyClaim) -> None:
     """Raise `InvalidField` for a URL that the key does not cover."""
     if url.host != claim.host:
         raise InvalidField(
@@ -116,7 +116,7 @@ def key_client() -> httpx.Client:
     )
 
 
-def shows_key(claim: Claim, client: Callable[[], httpx.Client] = key_client) -> bool:
+def shows_key(claim: KeyClaim, client: Callable[[], httpx.Client] = key_client) -> bool:
     """Return whether the key file contains the key; blocks for at most `FETCH_S`.
 
     The guarded client refuses addresses in the service's own network.

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-from service.connectors.indexnow import Claim, shows_key
+from service.connectors.indexnow import KeyClaim, shows_key
 from service.model.errors import Overloaded, TooManyRequests
 
 MAX_BYTES = 1_000_000
@@ -72,7 +72,7 @@ Outcome = Literal["believed", "refused", "dropped"]
 class Waiting:
     """A submission that waits for its key."""
 
-    claim: Claim
+    claim: KeyClaim
     peer: str
     n_bytes: int
     then: Callable[[Outcome], object]
@@ -126,7 +126,7 @@ class KeyQueue:
             self._last.setdefault(name, self._turn)
         return dropped
 
-    def next(self) -> Claim | None:
+    def next(self) -> KeyClaim | None:
         """Return the next claim to check; None while no check may begin."""
         claims = {w.claim for w in self.running}
         peers, sites = Counter(w.peer for w in self.running), Counter(w.site for w in self.running)
@@ -145,7 +145,7 @@ class KeyQueue:
         self.running.append(first)
         return first.claim
 
-    def done(self, claim: Claim) -> list[Waiting]:
+    def done(self, claim: KeyClaim) -> list[Waiting]:
         """Remove and return all submissions of a claim."""
         settled = [w for w in self.waiting if w.claim == claim]
         self.waiting = [w for w in self.waiting if w.claim != claim]
@@ -190,7 +190,7 @@ class KeyChecks:
     """Verdicts by key and address; daemon threads fetch key files after the first question."""
 
     def __init__(
-        self, now: Callable[[], datetime], look: Callable[[Claim], bool] = shows_key
+        self, now: Callable[[], datetime], look: Callable[[KeyClaim], bool] = shows_key
     ) -> None:
         self.now = now
         self.look = look
@@ -222,7 +222,7 @@ class KeyChecks:
             self._stopped = True
             self._changed.notify_all()
 
-    def _verdict(self, claim: Claim) -> bool | None:
+    def _verdict(self, claim: KeyClaim) -> bool | None:
         name = _digest(claim)
         for verdict, until in self._until.items():
             if name in until and self.now() < until[name]:
@@ -243,7 +243,7 @@ class KeyChecks:
                 log.exception("a key file could not be checked", key_location=claim.location)
             _end_wait(self._settle(claim, verdict), "believed" if verdict else "refused")
 
-    def _next(self) -> Claim | None:
+    def _next(self) -> KeyClaim | None:
         """Return the next claim, after a wait for its turn; None once stopped."""
         with self._changed:
             while not self._stopped:
@@ -252,7 +252,7 @@ class KeyChecks:
                 self._changed.wait()
             return None
 
-    def _settle(self, claim: Claim, verdict: bool) -> list[Waiting]:  # noqa: FBT001
+    def _settle(self, claim: KeyClaim, verdict: bool) -> list[Waiting]:  # noqa: FBT001
         """Store a verdict and return the submissions that waited for the verdict."""
         name, span = _digest(claim), BELIEVED_FOR if verdict else REFUSED_FOR
         with self._changed:
@@ -266,7 +266,7 @@ class KeyChecks:
             return [] if self._stopped else self._line.done(claim)
 
 
-def _digest(claim: Claim) -> bytes:
+def _digest(claim: KeyClaim) -> bytes:
     """Return a short identity of a claim, because the claim itself may have 2 KB."""
     return blake2b(f"{claim.key} {claim.location}".encode(), digest_size=16).digest()
 

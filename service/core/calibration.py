@@ -70,7 +70,7 @@ class CalibrationSums(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class PredictionGroups:
     """(G,) groups of equally many predictions, in ascending order, and their scores."""
 
     expected: Floats
@@ -92,7 +92,7 @@ class Calibration:
         return 1.0 - self.log_loss / base if base > 0 else 0.0
 
 
-def calibration(sums: CalibrationSums, groups: int = GROUPS) -> Calibration | None:
+def calibration(sums: CalibrationSums, groups: int = GROUPS) -> PredictionGroups | None:
     """Return the calibration of predictions; None without any.
 
     Groups have equally many predictions as far as bins allow, so that they are fine where
@@ -110,7 +110,7 @@ def calibration(sums: CalibrationSums, groups: int = GROUPS) -> Calibration | No
         np.add.reduceat(column, first) for column in (sums.n, sums.sum_predicted, sums.n_changed)
     )
     share = float(sums.n_changed.sum() / n)
-    return Calibration(
+    return PredictionGroups(
         expected=predicted / counts,
         observed=changed / counts,
         n_predictions=counts,

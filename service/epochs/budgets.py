@@ -12,7 +12,7 @@ from service.core.conditions import BandwidthInfeasible
 from service.core.joint import alone
 from service.epochs.constraints import CONSTRAINED, LEAST
 from service.epochs.moves import places
-from service.epochs.solve import NO_HOSTS, Plan, Problem, optimum, total_costs
+from service.epochs.solve import NO_HOSTS, AllocationInput, Plan, optimum, total_costs
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import COLUMN, Floats, Ints
 from service.model.columns import CapColumns, EpochColumns, HostClocks
@@ -101,7 +101,10 @@ def reduced(pages: EpochColumns) -> EpochColumns:
 def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = None) -> Solved:
     """Return the plan of a bandwidth; `start` is the multiplier of a similar plan."""
     pages, estimates = basis.pages, basis.estimates
-    problem, hosts = Problem(pages, estimates, plan.objective, bandwidth, basis.caps), basis.clocks
+    problem, hosts = (
+        AllocationInput(pages, estimates, plan.objective, bandwidth, basis.caps),
+        basis.clocks,
+    )
     place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     try:
         allocation, audits = alone(optimum(problem, start, hosts, place))
@@ -134,6 +137,7 @@ def minima(pages: EpochColumns, plan: Plan) -> Floats:
 def _infeasible(pages: EpochColumns, bandwidth: float) -> Solved:
     """Return the plan of a bandwidth that minimum crawl rates exceed."""
     row = np.flatnonzero(pages.min_crawl_rate >= LEAST)
+    # lowest first, so that as many minima as possible fit
     row = row[np.argsort(pages.min_crawl_rate[row], kind="stable")]
     used = np.cumsum(pages.min_crawl_rate[row])
     n_fit = int(used.searchsorted(bandwidth, side="right"))

@@ -25,7 +25,7 @@ from service.core.clocks.fit import fit
 from service.core.clocks.profile import Profiles
 from service.core.clocks.timing import MOST_INTERVAL
 from service.core.estimators.base import Estimator
-from service.core.estimators.gamma import GammaState
+from service.core.estimators.gamma import Gamma, GammaState
 from service.core.spending import Window
 from service.epochs.urgency import LastEpoch, since
 from service.model.arrays import DAY, Bools, Floats, Ints, days, distinct
@@ -34,7 +34,7 @@ from service.model.domain import Epoch, Observability
 from service.storage import Transaction
 
 LEAST_OBSERVATIONS = 3
-"""Crawls of a page before its intervals are evidence: its change rate is unknown at first."""
+"""Crawls of a page before its intervals are evidence."""
 LEAST_EVENTS = 1.0
 """Minimum crawls and pings a day of a host that learns a clock."""
 DAY_S = 86_400.0
@@ -44,7 +44,7 @@ LESSON_DAYS = 1.0
 OFTEN_DAYS = 0.25
 """Interval of pages below which their host learns in every epoch, days."""
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
-"""Multiples of it, without their whole part, spread the hours of lessons evenly over the day."""
+"""The golden ratio, less one."""
 PING_PRIOR = 0.5
 """Imaginary pings, and imaginary days, of a page whose pings announce every change (K19 eq 11)."""
 
@@ -109,6 +109,7 @@ def lesson(pages: EpochColumns, window: Window, now: np.datetime64) -> Lesson:
     complete = complete[row]
     crawled = (age >= window.end) & (age < window.start + LESSON_DAYS)
     crawled &= (interval > 0) & (interval <= MOST_INTERVAL) & (pages.importance[row] > 0)
+    # the change rate of a page is unknown at first, and with it what an interval shows
     crawled &= pages.n_observations[row] >= LEAST_OBSERVATIONS
     often = crawled & (age < window.start) & (interval < OFTEN_DAYS) & ~complete
     host_id = pages.host_id[row]
@@ -126,6 +127,7 @@ def _span(length: float) -> np.timedelta64:
 
 def _turn_came(host_id: Ints, now: np.datetime64, passed: float) -> Bools:
     """Return whether the hours of hosts lie within the last days."""
+    # multiples of the golden ratio spread the hours of lessons evenly over the day
     return np.asarray((in_days(now) - host_id * GOLDEN) % 1.0 < passed)
 
 
@@ -166,6 +168,7 @@ def learn_clocks(
         host_id=hosts.host_id,
         learnt_at=np.full(len(hosts), now),
         evidence=packed(evidence).astype(np.float64),
+        # rounded as the store does, so that a second attempt of the epoch has the same clocks
         profile=np.column_stack((profiles.weight, profiles.coefficients)).astype("f4").astype("f8"),
     )
     return clocks._replace(hosts=_renewed(clocks.hosts, learnt), learnt=learnt)
@@ -251,7 +254,7 @@ def _of_hosts(host_id: Ints, stored: ClockColumns, now: np.datetime64) -> ClockC
 def _posterior(pages: EpochColumns, estimator: Estimator[Any], row: Ints) -> tuple[Floats, Floats]:
     """Return shapes and rates (days) of the posteriors of change rates."""
     own = estimator.of_url_groups(pages.url_group[row]).steady
-    if own is None:
+    if not isinstance(own, Gamma):
         raise TypeError(f"{type(estimator).__name__} has no posterior; switch clocks off")
     estimate = pages.estimate[row]
     posterior = own.posterior(GammaState(estimate[:, 0], estimate[:, 1]))

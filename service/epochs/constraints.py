@@ -91,6 +91,7 @@ class Constraints:
 
 def _share(room: ArrayLike, needed: ArrayLike) -> Floats:
     """Return the share of what is needed that fits into the room, in [0, 1]."""
+    # no division by zero where nothing is needed
     tiny = np.finfo(np.float64).tiny
     return np.asarray(np.clip(room, 0.0, needed) / np.maximum(needed, tiny))
 
@@ -148,6 +149,7 @@ def _level(
     kind: str, names: NDArray[np.object_], limits: Floats, of: Ints, minima: Floats
 ) -> CapLevel:
     """Return a level; minima that exceed a cap replace the cap, so that no epoch fails."""
+    # the solver adds the minima in another order, and must not find their sum above the cap
     sums = (1 + ROUNDING) * np.bincount(of, minima, len(limits) + 1).astype(np.float64)
     for node in np.flatnonzero(limits < sums[:-1]).tolist():
         log.warning(

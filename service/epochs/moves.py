@@ -45,22 +45,21 @@ LEAST_GAIN = 0.25
 ONCE_A_DAY = 1.0
 LEAST_SHARE = 0.25
 """Minimum share of a host's pages that are crawled more than once a day for the clock to limit
-them. Fewer pages are the fastest of many, and may change at other hours than the others."""
+them."""
 SOONEST = 0.05
 """Minimum time between crawls, in intervals by the crawl rate."""
 PER_WINDOW = 2.0
 """Minimum interval of pages that are moved, in times between epochs."""
 PACED_EVERY = 1.0 / 24.0
-"""Maximum time between epochs for a pace, days: the hours must not pass unseen."""
+"""Maximum time between epochs for a pace, days."""
 MOVED_AHEAD = 1.5 * MAX_MOVE
-"""Time beyond the next epoch for which better hours are looked for, days: no crawl is moved by more
-than `MAX_MOVE`, an epoch may be late, and later epochs know the clock better."""
+"""Time beyond the next epoch for which better hours are looked for, days."""
 BLOCK = 1 << 18
-"""Maximum pages whose moves are computed at a time, so that arrays are reused."""
+"""Maximum pages whose moves are computed at a time."""
 LOW_BITS = (1 << 20) - 1
 """Mask of the low bits of ids, by which most hosts differ."""
 MOST_PROBED = 4.0
-"""Maximum interval of pages with extra crawls, days; a clock gains little beyond."""
+"""Maximum interval of pages with extra crawls, days."""
 
 
 class Moved(NamedTuple):
@@ -111,6 +110,7 @@ def most_crawled(
         return None
     n_fast = np.bincount(place[row], minlength=sharp.size)
     share = n_fast / np.maximum(np.bincount(place[place >= 0], minlength=sharp.size), 1)
+    # fewer pages are the fastest of many, and may change at other hours than the others
     row = row[share[place[row]] >= LEAST_SHARE]
     if not row.size:
         return None
@@ -214,6 +214,7 @@ def _move(
     spread = _spread(clocks, crawls.astype(np.float64))
     mass = excess_mass(profiles_of(clocks.hosts), spread)
     today = float(in_days(now))
+    # the next epoch may be late; later epochs know the clock better and move the rest
     earliest, latest = today - MAX_MOVE, today + between + MOVED_AHEAD
     for some in _blocks(row):
         step = before.pages.interval_factor[some] / before.rate[some]
@@ -236,6 +237,7 @@ def _planned(before: Situation, row: Ints, nominal: Floats) -> Planned:
 
 def _blocks(row: Ints) -> Iterator[Ints]:
     """Yield the rows in blocks."""
+    # temporary arrays of one block are reused by the next
     for start in range(0, len(row), BLOCK):
         yield row[start : start + BLOCK]
 
@@ -276,6 +278,7 @@ def _keep_pace(
     before: Situation, hosts: HostClocks, last: LastEpoch, now: np.datetime64, after: Moved
 ) -> None:
     """Crawl pages with many crawls a day more often in the busy hours."""
+    # with epochs further apart, the busy hours pass unseen
     if since(last, now).days > PACED_EVERY:
         return
     row = np.flatnonzero(before.free & (before.place >= 0) & (before.rate > 1.0 / FAST_INTERVAL))
@@ -292,6 +295,7 @@ def _probe(before: Situation, hosts: HostClocks, after: Moved) -> None:
     The next crawl counts from the extra crawl. Hosts whose clock is certain have none.
     """
     rate = before.rate
+    # a clock gains little for pages with longer intervals
     often = before.free & (before.change_rate > PROBE_EXPECTED * rate) & (rate * MOST_PROBED >= 1)
     row = np.flatnonzero(often)
     place = before.place[row]

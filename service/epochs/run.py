@@ -117,6 +117,7 @@ def computed(shards: Shards, run: Run) -> Certificate:
     with stopwatch(seconds, "load"):
         sizes = shards.ask_all("load")
         n_pages = sum(sizes)
+        # shards without pages stay out, but one shard must compute an epoch of no pages
         shards.ask("census", [(n > 0 or not (n_pages or i),) for i, n in enumerate(sizes)])
     epoch_log = log.bind(epoch=run.epoch, n_pages=n_pages)
     epoch_log.info("epoch loaded", seconds=seconds["load"])
@@ -222,6 +223,7 @@ class Runner:
             self.store.counter.write()  # predictions of the epoch that is about to end
             return run_epoch(self.store, self.plan, self.now, self.spread)
         except OUTAGES:
+            # an epoch needs every database, a queue only its own
             if len(self.store.parts) > 1:
                 self.fill_queue()
             raise

@@ -113,6 +113,7 @@ def _with_tables(tx: Transaction, task: Task, part: Input, shard: int) -> Input:
 def divided(whole: Input) -> dict[int, Input]:
     """Return the parts of logical shards, as views."""
     ids = whole.pages.page_id
+    # ids ascend, so the first and the last one show whether there are several
     shards = distinct(ids[:: max(len(ids) - 1, 1)] >> SHARD_BITS)
     if len(shards) <= 1:
         return {int(shards[0]) if len(shards) else 0: whole}
@@ -313,6 +314,7 @@ class Shard:
             return Contributions(shards, tuple(results), None)
         _, combine, own_reply, exact = shares[0]
         values = tuple(share.value for share in shares)
+        # values that combine without rounding are combined here, so that only one is sent
         if exact:
             shards, values = shards[:1], (combine(values),)
         return Contributions(shards, values, combine, own_reply, exact)

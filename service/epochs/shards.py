@@ -8,7 +8,7 @@ order statistics. It never sees the columns of pages.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 from typing_extensions import override
@@ -68,6 +68,13 @@ class Shards(ABC):
 
 Spread = Callable[[Store, Lead, Task], AbstractContextManager[Shards]]
 """A runner: how the shards of an epoch of a store are opened under its lead."""
+
+
+class EpochProcesses(NamedTuple):
+    """A runner of epochs, and the function that ends its processes."""
+
+    spread: Spread
+    close: Callable[[], None]
 
 
 class UnderLead:

@@ -82,7 +82,7 @@ MAX_NAMES = 3
 """Maximum pages that the reason of a failed epoch names."""
 
 
-class Solution(NamedTuple):
+class EpochResult(NamedTuple):
     """The result of an epoch."""
 
     schedule: ScheduleColumns
@@ -100,14 +100,14 @@ def solve(
     now: np.datetime64,
     evidence: ShareEvidence | None = None,
     clocks: Clocks | None = None,
-) -> Joint[Solution]:
+) -> Joint[EpochResult]:
     """Return the schedule of this shard, and the certificate of all; `last` is in force."""
     start = last.certificate.multiplier if last and last.certificate else None
     n_pages = yield from count(len(pages))
     bandwidth = plan.bandwidth
     if bandwidth is None:
         bandwidth = n_pages / PAGES_PER_CRAWL
-    problem = Problem(pages, estimates, plan.objective, bandwidth, caps)
+    problem = AllocationInput(pages, estimates, plan.objective, bandwidth, caps)
     hosts = None if clocks is None else clocks.hosts
     place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     optimal = optimum(problem, start, hosts, place)
@@ -152,10 +152,10 @@ def solve(
         budget_factor=pace.budget_factor,
         observed_ratios=pace.observed_ratios,
     )
-    return Solution(schedule, certificate, pace.evidence)
+    return EpochResult(schedule, certificate, pace.evidence)
 
 
-class Problem(NamedTuple):
+class AllocationInput(NamedTuple):
     """The input of an allocation."""
 
     pages: EpochColumns
@@ -167,7 +167,7 @@ class Problem(NamedTuple):
 
 
 def optimum(
-    problem: Problem, start: float | None, hosts: HostClocks | None, place: Ints
+    problem: AllocationInput, start: float | None, hosts: HostClocks | None, place: Ints
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum beside the audits, and the audits, crawls a day.
 
@@ -181,7 +181,7 @@ def optimum(
 
 
 def _once_a_day(
-    problem: Problem, allocation: Allocation, audits: Audits, hosts: HostClocks, place: Ints
+    problem: AllocationInput, allocation: Allocation, audits: Audits, hosts: HostClocks, place: Ints
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum with one crawl a day for pages to which clocks leave no use of a second.
 
@@ -201,7 +201,9 @@ def _once_a_day(
     return clocked if used >= (1 - UNUSED) * problem.bandwidth else (allocation, audits)
 
 
-def _within_limits(problem: Problem, start: float | None) -> Joint[tuple[Allocation, Audits]]:
+def _within_limits(
+    problem: AllocationInput, start: float | None
+) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum without clocks beside the audits, and the audits, crawls a day."""
     pages, estimates, objective, bandwidth, caps = problem
     constraints = constrain(pages, estimates, caps, objective)
@@ -221,6 +223,7 @@ def _within_limits(problem: Problem, start: float | None) -> Joint[tuple[Allocat
     rates = audit_rates(pages, estimates, allocation)
     audits = yield from constraints.affordable(rates, bandwidth)
     if audits.total > 0:
+        # rounding must not leave less than the minima need
         spared = max(bandwidth - audits.total, audits.minima)
         allocation = yield from allocate(spared, allocation.multiplier, audits.of_pages)
     return allocation, audits

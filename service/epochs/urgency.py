@@ -32,7 +32,7 @@ OFTEN_DAYS = 0.12
 """Interval below which a page is crawled too often for its siblings to count, days."""
 
 TINY = 1e-100
-"""Rate below which, or above whose inverse, the urgency is 1, because products may overflow."""
+"""Rate below which, or above whose inverse, the urgency is 1."""
 
 
 class Urgency(NamedTuple):
@@ -93,6 +93,7 @@ def urgency(
     not count for pages that are crawled every `OFTEN_DAYS` or sooner. The bounds
     of a page hold for its crawl rate times its urgency. `bandwidth` is that of the crawl rates.
     """
+    # beyond these rates products may overflow
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
     if not (yield from anywhere(clocked.any())):
         return Urgency(np.ones(len(pages)), last.budget_factor, (), last.evidence)
@@ -105,6 +106,7 @@ def urgency(
     free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     if len(caps):
         free &= ~np.isin(pages.host_id, caps.host_id)
+    # with hourly epochs, noise of siblings cost hourly feeds a fifth of their crawls
     factor[~free | (crawl_rate * OFTEN_DAYS > 1.0)] = 1.0
     rate = crawl_rate[free]
     columns = age[free], np.abs(interval[free]), n_recrawls(pages)[free], rate

@@ -57,4 +57,5 @@ class Watch(NewestWatch):
                 self.note_newest(tx.number_in_force())
         except RecrawlError:
             return
+        # the time before the question: the number may be that old
         self.polled_at = began

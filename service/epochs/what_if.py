@@ -132,6 +132,7 @@ def _tags(tx: Transaction, page_id: Ints) -> Members:
     """Return the pages by tag; pages that came or went meanwhile do not count."""
     tags = tx.load_tags()
     row = page_id.searchsorted(tags.page_id)
+    # a tag of a page that is newer than the last one read; `there` leaves it out
     row[row == len(page_id)] = 0
     there = page_id[row] == tags.page_id if len(page_id) else np.zeros(len(row), np.bool_)
     return Members.of(row[there].astype(np.int32), tags.tag_id[there])

@@ -50,7 +50,7 @@ RATES_BLOCK = 1 << 16
 """Maximum pages whose rates are computed at a time."""
 
 LEAST_PRECISION = 0.1
-"""Minimum precision of pings that are used; with less, a clock of the same rate does better."""
+"""Minimum precision of pings that are used."""
 LEAST_RECALL = 0.2
 """Minimum recall of pings that are used."""
 
@@ -112,6 +112,7 @@ class InForce:
     def of(self, tx: Transaction) -> Rules:
         """Return the rules as of this transaction."""
         epoch, rules = self._latest
+        # an epoch in force never changes, so its prior is read once
         if (number := tx.number_in_force()) != epoch:
             last = tx.epoch(number)
             estimator = fitted_last(tx, self.rules.estimator, last)
@@ -136,7 +137,7 @@ def fitted_last(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrawlEvidence(Columns):
+class OrderedCrawls(Columns):
     """(N,) crawls that are evidence, ordered by page and time."""
 
     page: Ints
@@ -172,7 +173,7 @@ def width(estimator: Estimator[Any]) -> int:
 
 
 def learn_crawls(
-    estimator: Estimator[Any], states: PageStates, evidence: CrawlEvidence
+    estimator: Estimator[Any], states: PageStates, evidence: OrderedCrawls
 ) -> EvidenceState:
     """Return the evidence after crawls; the crawls of each page are learnt in their order."""
     learnt = EvidenceState(*(getattr(states, name).copy() for name in EvidenceState._fields))
@@ -182,12 +183,12 @@ def learn_crawls(
         pinged = auto & (evidence.total_pings > 0)
     if not estimator.needs_history:  # first, because no ping comes before these crawls of a page
         _learn(estimator, learnt.estimate, evidence.where(~pinged))
-    if steady is not None and pinged.any():
+    if isinstance(steady, Gamma) and pinged.any():
         _learn_pinged(steady, learnt, states.pings_since, evidence.take(pinged))
     return learnt
 
 
-def _learn(estimator: Estimator[Any], states: Floats, evidence: CrawlEvidence) -> None:
+def _learn(estimator: Estimator[Any], states: Floats, evidence: OrderedCrawls) -> None:
     """Learn from crawls of pages without pings, one crawl of each page at a time."""
     state = from_columns(estimator, states)
     for entries in rounds(evidence.page):
@@ -199,7 +200,7 @@ def _learn(estimator: Estimator[Any], states: Floats, evidence: CrawlEvidence) -
 
 
 def _learn_pinged(
-    estimator: Gamma, learnt: EvidenceState, since: Instants, evidence: CrawlEvidence
+    estimator: Gamma, learnt: EvidenceState, since: Instants, evidence: OrderedCrawls
 ) -> None:
     """Learn unannounced rates and precisions from crawls of pages with pings."""
     quality = PingQuality(estimator)
@@ -215,6 +216,7 @@ def _learn_pinged(
         learnt.real_pings[page] = after.real
         learnt.false_pings[page] = after.false
         audit = audited(learnt.trust[page], crawls.interval, crawls.changed, rate)
+        # after a ping the crawl shows nothing about changes without one
         learnt.trust[page] = np.where(crawls.n_pings == 0, audit, learnt.trust[page])
 
 
@@ -257,7 +259,7 @@ def estimate_rates(
         rate[complete] = CompleteObservations().change_rate(state)
         recall = complete.astype(np.float64)
     pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
-    if (steady := estimator.steady) is not None and pinged.any():
+    if isinstance(steady := estimator.steady, Gamma) and pinged.any():
         recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
         rate[pinged], recall[pinged], precision[pinged], ping_rate[pinged] = _pinged_rates(
             steady, pages, pinged, now
@@ -276,6 +278,7 @@ def _pinged_rates(
     quality = PingQuality(steady.of_url_groups(pages.url_group[pinged])).estimate(state)
     complete = trusted(own.trust)
     pings = accepted(quality, state, complete, silent(pages, pinged, quality, now))
+    # with less precision a clock of the same rate does better
     useful = (pings.precision >= LEAST_PRECISION) & (pings.recall >= LEAST_RECALL)
     return RateEstimates(
         pings.change_rate,

@@ -33,7 +33,7 @@ from service.model.urls import url_groups
 from service.storage import Transaction
 
 EXACT = 1e-6
-"""Relative error of an interval that a store may keep in seven digits."""
+"""Relative error of a stored interval."""
 
 
 class Freshness(NamedTuple):
@@ -136,6 +136,7 @@ def _changes(tx: Transaction, pages: FreshnessColumns, at: Instants) -> LoggedCh
     """Return the changes after (N,) instants that crawls found, from the log only where needed."""
     length = np.abs(pages.last_interval)
     earlier = at < pages.last_observed_at
+    # a store may keep the interval in seven digits
     last_only = earlier & (days(pages.last_observed_at - at) <= length * (1.0 + EXACT))
     last_changed = last_only & (pages.last_interval > 0)
     n = last_changed.astype(np.int64)

@@ -16,14 +16,14 @@ from service.model.domain import Observability
 from service.model.freshness import FreshnessColumns
 
 
-class Corpus(NamedTuple):
+class UncrawledPage(NamedTuple):
     """A page without crawls or siblings, by the prior of the corpus."""
 
     estimator: Estimator[Any]
     state: Any
 
     @classmethod
-    def of(cls, estimator: Estimator[Any]) -> "Corpus | None":
+    def of(cls, estimator: Estimator[Any]) -> "UncrawledPage | None":
         """Return a page by the estimator's prior; None without one."""
         if not isinstance(estimator, PriorEstimator):
             return None
@@ -49,7 +49,7 @@ class Forecast:
     estimates: RateEstimates
     pinged: Bools
     """True where pings decide."""
-    corpus: Corpus | None
+    corpus: UncrawledPage | None
     """Any page of the corpus; None for an estimator without a prior."""
 
     @classmethod
@@ -64,7 +64,7 @@ class Forecast:
         own = estimator.of_url_groups(pages.url_group)
         state = from_columns(own, pages.estimate) if from_log is None else None
         estimates = estimate_rates(_as_epoch(pages), estimator, now, from_log)
-        return cls(own, state, estimates, pinged(pages, estimator), Corpus.of(estimator))
+        return cls(own, state, estimates, pinged(pages, estimator), UncrawledPage.of(estimator))
 
     def unchanged(self, span: Floats) -> Floats:
         """Return P(no unannounced change in some days), 1 for a span that is none."""
@@ -147,7 +147,7 @@ def predicted_changes(
     risk = time_at_risk(states.urgency, span, days(epoch.started_at - at) + span, epoch)
     own = estimator.of_url_groups(states.url_group)
     unchanged = probability_unchanged(own, from_columns(own, states.estimate), risk)
-    if (corpus := Corpus.of(estimator)) is not None:
+    if (corpus := UncrawledPage.of(estimator)) is not None:
         unchanged = corpus.mixed(unchanged, risk)
     with_pings = np.flatnonzero(pinged(states, estimator))
     if len(with_pings):

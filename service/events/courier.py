@@ -264,6 +264,7 @@ class Courier:
         webhook = counted(webhook, sent.outcome)
         if (webhook.place, webhook.delivery) != (sent.webhook.place, sent.webhook.delivery):
             return webhook
+        # numpy's generators are not safe for several threads
         with self._drawing:
             uniform = self._rng.random()
         webhook, parks = settled(webhook, sent.outcome, now, uniform, self.rules)

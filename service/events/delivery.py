@@ -121,6 +121,7 @@ def _confirmed(webhook: Webhook, now: datetime, rules: RetryRules) -> Webhook:
     gathers = webhook.n_sent < webhook.most
     return replace(
         moved(webhook, webhook.end),
+        # a batch that refusals have halved grows again
         most=min(2 * webhook.most, webhook.max_items),
         n_attempts=0,
         failing_since=None,

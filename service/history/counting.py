@@ -224,6 +224,7 @@ class HistoryCounter(Counter):
             with self._lock:
                 if self._timer is not None:
                     self._timer.cancel()
+                # the lock covers only the exchange: commits do not wait for the database
                 held, self._held, self._n_crawls, self._timer = self._held, [], 0, None
             self._parts = merged_parts([*self._parts, *self._sums(held)])
             if not self._parts:

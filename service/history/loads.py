@@ -66,6 +66,7 @@ def hosts_by_load(
     hosts += _hosts(tx, some)
     if len(some) < len(others):
         return HostsPart(hosts, LoadPlace(len(ordered), int(some[-1])))
+    # all of the scanned hosts may be left out, so the place is the last one scanned
     if len(ids) == MOST_SCANNED:
         return HostsPart(hosts, LoadPlace(len(ordered), int(ids[-1])))
     return HostsPart(hosts, None)

@@ -53,6 +53,7 @@ def read_rows(
     if begin >= end:
         return [], None
     each = step // STEP
+    # one step more shows whether rows follow; a single row is read whole
     most = 1 + max(min(limit * each, MOST_STEPS), each)
     stored = tx.steps(host_id, begin, end, most)
     following = None
@@ -96,6 +97,7 @@ def _rows(
     by_row: dict[datetime, list[HistoryStep]] = defaultdict(list)
     for one in [*stored, *_running(parts, host_id)]:
         by_row[floor(one.at, step)].append(one)
+    # a step stays open while a part of it is not in its row
     open_from = min([part.at for part in parts] + [step_of(now)])
     return [
         _row(at, complete=at + step <= open_from, steps=steps, calibrations=calibrations[at])

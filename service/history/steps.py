@@ -85,6 +85,7 @@ class HistoryKeeper:
             newest = tx.newest_measured()
             busiest = _hosts(tx.parts_from(last, MOST_TAKEN), last)
         gauges: dict[int, Gauges] = {}
+        # gauges are of the present, so only the step that has just ended gets some
         if newest is None or newest.at < last:
             gauges = self._measure(busiest)
         with self.store.begin() as tx:
@@ -114,6 +115,7 @@ class HistoryKeeper:
         for part in merged_parts(tx.take_parts(begin, MOST_TAKEN)):
             by_step[part.at].append(part)
             tx.add_calibrations(part.at, part.epoch, part.tally.calibrations)
+        # a step without parts has a row too, with its gauges
         by_step[last] += []
         for at, parts in sorted(by_step.items()):
             epoch = max([part.epoch for part in parts], default=0) or None

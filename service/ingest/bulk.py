@@ -57,7 +57,7 @@ class Act(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Patch:
     """New settings and tags of pages."""
 
     patch: PagePatch
@@ -77,6 +77,7 @@ class Change:
     def apply(self, tx: Transaction, page_id: Ints, now: datetime) -> Done:
         """Change the settings, then the tags; a refused page keeps both."""
         locked = tx.lock_page_rows(page_id)
+        # judged again under the lock, because bounds and tags may have changed since the list
         refused = list(self.refusals(tx, locked))
         free = np.setdiff1d(locked, _pages(refused), assume_unique=True)
         tagged = patch_tags(tx, free, self.tags)
@@ -129,7 +130,7 @@ def no_note(_: Transaction, __: Act, ___: int) -> None:
 
 
 @dataclass(slots=True)
-class Outcome:
+class BulkOutcome:
     """The outcome of an act on all selected pages so far."""
 
     n_matched: int = 0
@@ -158,9 +159,9 @@ def act_on_selected(
     dry_run: bool = False,
     note: Note = no_note,
     enough: Callable[[], bool] = lambda: False,
-) -> Outcome:
+) -> BulkOutcome:
     """Act on the selected pages above `after`, block by block, until `enough` is true."""
-    outcome, at = Outcome(after=after), now()
+    outcome, at = BulkOutcome(after=after), now()
     while outcome.after is not None and not (outcome.n_matched and enough()):
         with store.begin(write=False) as tx:
             pages, following = list_pages(tx, outcome.after, BLOCK, selection, at)

@@ -25,6 +25,7 @@ def changes(
         return NO_CHANGES
     moved, target = moved_permanently(crawls), np.maximum(crawls.redirects_to, 0)
     target_before = redirect_before(states, groups, crawls, comparison.failing)
+    # a page that is gone may still move, or move elsewhere
     is_change |= still_gone & (target_before != moved * target)
     where = np.flatnonzero(is_change)
     gone, was_gone = comparison.gone[where], comparison.was_gone[where]
@@ -34,6 +35,7 @@ def changes(
     after = last_answer(states, groups, crawls, answer)
     at, since = crawls.observed_at[where], after[where]
     modified = crawls.last_modified[where]
+    # a date outside of the interval contradicts the result of the crawl
     within = (modified > since) & (modified < at) & ~gone
     return ChangeColumns(
         page_id=crawls.page_id[where],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from service.core import timing
-from service.estimation.estimates import CrawlEvidence, EvidenceState, Rules, learn_crawls
+from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
 from service.model.arrays import (
     EPOCH,
     NO_TIME,
@@ -36,9 +36,9 @@ GONE = (404, 410)
 MOVED = (301, 308)
 SUCCESS = range(200, 400)
 FIRST_FAILED = instant(EPOCH)
-"""Request of a page that has never answered, so that it is tried again at a crawl rate of 0 too."""
+"""Request of a page that has never answered."""
 GENERATED_WITHIN = np.timedelta64(1, "m")
-"""Age up to which a Last-Modified is ignored, because the request itself generated it."""
+"""Age up to which a Last-Modified is ignored."""
 
 
 def answers(crawls: CrawlColumns) -> tuple[Bools, Bools]:
@@ -89,6 +89,7 @@ def redirects(states: PageStates, groups: Groups, crawls: CrawlColumns, failing:
     """Return the page to which each page's last answer redirected; 0: none."""
     if not (states.redirects_to.any() or crawls.redirects_to.any()):
         return states.redirects_to
+    # a target that is not registered, UNSPECIFIED, is stored as none
     return groups.after(states.redirects_to, ~failing, np.maximum(crawls.redirects_to, 0))
 
 
@@ -118,6 +119,7 @@ def reported_change(
 def age(crawls: CrawlColumns) -> Floats:
     """Return the days since each page was last modified, as its site reports; NaN: no report."""
     since = crawls.observed_at - crawls.last_modified
+    # the request itself generated a younger date
     return np.where(since > GENERATED_WITHIN, days(since), np.nan)
 
 
@@ -153,7 +155,7 @@ def observe(
 ) -> tuple[PageStates, LogColumns, CrawlComparison]:
     """Return the states of (P,) pages after (N,) crawls, the log's entries, and the comparison."""
     comparison = compare(states, groups, crawls)
-    evidence = CrawlEvidence(
+    evidence = OrderedCrawls(
         page=groups.page,
         observed_at=crawls.observed_at,
         interval=comparison.interval,
@@ -182,6 +184,7 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
     was_gone = groups.before(states.gone, answer, gone)
     reported = reported_change(crawls, last_observed_at, was_gone, gone)
     reported = np.where(answer, reported, UNSPECIFIED)
+    # a reported change without a digest clears the old one, which no longer fits the page
     sets_digest = answer & ((crawls.digest != 0) | (reported == 1))
     digest = groups.before(states.digest, sets_digest, crawls.digest)
     comparable = answer & (reported == UNSPECIFIED) & (crawls.digest != 0) & (digest != 0)
@@ -229,8 +232,10 @@ def _next_states(
     at, answer, gone = crawls.observed_at, comparison.answer, comparison.gone
     failing, is_evidence = comparison.failing, comparison.is_evidence
     changed = comparison.changed == 1
+    # the sign of `last_interval` is the result of its crawl
     signed = np.where(changed, comparison.interval, -comparison.interval)
     newest = np.fmax.reduceat(np.where(answer, at, NO_TIME), groups.start)
+    # a crawl that failed answers no request
     reached = np.fmax.reduceat(np.where(failing, NO_TIME, at), groups.start)
     requested_at = np.where(states.requested_at <= reached, NO_TIME, states.requested_at)
     no_copy = np.isnat(states.last_observed_at) & np.isnat(newest) & failing[groups.end]
@@ -243,6 +248,7 @@ def _next_states(
         gone=groups.after(states.gone, answer, gone),
         n_observations=add_counts(states.n_observations, groups.count(is_evidence)),
         n_changes=add_counts(states.n_changes, groups.count(is_evidence & changed)),
+        # a page that has never answered is tried again at a crawl rate of 0 too
         requested_at=np.where(no_copy & np.isnat(requested_at), FIRST_FAILED, requested_at),
         interval_factor=_interval_factor(states, groups, newest, rules),
         last_interval=groups.after(
@@ -266,6 +272,7 @@ def _interval_factor(states: PageStates, groups: Groups, newest: Instants, rules
     if rules.timing is Timing.poisson:
         return timing.exponential(uniform)
     factor = timing.jittered(timing.JITTER, uniform)
+    # of several crawls in a batch the newest one is not the first
     first = np.isnat(states.last_observed_at) & ~np.isnat(newest) & (groups.start == groups.end)
     return np.where(first, uniform, factor) if first.any() else factor
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from service.estimation.estimates import CrawlEvidence, Rules, learn_crawls
+from service.estimation.estimates import OrderedCrawls, Rules, learn_crawls
 from service.model.arrays import DAY, Floats, Instants, Ints
 from service.model.columns import LogColumns, PageStates
 from service.model.domain import Kind
@@ -50,7 +50,7 @@ def _replay(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
     crawls = ~np.isnan(log.interval)
     log, total_pings, n_pings = log.take(crawls), total_pings[crawls], n_pings[crawls]
     page = np.searchsorted(states.page_id, log.page_id)
-    evidence = CrawlEvidence(
+    evidence = OrderedCrawls(
         page=page,
         observed_at=log.observed_at,
         interval=log.interval,
@@ -78,7 +78,9 @@ def _pings_before(log: LogColumns, since: Instants) -> tuple[Ints, Ints]:
     if not len(log):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     us = log.observed_at.view(np.int64)
+    # intervals are days as floats; the nearest microsecond is the instant of the earlier crawl
     interval = np.rint(np.nan_to_num(log.interval) * DAY.astype(np.int64)).astype(np.int64)
+    # ranks are small, so that page and instant fit into one integer
     ranks = np.unique(np.concatenate([us, us - interval]), return_inverse=True)[1]
     own, before = ranks.astype(np.int64).reshape(2, -1)
     page = np.unique(log.page_id, return_inverse=True)[1].astype(np.int64) * len(ranks)

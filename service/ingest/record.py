@@ -148,10 +148,12 @@ def _rows_of(states: PageStates, page_id: Ints) -> Ints:
 def _judge(row: Ints, at: Instants, last: Instants) -> tuple[Codes, Ints]:
     """Return the verdict of every item, and the accepted items ordered by page and time."""
     verdict = np.full(len(row), Verdict.unknown, np.int16)
+    # items without a page have row -1 and come first
     order = np.lexsort((at, row))[np.count_nonzero(row < 0) :]
     row, at = row[order], at[order]
     newest = last[row]
     again = 1 + np.flatnonzero(row[1:] == row[:-1])
+    # the entry before it in the batch may be newer than the last one of its page
     newest[again] = np.fmax(newest[again], at[again - 1])
     verdict[order] = ordered = _verdict(at, newest)
     return verdict, order[ordered == Verdict.accepted]
@@ -174,6 +176,7 @@ def _with(states: PageStates, after: PageStates) -> PageStates:
     if len(after) == len(states):
         return after
     every = PageStates.concatenate([after, states])
+    # np.unique returns the first of two states, which is the one in `after`
     return every.take(np.unique(every.page_id, return_index=True)[1])
 
 

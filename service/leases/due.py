@@ -28,10 +28,10 @@ from service.storage.contract import GONE_CHECKS, Transaction
 from service.storage.epochs import MOST_SCANNED
 
 MAX_DUE_DAYS = 36_500.0
-"""Maximum interval, days: a century, which every database can add to a date."""
+"""Maximum interval, days: a century."""
 
 LEAST_RATE = 1e-200
-"""Minimum rate that counts, 1/day; with a lower rate the interval would overflow."""
+"""Minimum rate that counts, 1/day."""
 
 RETRY_S = 3_600.0
 """Maximum wait after the first crawl without an answer, seconds."""
@@ -66,6 +66,7 @@ def due_at(pages: DueColumns) -> Instants:
     due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
     due = np.where(np.isnat(last), pages.created_at, np.where(never, NO_TIME, due))
     request = np.where(requested(pages), pages.requested_at, NO_TIME)
+    # fmin skips NaT: a page that is never due is due at its request
     earlier: Instants = np.fmin(due, request)
     return earlier
 
@@ -77,13 +78,16 @@ def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[
     retry = np.minimum(interval, RETRY_S / DAY_S) * np.exp2(np.clip(n, 1, MOST_DOUBLINGS) - 1)
     wait = np.where(failing, np.minimum(retry, np.maximum(interval, 1.0)), interval)
     wait = np.where(gone, np.exp2(np.clip(n, 1, GONE_CHECKS) - 1), wait)
+    # an answer clears older requests, so a request before the last crawl still waits for one
     retired = (n > GONE_CHECKS) & ~(pages.requested_at <= pages.last_crawl_at)
     return wait, np.where(gone, retired, ~failing & never)
 
 
 def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:
     """Return (N,) days between crawls of the scheduled pages, 1 for the others."""
+    # with a lower rate the interval would overflow
     interval = factor / np.maximum(due_rate, LEAST_RATE)
+    # every database can add a century to a date
     return np.where(scheduled, np.minimum(interval, MAX_DUE_DAYS), 1.0)
 
 

@@ -108,6 +108,7 @@ def change_group(
 
 def delete_host(tx: Transaction, host: str, now: datetime, polite: Politeness) -> None:
     """Delete a host without pages; raise `HostNotFound` or `HostHasPages`."""
+    # no page may be registered between the check for pages and the deletion
     tx.hold_hosts()
     if tx.host(host).group is not None:
         change_host(tx, host, {"group": None}, now, polite)
@@ -138,6 +139,7 @@ def _change(
     """
     at, moves = instant(now), hosts.take(hosts.left != hosts.joined)
     filled = tx.move_hosts(moves.host_id, moves.joined)
+    # all at once, ascending: two changes of hosts cannot wait for each other
     ids = np.concatenate([hosts.host_id, hosts.left, hosts.joined, [queue_id]])
     locked = tx.lock_host_queues(distinct(ids))
     inherited = inherit(locked, moves)
@@ -145,7 +147,9 @@ def _change(
     tx.save_settings(own.take(politeness.differs(locked, own, politeness.SETTINGS)))
     if CAP in settings:
         tx.save_cap(queue_id, settings[CAP])
+    # host queues of groups have negative ids
     groups = own.queue_id[own.queue_id < 0]
+    # after the members are saved, because the query reads their rows
     after = follow_robots(own, *tx.robots_delays(groups))
     tx.save_settings(after.take(politeness.differs(own, after, politeness.SETTINGS)))
     again = np.isin(locked.queue_id, looked_at)
@@ -196,6 +200,7 @@ def configure(host_queues: HostQueues, row: Bools, settings: Mapping[str, Any]) 
     """Return host queues with new settings in the selected rows; None clears a setting."""
     values = {name: settings[name] for name in politeness.SETTINGS if name in settings}
     if values.get("max_concurrency", 0) is None:
+        # the column has integers, which have no NaN; 0 is no setting
         values["max_concurrency"] = 0
     return _put(host_queues, row, {n: np.nan if v is None else v for n, v in values.items()})
 

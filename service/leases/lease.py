@@ -125,6 +125,7 @@ def lease(
     count = sum(request.count for request in requests)
     n_rows = max(COMPARED, 2 * count)
     host_queues, rows = tx.ready(tx.clock(), HOST_QUEUES + count, n_rows, of, wait=wait)
+    # after the locks: a lease counts from here, not from before the wait for them
     now = tx.now()
     at = instant(now)
     if not len(host_queues):
@@ -144,6 +145,7 @@ def lease(
     leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
     order = _most_urgent_first(leased)
     order = order[taken[order]]
+    # as many host queues as were requested: others may have due pages too
     more = len(picked) > 0 or len(host_queues) == HOST_QUEUES + count
     return DealtPages(leased.take(order), to[order], more)
 
@@ -207,6 +209,7 @@ def offer_of(
     first_end: Instants = np.full(len(host_queues), NO_TIME)
     at, (delay, concurrency) = instant(now), limits(host_queues, polite)
     if concurrency.any():
+        # a lease that expired less than a delay ago counts: its worker may have crawled at the end
         n_running, first_end = tx.running(host_queues.queue_id, at - delay)
     host_queue = host_queues.queue_id.searchsorted(rows.queue_id)
     open_ = gates(host_queues, delay, concurrency, n_running, at)
@@ -239,6 +242,7 @@ def _leases(
     workers, ends = np.empty(len(requests), object), np.empty(len(requests), INSTANT)
     workers[:] = [request.worker for request in requests]
     ends[:] = [instant(now + request.ttl) for request in requests]
+    # 0 is a crawl without a lease, and the column has signed integers of 64 bits
     token = rng.integers(1, 2**63 - 1, len(requests))
     return Leases(page_id=page_id, token=token, worker=workers, expires_at=ends)
 
@@ -257,11 +261,13 @@ def most_overdue(
     """Return the rows to lease, the most overdue first, within the room of each host queue."""
     rate = np.where(rows.crawl_rate > 0, rows.crawl_rate, UNSCHEDULED_RATE)
     first = np.isnat(rows.last_crawl_at)
+    # rows have no time of registration; a page that was never crawled is due from then on
     since: Instants = np.where(first, rows.next_at, rows.last_crawl_at)
     overdue = np.maximum(days(at - since), 0.0) * rate + first
     overdue[rows.requested] = np.inf
     can = np.flatnonzero((rows.next_at <= at) & (room[host_queue] > 0))
     order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
+    # stable: within a host queue the most overdue stay first
     by_host_queue = np.argsort(host_queue[order], kind="stable")
     sorted_host_queue = host_queue[order][by_host_queue]
     place = np.empty(len(order), np.int64)

@@ -164,6 +164,7 @@ def count(begin: Begin, selection: Selection, now: datetime, *, exact: bool) -> 
     count is an estimate from samples of candidates.
     """
     with begin() as tx:
+        # one more than an exact count scans shows whether there are more
         n, _ = tx.candidates(0, MOST_COUNTED + 1, selection.only)
     if n <= MOST_COUNTED and selection.by_index:
         return Count(n, exact=True)

@@ -29,8 +29,7 @@ PAUSE_S = 60.0
 LONGEST_PAUSE_S = 86_400.0
 """Maximum pause after trouble, seconds."""
 FORGIVEN_AFTER_S = 86_400.0
-"""Time from the end of a pause until failures no longer count, seconds. Without leases, no answer
-would clear them."""
+"""Time from the end of a pause until failures no longer count, seconds."""
 
 ANY_NUMBER = np.iinfo(np.int32).max
 """Room of a gate without limits, crawls."""
@@ -123,6 +122,7 @@ def gates(
 ) -> Gates:
     """Return the gates of host queues at an instant, by their `limits`."""
     room = np.where(concurrency > 0, np.maximum(concurrency - n_running, 0), ANY_NUMBER)
+    # a delay runs from one crawl to the next, so only one crawl may begin now
     room = np.where(delay > NO_DELAY, np.minimum(room, 1), room)
     waits = (host_queues.ready_at > at) | (host_queues.blocked_until > at)
     return Gates(delay, concurrency, n_running, np.where(waits, 0, room))
@@ -211,6 +211,7 @@ def sum_up(
     crawl may be as late as its report, the delay counts from the report.
     """
     queue_id, n = settled.host_queues.queue_id, len(settled.host_queues)
+    # a host queue that was not locked may lie beyond the last one; `here` leaves it out
     row = np.minimum(np.searchsorted(queue_id, settled.queue_id), n - 1)
     here = queue_id[row] == settled.queue_id
     dated = np.fmax(np.fmin(observed_at, at), settled.leased_at)
@@ -276,8 +277,10 @@ def failures_in_a_row(host_queues: HostQueues, summary: ReportSummary) -> Ints:
     """
     answered = ~np.isnat(summary.good)
     day = seconds(np.array(FORGIVEN_AFTER_S))
+    # without leases, no answer would clear the failures
     forgiven = answered | (summary.ill > host_queues.blocked_until + day)
     before = np.where(forgiven, 0, host_queues.n_failures)
+    # `n_ill` counts trouble before the answer too; only one is certain to be newer
     one_by_one = before + np.where(answered, 1, summary.n_ill)
     after = np.maximum(before + 1, np.minimum(one_by_one, TROUBLE_AFTER))
     return np.minimum(np.where(failing(summary), after, before), MOST_FAILURES)
@@ -296,6 +299,7 @@ def pause(
     since: Instants = np.where(np.isnat(summary.ill), at, summary.ill)
     until = since + pause_length(np.maximum(n_pauses, 1), summary.retry_after_s, uniform)
     pauses = summary.slow | (failing(summary) & (n_pauses > 0))
+    # not `>`, which is false for NaT, a host queue without a pause
     longer = pauses & ~(until <= host_queues.blocked_until)
     return replace(
         host_queues,
@@ -322,6 +326,7 @@ def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> 
         return host_queues
     delay, _ = limits(host_queues, polite)
     ready_at = np.fmin(host_queues.ready_at, at + delay)
+    # fmin makes a delay of NaT, but no crawl has begun one
     ready_at = np.where(np.isnat(host_queues.ready_at), NO_TIME, ready_at)
     ahead = host_queues.paused_at > at
     rest = host_queues.blocked_until - host_queues.paused_at

@@ -44,6 +44,7 @@ def enqueue(tx: Transaction, pages: DueColumns, until: datetime) -> Ints:
     due = due_at(pages)
     soon = due < instant(until)
     rows = queue_rows(pages, due).take(soon)
+    # the time of a host queue is a bound that may be early and is never late
     tx.lower_host_queues(tx.enqueue(rows))
     return rows.page_id
 
@@ -54,6 +55,7 @@ def fill_queue(store: Store, until: datetime, stopped: Callable[[], bool] = lamb
     A fill that is stopped leaves no mark, so the next runner of epochs repeats it.
     """
     with store.begin(write=False) as tx:
+        # first: an epoch that is published during the fill then differs from the mark
         epoch = tx.number_in_force()
     after = 0
     while not stopped():
@@ -76,6 +78,7 @@ def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
     extra = np.setdiff1d(tx.waiting(after, last), queued, assume_unique=True)
     if not len(extra):
         return
+    # judged again under the lock, because a report may have made a page due meanwhile
     pages, locked = tx.lock_pages(extra, tx.clock())
     out = locked & ~(due_at(pages) < instant(until))
     tx.requeue(queue_rows(pages, np.full(len(pages), NO_TIME)).take(out))
@@ -101,6 +104,7 @@ def redate(store: Store, polite: Politeness, now: Clock) -> None:
 
 
 def _redate_host_queues(store: Store, polite: Politeness, now: Clock) -> None:
+    # host queues of groups have negative ids
     after = int(np.iinfo(np.int64).min)
     while True:
         with store.begin() as tx:

@@ -123,6 +123,7 @@ class LeaseSettler:
         if not len(row):
             return held
         counts = (crawls.token[row] != 0) | new[row]
+        # an item without a page has no state by which a page could be queued
         counts &= is_among(crawls.page_id[row], states.page_id)
         if not counts.all():
             row, locked = row[counts], locked.take(counts)
@@ -155,6 +156,7 @@ class LeaseSettler:
         soon = held & (due < until)
         next_at = np.where(soon, due, NO_TIME)
         tx.requeue(queue_rows(pages, next_at).where(held))
+        # reports lock only host queues that they change, so that others need not wait
         changes = soon | trouble(reports.status) | locked.limited | self.polite.gated
         host_queues = HostQueues.empty()
         if changes.any():

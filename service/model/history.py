@@ -124,7 +124,7 @@ def merged_calibrations(parts: Iterable[Calibrations]) -> dict[str, CalibrationS
     return sums
 
 
-class _Packed(msgspec.Struct, array_like=True):
+class _PackedTally(msgspec.Struct, array_like=True):
     hosts: bytes
     """Differences of ascending host_ids."""
     counted: bytes
@@ -136,7 +136,7 @@ class _Packed(msgspec.Struct, array_like=True):
 def packed(tally: Tally) -> bytes:
     """Return sums in bytes."""
     counted = np.flatnonzero(tally.counts.any(axis=0))
-    own = _Packed(
+    own = _PackedTally(
         np.diff(tally.host_id, prepend=0).astype("<i8").tobytes(),
         counted.astype(np.uint8).tobytes(),
         tally.counts.T[counted].astype("<u4").tobytes(),
@@ -151,7 +151,7 @@ def packed(tally: Tally) -> bytes:
 def unpacked(content: bytes) -> Tally:
     """Return sums from their bytes."""
     plain = content[1:] if content[:1] == b"\0" else zstandard.decompress(content[1:])
-    own = msgspec.msgpack.decode(plain, type=_Packed)
+    own = msgspec.msgpack.decode(plain, type=_PackedTally)
     hosts = np.cumsum(np.frombuffer(own.hosts, "<i8"))
     counted = np.frombuffer(own.counted, np.uint8)
     counts = np.zeros((len(hosts), len(COUNTS)), np.int64)

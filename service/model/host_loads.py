@@ -93,7 +93,7 @@ class MeasuredLoads:
     loads: HostLoads
 
 
-class _Packed(msgspec.Struct, array_like=True):
+class _PackedLoads(msgspec.Struct, array_like=True):
     sampled_share: float
     hosts: bytes
     """Differences of ascending host_ids."""
@@ -105,7 +105,7 @@ class _Packed(msgspec.Struct, array_like=True):
 def packed_loads(measured: MeasuredLoads) -> bytes:
     """Return loads in bytes, without their instant."""
     loads = measured.loads
-    own = _Packed(
+    own = _PackedLoads(
         measured.sampled_share,
         np.diff(loads.host_id, prepend=0).astype("<i8").tobytes(),
         loads.n_pages.astype("<u4").tobytes(),
@@ -117,7 +117,7 @@ def packed_loads(measured: MeasuredLoads) -> bytes:
 
 def unpacked_loads(measured_at: datetime, content: bytes) -> MeasuredLoads:
     """Return loads from their bytes."""
-    own = msgspec.msgpack.decode(zstandard.decompress(content), type=_Packed)
+    own = msgspec.msgpack.decode(zstandard.decompress(content), type=_PackedLoads)
     loads = HostLoads(
         host_id=np.cumsum(np.frombuffer(own.hosts, "<i8")),
         n_pages=np.frombuffer(own.n_pages, "<u4").astype(np.int64),

@@ -103,6 +103,7 @@ def archive_log(store: Store, older_than: timedelta) -> Iterator[ArchiveStep]:
     """
     with store.archiving() as lead:
         before = days_before(store.clock(), older_than)
+        # first, so that late entries go elsewhere while a part is copied
         lead.seal_log(before)
         with lead.begin(write=False) as tx:
             parts = [part for part in tx.log_parts(before) if is_set_aside(store, part)]
@@ -170,6 +171,7 @@ def _archive_part(lead: Lead, store: Store, part: LogPart) -> Iterator[ArchiveSt
             if attempt == ATTEMPTS - 1:
                 _archive_of(store).delete(files)
                 raise
+            # a reader holds the part for one transaction only
             time.sleep(AGAIN_S)
         except PartChanged:
             _archive_of(store).delete(files)
@@ -206,7 +208,9 @@ def _copied(
             for n_rows in archive.write(blocks, files, form, folder):
                 yield ArchiveStep(name, n_rows)
         for file in files:
+            # read from the archive itself, because the commit drops the only other copy
             archive.check(file, form)
+    # a caller that stops reading ends this too, and no commit will name the files
     except BaseException:
         archive.delete(files)
         raise

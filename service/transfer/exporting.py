@@ -188,6 +188,7 @@ def _formatted(file: IO[bytes], kind: str, *, states: bool) -> Iterator[Write]:
         rows = csv.writer(text, delimiter="\t" if kind == "tsv" else ",", lineterminator="\n")
         rows.writerow(names)
         yield lambda block: _write_csv(rows, block)
+        # the file stays open, because the caller closes it
         text.detach()
     else:
         yield lambda block: _write_ndjson(file, block)

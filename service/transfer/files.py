@@ -64,6 +64,7 @@ def read_items(
         return
     with path.open("rb") as raw:
         content = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+        # a byte order mark is no part of the first name
         text = io.TextIOWrapper(content, "utf-8-sig", newline="")
         lines = kind in ("ndjson", "jsonl")
         rows = _ndjson(text, after_line) if lines else _csv(text, path, kind, names)
@@ -120,6 +121,7 @@ def _csv(
     if twice := [name for name in names if names.count(name) > 1]:
         raise UnreadableFile(f"{path}: two columns are named {twice[0]}; rename or remove one")
     _refuse_unknown(path, names, fields)
+    # cells may have line ends, and an open quote swallows the rest: errors name its first line
     begun = rows.line_num + 1
     try:
         for row in rows:

@@ -154,6 +154,7 @@ def _apply(store: Store, item: dict[str, Any], polite: Politeness) -> Line:
     with store.begin() as tx:
         now = tx.now()
         if (until := settings.get("blocked_until")) is not None and until <= now:
+            # a block that is over would end one that is in force
             del settings["blocked_until"]
         if isinstance(line, HostLine):
             name = normalise_host(settings.pop("host"))

@@ -54,6 +54,7 @@ class Checkpoint:
         try:
             standing: dict[str, Any] = json.loads(self.path.read_text())
         except ValueError:
+            # a file that is cut off belongs to no import and is refused below
             standing = {}
         standing = standing if isinstance(standing, dict) else {}
         if standing.pop("of", None) != self.of:
@@ -210,6 +211,7 @@ def take_over(
     """
     page_id, created = tx.register(pages, now, Brought(states, created_at))
     stored = np.flatnonzero(~created)
+    # states are locked in ascending order
     stored = stored[np.argsort(page_id[stored])]
     states = replace(states.take(stored), page_id=page_id[stored])
     newer = newer_states(states, tx.lock_states(states.page_id, scheduled=False))

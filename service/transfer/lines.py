@@ -108,6 +108,7 @@ def parse(items: Sequence[dict[str, Any]], kind: type[Page]) -> Parsed:
             rejected.append((position, reason))
             continue
         other = pages.get(page.key)
+        # `>=`: of lines without evidence the last one counts
         if other is None or _evidence_at(line) >= _evidence_at(other[1]):
             pages[page.key] = position, line, page
     positions, newest, normal = zip(*pages.values(), strict=True) if pages else ((), (), ())

@@ -9,7 +9,7 @@ from support.live_server import START, Live, running
 
 from service.api import openapi
 from service.api.app import create_app
-from service.api.examples import access, events, hosts, reports
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON
 
 PATH = Path(__file__).parents[2] / "openapi" / "openapi.json"
@@ -140,19 +140,19 @@ def leased(api: Live) -> str:
 
 def subscribed(api: Live) -> str:
     """A subscription without a secret."""
-    asked = {**reports.SUBSCRIPTION}
+    asked = {**EXAMPLES["subscription"]}
     del asked["secret"]
     return api.client.post("/websub", json=asked).json()["id"]
 
 
 def hooked(api: Live) -> str:
     """A webhook."""
-    return api.client.post("/webhooks", json=events.WEBHOOK).json()["id"]
+    return api.client.post("/webhooks", json=EXAMPLES["webhook"]).json()["id"]
 
 
 def created_key(api: Live) -> str:
     """A key like the example's."""
-    return api.client.post("/keys", json=access.KEY).json()["key_id"]
+    return api.client.post("/keys", json=EXAMPLES["key"]).json()["key_id"]
 
 
 @pytest.mark.parametrize(("name", "media_type", "example"), BODIES)
@@ -170,7 +170,7 @@ def test_every_example_of_a_body_is_accepted(api: Live, name, media_type, exampl
         page_id=1,
         lease=leased(api),
         host="example.com",
-        group=hosts.HOST["group"],
+        group=EXAMPLES["host"]["group"],
         subscription_id=subscribed(api),
         webhook_id=hooked(api),
         key_id=created_key(api),

@@ -38,9 +38,9 @@ def result_of(method):
 
 
 def parameters_of(method):
-    """The parameters of a method, whose types name the clients of threads."""
+    """The parameters of a method, whose types name the calls of threads."""
     return [
-        str(each).replace("AsyncClient", "Client")
+        str(each).replace("AsyncLeaseCalls", "LeaseCalls")
         for each in inspect.signature(method).parameters.values()
     ]
 

@@ -12,7 +12,7 @@ from support.loopback import Loopback, Names
 
 from service.connectors import indexnow
 from service.connectors.guarded import FetchLimits, guarded_client
-from service.connectors.indexnow import Claim, shows_key, submission
+from service.connectors.indexnow import KeyClaim, shows_key, submission
 from service.model.errors import InvalidField
 
 KEY = "0123abcd-4567-ef89"
@@ -57,11 +57,11 @@ def test_no_host_of_our_own_network_is_asked(host):
     assert not shows_key(claim(f"http://{host}/"))
 
 
-def claim(url: str = URL) -> Claim:
+def claim(url: str = URL) -> KeyClaim:
     return submission(KEY, [url]).claim
 
 
-def looking(server: ThreadingHTTPServer) -> Callable[[Claim], bool]:
+def looking(server: ThreadingHTTPServer) -> Callable[[KeyClaim], bool]:
     """Look at the key file of a.example, whose address leads to this server."""
 
     def client() -> httpx.Client:

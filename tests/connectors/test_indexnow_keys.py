@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.connectors.indexnow import Claim
+from service.connectors.indexnow import KeyClaim
 from service.connectors.indexnow_keys import (
     ALL_WEIGHT,
     LEAST_WEIGHT,
@@ -23,7 +23,7 @@ SHARE, ALL = SHARE_WEIGHT // LEAST_WEIGHT, ALL_WEIGHT // LEAST_WEIGHT
 
 
 def waiting(peer: str, site: str, key: str = "key-0000", n_bytes: int = 100) -> Waiting:
-    return Waiting(Claim(key, f"https://{site}/{key}.txt", site), peer, n_bytes, then=print)
+    return Waiting(KeyClaim(key, f"https://{site}/{key}.txt", site), peer, n_bytes, then=print)
 
 
 def filled(*waitings: Waiting) -> KeyQueue:

@@ -21,13 +21,14 @@ from support.store_cases import (
 )
 
 from recrawl_lab.memory import evidence
-from recrawl_lab.memory.store import MemoryStore, Table
+from recrawl_lab.memory.growing import GrowingTable
+from recrawl_lab.memory.store import MemoryStore
 from service.model.domain import Observability, PagePatch
 from service.model.errors import LeadershipLost, PageNotFound
 
 
 def test_a_table_grows_by_doubling_and_keeps_what_it_has():
-    table = Table({"a": np.float64, "b": object}, a=(2,))
+    table = GrowingTable({"a": np.float64, "b": object}, a=(2,))
     sizes = set()
     for i in range(100):
         table.append([], 1, a=float(i), b=f"row {i}")
@@ -38,7 +39,7 @@ def test_a_table_grows_by_doubling_and_keeps_what_it_has():
 
 
 def test_what_is_undone_leaves_no_trace_in_rows_added_later():
-    table, undo = Table({"a": np.float64, "b": np.float64}), []
+    table, undo = GrowingTable({"a": np.float64, "b": np.float64}), []
     table.append(undo, 3, a=1.0, b=2.0)
     table.put(undo, np.array([0, 2]), a=7.0)
     while undo:

@@ -12,7 +12,7 @@ from support.live_server import START, Live, running
 from support.pages import DOCS, block, blocks, shell
 from support.processes import ROOT
 
-from service.api.requests.filters import PageFilters
+from service.api.requests.filters import PageParameters
 
 SERVICE = "http://127.0.0.1:8000"
 
@@ -96,4 +96,4 @@ def test_the_commands_of_the_page_on_many_pages_list_change_and_delete(live, tmp
 def test_every_filter_of_the_page_on_many_pages_exists():
     table = text_of("many-pages").partition("| filter |")[2].partition("\n\n")[0]
     first = "".join(row.split("|")[1] for row in table.splitlines()[2:])
-    assert set(re.findall(r"`(\w+)`", first)) == set(PageFilters._fields)
+    assert set(re.findall(r"`(\w+)`", first)) == set(PageParameters._fields)

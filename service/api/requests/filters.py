@@ -23,7 +23,7 @@ def _rate(description: str) -> Any:
     return Query(ge=0, le=MOST_RATE, description=description)
 
 
-class PageFilters(NamedTuple):
+class PageParameters(NamedTuple):
     """The parameters that select pages; a page must match all of them."""
 
     host: Annotated[str | None, Query(description="Name of the host of the pages")] = None
@@ -104,22 +104,22 @@ class PageFilters(NamedTuple):
         return {"host": prefix.host, "url_prefix": prefix.url}
 
 
-HINTS = get_type_hints(PageFilters, include_extras=True)
+HINTS = get_type_hints(PageParameters, include_extras=True)
 
 
 def with_filters(endpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an endpoint with the parameters of `PageFilters` in place of its `filters`."""
+    """Return an endpoint with the parameters of `PageParameters` in place of its `filters`."""
 
     @wraps(endpoint)
     def filtered(**values: Any) -> Any:
         fields = {name: values.pop(name) for name in HINTS if name in values}
-        return endpoint(filters=PageFilters(**fields), **values)
+        return endpoint(filters=PageParameters(**fields), **values)
 
     own = {n: p for n, p in inspect.signature(endpoint).parameters.items() if n != "filters"}
     keyword = inspect.Parameter.KEYWORD_ONLY
     more = {
         name: inspect.Parameter(
-            name, keyword, default=PageFilters._field_defaults[name], annotation=hint
+            name, keyword, default=PageParameters._field_defaults[name], annotation=hint
         )
         for name, hint in HINTS.items()
     }

@@ -25,7 +25,7 @@ COLUMNS = ListedPage.__struct_fields__
 NO_TAGS: list[str] = []
 
 
-class Part(Protocol):
+class ListPart(Protocol):
     """A part of a list."""
 
     @property
@@ -33,7 +33,7 @@ class Part(Protocol):
         """Place after which the next part begins; None at the end."""
 
 
-PartT = TypeVar("PartT", bound=Part)
+PartT = TypeVar("PartT", bound=ListPart)
 
 
 def parts_ahead(part: PartT, read: Callable[[int], PartT], *, embedded: bool) -> Iterator[PartT]:

@@ -29,7 +29,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
-from service.api.examples import access as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
@@ -51,8 +51,8 @@ Moment = Annotated[AwareDatetime | None, Query(description="An RFC 3339 instant 
 @router.post(
     "/keys",
     status_code=201,
-    responses=openapi.answers(CreatedKey, examples.CREATED_KEY, *openapi.WRITES, status=201),
-    openapi_extra=openapi.request_body(KeyBody, examples.KEY, batch=False),
+    responses=openapi.answers(CreatedKey, EXAMPLES["created_key"], *openapi.WRITES, status=201),
+    openapi_extra=openapi.request_body(KeyBody, EXAMPLES["key"], batch=False),
 )
 def post_key(service: TheService, actor: TheActor, body: TheBody) -> Response:
     """Create a key.
@@ -81,7 +81,7 @@ def post_key(service: TheService, actor: TheActor, body: TheBody) -> Response:
 
 @router.get(
     "/keys",
-    responses=openapi.answers(KeysAnswer, examples.KEYS_ANSWER, 422, headers=openapi.LINK),
+    responses=openapi.answers(KeysAnswer, EXAMPLES["keys_answer"], 422, headers=openapi.LINK),
 )
 def list_keys(
     request: Request, service: TheService, cursor: CursorParameter = None, limit: Limit = 100
@@ -99,7 +99,7 @@ def list_keys(
     return answer(part, headers=next_link(request, next_cursor))
 
 
-@router.get("/keys/{key_id}", responses=openapi.answers(KeyItem, examples.KEY_ITEM, 404, 422))
+@router.get("/keys/{key_id}", responses=openapi.answers(KeyItem, EXAMPLES["key_item"], 404, 422))
 def get_key(service: TheService, key_id: KeyPath) -> Response:
     """Show one key without its secret."""
     with service.store.begin(write=False) as tx:
@@ -126,9 +126,9 @@ def delete_key(service: TheService, actor: TheActor, key_id: KeyPath) -> Respons
     "/keys/{key_id}/rotation",
     status_code=201,
     responses=openapi.answers(
-        CreatedKey, examples.CREATED_KEY, 404, 409, *openapi.WRITES, status=201
+        CreatedKey, EXAMPLES["created_key"], 404, 409, *openapi.WRITES, status=201
     ),
-    openapi_extra=openapi.request_body(RotationBody, examples.ROTATION, batch=False),
+    openapi_extra=openapi.request_body(RotationBody, EXAMPLES["rotation"], batch=False),
 )
 def rotate_key(service: TheService, actor: TheActor, key_id: KeyPath, body: TheBody) -> Response:
     """Rotate a key.
@@ -144,7 +144,7 @@ def rotate_key(service: TheService, actor: TheActor, key_id: KeyPath, body: TheB
 
 @router.get(
     "/audit",
-    responses=openapi.answers(AuditAnswer, examples.AUDIT_ANSWER, 422, headers=openapi.LINK),
+    responses=openapi.answers(AuditAnswer, EXAMPLES["audit_answer"], 422, headers=openapi.LINK),
 )
 def list_audit(
     request: Request,

@@ -23,9 +23,9 @@ from service.api.cursors import (
     decode_cursor,
     encode_cursor,
 )
-from service.api.examples import pages as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
-from service.api.requests.filters import PageFilters, with_filters
+from service.api.requests.filters import PageParameters, with_filters
 from service.api.responses.encode import LISTED, answer
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.listing import LIST_PATH
@@ -33,10 +33,10 @@ from service.api.routes.pages import patches_of
 from service.api.service import Service, TheBody, TheService
 from service.ingest.bulk import (
     Act,
-    Change,
+    BulkOutcome,
     Delete,
     Note,
-    Outcome,
+    Patch,
     Recrawl,
     act_on,
     act_on_selected,
@@ -54,20 +54,20 @@ BULK_S = 20.0
 """Time after which an act on many pages answers with a cursor, seconds."""
 DryRun = Annotated[bool, Query(description="Count the pages, and change nothing")]
 AllPages = Annotated[bool, Query(description="Act on every page, without a filter")]
-BULK = openapi.answers(BulkAnswer, examples.BULK_ANSWER, *openapi.WRITES)
+BULK = openapi.answers(BulkAnswer, EXAMPLES["bulk_answer"], *openapi.WRITES)
 
 
 @router.patch(
     "/pages",
     responses=BULK,
-    openapi_extra=openapi.request_body(PagePatchBody, examples.BULK_PATCH, batch=False),
+    openapi_extra=openapi.request_body(PagePatchBody, EXAMPLES["bulk_patch"], batch=False),
 )
 @with_filters
 def patch_pages(
     service: TheService,
     actor: TheActor,
     body: TheBody,
-    filters: PageFilters,
+    filters: PageParameters,
     dry_run: DryRun = False,
     all_pages: AllPages = False,
     cursor: CursorParameter = None,
@@ -84,15 +84,15 @@ def patch_pages(
     patch, tags = patches_of(changes)
     selection = selected(filters, all_pages=all_pages)
     note = audited(actor, filters, msgspec.to_builtins(changes))
-    return _act(service, selection, Change(patch, tags), cursor, note, dry_run=dry_run)
+    return _act(service, selection, Patch(patch, tags), cursor, note, dry_run=dry_run)
 
 
-@router.delete("/pages", responses=openapi.answers(BulkAnswer, examples.BULK_ANSWER, 422))
+@router.delete("/pages", responses=openapi.answers(BulkAnswer, EXAMPLES["bulk_answer"], 422))
 @with_filters
 def delete_pages(
     service: TheService,
     actor: TheActor,
-    filters: PageFilters,
+    filters: PageParameters,
     dry_run: DryRun = False,
     all_pages: AllPages = False,
     cursor: CursorParameter = None,
@@ -108,15 +108,15 @@ def delete_pages(
 
 @router.post(
     "/pages/recrawl",
-    responses=openapi.answers(BulkAnswer, examples.BULK_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(RecrawlBody, examples.RECRAWL, batch=False),
+    responses=openapi.answers(BulkAnswer, EXAMPLES["bulk_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(RecrawlBody, EXAMPLES["recrawl"], batch=False),
 )
 @with_filters
 def recrawl_pages(
     service: TheService,
     actor: TheActor,
     body: TheBody,
-    filters: PageFilters,
+    filters: PageParameters,
     dry_run: DryRun = False,
     all_pages: AllPages = False,
     cursor: CursorParameter = None,
@@ -139,7 +139,7 @@ def recrawl_pages(
     return _recrawl_named(service, named, act, note, dry_run=dry_run)
 
 
-def audited(actor: Actor, filters: PageFilters, after: dict[str, Any] | None = None) -> Note:
+def audited(actor: Actor, filters: PageParameters, after: dict[str, Any] | None = None) -> Note:
     """Return a function that writes each transaction of a bulk act to the audit."""
     chosen = {name: value for name, value in filters._asdict().items() if value is not None}
 
@@ -151,12 +151,12 @@ def audited(actor: Actor, filters: PageFilters, after: dict[str, Any] | None = N
     return note
 
 
-def selected(filters: PageFilters, *, all_pages: bool, otherwise: str = "") -> Selection:
+def selected(filters: PageParameters, *, all_pages: bool, otherwise: str = "") -> Selection:
     """Return the selected pages; without a filter, every page only if the caller wants it."""
     if all_pages and any(value is not None for value in filters):
         raise InvalidField("all_pages", "all_pages=true excludes filters; leave either out")
     if not all_pages and all(value is None for value in filters):
-        names = ", ".join(PageFilters._fields)
+        names = ", ".join(PageParameters._fields)
         raise InvalidField(
             "all_pages", f"nothing is selected; send {names}{otherwise}, or all_pages=true"
         )
@@ -187,7 +187,7 @@ def _act(
     return _bulk_answer(outcome, dry_run=dry_run)
 
 
-def _bulk_answer(outcome: Outcome, *, dry_run: bool) -> Response:
+def _bulk_answer(outcome: BulkOutcome, *, dry_run: bool) -> Response:
     first = outcome.refused[:LISTED]
     rejected = [
         Rejection(index=row, code="conflict", field=refusal.field, detail=refusal.reason)

@@ -16,7 +16,7 @@ from recrawl_client.wire.changes import ChangesAnswer, ChangesPlace
 from service.api import openapi
 from service.api.cursors import FeedCursor, decode_cursor, encode_cursor, next_link
 from service.api.encodings import best
-from service.api.examples import events as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.requests.filters import TAG
 from service.api.responses.encode import answer
@@ -73,9 +73,9 @@ reason."""
 """Description of the call."""
 
 RESPONSES = openapi.answers(
-    ChangesAnswer, examples.CHANGES_ANSWER, 406, 410, 422, headers=openapi.LINK
+    ChangesAnswer, EXAMPLES["changes_answer"], 406, 410, 422, headers=openapi.LINK
 )
-RESPONSES[200]["content"] |= openapi.streams(examples.CHANGE, NDJSON)
+RESPONSES[200]["content"] |= openapi.streams(EXAMPLES["change"], NDJSON)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
-from service.api.examples import epochs as examples
+from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer, encode_epoch
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService
@@ -34,7 +34,7 @@ EpochPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="Number of an ep
 
 @router.get(
     "/epochs",
-    responses=openapi.answers(EpochsAnswer, examples.EPOCHS_ANSWER, 422, headers=openapi.LINK),
+    responses=openapi.answers(EpochsAnswer, EXAMPLES["epochs_answer"], 422, headers=openapi.LINK),
 )
 def list_epochs(
     request: Request,
@@ -57,7 +57,7 @@ def list_epochs(
     return answer(part, headers=next_link(request, next_cursor))
 
 
-@router.get("/epochs/latest", responses=openapi.answers(Epoch, examples.EPOCH_ANSWER, 404, 422))
+@router.get("/epochs/latest", responses=openapi.answers(Epoch, EXAMPLES["epoch_answer"], 404, 422))
 def get_latest_epoch(service: TheService) -> Response:
     """Show the epoch in force.
 
@@ -72,7 +72,7 @@ def get_latest_epoch(service: TheService) -> Response:
     return answer(encode_epoch(epoch, compared))
 
 
-@router.get("/epochs/{epoch}", responses=openapi.answers(Epoch, examples.EPOCH_ANSWER, 404, 422))
+@router.get("/epochs/{epoch}", responses=openapi.answers(Epoch, EXAMPLES["epoch_answer"], 404, 422))
 def get_epoch(service: TheService, epoch: EpochPath) -> Response:
     """Show one epoch, whatever its state."""
     with service.store.begin(write=False) as tx:
@@ -85,7 +85,7 @@ def get_epoch(service: TheService, epoch: EpochPath) -> Response:
     "/epochs",
     status_code=202,
     responses=openapi.answers(
-        Epoch, examples.REQUESTED, 422, 507, status=202, headers=openapi.LOCATION
+        Epoch, EXAMPLES["requested"], 422, 507, status=202, headers=openapi.LOCATION
     ),
 )
 async def post_epoch(

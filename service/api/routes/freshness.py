@@ -17,7 +17,7 @@ from recrawl_client.wire.freshness import (
     Verdict,
 )
 from service.api import openapi
-from service.api.examples import pages as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import Batch, decode_batch
 from service.api.requests.decode import instants, judged, normal_url, read_urls
 from service.api.requests.rules import FUTURE_ALLOWED, ReadUrl, check_name, check_time
@@ -62,8 +62,8 @@ class Copies(NamedTuple):
 
 @router.post(
     "/freshness",
-    responses=openapi.answers(FreshnessAnswer, examples.FRESHNESS_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(Copy, examples.COPIES),
+    responses=openapi.answers(FreshnessAnswer, EXAMPLES["freshness_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(Copy, EXAMPLES["copies"]),
 )
 def post_freshness(service: TheService, body: TheBody) -> Response:
     """Ask whether copies of pages are still right.

@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from service import __version__
 from service.api import openapi
-from service.api.examples import epochs as examples
+from service.api.examples import EXAMPLES
 from service.api.openapi import Health
 from service.api.responses import problems
 from service.api.responses.encode import answer
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 
 
 @router.head("/healthz", include_in_schema=False)
-@router.get("/healthz", responses=openapi.open_answers(Health, examples.HEALTH))
+@router.get("/healthz", responses=openapi.open_answers(Health, EXAMPLES["health"]))
 async def healthz() -> Response:
     """Check that the process is alive.
 
@@ -31,7 +31,7 @@ async def healthz() -> Response:
 
 
 @router.head("/readyz", include_in_schema=False)
-@router.get("/readyz", responses=openapi.open_answers(Health, examples.HEALTH, 503))
+@router.get("/readyz", responses=openapi.open_answers(Health, EXAMPLES["health"], 503))
 async def readyz(service: TheMonitored) -> Response:
     """Check that the database answers, has the right schema and takes writes.
 

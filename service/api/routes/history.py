@@ -15,7 +15,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
-from service.api.examples import epochs as examples
+from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer
 from service.api.responses.history import encode_row
 from service.api.route import GUARDED, DirectRoute
@@ -39,7 +39,7 @@ Moment = Annotated[AwareDatetime | None, Query(description="An RFC 3339 instant 
 @router.get(
     "/history",
     responses=openapi.answers(
-        HistoryAnswer, examples.HISTORY_ANSWER, 404, 422, headers=openapi.LINK
+        HistoryAnswer, EXAMPLES["history_answer"], 404, 422, headers=openapi.LINK
     ),
 )
 def get_history(

@@ -36,7 +36,7 @@ from service.api.cursors import (
     next_link,
     refused,
 )
-from service.api.examples import hosts as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
 from service.api.requests.limited import check_hosts
 from service.api.requests.rules import EARLIEST
@@ -79,7 +79,7 @@ GroupPath = Annotated[
 
 @router.get(
     "/hosts",
-    responses=openapi.answers(HostsAnswer, examples.HOSTS_ANSWER, 422, headers=openapi.LINK),
+    responses=openapi.answers(HostsAnswer, EXAMPLES["hosts_answer"], 422, headers=openapi.LINK),
 )
 def list_hosts(
     request: Request,
@@ -179,7 +179,9 @@ def _after(cursor: str, sort: NameOrder) -> int | str:
     return place.after
 
 
-@router.get("/hosts/{host}", responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, 404, 422))
+@router.get(
+    "/hosts/{host}", responses=openapi.answers(HostAnswer, EXAMPLES["host_answer"], 404, 422)
+)
 def get_host(service: TheService, caller: TheCaller, host: HostPath) -> Response:
     """Show how a host is crawled.
 
@@ -194,8 +196,8 @@ def get_host(service: TheService, caller: TheCaller, host: HostPath) -> Response
 
 @router.put(
     "/hosts/{host}",
-    responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(HostBody, examples.HOST, batch=False),
+    responses=openapi.answers(HostAnswer, EXAMPLES["host_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(HostBody, EXAMPLES["host"], batch=False),
 )
 def put_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody) -> Response:
     """Set how a host is crawled.
@@ -210,8 +212,8 @@ def put_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody
 
 @router.patch(
     "/hosts/{host}",
-    responses=openapi.answers(HostAnswer, examples.HOST_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(HostBody, examples.HOST_PATCH, batch=False),
+    responses=openapi.answers(HostAnswer, EXAMPLES["host_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(HostBody, EXAMPLES["host_patch"], batch=False),
 )
 def patch_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody) -> Response:
     """Change how a host is crawled.
@@ -243,7 +245,7 @@ def delete_host_by_name(service: TheService, actor: TheActor, host: HostPath) ->
 
 @router.get(
     "/groups",
-    responses=openapi.answers(GroupsAnswer, examples.GROUPS_ANSWER, 422, headers=openapi.LINK),
+    responses=openapi.answers(GroupsAnswer, EXAMPLES["groups_answer"], 422, headers=openapi.LINK),
 )
 def list_groups(
     request: Request,
@@ -286,7 +288,7 @@ def delete_group_by_name(service: TheService, actor: TheActor, group: GroupPath)
 
 
 @router.get(
-    "/groups/{group}", responses=openapi.answers(GroupAnswer, examples.GROUP_ANSWER, 404, 422)
+    "/groups/{group}", responses=openapi.answers(GroupAnswer, EXAMPLES["group_answer"], 404, 422)
 )
 def get_group(service: TheService, group: GroupPath) -> Response:
     """Show how a group of hosts is crawled."""
@@ -296,8 +298,8 @@ def get_group(service: TheService, group: GroupPath) -> Response:
 
 @router.put(
     "/groups/{group}",
-    responses=openapi.answers(GroupAnswer, examples.GROUP_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(GroupBody, examples.GROUP, batch=False),
+    responses=openapi.answers(GroupAnswer, EXAMPLES["group_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(GroupBody, EXAMPLES["group"], batch=False),
 )
 def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheBody) -> Response:
     """Set how a group of hosts is crawled, and its members.

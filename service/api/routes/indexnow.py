@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from service.api import openapi
 from service.api.admission import the_caller
-from service.api.examples import reports as examples
+from service.api.examples import EXAMPLES
 from service.api.openapi import IndexNowAnswer, IndexNowBody
 from service.api.requests.bodies import Body, read_body, read_within
 from service.api.requests.decode import instants, name_pages
@@ -25,7 +25,7 @@ from service.api.responses.encode import answer, batch_counts
 from service.api.route import DirectRoute
 from service.api.service import Service, TheService
 from service.batching.reports import CommittedPings, PingReport
-from service.connectors.indexnow import MAX_URLS, Claim, Submission, claimed, submission
+from service.connectors.indexnow import MAX_URLS, KeyClaim, Submission, claimed, submission
 from service.connectors.indexnow_keys import MAX_BYTES, Outcome, Waiting
 from service.model import lenient_json
 from service.model.columns import PingColumns
@@ -50,7 +50,7 @@ DecodedT = TypeVar("DecodedT")
 class Sent(NamedTuple):
     """A submission before it is decoded."""
 
-    claim: Callable[[], Claim]
+    claim: Callable[[], KeyClaim]
     """Function that checks the key against the first URL; raises as `claimed`."""
     submission: Callable[[], Submission]
     """Function that checks and decodes all URLs; raises as `submission`."""
@@ -93,7 +93,7 @@ def many_urls(content: bytes) -> Sent:
     return Sent(partial(_claim, content), partial(_submission, content), n_urls, len(content))
 
 
-def _claim(content: bytes) -> Claim:
+def _claim(content: bytes) -> KeyClaim:
     head = _decode(content, Head)
     first = FIRST.match(bytes(head.urlList))
     if first is None:
@@ -155,8 +155,8 @@ def peer(request: Request) -> str:
 router = APIRouter(tags=["evidence"], route_class=DirectRoute)
 
 RESPONSES = {
-    **openapi.answers(IndexNowAnswer, examples.INDEXNOW_ANSWER, *openapi.WRITES),
-    202: openapi.answers(IndexNowAnswer, examples.INDEXNOW_PENDING, status=202)[202],
+    **openapi.answers(IndexNowAnswer, EXAMPLES["indexnow_answer"], *openapi.WRITES),
+    202: openapi.answers(IndexNowAnswer, EXAMPLES["indexnow_pending"], status=202)[202],
 }
 
 
@@ -189,7 +189,7 @@ def get_indexnow(
 @router.post(
     "/indexnow",
     responses=RESPONSES,
-    openapi_extra=openapi.request_body(IndexNowBody, examples.INDEXNOW, batch=False),
+    openapi_extra=openapi.request_body(IndexNowBody, EXAMPLES["indexnow"], batch=False),
 )
 async def post_indexnow(request: Request, service: TheService) -> Response:
     """Announce changes of up to 10,000 pages of one host by IndexNow.

@@ -22,7 +22,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
-from service.api.examples import reports as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
 from service.api.requests.decode import decode_crawls
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
@@ -101,9 +101,9 @@ with another body is refused with status 422, and that body has no effect."""
     "/leases",
     description=LEASES,
     responses=openapi.answers(
-        Leased, examples.LEASES_ANSWER, *openapi.WRITES, headers=openapi.RETRY_AFTER
+        Leased, EXAMPLES["leases_answer"], *openapi.WRITES, headers=openapi.RETRY_AFTER
     ),
-    openapi_extra=openapi.request_body(LeaseBody, examples.LEASE, batch=False),
+    openapi_extra=openapi.request_body(LeaseBody, EXAMPLES["lease"], batch=False),
 )
 async def post_leases(
     request: Request,
@@ -195,7 +195,7 @@ def _ahead(next_ready_at: datetime | None, now: datetime) -> float:
 
 @router.get(
     "/leases",
-    responses=openapi.answers(LeasesAnswer, examples.RUNNING_LEASES, 422, headers=openapi.LINK),
+    responses=openapi.answers(LeasesAnswer, EXAMPLES["running_leases"], 422, headers=openapi.LINK),
 )
 def list_leases(
     request: Request,
@@ -220,8 +220,8 @@ def list_leases(
 
 @router.patch(
     "/leases/{lease}",
-    responses=openapi.answers(LeaseAnswer, examples.LEASE_ANSWER, 404, *openapi.WRITES),
-    openapi_extra=openapi.request_body(LeasePatchBody, examples.LEASE_PATCH, batch=False),
+    responses=openapi.answers(LeaseAnswer, EXAMPLES["lease_answer"], 404, *openapi.WRITES),
+    openapi_extra=openapi.request_body(LeasePatchBody, EXAMPLES["lease_patch"], batch=False),
 )
 def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Response:
     """Extend or shorten a lease that runs."""

@@ -24,9 +24,9 @@ from service.api.cursors import (
     next_link,
 )
 from service.api.encodings import best
-from service.api.examples import pages as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
-from service.api.requests.filters import PageFilters, with_filters
+from service.api.requests.filters import PageParameters, with_filters
 from service.api.requests.limited import check_urls
 from service.api.responses import encode, tables
 from service.api.responses.encode import ARROW, answer, shared
@@ -79,12 +79,12 @@ With `url` the answer is that one page, as from GET /pages/{page_id}."""
 """Description of the call."""
 
 RESPONSES = openapi.answers(
-    PagesAnswer, examples.LISTED_PAGES_ANSWER, 404, 406, 422, headers=openapi.LINK
+    PagesAnswer, EXAMPLES["listed_pages_answer"], 404, 406, 422, headers=openapi.LINK
 )
 RESPONSES[200]["content"][JSON]["schema"] = {
     "oneOf": [openapi.ref(PagesAnswer), openapi.ref(PageAnswer)]
 }
-RESPONSES[200]["content"] |= openapi.streams(examples.LISTED_PAGE, NDJSON, CSV, ARROW)
+RESPONSES[200]["content"] |= openapi.streams(EXAMPLES["listed_page"], NDJSON, CSV, ARROW)
 
 
 @router.get("/pages", description=LIST, responses=RESPONSES)
@@ -93,7 +93,7 @@ def list_all_pages(
     request: Request,
     service: TheService,
     caller: TheCaller,
-    filters: PageFilters,
+    filters: PageParameters,
     url: OneUrl = None,
     cursor: CursorParameter = None,
     limit: Limit = 1_000,
@@ -157,7 +157,7 @@ def _stream(service: Service, selection: Selection, after: int, media: str) -> R
 
 @router.get(
     "/pages/{page_id}/observations",
-    responses=openapi.answers(LogAnswer, examples.LOG_ANSWER, 404, 422, headers=openapi.LINK),
+    responses=openapi.answers(LogAnswer, EXAMPLES["log_answer"], 404, 422, headers=openapi.LINK),
 )
 def list_observations(
     request: Request,

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported
 from service.api import openapi
 from service.api.admission import TheCaller
-from service.api.examples import reports as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import Body, decode_batch, heavy
 from service.api.requests.decode import Decoded, decode_crawls, decode_pings
 from service.api.requests.limited import admitted
@@ -70,8 +70,8 @@ up all blocks. `index` counts from the first line without blank lines. Several b
 @router.post(
     "/observations",
     description=OBSERVATIONS,
-    responses=openapi.answers(Reported, examples.OBSERVATIONS_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(Observation, examples.OBSERVATIONS),
+    responses=openapi.answers(Reported, EXAMPLES["observations_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(Observation, EXAMPLES["observations"]),
 )
 async def post_observations(
     request: Request, service: TheService, caller: TheCaller, register: Register = True
@@ -90,8 +90,8 @@ async def post_observations(
 
 @router.post(
     "/pings",
-    responses=openapi.answers(Pinged, examples.PINGS_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(Ping, examples.PINGS),
+    responses=openapi.answers(Pinged, EXAMPLES["pings_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(Ping, EXAMPLES["pings"]),
 )
 async def post_pings(
     service: TheService, caller: TheCaller, body: TheBody, register: Register = True

@@ -10,7 +10,7 @@ from recrawl_client.wire.pages import MOST_TAGS, Page, PageAnswer, PagePatchBody
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor, TheCaller
-from service.api.examples import pages as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_batch, decode_object
 from service.api.requests.decode import decode_pages
 from service.api.requests.limited import admitted
@@ -46,8 +46,8 @@ PageIdPath = Annotated[int, Path(ge=1, le=2**63 - 1, description="The service's 
 
 @router.post(
     "/pages",
-    responses=openapi.answers(Registered, examples.PAGES_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.request_body(Page, examples.PAGES),
+    responses=openapi.answers(Registered, EXAMPLES["pages_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(Page, EXAMPLES["pages"]),
 )
 def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Response:
     """Register pages, or change registered ones.
@@ -81,7 +81,7 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
 
 
 @router.get(
-    "/pages/{page_id}", responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, 422)
+    "/pages/{page_id}", responses=openapi.answers(PageAnswer, EXAMPLES["page_answer"], 404, 422)
 )
 def get_page(service: TheService, caller: TheCaller, page_id: PageIdPath) -> Response:
     """Show one page by its number.
@@ -97,8 +97,8 @@ def get_page(service: TheService, caller: TheCaller, page_id: PageIdPath) -> Res
 
 @router.patch(
     "/pages/{page_id}",
-    responses=openapi.answers(PageAnswer, examples.PAGE_ANSWER, 404, *openapi.WRITES),
-    openapi_extra=openapi.request_body(PagePatchBody, examples.PATCH, batch=False),
+    responses=openapi.answers(PageAnswer, EXAMPLES["page_answer"], 404, *openapi.WRITES),
+    openapi_extra=openapi.request_body(PagePatchBody, EXAMPLES["patch"], batch=False),
 )
 def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Response:
     """Change one page.

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from recrawl_client.wire.plan import PlanAnswer
 from service.api import openapi
-from service.api.examples import epochs as examples
+from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheService
@@ -31,7 +31,7 @@ Bandwidth = Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)]
 
 @router.get(
     "/plan",
-    responses=openapi.answers(PlanAnswer, examples.PLAN_ANSWER, 404, 422, 501, 503),
+    responses=openapi.answers(PlanAnswer, EXAMPLES["plan_answer"], 404, 422, 501, 503),
 )
 async def get_plan(
     service: TheService,

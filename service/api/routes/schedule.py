@@ -23,7 +23,7 @@ from service.api.cursors import (
     refused,
 )
 from service.api.encodings import best
-from service.api.examples import epochs as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.responses import encode
 from service.api.responses.encode import (
@@ -79,9 +79,9 @@ class ScheduleQuery(NamedTuple):
 
 ETAG = {"ETag": openapi.header("Number of the epoch, for If-None-Match", 'W/"epoch-7"')}
 RESPONSES = openapi.answers(
-    ScheduleAnswer, examples.SCHEDULE_ANSWER, 406, 410, 422, headers={**ETAG, **openapi.LINK}
+    ScheduleAnswer, EXAMPLES["schedule_answer"], 406, 410, 422, headers={**ETAG, **openapi.LINK}
 )
-RESPONSES[200]["content"] |= openapi.streams(examples.SCHEDULE_ITEM, NDJSON, ARROW)
+RESPONSES[200]["content"] |= openapi.streams(EXAMPLES["schedule_item"], NDJSON, ARROW)
 
 
 Limit = Annotated[

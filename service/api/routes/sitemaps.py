@@ -17,7 +17,7 @@ from recrawl_client.wire.common import Counts, Rejection
 from recrawl_client.wire.evidence import SitemapChild, SitemapRead
 from service.api import openapi
 from service.api.admission import TheCaller
-from service.api.examples import reports as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import read_document
 from service.api.requests.decode import NO_PAGES, instants, name_pages
 from service.api.requests.limited import charge, check_hosts
@@ -47,8 +47,8 @@ router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUAR
 
 @router.post(
     "/sitemaps",
-    responses=openapi.answers(SitemapRead, examples.SITEMAP_ANSWER, *openapi.WRITES),
-    openapi_extra=openapi.document_body(examples.SITEMAP),
+    responses=openapi.answers(SitemapRead, EXAMPLES["sitemap_answer"], *openapi.WRITES),
+    openapi_extra=openapi.document_body(EXAMPLES["sitemap"]),
 )
 def post_sitemap(
     service: TheService,
@@ -58,7 +58,7 @@ def post_sitemap(
         str,
         Query(
             description="URL that you fetched the document from; Recrawl does not fetch it",
-            examples=[examples.SITEMAP_URL],
+            examples=[EXAMPLES["sitemap_url"]],
         ),
     ],
     cross_host: Annotated[

@@ -30,7 +30,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
-from service.api.examples import events as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
@@ -60,8 +60,8 @@ WebhookPath = Annotated[
 
 @router.post(
     "/webhooks",
-    responses=openapi.answers(CreatedWebhook, examples.WEBHOOK_CREATED, 410, *openapi.WRITES),
-    openapi_extra=openapi.request_body(WebhookBody, examples.WEBHOOK, batch=False),
+    responses=openapi.answers(CreatedWebhook, EXAMPLES["webhook_created"], 410, *openapi.WRITES),
+    openapi_extra=openapi.request_body(WebhookBody, EXAMPLES["webhook"], batch=False),
 )
 def post_webhook(service: TheService, actor: TheActor, body: TheBody) -> Response:
     """Create a webhook.
@@ -85,7 +85,9 @@ def post_webhook(service: TheService, actor: TheActor, body: TheBody) -> Respons
 
 @router.get(
     "/webhooks",
-    responses=openapi.answers(WebhooksAnswer, examples.WEBHOOKS_ANSWER, 422, headers=openapi.LINK),
+    responses=openapi.answers(
+        WebhooksAnswer, EXAMPLES["webhooks_answer"], 422, headers=openapi.LINK
+    ),
 )
 def list_webhooks(
     request: Request,
@@ -109,7 +111,7 @@ def list_webhooks(
 
 @router.get(
     "/webhooks/{webhook_id}",
-    responses=openapi.answers(WebhookAnswer, examples.WEBHOOK_ANSWER, 404, 422),
+    responses=openapi.answers(WebhookAnswer, EXAMPLES["webhook_answer"], 404, 422),
 )
 def get_webhook(service: TheService, webhook_id: WebhookPath) -> Response:
     """Show a webhook and the state of its deliveries.
@@ -123,8 +125,8 @@ def get_webhook(service: TheService, webhook_id: WebhookPath) -> Response:
 
 @router.patch(
     "/webhooks/{webhook_id}",
-    responses=openapi.answers(WebhookAnswer, examples.WEBHOOK_ANSWER, 404, *openapi.WRITES),
-    openapi_extra=openapi.request_body(WebhookPatch, examples.WEBHOOK_PATCH, batch=False),
+    responses=openapi.answers(WebhookAnswer, EXAMPLES["webhook_answer"], 404, *openapi.WRITES),
+    openapi_extra=openapi.request_body(WebhookPatch, EXAMPLES["webhook_patch"], batch=False),
 )
 def patch_webhook(
     service: TheService, actor: TheActor, webhook_id: WebhookPath, body: TheBody
@@ -158,7 +160,7 @@ def delete_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath
 
 @router.post(
     "/webhooks/{webhook_id}/test",
-    responses=openapi.answers(DeliveryItem, examples.DELIVERY_TEST, 404, 422),
+    responses=openapi.answers(DeliveryItem, EXAMPLES["delivery_test"], 404, 422),
 )
 def test_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath) -> Response:
     """Send a test event and show the answer of the address.
@@ -176,7 +178,7 @@ def test_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath) 
 @router.get(
     "/webhooks/{webhook_id}/deliveries",
     responses=openapi.answers(
-        DeliveriesAnswer, examples.DELIVERIES_ANSWER, 404, 422, headers=openapi.LINK
+        DeliveriesAnswer, EXAMPLES["deliveries_answer"], 404, 422, headers=openapi.LINK
     ),
 )
 def list_deliveries(
@@ -206,8 +208,8 @@ def list_deliveries(
 
 @router.post(
     "/webhooks/{webhook_id}/redeliver",
-    responses=openapi.answers(WebhookAnswer, examples.WEBHOOK_ANSWER, 404, 410, *openapi.WRITES),
-    openapi_extra=openapi.request_body(RedeliveryBody, examples.REDELIVERY, batch=False),
+    responses=openapi.answers(WebhookAnswer, EXAMPLES["webhook_answer"], 404, 410, *openapi.WRITES),
+    openapi_extra=openapi.request_body(RedeliveryBody, EXAMPLES["redelivery"], batch=False),
 )
 def redeliver(
     service: TheService, actor: TheActor, webhook_id: WebhookPath, body: TheBody

@@ -25,7 +25,7 @@ from service.api.cursors import (
     encode_cursor,
     next_link,
 )
-from service.api.examples import reports as examples
+from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object, read_content
 from service.api.responses.encode import answer, shared
 from service.api.route import GUARDED, DirectRoute
@@ -54,9 +54,9 @@ SubscriptionPath = Annotated[
 @router.post(
     "/websub",
     responses=openapi.answers(
-        RegisteredSubscription, examples.SUBSCRIPTION_ANSWER, *openapi.WRITES
+        RegisteredSubscription, EXAMPLES["subscription_answer"], *openapi.WRITES
     ),
-    openapi_extra=openapi.request_body(SubscriptionBody, examples.SUBSCRIPTION, batch=False),
+    openapi_extra=openapi.request_body(SubscriptionBody, EXAMPLES["subscription"], batch=False),
 )
 def post_subscription(service: TheService, actor: TheActor, body: TheBody) -> Response:
     """Register a subscription and return its callback.
@@ -83,7 +83,7 @@ def post_subscription(service: TheService, actor: TheActor, body: TheBody) -> Re
 @router.get(
     "/websub",
     responses=openapi.answers(
-        SubscriptionsAnswer, examples.SUBSCRIPTIONS_ANSWER, 422, headers=openapi.LINK
+        SubscriptionsAnswer, EXAMPLES["subscriptions_answer"], 422, headers=openapi.LINK
     ),
 )
 def list_subscriptions(
@@ -182,7 +182,7 @@ def verify_subscription(
         202: {"description": "The content has arrived"},
         **openapi.problems_of(*openapi.WRITES, 408, 410, 503),
     },
-    openapi_extra=openapi.feed_body(examples.FEED),
+    openapi_extra=openapi.feed_body(EXAMPLES["feed"]),
 )
 async def post_content(
     request: Request,

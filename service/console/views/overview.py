@@ -16,7 +16,7 @@ from service.api.routes import history, hosts
 from service.console.charts import Dot, Picture, Shape, Tick, line
 from service.console.series import SeriesLine, TimeSeries
 from service.console.visit import Visit
-from service.core.calibration import Calibration, calibration
+from service.core.calibration import PredictionGroups, calibration
 from service.history.reading import read_rows
 from service.model.errors import InvalidField
 from service.model.history import ALL_HOSTS, Calibrations, merged_calibrations
@@ -190,7 +190,7 @@ class Reliability(NamedTuple):
 
     estimator: str
     n: int
-    scores: Calibration
+    scores: PredictionGroups
     picture: Picture
 
 
@@ -205,7 +205,7 @@ def reliability(calibrations: Calibrations) -> list[Reliability]:
     return scored
 
 
-def reliability_picture(scores: Calibration) -> Picture:
+def reliability_picture(scores: PredictionGroups) -> Picture:
     """Return the share of changes that crawls found over the predicted probability."""
     picture = Picture(
         title="Reliability of the forecasts",

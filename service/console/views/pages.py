@@ -10,7 +10,7 @@ from msgspec import UNSET
 from recrawl_client.wire.listing import PagesAnswer
 from recrawl_client.wire.pages import PageAnswer
 from service.api.cursors import PagesPlace, decode_cursor, encode_cursor
-from service.api.requests.filters import PageFilters
+from service.api.requests.filters import PageParameters
 from service.api.routes import bulk, listing
 from service.console.visit import Visit
 from service.ingest.bulk import Recrawl, act_on_selected
@@ -63,7 +63,7 @@ def recrawl(visit: Visit) -> Response:
     """
     sent = visit.form.get("filters", "")
     every, cursor = visit.form.get("all_pages") == "true", visit.form.get("cursor", "")
-    filters = PageFilters(**_filters(visit.parameters("list_all_pages", sent)))
+    filters = PageParameters(**_filters(visit.parameters("list_all_pages", sent)))
     until = time.monotonic() + STEP_S
     outcome = act_on_selected(
         visit.service.store,
@@ -86,4 +86,4 @@ def recrawl(visit: Visit) -> Response:
 
 
 def _filters(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: values[name] for name in PageFilters._fields if name in values}
+    return {name: values[name] for name in PageParameters._fields if name in values}

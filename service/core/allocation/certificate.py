@@ -43,7 +43,7 @@ class Distance(NamedTuple):
     """Upper bound of the cost above the least cost; infinite if a page is never crawled."""
 
 
-class Part(NamedTuple):
+class PartSums(NamedTuple):
     """Sums over a part of the pages."""
 
     worst: float
@@ -97,7 +97,7 @@ def certified(
     inverses = solution.levels
     n, leaf = pages.importance.size, inverses[-1]
 
-    def certify_part(part: slice) -> Part:
+    def certify_part(part: slice) -> PartSums:
         buffers = np.empty((4, min(BLOCK, n)))
         parts = [NOTHING]
         for block in blocks(part):
@@ -132,15 +132,15 @@ def _seen_by_all(shares: Sequence[tuple[Seen, float, int]]) -> tuple[Seen, float
 MOST_NESTED = 2
 """Maximum number of levels below the root: groups and hosts."""
 NO_PAGES = np.zeros(0, np.intp)
-NOTHING = Part(0.0, 0.0, NO_PAGES, np.zeros(0))
+NOTHING = PartSums(0.0, 0.0, NO_PAGES, np.zeros(0))
 
 
-def _together(parts: list[Part]) -> Part:
+def _together(parts: list[PartSums]) -> PartSums:
     worst, missed, pinged, on_pings = zip(*parts, strict=True)
-    return Part(max(worst), sum(missed), np.concatenate(pinged), np.concatenate(on_pings))
+    return PartSums(max(worst), sum(missed), np.concatenate(pinged), np.concatenate(on_pings))
 
 
-def _certify_block(pages: Pages, s: Floats | float, rates: Rates, work: Work) -> Part:
+def _certify_block(pages: Pages, s: Floats | float, rates: Rates, work: Work) -> PartSums:
     crawl_rate, probability = rates
     pinged, ping_rate = with_pings(pages)
     on_pings = probability[pinged] * ping_rate
@@ -153,7 +153,7 @@ def _certify_block(pages: Pages, s: Floats | float, rates: Rates, work: Work) ->
     if misplaced.any():
         share, more = _misplaced(pages.cut(pinged), ping_rate, crawls[pinged], misplaced)
         worst, missed = max(worst, share), missed + more
-    return Part(worst, missed, pinged, on_pings)
+    return PartSums(worst, missed, pinged, on_pings)
 
 
 def violation(pages: Pages, s: Floats | float, crawls: Floats, work: Work = NEW) -> Floats:
@@ -256,7 +256,7 @@ def _out_of_bounds(pages: Pages, crawls: Floats) -> float:
     return float(max(few.max(), many.max()))
 
 
-def _used(crawl_rate: Floats, every: Part, host: Indices | None, n_hosts: int) -> Floats:
+def _used(crawl_rate: Floats, every: PartSums, host: Indices | None, n_hosts: int) -> Floats:
     """Return the crawls a day of each host; (1,) without hosts."""
     if host is None:
         return np.array([crawl_rate.sum() + every.on_pings.sum()])

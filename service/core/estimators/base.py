@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from dataclasses import Field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,9 +21,6 @@ from service.core.pooling import (
     url_group_prior,
 )
 from service.core.prior import Prior, gamma_prior
-
-if TYPE_CHECKING:
-    from service.core.estimators.gamma import Gamma
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
@@ -122,7 +119,7 @@ class Estimator(Protocol[S]):
         """Return the estimate of the change rate, 1/day, in the shape of the state."""
 
     @property
-    def steady(self) -> "Gamma | None":
+    def steady(self) -> "PriorEstimator[Any] | None":
         """The Gamma whose state is the first two columns of this state, for pages with pings."""
         return None
 

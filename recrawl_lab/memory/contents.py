@@ -1,0 +1,63 @@
+"""The contents of the store in memory, which transactions read and change."""
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from recrawl_lab.memory.evidence import Evidence
+from recrawl_lab.memory.growing import GrowingTable
+from service.core.clocks.evidence import WIDTH
+from service.core.clocks.profile import TERMS
+from service.model.arrays import COLUMN, INSTANT
+from service.model.columns import CapColumns, ClockColumns, LogColumns, PageStates, ScheduleColumns
+from service.model.domain import Epoch
+from service.storage.epochs import Learnt
+
+PAGE: dict[str, Any] = {
+    "alive": np.bool_,
+    "url": object,
+    "host_id": np.int64,
+    "url_group": np.int32,
+    "importance": np.float64,
+    "observability": np.int16,
+    "min_crawl_rate": np.float64,
+    "max_crawl_rate": np.float64,
+    "created_at": INSTANT,
+}
+"""Columns of a page beside its state."""
+
+OF_PAGE = ("observability", "host_id")
+READ_ONLY = ("page_id", "pings_since", *OF_PAGE, "crawl_rate", "crawl_probability")
+WRITTEN = tuple(f for f in PageStates.__dataclass_fields__ if f not in READ_ONLY)
+"""Columns that `save_states` writes."""
+
+
+class Contents:
+    """Pages, evidence and schedules in this process; `width` is that of an estimate."""
+
+    def __init__(self, width: int) -> None:
+        state = {f.name: COLUMN[f.type] for f in fields(PageStates) if f.name in WRITTEN}
+        self.width = width
+        self.pages = GrowingTable(PAGE)
+        self.states = GrowingTable({**state, "pings_since": INSTANT}, estimate=(width,))
+        logged = {f.name: COLUMN[f.type] for f in fields(LogColumns)}
+        self.log = GrowingTable({**logged, "number": np.int64})
+        self.n_logged = 0
+        self.evidence = Evidence()
+        self.key_of: list[bytes] = []
+        self.page_id_of: dict[bytes, int] = {}
+        self.host_ids: dict[str, int] = {}
+        self.hosts: list[str] = []
+        self.caps = CapColumns.empty()
+        self.epochs: list[Epoch] = []
+        self.written: dict[int, ScheduleColumns] = {}
+        self.schedules: dict[int, ScheduleColumns] = {}
+        self.learnt: dict[int, Learnt] = {}
+        self.clocks = ClockColumns.empty(evidence=(WIDTH,), profile=(1 + TERMS,))
+        self.estimator: str | None = None
+
+    def host(self, host_id: int) -> str:
+        """Return the name of a host; hosts are numbered in the order of arrival."""
+        self.hosts += list(self.host_ids)[len(self.hosts) :]
+        return self.hosts[host_id]

@@ -1,1 +1,0 @@
-"""Bodies and answers that the OpenAPI document shows; tests send and compare them."""
