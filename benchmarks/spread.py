@@ -21,11 +21,11 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
+from recrawl_cluster.epochs.processes import Processes
 from rich.console import Console
 from rich.table import Table
 
 from recrawl_cluster.epochs.actors import LOCAL, Actors
-from recrawl_cluster.epochs.processes import Processes
 from service.core.estimators import make_estimator
 from service.epochs.shard import Input, Task, divided
 from service.epochs.shards import InProcess, Shards

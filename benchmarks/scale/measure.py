@@ -30,6 +30,7 @@ from typing import Any
 import httpx
 import numpy as np
 from numpy.typing import NDArray
+from recrawl_cluster.epochs.processes import Processes, Sources
 from rich.console import Console
 from rich.table import Table
 
@@ -39,9 +40,8 @@ from benchmarks.scale.epoch import Machines, stages
 from benchmarks.scale.hosts import divided, mean_size, sizes
 from benchmarks.spread import PLAN, Made, cpu_of
 from recrawl_cluster.epochs.databases import for_processes
-from recrawl_cluster.epochs.processes import Processes, Sources
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.shard_map import SHIFT
-from recrawl_cluster.store.store import ShardedStore
 from service.epochs.run import computed, run_epoch
 from service.epochs.shard import Run, Task
 from service.epochs.shards import Shards

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
+from recrawl_cluster.epochs.processes import Processes
 from rich.console import Console
 from rich.table import Table
 
@@ -31,7 +32,6 @@ from benchmarks.scale.measure import filled, pages_of_shards
 from benchmarks.spread import PLAN
 from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
-from recrawl_cluster.epochs.processes import Processes
 from service.epochs.run import run_epoch
 from service.epochs.shard import Task
 from service.epochs.shards import Shards, Spread, in_this_process

@@ -10,6 +10,7 @@ from support.pages import DOCS, ROOT, variables
 
 from service.api.responses.problems import TYPES
 from service.model.domain import PingReason
+from service.runtime.cluster_settings import ClusterSettings
 from service.runtime.settings import Settings
 
 REFERENCE = DOCS / "reference"
@@ -49,7 +50,9 @@ def test_every_setting_has_a_row_with_a_meaning():
         (REFERENCE / "settings.md").read_text(),
         re.MULTILINE,
     )
-    assert [name.lower() for name, _ in rows] == list(Settings.model_fields)
+    of_cluster = list(ClusterSettings.model_fields)
+    own = [name for name in Settings.model_fields if name not in of_cluster]
+    assert [name.lower() for name, _ in rows] == [*own, *of_cluster], "those of the cluster last"
     assert all(meaning.endswith(".") for _, meaning in rows)
 
 
