@@ -15,7 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-EVERYTHING = ("service", "recrawl_client", "recrawl_lab", "README.md", "CHANGELOG.md", "docs")
+EVERYTHING = (
+    "service",
+    "recrawl_client",
+    "recrawl_cluster",
+    "recrawl_lab",
+    "README.md",
+    "CHANGELOG.md",
+    "docs",
+)
 MOST_WORDS = 25
 """Maximum length of a sentence, words."""
 VAGUE = re.compile(

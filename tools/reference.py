@@ -66,7 +66,7 @@ CLI_HEAD = """# Commands
 
 `recrawl COMMAND --help` shows the same. [Settings](settings.md) apply to all commands that open the
 database; `demo`, `experiment` and `replay` come with the laboratory: in a checkout,
-`pip install ./recrawl_client ./recrawl_lab .`."""
+`pip install ./recrawl_client ./recrawl_lab .`. `shards` comes with `recrawl[cluster]`."""
 METRICS_HEAD = """# Metrics
 
 `GET /metrics` of a server, and of a worker with `--port`, answers in Prometheus's format within

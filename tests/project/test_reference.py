@@ -87,7 +87,14 @@ def test_every_problem_of_the_page_of_troubles_exists():
 def test_anchors_that_the_code_names_are_headings():
     code = [
         path.read_text()
-        for top in ("service", "recrawl_client", "recrawl_lab", "benchmarks", "tests")
+        for top in (
+            "service",
+            "recrawl_client",
+            "recrawl_cluster",
+            "recrawl_lab",
+            "benchmarks",
+            "tests",
+        )
         for path in (ROOT / top).rglob("*.py")
     ]
     anchors = {pair for text in code for pair in re.findall(r"\b(docs/[\w/-]+\.md)#([\w-]+)", text)}
