@@ -42,6 +42,7 @@ from service.model.errors import RecrawlError, StoreUnavailable
 from service.storage.clock import Clock
 from service.storage.contract import Lead, Store
 from service.storage.history import Counted, Counter
+from service.storage.postgres.connections import BATCH, Deadlines
 
 log = structlog.get_logger()
 
@@ -274,6 +275,8 @@ class ShardedLead(Lead):
             tx.know(tx.on(position), latest.epoch)
 
 
-def opened(path: Path, width: int, **options: Any) -> ShardedStore:
+def opened(
+    path: Path, width: int, *, clock: Clock | None = None, deadlines: Deadlines = BATCH
+) -> ShardedStore:
     """Return the store of the map at a path, which the service finds by this entry point."""
-    return ShardedStore(read_map(path), width, **options)
+    return ShardedStore(read_map(path), width, clock=clock, deadlines=deadlines)

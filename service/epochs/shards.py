@@ -1,8 +1,8 @@
 """The shards of an epoch, and the leader that asks them.
 
 `Shards.ask` puts one question to all shards, and its implementations are the runners: in this
-process, and as actors of Dask (`recrawl_cluster`). The leader sees sums, samples and
-order statistics. It never sees the columns of pages.
+process, and as actors of Dask (`recrawl_cluster`). The leader sees sums, samples and order
+statistics. It never sees the columns of pages.
 """
 
 from abc import ABC, abstractmethod
