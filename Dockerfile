@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
-# Build arguments: EXTRA=arrow adds Parquet files and Arrow IPC (150 MB), EXTRA=dask these and epochs
-# on several machines, EXTRA=otel traces; BASE is another image with Python 3.11; PIP_NO_INDEX=1 and
+# Build arguments: EXTRA=arrow adds Parquet files and Arrow IPC (150 MB), EXTRA=cluster these,
+# several databases and epochs on several machines, EXTRA=otel traces; BASE is another image with Python 3.11; PIP_NO_INDEX=1 and
 # PIP_FIND_LINKS=DIR take wheels from a folder.
 ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE} AS build
@@ -18,9 +18,11 @@ RUN /opt/build/bin/pip install --require-hashes -r deploy/requirements-build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY service ./service
 COPY recrawl_client ./recrawl_client
+COPY recrawl_cluster ./recrawl_cluster
 COPY migrations ./migrations
 # Hashes of sources, not their times, validate the bytecode: two builds then have the same bytes.
-RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist ./recrawl_client . \
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist \
+        ./recrawl_client . $(test "$EXTRA" != cluster || echo ./recrawl_cluster) \
     && /opt/build/bin/pip --python /opt/recrawl/bin/python install --no-compile --no-deps \
         --no-index dist/*.whl \
     && python -m compileall -q --invalidation-mode unchecked-hash /opt/recrawl/lib

@@ -85,6 +85,7 @@ dist: .venv/dev
 # Pins with hashes for the image; ARGS=--upgrade takes the newest releases that pyproject.toml admits.
 LOCK := $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes \
 	--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package recrawl-client \
+	--no-emit-package recrawl --no-emit-package recrawl-cluster \
 	--custom-compile-command "make lock"
 BUILD_REQUIRES := import tomllib; \
 	print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
@@ -95,8 +96,8 @@ lock: .venv/dev
 		-o deploy/requirements-arrow.txt $(ARGS)
 	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra otel -c deploy/requirements.txt \
 		-o deploy/requirements-otel.txt $(ARGS)
-	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra arrow --extra cluster \
-		-c deploy/requirements-arrow.txt -o deploy/requirements-dask.txt $(ARGS)
+	printf '%s\n' ./recrawl_client '.[arrow]' ./recrawl_cluster | $(LOCK) - \
+		-c deploy/requirements-arrow.txt -o deploy/requirements-cluster.txt $(ARGS)
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(LOCK) - -o deploy/requirements-build.txt $(ARGS)
 
 # Builds the image by buildah and runs it on a real Postgres; needs Debian's programs and root.

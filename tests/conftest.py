@@ -23,7 +23,7 @@ from support.live_server import cloned, created
 from support.own_postgres import EMPTY
 from support.shard_cases import N_DATABASES, joined_store
 
-from recrawl_cluster.store.store import ShardedStore
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_lab.memory.store import MemoryStore
 from service.runtime.settings import Settings
 from service.storage import Store, migrations, open_store

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 HERE = Path(__file__).parents[1]
-PRODUCT = ("service", "recrawl_client", "recrawl_lab")
+PRODUCT = ("service", "recrawl_client", "recrawl_cluster", "recrawl_lab")
 WALKS = ("observation", "lease", "epoch")
 """Examples in docs/architecture.md, by their headings."""
 LONG_MODULE, LONG_TEST, LONG_FUNCTION = 400, 500, 40

@@ -30,7 +30,7 @@ from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS
 from service.runtime.access_settings import AccessSettings
 from service.runtime.bootstrap import configure_logging
-from service.runtime.epoch_settings import EpochSettings
+from service.runtime.cluster_settings import ClusterSettings
 from service.runtime.settings import PREFIX, Settings, read_settings
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -58,11 +58,15 @@ Set environment variables, or lines of a file `.env` in the working directory. T
 start with an unknown name or an invalid value; the error names it. Commands that call a running
 service read `RECRAWL_URL` and `RECRAWL_API_KEY` as well.
 """
+CLUSTER_HEAD = """## Several databases and machines
+
+For [several databases](../how-to/several-databases.md) install `recrawl[cluster]`.
+"""
 CLI_HEAD = """# Commands
 
 `recrawl COMMAND --help` shows the same. [Settings](settings.md) apply to all commands that open the
 database; `demo`, `experiment` and `replay` come with the laboratory: in a checkout,
-`pip install ./recrawl_client ./recrawl_lab .`."""
+`pip install ./recrawl_client ./recrawl_lab .`. `shards` comes with `recrawl[cluster]`."""
 METRICS_HEAD = """# Metrics
 
 `GET /metrics` of a server, and of a worker with `--port`, answers in Prometheus's format within
@@ -142,18 +146,23 @@ def default_of(field: FieldInfo) -> str:
 
 def settings() -> str:
     """Return the page of the settings."""
-    kinds = AccessSettings, EpochSettings, Settings
+    kinds = AccessSettings, ClusterSettings, Settings
     docstrings = {name: each for kind in kinds for name, each in field_docstrings(kind).items()}
-    rows = [
-        (
+    rows = {
+        name: (
             f'<a id="{name}"></a>`{PREFIX}{name.upper()}`',
             code(default_of(field)),
             domain(name, field),
             docstrings[name],
         )
         for name, field in Settings.model_fields.items()
-    ]
-    return f"{SETTINGS_HEAD}\n{table('variable | default | values | meaning', rows)}\n"
+    }
+    of_cluster = [rows.pop(name) for name in ClusterSettings.model_fields]
+    own, others = (
+        table("variable | default | values | meaning", each)
+        for each in ([*rows.values()], of_cluster)
+    )
+    return f"{SETTINGS_HEAD}\n{own}\n\n{CLUSTER_HEAD}\n{others}\n"
 
 
 # -- commands

@@ -12,9 +12,9 @@ import numpy as np
 import psycopg
 
 from recrawl_cluster.moves.move_rows import LOG, PAGE_TABLES, Range, Table, shard_range
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import add
 from recrawl_cluster.store.shard_map import SHIFT, hashed, parse_shards, read_map
-from recrawl_cluster.store.store import ShardedStore
 from service.estimation.estimates import Rules, width
 from service.ingest.record import record
 from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Ints, instant

@@ -74,7 +74,7 @@ class Costs:
 def measured_by(content: Mapping[str, Any]) -> dict[str, float]:
     """Return the constants that the file of a benchmark has; none for another file."""
     readers: tuple[Callable[[Mapping[str, Any]], dict[str, float]], ...]
-    readers = (_of_rows, _of_spread, _of_epoch)
+    readers = (_of_rows, _of_whole, _of_epoch)
     return {name: value for read in readers for name, value in read(content).items()}
 
 
@@ -96,8 +96,8 @@ def _of_rows(content: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _of_spread(content: Mapping[str, Any]) -> dict[str, float]:
-    """Read a file of `benchmarks.spread`, whose bytes are those of one epoch by its actors."""
+def _of_whole(content: Mapping[str, Any]) -> dict[str, float]:
+    """Read a file of `benchmarks.scale.whole`, whose bytes are those of one epoch by its actors."""
     actors = content.get("actors of Dask")
     if actors is None:
         return {}

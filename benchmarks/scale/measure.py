@@ -3,12 +3,12 @@
     python -m benchmarks.scale.measure [--pages 1000000] [--databases 4] [--json FILE]
 
 A server registers the pages, whose hosts are of very different sizes, and takes two crawls of each.
-Then processes compute epochs.
+Then Dask workers of this machine compute epochs.
 
-- One process that computes one database after the other yields the costs of a page. The share of
-  Postgres is the time in which the process uses no CPU, so nothing else may run.
+- One worker that computes one database after the other yields the costs of a page. The share of
+  Postgres is the time in which the worker uses no CPU, so nothing else may run.
 - Shards with few pages yield the costs of a question, for an actor and for a logical shard.
-- A process for each database is the case that the model must predict from these costs.
+- A worker for each database is the case that the model must predict from these costs.
 
 --json writes the costs for `python -m benchmarks.scale --figures FILE`.
 """
@@ -37,11 +37,11 @@ from benchmarks.http.processes import free_port, postgres_database
 from benchmarks.scale.costs import Costs
 from benchmarks.scale.epoch import Machines, stages
 from benchmarks.scale.hosts import divided, mean_size, sizes
-from benchmarks.spread import PLAN, Made, cpu_of
+from benchmarks.scale.made import PLAN, Made, cpu_of
+from recrawl_cluster.epochs.actors import LOCAL, Actors, Sources
 from recrawl_cluster.epochs.databases import for_processes
-from recrawl_cluster.epochs.processes import Processes, Sources
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.shard_map import SHIFT
-from recrawl_cluster.store.store import ShardedStore
 from service.epochs.run import computed, run_epoch
 from service.epochs.shard import Run, Task
 from service.epochs.shards import Shards
@@ -81,21 +81,17 @@ class Watched:
     """A runner of epochs whose stages are measured."""
 
     def __init__(self, sources: Sources) -> None:
-        self.pool = Processes(sources)
+        self.pool = Actors(sources, LOCAL)
         self.runs: list[Counted] = []
-        self.n_bytes = 0
-        """Bytes of all questions and answers."""
 
     @contextmanager
     def opened(self, store: Any, lead: Any, task: Task) -> Iterator[Shards]:
         """Open the shards of an epoch."""
         with self.pool.opened(store, lead, task) as shards:
-            shards.ask_all("learnt")  # starts the processes
-            pids = [worker.process.pid for worker in self.pool.workers]
-            counted = Counted(shards, pids)
+            shards.ask_all("learnt")  # starts the workers
+            counted = Counted(shards, [actor.pid for actor in shards.actors.values()])
             yield counted
             self.runs.append(counted)
-        self.n_bytes = sum(worker.n_bytes for worker in self.pool.workers)
 
 
 def middle(runs: list[Counted], name: str) -> dict[str, float]:
@@ -117,7 +113,7 @@ def page_costs(run: dict[str, float], cpu: dict[str, float], pages: float) -> di
 def question_costs(
     few: Counted, many: Counted, n: int, logical: int, cores: int
 ) -> dict[str, float]:
-    """Return the costs of a question by epochs of nearly no pages over `n` processes.
+    """Return the costs of a question by epochs of nearly no pages over `n` workers.
 
     `few` has one logical shard in each, `many` has `logical` in all. Their difference is the work
     of logical shards, which the cores share; the rest is the leader's.
@@ -130,7 +126,7 @@ def question_costs(
 
 
 def asked(n: int, logical: int, pages: int = 50) -> tuple[Counted, float]:
-    """Return an epoch over `n` processes with few pages, and the bytes of the leader."""
+    """Return an epoch over `n` workers with few pages, and the bytes of the leader."""
     spans = np.array_split(np.arange(logical), n)
     sources = [Made(tuple(span.tolist()), pages) for span in spans]
     watched = Watched(lambda _: sources)
@@ -139,7 +135,7 @@ def asked(n: int, logical: int, pages: int = 50) -> tuple[Counted, float]:
             computed(shards, Run(1, number))
     watched.pool.close()
     runs = sorted(watched.runs[1:], key=lambda run: run.seconds["solve"])
-    return runs[len(runs) // 2], watched.n_bytes / len(watched.runs)
+    return runs[len(runs) // 2], watched.pool.n_bytes / len(watched.runs)
 
 
 @contextmanager
@@ -226,9 +222,9 @@ def pages_of_shards(store: ShardedStore) -> NDArray[np.float64]:
     return np.bincount(shards, minlength=LOGICAL).astype(np.float64)
 
 
-def epochs(store: ShardedStore, n_processes: int, rounds: int) -> list[Counted]:
-    """Return epochs in some processes, after one that warms up."""
-    watched = Watched(partial(for_processes, n_processes=n_processes))
+def epochs(store: ShardedStore, n_workers: int, rounds: int) -> list[Counted]:
+    """Return epochs in some workers, after one that warms up."""
+    watched = Watched(partial(for_processes, n_processes=n_workers))
     for _ in range(1 + rounds):
         record = run_epoch(store, PLAN, store.clock, watched.opened)
         if record.certificate is None:

@@ -1,4 +1,4 @@
-"""Measure whole epochs over several databases: by one process, by processes, by actors of Dask.
+"""Measure whole epochs over several databases: by one process, and by actors of Dask.
 
     python -m benchmarks.scale.whole --postgres URL [--pages 1000000] [--databases 4] [--rounds 3]
 
@@ -27,17 +27,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.http.processes import TICKS, megabytes
+from benchmarks.scale.made import PLAN
 from benchmarks.scale.measure import filled, pages_of_shards
-from benchmarks.spread import PLAN
 from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
-from recrawl_cluster.epochs.processes import Processes
 from service.epochs.run import run_epoch
 from service.epochs.shard import Task
 from service.epochs.shards import Shards, Spread, in_this_process
 from service.runtime.bootstrap import configure_logging
 
-Pool = Processes | Actors | None
 COUNTED = slice(11, 15)
 """Fields of /proc/PID/stat: CPU time of a process, and of its children that have ended."""
 RESET_PEAK = "5"
@@ -80,7 +78,7 @@ def postmaster(server: str) -> int:
 class Watched:
     """A runner of epochs, and the memory of its processes before their first load."""
 
-    def __init__(self, spread: Spread, pool: Pool) -> None:
+    def __init__(self, spread: Spread, pool: Actors | None) -> None:
         self.spread, self.pool = spread, pool
         self.before: dict[int, float] = {}
 
@@ -99,8 +97,6 @@ class Watched:
 
     def n_bytes(self) -> int:
         """Return the bytes of all questions and answers so far."""
-        if isinstance(self.pool, Processes):
-            return sum(worker.n_bytes for worker in self.pool.workers)
         return 0 if self.pool is None else self.pool.n_bytes
 
 
@@ -139,10 +135,9 @@ def main() -> None:
     chosen = options.parse_args()
     configure_logging("error")
     console, server = Console(), postmaster(chosen.postgres)
-    processes, actors = Processes(for_processes), Actors(for_processes, LOCAL)
+    actors = Actors(for_processes, LOCAL)
     runners = {
         "one process": Watched(in_this_process, None),
-        "processes": Watched(processes.opened, processes),
         "actors of Dask": Watched(actors.opened, actors),
     }
     results = {}

@@ -11,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from recrawl_cluster.batching.divided import DividedBatcher, Division
+from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.shard_map import CLOSED, ShardMap
-from recrawl_cluster.store.store import ShardedStore
 from service.batching.batcher import Batcher, Flush
 from service.batching.reports import (
     REGISTRATION_LIMITS,
@@ -141,7 +141,7 @@ def united_registrations(
 class ShardRecorder:
     """The recorder of one database, which registers foreign targets of redirects first."""
 
-    store: ShardedStore
+    store: MappedDatabases
     position: int
     recorder: Recorder
 
@@ -210,7 +210,7 @@ class ShardRecorder:
 class ShardBatchers:
     """The batchers of a store over several databases, each divided by database."""
 
-    store: ShardedStore
+    store: MappedDatabases
     rules: Rules
     settler: LeaseSettler
     n_writers: int

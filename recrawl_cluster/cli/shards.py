@@ -11,8 +11,8 @@ from service.cli.options import console, settings
 from service.model.errors import InvalidSettings, RecrawlError
 
 if TYPE_CHECKING:
+    from recrawl_cluster.sharded import ShardedStore
     from recrawl_cluster.store.database import ShardDatabase
-    from recrawl_cluster.store.store import ShardedStore
 
 shards = typer.Typer(
     no_args_is_help=True, help="Show and join the databases that RECRAWL_SHARDS names."
@@ -27,7 +27,7 @@ SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'pages'::regclas
 @contextmanager
 def sharded() -> "Iterator[ShardedStore]":
     """Yield the store that RECRAWL_SHARDS describes, without a check of its claims."""
-    from recrawl_cluster.store.store import ShardedStore
+    from recrawl_cluster.sharded import ShardedStore
     from service.estimation.estimates import width
     from service.storage import open_store
 

@@ -1,1 +1,1 @@
-"""Epochs over several databases, in processes and on other machines."""
+"""Epochs over several databases, in this process and on Dask workers."""

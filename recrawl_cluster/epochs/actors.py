@@ -8,7 +8,7 @@ stopped shows only by the time that its answer takes. A dead scheduler loses all
 import logging
 import os
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -18,14 +18,15 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 from typing_extensions import override
 
-from recrawl_cluster.epochs.processes import SILENCE_S, Failure, Sources, answer
 from service.epochs.shard import Shard, ShardSource, Task
 from service.epochs.shards import Shards
-from service.model.errors import ShardLost
+from service.model.errors import RecrawlError, ShardLost
 from service.storage import Lead, Store
 
 LOCAL = "local"
 """Address that stands for workers of this machine, which this process starts."""
+SILENCE_S = 900.0
+"""Maximum time for the answer to a question, seconds; reading the pages takes longest."""
 CONNECTS_WITHIN_S = 30.0
 """Maximum time to reach the scheduler, and to place an actor, seconds."""
 NANNY = "distributed.nanny.pre-spawn-environ"
@@ -52,7 +53,26 @@ trimming alone keeps glibc from raising that of mmap by itself, so that each arr
 would be mapped anew: twice the CPU seconds. A worker logs no traceback when its scheduler is lost,
 because the leader logs the loss."""
 
+Sources = Callable[[Any], Sequence[ShardSource]]
+"""Function that returns the sources of the shards of a store, for other processes."""
+
 log = structlog.get_logger()
+
+
+class Failure:
+    """An error of a shard, as another process can receive it."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error if travels(error) else RecrawlError(f"{type(error).__name__}: {error}")
+
+
+def travels(error: Exception) -> bool:
+    """Return whether another process receives an error as it is."""
+    try:
+        copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - written here
+    except Exception:  # noqa: BLE001 - an error may have any constructor
+        return False
+    return type(copy) is type(error)
 
 
 class ShardActor:
@@ -68,7 +88,11 @@ class ShardActor:
     def answer(self, message: bytes) -> bytes:
         """Return the answer to a question, or its error."""
         question, arguments = pickle.loads(message)  # noqa: S301 - of the leader
-        return pickle.dumps(answer(self.shard, question, arguments), pickle.HIGHEST_PROTOCOL)
+        try:
+            result = getattr(self.shard, question)(*arguments)
+        except Exception as error:  # noqa: BLE001 - the leader raises it
+            result = Failure(error)
+        return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
 
 
 class Certificates(NamedTuple):
@@ -94,14 +118,18 @@ class Actors:
         """None: those of Dask's own settings."""
         self.cluster: LocalCluster | None = None
         self.client: Client | None = None
+        self.closed = False
         self.n_bytes = 0
         """Bytes of all questions and answers."""
 
     def connected(self, n_shards: int) -> Client:
         """Return a client whose scheduler answers; raise `ShardLost` if none does."""
+        every = tuple(range(n_shards))
+        if self.closed:  # an epoch that still runs must not start workers anew
+            raise ShardLost(every, "the processes of epochs have ended with the service")
         if self.client is not None and self.client.status == "running":
             return self.client
-        self.close()
+        self._disconnect()
         # without a scheduler Dask writes a traceback, and the epoch one line about the lost shards
         for name in ("distributed.client", "distributed.batched"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -115,7 +143,6 @@ class Actors:
                 security=self.security(),
             )
         except Exception as error:  # Dask raises many kinds
-            every = tuple(range(n_shards))
             raise ShardLost(
                 every,
                 f"no Dask scheduler answers at {self.address} ({error}); see that it runs, and "
@@ -142,7 +169,11 @@ class Actors:
             shards.actors = {}  # the last reference ends an actor
 
     def close(self) -> None:
-        """End the connection, and the workers that this process has started."""
+        """End the workers that this process has started; an epoch that runs loses its shards."""
+        self.closed = True
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         for part in (self.client, self.cluster):
             if part is not None:
                 with suppress(Exception):  # of a scheduler that has gone

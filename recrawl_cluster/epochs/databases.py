@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from recrawl_cluster.store.database import ShardDatabase, ShardTransaction
 from recrawl_cluster.store.epochs import write_share
+from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.shard_map import ShardMap
-from recrawl_cluster.store.store import ShardedStore
 from service.archive.log_archive import LogArchive
 from service.epochs.shard import Input, Run, ShardSource, Task, load_divided
 from service.model.columns import ClockColumns, ScheduleColumns
@@ -71,7 +71,7 @@ def _share(shard_map: ShardMap, position: int, learnt: Learnt) -> Learnt:
 class OpenDatabases(Databases):
     """Databases that a store of this process has open."""
 
-    store: ShardedStore
+    store: MappedDatabases
     positions: tuple[int, ...]
 
     @property
@@ -101,13 +101,13 @@ class RemoteDatabases(Databases):
         return closing(store)
 
 
-def in_this_process(store: ShardedStore) -> Sequence[ShardSource]:
+def in_this_process(store: MappedDatabases) -> Sequence[ShardSource]:
     """Return a source for each database, for this process; raise `ShardMoved`."""
     _whole(store)
     return [OpenDatabases(store, (n,)) for n in range(len(store.databases))]
 
 
-def for_processes(store: ShardedStore, n_processes: int | None = None) -> Sequence[ShardSource]:
+def for_processes(store: MappedDatabases, n_processes: int | None = None) -> Sequence[ShardSource]:
     """Return sources for other processes: one for each database, at most `n_processes`.
 
     They take no exceptions of hosts along, because ids name their logical shards. Raise
@@ -117,11 +117,11 @@ def for_processes(store: ShardedStore, n_processes: int | None = None) -> Sequen
     n = min(n_processes or n_databases, n_databases)
     shard_map = replace(_whole(store), exceptions={})
     spans = np.array_split(np.arange(n_databases), n)
-    width, archive = store.coordinator.width, store.archive
+    width, archive = store.coordinator.width, store.coordinator.archive
     return [RemoteDatabases(shard_map, tuple(span.tolist()), width, archive) for span in spans]
 
 
-def _whole(store: ShardedStore) -> ShardMap:
+def _whole(store: MappedDatabases) -> ShardMap:
     """Return the map in force; raise `ShardMoved` while a logical shard is in no database."""
     shard_map = store.map_in_force()
     if shard_map.closed:

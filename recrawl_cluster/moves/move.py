@@ -47,9 +47,9 @@ from recrawl_cluster.moves.move_rows import (
     shard_range,
 )
 from recrawl_cluster.moves.move_waits import archive_kept_out, epochs_kept_out
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import claimed
 from recrawl_cluster.store.database import ShardDatabase
-from recrawl_cluster.store.store import ShardedStore
 from service.model.errors import MoveFailed, MoveRefused, RecrawlError, StoreUnavailable
 from service.storage.postgres.transaction import PostgresTransaction
 

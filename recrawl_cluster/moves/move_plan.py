@@ -7,9 +7,9 @@ import numpy as np
 
 from recrawl_cluster.moves.move_record import Record, position_of, read_record, start
 from recrawl_cluster.moves.move_rows import ACTIVE, LOG, counts, shard_range
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import Claim, claimed
 from recrawl_cluster.store.database import ShardDatabase
-from recrawl_cluster.store.store import ShardedStore
 from service.model.errors import MoveRefused, ShardMoving
 from service.storage.postgres.connections import leading, translated
 from service.storage.postgres.transaction import PostgresTransaction

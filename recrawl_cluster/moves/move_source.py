@@ -19,10 +19,10 @@ from recrawl_cluster.moves.move_rows import (
     Table,
     shard_range,
 )
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import claimed, put_claim
 from recrawl_cluster.store.database import GUARD, ShardTransaction
 from recrawl_cluster.store.epochs import announce
-from recrawl_cluster.store.store import ShardedStore
 from service.storage.postgres.transaction import PostgresTransaction
 from service.storage.queue import NEVER_FILLED
 

@@ -11,7 +11,6 @@ the map was read fails the transaction, and the next one has the new map (`claim
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -21,6 +20,7 @@ from recrawl_cluster.store.epochs import ShardedEpochs, announce
 from recrawl_cluster.store.feed import ShardedFeed
 from recrawl_cluster.store.lists import ShardedLists
 from recrawl_cluster.store.log import ShardedLog
+from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.pages import ShardedPages
 from recrawl_cluster.store.queue import ShardedHosts, ShardedQueue
 from recrawl_cluster.store.shard_map import CLOSED
@@ -29,9 +29,6 @@ from service.model.errors import RecrawlError, ShardMoved, StoreUnavailable
 from service.storage.contract import Transaction
 from service.storage.history import Counted
 from service.storage.postgres.connections import translated
-
-if TYPE_CHECKING:
-    from recrawl_cluster.store.store import ShardedStore
 
 Begin = Callable[[int], AbstractContextManager[Transaction]]
 
@@ -48,12 +45,12 @@ class ShardedTransaction(
 ):
     """The statements of a store over several databases."""
 
-    def __init__(self, store: "ShardedStore", begin: Begin) -> None:
-        self.store = store
-        self.shard_map = store.map_in_force()
-        self.clock = store.clock
+    def __init__(self, mapped: MappedDatabases, begin: Begin) -> None:
+        self.databases = mapped.databases
+        self.shard_map = mapped.map_in_force()
+        self.clock = mapped.clock
         self.counted: list[Counted] = []
-        self.last_number = store.last_number
+        self.last_number = mapped.last_number
         self._begin = begin
         self._blocks: dict[int, tuple[AbstractContextManager[Transaction], ShardTransaction]] = {}
         self._latest = CLOSED
@@ -95,14 +92,14 @@ class ShardedTransaction(
     @override
     @contextmanager
     def named(self, position: int) -> Iterator[None]:
-        database = self.store.databases[position]
+        database = self.databases[position]
         with database.named(), translated(database.check_schema):
             yield
 
     @override
     def bring(self, tx: ShardTransaction, epoch: Epoch) -> None:
         position = next(n for n, (_, each) in self._blocks.items() if each is tx)
-        with self.store.databases[position].begin() as own:
+        with self.databases[position].begin() as own:
             assert isinstance(own, ShardTransaction)  # noqa: S101 - for mypy
             announce(own, epoch)
 

@@ -20,6 +20,7 @@ from service.api.requests.lease_calls import CallFlush, LeaseCalls, batched_call
 from service.api.requests.small_posts import PostRecorder, SmallPosts
 from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
+from service.batching.divided import SeveralBatchers
 from service.batching.reports import (
     CrawlReports,
     PingReports,
@@ -190,8 +191,8 @@ def open_service(
     writers = n_writers, telemetry.count_commit
     recorder = Recorder(store, InForce(base.rules), settler)
     posts = PostRecorder(recorder, telemetry, now)
-    by_shard = store.divided_batchers(base.rules, settler, *writers)
-    if by_shard is not None:
+    if isinstance(store, SeveralBatchers):
+        by_shard = store.divided_batchers(base.rules, settler, *writers)
         crawl_reports, ping_reports = by_shard.crawls(), by_shard.pings()
         registrations = by_shard.registrations()
     else:
@@ -220,7 +221,7 @@ def open_service(
         now=now,
         telemetry=telemetry,
         monitor=telemetry,
-        divided=by_shard is not None,
+        divided=isinstance(store, SeveralBatchers),
         max_items=settings.max_items,
         max_body_bytes=settings.max_body_bytes,
         slow_request_s=settings.slow_request_s,

@@ -1,23 +1,27 @@
-"""Commands and importers of other distributions, such as the laboratory (`recrawl-lab`)."""
+"""Commands and importers of other distributions: the laboratory and the cluster."""
 
 from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 
-COMMANDS = "recrawl.commands"
-"""Entry-point group of commands."""
-IMPORTERS = "recrawl.importers"
-"""Entry-point group of importers of folders; the first importer is used."""
+from service.model.plugins import COMMANDS, IMPORTERS
+from service.model.plugins import INSTALL as INSTALL_CLUSTER
+
 LABORATORY = ("demo", "experiment", "replay")
 """Commands of the laboratory."""
+CLUSTER = ("shards",)
+"""Commands of the cluster."""
 INSTALL = "pip install ./recrawl_client ./recrawl_lab ."
 """Command that installs the laboratory, in a checkout."""
 MISSING = f"is part of the laboratory; in a checkout, install it by: {INSTALL}"
+MISSING_CLUSTER = f"is for several databases; install it by: {INSTALL_CLUSTER}"
+HINTS = {**dict.fromkeys(LABORATORY, MISSING), **dict.fromkeys(CLUSTER, MISSING_CLUSTER)}
+"""End of the sentence about each command that is not installed."""
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add the commands of installed distributions, or hints for missing laboratory commands."""
+    """Add the commands of installed distributions, and hints for those that are missing."""
     installed = {entry.name: entry for entry in entry_points(group=COMMANDS)}
     for name, entry in sorted(installed.items()):
         command = entry.load()
@@ -25,28 +29,18 @@ def add_commands(app: typer.Typer) -> None:
             app.add_typer(command, name=name)
         else:
             app.command(name=name)(command)
-    for name in LABORATORY:
+    for name, hint in HINTS.items():
         if name not in installed:
-            _add_missing(app, name)
+            _add_missing(app, name, hint)
 
 
-def _add_missing(app: typer.Typer, name: str) -> None:
+def _add_missing(app: typer.Typer, name: str, hint: str) -> None:
     """Add a command that names the missing distribution for all arguments, `--help` included."""
     lenient = {"allow_extra_args": True, "ignore_unknown_options": True}
 
     @app.command(name=name, hidden=True, add_help_option=False, context_settings=lenient)
     def missing() -> None:
-        raise typer.BadParameter(f"`recrawl {name}` {MISSING}")
-
-
-def chosen_processes(settings: Any) -> Any:
-    """Return the runner of epochs: this process, or those of several databases."""
-    from service.epochs.shards import EpochProcesses, in_this_process
-    from service.storage import plugin
-
-    if settings.epoch_processes or settings.dask:
-        return plugin("recrawl.spreads", "dask")(settings)
-    return EpochProcesses(in_this_process, lambda: None)
+        raise typer.BadParameter(f"`recrawl {name}` {hint}")
 
 
 def folder_importer() -> Any:

@@ -167,8 +167,8 @@ def worker(
     SIGTERM stops an epoch that needs more than 5 s; the next worker starts that epoch again.
     """
     with quick_imports():
-        from service.cli.plugins import chosen_processes
         from service.runtime.bootstrap import configure_logging, joined, opened, started_tracing
+        from service.runtime.epoch_processes import chosen_processes
 
     chosen = settings(database_url)
     mistake = None if port is None else mistake_without_keys(host, chosen)

@@ -1,14 +1,14 @@
 """The shards of an epoch, and the leader that asks them.
 
 `Shards.ask` puts one question to all shards, and its implementations are the runners: in this
-process, in processes of this machine, and as actors of Dask. The leader sees sums, samples and
-order statistics. It never sees the columns of pages.
+process, and as actors of Dask (`recrawl_cluster`). The leader sees sums, samples and order
+statistics. It never sees the columns of pages.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from typing_extensions import override
@@ -66,15 +66,24 @@ class Shards(ABC):
         return in_order(answers)
 
 
+class SeveralSources(ABC):
+    """A store whose epochs are computed in shards, each from a source of its own."""
+
+    @abstractmethod
+    def sources(self) -> Sequence[ShardSource]:
+        """Return the sources of all shards, for this process.
+
+        Each logical shard is in one source, and the sources together have all pages.
+
+        Raises
+        ------
+        ShardMoved
+            A logical shard is on its way from one database to another.
+        """
+
+
 Spread = Callable[[Store, Lead, Task], AbstractContextManager[Shards]]
 """A runner: how the shards of an epoch of a store are opened under its lead."""
-
-
-class EpochProcesses(NamedTuple):
-    """A runner of epochs, and the function that ends its processes."""
-
-    spread: Spread
-    close: Callable[[], None]
 
 
 class UnderLead:
@@ -135,8 +144,8 @@ class OneStore(InProcess):
 
 def in_this_process(store: Store, lead: Lead, task: Task) -> AbstractContextManager[Shards]:
     """Return the shards of a store that this process computes alone."""
-    if (sources := store.sources) is not None:
-        return nullcontext(InProcess(sources, task))
+    if isinstance(store, SeveralSources):
+        return nullcontext(InProcess(store.sources(), task))
     return nullcontext(OneStore(lead, task))
 
 

@@ -19,7 +19,7 @@ from service.leases.politeness import Politeness
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings
 from service.runtime.access_settings import AccessSettings
-from service.runtime.epoch_settings import EpochSettings
+from service.runtime.cluster_settings import ClusterSettings
 from service.storage import SHARDS
 from service.storage.postgres.connections import REQUEST_TIMEOUT_S
 
@@ -53,7 +53,7 @@ FADING = tuple(
 """Estimators whose evidence loses weight with time."""
 
 
-class Settings(AccessSettings, EpochSettings):
+class Settings(AccessSettings, ClusterSettings):
     """Everything that an operator can set."""
 
     model_config = SettingsConfigDict(

@@ -1,12 +1,15 @@
 """The store of pages, evidence and schedules."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from service.archive.log_archive import LogArchive
 from service.model.domain import Subscription
 from service.storage.clock import Clock
 from service.storage.contract import Brought, Lead, Registered, Store, Transaction
+
+if TYPE_CHECKING:
+    from service.storage.postgres.connections import Deadlines
 
 __all__ = [
     "Brought",
@@ -23,15 +26,13 @@ SHARDS = "shards"
 """Scheme of the address of a store over several databases: `shards:///FILE`, FILE is the map."""
 
 
-def plugin(group: str, name: str) -> Any:
-    """Return what another distribution offers under a name; raise `InvalidSettings`."""
-    from importlib.metadata import entry_points
+class StoreOpener(Protocol):
+    """Entry point of the group `recrawl.stores`."""
 
-    from service.model.errors import InvalidSettings
-
-    for entry in entry_points(group=group, name=name):
-        return entry.load()
-    raise InvalidSettings("several databases: pip install 'recrawl[cluster]'")
+    def __call__(
+        self, path: Path, width: int, *, clock: Clock | None, deadlines: "Deadlines"
+    ) -> Store:
+        """Return the store of the map at a path; raise `InvalidSettings`."""
 
 
 def open_store(
@@ -52,6 +53,7 @@ def open_store(
     import sqlalchemy as sa
 
     from service.model.errors import InvalidSettings
+    from service.model.plugins import STORES, of_cluster
     from service.storage.postgres.connections import BATCH, request_deadlines
     from service.storage.postgres.store import PostgresStore
     from service.storage.sqlite.connections import BUSY_S
@@ -70,9 +72,8 @@ def open_store(
         store: Store = PostgresStore(url, width, deadlines=deadlines, clock=clock)
     elif backend == SHARDS and parsed.database:
         deadlines = BATCH if timeout_s is None else request_deadlines(timeout_s)
-        store = plugin("recrawl.stores", backend)(
-            Path(parsed.database), width, clock=clock, deadlines=deadlines
-        )
+        opener: StoreOpener = of_cluster(STORES, backend, "RECRAWL_SHARDS")
+        store = opener(Path(parsed.database), width, clock=clock, deadlines=deadlines)
     elif backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
         store = SqliteStore(url, width, BUSY_S if timeout_s is None else timeout_s, clock=clock)
     else:

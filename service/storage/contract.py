@@ -309,15 +309,6 @@ class Store(ABC):
         """
         return (self,)
 
-    @property
-    def sources(self) -> Sequence[Any] | None:
-        """Sources of the shards of an epoch; None: this store is the one source."""
-        return None
-
-    def divided_batchers(self, *_: Any) -> Any:
-        """Return batchers that divide reports over databases; None: there is one database."""
-        return None
-
     def keep_time(self) -> None:  # noqa: B027 - nothing to do where the database keeps the time
         """Follow a step of the machine's clock; call this method about once a second."""
 

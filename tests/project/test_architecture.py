@@ -10,7 +10,7 @@ TEXT = (ROOT / "docs" / "architecture.md").read_text()
 
 
 def modules(text: str) -> set[str]:
-    return set(re.findall(r"`(service/[a-z_/]+\.py)`", text))
+    return set(re.findall(r"`((?:service|recrawl_cluster)/[a-z_/]+\.py)`", text))
 
 
 def test_every_module_named_exists():

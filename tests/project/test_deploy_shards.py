@@ -198,10 +198,10 @@ def test_it_differs_from_the_file_of_one_database_by_its_parts_alone() -> None:
     images = {name: service["image"] for name, service in SERVICES.items()}
     assert {images[name] for name in DATABASES} == {SINGLE["services"]["postgres"]["image"]}
     assert {images[name] for name in (*RECRAWL, *DASK)} == {
-        f"{SINGLE['services']['api']['image']}-dask"
+        f"{SINGLE['services']['api']['image']}-cluster"
     }
-    assert (ROOT / "deploy/requirements-dask.txt").exists()
-    assert SERVICES["api"]["build"] == {"context": "../..", "args": {"EXTRA": "dask"}}
+    assert (ROOT / "deploy/requirements-cluster.txt").exists()
+    assert SERVICES["api"]["build"] == {"context": "../..", "args": {"EXTRA": "cluster"}}
 
 
 def test_every_variable_is_a_setting_of_what_reads_it() -> None:

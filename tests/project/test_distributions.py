@@ -1,4 +1,4 @@
-"""The three distributions: what each needs, what it holds, what it says of one that is missing."""
+"""The four distributions: what each needs, what it holds, what it says of one that is missing."""
 
 import shlex
 import subprocess
@@ -16,8 +16,10 @@ from service.cli import plugins
 
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "recrawl_client"
-PROJECTS = {"recrawl": ROOT, "recrawl_client": CLIENT, "recrawl_lab": ROOT / "recrawl_lab"}
-HEAVY = {"numpy", "scipy", "sqlalchemy", "pydantic", "fastapi", "typer", "service", "recrawl_lab"}
+OTHERS = ("recrawl_client", "recrawl_cluster", "recrawl_lab")
+PROJECTS = {"recrawl": ROOT, **{name: ROOT / name for name in OTHERS}}
+HEAVY = {"numpy", "scipy", "sqlalchemy", "pydantic", "fastapi", "typer"}
+HEAVY |= {"service", "recrawl_cluster", "recrawl_lab"}
 
 
 def requirements(project: Path) -> set[str]:
@@ -29,10 +31,12 @@ def test_the_client_needs_httpx_and_msgspec_only():
     assert requirements(CLIENT) == {"httpx", "msgspec"}
 
 
-def test_the_service_needs_the_client_and_the_laboratory_needs_the_service():
+def test_the_service_needs_the_client_and_laboratory_and_cluster_need_the_service():
     assert "recrawl-client" in requirements(ROOT)
-    assert "recrawl-lab" not in requirements(ROOT)
-    assert "recrawl" in requirements(PROJECTS["recrawl_lab"])
+    assert not requirements(ROOT) & {"recrawl-lab", "recrawl-cluster", "dask", "distributed"}
+    for name in ("recrawl_lab", "recrawl_cluster"):
+        assert "recrawl" in requirements(PROJECTS[name])
+    assert {"dask", "distributed"} <= requirements(PROJECTS["recrawl_cluster"])
 
 
 def test_no_module_of_the_client_loads_the_service_or_what_only_the_service_needs():
@@ -50,9 +54,13 @@ def test_no_module_of_the_client_loads_the_service_or_what_only_the_service_need
     assert not loaded & HEAVY
 
 
-def test_the_install_of_the_laboratory_names_every_distribution_of_this_tree():
+def test_the_installs_name_every_distribution_of_this_tree():
     paths = shlex.split(plugins.INSTALL)[2:]
-    assert {(ROOT / path).resolve() for path in paths} == {ROOT, *PROJECTS.values()}
+    named = {(ROOT / path).resolve() for path in paths}
+    assert named == {*PROJECTS.values()} - {PROJECTS["recrawl_cluster"]}
+    extra = shlex.split(plugins.INSTALL_CLUSTER)[2].partition("[")[2].rstrip("]")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert extras["optional-dependencies"][extra] == ["recrawl-cluster>=0.1,<1"]
 
 
 @pytest.fixture
@@ -73,6 +81,15 @@ def test_without_the_laboratory_its_commands_name_their_install(bare, name, argu
     sentence = " ".join(ended.stderr.replace("│", " ").split())
     assert f"`recrawl {name}` is part of the laboratory" in sentence
     assert f"in a checkout, install it by: {plugins.INSTALL}" in sentence
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["--help"], ["move", "7", "--to", "x"]])
+def test_without_the_cluster_its_command_names_its_install(bare, arguments):
+    ended = CliRunner().invoke(bare, ["shards", *arguments])
+    assert ended.exit_code == 2
+    sentence = " ".join(ended.stderr.replace("│", " ").split())
+    assert "`recrawl shards` is for several databases" in sentence
+    assert f"install it by: {plugins.INSTALL_CLUSTER}" in sentence
 
 
 def test_without_the_laboratory_a_folder_is_refused_with_the_install_named(

@@ -97,7 +97,15 @@ def test_the_layers_above_the_base_are_small(image: Container) -> None:
     assert sum(size for _, size in ours) <= MAX_OURS
     packages = {path.name for path in image.root.glob("opt/recrawl/lib/python*/site-packages/*")}
     assert {"service", "recrawl_client", "numpy"} <= packages
-    assert not packages & {"pyarrow", "numba", "pip", "pytest", "recrawl_lab", "hatchling"}
+    assert not packages & {
+        "pyarrow",
+        "numba",
+        "pip",
+        "pytest",
+        "recrawl_cluster",
+        "recrawl_lab",
+        "hatchling",
+    }
     assert not [*image.root.glob("opt/recrawl/lib/python*/site-packages/scipy/**/tests")]
 
 

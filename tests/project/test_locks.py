@@ -12,12 +12,13 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DEPENDENCIES = PROJECT["project"]["dependencies"]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-OURS = {"recrawl-client"}
+CLUSTER = tomllib.loads((ROOT / "recrawl_cluster" / "pyproject.toml").read_text())["project"]
+OURS = {"recrawl", "recrawl-client"}
 """Distributions that the image builds from the tree."""
 LOCKS = {
     "requirements.txt": DEPENDENCIES,
     "requirements-arrow.txt": DEPENDENCIES + EXTRAS["arrow"],
-    "requirements-dask.txt": DEPENDENCIES + EXTRAS["arrow"] + EXTRAS["dask"],
+    "requirements-cluster.txt": DEPENDENCIES + EXTRAS["arrow"] + CLUSTER["dependencies"],
     "requirements-otel.txt": DEPENDENCIES + EXTRAS["otel"],
     "requirements-build.txt": PROJECT["build-system"]["requires"],
 }
@@ -68,13 +69,13 @@ def test_traces_add_opentelemetry_and_what_it_needs_and_change_no_pin() -> None:
     assert own == http | {"googleapis-common-protos", "protobuf"}
 
 
-def test_dask_adds_itself_to_arrow_and_changes_no_pin() -> None:
-    arrow, dask = pins("requirements-arrow.txt"), pins("requirements-dask.txt")
-    assert {name: dask.get(name) for name in arrow} == arrow
+def test_the_cluster_adds_dask_to_arrow_and_changes_no_pin() -> None:
+    arrow, cluster = pins("requirements-arrow.txt"), pins("requirements-cluster.txt")
+    assert {name: cluster.get(name) for name in arrow} == arrow
     own = {"cloudpickle", "dask", "distributed", "locket", "partd", "toolz", "zict"}
     carried = {"importlib-metadata", "lazy-importer", "msgpack", "packaging", "psutil"}
     carried |= {"sortedcontainers", "tblib", "tornado", "zipp"}
-    assert dask.keys() - arrow.keys() == own | carried
+    assert cluster.keys() - arrow.keys() == own | carried
 
 
 def test_the_image_installs_what_is_pinned_and_nothing_else() -> None:

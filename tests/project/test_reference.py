@@ -10,6 +10,7 @@ from support.pages import DOCS, ROOT, variables
 
 from service.api.responses.problems import TYPES
 from service.model.domain import PingReason
+from service.runtime.cluster_settings import ClusterSettings
 from service.runtime.settings import Settings
 
 REFERENCE = DOCS / "reference"
@@ -49,7 +50,9 @@ def test_every_setting_has_a_row_with_a_meaning():
         (REFERENCE / "settings.md").read_text(),
         re.MULTILINE,
     )
-    assert [name.lower() for name, _ in rows] == list(Settings.model_fields)
+    of_cluster = list(ClusterSettings.model_fields)
+    own = [name for name in Settings.model_fields if name not in of_cluster]
+    assert [name.lower() for name, _ in rows] == [*own, *of_cluster], "those of the cluster last"
     assert all(meaning.endswith(".") for _, meaning in rows)
 
 
@@ -84,7 +87,14 @@ def test_every_problem_of_the_page_of_troubles_exists():
 def test_anchors_that_the_code_names_are_headings():
     code = [
         path.read_text()
-        for top in ("service", "recrawl_client", "recrawl_lab", "benchmarks", "tests")
+        for top in (
+            "service",
+            "recrawl_client",
+            "recrawl_cluster",
+            "recrawl_lab",
+            "benchmarks",
+            "tests",
+        )
         for path in (ROOT / top).rglob("*.py")
     ]
     anchors = {pair for text in code for pair in re.findall(r"\b(docs/[\w/-]+\.md)#([\w-]+)", text)}

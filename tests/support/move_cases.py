@@ -15,8 +15,8 @@ from recrawl_cluster.moves.move_rows import (
     Range,
     shard_range,
 )
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.shard_map import hashed
-from recrawl_cluster.store.store import ShardedStore
 from service.ingest.record import record
 from service.leases.hosts import change_group
 from service.leases.politeness import Politeness

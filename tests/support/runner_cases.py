@@ -1,8 +1,10 @@
-"""Runners of epochs over logical shards in memory, whose processes get signals."""
+"""Runners of epochs over logical shards in memory, whose actors get signals."""
 
 import os
+from concurrent.futures import Future
 from contextlib import contextmanager
 
+from recrawl_cluster.epochs.actors import LOCAL, Actors, InActors, ShardActor
 from service.epochs.run import computed
 from service.epochs.shard import Run, divided
 from service.epochs.shards import Shards, recovered
@@ -13,8 +15,42 @@ PLACES = {0: 1, 2: 0, 3: 1, 5: 2}
 WORK = task(epoch_before())
 
 
+class Near:
+    """An actor in this process, which answers until it is lost."""
+
+    def __init__(self, actor):
+        self.actor, self.is_lost = actor, False
+
+    def answer(self, message):
+        future = Future()
+        if self.is_lost:
+            future.set_exception(ConnectionError("the worker has ended"))
+        else:
+            future.set_result(self.actor.answer(message))
+        return future
+
+
+class InNear(InActors):
+    """The shards of one epoch as actors in this process."""
+
+    def place(self, which):
+        for n in which:
+            self.actors[n] = Near(ShardActor(self.sources[n], self.task))
+
+
+class Here(Actors):
+    """A runner whose actors are in this process, so that their losses take no time."""
+
+    def __init__(self, sources):
+        super().__init__(sources, LOCAL)
+
+    @contextmanager
+    def opened(self, store, lead, task):
+        yield InNear(self, self.sources(store), task)
+
+
 class Haunted(Shards):
-    """Shards whose processes get signals before some questions: (shard, number) by question."""
+    """Shards whose actors get signals before some questions: (shard, number) by question."""
 
     def __init__(self, shards, signals):
         self.shards, self.signals, self.n_shards = shards, signals, shards.n_shards
@@ -23,20 +59,19 @@ class Haunted(Shards):
     def ask(self, question, arguments):
         self.n_asked += 1
         for victim, number in self.signals.get(self.n_asked, ()):
-            if pid := pid_of(self.shards, victim):
-                os.kill(pid, number)
+            strike(self.shards.actors.get(victim), number)
         return self.shards.ask(question, arguments)
 
     def renew(self, which):
         self.shards.renew(which)
 
 
-def pid_of(shards, victim):
-    """Return the process of a shard; None while an actor is not placed."""
-    if hasattr(shards, "actors"):
-        actor = shards.actors.get(victim)
-        return actor and actor.pid
-    return shards.pool.workers[victim].process.pid
+def strike(actor, number):
+    """Send a signal to the process of an actor; None: it is not placed."""
+    if isinstance(actor, Near):
+        actor.is_lost = True
+    elif actor is not None:
+        os.kill(actor.pid, number)
 
 
 class Corpus:

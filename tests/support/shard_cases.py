@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import add
 from recrawl_cluster.store.shard_map import (
     Database,
@@ -14,7 +15,6 @@ from recrawl_cluster.store.shard_map import (
     parse_shards,
     read_map,
 )
-from recrawl_cluster.store.store import ShardedStore
 from service.storage import SHARDS
 from support.live_server import Live, running
 

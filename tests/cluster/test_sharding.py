@@ -23,11 +23,11 @@ from support.store_cases import (
     schedule_columns,
 )
 
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import Claim, add, adopt, put_claim
 from recrawl_cluster.store.database import ShardDatabase
 from recrawl_cluster.store.epochs import write_share
 from recrawl_cluster.store.shard_map import SHIFT, read_map
-from recrawl_cluster.store.store import ShardedStore
 from service.core.estimators import make_estimator
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan

@@ -1,20 +1,21 @@
 """The store over several databases, its map of shards, and the lead of all databases."""
 
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import structlog
 from typing_extensions import override
 
+from recrawl_cluster.batching.by_shard import ShardBatchers
+from recrawl_cluster.epochs.databases import in_this_process
 from recrawl_cluster.store.claims import (
     CLAIM,
-    EXCEPTIONS,
     Claim,
     adopted_hosts,
     check_exceptions,
@@ -22,114 +23,43 @@ from recrawl_cluster.store.claims import (
     claim_from,
     in_force,
     read_claim,
-    stored_exceptions,
 )
 from recrawl_cluster.store.database import ShardDatabase, ShardTransaction
 from recrawl_cluster.store.epochs import RUN, announce, run_name
-from recrawl_cluster.store.shard_map import ShardMap, format_shards
+from recrawl_cluster.store.mapped import MappedDatabases
+from recrawl_cluster.store.shard_map import ShardMap, format_shards, read_map
 from recrawl_cluster.store.transaction import Begin, ShardedTransaction
 from service.archive.log_archive import LogArchive
+from service.batching.batcher import Flush
+from service.batching.divided import ReportBatchers, SeveralBatchers
+from service.epochs.shard import ShardSource
+from service.epochs.shards import SeveralSources
+from service.estimation.estimates import Rules
+from service.leases.settle import LeaseSettler
 from service.model.columns import ScheduleColumns
 from service.model.domain import Epoch
-from service.model.errors import (
-    RecrawlError,
-    ShardsDisagree,
-    StoreUnavailable,
-)
+from service.model.errors import RecrawlError, StoreUnavailable
 from service.storage.clock import Clock
 from service.storage.contract import Lead, Store
 from service.storage.history import Counted, Counter
-
-READ_AGAIN_S = 0.5
-"""Minimum time between two readings of the claims for shards that no database has."""
+from service.storage.postgres.connections import BATCH, Deadlines
 
 log = structlog.get_logger()
 
 
-class ShardedStore(Store):
+class ShardedStore(MappedDatabases, Store, SeveralSources, SeveralBatchers):
     """Pages, evidence and schedules in several Postgres databases."""
-
-    last_number = 0
-    """Number of the last epoch in force that this process has read."""
 
     def __init__(
         self, shard_map: ShardMap, width: int, *, clock: Clock | None = None, **limits: Any
     ) -> None:
-        self.start = self.shard_map = shard_map
-        """The map of the file, and the map in force."""
-        self.databases = tuple(
-            ShardDatabase(n, shard_map, width, clock=clock, **limits)
-            for n in range(len(shard_map.databases))
-        )
-        for database in self.databases:
-            database.read_claims = self.read_claims
-        self.adopted: Mapping[str, int] = {}
-        """Hosts of an adopted store, which are in shard 0 whatever their hash."""
-        self._reading = threading.Lock()
-        self._read_at = -READ_AGAIN_S
-        self.coordinator = self.databases[shard_map.coordinator]
+        super().__init__(shard_map, width, clock=clock, **limits)
         self._counter = Counter()
 
     @property
     @override
     def parts(self) -> tuple[Store, ...]:
         return self.databases
-
-    def map_in_force(self) -> ShardMap:
-        """Return the map; read the claims again first if one of them is missing."""
-        unread = any(database.n_given is None for database in self.shard_map.databases)
-        if (unread or self.shard_map.closed) and time.monotonic() - self._read_at > READ_AGAIN_S:
-            self.read_claims()
-        return self.shard_map
-
-    def read_claims(self) -> None:
-        """Read the claims of all databases that answer, and use their map from now on."""
-        before = self._read_at
-        with self._reading:
-            if self._read_at != before:  # another thread has read them meanwhile
-                return
-            with ThreadPoolExecutor(len(self.databases)) as pool:
-                claims = list(pool.map(self._claim, self.databases))
-            try:
-                self._use(in_force(self._with_exceptions(), claims))
-            except ShardsDisagree as error:  # the last map stays, whose databases refuse writes
-                log.warning("the claims of the databases disagree", reason=error.detail)
-            self._read_at = time.monotonic()
-
-    def _with_exceptions(self) -> ShardMap:
-        """Return the last map with the exceptions in force, if they are newer than those."""
-        try:
-            stored = stored_exceptions(self.coordinator.entry(EXCEPTIONS))
-        except RecrawlError:  # new hosts are refused until the coordinator answers
-            return self.shard_map
-        if stored["version"] <= self.shard_map.version:
-            return self.shard_map
-        exceptions = {**stored["exceptions"], **self.adopted}
-        return replace(self.shard_map, version=stored["version"], exceptions=exceptions)
-
-    def _claim(self, database: ShardDatabase) -> Claim | None:
-        """Return the claim of a database; None: it is away, or has no claim that fits."""
-        try:
-            claim = checked(claim_from(database.entry(CLAIM)), self.shard_map, database.database)
-        except RecrawlError as error:
-            database.outage = error
-            return None
-        return claim
-
-    def _use(self, shard_map: ShardMap) -> None:
-        self.shard_map = shard_map
-        for database in self.databases:
-            database.shard_map = shard_map
-
-    @property
-    def clock(self) -> Clock:
-        """Clock of the coordinator; a clock that is set replaces those of all databases."""
-        return self.coordinator.clock
-
-    @clock.setter
-    def clock(self, clock: Clock) -> None:
-        for database in self.databases:
-            database.clock = clock
 
     @property
     def counter(self) -> Counter:
@@ -216,18 +146,15 @@ class ShardedStore(Store):
             }
             yield ShardedLead(self, leads)
 
-    @property
     @override
-    def sources(self) -> Sequence[Any]:
-        from recrawl_cluster.epochs.databases import in_this_process
-
+    def sources(self) -> Sequence[ShardSource]:
         return in_this_process(self)
 
     @override
-    def divided_batchers(self, *parts: Any) -> Any:
-        from recrawl_cluster.batching.by_shard import ShardBatchers
-
-        return ShardBatchers(self, *parts)
+    def divided_batchers(
+        self, rules: Rules, settler: LeaseSettler, n_writers: int, watch: Callable[[Flush], None]
+    ) -> ReportBatchers:
+        return ShardBatchers(self, rules, settler, n_writers, watch)
 
     @override
     def prepare(self, *, existing: bool = False) -> None:
@@ -346,3 +273,10 @@ class ShardedLead(Lead):
             return
         with self.begin() as tx:
             tx.know(tx.on(position), latest.epoch)
+
+
+def opened(
+    path: Path, width: int, *, clock: Clock | None = None, deadlines: Deadlines = BATCH
+) -> ShardedStore:
+    """Return the store of the map at a path, which the service finds by this entry point."""
+    return ShardedStore(read_map(path), width, clock=clock, deadlines=deadlines)

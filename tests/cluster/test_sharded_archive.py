@@ -8,9 +8,9 @@ from support.command import recrawl  # noqa: F401 - a fixture
 from support.shard_cases import N_DATABASES, host_in, map_file
 from support.store_cases import DAY, T0, log_columns, same
 
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import add
 from recrawl_cluster.store.shard_map import read_map
-from recrawl_cluster.store.store import ShardedStore
 from service.model.errors import ArchiveRunning
 from service.storage import SHARDS
 from service.storage.clock import system_clock

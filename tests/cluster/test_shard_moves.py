@@ -39,9 +39,9 @@ from support.store_cases import (
 from recrawl_cluster.moves import move_source
 from recrawl_cluster.moves.move_plan import alone, sizes
 from recrawl_cluster.moves.move_rows import shard_range
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import claimed, put_claim
 from recrawl_cluster.store.shard_map import SHIFT
-from recrawl_cluster.store.store import ShardedStore
 from service.leases.queue import fill_queue
 from service.model.arrays import instant
 from service.model.errors import (

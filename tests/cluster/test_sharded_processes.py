@@ -7,9 +7,9 @@ from support.live_server import until
 from support.processes import serving, started
 from support.shard_cases import host_in, map_file
 
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import add
 from recrawl_cluster.store.shard_map import read_map
-from recrawl_cluster.store.store import ShardedStore
 
 pytestmark = pytest.mark.slow
 

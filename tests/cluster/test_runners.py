@@ -21,20 +21,19 @@ from support.runner_stores import (
     troubled,
 )
 from support.shard_cases import joined_store, shard_map_of
-from support.store_cases import read_schedule, schedule_columns
+from support.store_cases import schedule_columns
 
 from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.epochs.databases import in_this_process as in_one_process
-from recrawl_cluster.epochs.processes import Processes
-from recrawl_cluster.store.store import ShardedStore
+from recrawl_cluster.sharded import ShardedStore
 from service.epochs.run import run_epoch
 from service.epochs.shard import Run
 from service.epochs.shards import Shards, in_this_process
 from service.epochs.what_if import WhatIf
 from service.estimation.estimates import InForce, Rules
 from service.model.arrays import SHARD_BITS
-from service.model.domain import EpochStatus, Timing
+from service.model.domain import Timing
 from service.model.errors import EpochRunning, LeadershipLost, ShardMoved, StoreUnavailable
 from service.storage.epochs import NOTHING
 
@@ -42,26 +41,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def two_processes():
-    pool = Processes(partial(for_processes, n_processes=2), 60.0)
-    yield pool
-    pool.close()
-
-
-@pytest.fixture
 def runner(request):
-    """A runner of one process, of processes or of actors."""
-    pools = {
-        "processes": lambda: Processes(for_processes, 60.0),
-        "two processes": lambda: Processes(partial(for_processes, n_processes=2), 60.0),
-        "actors": lambda: Actors(for_processes, LOCAL, 60.0),
-    }
-    pool = pools[request.param]()
+    """A runner of actors: one for each database, or two for all."""
+    pool = Actors(partial(for_processes, n_processes=request.param), LOCAL, 60.0)
     yield pool.opened
     pool.close()
 
 
-@pytest.mark.parametrize("runner", ["processes", "two processes", "actors"], indirect=True)
+@pytest.mark.parametrize("runner", [None, 2], indirect=True)
 def test_each_runner_publishes_the_same_bits_also_after_a_kill(runner, shard_clones, shard_urls):
     expected = published(shard_urls, in_this_process)
     assert len(expected.tables) > 3
@@ -78,25 +65,6 @@ def test_each_runner_publishes_the_same_bits_also_after_a_kill(runner, shard_clo
     for question in (3, n_questions // 2, n_questions):  # the last one writes the schedule
         again({question: [(1, SIGKILL)]})
         assert asked[-1] > n_questions
-
-
-def test_an_epoch_that_loses_its_processes_again_and_again_leaves_the_old_one(
-    two_processes, shard_urls
-):
-    with closing(joined_store(shard_urls, 2)) as store:
-        filled(store)
-        clock = Clock(LATER)
-        first = run_epoch(store, PLAN, clock, two_processes.opened)
-        rows = read_schedule(store, first.epoch)
-        always = {n: [(0, SIGKILL)] for n in range(1, 500)}
-        lost = run_epoch(store, PLAN, clock, troubled(two_processes.opened, always))
-        assert lost.status is EpochStatus.failed
-        assert "ShardLost" in lost.reason
-        with store.begin(write=False) as tx:
-            assert tx.number_in_force() == first.epoch
-        assert read_schedule(store, first.epoch) == rows
-        again = run_epoch(store, PLAN, clock, two_processes.opened)
-        assert again.status is EpochStatus.published
 
 
 def test_a_shard_of_an_earlier_attempt_writes_nothing(shard_urls):
@@ -132,9 +100,8 @@ class Overtaken(Shards):
         self.shards.renew(which)
 
 
-def test_of_two_leaders_one_runs_and_one_that_was_overtaken_publishes_nothing(
-    two_processes, shard_urls
-):
+@pytest.mark.parametrize("runner", [2], indirect=True)
+def test_of_two_leaders_one_runs_and_one_that_was_overtaken_publishes_nothing(runner, shard_urls):
     others = []
 
     def overtake():
@@ -148,7 +115,7 @@ def test_of_two_leaders_one_runs_and_one_that_was_overtaken_publishes_nothing(
 
     @contextmanager
     def overtaken(store, lead, task):
-        with two_processes.opened(store, lead, task) as shards:
+        with runner(store, lead, task) as shards:
             yield Overtaken(shards, overtake)
 
     with closing(joined_store(shard_urls, 2)) as store:

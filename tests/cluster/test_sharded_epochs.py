@@ -1,4 +1,4 @@
-"""`recrawl worker` with own processes, or Dask, over three databases: readers and kills."""
+"""`recrawl worker` with Dask over three databases: readers and kills."""
 
 import os
 import signal
@@ -10,9 +10,9 @@ from support.live_server import until
 from support.processes import serving, started
 from support.shard_cases import host_in, map_file
 
+from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import add
 from recrawl_cluster.store.shard_map import read_map
-from recrawl_cluster.store.store import ShardedStore
 
 pytestmark = pytest.mark.slow
 
@@ -54,19 +54,19 @@ def walked(client) -> int:
     return epochs.pop()
 
 
-@pytest.mark.parametrize("how", [{"epoch_processes": 2}, {"dask": "local"}])
 def test_a_worker_whose_processes_are_killed_goes_on_and_readers_see_whole_epochs(
-    how, shard_urls, tmp_path
+    shard_urls, tmp_path
 ):
     file = map_file(tmp_path / "shards.toml", shard_urls)
     store = ShardedStore(read_map(file), 3)
     add(store.databases, store.shard_map)
     store.close()
     settings = {"shards": file, "epoch_interval_s": 1, "bandwidth": 1e5, "host_delay_s": 0}
+    dask = {"dask": "local"}
     with (
         serving(tmp_path, **settings) as one,
-        started(tmp_path, "worker", **settings, **how) as worker,
-        started(tmp_path, "worker", **settings, **how) as other,
+        started(tmp_path, "worker", **settings, **dask) as worker,
+        started(tmp_path, "worker", **settings, **dask) as other,
     ):
         one.post("/pages", [{"url": url} for url in URLS])
         now = datetime.now(UTC).isoformat()

@@ -1,15 +1,17 @@
-"""Settings of the processes that compute epochs: what is chosen, and what is refused."""
+"""Settings of several databases and machines: what is chosen, and what is refused."""
 
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 
 from recrawl_cluster.epochs.actors import Actors
-from recrawl_cluster.epochs.chosen import chosen_processes
-from recrawl_cluster.epochs.processes import Processes
 from service.epochs.shards import in_this_process
+from service.model import plugins
 from service.model.errors import InvalidSettings
+from service.runtime.epoch_processes import chosen_processes
 from service.runtime.settings import read_settings
+from service.storage import open_store
 
 SHARDED = {"shards": "shards.toml"}
 
@@ -26,8 +28,7 @@ def test_without_a_setting_one_process_computes_epochs():
         chosen.close()
 
 
-def test_own_processes_and_actors_are_chosen_by_settings(tmp_path):
-    assert isinstance(pool_of(epoch_processes=3), Processes)
+def test_actors_are_chosen_by_settings():
     local, far = pool_of(dask="local"), pool_of(dask="tcp://dask:8786")
     assert isinstance(local, Actors)
     assert (local.address, local.certificates) == ("local", None)
@@ -56,11 +57,8 @@ def test_certificates_of_dask_are_files_and_come_together(tmp_path):
     ("given", "sentence"),
     [
         ({"dask": "local"}, "RECRAWL_DASK is for several databases; unset it, or name them in"),
-        ({"epoch_processes": 2}, "RECRAWL_EPOCH_PROCESSES is for several databases"),
-        ({**SHARDED, "dask": "local", "epoch_processes": 2}, "are both set; unset one"),
         ({**SHARDED, "dask": "dask:8786"}, "RECRAWL_DASK must be local, tls://HOST:PORT or tcp:"),
         ({**SHARDED, "dask": "http://dask:8786"}, "not 'http://dask:8786'"),
-        ({**SHARDED, "epoch_processes": -1}, "RECRAWL_EPOCH_PROCESSES"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(given, sentence):
@@ -70,7 +68,32 @@ def test_settings_that_contradict_each_other_are_refused(given, sentence):
 
 
 def test_a_missing_package_is_named_with_the_extra(monkeypatch):
-    monkeypatch.delitem(sys.modules, "recrawl_cluster.epochs.actors")
+    for name in ("dask", "actors"):
+        monkeypatch.delitem(sys.modules, f"recrawl_cluster.epochs.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "dask", None)
-    with pytest.raises(InvalidSettings, match=r"package dask; pip install 'recrawl\[dask\]'"):
+    with pytest.raises(InvalidSettings) as refused:
         chosen_processes(read_settings(**SHARDED, dask="local"))
+    assert (
+        "RECRAWL_DASK needs the package dask; pip install 'recrawl[cluster]'"
+        in refused.value.detail
+    )
+
+
+@pytest.fixture
+def without_cluster(monkeypatch):
+    """A service beside which no cluster is installed."""
+
+    def others(**chosen):
+        return [one for one in entry_points(**chosen) if "recrawl_cluster" not in one.value]
+
+    monkeypatch.setattr(plugins, "entry_points", others)
+
+
+def test_without_the_cluster_each_of_its_settings_names_the_install(without_cluster, tmp_path):
+    install = "needs the distribution recrawl-cluster; pip install 'recrawl[cluster]', or unset"
+    with pytest.raises(InvalidSettings) as refused:
+        chosen_processes(read_settings(**SHARDED, dask="local"))
+    assert refused.value.detail == f"RECRAWL_DASK {install} RECRAWL_DASK"
+    with pytest.raises(InvalidSettings) as refused:
+        open_store(f"shards:///{tmp_path}/shards.toml", 2)
+    assert refused.value.detail == f"RECRAWL_SHARDS {install} RECRAWL_SHARDS"

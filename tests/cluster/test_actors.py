@@ -2,13 +2,17 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from support.runner_cases import WORK, Corpus, result
-from support.spread_cases import assert_same_bits
+from support.spread_cases import assert_same_bits, task
 
 from recrawl_cluster.epochs import actors
 from recrawl_cluster.epochs.actors import LOCAL, Actors
+from service.core.conditions import BandwidthInfeasible
+from service.epochs.run import computed
+from service.epochs.shard import Run
 from service.model.errors import ShardLost
 
 pytestmark = pytest.mark.slow
@@ -60,6 +64,21 @@ def test_a_stopped_worker_is_replaced(pool, expected):
         os.kill(pids[0], signal.SIGKILL)
     own, _ = result(pool, {})
     assert_same_bits(expected, own)
+
+
+def test_fewer_sources_place_fewer_actors(pool, corpus, monkeypatch):
+    for n in (3, 1, 2):
+        monkeypatch.setattr(pool, "sources", lambda _, n=n: corpus.sources[:n])
+        with pool.opened(None, None, WORK) as actors:
+            assert len(actors.ask_all("load")) == len(actors.actors) == n
+
+
+def test_an_error_of_a_shard_is_raised_by_the_leader_under_its_name(pool):
+    work = task(None, replace(WORK.plan, bandwidth=1e-9))
+    with pool.opened(None, None, work) as shards, pytest.raises(BandwidthInfeasible):
+        computed(shards, Run(1))
+    with pool.opened(None, None, WORK) as shards, pytest.raises(AttributeError):
+        shards.ask_all("no_question")
 
 
 def test_any_error_of_dask_in_connecting_is_a_loss_of_all_shards(monkeypatch):

@@ -1,0 +1,16 @@
+"""The runner of RECRAWL_DASK, which the service finds by its entry point."""
+
+from recrawl_cluster.epochs.actors import Actors, Certificates
+from recrawl_cluster.epochs.databases import for_processes
+from service.runtime.cluster_settings import ClusterSettings
+from service.runtime.epoch_processes import EpochProcesses
+
+
+def dask_processes(settings: ClusterSettings) -> EpochProcesses:
+    """Return the actors on the Dask workers of the settings."""
+    certificates = None
+    if settings.dask_ca is not None:
+        paths = settings.dask_ca, settings.dask_cert, settings.dask_key
+        certificates = Certificates(*map(str, paths))
+    actors = Actors(for_processes, str(settings.dask), certificates=certificates)
+    return EpochProcesses(actors.opened, actors.close)
