@@ -147,8 +147,8 @@ class CallFlush:
                 committed, sooner = self.posts.recorder.record_crawls(tx, [gathered.report])
                 counts = gathered.counts(committed)
                 reporting = (call.post is not None for call in calls)
-                for reply, own in zip(compress(after, reporting), counts, strict=True):
-                    reply.counts = own
+                for reply, of_reply in zip(compress(after, reporting), counts, strict=True):
+                    reply.counts = of_reply
             stored = {key: StoredAnswer(body, answer) for key, body, answer in rows}
             repeated = [_stored(call, stored) for call in calls]
             fresh = [answer is None for answer in repeated]

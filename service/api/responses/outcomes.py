@@ -53,9 +53,11 @@ def counts_of_each(
     start on, and its rejections count from there.
     """
     request = np.searchsorted(starts, index, "right") - 1
-    n_of = np.bincount(len(Verdict) * request + verdict, minlength=len(Verdict) * len(starts))
+    width = len(Verdict)
+    n_of = np.bincount(width * request + verdict, minlength=width * len(starts))
+    n_of = n_of.reshape(-1, width)
     bad: list[list[Rejection]] = [[] for _ in starts]
-    if n_of.reshape(-1, len(Verdict))[:, Verdict.unknown :].any():
+    if n_of[:, Verdict.unknown :].any():
         rejected = [
             *rejected,
             *(
@@ -67,8 +69,8 @@ def counts_of_each(
         n = bisect_right(starts, each.index) - 1
         bad[n].append(structs.replace(each, index=each.index - starts[n]) if starts[n] else each)
     return [
-        outcome_counts(*each[: Verdict.unknown], own)
-        for each, own in zip(n_of.reshape(-1, len(Verdict)).tolist(), bad, strict=True)
+        outcome_counts(accepted, duplicate, late, own)
+        for (accepted, duplicate, late), own in zip(n_of[:, :3].tolist(), bad, strict=True)
     ]
 
 
