@@ -3,16 +3,19 @@
 A refused report may be the only one on its crawl. So a refusal keeps what names the crawl.
 """
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from recrawl_client.wire.common import Lease, PageId, Rejection, Url
 from service.api.requests.rules import read_lease
 from service.model.errors import InvalidUrl
 from service.model.lenient_json import Contradiction
 from service.model.urls import NormalUrl, normalise
+
+UNREADABLE = (msgspec.ValidationError, UnicodeEncodeError)
 
 
 class RefusedItem(NamedTuple):
@@ -29,30 +32,39 @@ class RefusedItem(NamedTuple):
     """Page that the item names by its URL."""
 
 
+class _Names(msgspec.Struct):
+    """Fields that name a crawl."""
+
+    lease: Lease | UnsetType = UNSET
+    page_id: PageId | UnsetType = UNSET
+    url: Url | UnsetType = UNSET
+
+
 def refuse(rejection: Rejection, item: Any) -> RefusedItem:
     """Return the refusal of an item, which is a struct or any value of JSON."""
-    lease, page_id, url = (_read(item, *field) for field in NAMING)
-    leased_page_id, token = read_lease(lease) if lease else (0, 0)
-    return RefusedItem(rejection, leased_page_id, token, page_id or 0, _normal(url))
+    names = _names(item.clear if isinstance(item, Contradiction) else item)
+    lease, page_id, url = (getattr(names, name, UNSET) for name in _Names.__struct_fields__)
+    leased_page_id, token = (0, 0) if lease is UNSET else read_lease(lease)
+    page_id = 0 if page_id is UNSET else page_id
+    return RefusedItem(rejection, leased_page_id, token, page_id, _normal(url))
 
 
-NAMING: tuple[tuple[str, Any], ...] = (("lease", Lease), ("page_id", PageId), ("url", Url))
-"""Fields that name a crawl, with their types."""
+def _names(item: Any) -> Any:
+    """Return an object whose attributes are the fields that can be read."""
+    if not isinstance(item, dict):
+        return item
+    with suppress(*UNREADABLE):
+        return msgspec.convert(item, _Names)
+    names = _Names()
+    for name in filter(item.__contains__, _Names.__struct_fields__):
+        with suppress(*UNREADABLE):
+            own = msgspec.convert({name: item[name]}, _Names)
+            setattr(names, name, getattr(own, name))
+    return names
 
 
-def _read(item: Any, name: str, kind: Any) -> Any:
-    """Return a field, None where it is absent or wrong."""
-    if isinstance(item, Contradiction):
-        item = item.clear
-    value = item.get(name, UNSET) if isinstance(item, dict) else getattr(item, name, UNSET)
+def _normal(url: str | UnsetType) -> NormalUrl | None:
     try:
-        return None if value is UNSET else msgspec.convert(value, kind)
-    except (msgspec.ValidationError, UnicodeEncodeError):
-        return None
-
-
-def _normal(url: str | None) -> NormalUrl | None:
-    try:
-        return normalise(url) if url else None
+        return None if isinstance(url, UnsetType) else normalise(url)
     except InvalidUrl:
         return None

@@ -1,7 +1,7 @@
 """Outcomes of reports: the verdict of each item becomes counts and rejections of its request."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -52,26 +52,23 @@ def counts_of_each(
     `index` are the positions of the items in the batch. The items of a request stand from its
     start on, and its rejections count from there.
     """
-    request = np.searchsorted(starts, index, "right") - 1
-    width = len(Verdict)
-    n_of = np.bincount(width * request + verdict, minlength=width * len(starts))
-    n_of = n_of.reshape(-1, width)
-    bad: list[list[Rejection]] = [[] for _ in starts]
-    if n_of[:, Verdict.unknown :].any():
-        rejected = [
-            *rejected,
-            *(
-                _rejection(int(index[i]), Verdict(verdict[i]), by_id=bool(page_id[i]))
-                for i in np.flatnonzero(verdict >= int(Verdict.unknown))
-            ),
-        ]
+    n, width = len(starts), len(Verdict)
+    code = width * requests_of(starts, index) + verdict
+    n_of = np.bincount(code, minlength=n * width).reshape(n, width)[:, : Verdict.unknown]
+    own: list[list[Rejection]] = [[] for _ in starts]
+    if verdict.max(initial=0) >= Verdict.unknown:
+        rejected = [*rejected, *_rejections(verdict, index, page_id)]
     for each in rejected:
-        n = bisect_right(starts, each.index) - 1
-        bad[n].append(structs.replace(each, index=each.index - starts[n]) if starts[n] else each)
-    return [
-        outcome_counts(accepted, duplicate, late, own)
-        for (accepted, duplicate, late), own in zip(n_of[:, :3].tolist(), bad, strict=True)
-    ]
+        k = bisect_right(starts, each.index) - 1
+        own[k].append(structs.replace(each, index=each.index - starts[k]) if starts[k] else each)
+    return list(map(outcome_counts, *n_of.T.tolist(), own))
+
+
+def requests_of(starts: Sequence[int], index: Ints) -> Ints:
+    """Return the position of the request of each item."""
+    if len(starts) == 1:
+        return np.zeros(len(index), np.int64)
+    return np.searchsorted(starts, index, "right") - 1
 
 
 def batch_counts(
@@ -88,9 +85,11 @@ def crawl_counts(
     rejected = (each.rejection for each in decoded.refusals)
     verdict, page_id = committed.verdict, decoded.named.page_id
     counts = counts_of_each(starts, verdict, decoded.index, page_id, rejected)
-    ended = np.searchsorted(starts, decoded.index[committed.lease_ended], "right") - 1
+    ended = requests_of(starts, decoded.index)[committed.lease_ended]
     n_ended = np.bincount(ended, minlength=len(starts)).tolist()
-    return [own | {"leases_ended": n} for own, n in zip(counts, n_ended, strict=True)]
+    for own, n in zip(counts, n_ended, strict=True):
+        own["leases_ended"] = n
+    return counts
 
 
 def measure_crawls(
@@ -138,6 +137,12 @@ def away(index: int) -> Rejection:
 def crossing(index: int) -> Rejection:
     """Return the rejection of a page whose bounds would cross."""
     return Rejection(index=index, code="conflict", field="min_crawl_rate", detail=CROSSING)
+
+
+def _rejections(verdict: Codes, index: Ints, page_id: Ints) -> Iterator[Rejection]:
+    """Yield the rejections of items by the store."""
+    for i in np.flatnonzero(verdict >= Verdict.unknown).tolist():
+        yield _rejection(int(index[i]), Verdict(verdict[i]), by_id=bool(page_id[i]))
 
 
 def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
