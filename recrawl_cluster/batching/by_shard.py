@@ -10,20 +10,21 @@ from typing import TypeVar
 
 import numpy as np
 
-from recrawl_cluster.batching.divided import DividedBatcher, Division
+from recrawl_cluster.batching.divided import DividedBatcher, Division, Parts
 from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.shard_map import CLOSED, ShardMap
-from service.batching.batcher import Batcher, Flush
+from service.batching.batcher import Batcher, Flush, ResultT
 from service.batching.reports import (
-    REGISTRATION_LIMITS,
     CommittedCrawls,
     CommittedPings,
+    CrawlReport,
+    PingReport,
     Recorder,
-    Registrar,
     Registration,
     Registrations,
     Report,
     batched,
+    batched_registrations,
     lost_crawls,
     lost_pings,
 )
@@ -33,10 +34,12 @@ from service.leases.settle import LeaseSettler
 from service.model.arrays import Bools, Ints
 from service.model.columns import CrawlColumns, PingColumns
 from service.model.errors import OUTAGES
-from service.storage import Registered
+from service.storage import Registered, Transaction
 from service.storage.tagging import TaggedRows
 
-ColumnsT = TypeVar("ColumnsT", CrawlColumns, PingColumns)
+JobT = TypeVar("JobT", CrawlReport, PingReport, Registration)
+OutcomeT = TypeVar("OutcomeT", CommittedCrawls, CommittedPings)
+AnyJob = CrawlReport | PingReport | Registration
 
 
 def selected(names: PageNames, rows: Ints) -> PageNames:
@@ -53,48 +56,12 @@ def selected(names: PageNames, rows: Ints) -> PageNames:
     return PageNames(names.page_id[rows], renumbered(row), names.pages.take(kept), new_target)
 
 
-def some_of(report: Report[ColumnsT], rows: Ints) -> Report[ColumnsT]:
-    """Return the report of some items."""
-    return replace(report, columns=report.columns.take(rows), names=selected(report.names, rows))
-
-
-@dataclass(frozen=True, slots=True)
-class Divider:
-    """The division of jobs over the databases of a map."""
-
-    shard_map: ShardMap
-
-    def owners(self, names: PageNames) -> Ints:
-        """Return the position of the database of each item."""
-        by_id = self.shard_map.databases_of_ids(names.page_id)
-        if not len(names.pages):
-            return by_id
-        of_url = self.shard_map.databases_of_hosts(names.pages.host)
-        return np.where(names.row >= 0, of_url[names.row], by_id)
-
-    def report(self, job: Report[ColumnsT]) -> list[Division[Report[ColumnsT]]]:
-        """Return the divisions of a report."""
-        owner = self.owners(job.names)
-        databases = np.unique(owner).tolist()
-        if len(databases) <= 1:
-            n = databases[0] if databases else self.shard_map.coordinator
-            return [Division(n, np.arange(len(owner)), job)]
-        every = [(n, np.flatnonzero(owner == n)) for n in databases]
-        return [Division(n, rows, some_of(job, rows)) for n, rows in every]
-
-    def registration(self, job: Registration) -> list[Division[Registration]]:
-        """Return the divisions of a registration."""
-        owner = self.shard_map.databases_of_hosts(job.pages.host)
-        databases = np.unique(owner).tolist()
-        if len(databases) <= 1:
-            n = databases[0] if databases else self.shard_map.coordinator
-            return [Division(n, np.arange(len(owner)), job)]
-        divisions = []
-        for n in databases:
-            rows = np.flatnonzero(owner == n)
-            tags = None if job.tags is None else tags_of_rows(job.tags, rows)
-            divisions.append(Division(n, rows, replace(job, pages=job.pages.take(rows), tags=tags)))
-        return divisions
+def some_of(job: JobT, rows: Ints) -> JobT:
+    """Return the job of some items."""
+    if isinstance(job, Registration):
+        tags = None if job.tags is None else tags_of_rows(job.tags, rows)
+        return replace(job, pages=job.pages.take(rows), tags=tags)
+    return replace(job, columns=job.columns.take(rows), names=selected(job.names, rows))
 
 
 def tags_of_rows(tags: TaggedRows, rows: Ints) -> TaggedRows | None:
@@ -109,15 +76,39 @@ def tags_of_rows(tags: TaggedRows, rows: Ints) -> TaggedRows | None:
     )
 
 
-OutcomeT = TypeVar("OutcomeT", CommittedCrawls, CommittedPings)
+def owners(shard_map: ShardMap, job: AnyJob) -> Ints:
+    """Return the position of the database of each item."""
+    if isinstance(job, Registration):
+        return shard_map.databases_of_hosts(job.pages.host)
+    names = job.names
+    by_id = shard_map.databases_of_ids(names.page_id)
+    if not len(names.pages):
+        return by_id
+    of_url = shard_map.databases_of_hosts(names.pages.host)
+    return np.where(names.row >= 0, of_url[names.row], by_id)
 
 
-def united(
-    lost: Callable[[int], OutcomeT],
-) -> Callable[[Report[ColumnsT], Sequence[tuple[Ints, OutcomeT | None]]], OutcomeT]:
+@dataclass(frozen=True, slots=True)
+class Divider:
+    """The division of jobs over databases, by the map in force."""
+
+    store: MappedDatabases
+
+    def __call__(self, job: JobT) -> list[Division[JobT]]:
+        """Return the divisions of a job; at least one."""
+        shard_map = self.store.map_in_force()
+        owner = owners(shard_map, job)
+        databases = np.unique(owner).tolist() or [shard_map.coordinator]
+        if len(databases) == 1:
+            return [Division(databases[0], np.arange(len(owner)), job)]
+        every = [(n, np.flatnonzero(owner == n)) for n in databases]
+        return [Division(n, rows, some_of(job, rows)) for n, rows in every]
+
+
+def united(lost: Callable[[int], OutcomeT]) -> Callable[[Parts[OutcomeT]], OutcomeT]:
     """Return the function that puts outcomes of divisions into the order of the items."""
 
-    def unite(_: Report[ColumnsT], parts: Sequence[tuple[Ints, OutcomeT | None]]) -> OutcomeT:
+    def unite(parts: Parts[OutcomeT]) -> OutcomeT:
         outcomes = [lost(len(rows)) if part is None else part for rows, part in parts]
         back = np.argsort(np.concatenate([rows for rows, _ in parts]))
         whole: OutcomeT = type(outcomes[0]).concatenate(outcomes).take(back)
@@ -126,11 +117,10 @@ def united(
     return unite
 
 
-def united_registrations(
-    job: Registration, parts: Sequence[tuple[Ints, Registered | None]]
-) -> Registered:
+def united_registrations(parts: Parts[Registered]) -> Registered:
     """Return the ids of registered pages, 0 for those of a database that is away."""
-    page_id, created = np.zeros(len(job.pages), np.int64), np.zeros(len(job.pages), np.bool_)
+    n = sum(len(rows) for rows, _ in parts)
+    page_id, created = np.zeros(n, np.int64), np.zeros(n, np.bool_)
     for rows, part in parts:
         if part is not None:
             page_id[rows], created[rows] = part
@@ -150,19 +140,15 @@ class ShardRecorder:
         foreign: dict[bytes, int] = {}
         kept = [self._kept(job, self._know(job, foreign)) for job in jobs]
         some = [some_of(job, rows) for job, rows in zip(jobs, kept, strict=True)]
-        now = max(job.now for job in jobs)
-        with self.store.databases[self.position].begin() as tx:
+
+        def prepare(tx: Transaction) -> None:
             tx.foreign = foreign  # type: ignore[attr-defined]
-            committed, sooner = self.recorder.record_crawls(tx, some)
-        self.recorder.queue_apart(sooner, now)
-        results, start = [], 0
-        for job, rows in zip(jobs, kept, strict=True):
-            own, start = committed.take(slice(start, start + len(rows))), start + len(rows)
-            if len(rows) < len(job.columns):
-                others = np.setdiff1d(np.arange(len(job.columns)), rows)
-                own = united(lost_crawls)(job, [(rows, own), (others, None)])
-            results.append(own)
-        return results
+
+        committed = self.recorder.flush_crawls(some, prepare)
+        return [
+            own if len(rows) == len(job.columns) else restored(own, rows, len(job.columns))
+            for job, rows, own in zip(jobs, kept, committed, strict=True)
+        ]
 
     def _know(self, job: Report[CrawlColumns], foreign: dict[bytes, int]) -> Bools:
         """Add the ids of foreign URLs of a report; return which of its URLs stay unknown."""
@@ -206,6 +192,11 @@ class ShardRecorder:
         return np.flatnonzero(~away[job.names.target])
 
 
+def restored(committed: CommittedCrawls, rows: Ints, n: int) -> CommittedCrawls:
+    """Return the outcomes of n crawls; all but some rows are lost."""
+    return united(lost_crawls)([(rows, committed), (np.setdiff1d(np.arange(n), rows), None)])
+
+
 @dataclass(frozen=True, slots=True)
 class ShardBatchers:
     """The batchers of a store over several databases, each divided by database."""
@@ -216,13 +207,26 @@ class ShardBatchers:
     n_writers: int
     watch: Callable[[Flush], None]
 
-    def report(self, job: Report[ColumnsT]) -> list[Division[Report[ColumnsT]]]:
-        """Return the divisions of a report by the map in force."""
-        return Divider(self.store.map_in_force()).report(job)
+    def crawls(self) -> Batcher[Report[CrawlColumns], CommittedCrawls]:
+        """Return the batcher of crawls."""
+        flushes = [
+            ShardRecorder(self.store, n, recorder).flush_crawls
+            for n, recorder in enumerate(self._recorders())
+        ]
+        return self._divided(self._batched("crawls", flushes), united(lost_crawls))
 
-    def registration(self, job: Registration) -> list[Division[Registration]]:
-        """Return the divisions of a registration by the map in force."""
-        return Divider(self.store.map_in_force()).registration(job)
+    def pings(self) -> Batcher[Report[PingColumns], CommittedPings]:
+        """Return the batcher of pings."""
+        flushes = [recorder.flush_pings for recorder in self._recorders()]
+        return self._divided(self._batched("pings", flushes), united(lost_pings))
+
+    def registrations(self) -> Registrations:
+        """Return the batcher of registrations."""
+        each = [
+            batched_registrations(database, self.settler, self.n_writers)
+            for database in self.store.databases
+        ]
+        return self._divided(each, united_registrations)
 
     def _recorders(self) -> list[Recorder]:
         # rules in force of its own, because each database announces an epoch at another moment
@@ -231,36 +235,15 @@ class ShardBatchers:
             for database in self.store.databases
         ]
 
-    def crawls(self) -> Batcher[Report[CrawlColumns], CommittedCrawls]:
-        """Return the batcher of crawls."""
-        each = [
-            batched(
-                f"crawls-{n}",
-                ShardRecorder(self.store, n, recorder).flush_crawls,
-                self.n_writers,
-                self.watch,
-            )
-            for n, recorder in enumerate(self._recorders())
+    def _batched(
+        self, name: str, flushes: Sequence[Callable[[list[JobT]], Sequence[ResultT]]]
+    ) -> list[Batcher[JobT, ResultT]]:
+        return [
+            batched(f"{name}-{n}", flush, self.n_writers, self.watch)
+            for n, flush in enumerate(flushes)
         ]
-        return DividedBatcher(each, self.report, united(lost_crawls))
 
-    def pings(self) -> Batcher[Report[PingColumns], CommittedPings]:
-        """Return the batcher of pings."""
-        each = [
-            batched(f"pings-{n}", recorder.flush_pings, self.n_writers, self.watch)
-            for n, recorder in enumerate(self._recorders())
-        ]
-        return DividedBatcher(each, self.report, united(lost_pings))
-
-    def registrations(self) -> Registrations:
-        """Return the batcher of registrations."""
-        each = [
-            Batcher(
-                f"registrations-{n}",
-                Registrar(database, self.settler).flush,
-                REGISTRATION_LIMITS,
-                n_writers=self.n_writers,
-            )
-            for n, database in enumerate(self.store.databases)
-        ]
-        return DividedBatcher(each, self.registration, united_registrations)
+    def _divided(
+        self, each: Sequence[Batcher[JobT, ResultT]], unite: Callable[[Parts[ResultT]], ResultT]
+    ) -> Batcher[JobT, ResultT]:
+        return DividedBatcher(each, Divider(self.store), unite)

@@ -14,10 +14,13 @@ from typing import Generic, NamedTuple
 
 from service.batching.batcher import Batcher, JobT, ResultT
 from service.model.arrays import Ints
-from service.model.errors import OUTAGES, Overloaded, RecrawlError, ShardMoved
+from service.model.errors import OUTAGES, Overloaded, ShardMoved
 
 RETRYABLE = (*OUTAGES, Overloaded)
 """Errors that lose the rows of one database; the caller sends them again."""
+
+Parts = Sequence[tuple[Ints, ResultT | None]]
+"""Rows of each database with their result; None: lost."""
 
 
 class Division(NamedTuple, Generic[JobT]):
@@ -35,12 +38,11 @@ class DividedBatcher(Batcher[JobT, ResultT]):
         self,
         batchers: Sequence[Batcher[JobT, ResultT]],
         divide: Callable[[JobT], Sequence[Division[JobT]]],
-        unite: Callable[[JobT, Sequence[tuple[Ints, ResultT | None]]], ResultT],
+        unite: Callable[[Parts[ResultT]], ResultT],
     ) -> None:
         self.batchers = batchers
         self.divide = divide
         self.unite = unite
-        """Function of a job and of the rows of each database with their result; None: lost."""
 
     @property
     def n_waiting(self) -> int:  # type: ignore[override]
@@ -60,50 +62,58 @@ class DividedBatcher(Batcher[JobT, ResultT]):
         """Return the future result of a job; raise `Overloaded` if no database takes its rows."""
         divisions = self.divide(job)
         if len(divisions) == 1 and divisions[0].database >= 0:
-            return self._followed(divisions[0], self.batchers[divisions[0].database])
-        return self._collected(job, [(each.rows, self._submit(each)) for each in divisions])
+            return self._followed(divisions[0])
+        return self._collected(divisions, self._followed)
 
     def _collected(
-        self, job: JobT, parts: Sequence[tuple[Ints, Future[ResultT]]]
+        self,
+        divisions: Sequence[Division[JobT]],
+        submit: Callable[[Division[JobT]], Future[ResultT]],
     ) -> Future[ResultT]:
-        collected: Collected[JobT, ResultT] = Collected(job, len(parts), self.unite)
-        for rows, part in parts:
-            part.add_done_callback(partial(collected.add, rows))
+        """Submit the divisions of a job; a division of no database, or of a full one, fails."""
+        collected = Collected(len(divisions), self.unite)
+        for division in divisions:
+            part = self._part(division, submit)
+            part.add_done_callback(partial(collected.add, division.rows))
         return collected.whole
 
-    def _submit(self, division: Division[JobT], *, again: bool = True) -> Future[ResultT]:
-        """Return the future result of the rows of one database; of no database, its failure."""
-        if division.database < 0:
-            return refused(ShardMoved())
-        batcher = self.batchers[division.database]
-        try:
-            return self._followed(division, batcher) if again else batcher.submit(division.job)
-        except Overloaded as error:
-            return refused(error)
-
-    def _followed(
-        self, division: Division[JobT], batcher: Batcher[JobT, ResultT]
+    @staticmethod
+    def _part(
+        division: Division[JobT], submit: Callable[[Division[JobT]], Future[ResultT]]
     ) -> Future[ResultT]:
+        if division.database < 0:
+            return failed(ShardMoved())
+        try:
+            return submit(division)
+        except Overloaded as error:
+            return failed(error)
+
+    def _submitted(self, division: Division[JobT]) -> Future[ResultT]:
+        return self.batchers[division.database].submit(division.job)
+
+    def _followed(self, division: Division[JobT]) -> Future[ResultT]:
         """Submit rows; if their shard has moved meanwhile, divide and submit the rows again."""
         outcome: Future[ResultT] = Future()
 
         def settle(done: Future[ResultT]) -> None:
             if done.cancelled():
                 return
-            if isinstance(done.exception(), ShardMoved):
-                again = self.divide(division.job)
-                parts = [(each.rows, self._submit(each, again=False)) for each in again]
-                self._collected(division.job, parts).add_done_callback(partial(copy_to, outcome))
-            else:
+            if not isinstance(done.exception(), ShardMoved):
                 copy_to(outcome, done)
+                return
+            try:
+                again = self._collected(self.divide(division.job), self._submitted)
+            except Exception as error:  # noqa: BLE001 - a callback that raises settles no future
+                again = failed(error)
+            again.add_done_callback(partial(copy_to, outcome))
 
-        part = batcher.submit(division.job)
+        part = self._submitted(division)
         part.add_done_callback(settle)
         outcome.add_done_callback(lambda whole: whole.cancelled() and part.cancel())
         return outcome
 
 
-def refused(error: RecrawlError) -> Future[ResultT]:
+def failed(error: Exception) -> Future[ResultT]:
     """Return a future that has failed."""
     outcome: Future[ResultT] = Future()
     outcome.set_exception(error)
@@ -119,17 +129,11 @@ def copy_to(outcome: Future[ResultT], done: Future[ResultT]) -> None:
             outcome.set_result(done.result())
 
 
-class Collected(Generic[JobT, ResultT]):
+class Collected(Generic[ResultT]):
     """The results of the divisions of a job, until all are there."""
 
-    def __init__(
-        self,
-        job: JobT,
-        n: int,
-        unite: Callable[[JobT, Sequence[tuple[Ints, ResultT | None]]], ResultT],
-    ) -> None:
+    def __init__(self, n: int, unite: Callable[[Parts[ResultT]], ResultT]) -> None:
         self.whole: Future[ResultT] = Future()
-        self.job = job
         self.n_missing = n
         self.unite = unite
         self.results: list[tuple[Ints, ResultT | None]] = []
@@ -154,5 +158,10 @@ class Collected(Generic[JobT, ResultT]):
         nothing = all(result is None for _, result in self.results)
         if self.error is not None and (is_fault or nothing):
             self.whole.set_exception(self.error)
+            return
+        try:
+            whole = self.unite(self.results)
+        except Exception as error:  # noqa: BLE001 - a callback that raises settles no future
+            self.whole.set_exception(error)
         else:
-            self.whole.set_result(self.unite(self.job, self.results))
+            self.whole.set_result(whole)

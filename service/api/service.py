@@ -17,7 +17,7 @@ from fastapi import Depends, Request
 from service.access.gate import Gate
 from service.api.requests.bodies import Body, read_body
 from service.api.requests.lease_calls import CallFlush, LeaseCalls, batched_calls
-from service.api.requests.small_posts import PostRecorder, SmallPosts
+from service.api.requests.posts import PostRecorder, SmallPosts
 from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
 from service.batching.divided import SeveralBatchers

@@ -100,9 +100,14 @@ class Recorder:
     settler: LeaseSettler | None
     """Settler of leases; None: the store has no queue."""
 
-    def flush_crawls(self, jobs: list[Report[CrawlColumns]]) -> list[CommittedCrawls]:
+    def flush_crawls(
+        self,
+        jobs: list[Report[CrawlColumns]],
+        prepare: Callable[[Transaction], None] = lambda _: None,
+    ) -> list[CommittedCrawls]:
         """Record crawls, end their leases and queue their pages again."""
         with self.store.begin() as tx:
+            prepare(tx)
             committed, sooner = self.record_crawls(tx, jobs)
         self.queue_apart(sooner, _latest(jobs))
         return [committed.take(rows) for rows in _rows(jobs)]

@@ -1,7 +1,7 @@
 """Lenient JSON: parse any values, and name the reason where a text is not JSON."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from service.model.wording import shown
@@ -21,6 +21,8 @@ class Contradiction:
     """An object that holds a key twice, with different values."""
 
     key: str
+    clear: dict[str, Any] = field(default_factory=dict, compare=False)
+    """Members of the object that have one value."""
 
     def __str__(self) -> str:
         return f"{self.key} stands twice, with different values; keep one of them"
@@ -67,14 +69,15 @@ def _integer(digits: str) -> float:
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any] | Contradiction:
     fields = dict(members)
-    for value in fields.values():
-        if isinstance(value, Contradiction):
-            return value
+    contrary = {key: each.key for key, each in fields.items() if isinstance(each, Contradiction)}
     if len(fields) < len(members):
         for key, value in members:
             if not _same(value, fields[key]):
-                return Contradiction(key.encode(errors="backslashreplace").decode()[:MAX_SHOWN])
-    return fields
+                contrary.setdefault(key, key.encode(errors="backslashreplace").decode()[:MAX_SHOWN])
+    if not contrary:
+        return fields
+    clear = {key: value for key, value in fields.items() if key not in contrary}
+    return Contradiction(next(iter(contrary.values())), clear)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -18,7 +18,7 @@ import zstandard
 from support.live_server import PATIENCE_S, START, Live, running, until
 from support.processes import serving
 
-from service.api.requests.stream import cut
+from service.api.requests.blocks import cut
 from service.api.responses.problems import TYPES
 from service.model.errors import BodyTooLarge, Overloaded, StoreFull, StoreUnavailable
 
@@ -365,7 +365,7 @@ def test_a_stream_that_has_begun_waits_for_room(small: Live, monkeypatch):
 
 
 def test_patience_ends_and_tells_how_far_the_stream_came(small: Live, monkeypatch):
-    monkeypatch.setattr("service.api.requests.stream.PATIENCE_S", 0.2)
+    monkeypatch.setattr("service.api.requests.blocks.PATIENCE_S", 0.2)
     attempts = refusing(small, monkeypatch, range(2, 10**9))
     content = b"\n".join(lines("full", range(25)))
     response = send(small, content)

@@ -62,7 +62,7 @@ def test_too_much_waiting_is_refused_with_the_time_to_try_again(sqlite_api: Live
 @pytest.mark.parametrize("path", ["/observations", "/pings"])
 def test_a_large_body_is_decoded_beside_the_event_loop(sqlite_api: Live, path, monkeypatch):
     """The thread that decodes it is not the one that serves the others."""
-    from service.api.requests import small_posts
+    from service.api.requests import posts
     from service.api.routes import observations
 
     seen = []
@@ -74,7 +74,7 @@ def test_a_large_body_is_decoded_beside_the_event_loop(sqlite_api: Live, path, m
         return decode(batch, now)
 
     monkeypatch.setattr(observations, name, watched)
-    monkeypatch.setattr(small_posts, "decode_crawls", watched)
+    monkeypatch.setattr(posts, "decode_crawls", watched)
     (page_id,) = sqlite_api.register("https://a.example/")
     said = {"observed_at": AT, "changed": True} if path == "/observations" else {"changed_at": AT}
     for padding in (0, 200_000):

@@ -108,7 +108,7 @@ def test_no_contradiction_passes_and_no_agreement_is_refused(items, space, escap
     texts = [written(members, space, escape=escape) for members in items]
     kind = NDJSON if lines else JSON
     decoded = decode_batch(Body(batch(kind, *texts), kind), Observation, 10)
-    rejected = {rejection.index for rejection in decoded.rejected}
+    rejected = {refusal.rejection.index for refusal in decoded.refusals}
     for index, members in enumerate(items):
         values = [{repr(value) for name, value in members if name == key} for key, _ in members]
         assert (index in rejected) == any(len(different) > 1 for different in values)

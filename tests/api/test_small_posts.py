@@ -10,7 +10,7 @@ from support.store_cases import T0, register
 
 from recrawl_client.wire.evidence import Observation
 from service.api.requests.bodies import JSON, Body, decode_batch
-from service.api.requests.small_posts import PostRecorder, SmallPost
+from service.api.requests.posts import Post, PostRecorder
 from service.batching import reports
 from service.batching.reports import batched
 from service.model.errors import Overloaded, StoreUnavailable
@@ -35,7 +35,7 @@ def answered(store, *requests, flushes=None):
     futures = []
     for items, new in requests:
         batch = decode_batch(Body(json.encode(items), JSON), Observation, 100)
-        futures.append(line.submit(SmallPost(batch, new)))
+        futures.append(line.submit(Post(batch, new)))
     line.start()
     line.stop()
     return [future.exception(PATIENCE_S) or future.result() for future in futures]

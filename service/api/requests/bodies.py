@@ -1,7 +1,7 @@
 """Request bodies: read within a limit, decoded item by item, every fault named by its index."""
 
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,6 +12,7 @@ from fastapi import Request
 
 from recrawl_client.wire.common import Item, Rejection
 from service.api.encodings import GZIP, inflate
+from service.api.requests.refusals import RefusedItem, refuse
 from service.model import lenient_json
 from service.model.arrays import Ints
 from service.model.errors import (
@@ -56,6 +57,7 @@ VALUES_PER_ITEM = 32
 
 ItemT = TypeVar("ItemT", bound=Item)
 ListedT = TypeVar("ListedT", bound=Item)
+WholeT = TypeVar("WholeT")
 
 
 class Body(NamedTuple):
@@ -69,11 +71,16 @@ class Body(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[ItemT]):
-    """The decoded items, their positions in the request, and the rejected items."""
+    """The decoded items, their positions in the request, and the refused items."""
 
     items: list[ItemT]
     index: Ints
-    rejected: list[Rejection]
+    refusals: list[RefusedItem]
+
+    @property
+    def n_items(self) -> int:
+        """All items, good and bad."""
+        return len(self.index) + len(self.refusals)
 
 
 def heavy(content: bytes) -> bool:
@@ -198,15 +205,8 @@ def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
         parts = _lines
     else:
         raise UnsupportedMediaType
-    try:
-        items = whole(body.content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        items = None
-    if (
-        items is None
-        or (parts is _lines and len(items) != _n_lines(body.content))
-        or may_repeat_keys(body.content, items)
-    ):
+    items = _strict(whole, body.content)
+    if items is None or (parts is _lines and len(items) != _n_lines(body.content)):
         return _one_by_one(parts(body.content, max_items), kind, body.first)
     _limit(len(items), max_items)
     return Batch(items, body.first + np.arange(len(items)), [])
@@ -227,8 +227,9 @@ def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
 
 def _one_object(value: Any, kind: type[ItemT]) -> ItemT:
     batch = _one_by_one([value], kind)
-    if batch.rejected:
-        raise InvalidField(batch.rejected[0].field, batch.rejected[0].detail)
+    if batch.refusals:
+        wrong = batch.refusals[0].rejection
+        raise InvalidField(wrong.field, wrong.detail)
     return batch.items[0]
 
 
@@ -241,15 +242,11 @@ def decode_with_items(
     """
     if body.media_type != JSON:
         raise UnsupportedMediaType("send application/json: one object")
-    try:
-        whole: ItemT = _decoder(kind).decode(body.content)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    else:
-        if not may_repeat_keys(body.content, [whole]):
-            listed = getattr(whole, name)
-            _limit(len(listed), max_items)
-            return whole, Batch(listed, np.arange(len(listed)), []) if listed else None
+    whole: ItemT | None = _strict(_decoder(kind).decode, body.content)
+    if whole is not None:
+        listed = getattr(whole, name)
+        _limit(len(listed), max_items)
+        return whole, Batch(listed, np.arange(len(listed)), []) if listed else None
     parsed, batch = _parse(body.content, max_items), None
     if isinstance(parsed, dict) and isinstance(parsed.get(name), list):
         values = parsed.pop(name)
@@ -261,6 +258,15 @@ def decode_with_items(
 @cache
 def _decoder(kind: Any) -> Any:
     return msgspec.json.Decoder(kind)
+
+
+def _strict(decode: Callable[[bytes], WholeT], content: bytes) -> WholeT | None:
+    """Return what a body holds; None if any of it is wrong, or may repeat a key."""
+    try:
+        whole = decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return None if may_repeat_keys(content, whole) else whole
 
 
 def _limit(n_items: int, max_items: int) -> None:
@@ -319,30 +325,29 @@ def _lines(content: bytes, max_items: int) -> list[Any]:
 
 
 def _one_by_one(values: list[Any], kind: type[ItemT], first: int = 0) -> Batch[ItemT]:
-    items, index, rejected = [], [], []
+    items, index, refusals = [], [], []
     for i, value in enumerate(values, first):
-        if isinstance(value, _Broken):
-            rejected.append(Rejection(index=i, code="malformed", detail=value.reason))
-            continue
-        if isinstance(value, Contradiction):
-            rejected.append(
-                Rejection(index=i, code="contradiction", detail=str(value), field=value.key)
-            )
-            continue
         try:
             items.append(msgspec.convert(value, kind))
             index.append(i)
-        except msgspec.ValidationError as error:
-            rejected.append(_rejection(i, error, value, kind))
-        except UnicodeEncodeError:
-            detail = "a name or word in it holds a lone surrogate; send valid Unicode"
-            rejected.append(Rejection(index=i, code="invalid", detail=detail))
-    return Batch(items, np.array(index, np.int64), rejected)
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            refusals.append(refuse(_rejection(i, error, value, kind), value))
+    return Batch(items, np.array(index, np.int64), refusals)
 
 
 def _rejection(
-    index: int, error: msgspec.ValidationError, value: Any, kind: type[Item]
+    index: int,
+    error: msgspec.ValidationError | UnicodeEncodeError,
+    value: Any,
+    kind: type[Item],
 ) -> Rejection:
+    if isinstance(value, _Broken):
+        return Rejection(index=index, code="malformed", detail=value.reason)
+    if isinstance(value, Contradiction):
+        return Rejection(index=index, code="contradiction", detail=str(value), field=value.key)
+    if isinstance(error, UnicodeEncodeError):
+        detail = "a name or word in it holds a lone surrogate; send valid Unicode"
+        return Rejection(index=index, code="invalid", detail=detail)
     fault = fault_of(error)
     code = "unknown_field" if fault.kind == "unknown" else "invalid"
     return Rejection(index=index, code=code, field=fault.field, detail=worded(fault, value, kind))
@@ -351,7 +356,7 @@ def _rejection(
 _ENCODER = msgspec.json.Encoder()
 
 
-def may_repeat_keys(content: bytes, items: Sequence[msgspec.Struct]) -> bool:
+def may_repeat_keys(content: bytes, items: Any) -> bool:
     r"""Return whether an object of a JSON text, from which the items were decoded, repeats a key.
 
     The function encodes the items again and compares the numbers of quotation marks. Encoding

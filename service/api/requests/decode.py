@@ -14,6 +14,7 @@ from recrawl_client.wire.common import Item, Rejection
 from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.pages import Page
 from service.api.requests.bodies import Batch
+from service.api.requests.refusals import RefusedItem, refuse
 from service.api.requests.rules import (
     FUTURE_ALLOWED,
     ReadUrl,
@@ -24,6 +25,7 @@ from service.api.requests.rules import (
     read_lease,
     read_note,
 )
+from service.batching.reports import Report
 from service.ingest.record import PageNames
 from service.model.arrays import (
     EPOCH,
@@ -58,19 +60,23 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 @dataclass(frozen=True, slots=True)
 class Decoded(Generic[T]):
-    """Columns of the good items, their positions in the request, and the bad items."""
+    """Columns of the good items, their positions in the request, and the refused items."""
 
     columns: T
     named: PageNames
     index: Ints
-    rejected: list[Rejection]
+    refusals: list[RefusedItem]
     tags: TaggedRows | None = None
     """Tags of registered pages; None: no item states tags."""
 
     @property
     def n_items(self) -> int:
         """All items, good and bad."""
-        return len(self.index) + len(self.rejected)
+        return len(self.index) + len(self.refusals)
+
+    def report(self: "Decoded[EvidenceT]", now: datetime, *, register: bool) -> Report[EvidenceT]:
+        """Return the good items as a job of a batcher."""
+        return Report(self.columns, self.named, register, now)
 
 
 def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColumns]:
@@ -89,7 +95,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         if notes:
             check_note(notes[i])
 
-    good, rejected = judged(batch, check)
+    good, refusals = judged(batch, check)
     leased_page_id, token, page_id = _leases(items, _page_ids(items))
     columns = CrawlColumns(
         page_id=page_id,
@@ -105,23 +111,23 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         etag=_texts([item.etag for item in items]),
         note=_texts(notes),
     )
-    return _taken(columns, urls, batch.index, good, rejected, targets if any(targets) else ())
+    return _taken(columns, urls, batch.index, good, refusals, targets if any(targets) else ())
 
 
 def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:
     """Return the columns of pings."""
     items = batch.items
     urls, latest = read_urls([item.url for item in items]), now + FUTURE_ALLOWED
-    good, rejected = judged(batch, lambda i, item: check_ping(item, urls[i], latest))
+    good, refusals = judged(batch, lambda i, item: check_ping(item, urls[i], latest))
     at = instants([item.changed_at for item in items])
     columns = PingColumns(page_id=_page_ids(items), changed_at=at, changed_by=at)
-    return _taken(columns, urls, batch.index, good, rejected)
+    return _taken(columns, urls, batch.index, good, refusals)
 
 
 def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
     """Return the columns of pages; a URL has the last value of each field that its items state."""
     urls = read_urls([item.url for item in batch.items])
-    good, rejected = judged(batch, lambda i, item: check_page(item, urls[i]))
+    good, refusals = judged(batch, lambda i, item: check_page(item, urls[i]))
     items = [batch.items[i] for i in good.tolist()]
     named = name_pages(np.zeros(len(good), np.int64), _normals(urls, good))
     observability = [OBSERVABILITY[item.observability] for item in items]
@@ -133,7 +139,7 @@ def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
     }
     fields = {name: _last_stated(column, named) for name, column in columns.items()}
     columns_of_pages = replace(named.pages, **fields)
-    return Decoded(columns_of_pages, named, batch.index[good], rejected, _tags(items, named))
+    return Decoded(columns_of_pages, named, batch.index[good], refusals, _tags(items, named))
 
 
 def _tags(items: Sequence[Page], named: PageNames) -> TaggedRows | None:
@@ -148,19 +154,20 @@ def _tags(items: Sequence[Page], named: PageNames) -> TaggedRows | None:
 
 def judged(
     batch: Batch[ItemT], check: Callable[[int, ItemT], None]
-) -> tuple[Ints, list[Rejection]]:
-    """Return the positions of the good items, and the rejections of the others."""
-    keep, rejected = np.ones(len(batch.items), np.bool_), list(batch.rejected)
+) -> tuple[Ints, list[RefusedItem]]:
+    """Return the positions of the good items, and the refusals of the others."""
+    keep, refusals = np.ones(len(batch.items), np.bool_), list(batch.refusals)
     for i, item in enumerate(batch.items):
         try:
             check(i, item)
         except InvalidField as error:
             error.__traceback__ = None  # it would hold the whole batch in a cycle
             keep[i], index = False, int(batch.index[i])
-            rejected.append(
-                Rejection(index=index, code=error.code, detail=error.detail, field=error.field)
+            rejection = Rejection(
+                index=index, code=error.code, detail=error.detail, field=error.field
             )
-    return np.flatnonzero(keep), sorted(rejected, key=lambda r: r.index)
+            refusals.append(refuse(rejection, item))
+    return np.flatnonzero(keep), sorted(refusals, key=lambda each: each.rejection.index)
 
 
 def _taken(
@@ -168,7 +175,7 @@ def _taken(
     urls: Sequence[ReadUrl],
     index: Ints,
     good: Ints,
-    rejected: list[Rejection],
+    refusals: list[RefusedItem],
     targets: Sequence[ReadUrl] = (),
 ) -> Decoded[EvidenceT]:
     """Return the good items alone."""
@@ -177,7 +184,7 @@ def _taken(
     named = name_pages(
         columns.page_id, _normals(urls, good), _normals(targets, good) if targets else ()
     )
-    return Decoded(columns, named, index, rejected)
+    return Decoded(columns, named, index, refusals)
 
 
 def normal_url(url: ReadUrl) -> NormalUrl | None:

@@ -1,6 +1,6 @@
-"""Lease requests that may report crawls first, flushed by one writer in one transaction.
+"""Lease requests that may report crawls first: posts whose answer has leases.
 
-The transaction records the crawls of all requests, leases pages for the workers, and stores the
+One transaction records the crawls of all requests, leases pages for the workers, and stores the
 answers to requests with an Idempotency-Key. A request that repeats a key receives the stored
 answer.
 """
@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import json
 
-from recrawl_client.wire.evidence import Observation, Reported
+from recrawl_client.wire.evidence import Reported
 from recrawl_client.wire.leases import Crawl, Leased
-from service.api.requests.bodies import Batch
-from service.api.requests.small_posts import Counts, PostRecorder, RecordedPosts, SmallPost
+from service.api.requests.posts import Counts, GatheredPosts, Post, PostRecorder
 from service.api.responses.encode import encode_leased
+from service.api.responses.outcomes import measure_crawls
 from service.batching.batcher import Batcher
 from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all, next_ready
 from service.leases import lease
@@ -32,8 +32,6 @@ from service.storage.answers import ANSWERS_KEPT, LeaseAnswers
 
 DROP_EVERY = timedelta(seconds=1)
 """Time between two deletions of expired answers."""
-
-NOTHING_RECORDED = RecordedPosts([], 0, np.zeros(0, np.int64))
 
 
 class RepeatedKey(Exception):
@@ -58,10 +56,8 @@ class LeaseCall:
     """One request."""
 
     request: LeaseRequest
-    batch: Batch[Observation] | None = None
+    post: Post | None = None
     """Crawls to report; None: no crawls, or their report is committed."""
-    register: bool = True
-    """True: register unknown URLs of the report."""
     key: CallKey | None = None
     counts: Counts | None = None
     """Outcomes of the crawls, where their report is committed."""
@@ -69,12 +65,12 @@ class LeaseCall:
     @property
     def kind(self) -> Hashable:
         """Requests with the same filter share a batch, unless only one registers URLs."""
-        return self.request.kind, self.register
+        return self.request.kind, self.post is None or self.post.register
 
     @property
     def size(self) -> int:
         """Number of crawls requested or reported."""
-        return max(self.request.size, len(self.batch.items) if self.batch else 0)
+        return max(self.request.size, self.post.size if self.post else 0)
 
 
 @dataclass(slots=True)
@@ -120,12 +116,12 @@ class CallFlush:
         if len(set(keyed)) < len(keyed):
             raise RepeatedKey
         replies = [CallReply(call.counts) for call in calls]
-        reports = any(call.batch for call in calls)
+        reports = any(call.post for call in calls)
         if reports or keyed:
             self._commit(calls, replies)
         if reports and keyed:  # this transaction waits for host queues, the first one did not
             still = [r.is_empty and c.key is not None for c, r in zip(calls, replies, strict=True)]
-            unreported = [replace(call, batch=None) for call in compress(calls, still)]
+            unreported = [replace(call, post=None) for call in compress(calls, still)]
             if unreported:
                 self._commit(unreported, list(compress(replies, still)))
         self._lease_rest(calls, replies)
@@ -141,24 +137,26 @@ class CallFlush:
             self._commit_once(calls, replies)
 
     def _commit_once(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
-        reporting = [call.batch is not None for call in calls]
-        posts = [SmallPost(call.batch, call.register) for call in calls if call.batch is not None]
+        posts, now = [call.post for call in calls if call.post is not None], self.posts.now()
         keys = np.array([call.key.key for call in calls if call.key is not None], np.int64)
-        recorded, now = NOTHING_RECORDED, self.posts.now()
+        gathered = GatheredPosts.of(posts, now) if posts else None
+        after = [CallReply(reply.counts) for reply in replies]
         with self.store.begin() as tx:
             rows = tx.lease_answers(keys) if len(keys) else ()
-            if posts:
-                recorded = self.posts.record(tx, posts, now)
+            if gathered is not None:
+                committed, sooner = self.posts.recorder.record_crawls(tx, [gathered.report])
+                counts = gathered.counts(committed)
+                reporting = (call.post is not None for call in calls)
+                for reply, of_reply in zip(compress(after, reporting), counts, strict=True):
+                    reply.counts = of_reply
             stored = {key: StoredAnswer(body, answer) for key, body, answer in rows}
             repeated = [_stored(call, stored) for call in calls]
-            after = [CallReply(reply.counts) for reply in replies]
-            for reply, outcome in zip(compress(after, reporting), recorded.counts, strict=True):
-                reply.counts = outcome
             fresh = [answer is None for answer in repeated]
             new = list(compress(calls, fresh)), list(compress(after, fresh))
             self._lease(tx, *new, wait=not posts)
-        if posts:
-            self.posts.settle(recorded, now)
+        if gathered is not None:
+            self.posts.recorder.queue_apart(sooner, now)
+            measure_crawls(self.posts.telemetry, gathered.decoded, counts)
         for reply, own, answer in zip(replies, after, repeated, strict=True):
             reply.counts, reply.items = own.counts, own.items
             reply.answer = own.answer if answer is None else answer

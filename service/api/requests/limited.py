@@ -11,6 +11,7 @@ from recrawl_client.wire.evidence import Observation
 from service.access.boundary import Boundary
 from service.access.callers import Caller
 from service.api.requests.bodies import Batch
+from service.api.requests.refusals import refuse
 from service.api.requests.rules import read_lease
 from service.model.arrays import distinct
 from service.model.changes import ChangeFilter
@@ -31,22 +32,23 @@ def admitted(batch: Batch[ItemT], caller: Caller, store: Store) -> Batch[ItemT]:
     redirect to a page that the key may not name is recorded without its target, because no crawler
     can choose where a site leads.
     """
-    charge(caller, len(batch.items) + len(batch.rejected))
+    charge(caller, batch.n_items)
     boundary = caller.boundary
     if boundary is None:
         return batch
     urls = _urls(batch.items, store)
     faults = [fault(item, url, boundary) for item, url in zip(batch.items, urls, strict=True)]
-    good = [i for i, each in enumerate(faults) if each is None]
-    refused = [
-        Rejection(index=int(index), code="not_allowed", field=each[0], detail=each[1])
-        for index, each in zip(batch.index, faults, strict=True)
-        if each is not None
-    ]
+    good, refusals = [], list(batch.refusals)
+    for i, (index, wrong) in enumerate(zip(batch.index.tolist(), faults, strict=True)):
+        if wrong is None:
+            good.append(i)
+        else:
+            rejection = Rejection(index=index, code="not_allowed", field=wrong[0], detail=wrong[1])
+            refusals.append(refuse(rejection, batch.items[i]))
     return Batch(
         [_without_target(batch.items[i], boundary) for i in good],
         batch.index[np.array(good, np.int64)],
-        sorted([*batch.rejected, *refused], key=lambda each: each.index),
+        sorted(refusals, key=lambda each: each.rejection.index),
     )
 
 

@@ -1,6 +1,6 @@
 """Answers: conversion of columns, verdicts and values to structs, and to JSON or Arrow."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,7 +11,6 @@ from msgspec import Raw, json
 
 from recrawl_client.wire import schedule as wire
 from recrawl_client.wire.clocks import ClockAnswer
-from recrawl_client.wire.common import Counts, Rejection
 from recrawl_client.wire.leases import Crawl
 from recrawl_client.wire.pages import (
     CrawlAnswer,
@@ -26,14 +25,12 @@ from service.api.responses.clocks import move_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
-from service.ingest.bounds import CROSSING
 from service.leases import due
 from service.leases.due import due_at
 from service.leases.lease import LeasedPages
-from service.model.arrays import Codes, Ints, moments
+from service.model.arrays import moments
 from service.model.columns import ScheduledPages
-from service.model.domain import Epoch, LogEntry, Page, Verdict
-from service.model.errors import BatchRejected, ShardUnavailable
+from service.model.domain import Epoch, LogEntry, Page
 from service.model.history import Calibrations
 from service.storage.queue import DuePages
 from service.storage.validators import ValidatorColumns
@@ -208,92 +205,6 @@ def encode_page(
         ],
     }
     return PageAnswer(**{**shared(PageAnswer, page), **fields})
-
-
-LISTED = 1_000
-"""Maximum number of listed rejected items of a stream; the counts include all."""
-
-
-def outcome_counts(
-    accepted: int = 0, duplicate: int = 0, late: int = 0, rejected: Iterable[Rejection] = ()
-) -> dict[str, Any]:
-    """Return the fields of `Counts`."""
-    listed = sorted(rejected, key=lambda rejection: rejection.index)
-    return {
-        "accepted": accepted,
-        "duplicate": duplicate,
-        "late": late,
-        "n_rejected": len(listed),
-        "rejected": listed,
-    }
-
-
-def batch_counts(
-    verdict: Codes, index: Ints, page_id: Ints, rejected: Sequence[Rejection] = ()
-) -> dict[str, Any]:
-    """Return the counts of a batch by the verdicts of its items."""
-    n_of = np.bincount(verdict, minlength=len(Verdict)).tolist()
-    unknown = []
-    if any(n_of[Verdict.unknown :]):
-        unknown = [
-            _rejection(int(index[i]), Verdict(verdict[i]), by_id=bool(page_id[i]))
-            for i in np.flatnonzero(verdict >= int(Verdict.unknown))
-        ]
-    return outcome_counts(
-        n_of[Verdict.accepted], n_of[Verdict.duplicate], n_of[Verdict.late], [*rejected, *unknown]
-    )
-
-
-def add_counts(counts: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
-    """Return the counts of a stream with those of its next block."""
-    if counts is None:
-        return more
-    sums = {name: counts[name] + more[name] for name in counts}
-    return {**sums, "rejected": sums["rejected"][:LISTED]}
-
-
-def refuse_empty(counts: dict[str, Any]) -> None:
-    """Raise `BatchRejected` for a batch whose every item was rejected."""
-    n_taken = counts["accepted"] + counts["duplicate"] + counts["late"]
-    if counts["rejected"] and not n_taken:
-        first = counts["rejected"][0]
-        if any(item.code == SHARD_UNAVAILABLE for item in counts["rejected"]):
-            raise ShardUnavailable(AWAY)
-        raise BatchRejected(
-            f"all {counts['n_rejected']} items were rejected; item {first.index}: {first.detail}",
-            field=first.field,
-            **{name: counts[name] for name in Counts.__struct_fields__},
-        )
-
-
-SHARD_UNAVAILABLE = "shard_unavailable"
-AWAY = "the database of this page is away; send the item again after some seconds"
-
-
-def away(index: int) -> Rejection:
-    """Return the rejection of an item whose database is away."""
-    return Rejection(index=index, code=SHARD_UNAVAILABLE, field=None, detail=AWAY)
-
-
-def crossing(index: int) -> Rejection:
-    """Return the rejection of a page whose bounds would cross."""
-    return Rejection(index=index, code="conflict", field="min_crawl_rate", detail=CROSSING)
-
-
-def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
-    """Return the rejection of an item by the store."""
-    if verdict is Verdict.unavailable:
-        return away(index)
-    if verdict is Verdict.elsewhere:
-        detail = "the lease is on another page than `url` names; leave `url` out"
-        return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)
-    return Rejection(
-        index=index,
-        code="page_not_found",
-        field="page_id" if by_id else "url",
-        detail="no such page; register it with POST /pages or name it by `url` with "
-        "`register=true`",
-    )
 
 
 ARROW = "application/vnd.apache.arrow.stream"

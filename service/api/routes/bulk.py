@@ -26,7 +26,8 @@ from service.api.cursors import (
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
 from service.api.requests.filters import PageParameters, with_filters
-from service.api.responses.encode import LISTED, answer
+from service.api.responses.encode import answer
+from service.api.responses.outcomes import LISTED
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.listing import LIST_PATH
 from service.api.routes.pages import patches_of

@@ -21,7 +21,8 @@ from service.api.examples import EXAMPLES
 from service.api.requests.bodies import Batch, decode_batch
 from service.api.requests.decode import instants, judged, normal_url, read_urls
 from service.api.requests.rules import FUTURE_ALLOWED, ReadUrl, check_name, check_time
-from service.api.responses.encode import answer, outcome_counts, refuse_empty
+from service.api.responses.encode import answer
+from service.api.responses.outcomes import outcome_counts, refuse_empty
 from service.api.responses.tables import or_none
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
@@ -92,7 +93,7 @@ def post_freshness(service: TheService, body: TheBody) -> Response:
         for index in copies.position[~is_page].tolist()
     )
     refuse_empty(outcome_counts(int(is_page.sum()), rejected=rejected))
-    verdicts: list[Verdict | None] = [None] * (len(batch.items) + len(batch.rejected))
+    verdicts: list[Verdict | None] = [None] * batch.n_items
     each = _verdicts(pages, copies, freshness)
     for index, is_known, verdict in zip(
         copies.position.tolist(), is_page.tolist(), each, strict=True
@@ -109,9 +110,9 @@ def post_freshness(service: TheService, body: TheBody) -> Response:
 
 
 def _decode(batch: Batch[Copy], latest: datetime) -> tuple[Copies, list[Rejection]]:
-    """Return the good items as columns, and the rejected items."""
+    """Return the good items as columns, and the rejections of the others."""
     urls = read_urls([item.url for item in batch.items])
-    good, rejected = judged(batch, lambda i, item: _check(item, urls[i], latest))
+    good, refusals = judged(batch, lambda i, item: _check(item, urls[i], latest))
     items = [batch.items[i] for i in good.tolist()]
     tolerance = [DEFAULT_MAX_STALE if i.max_stale is UNSET else i.max_stale for i in items]
     copies = Copies(
@@ -121,7 +122,7 @@ def _decode(batch: Batch[Copy], latest: datetime) -> tuple[Copies, list[Rejectio
         fetched_at=_fetched_at(items),
         max_stale=np.array(tolerance, np.float64),
     )
-    return copies, rejected
+    return copies, [each.rejection for each in refusals]
 
 
 def _fetched_at(items: Sequence[Copy]) -> Instants:

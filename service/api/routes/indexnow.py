@@ -21,7 +21,8 @@ from service.api.openapi import IndexNowAnswer, IndexNowBody
 from service.api.requests.bodies import Body, read_body, read_within
 from service.api.requests.decode import instants, name_pages
 from service.api.requests.limited import charge, check_urls
-from service.api.responses.encode import answer, batch_counts
+from service.api.responses.encode import answer
+from service.api.responses.outcomes import batch_counts
 from service.api.route import DirectRoute
 from service.api.service import Service, TheService
 from service.batching.reports import CommittedPings, PingReport

@@ -3,10 +3,9 @@
 import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from msgspec import UnsetType
 from starlette.requests import ClientDisconnect
 
@@ -23,20 +22,20 @@ from service.api.cursors import (
     next_link,
 )
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import Batch, decode_object, decode_with_items, heavy
-from service.api.requests.decode import decode_crawls
+from service.api.requests.blocks import beside, record_report
+from service.api.requests.bodies import decode_object, decode_with_items
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.limited import admitted, charge, check_hosts
+from service.api.requests.posts import Post
 from service.api.requests.rules import read_lease
 from service.api.requests.settling import settled
-from service.api.responses.encode import answer, batch_counts, json_answer, shared
+from service.api.responses.encode import answer, json_answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
-from service.api.service import Service, TheBody, TheService
+from service.api.service import TheBody, TheService
 from service.batching.lease_requests import LeaseRequest
-from service.batching.reports import CrawlReport, lost_crawls
 from service.leases.lease import WorkerRequest
-from service.model.errors import InvalidField, LeaseNotHeld, ShardUnavailable
+from service.model.errors import InvalidField, LeaseNotHeld
 from service.model.urls import normalise_host
 from service.runtime.requests import waiting
 from service.storage.queue import LeaseFilter
@@ -116,26 +115,28 @@ async def post_leases(
     """Return leases as soon as a page is due, after the report is committed."""
     loop = asyncio.get_running_loop()
 
-    def decode() -> tuple[LeaseBody, Batch[Observation] | None]:
+    def decode() -> tuple[LeaseBody, Post | None]:
         wish, batch = decode_with_items(body, LeaseBody, "report", Observation, service.max_items)
-        return wish, None if batch is None else admitted(batch, caller, service.store)
+        if batch is None:
+            return wish, None
+        return wish, Post(admitted(batch, caller, service.store), register)
 
-    in_thread = heavy(body.content) or caller.boundary is not None
-    wish, batch = await run_in_threadpool(decode) if in_thread else decode()
+    wish, post = await beside(body.content, caller, decode)
     key = None
     if idempotency_key is not None:
         of_caller = f"{caller.name}\0{idempotency_key}"
         key = CallKey.of(of_caller, body.content, b"register" if register else b"")
     leases = lease_request(wish, service.lease_ttl)
     check_hosts(caller, leases.kind.hosts)
-    call = LeaseCall(leases, batch, register, key)
-    if batch is not None and service.divided:
-        call = replace(call, batch=None, counts=await reported(service, batch, register=register))
+    call = LeaseCall(leases, post, key)
+    if post is not None and service.divided:
+        counts = await record_report(service, caller, body.content, post)
+        call = replace(call, post=None, counts=counts)
     deadline = loop.time() + wish.wait_s
     with service.lease_waiters.place() as freed:
         while True:
             reply = await settled(service.lease_calls.submit(call))
-            if call.batch is not None and reply.counts is not None:
+            if call.post is not None and reply.counts is not None:
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
                 n_leased = len(reply.items)
@@ -148,34 +149,12 @@ async def post_leases(
                 wait_s = min(max(ahead_s, 1.0), MAX_RETRY_S)
                 retry_after = {"Retry-After": str(-int(-wait_s // 1))}
                 return json_answer(encode_answer(reply, wait_s), headers=retry_after)
-            call = replace(call, batch=None, counts=reply.counts)
+            call = replace(call, post=None, counts=reply.counts)
             pause_s = MIN_PAUSE_S if ahead_s > 0 else POLL_S  # ready crawls are not for this caller
             with waiting(request.scope):
                 await service.lease_waiters.wait(freed, min(left_s, POLL_S, max(ahead_s, pause_s)))
             if await request.is_disconnected():
                 raise ClientDisconnect
-
-
-async def reported(
-    service: Service, batch: Batch[Observation], *, register: bool
-) -> dict[str, Any]:
-    """Record crawls in the databases of their pages, and return the counts of their outcomes.
-
-    Crawls whose database is away are rejected; the others count, and leases follow.
-    """
-    now = service.now()
-    decoded = decode_crawls(batch, now)
-    report = CrawlReport(decoded.columns, decoded.named, register, now)
-    try:
-        committed = await settled(service.crawl_reports.submit(report))
-    except ShardUnavailable:
-        committed = lost_crawls(len(decoded.columns))
-    counts = batch_counts(committed.verdict, decoded.index, decoded.named.page_id, decoded.rejected)
-    counts["leases_ended"] = n_ended = int(committed.lease_ended.sum())
-    service.telemetry.count_reported_leases(int((decoded.columns.token != 0).sum()), n_ended)
-    service.telemetry.count_items("observation", counts)
-    service.lease_waiters.wake(n_ended)
-    return counts
 
 
 def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:

@@ -1,26 +1,21 @@
 """Evidence: reports of crawlers, and pings."""
 
-from datetime import datetime
 from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported
 from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import Body, decode_batch, heavy
-from service.api.requests.decode import Decoded, decode_crawls, decode_pings
-from service.api.requests.limited import admitted
+from service.api.requests.blocks import BlockReader, CrawlStream
+from service.api.requests.decode import decode_crawls, decode_pings
 from service.api.requests.settling import settled
-from service.api.requests.stream import CrawlStream
-from service.api.responses.encode import answer, batch_counts, refuse_empty
+from service.api.responses.encode import answer
+from service.api.responses.outcomes import batch_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import TheBody, TheService
-from service.batching.reports import PingReport
-from service.model.columns import CrawlColumns, PingColumns
 from service.model.domain import Verdict
 
 router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
@@ -77,12 +72,8 @@ async def post_observations(
     request: Request, service: TheService, caller: TheCaller, register: Register = True
 ) -> Response:
     """Record crawls as they arrive, and return the counts of their outcomes."""
-
-    def decode(block: Body, now: datetime) -> Decoded[CrawlColumns]:
-        batch = decode_batch(block, Observation, service.max_items)
-        return decode_crawls(admitted(batch, caller, service.store), now)
-
-    counts = await CrawlStream(service, decode, register=register, caller=caller).write(request)
+    reader = BlockReader(service, caller, Observation, decode_crawls)
+    counts = await CrawlStream(reader, register=register).write(request)
     service.lease_waiters.wake(counts["leases_ended"])
     refuse_empty(counts)
     return answer(Reported(**counts))
@@ -106,15 +97,10 @@ async def post_pings(
     `incomplete`, or its pings have not proved reliable; `not_newer`.
     """
     now = service.now()
-
-    def decode() -> Decoded[PingColumns]:
-        batch = decode_batch(body, Ping, service.max_items)
-        return decode_pings(admitted(batch, caller, service.store), now)
-
-    pings = await run_in_threadpool(decode) if heavy(body.content) else decode()
-    report = PingReport(pings.columns, pings.named, register, now)
-    done = await settled(service.ping_reports.submit(report))
-    counts = batch_counts(done.verdict, pings.index, pings.named.page_id, pings.rejected)
+    pings = await BlockReader(service, caller, Ping, decode_pings).read(body, now)
+    done = await settled(service.ping_reports.submit(pings.report(now, register=register)))
+    rejected = [each.rejection for each in pings.refusals]
+    counts = batch_counts(done.verdict, pings.index, pings.named.page_id, rejected)
     service.telemetry.count_items("ping", counts)
     refuse_empty(counts)
     decisions = [

@@ -16,14 +16,8 @@ from service.api.requests.decode import decode_pages
 from service.api.requests.limited import admitted
 from service.api.requests.rules import check_bounds
 from service.api.responses.clocks import encode_clock
-from service.api.responses.encode import (
-    answer,
-    away,
-    crossing,
-    encode_page,
-    outcome_counts,
-    refuse_empty,
-)
+from service.api.responses.encode import answer, encode_page
+from service.api.responses.outcomes import away, crossing, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.batching.reports import CROSSED, Registration
@@ -64,6 +58,7 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
         _wake(service, registered.page_id[~registered.created & (registered.page_id > 0)])
     page_ids: list[int | None] = [None] * pages.n_items
     page_id_of_item = registered.page_id[pages.named.row]
+    rejected = [each.rejection for each in pages.refusals]
     lost = []
     for i, page_id in zip(pages.index.tolist(), page_id_of_item.tolist(), strict=True):
         page_ids[i] = page_id if page_id > 0 else None
@@ -73,7 +68,7 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
             lost.append(away(i))
     n_new = int((registered.page_id > 0).sum())
     n_again = len(pages.index) - len(lost) - n_new
-    counts = outcome_counts(n_new, n_again, rejected=[*pages.rejected, *lost])
+    counts = outcome_counts(n_new, n_again, rejected=[*rejected, *lost])
     service.telemetry.count_items("page", counts)
     refuse_empty(counts)
     created = int(registered.created.sum())

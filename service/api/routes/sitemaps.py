@@ -18,18 +18,13 @@ from recrawl_client.wire.evidence import SitemapChild, SitemapRead
 from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.examples import EXAMPLES
+from service.api.requests.blocks import POLL_S, attempt, cut_short, deadline
 from service.api.requests.bodies import read_document
 from service.api.requests.decode import NO_PAGES, instants, name_pages
 from service.api.requests.limited import charge, check_hosts
 from service.api.requests.rules import EARLIEST, FUTURE_ALLOWED
-from service.api.requests.stream import POLL_S, attempt, cut_short, deadline
-from service.api.responses.encode import (
-    add_counts,
-    answer,
-    batch_counts,
-    outcome_counts,
-    refuse_empty,
-)
+from service.api.responses.encode import answer
+from service.api.responses.outcomes import add_counts, batch_counts, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.api.service import Service, TheService

@@ -1,4 +1,7 @@
-"""Evidence as it arrives: NDJSON of any length, in blocks of whole lines.
+"""Blocks: evidence that becomes columns before it is submitted.
+
+A JSON array is one block, and so is the report of a lease request to several databases. NDJSON may
+have any length: it is taken as it arrives, in blocks of whole lines.
 
 While the database writes one block, the service reads and decodes the next one. Two blocks are
 never written at once, so that a page's crawls are recorded in the order of the lines. Memory holds
@@ -14,8 +17,10 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Generic, TypeVar
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
@@ -25,7 +30,9 @@ from recrawl_client.wire.evidence import Observation
 from service.access.callers import Caller
 from service.api.requests.bodies import (
     LINES,
+    Batch,
     Body,
+    ItemT,
     decode_batch,
     drain,
     heavy,
@@ -33,16 +40,18 @@ from service.api.requests.bodies import (
     media_type,
     read_body,
 )
-from service.api.requests.decode import Decoded
+from service.api.requests.decode import Decoded, EvidenceT, decode_crawls
 from service.api.requests.limited import admitted
+from service.api.requests.posts import SMALL_BYTES, Counts, Post
 from service.api.requests.settling import settled
-from service.api.requests.small_posts import SMALL_BYTES, SmallPost
-from service.api.responses.encode import add_counts, batch_counts
+from service.api.responses.outcomes import add_counts, crawl_counts, measure_crawls
 from service.api.service import Service
 from service.batching.batcher import Batcher, JobT, ResultT
-from service.batching.reports import CommittedCrawls, CrawlReport
+from service.batching.reports import CommittedCrawls, CrawlReport, lost_crawls
 from service.model.columns import CrawlColumns
-from service.model.errors import BodyTooLarge, Overloaded, RecrawlError
+from service.model.errors import BodyTooLarge, Overloaded, RecrawlError, ShardUnavailable
+
+T = TypeVar("T")
 
 BLANKS = re.compile(rb"\n[ \t\r\n]*\n")
 
@@ -53,27 +62,75 @@ PART = 65_536
 """Maximum size of a part of a stream between two turns of other requests, bytes."""
 
 
-class CrawlStream:
-    """The stream of crawl results of one request."""
+@dataclass(frozen=True, slots=True)
+class BlockReader(Generic[ItemT, EvidenceT]):
+    """Reader of the blocks of one request: bytes become columns."""
 
-    def __init__(
-        self,
-        service: Service,
-        decode: Callable[[Body, datetime], Decoded[CrawlColumns]],
-        *,
-        register: bool,
-        caller: Caller,
-    ) -> None:
-        self.service = service
-        self.caller = caller
-        self.decode = decode
-        self.is_limited = caller.boundary is not None
+    service: Service
+    caller: Caller
+    kind: type[ItemT]
+    columns: Callable[[Batch[ItemT], datetime], Decoded[EvidenceT]]
+
+    def batch(self, block: Body) -> Batch[ItemT]:
+        """Return the items that the caller's key may send."""
+        batch = decode_batch(block, self.kind, self.service.max_items)
+        return admitted(batch, self.caller, self.service.store)
+
+    async def read(self, block: Body, now: datetime) -> Decoded[EvidenceT]:
+        """Return the columns of a block."""
+        decode = partial(self._decode, block, now)
+        return await beside(block.content, self.caller, decode)
+
+    def _decode(self, block: Body, now: datetime) -> Decoded[EvidenceT]:
+        return self.columns(self.batch(block), now)
+
+
+async def beside(content: bytes, caller: Caller, decode: Callable[[], T]) -> T:
+    """Return the result of decoding, in a thread if it may hold up the event loop.
+
+    Large bodies take long, and the pages of a limited key's leases are read from the store.
+    """
+    if heavy(content) or caller.boundary is not None:
+        return await run_in_threadpool(decode)
+    return decode()
+
+
+async def record_report(service: Service, caller: Caller, content: bytes, post: Post) -> Counts:
+    """Record the report of a lease request as a block, and return the counts of its outcomes.
+
+    Crawls whose database is away are rejected; the others count, and leases follow.
+    """
+    now = service.now()
+    decoded = await beside(content, caller, partial(decode_crawls, post.batch, now))
+    writing = service.crawl_reports.submit(decoded.report(now, register=post.register))
+    try:
+        committed = await settled(writing)
+    except ShardUnavailable:
+        committed = lost_crawls(len(decoded.columns))
+    counts = counted(service, decoded, committed)
+    service.lease_waiters.wake(counts["leases_ended"])
+    return counts
+
+
+def counted(service: Service, decoded: Decoded[CrawlColumns], committed: CommittedCrawls) -> Counts:
+    """Return the counts of a committed block, and add them to the metrics."""
+    counts = crawl_counts(decoded, committed)
+    measure_crawls(service.telemetry, decoded, counts)
+    return counts[0]
+
+
+class CrawlStream:
+    """The crawl results of one request: a post that waits undecoded, or blocks in sequence."""
+
+    def __init__(self, reader: BlockReader[Observation, CrawlColumns], *, register: bool) -> None:
+        self.reader = reader
+        self.service, self.caller = reader.service, reader.caller
         self.register = register
         self.n_decoded = self.n_taken = 0
-        self.counts: dict[str, Any] | None = None
+        self.counts: Counts | None = None
         self._writing: tuple[Future[CommittedCrawls], Decoded[CrawlColumns]] | None = None
 
-    async def write(self, request: Request) -> dict[str, Any]:
+    async def write(self, request: Request) -> Counts:
         """Write the stream to its end and return the counts of its outcomes.
 
         Raises
@@ -85,9 +142,9 @@ class CrawlStream:
             await self._write_blocks(request)
             return self.counts or {}
         body = await read_body(request)
-        if len(body.content) <= SMALL_BYTES and not (self.service.divided or self.is_limited):
-            batch = decode_batch(body, Observation, self.service.max_items)
-            post = SmallPost(admitted(batch, self.caller, self.service.store), self.register)
+        is_small = len(body.content) <= SMALL_BYTES and self.caller.boundary is None
+        if is_small and not self.service.divided:
+            post = Post(self.reader.batch(body), self.register)
             return await settled(self.service.small_posts.submit(post))
         await self._take(body)
         await self._settle()
@@ -113,16 +170,12 @@ class CrawlStream:
         return cut_short(error, progress if self.n_taken else "", lines_taken=self.n_taken)
 
     async def _take(self, block: Body) -> None:
-        """Decode a block, a big one or that of a limited key in a thread, and submit it."""
-        now, block = self.service.now(), block._replace(first=self.n_decoded)
-        if not (heavy(block.content) or self.is_limited):
-            decoded = self.decode(block, now)
-        else:
-            decoded = await run_in_threadpool(self.decode, block, now)
+        """Decode a block and submit it."""
+        now = self.service.now()
+        decoded = await self.reader.read(block._replace(first=self.n_decoded), now)
         self.n_decoded += decoded.n_items
         await self._settle()
-        job = CrawlReport(decoded.columns, decoded.named, self.register, now)
-        self._writing = await self._submit(job), decoded
+        self._writing = await self._submit(decoded.report(now, register=self.register)), decoded
 
     async def _pace(self) -> None:
         """Wait until the key has paid for its items; raise `RateLimited` where that takes long."""
@@ -148,15 +201,9 @@ class CrawlStream:
         if self._writing is None:
             return
         (writing, decoded), self._writing = self._writing, None
-        committed = await settled(writing)
-        counts = batch_counts(
-            committed.verdict, decoded.index, decoded.named.page_id, decoded.rejected
+        self.counts = add_counts(
+            self.counts, counted(self.service, decoded, await settled(writing))
         )
-        n_leases = int((decoded.columns.token != 0).sum())
-        counts["leases_ended"] = n_ended = int(committed.lease_ended.sum())
-        self.service.telemetry.count_reported_leases(n_leases, n_ended)
-        self.service.telemetry.count_items("observation", counts)
-        self.counts = add_counts(self.counts, counts)
         self.n_taken += decoded.n_items
 
 

@@ -1,0 +1,101 @@
+"""Posts of crawls that wait undecoded; the writer that commits them decodes them together.
+
+Arrays of one item cost as much as arrays of fifty. The items of a batch of posts therefore become
+columns together; each post receives the counts of its own items.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from recrawl_client.wire.evidence import Observation
+from service.api.requests.bodies import Batch
+from service.api.requests.decode import Decoded, decode_crawls
+from service.api.responses.outcomes import crawl_counts, measure_crawls
+from service.batching.batcher import Batcher
+from service.batching.reports import CommittedCrawls, CrawlReport, Recorder
+from service.model.columns import CrawlColumns
+from service.runtime.metrics import Telemetry
+
+SMALL_BYTES = 2_048
+"""Maximum size of a small post, bytes; a larger post is committed as a block."""
+
+Counts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Post:
+    """The items of one request."""
+
+    batch: Batch[Observation]
+    register: bool
+
+    @property
+    def kind(self) -> bool:
+        """True where unknown URLs are registered."""
+        return self.register
+
+    @property
+    def size(self) -> int:
+        """Number of items, at least one."""
+        return max(len(self.batch.items), 1)
+
+
+SmallPosts = Batcher[Post, Counts]
+
+
+class GatheredPosts(NamedTuple):
+    """Posts whose items are the columns of one report."""
+
+    decoded: Decoded[CrawlColumns]
+    starts: list[int]
+    """Position of each post's first item."""
+    report: CrawlReport
+
+    @classmethod
+    def of(cls, posts: Sequence[Post], now: datetime) -> "GatheredPosts":
+        """Return posts of one kind as one report."""
+        batches = [post.batch for post in posts]
+        starts = list(accumulate((batch.n_items for batch in batches[:-1]), initial=0))
+        decoded = decode_crawls(joined(batches, starts), now)
+        return cls(decoded, starts, decoded.report(now, register=posts[0].register))
+
+    def counts(self, committed: CommittedCrawls) -> list[Counts]:
+        """Return the counts of each post."""
+        return crawl_counts(self.decoded, committed, self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class PostRecorder:
+    """Recorder of the posts of several requests in one transaction."""
+
+    recorder: Recorder
+    telemetry: Telemetry
+    now: Callable[[], datetime]
+
+    def flush(self, posts: list[Post]) -> list[Counts]:
+        """Record the items of all posts as one report, and count the outcomes of each post."""
+        gathered = GatheredPosts.of(posts, self.now())
+        (committed,) = self.recorder.flush_crawls([gathered.report])
+        counts = gathered.counts(committed)
+        measure_crawls(self.telemetry, gathered.decoded, counts)
+        return counts
+
+
+def joined(batches: Sequence[Batch[Observation]], starts: Sequence[int]) -> Batch[Observation]:
+    """Return the items of several requests as one batch, those of each from its start on."""
+    refusals = [
+        each._replace(rejection=replace(each.rejection, index=start + each.rejection.index))
+        for start, batch in zip(starts, batches, strict=True)
+        for each in batch.refusals
+    ]
+    items = [item for batch in batches for item in batch.items]
+    if not refusals:
+        return Batch(items, np.arange(len(items)), [])
+    index = [start + batch.index for start, batch in zip(starts, batches, strict=True)]
+    return Batch(items, np.concatenate(index), refusals)

@@ -1,0 +1,70 @@
+"""Refused items: the reason, and as much of the lease and of the page as can be read.
+
+A refused report may be the only one on its crawl. So a refusal keeps what names the crawl.
+"""
+
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from recrawl_client.wire.common import Lease, PageId, Rejection, Url
+from service.api.requests.rules import read_lease
+from service.model.errors import InvalidUrl
+from service.model.lenient_json import Contradiction
+from service.model.urls import NormalUrl, normalise
+
+UNREADABLE = (msgspec.ValidationError, UnicodeEncodeError)
+
+
+class RefusedItem(NamedTuple):
+    """A refused item; fields that the item lacks, or that cannot be read, are 0 or None."""
+
+    rejection: Rejection
+    leased_page_id: int = 0
+    """Page of the item's lease."""
+    token: int = 0
+    """Token of the item's lease."""
+    page_id: int = 0
+    """Page that the item names by its number."""
+    url: NormalUrl | None = None
+    """Page that the item names by its URL."""
+
+
+class _Names(msgspec.Struct):
+    """Fields that name a crawl."""
+
+    lease: Lease | UnsetType = UNSET
+    page_id: PageId | UnsetType = UNSET
+    url: Url | UnsetType = UNSET
+
+
+def refuse(rejection: Rejection, item: Any) -> RefusedItem:
+    """Return the refusal of an item, which is a struct or any value of JSON."""
+    names = _names(item.clear if isinstance(item, Contradiction) else item)
+    lease, page_id, url = (getattr(names, name, UNSET) for name in _Names.__struct_fields__)
+    leased_page_id, token = (0, 0) if lease is UNSET else read_lease(lease)
+    page_id = 0 if page_id is UNSET else page_id
+    return RefusedItem(rejection, leased_page_id, token, page_id, _normal(url))
+
+
+def _names(item: Any) -> Any:
+    """Return an object whose attributes are the fields that can be read."""
+    if not isinstance(item, dict):
+        return item
+    with suppress(*UNREADABLE):
+        return msgspec.convert(item, _Names)
+    names = _Names()
+    for name in filter(item.__contains__, _Names.__struct_fields__):
+        with suppress(*UNREADABLE):
+            own = msgspec.convert({name: item[name]}, _Names)
+            setattr(names, name, getattr(own, name))
+    return names
+
+
+def _normal(url: str | UnsetType) -> NormalUrl | None:
+    try:
+        return None if isinstance(url, UnsetType) else normalise(url)
+    except InvalidUrl:
+        return None

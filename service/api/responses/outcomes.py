@@ -1,0 +1,161 @@
+"""Outcomes of reports: the verdict of each item becomes counts and rejections of its request."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from recrawl_client.wire.common import Counts, Rejection
+from service.api.requests.decode import Decoded
+from service.batching.reports import CommittedCrawls
+from service.ingest.bounds import CROSSING
+from service.model.arrays import Codes, Ints
+from service.model.columns import CrawlColumns
+from service.model.domain import Verdict
+from service.model.errors import BatchRejected, ShardUnavailable
+from service.runtime.metrics import Telemetry
+
+LISTED = 1_000
+"""Maximum number of listed rejected items of a stream; the counts include all."""
+
+
+def outcome_counts(
+    accepted: int = 0, duplicate: int = 0, late: int = 0, rejected: Iterable[Rejection] = ()
+) -> dict[str, Any]:
+    """Return the fields of `Counts`."""
+    listed = sorted(rejected, key=lambda rejection: rejection.index)
+    return {
+        "accepted": accepted,
+        "duplicate": duplicate,
+        "late": late,
+        "n_rejected": len(listed),
+        "rejected": listed,
+    }
+
+
+ALONE = (0,)
+"""First position of the only request of a batch."""
+
+
+def counts_of_each(
+    starts: Sequence[int],
+    verdict: Codes,
+    index: Ints,
+    page_id: Ints,
+    rejected: Iterable[Rejection] = (),
+) -> list[dict[str, Any]]:
+    """Return the counts of each request of a batch by the verdicts of its items.
+
+    `index` are the positions of the items in the batch. The items of a request stand from its
+    start on, and its rejections count from there.
+    """
+    n, width = len(starts), len(Verdict)
+    code = width * requests_of(starts, index) + verdict
+    n_of = np.bincount(code, minlength=n * width).reshape(n, width)[:, : Verdict.unknown]
+    own: list[list[Rejection]] = [[] for _ in starts]
+    if verdict.max(initial=0) >= Verdict.unknown:
+        rejected = [*rejected, *_rejections(verdict, index, page_id)]
+    for each in rejected:
+        k = bisect_right(starts, each.index) - 1
+        own[k].append(structs.replace(each, index=each.index - starts[k]) if starts[k] else each)
+    return list(map(outcome_counts, *n_of.T.tolist(), own))
+
+
+def requests_of(starts: Sequence[int], index: Ints) -> Ints:
+    """Return the position of the request of each item."""
+    if len(starts) == 1:
+        return np.zeros(len(index), np.int64)
+    return np.searchsorted(starts, index, "right") - 1
+
+
+def batch_counts(
+    verdict: Codes, index: Ints, page_id: Ints, rejected: Iterable[Rejection] = ()
+) -> dict[str, Any]:
+    """Return the counts of a batch of one request."""
+    return counts_of_each(ALONE, verdict, index, page_id, rejected)[0]
+
+
+def crawl_counts(
+    decoded: Decoded[CrawlColumns], committed: CommittedCrawls, starts: Sequence[int] = ALONE
+) -> list[dict[str, Any]]:
+    """Return the counts of each request of a batch of crawls."""
+    rejected = (each.rejection for each in decoded.refusals)
+    verdict, page_id = committed.verdict, decoded.named.page_id
+    counts = counts_of_each(starts, verdict, decoded.index, page_id, rejected)
+    ended = requests_of(starts, decoded.index)[committed.lease_ended]
+    n_ended = np.bincount(ended, minlength=len(starts)).tolist()
+    for own, n in zip(counts, n_ended, strict=True):
+        own["leases_ended"] = n
+    return counts
+
+
+def measure_crawls(
+    telemetry: Telemetry, decoded: Decoded[CrawlColumns], counts: Sequence[dict[str, Any]]
+) -> None:
+    """Add the counts of a committed batch of crawls to the metrics."""
+    names = ("accepted", "duplicate", "late", "n_rejected", "leases_ended")
+    totals = {name: sum(map(itemgetter(name), counts)) for name in names}
+    n_leases = int((decoded.columns.token != 0).sum())
+    telemetry.count_reported_leases(n_leases, totals["leases_ended"])
+    telemetry.count_items("observation", totals)
+
+
+def add_counts(counts: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts of a stream with those of its next block."""
+    if counts is None:
+        return more
+    sums = {name: counts[name] + more[name] for name in counts}
+    return {**sums, "rejected": sums["rejected"][:LISTED]}
+
+
+def refuse_empty(counts: dict[str, Any]) -> None:
+    """Raise `BatchRejected` for a batch whose every item was rejected."""
+    n_taken = counts["accepted"] + counts["duplicate"] + counts["late"]
+    if counts["rejected"] and not n_taken:
+        first = counts["rejected"][0]
+        if any(item.code == SHARD_UNAVAILABLE for item in counts["rejected"]):
+            raise ShardUnavailable(AWAY)
+        raise BatchRejected(
+            f"all {counts['n_rejected']} items were rejected; item {first.index}: {first.detail}",
+            field=first.field,
+            **{name: counts[name] for name in Counts.__struct_fields__},
+        )
+
+
+SHARD_UNAVAILABLE = "shard_unavailable"
+AWAY = "the database of this page is away; send the item again after some seconds"
+
+
+def away(index: int) -> Rejection:
+    """Return the rejection of an item whose database is away."""
+    return Rejection(index=index, code=SHARD_UNAVAILABLE, field=None, detail=AWAY)
+
+
+def crossing(index: int) -> Rejection:
+    """Return the rejection of a page whose bounds would cross."""
+    return Rejection(index=index, code="conflict", field="min_crawl_rate", detail=CROSSING)
+
+
+def _rejections(verdict: Codes, index: Ints, page_id: Ints) -> Iterator[Rejection]:
+    """Yield the rejections of items by the store."""
+    for i in np.flatnonzero(verdict >= Verdict.unknown).tolist():
+        yield _rejection(int(index[i]), Verdict(verdict[i]), by_id=bool(page_id[i]))
+
+
+def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
+    """Return the rejection of an item by the store."""
+    if verdict is Verdict.unavailable:
+        return away(index)
+    if verdict is Verdict.elsewhere:
+        detail = "the lease is on another page than `url` names; leave `url` out"
+        return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)
+    return Rejection(
+        index=index,
+        code="page_not_found",
+        field="page_id" if by_id else "url",
+        detail="no such page; register it with POST /pages or name it by `url` with "
+        "`register=true`",
+    )
