@@ -3,8 +3,8 @@
     python -m benchmarks.scale [--pages 1e9 --databases 8 …] [--figures FILE …] [--json FILE]
 
 Without --pages: 10⁹ pages on 8 databases and 10¹⁰ on 80. Files of `benchmarks.http`,
-`benchmarks.leases`, `benchmarks.spread` and `benchmarks.scale.measure` (their --json) replace the
-constants that they measured. Every constant is printed with its unit and its source, and every
+`benchmarks.leases` and `benchmarks.scale.measure` (their --json) replace the constants that they
+measured. Every constant is printed with its unit and its source, and every
 assumption with its value; options change them.
 
 The model leaves out: vacuum and checkpoints beside an epoch, the growth of indexes beyond memory,

@@ -74,7 +74,7 @@ class Costs:
 def measured_by(content: Mapping[str, Any]) -> dict[str, float]:
     """Return the constants that the file of a benchmark has; none for another file."""
     readers: tuple[Callable[[Mapping[str, Any]], dict[str, float]], ...]
-    readers = (_of_rows, _of_spread, _of_epoch)
+    readers = (_of_rows, _of_epoch)
     return {name: value for read in readers for name, value in read(content).items()}
 
 
@@ -94,14 +94,6 @@ def _of_rows(content: Mapping[str, Any]) -> dict[str, float]:
         for row in rows
         if (row["row"], row["unit"]) in RATES and not row["failure"]
     }
-
-
-def _of_spread(content: Mapping[str, Any]) -> dict[str, float]:
-    """Read a file of `benchmarks.spread`, whose bytes are those of one epoch by its actors."""
-    actors = content.get("actors of Dask")
-    if actors is None:
-        return {}
-    return {"leader_sample": actors["megabytes"] * 1e6, "memory": actors["bytes_a_page"]}
 
 
 def _of_epoch(content: Mapping[str, Any]) -> dict[str, float]:

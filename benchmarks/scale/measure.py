@@ -37,7 +37,7 @@ from benchmarks.http.processes import free_port, postgres_database
 from benchmarks.scale.costs import Costs
 from benchmarks.scale.epoch import Machines, stages
 from benchmarks.scale.hosts import divided, mean_size, sizes
-from benchmarks.spread import PLAN, Made, cpu_of
+from benchmarks.scale.made import PLAN, Made, cpu_of
 from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.epochs.processes import Processes, Sources
 from recrawl_cluster.store.shard_map import SHIFT

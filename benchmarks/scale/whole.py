@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.http.processes import TICKS, megabytes
+from benchmarks.scale.made import PLAN
 from benchmarks.scale.measure import filled, pages_of_shards
-from benchmarks.spread import PLAN
 from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.epochs.processes import Processes

@@ -227,16 +227,15 @@ def test_files_of_benchmarks_replace_the_constants_that_they_measure(tmp_path):
         )
     ]
     (tmp_path / "http.json").write_text(json.dumps({"rows": rows}))
-    spread = {"actors of Dask": {"megabytes": 8.0, "bytes_a_page": 320.0}}
-    (tmp_path / "spread.json").write_text(json.dumps(spread))
-    (tmp_path / "epoch.json").write_text(json.dumps({"costs": {"questions": 31}}))
-    costs = Costs().with_files([tmp_path / f"{n}.json" for n in ("http", "spread", "epoch")])
+    measured = {"leader_sample": 8e6, "memory": 320.0, "questions": 31}
+    (tmp_path / "epoch.json").write_text(json.dumps({"costs": measured}))
+    costs = Costs().with_files([tmp_path / f"{n}.json" for n in ("http", "epoch")])
     assert (costs.report, costs.lease) == (1 / 50_000, 1 / 10_000)
     assert costs.single == Costs().single
     assert (costs.leader_sample, costs.memory, costs.questions) == (8e6, 320.0, 31)
     sources = {name: source for name, _, _, source in costs.rows()}
     assert sources["report"] == "http.json"
-    assert sources["memory"] == "spread.json"
+    assert sources["memory"] == "epoch.json"
     assert sources["single"] == "docs/performance.md"
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ValueError, match=r"other\.json has no figure"):
@@ -244,11 +243,11 @@ def test_files_of_benchmarks_replace_the_constants_that_they_measure(tmp_path):
 
 
 def test_a_row_of_benchmarks_is_a_constant_of_the_model():
-    from benchmarks.http.rows import OWN, ROWS
+    from benchmarks.http.rows import ROWS
     from benchmarks.leases.__main__ import ROWS as LEASES
     from benchmarks.scale.costs import RATES
 
-    assert {row for row, _ in RATES} <= {*ROWS, *OWN, *LEASES}
+    assert {row for row, _ in RATES} <= {*ROWS, *LEASES}
     assert measured_by({"rows": []}) == {}
 
 
