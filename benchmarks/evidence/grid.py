@@ -201,7 +201,9 @@ def _bold(text: str, *, requested: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.evidence",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--policies", default="default")
