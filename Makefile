@@ -12,7 +12,7 @@ QUICK := "not slow and not external and not second"
 TREE := --editable recrawl_client --editable recrawl_lab --editable recrawl_cluster
 PROJECTS := pyproject.toml $(wildcard recrawl_*/pyproject.toml)
 
-.PHONY: demo test test-all test-external lint docs serve bench bench-leases bench-core bench-polite bench-strangers bench-archive bench-spider faults fuzz clean
+.PHONY: demo test test-all test-external lint docs serve bench bench-leases bench-core faults fuzz clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -53,18 +53,6 @@ bench-leases: .venv/dev
 
 bench-core: .venv/dev
 	$(BIN)/python -m benchmarks.core $(ARGS)
-
-bench-polite: .venv/dev
-	$(BIN)/python -m benchmarks.polite $(ARGS)
-
-bench-strangers: .venv/dev
-	$(BIN)/python -m benchmarks.strangers $(ARGS)
-
-bench-archive: .venv/dev
-	$(BIN)/python -m benchmarks.archive $(ARGS)
-
-bench-spider: .venv/dev
-	$(BIN)/python -m benchmarks.spider $(ARGS)
 
 faults: .venv/dev
 	$(BIN)/python -m benchmarks.faults $(ARGS)

@@ -36,14 +36,12 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.http.command import FAILURES, options, run, tell
-from benchmarks.http.rows import OWN, ROWS, Bench, Figure, Row, prepared
+from benchmarks.http.rows import ROWS, Figure, prepared
 
 QUICK = {
     "pages": 5_000,
-    "small_pages": 2_000,
     "seconds": 0.2,
     "rounds": 1,
-    "busy_seconds": 5.0,
     "clients": 2,
     "singles": 2,
     "readers": 2,
@@ -53,24 +51,12 @@ QUICK = {
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    parser = options("http", __doc__, [*ROWS, *OWN], left_out=["huge"])
-    parser.add_argument(
-        "--small-pages", type=int, default=20_000, help="number of pages for the row sizes"
-    )
-    parser.add_argument(
-        "--huge-pages", type=int, default=10_000_000, help="number of pages for the row huge"
-    )
+    parser = options("http", __doc__, [*ROWS])
     parser.add_argument(
         "--singles", type=int, default=32, help="number of clients that post single observations"
     )
     parser.add_argument(
         "--readers", type=int, default=4, help="number of clients that read the schedule"
-    )
-    parser.add_argument(
-        "--busy-seconds",
-        type=float,
-        default=20.0,
-        help="seconds of prepared requests beside an epoch",
     )
     return parser
 
@@ -78,26 +64,17 @@ def parser() -> argparse.ArgumentParser:
 def measured(store: str, arguments: argparse.Namespace, console: Console) -> list[Figure]:
     """Measure the rows of one store and return the figures."""
     figures: list[Figure] = []
-
-    def add(bench: Bench, name: str, row: Row) -> None:
-        try:
-            bench.settle()
-            measurements = row(bench)
-        except FAILURES as failure:
-            measurements = [bench.figure(name, name, "", [], failure=str(failure))]
-        figures.extend(tell(measurements, console))
-
-    sizes = {"sizes": arguments.small_pages, "huge": arguments.huge_pages}
-    with tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=arguments.folder) as folder:
-        place = Path(folder)
-        shared = [name for name in ROWS if name in arguments.rows]
-        if shared:
-            with prepared(store, arguments.pages, arguments, place, console.print) as bench:
-                for name in shared:
-                    add(bench, name, ROWS[name])
-        for name in [name for name in OWN if name in arguments.rows]:
-            with prepared(store, sizes[name], arguments, place, console.print) as bench:
-                add(bench, name, OWN[name])
+    with (
+        tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=arguments.folder) as folder,
+        prepared(store, arguments.pages, arguments, Path(folder), console.print) as bench,
+    ):
+        for name in [name for name in ROWS if name in arguments.rows]:
+            try:
+                bench.settle()
+                measurements = ROWS[name](bench)
+            except FAILURES as failure:
+                measurements = [bench.figure(name, name, "", [], failure=str(failure))]
+            figures.extend(tell(measurements, console))
     return figures
 
 

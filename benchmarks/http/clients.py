@@ -143,22 +143,6 @@ class Pages:
         return answer.body.count(b'"page_id":')
 
 
-@dataclass(frozen=True)
-class NotModified:
-    """Conditional requests for a schedule that has not changed."""
-
-    etag: str
-
-    def requests(self, client: int) -> Requests:  # noqa: ARG002
-        while True:
-            yield get("/schedule", f"If-None-Match: {self.etag}")
-
-    def count(self, answer: Answer) -> int:
-        if answer.status != 304:
-            raise Failed(f"{answer.status}: {answer.body[:300]!r}")
-        return 1
-
-
 def _counted(pattern: re.Pattern[bytes], answer: Answer, expected: int) -> int:
     match = pattern.search(answer.body)
     if answer.status != 200 or match is None or int(match[1]) != expected:
@@ -193,12 +177,6 @@ def started(port: int, work: Work, n_clients: int, seconds: float) -> Group:
     """Start the clients of a round, which wait for `go`."""
     shares = [list(range(k, n_clients, PROCESSES)) for k in range(min(PROCESSES, n_clients))]
     return Group(drive, [(port, work, share, seconds) for share in shares])
-
-
-def load(port: int, work: Work, n_clients: int, seconds: float) -> Load:
-    """Run a round and return its load."""
-    with started(port, work, n_clients, seconds) as group:
-        return gathered(group.go(), group)
 
 
 def gathered(begun: float, group: Group) -> Load:

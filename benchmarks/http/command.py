@@ -21,22 +21,18 @@ FAILURES = (Failed, httpx.HTTPError, psycopg.Error, sqlite3.Error)
 """Exceptions that fail a row but not the run."""
 
 
-def options(
-    name: str, doc: str, rows: Sequence[str], left_out: Sequence[str] = ()
-) -> argparse.ArgumentParser:
+def options(name: str, doc: str, rows: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser of `python -m benchmarks.NAME`, to which the command adds own options."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}", description=doc.splitlines()[0]
     )
-    default = [row for row in rows if row not in left_out]
-    default_rows = f"all but {' '.join(left_out)}" if left_out else "all"
     parser.add_argument(
         "--rows",
         nargs="+",
         choices=rows,
-        default=default,
+        default=[*rows],
         metavar="ROW",
-        help=f"rows to measure, of {' '.join(rows)} (default: {default_rows})",
+        help=f"rows to measure, of {' '.join(rows)} (default: all)",
     )
     parser.add_argument(
         "--stores", nargs="+", choices=["postgres", "sqlite"], default=["postgres", "sqlite"]

@@ -289,17 +289,8 @@ def new_pages(bench: Bench) -> list[Figure]:
 
 def epoch(bench: Bench) -> list[Figure]:
     """Measure epochs of all pages: seconds and peak memory."""
-    return _epochs(
-        bench, "epoch", bench.options.rounds, bench.target(4, 8), bench.target(700, None)
-    )
-
-
-def _epochs(
-    bench: Bench, row: str, n_rounds: int, seconds: float | None, memory: float | None
-) -> list[Figure]:
-    floors = bench.floors
     took, from_requests, peaks, bare, stages, used = [], [], [], [], [], []
-    for _ in range(n_rounds):
+    for _ in range(bench.options.rounds):
         bench.settle()
         reset_peak(bench.service.worker)
         before = Usage.now(bench.service, bench.url)
@@ -309,23 +300,30 @@ def _epochs(
         from_requests.append(from_request)
         peaks.append(megabytes(bench.service.worker, "VmHWM"))
         stages.append(done["seconds"])
-        bare.append(floors.epoch())
+        bare.append(bench.floors.epoch())
     what = f"epoch of {bench.n_pages:,} pages, load to visible"
     parts = ", ".join(f"{name} {value:.2f}" for name, value in _median(stages).items())
     details = _median(used) | {"stages": stages, "from_request_s": from_requests}
     return [
         bench.figure(
-            row,
+            "epoch",
             what,
             "s",
             took,
             floor=bare,
-            target=seconds,
+            target=bench.target(4, 8),
             at_most=True,
             details=details,
             note=f"{parts}; {statistics.median(from_requests):.2f} from POST",
         ),
-        bench.figure(row, "… peak RSS", "MB", peaks, target=memory, at_most=True),
+        bench.figure(
+            "epoch",
+            "… peak RSS",
+            "MB",
+            peaks,
+            target=bench.target(700, None),
+            at_most=True,
+        ),
     ]
 
 
@@ -423,25 +421,6 @@ def _places(bench: Bench, n_clients: int) -> tuple[str, ...]:
     return tuple(cursors[k * len(cursors) // n_clients] for k in range(n_clients))
 
 
-def not_modified(bench: Bench) -> list[Figure]:
-    """Measure polls of an unchanged schedule."""
-    options = bench.options
-    work = clients.NotModified(bench.get("/schedule", limit=1).headers["ETag"])
-    rounds = [bench.load(work, options.clients, options.seconds) for _ in range(options.rounds)]
-    p99 = statistics.median(load.quantile_ms(0.99) for load, _ in rounds)
-    return [
-        bench.figure(
-            "not_modified",
-            f"GET /schedule, 304, {options.clients} clients",
-            "answers/s",
-            [load.rate() for load, _ in rounds],
-            target=5_000,
-            details=_median([used for _, used in rounds]),
-            note=f"p99 {p99:.1f} ms",
-        )
-    ]
-
-
 def export(bench: Bench) -> list[Figure]:
     """Measure an export of the whole schedule as one NDJSON stream."""
     number, floors = bench.number_in_force(), bench.floors
@@ -470,87 +449,6 @@ def export(bench: Bench) -> list[Figure]:
     ]
 
 
-def busy(bench: Bench) -> list[Figure]:
-    """Measure ingest during an epoch, as a share of the rate just before the epoch."""
-    options = bench.options
-    shares, alone, within, took = [], [], [], []
-    for _ in range(options.rounds):
-        prepare = options.seconds + options.busy_seconds
-        work = bench.crawls(options.clients, 1_000, prepare, by_url=False)
-        with clients.started(bench.service.port, work, options.clients, EPOCH_WITHIN_S) as group:
-            begun = group.go()
-            time.sleep(options.seconds)
-            requested_at = time.monotonic()
-            _, from_request, _ = bench.epoch()
-            visible = requested_at + from_request
-            group.stop()
-            load = clients.gathered(begun, group)
-        if visible > load.ended:
-            raise Failed("the requests ran out before the epoch ended; raise --busy-seconds")
-        alone.append(load.rate(None, requested_at))
-        within.append(load.rate(requested_at, visible))
-        shares.append(100 * within[-1] / alone[-1])
-        took.append(from_request)
-    details = {"alone": alone, "within": within, "epoch_s": took}
-    note = (
-        f"{statistics.median(within):,.0f} of {statistics.median(alone):,.0f} obs/s; "
-        f"epoch {statistics.median(took):.1f} s"
-    )
-    what = f"ingest while an epoch of {bench.n_pages:,} runs"
-    return [
-        bench.figure(
-            "busy",
-            what,
-            "% of alone",
-            shares,
-            target=bench.target(70, None),
-            note=note,
-            details=details,
-        )
-    ]
-
-
-def sizes(bench: Bench) -> list[Figure]:
-    """Measure the growth of tables other than the log over twenty epochs.
-
-    A tenth of the pages is observed before each epoch.
-    """
-    totals, logs = {}, {}
-    for k in range(1, 21):
-        work = bench.crawls(1, max(1, bench.n_pages // 100), 1.0, by_url=False)
-        with clients.started(bench.service.port, _first(work, 10), 1, 60) as group:
-            clients.gathered(group.go(), group)
-        bench.epoch()
-        if k in (3, 20):
-            by_table = settled_sizes(bench)
-            logs[k] = by_table.pop("observations", 0)
-            totals[k] = sum(by_table.values())
-    growth = 100 * (totals[20] / totals[3] - 1)
-    what = f"growth from epoch 3 to 20, {bench.n_pages:,} pages"
-    details = {"bytes": totals, "log_bytes": logs}
-    return [
-        bench.figure(
-            "sizes",
-            what,
-            "%",
-            [growth],
-            target=10,
-            at_most=True,
-            details=details,
-            note=f"without the log: {totals[3] / 1e6:.1f} to {totals[20] / 1e6:.1f} MB",
-        )
-    ]
-
-
-def _first(work: clients.Crawls, n_requests: int) -> clients.Crawls:
-    return clients.Crawls(work.n_pages, 1, work.batch, n_requests, work.first, work.by_url)
-
-
-def huge(bench: Bench) -> list[Figure]:
-    """Measure one epoch of ten million pages."""
-    return _epochs(bench, "huge", 1, bench.target(45, None), bench.target(4_096, None))
-
-
 def _median(rounds: list[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(r[name] for r in rounds) for name in rounds[0]}
 
@@ -561,15 +459,10 @@ ROWS: dict[str, Row] = {
     "epoch": epoch,
     "disk": disk,
     "schedule": schedule,
-    "not_modified": not_modified,
     "export": export,
     "observations": observations,
     "by_url": by_url,
     "single": single,
-    "busy": busy,
     "pages": new_pages,
 }
 """Rows measured one after the other on the same database."""
-
-OWN: dict[str, Row] = {"sizes": sizes, "huge": huge}
-"""Rows with a database of their own."""

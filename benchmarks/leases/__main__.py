@@ -13,25 +13,16 @@ their leases; a crawl counts when an answer confirms the end of its lease. Commi
 - together: like single, with the report of the last crawl in the request for the next one
 - polite: like batches, with the default delay of a second from one crawl of a host to the next
 - empty: all hosts wait for their delay while workers ask for crawls
-
-With --kill, workers and servers are killed at random instead (see `kill`):
-
-    python -m benchmarks.leases --kill [--workers 8] [--kill-seconds 60]
-
-The table then compares crawl rates with the schedule. It counts hosts crawled within their delay,
-pages leased twice at a time, lost reports and pages unaccounted for.
 """
 
 import argparse
 import tempfile
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.http.command import FAILURES, options, run, tell
 from benchmarks.http.rows import Figure
-from benchmarks.leases.kill import killed
 from benchmarks.leases.rows import measure
 
 ROWS = ("batches", "single", "together", "polite", "empty")
@@ -53,30 +44,6 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--waiting-hosts", type=int, default=100_000, help="number of hosts for the row empty"
     )
-    parser.add_argument("--kill", action="store_true", help="kill workers and servers instead")
-    parser.add_argument("--kill-seconds", type=float, default=60.0)
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=8,
-        help="number of workers at a time, which are killed and replaced",
-    )
-    parser.add_argument(
-        "--kill-hosts", type=int, default=40, help="number of hosts, six pages each"
-    )
-    parser.add_argument(
-        "--period",
-        type=float,
-        default=5.0,
-        help="shortest time between crawls of a page; other pages have twice or four times that",
-    )
-    parser.add_argument(
-        "--late",
-        type=float,
-        default=1.0,
-        help="maximum lateness of a page at the end, seconds",
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the random kills")
     return parser
 
 
@@ -84,9 +51,7 @@ def measured(store: str, arguments: argparse.Namespace, console: Console) -> lis
     """Measure the rows of one store and return the figures."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="recrawl-bench-", dir=arguments.folder) as folder:
-        place = Path(folder)
-        kill = partial(killed, store, arguments, place)
-        for row in [kill] if arguments.kill else measure(store, arguments, place, console.print):
+        for row in measure(store, arguments, Path(folder), console.print):
             try:
                 measurements = row()
             except FAILURES as failure:

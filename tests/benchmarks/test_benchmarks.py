@@ -15,7 +15,6 @@ ROWS = {
     "epoch": 2,
     "disk": 1,
     "schedule": 2,
-    "not_modified": 1,
     "export": 2,
     "observations": 1,
     "by_url": 1,
@@ -56,7 +55,7 @@ def test_every_row_is_measured_beside_its_floor(store, postgres_server, tmp_path
     rows = json.loads(written.read_text())["rows"]
     assert [r["row"] for r in rows] == [name for name, lines in ROWS.items() for _ in range(lines)]
     assert all(r["value"] > 0 for r in rows if r["row"] != "export")
-    assert {r["row"] for r in rows if r["ratio"]} == ROWS.keys() - {"disk", "not_modified"}
+    assert {r["row"] for r in rows if r["ratio"]} == ROWS.keys() - {"disk"}
     assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
 
 
@@ -96,36 +95,6 @@ def test_every_row_of_the_leases_is_measured(store, postgres_server, tmp_path) -
         "empty",
     ]
     assert all(r["value"] > 0 for r in rows)
-
-
-def test_a_made_up_data_set_is_imported_and_scheduled(postgres_server, tmp_path) -> None:
-    written = tmp_path / "polite.json"
-    server = postgres_server.render_as_string(hide_password=False)
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.polite",
-            "--pages",
-            "1000",
-            "--postgres",
-            server,
-            "--folder",
-            tmp_path / "data",
-            "--json",
-            written,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "1000 new pages registered, 1000 states restored, 0 lines skipped" in run.stdout
-    figures = json.loads(written.read_text())
-    assert [done["what"] for done in figures["runs"]] == ["import", "epoch"]
-    assert all(done["peak_mb"] > 0 for done in figures["runs"])
 
 
 def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
@@ -180,31 +149,3 @@ def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
     third = run("--policies", "uniform,recrawl", "--seeds", "1", "2")
     assert "4/4 tiny, bulk in, equal, 0.1: recrawl, seed 2: " in third
     assert "means of up to 2 seeds" in third
-
-
-def test_an_attack_of_strangers_is_measured(tmp_path) -> None:
-    written = tmp_path / "strangers.json"
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.strangers",
-            "--submissions",
-            "40",
-            "--peers",
-            "2",
-            "--json",
-            written,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    figures = json.loads(written.read_text())
-    assert figures["statuses"].keys() == {"202", "413", "429"}
-    assert sum(figures["statuses"].values()) == 40
-    assert figures["rss_peak_mb"] > figures["rss_before_mb"]
-    assert figures["honest_s"]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from support.sim_cases import world_of
 
-from benchmarks.evidence import LIVE_RATE, Task, of_live_pages, tasks
-from benchmarks.evidence_cells import OUTDATED, SITES, Cell, cell_of, grid, read
-from benchmarks.evidence_figures import VARIANTS, Mean, against, by_cell, live, summary
-from benchmarks.evidence_page import figure, markdown
+from benchmarks.evidence.cells import OUTDATED, SITES, Cell, cell_of, grid, read
+from benchmarks.evidence.figures import VARIANTS, Mean, against, by_cell, live, summary
+from benchmarks.evidence.grid import LIVE_RATE, Task, of_live_pages, tasks
+from benchmarks.evidence.page import figure, markdown
 from recrawl_lab.policies.lineup import HINDSIGHT_KNOWS, LINEUP, PARTS
 from recrawl_lab.replay.measures import measured, terms
 from recrawl_lab.replay.staleness import Crawls, uncrawled

@@ -244,11 +244,11 @@ def test_files_of_benchmarks_replace_the_constants_that_they_measure(tmp_path):
 
 
 def test_a_row_of_benchmarks_is_a_constant_of_the_model():
-    from benchmarks.http.rows import OWN, ROWS
+    from benchmarks.http.rows import ROWS
     from benchmarks.leases.__main__ import ROWS as LEASES
     from benchmarks.scale.costs import RATES
 
-    assert {row for row, _ in RATES} <= {*ROWS, *OWN, *LEASES}
+    assert {row for row, _ in RATES} <= {*ROWS, *LEASES}
     assert measured_by({"rows": []}) == {}
 
 

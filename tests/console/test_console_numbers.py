@@ -5,12 +5,10 @@ from datetime import timedelta
 
 import pytest
 from support.chromium import Watched, chromium
+from support.console_comparison import Database, differences, places
+from support.console_life import KEY, SETTINGS, StandingClock, live
+from support.console_shown import Shown
 from support.live_server import START, cloned, running
-
-from benchmarks.console.__main__ import places
-from benchmarks.console.comparison import Database, differences
-from benchmarks.console.life import KEY, SETTINGS, StandingClock, live
-from benchmarks.console.shown import Shown
 
 pytestmark = [pytest.mark.slow, pytest.mark.external]
 

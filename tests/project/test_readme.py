@@ -83,10 +83,6 @@ def test_the_commands_to_start_install_what_is_here_and_start_a_server(tmp_path)
     assert (tmp_path / "recrawl.db").is_file()
 
 
-def test_the_readme_has_at_most_a_thousand_words():
-    assert len(README.split()) <= 1_000
-
-
 def test_every_file_linked_exists():
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert len(links) > 20

@@ -98,7 +98,7 @@ def test_anchors_that_the_code_names_are_headings():
         for path in (ROOT / top).rglob("*.py")
     ]
     anchors = {pair for text in code for pair in re.findall(r"\b(docs/[\w/-]+\.md)#([\w-]+)", text)}
-    assert len(anchors) > 1
+    assert anchors
     for path, anchor in anchors:
         titles = re.findall(r"^#+ (.+)$", (ROOT / path).read_text(), re.MULTILINE)
         assert anchor in {re.sub(r"[^\w-]+", "-", title.lower()).strip("-") for title in titles}

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import httpx
 import psycopg
 from psycopg.rows import tuple_row
 
-from benchmarks.console.life import HOST
-from benchmarks.console.shown import Shown, same
+from support.console_life import HOST
+from support.console_shown import Shown, same
 
 FORCE = "(SELECT max(epoch) FROM epochs WHERE status = 'published')"
 INTERVAL = "least(interval_factor::float8 / greatest(crawl_rate::float8 * urgency, 1e-200), 36500)"
@@ -338,6 +339,14 @@ def views(page_id: int, epoch_number: int, bandwidth: float, hook: str) -> tuple
         View(f"/webhooks/{hook}"),
         View("/access", access),
     )
+
+
+def places(client: httpx.Client, database: Database) -> tuple[View, ...]:
+    """Return the views, with the page that was crawled last and the epoch in force."""
+    hook = client.get("/webhooks").raise_for_status().json()["items"][0]["id"]
+    newest = client.get("/epochs").raise_for_status().json()["items"][0]
+    page_id = database.one("SELECT page_id FROM observations ORDER BY observed_at DESC, page_id")
+    return views(page_id, newest["epoch"], 1.5 * newest["bandwidth"], hook)
 
 
 def differences(view: View, shown: Shown, sql: Database) -> tuple[int, list[Difference]]:

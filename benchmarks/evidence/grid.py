@@ -41,7 +41,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.evidence_cells import (
+from benchmarks.evidence.cells import (
     FIRST_SEED,
     OUTDATED,
     SITES,
@@ -52,7 +52,7 @@ from benchmarks.evidence_cells import (
     grid,
     read,
 )
-from benchmarks.evidence_figures import Cells, Mean, Played, against, by_cell, live, summary
+from benchmarks.evidence.figures import Cells, Mean, Played, against, by_cell, live, summary
 from recrawl_lab.policies.lineup import LINEUP, UNIFORM, Game, chosen
 from recrawl_lab.replay.comparison import play
 from recrawl_lab.replay.measures import Terms, measured
@@ -201,7 +201,9 @@ def _bold(text: str, *, requested: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.evidence",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--policies", default="default")
@@ -239,7 +241,3 @@ def main() -> None:
         )
         lines = read(arguments.out)
     show(lines, Console(width=None if sys.stdout.isatty() else WIDTH))
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.evidence_cells import OUTDATED, WEIGHTINGS, Cell, Line, cell_of, site_of
+from benchmarks.evidence.cells import OUTDATED, WEIGHTINGS, Cell, Line, cell_of, site_of
 from recrawl_lab.policies.lineup import (
     HINDSIGHT,
     HINDSIGHT_KNOWS,

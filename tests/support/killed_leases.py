@@ -6,35 +6,36 @@ short random intervals and another started. A worker logs the instant of a fetch
 the crawl. The checks count logged fetches, because hosts receive them with or without a report.
 """
 
-import multiprocessing
 import os
 import random
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
-from argparse import Namespace
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, pairwise
-from multiprocessing.process import BaseProcess
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
 from benchmarks.http.processes import free_port, serving
-from benchmarks.http.rows import Figure
 from benchmarks.leases.data import Fleet, fill, migrate
-from benchmarks.leases.rows import database
-from benchmarks.leases.worker import TTL_S, Acknowledged, Crawl, read, work
+from support import mortal_worker
+from support.mortal_worker import TTL_S, Acknowledged, Crawl, read
 
 CLASSES = np.array([1.0, 2.0, 4.0])
-"""Crawl periods of the three classes of pages, multiples of `period`."""
-PAGES_PER_HOST = 6
+"""Crawl periods of the three classes of pages, multiples of `PERIOD_S`."""
+N_WORKERS, N_HOSTS, PAGES_PER_HOST = 4, 20, 6
+PERIOD_S = 4.0
+"""Shortest time between crawls of a page; other classes have twice or four times that."""
 DELAY_S = 0.1
 SETTINGS = {"host_delay_s": DELAY_S, "host_concurrency": 1}
 """Settings of one lease at a time: a host's next crawl follows a delay after the last report."""
@@ -48,22 +49,19 @@ class Workers:
 
     ports: list[int]
     log: Path
-    processes: list[BaseProcess] = field(default_factory=list)
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     n_killed: int = 0
 
     def start(self, n: int) -> None:
-        fork = multiprocessing.get_context("forkserver")
-        fork.set_forkserver_preload(["benchmarks.leases.worker"])
         for _ in range(n):
             name = f"w{self.n_killed + len(self.processes)}"
-            process = fork.Process(target=work, args=(self.ports, name, str(self.log)), daemon=True)
-            process.start()
-            self.processes.append(process)
+            command = [sys.executable, mortal_worker.__file__, name, str(self.log)]
+            self.processes.append(subprocess.Popen([*command, *map(str, self.ports)]))
 
     def kill(self, position: int) -> None:
         process = self.processes.pop(position)
         process.kill()
-        process.join()
+        process.wait()
         self.n_killed += 1
 
     def kill_all(self) -> None:
@@ -100,51 +98,50 @@ def fleet(n_hosts: int, period_s: float) -> Fleet:
     return Fleet(n_hosts, 1 / period, (1 - waits) * period)
 
 
-def killed(store: str, options: Namespace, folder: Path) -> list[Figure]:
+class Outcome(NamedTuple):
+    """Counts of what must not happen, and of crawls made and scheduled."""
+
+    wrong: dict[str, int]
+    n_crawls: int
+    scheduled: float
+
+
+def killed(url: str, folder: Path, n_servers: int, *, seconds: float, late_s: float) -> Outcome:
     """Kill processes for some seconds, wait until all pages are crawled, and return the counts."""
-    pages, log = fleet(options.kill_hosts, options.period), folder / "crawls.log"
-    draw = random.Random(options.seed)
-    with database(store, options, folder) as url:
-        migrate(url, datetime.now(UTC))
-        ports = [free_port() for _ in range(2 if store == "postgres" else 1)]
-        servers, workers = [Server(url, folder, port) for port in ports], Workers(ports, log)
-        with ExitStack() as stack:
-            for server in servers:
-                server.start()
-                stack.callback(server.running.close)
-            stack.callback(workers.kill_all)
-            begins = datetime.now(UTC) + timedelta(seconds=FILLED_WITHIN_S)
-            fill(url, pages, begins)
-            workers.start(options.workers)
-            n_servers = harass(workers, servers, begins.timestamp(), options.kill_seconds, draw)
-            n_workers = workers.n_killed
-            time.sleep(SETTLES_S)
-            workers.kill_all()
-            ended = time.time()
-        logged, last_crawl = recorded(url)
+    pages, log, draw = fleet(N_HOSTS, PERIOD_S), folder / "crawls.log", random.Random(1)
+    migrate(url, datetime.now(UTC))
+    ports = [free_port() for _ in range(n_servers)]
+    servers, workers = [Server(url, folder, port) for port in ports], Workers(ports, log)
+    with ExitStack() as stack:
+        for server in servers:
+            server.start()
+            stack.callback(server.running.close)
+        stack.callback(workers.kill_all)
+        begins = datetime.now(UTC) + timedelta(seconds=FILLED_WITHIN_S)
+        fill(url, pages, begins)
+        workers.start(N_WORKERS)
+        harass(workers, servers, begins.timestamp(), seconds, draw)
+        time.sleep(SETTLES_S)
+        workers.kill_all()
+        ended = time.time()
+    logged, last_crawl = recorded(url)
     crawls, acknowledged = read(log)
-    ends = begins.timestamp() + options.kill_seconds
+    ends = begins.timestamp() + seconds
     period_s = 86_400 / pages.crawl_rate
-    counts = {
+    wrong = {
         "hosts crawled within their delay": pressed(crawls),
         "pages leased twice at a time": leased_twice(crawls, acknowledged),
         "acknowledged reports that are lost": lost(crawls, acknowledged, logged),
-        "pages unaccounted for": int((last_crawl + 1.05 * period_s + options.late < ended).sum()),
+        "pages unaccounted for": int((last_crawl + 1.05 * period_s + late_s < ended).sum()),
     }
-    what = f"{options.workers} workers, {options.kill_seconds:g} s"
-    note = f"{n_workers} workers and {n_servers} servers killed, {len(crawls):,} crawls"
-    figures = rates(store, crawls, period_s, begins.timestamp(), ends)
-    figures[0].note = f"{what}, {note}"
-    return figures + [
-        Figure(store, "kill", name, "", [float(n)], target=0, at_most=True)
-        for name, n in counts.items()
-    ]
+    n_crawls = sum(begins.timestamp() < crawl.at <= ends for crawl in crawls)
+    return Outcome(wrong, n_crawls, float((seconds / period_s).sum()))
 
 
 def harass(
     workers: Workers, servers: list[Server], begins: float, seconds: float, draw: random.Random
-) -> int:
-    """Kill workers often, and a server twice where there is another; return the server kills."""
+) -> None:
+    """Kill workers often, and each of two servers once."""
     time.sleep(max(0.0, begins - time.time()))
     n_workers, restarts = len(workers.processes), list[threading.Thread]()
     while (passed := time.time() - begins) < seconds:
@@ -157,34 +154,6 @@ def harass(
         time.sleep(draw.uniform(0.2, 1.0))
     for restart in restarts:
         restart.join()
-    return len(restarts)
-
-
-def rates(
-    store: str, crawls: list[Crawl], period_s: NDArray[np.float64], begins: float, ends: float
-) -> list[Figure]:
-    """Return the difference between crawl rates and published rates, by class of pages."""
-    pages = np.array([crawl.page_id - 1 for crawl in crawls if begins < crawl.at <= ends])
-    n_crawls = np.bincount(pages, minlength=len(period_s))
-    figures = []
-    for period in np.unique(period_s):
-        of = period_s == period
-        scheduled = of.sum() * (ends - begins) / period
-        off = 100 * (n_crawls[of].sum() / scheduled - 1)
-        what = f"crawls every {period:g} s: off by"
-        figures.append(
-            Figure(
-                store,
-                "kill",
-                what,
-                "%",
-                [abs(off)],
-                target=5,
-                at_most=True,
-                details={"crawls": int(n_crawls[of].sum()), "scheduled": float(scheduled)},
-            )
-        )
-    return figures
 
 
 def pressed(crawls: list[Crawl]) -> int:

@@ -1,6 +1,6 @@
 """Write the tables and the figure of `benchmarks.evidence` into docs/evidence.md.
 
-    python -m benchmarks.evidence_page evidence.jsonl
+    python -m benchmarks.evidence.page evidence.jsonl
 
 The text between `<!-- evidence -->` and `<!-- end of evidence -->` is replaced; the rest stays.
 """
@@ -13,12 +13,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.evidence_cells import WEIGHTINGS, Cell
-from benchmarks.evidence_cells import read as read_lines
-from benchmarks.evidence_figures import Cells, Mean, Played, against, by_cell, live, summary
+from benchmarks.evidence.cells import WEIGHTINGS, Cell
+from benchmarks.evidence.cells import read as read_lines
+from benchmarks.evidence.figures import Cells, Mean, Played, against, by_cell, live, summary
 from recrawl_lab.policies.lineup import HINDSIGHT, RECRAWL, UNIFORM
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- evidence -->", "<!-- end of evidence -->"
 SHOWN = {
     "nutch-tuned": ("Nutch, tuned", "#d95f02", "v"),

@@ -1,7 +1,11 @@
-"""A minimal worker that may be killed at any instant and logs its fetches and reports."""
+"""A minimal worker that may be killed at any instant and logs its fetches and reports.
+
+python tests/support/mortal_worker.py NAME LOG PORT …
+"""
 
 import json
 import os
+import sys
 import time
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
@@ -81,3 +85,7 @@ def read(path: Path) -> tuple[list[Crawl], list[Acknowledged]]:
     crawls = [Crawl(*entry) for entry in entries if len(entry) == len(Crawl._fields)]
     acknowledged = [Acknowledged(*entry) for entry in entries if len(entry) == 2]
     return sorted(crawls), acknowledged
+
+
+if __name__ == "__main__":
+    work([int(port) for port in sys.argv[3:]], *sys.argv[1:3])

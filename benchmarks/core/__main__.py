@@ -13,7 +13,7 @@ about a quarter of the hosts. A row has these columns:
 - peak memory beyond inputs and results, as a share of the inputs
 
 K19's Algorithm 3 as published runs for the sizes at which it ends.
-A second table has the estimators' updates and the fit of the prior (`benchmarks.estimators`).
+A second table has the estimators' updates and the fit of the prior (`estimators`).
 Times depend on other load of the machine: the column `sum` shows the speed of memory at the time.
 """
 
@@ -29,7 +29,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import estimators
+from benchmarks.core import estimators
 from recrawl_lab.reference import lambdacrawl
 from service.core.allocation.blocks import over_parts
 from service.core.allocation.harmonic import allocate_harmonic

@@ -1,4 +1,4 @@
-"""What a view shows, read from the browser's document, and its comparison with a number."""
+"""Numbers that a view shows, read from the browser's document, and its comparison with a number."""
 
 import re
 from dataclasses import dataclass

@@ -1,1 +1,0 @@
-"""Measurements and campaigns on access: roles, timing, fairness, cost of a key."""

@@ -1,1 +1,0 @@
-"""A logical shard of a million pages that moves while it is used."""

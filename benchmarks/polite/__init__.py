@@ -1,1 +1,0 @@
-"""The import of a data set of the paper's size."""

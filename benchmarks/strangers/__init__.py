@@ -1,1 +1,0 @@
-"""Costs of hostile peers to a server that checks IndexNow keys, and to its honest callers."""
