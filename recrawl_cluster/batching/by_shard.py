@@ -6,6 +6,7 @@ to a host of another database is registered there first, in a transaction of its
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -16,29 +17,25 @@ from recrawl_cluster.store.shard_map import CLOSED, ShardMap
 from service.batching.batcher import Batcher, Flush, ResultT
 from service.batching.reports import (
     CommittedCrawls,
-    CommittedPings,
+    CommittedT,
     CrawlReport,
     PingReport,
     Recorder,
     Registration,
     Registrations,
-    Report,
     batched,
     batched_registrations,
-    lost_crawls,
-    lost_pings,
+    lost,
 )
 from service.estimation.estimates import InForce, Rules
-from service.ingest.record import PageNames
+from service.ingest.record import PageNames, PingOutcome
 from service.leases.settle import LeaseSettler
 from service.model.arrays import Bools, Ints
-from service.model.columns import CrawlColumns, PingColumns
 from service.model.errors import OUTAGES
 from service.storage import Registered, Transaction
 from service.storage.tagging import TaggedRows
 
 JobT = TypeVar("JobT", CrawlReport, PingReport, Registration)
-OutcomeT = TypeVar("OutcomeT", CommittedCrawls, CommittedPings)
 AnyJob = CrawlReport | PingReport | Registration
 
 
@@ -67,13 +64,8 @@ def some_of(job: JobT, rows: Ints) -> JobT:
 def tags_of_rows(tags: TaggedRows, rows: Ints) -> TaggedRows | None:
     """Return the tags of some ascending rows, numbered among these; None if none has tags."""
     here, pairs = np.isin(tags.row, rows), np.isin(tags.pair_row, rows)
-    if not here.any():
-        return None
-    return TaggedRows(
-        np.searchsorted(rows, tags.row[here]),
-        np.searchsorted(rows, tags.pair_row[pairs]),
-        tags.tag[pairs],
-    )
+    row, pair_row = rows.searchsorted(tags.row[here]), rows.searchsorted(tags.pair_row[pairs])
+    return TaggedRows(row, pair_row, tags.tag[pairs]) if here.any() else None
 
 
 def owners(shard_map: ShardMap, job: AnyJob) -> Ints:
@@ -105,16 +97,11 @@ class Divider:
         return [Division(n, rows, some_of(job, rows)) for n, rows in every]
 
 
-def united(lost: Callable[[int], OutcomeT]) -> Callable[[Parts[OutcomeT]], OutcomeT]:
-    """Return the function that puts outcomes of divisions into the order of the items."""
-
-    def unite(parts: Parts[OutcomeT]) -> OutcomeT:
-        outcomes = [lost(len(rows)) if part is None else part for rows, part in parts]
-        back = np.argsort(np.concatenate([rows for rows, _ in parts]))
-        whole: OutcomeT = type(outcomes[0]).concatenate(outcomes).take(back)
-        return whole
-
-    return unite
+def united(kind: type[CommittedT], parts: Parts[CommittedT]) -> CommittedT:
+    """Return the outcomes of divisions in the order of the items."""
+    outcomes = [lost(kind, len(rows)) if part is None else part for rows, part in parts]
+    back = np.argsort(np.concatenate([rows for rows, _ in parts]))
+    return kind.concatenate(outcomes).take(back)
 
 
 def united_registrations(parts: Parts[Registered]) -> Registered:
@@ -135,7 +122,7 @@ class ShardRecorder:
     position: int
     recorder: Recorder
 
-    def flush_crawls(self, jobs: list[Report[CrawlColumns]]) -> list[CommittedCrawls]:
+    def flush_crawls(self, jobs: list[CrawlReport]) -> list[CommittedCrawls]:
         """Record crawls; items whose redirect leads to a database that is away are lost."""
         foreign: dict[bytes, int] = {}
         kept = [self._kept(job, self._know(job, foreign)) for job in jobs]
@@ -145,12 +132,13 @@ class ShardRecorder:
             tx.foreign = foreign  # type: ignore[attr-defined]
 
         committed = self.recorder.flush_crawls(some, prepare)
+        every = [np.arange(len(job.columns)) for job in jobs]
         return [
-            own if len(rows) == len(job.columns) else restored(own, rows, len(job.columns))
-            for job, rows, own in zip(jobs, kept, committed, strict=True)
+            united(CommittedCrawls, [(rows, own), (np.setdiff1d(whole, rows), None)])
+            for whole, rows, own in zip(every, kept, committed, strict=True)
         ]
 
-    def _know(self, job: Report[CrawlColumns], foreign: dict[bytes, int]) -> Bools:
+    def _know(self, job: CrawlReport, foreign: dict[bytes, int]) -> Bools:
         """Add the ids of foreign URLs of a report; return which of its URLs stay unknown."""
         pages, away = job.names.pages, np.zeros(len(job.names.pages) + 1, np.bool_)
         if job.names.target is None:
@@ -173,7 +161,7 @@ class ShardRecorder:
                 foreign.update(zip(keys, ids.tolist(), strict=True))
         return away
 
-    def _ids(self, position: int, job: Report[CrawlColumns], rows: Ints) -> Ints:
+    def _ids(self, position: int, job: CrawlReport, rows: Ints) -> Ints:
         """Return the ids of URLs in their database; register new ones, and queue them."""
         pages, settler = job.names.pages.take(rows), self.recorder.settler
         with self.store.databases[position].begin() as tx:
@@ -186,15 +174,10 @@ class ShardRecorder:
         return page_id
 
     @staticmethod
-    def _kept(job: Report[CrawlColumns], away: Bools) -> Ints:
+    def _kept(job: CrawlReport, away: Bools) -> Ints:
         if job.names.target is None:
             return np.arange(len(job.columns))
         return np.flatnonzero(~away[job.names.target])
-
-
-def restored(committed: CommittedCrawls, rows: Ints, n: int) -> CommittedCrawls:
-    """Return the outcomes of n crawls; all but some rows are lost."""
-    return united(lost_crawls)([(rows, committed), (np.setdiff1d(np.arange(n), rows), None)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,41 +190,35 @@ class ShardBatchers:
     n_writers: int
     watch: Callable[[Flush], None]
 
-    def crawls(self) -> Batcher[Report[CrawlColumns], CommittedCrawls]:
+    def crawls(self) -> Batcher[CrawlReport, CommittedCrawls]:
         """Return the batcher of crawls."""
         flushes = [
             ShardRecorder(self.store, n, recorder).flush_crawls
             for n, recorder in enumerate(self._recorders())
         ]
-        return self._divided(self._batched("crawls", flushes), united(lost_crawls))
+        return self._divided(self._batched("crawls", flushes), partial(united, CommittedCrawls))
 
-    def pings(self) -> Batcher[Report[PingColumns], CommittedPings]:
+    def pings(self) -> Batcher[PingReport, PingOutcome]:
         """Return the batcher of pings."""
         flushes = [recorder.flush_pings for recorder in self._recorders()]
-        return self._divided(self._batched("pings", flushes), united(lost_pings))
+        return self._divided(self._batched("pings", flushes), partial(united, PingOutcome))
 
     def registrations(self) -> Registrations:
         """Return the batcher of registrations."""
-        each = [
-            batched_registrations(database, self.settler, self.n_writers)
-            for database in self.store.databases
-        ]
+        stores, settler, n_writers = self.store.databases, self.settler, self.n_writers
+        each = [batched_registrations(store, settler, n_writers) for store in stores]
         return self._divided(each, united_registrations)
 
     def _recorders(self) -> list[Recorder]:
         # rules in force of its own, because each database announces an epoch at another moment
-        return [
-            Recorder(database, InForce(self.rules), self.settler)
-            for database in self.store.databases
-        ]
+        stores = self.store.databases
+        return [Recorder(store, InForce(self.rules), self.settler) for store in stores]
 
     def _batched(
         self, name: str, flushes: Sequence[Callable[[list[JobT]], Sequence[ResultT]]]
     ) -> list[Batcher[JobT, ResultT]]:
-        return [
-            batched(f"{name}-{n}", flush, self.n_writers, self.watch)
-            for n, flush in enumerate(flushes)
-        ]
+        limits = self.n_writers, self.watch
+        return [batched(f"{name}-{n}", flush, *limits) for n, flush in enumerate(flushes)]
 
     def _divided(
         self, each: Sequence[Batcher[JobT, ResultT]], unite: Callable[[Parts[ResultT]], ResultT]

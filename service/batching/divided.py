@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from service.batching.batcher import Batcher, Flush
-from service.batching.reports import CommittedCrawls, CommittedPings, Registrations, Report
+from service.batching.reports import CommittedCrawls, Registrations, Report
 from service.estimation.estimates import Rules
+from service.ingest.record import PingOutcome
 from service.leases.settle import LeaseSettler
 from service.model.columns import CrawlColumns, PingColumns
 
@@ -20,7 +21,7 @@ class ReportBatchers(Protocol):
     def crawls(self) -> Batcher[Report[CrawlColumns], CommittedCrawls]:
         """Return the batcher of crawls."""
 
-    def pings(self) -> Batcher[Report[PingColumns], CommittedPings]:
+    def pings(self) -> Batcher[Report[PingColumns], PingOutcome]:
         """Return the batcher of pings."""
 
     def registrations(self) -> Registrations:

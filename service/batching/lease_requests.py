@@ -35,14 +35,20 @@ class LeaseRequest:
 
 
 def lease_all(
-    store: Store, polite: Politeness, rng: np.random.Generator, jobs: Sequence[LeaseRequest]
+    store: Store,
+    polite: Politeness,
+    rng: np.random.Generator,
+    jobs: Sequence[LeaseRequest],
+    counts: Sequence[int] | None = None,
 ) -> list[DealtPages]:
     """Return the leases of each transaction, until each request has its count or no page is due.
+
+    `counts` are the numbers of pages that the requests still miss; None: all.
 
     Because one transaction leases from a bounded number of host queues, a batch may take several.
     """
     dealt: list[DealtPages] = []
-    missing = np.array([job.wish.count for job in jobs])
+    missing = np.array([job.size for job in jobs] if counts is None else counts)
     while (hungry := np.flatnonzero(missing)).size and len(dealt) < MAX_TRANSACTIONS:
         wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
         with store.begin() as tx:

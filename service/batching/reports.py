@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from service.ingest.record import (
     CrawlOutcome,
     PageNames,
     PageRows,
+    PingOutcome,
     merge_names,
     pages_of,
     ping,
@@ -73,22 +74,11 @@ class CommittedCrawls(Columns):
     """True if the crawl's lease was in force and ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedPings(Columns):
-    """(N,) outcomes of the pings of one report."""
-
-    page_id: Ints
-    """Id of the page; 0 where no page has the URL."""
-    verdict: Codes
-    crawl: Bools
-    """True if the page should be crawled now."""
-    reason: NDArray[np.object_]
-
-
+CommittedT = TypeVar("CommittedT", CommittedCrawls, PingOutcome)
 CrawlReport = Report[CrawlColumns]
 PingReport = Report[PingColumns]
 CrawlReports = Batcher[Report[CrawlColumns], CommittedCrawls]
-PingReports = Batcher[Report[PingColumns], CommittedPings]
+PingReports = Batcher[Report[PingColumns], PingOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +133,7 @@ class Recorder:
         new = outcome.verdict == Verdict.accepted
         return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())
 
-    def flush_pings(self, jobs: list[Report[PingColumns]]) -> list[CommittedPings]:
+    def flush_pings(self, jobs: list[Report[PingColumns]]) -> list[PingOutcome]:
         """Record pings and queue the pages whose crawls they request."""
         now, pings = _latest(jobs), PingColumns.concatenate([job.columns for job in jobs])
         with self.store.begin() as tx:
@@ -151,8 +141,7 @@ class Recorder:
             outcome = ping(tx, pings, self.rules)
             if self.settler is not None and outcome.crawl.any():
                 self.settler.queue_pinged(tx, pings.page_id[outcome.crawl], tx.now())
-        committed = CommittedPings(page_id=pings.page_id, **outcome._asdict())
-        return [committed.take(rows) for rows in _rows(jobs)]
+        return [outcome.take(rows) for rows in _rows(jobs)]
 
     def queue_apart(self, page_id: Ints, now: datetime) -> None:
         """Queue pages in another transaction, because the first one has locked host queues.
@@ -270,23 +259,14 @@ def batched_registrations(store: Store, settler: LeaseSettler, n_writers: int = 
     )
 
 
-LOST = int(Verdict.unavailable)
+def lost(kind: type[CommittedT], n: int) -> CommittedT:
+    """Return the outcomes of n items that no database has committed."""
+    columns: dict[str, NDArray[Any]] = {
+        name: np.full(n, LOST.get(name, 0), column.dtype)
+        for name, column in kind.empty().arrays().items()
+    }
+    return kind(**columns)
 
 
-def lost_crawls(n: int) -> CommittedCrawls:
-    """Return the outcomes of crawls that no database has committed."""
-    return CommittedCrawls(
-        page_id=np.zeros(n, np.int64),
-        verdict=np.full(n, LOST, np.int16),
-        lease_ended=np.zeros(n, np.bool_),
-    )
-
-
-def lost_pings(n: int) -> CommittedPings:
-    """Return the outcomes of pings that no database has committed."""
-    return CommittedPings(
-        page_id=np.zeros(n, np.int64),
-        verdict=np.full(n, LOST, np.int16),
-        crawl=np.zeros(n, np.bool_),
-        reason=np.full(n, PingReason.unknown_page, object),
-    )
+LOST = {"verdict": int(Verdict.unavailable), "reason": PingReason.unknown_page}
+"""Values of columns of lost items that are not 0."""

@@ -5,6 +5,7 @@ arrive any number of times, in any order.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 from typing import NamedTuple
@@ -18,7 +19,16 @@ from service.ingest.changes import changes
 from service.ingest.crawls import CrawlComparison, observe
 from service.ingest.pings import notice
 from service.ingest.validators import has_values, reset_pages, validator_changes
-from service.model.arrays import UNSPECIFIED, Bools, Codes, Groups, Instants, Ints, distinct
+from service.model.arrays import (
+    UNSPECIFIED,
+    Bools,
+    Codes,
+    Columns,
+    Groups,
+    Instants,
+    Ints,
+    distinct,
+)
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import PingReason, Verdict
 from service.model.history import HostEvents
@@ -39,9 +49,12 @@ class CrawlOutcome(NamedTuple):
     """The accepted crawls as the history counts them; None: there are none."""
 
 
-class PingOutcome(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PingOutcome(Columns):
     """(N,) outcomes of pings."""
 
+    page_id: Ints
+    """Id of the page; 0 where no page has the URL."""
     verdict: Codes
     crawl: Bools
     """True if the page should be crawled now."""
@@ -108,7 +121,7 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
         tx.append_log(entries)
         tx.save_states(after)
         tx.count(HostEvents("n_pings", before.host_id[groups.page]))
-    return PingOutcome(verdict, crawl, reason)
+    return PingOutcome(page_id=pings.page_id, verdict=verdict, crawl=crawl, reason=reason)
 
 
 def pages_of(page_id: Ints) -> Ints:

@@ -47,7 +47,7 @@ from service.api.requests.settling import settled
 from service.api.responses.outcomes import add_counts, crawl_counts, measure_crawls
 from service.api.service import Service
 from service.batching.batcher import Batcher, JobT, ResultT
-from service.batching.reports import CommittedCrawls, CrawlReport, lost_crawls
+from service.batching.reports import CommittedCrawls, CrawlReport, lost
 from service.model.columns import CrawlColumns
 from service.model.errors import BodyTooLarge, Overloaded, RecrawlError, ShardUnavailable
 
@@ -106,7 +106,7 @@ async def record_report(service: Service, caller: Caller, content: bytes, post: 
     try:
         committed = await settled(writing)
     except ShardUnavailable:
-        committed = lost_crawls(len(decoded.columns))
+        committed = lost(CommittedCrawls, len(decoded.columns))
     counts = counted(service, decoded, committed)
     service.lease_waiters.wake(counts["leases_ended"])
     return counts

@@ -214,7 +214,12 @@ def _last_stated(column: NDArray[Any], named: PageNames) -> NDArray[Any]:
 
 def _page_ids(items: Sequence[Observation | Ping]) -> Ints:
     """Return the ids, 0 where there is none."""
-    return np.array([0 if item.page_id is UNSET else item.page_id for item in items], np.int64)
+    return _column([item.page_id for item in items], 0, np.int64)
+
+
+def _column(values: list[Any], absent: float, kind: type[np.generic]) -> NDArray[Any]:
+    """Return values of items, `absent` where an item has none."""
+    return np.array([absent if value is UNSET else value for value in values], kind)
 
 
 def read_urls(texts: list[str | UnsetType]) -> list[ReadUrl]:
@@ -270,11 +275,11 @@ def _all_unset(values: Sequence[Any]) -> bool:
 
 
 def _codes(codes: list[Any]) -> Codes:
-    return np.array([UNSPECIFIED if code is UNSET else code for code in codes], np.int16)
+    return _column(codes, UNSPECIFIED, np.int16)
 
 
 def _numbers(numbers: list[Any]) -> Floats:
-    return np.array([np.nan if number is UNSET else number for number in numbers], np.float64)
+    return _column(numbers, np.nan, np.float64)
 
 
 def _digest(digest: Any) -> int:

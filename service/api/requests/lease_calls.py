@@ -191,19 +191,12 @@ class CallFlush:
             0 if call.key is not None else call.request.size - len(reply.items)
             for call, reply in zip(calls, replies, strict=True)
         ]
-        reach = calls[0].request.kind
-        rest = [
-            LeaseRequest(replace(call.request.wish, count=n), reach)
-            for call, n in zip(calls, missing, strict=True)
-            if n
-        ]
-        if rest:
-            hungry = list(compress(replies, missing))
-            for dealt in lease_all(self.store, self.polite, self.rng, rest):
-                give(dealt, hungry)
+        requests = [call.request for call in calls]
+        for dealt in lease_all(self.store, self.polite, self.rng, requests, missing):
+            give(dealt, replies)
         empty = [reply for reply in replies if reply.is_empty]
         if empty:
-            next_ready_at = next_ready(self.store, reach)
+            next_ready_at = next_ready(self.store, calls[0].request.kind)
             for reply in empty:
                 reply.next_ready_at = next_ready_at
 

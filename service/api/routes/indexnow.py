@@ -25,9 +25,10 @@ from service.api.responses.encode import answer
 from service.api.responses.outcomes import batch_counts
 from service.api.route import DirectRoute
 from service.api.service import Service, TheService
-from service.batching.reports import CommittedPings, PingReport
+from service.batching.reports import PingReport
 from service.connectors.indexnow import MAX_URLS, KeyClaim, Submission, claimed, submission
 from service.connectors.indexnow_keys import MAX_BYTES, Outcome, Waiting
+from service.ingest.record import PingOutcome
 from service.model import lenient_json
 from service.model.columns import PingColumns
 from service.model.errors import (
@@ -259,14 +260,14 @@ def _later(service: Service, sent: Sent, register: bool, now: datetime, outcome:
         service.telemetry.count_lost("indexnow", "dropped", sent.n_urls)
 
 
-def _settle(service: Service, report: PingReport, done: Future[CommittedPings]) -> None:
+def _settle(service: Service, report: PingReport, done: Future[PingOutcome]) -> None:
     if done.cancelled() or done.exception() is not None:
         service.telemetry.count_lost("indexnow", "dropped", report.size)
     else:
         _count(service, report, done.result())
 
 
-def _count(service: Service, report: PingReport, committed: CommittedPings) -> int:
+def _count(service: Service, report: PingReport, committed: PingOutcome) -> int:
     names = report.names
     counts = batch_counts(committed.verdict, np.arange(len(names.row)), names.page_id, [])
     service.telemetry.count_items("indexnow", counts)

@@ -28,9 +28,9 @@ from service.api.responses.outcomes import add_counts, batch_counts, outcome_cou
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.api.service import Service, TheService
-from service.batching.reports import CommittedPings, PingReport, Registration
+from service.batching.reports import PingReport, Registration
 from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
-from service.ingest.record import PageNames
+from service.ingest.record import PageNames, PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
 from service.model.domain import Verdict
@@ -274,7 +274,7 @@ class Reader:
             page_id[new], created[new] = registered
         return page_id, created
 
-    def _ping(self, pings: PingColumns, now: datetime) -> CommittedPings:
+    def _ping(self, pings: PingColumns, now: datetime) -> PingOutcome:
         """Submit pings and wait until they are committed."""
         names = PageNames(pings.page_id, np.full(len(pings), -1), NO_PAGES)
         report = PingReport(pings, names, register=False, now=now)
