@@ -27,7 +27,8 @@ from service.model.columns import (
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
 from service.storage.contract import Transaction
-from service.storage.epochs import EPOCHS_KEPT, NO_TABLES, NOTHING, GroupTables, Learnt
+from service.storage.dialect import EPOCHS_KEPT
+from service.storage.epochs import NO_TABLES, NOTHING, GroupTables, Learnt
 
 if TYPE_CHECKING:
     from recrawl_lab.memory.store import MemoryStore

@@ -8,14 +8,15 @@ a second.
 changes an entry.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection
 from datetime import datetime
 
 from service.model.access import ApiKey, AuditEntry, AuditFilter
+from service.storage.dialect import Subject
 
 
-class AccessStatements(ABC):
+class AccessStatements(Subject):
     """The statements on keys and on the audit."""
 
     # -- keys

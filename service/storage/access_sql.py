@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from service.model.access import ApiKey, AuditEntry, AuditFilter, Role
 from service.model.errors import KeyNotFound
-from service.storage.contract import Transaction
+from service.storage.access import AccessStatements
 from service.storage.dialect import Dialect, all_of
 
 OF_KEYS = ", ".join(f.name for f in fields(ApiKey))
@@ -72,7 +72,7 @@ DELETE FROM audit WHERE entry IN (
 """
 
 
-class AccessSql(Dialect, Transaction):
+class AccessSql(Dialect, AccessStatements):
     """The statements on keys and on the audit that Postgres and SQLite share."""
 
     @override

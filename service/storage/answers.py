@@ -5,7 +5,7 @@ same key therefore never both commit: the second one fails, and its repetition r
 Keys and bodies are 64-bit hashes.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.model.arrays import Columns, Instants, Ints
-from service.storage.dialect import Dialect
+from service.storage.dialect import Dialect, Subject
 
 ANSWERS_KEPT = timedelta(minutes=2)
 """Minimum lifetime of an answer: twice the default patience of the client."""
@@ -34,7 +34,7 @@ class LeaseAnswers(Columns):
     """JSON of the answer."""
 
 
-class AnswerStatements(ABC):
+class AnswerStatements(Subject):
     """The part of a transaction that works on the answers to lease requests."""
 
     @abstractmethod

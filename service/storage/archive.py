@@ -11,15 +11,15 @@ database alone. A reader reads the database first and the names of files second.
 move meanwhile are read twice, not missed, and are counted once by page, time and kind.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from service.archive.log_archive import ArchivedFile, LogArchive
+from service.archive.log_archive import ArchivedFile
 from service.model.columns import LogColumns
 from service.model.domain import Kind, LogEntry
-from service.model.errors import ArchiveUnavailable
+from service.storage.dialect import Subject
 
 MOST_FILES = 128
 """Maximum files that one reading of a page's history opens: 0.6 s of CPU."""
@@ -45,20 +45,8 @@ class LogPart(NamedTuple):
     """Sums that show whether entries came or went; on SQLite only."""
 
 
-class ArchiveStatements(ABC):
+class ArchiveStatements(Subject):
     """The statements of the archive."""
-
-    archive: LogArchive | None = None
-    """The archive of the settings; None: entries older than the retention are deleted."""
-
-    def needed_archive(self) -> LogArchive:
-        """Return the archive that has old days; raise `ArchiveUnavailable` without one."""
-        if self.archive is None:
-            raise ArchiveUnavailable(
-                "days of the log or the feed are in an archive, and RECRAWL_ARCHIVE is not set; "
-                "set it to the path or address of these files"
-            )
-        return self.archive
 
     @abstractmethod
     def page_history(

@@ -12,9 +12,9 @@ from service.model.arrays import Ints, distinct, instant
 from service.model.domain import Host, Observability, PagePatch
 from service.model.errors import HostHasPages
 from service.model.listing import PageBounds, PageTags
-from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, assignments
-from service.storage.queue import HostQueueBounds
+from service.storage.listing import ListingStatements
+from service.storage.queue import HostQueueBounds, QueueStatements
 
 IN_IDS = "page_id IN (SELECT value FROM {ids})"
 
@@ -64,7 +64,7 @@ DELETE_GROUP = "DELETE FROM host_groups WHERE group_id = %(group_id)s"
 DELETE_HOST_QUEUE = "DELETE FROM host_queues WHERE queue_id = %(queue_id)s"
 
 
-class BulkSql(Dialect, Transaction):
+class BulkSql(Dialect, ListingStatements, QueueStatements):
     """The statements on tags and on many pages that Postgres and SQLite share."""
 
     @abstractmethod

@@ -16,9 +16,9 @@ from service.core.clocks.profile import TERMS
 from service.core.timing import delay_in_force
 from service.model.arrays import Floats, Ints
 from service.model.columns import ClockColumns, HostClocks, ShiftColumns
-from service.storage.contract import Transaction
 from service.storage.dialect import Dialect
-from service.storage.queue_sql import HOST_QUEUE
+from service.storage.epochs import EpochStatements
+from service.storage.tables import HOST_QUEUE
 
 HOSTS_TOGETHER = 10_000
 """Hosts whose evidence one statement reads or writes: 10 MB."""
@@ -43,7 +43,7 @@ WHERE has_clock ORDER BY clocks.host_id
 """
 
 
-class ClocksSql(Dialect, Transaction):
+class ClocksSql(Dialect, EpochStatements):
     """The statements on clocks that Postgres and SQLite share."""
 
     @override

@@ -39,13 +39,7 @@ from service.model.columns import (
     ScheduleColumns,
     StoredPages,
 )
-from service.model.domain import (
-    Kind,
-    LogEntry,
-    Page,
-    PagePatch,
-    Subscription,
-)
+from service.model.domain import Kind, LogEntry, Page, PagePatch, Subscription
 from service.model.errors import RecrawlError
 from service.storage.access import AccessStatements
 from service.storage.answers import AnswerStatements
@@ -55,12 +49,7 @@ from service.storage.epochs import EpochStatements
 from service.storage.feed import FeedStatements
 from service.storage.history import Counter, HistoryStatements
 from service.storage.listing import ListingStatements
-from service.storage.queue import (
-    HostStatements,
-    LeaseTokens,
-    LockedLeases,
-    QueueStatements,
-)
+from service.storage.queue import HostStatements, LeaseTokens, LockedLeases, QueueStatements
 from service.storage.validators import ValidatorStatements
 from service.storage.webhooks import WebhookStatements
 
@@ -96,32 +85,26 @@ class Brought(NamedTuple):
 
 
 class Transaction(
-    QueueStatements,
-    HostStatements,
+    HistoryStatements,
     ListingStatements,
-    AccessStatements,
-    AnswerStatements,
     ValidatorStatements,
     FeedStatements,
-    HistoryStatements,
-    WebhookStatements,
+    QueueStatements,
+    HostStatements,
+    AnswerStatements,
     ArchiveStatements,
     EpochStatements,
+    WebhookStatements,
+    AccessStatements,
 ):
     """The statements of a store."""
 
-    clock: Clock
-    """The store's time, as this process knows it."""
     has_shards: ClassVar[bool] = False
     """True if ids begin with one of many logical shards, each with its own table of URL groups."""
 
     def shards_of(self, hosts: NDArray[np.object_]) -> Ints:
         """Return the logical shard of each of (N,) hosts."""
         return np.zeros(len(hosts), np.int64)
-
-    def now(self) -> datetime:
-        """Return the store's time: on Postgres that of the database, read in this transaction."""
-        return self.clock()
 
     # -- pages
 
@@ -261,10 +244,6 @@ class Transaction(
         archive no entry is dropped here (`drop_part`).
         `Lead.housekeep` does this while others write.
         """
-
-
-ENDED = "this process ends; send this again, to another one or when it is back"
-"""Detail of `StoreUnavailable` once a store has been aborted."""
 
 
 @contextmanager

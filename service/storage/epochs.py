@@ -1,6 +1,6 @@
 """The contract of epochs, their schedules and what they learn."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -19,9 +19,7 @@ from service.model.columns import (
     ShiftColumns,
 )
 from service.model.domain import Certificate, Epoch, ScheduleFilter
-
-EPOCHS_KEPT = 2
-"""Published epochs whose schedule is kept, so that a reader of the last one can finish."""
+from service.storage.dialect import Subject
 
 MOST_EPOCHS = 10_000
 """Maximum epochs whose record is kept: ten weeks of one every ten minutes."""
@@ -54,7 +52,7 @@ class Learnt(NamedTuple):
 NOTHING = Learnt()
 
 
-class EpochStatements(ABC):
+class EpochStatements(Subject):
     """The statements of epochs and schedules."""
 
     @abstractmethod
@@ -139,10 +137,6 @@ class EpochStatements(ABC):
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:
         """Return one epoch; raise `EpochNotFound`."""
-
-    @abstractmethod
-    def number_in_force(self) -> int:
-        """Return the number of the newest published epoch, 0 before the first."""
 
     @abstractmethod
     def epoch_in_force(self) -> Epoch | None:

@@ -16,22 +16,18 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.core.shares import ShareEvidence
-from service.model.arrays import UrlGroupRates
-from service.model.columns import ScheduleChanges, ScheduledPages, SchedulePart
+from service.model.arrays import COLUMN, UrlGroupRates
+from service.model.columns import CapColumns, ScheduleChanges, ScheduledPages, SchedulePart
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
 from service.storage.clocks_sql import ClocksSql
-from service.storage.dialect import all_of, assignments
-from service.storage.epochs import EPOCHS_KEPT, MOST_EPOCHS, MOST_SCANNED, NOTHING, Learnt
+from service.storage.dialect import KEPT, all_of, assignments
+from service.storage.epochs import MOST_EPOCHS, MOST_SCANNED, NOTHING, EpochStatements, Learnt
 
-KEPT = f"""
-SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {EPOCHS_KEPT}
-"""
 CERTIFICATE = tuple(Certificate.__dataclass_fields__)
 OWN = tuple(name for name in Epoch.__dataclass_fields__ if name != "certificate")
 COLUMNS = ", ".join((*OWN, *CERTIFICATE))
 
-NUMBER_IN_FORCE = "SELECT max(epoch) FROM epochs WHERE status = 'published'"
 REQUEST = f"""
 INSERT INTO epochs (status, requested_at) VALUES ('requested', %(now)s)
 ON CONFLICT (status) WHERE status = 'requested' DO UPDATE SET status = excluded.status
@@ -99,6 +95,16 @@ MEASURES = (RATE, f"{RATE} * {{row}}.urgency", "coalesce({row}.crawl_probability
 """Numbers whose change makes a row part of `schedule_changes`."""
 
 
+CAPS = """
+SELECT host_id, host, hosts.max_crawl_rate, coalesce(host_groups.group_id, 0), coalesce(name, ''),
+    host_groups.max_crawl_rate
+FROM hosts LEFT JOIN host_groups
+    ON host_groups.group_id = hosts.group_id AND host_groups.max_crawl_rate IS NOT NULL
+WHERE coalesce(hosts.max_crawl_rate, host_groups.max_crawl_rate) IS NOT NULL
+ORDER BY host_id
+"""
+
+
 def _moved(measure: str) -> str:
     now, before = measure.format(row="schedule"), measure.format(row="before")
     return f"{{greatest}}({now}, {before}) > %(ratio)s * {{least}}({now}, {before}, 1e300)"
@@ -133,7 +139,7 @@ LAST_SCHEDULED = "{last_scheduled: %(epoch)s}"
 MOST_PAGE_ID = 2**63 - 1
 
 
-class EpochsSql(ClocksSql):
+class EpochsSql(ClocksSql, EpochStatements):
     """The statements on epochs and schedules that Postgres and SQLite share."""
 
     @override
@@ -260,10 +266,6 @@ class EpochsSql(ClocksSql):
         ends = [self.scalar(LAST_SCHEDULED, epoch=epoch) or 0 for epoch in epochs]
         return last if last < max(ends) else None
 
-    def kept(self) -> set[int]:
-        """Return the published epochs whose schedule is kept."""
-        return {epoch for (epoch,) in self.run(KEPT)}
-
     @abstractmethod
     def read_schedule(
         self, only: Collection[str], **parameters: Any
@@ -272,6 +274,14 @@ class EpochsSql(ClocksSql):
 
         With `since`, return the new and changed rows.
         """
+
+    @override
+    def load_caps(self) -> CapColumns:
+        rows = list(self.run(CAPS))
+        if not rows:
+            return CapColumns.empty()
+        read = zip(CapColumns.__dataclass_fields__.values(), zip(*rows, strict=True), strict=True)
+        return CapColumns(**{f.name: np.array(cells, COLUMN[f.type]) for f, cells in read})
 
 
 def rows(only: Collection[str], *, since: bool) -> str:

@@ -9,7 +9,7 @@ after a restore of the database. Changes of deleted pages have no URL.
 commit that names the files deletes the blocks, so the files and then the table are one feed.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from service.model.changes import (
     FeedPlace,
     PageUrls,
 )
+from service.storage.dialect import Subject
 
 
 class FeedStretch(NamedTuple):
@@ -35,7 +36,7 @@ class FeedStretch(NamedTuple):
     n_blocks: int
 
 
-class FeedStatements(ABC):
+class FeedStatements(Subject):
     """The statements of the feed."""
 
     @abstractmethod

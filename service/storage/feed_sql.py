@@ -21,9 +21,8 @@ from service.model.changes import (
 from service.model.errors import PartChanged
 from service.storage.archive_sql import file_of, named
 from service.storage.change_blocks import MOST_IN_BLOCK, packed, size, unpacked
-from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of
-from service.storage.feed import FeedStretch
+from service.storage.feed import FeedStatements, FeedStretch
 
 FIRST_BLOCKS, MORE, MOST_BLOCKS = 8, 4, 512
 """Blocks of the first statement of a reading; growth of each further one, and their maximum."""
@@ -88,7 +87,7 @@ def url_condition(only: ChangeFilter) -> tuple[str, dict[str, str]]:
     return all_of(conditions[name] for name in values), values
 
 
-class FeedSql(Dialect, Transaction):
+class FeedSql(Dialect, FeedStatements):
     """The statements of the feed."""
 
     @abstractmethod

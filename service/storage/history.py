@@ -5,13 +5,14 @@ of steps about once a second, and waits for nobody. The process that runs epochs
 makes rows of the steps that have ended.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from service.model.freshness import MeasuredPages
 from service.model.history import Calibrations, Gauges, HistoryStep, Part, Tally, step_of
 from service.model.host_loads import MeasuredLoads
+from service.storage.dialect import Subject
 
 
 class PausedQueues(NamedTuple):
@@ -56,15 +57,11 @@ class Counter:
         """Write what was counted, if the database answers, before the connections are closed."""
 
 
-class HistoryStatements(ABC):
+class HistoryStatements(Subject):
     """The statements of the history."""
 
     counted: list[Counted]
     """Events for the store's counter."""
-
-    @abstractmethod
-    def now(self) -> datetime:
-        """Return the store's time."""
 
     def count(self, events: Any) -> None:
         """Count events in the step of the store's time if this transaction commits."""

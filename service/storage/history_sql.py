@@ -23,11 +23,10 @@ from service.model.history import (
     unpacked_calibration,
 )
 from service.model.host_loads import MeasuredLoads, packed_loads, unpacked_loads
-from service.storage.contract import Transaction
 from service.storage.dialect import Dialect
 from service.storage.epochs_sql import BETWEEN, DUE_RATE
-from service.storage.history import PausedQueues, StepCalibration
-from service.storage.queue_sql import HOST_QUEUE
+from service.storage.history import HistoryStatements, PausedQueues, StepCalibration
+from service.storage.tables import HOST_QUEUE
 
 GAUGES = tuple(f.name for f in fields(Gauges))
 ROW = ("host_id", "at", "epoch", *COUNTS, *GAUGES)
@@ -104,7 +103,7 @@ ORDER BY page_states.page_id
 """
 
 
-class HistorySql(Dialect, Transaction):
+class HistorySql(Dialect, HistoryStatements):
     """The statements of the history."""
 
     @override

@@ -6,7 +6,7 @@ first reading to the last is in exactly one part, whatever others write meanwhil
 **Locks.** A statement that changes pages locks them by ascending page_id, a page before its state.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from datetime import datetime
 from typing import Literal
 
@@ -24,12 +24,13 @@ from service.model.listing import (
     RunningLease,
     TagColumns,
 )
+from service.storage.dialect import Subject
 
 NameOrder = Literal["host_id", "-host_id", "host", "-host"]
 """Order of a list of hosts by registration or by name; a minus means descending."""
 
 
-class ListingStatements(ABC):
+class ListingStatements(Subject):
     """The part of a transaction that works on many pages."""
 
     # -- lists

@@ -15,11 +15,10 @@ from typing_extensions import override
 from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup, Observability
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
-from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of
 from service.storage.epochs import MOST_SCANNED
 from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID
-from service.storage.listing import NameOrder
+from service.storage.listing import ListingStatements, NameOrder
 from service.storage.queue_sql import GROUPS, HOSTS, host_group_of, host_of
 
 TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
@@ -143,7 +142,7 @@ CHANGES = """observations.changed = 1 AND observations."interval" IS NOT NULL
 """Condition on the entries of the log that found a change after an instant."""
 
 
-class ListingSql(Dialect, Transaction):
+class ListingSql(Dialect, ListingStatements):
     """The statements on lists that Postgres and SQLite share."""
 
     @override

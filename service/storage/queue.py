@@ -14,7 +14,7 @@ ascending id. A transaction that leases locks host queues first and skips rows t
 locked. After a report in the same transaction, it skips the locked host queues too (`ready`).
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from service.model.arrays import EPOCH, Bools, Columns, Floats, Instants, Ints, instant
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostGroup, HostPages
+from service.storage.dialect import Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +182,7 @@ def share(n_rows: int, n_host_queues: int) -> int:
     return n_rows // n_host_queues + 2
 
 
-class QueueStatements(ABC):
+class QueueStatements(Subject):
     """The part of a transaction that works on the queue."""
 
     # -- what decides
@@ -309,7 +310,7 @@ MOST_SUMMED = 1_000_000
 """Maximum number of a host's pages in its sums."""
 
 
-class HostStatements(ABC):
+class HostStatements(Subject):
     """The part of a transaction that works on hosts."""
 
     @abstractmethod

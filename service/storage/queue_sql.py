@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import COLUMN, Floats, Ints, distinct
-from service.model.columns import CapColumns
+from service.model.arrays import Floats, Ints, distinct
 from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
 from service.model.errors import GroupNotFound, HostNotFound
-from service.storage.contract import Transaction
 from service.storage.dialect import Dialect, all_of, assignments
 from service.storage.queue import (
     ALL_PAGES,
@@ -20,12 +18,13 @@ from service.storage.queue import (
     READY_QUEUES,
     HostQueueBounds,
     HostQueues,
+    HostStatements,
     LeaseFilter,
     QueueCensus,
+    QueueStatements,
 )
+from service.storage.tables import HOST_QUEUE
 
-HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
-"""Host queue of a page: that of its host, or of its host's group."""
 SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
 OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
     coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.ready_at, used.next_at"""
@@ -49,14 +48,6 @@ FROM host_groups LEFT JOIN host_queues AS used ON used.queue_id = -group_id
 """
 GROUP = f"{GROUPS} WHERE name = %(name)s"
 MEMBERS = "SELECT host FROM hosts WHERE group_id = %(group_id)s ORDER BY host LIMIT %(limit)s"
-CAPS = """
-SELECT host_id, host, hosts.max_crawl_rate, coalesce(host_groups.group_id, 0), coalesce(name, ''),
-    host_groups.max_crawl_rate
-FROM hosts LEFT JOIN host_groups
-    ON host_groups.group_id = hosts.group_id AND host_groups.max_crawl_rate IS NOT NULL
-WHERE coalesce(hosts.max_crawl_rate, host_groups.max_crawl_rate) IS NOT NULL
-ORDER BY host_id
-"""
 
 N_PAGES = "SELECT count(*) FROM pages WHERE host_id = %(host_id)s"
 N_QUEUED = f"""
@@ -209,7 +200,7 @@ def filters(of: LeaseFilter) -> dict[str, Any]:
     return hosts | ({"shard": of.shard, "shards": of.shards} if of.shards > 1 else {})
 
 
-class QueueSql(Dialect, Transaction):
+class QueueSql(Dialect, QueueStatements, HostStatements):
     """The statements on hosts and the queue that Postgres and SQLite share."""
 
     @override
@@ -243,14 +234,6 @@ class QueueSql(Dialect, Transaction):
     @override
     def members(self, group_id: int, limit: int) -> list[str]:
         return [host for (host,) in self.run(MEMBERS, group_id=group_id, limit=limit)]
-
-    @override
-    def load_caps(self) -> CapColumns:
-        rows = list(self.run(CAPS))
-        if not rows:
-            return CapColumns.empty()
-        read = zip(CapColumns.__dataclass_fields__.values(), zip(*rows, strict=True), strict=True)
-        return CapColumns(**{f.name: np.array(cells, COLUMN[f.type]) for f, cells in read})
 
     # -- settings and groups
 

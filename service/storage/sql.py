@@ -14,10 +14,12 @@ from service.model.errors import PageNotFound, SubscriptionNotFound
 from service.storage.access_sql import AccessSql
 from service.storage.answers import AnswersSql
 from service.storage.archive_sql import ArchivedLog
-from service.storage.contract import Brought, Registered
+from service.storage.bulk_sql import BulkSql
+from service.storage.contract import Brought, Registered, Transaction
 from service.storage.epochs_sql import EpochsSql
 from service.storage.feed_sql import FeedSql
 from service.storage.history_sql import HistorySql
+from service.storage.listing_sql import ListingSql
 from service.storage.queue import NEVER_FILLED, FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
@@ -113,7 +115,17 @@ REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states
 
 
 class SqlTransaction(
-    EpochsSql, QueueSql, AccessSql, AnswersSql, FeedSql, HistorySql, WebhooksSql, ArchivedLog
+    HistorySql,
+    ListingSql,
+    BulkSql,
+    FeedSql,
+    QueueSql,
+    AnswersSql,
+    ArchivedLog,
+    EpochsSql,
+    WebhooksSql,
+    AccessSql,
+    Transaction,
 ):
     """The statements that Postgres and SQLite share."""
 

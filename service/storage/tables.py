@@ -163,6 +163,9 @@ HOT = {
     "autovacuum_vacuum_cost_delay": "0",
 }
 
+HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
+"""Host queue of a page: that of its host, or of its host's group."""
+
 host_queues = sa.Table(
     "host_queues",
     metadata,

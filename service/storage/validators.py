@@ -4,13 +4,14 @@
 service does not read.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.model.arrays import Bools, Columns, Instants, Ints
+from service.storage.dialect import Subject
 
 MOST_NOTE_BYTES = 1_024
 """Maximum size of a note, bytes of compact JSON."""
@@ -45,7 +46,7 @@ class ValidatorChanges(ValidatorColumns):
         return empty
 
 
-class ValidatorStatements(ABC):
+class ValidatorStatements(Subject):
     """The part of a transaction that works on validators and notes."""
 
     @abstractmethod

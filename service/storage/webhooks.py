@@ -5,19 +5,20 @@ Only the holder of the token may save the state of deliveries, with the row lock
 that was held up beyond its claim changes nothing.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from service.model.arrays import Ints
 from service.model.webhooks import Delivery, ParkedPage, Webhook, WebhookProgress
+from service.storage.dialect import Subject
 
 DELIVERIES_KEPT = 1_000
 """Minimum number of deliveries that are kept for each webhook."""
 
 
-class WebhookStatements(ABC):
+class WebhookStatements(Subject):
     """The statements of webhooks."""
 
     @abstractmethod

@@ -9,16 +9,9 @@ from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.errors import WebhookNotFound
-from service.model.webhooks import (
-    Delivery,
-    ParkedPage,
-    Webhook,
-    WebhookProgress,
-    WebhookStatus,
-)
-from service.storage.contract import Transaction
+from service.model.webhooks import Delivery, ParkedPage, Webhook, WebhookProgress, WebhookStatus
 from service.storage.dialect import Dialect, assignments
-from service.storage.webhooks import DELIVERIES_KEPT
+from service.storage.webhooks import DELIVERIES_KEPT, WebhookStatements
 
 
 def insertion(table: str, names: Sequence[str]) -> str:
@@ -98,7 +91,7 @@ RELEASE_ALL = "DELETE FROM parked_pages WHERE webhook_id = %(id)s"
 RELEASE = f"{RELEASE_ALL} AND page_id = %(page_id)s"
 
 
-class WebhooksSql(Dialect, Transaction):
+class WebhooksSql(Dialect, WebhookStatements):
     """The statements of webhooks."""
 
     @override

@@ -16,7 +16,7 @@ from support.store_cases import (
 from service.model.domain import Observability, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotKept
 from service.storage import epochs, epochs_sql
-from service.storage.epochs import EPOCHS_KEPT
+from service.storage.dialect import EPOCHS_KEPT
 
 HUGE = 1.7976931348623157e308
 

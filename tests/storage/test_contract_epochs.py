@@ -27,7 +27,8 @@ from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning
 from service.model.urls import URL_GROUPS, url_groups
 from service.storage.contract import Brought
-from service.storage.epochs import EPOCHS_KEPT, GroupTables, Learnt
+from service.storage.dialect import EPOCHS_KEPT
+from service.storage.epochs import GroupTables, Learnt
 
 HOUR = timedelta(hours=1)
 

@@ -36,7 +36,7 @@ from service.epochs.solve import Plan
 from service.model.domain import EpochStatus
 from service.model.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import open_store
-from service.storage.epochs import EPOCHS_KEPT
+from service.storage.dialect import EPOCHS_KEPT
 from service.storage.postgres import partitions as postgres_partitions
 from service.storage.postgres.connections import LEAD_LOCK, LEAD_TIMEOUTS, translated
 from service.storage.postgres.partitions import next_month

@@ -41,7 +41,7 @@ from service.model.errors import (
     StoreUnavailable,
 )
 from service.storage import migrations, open_store
-from service.storage.epochs import EPOCHS_KEPT
+from service.storage.dialect import EPOCHS_KEPT
 from service.storage.sqlite import connections
 from service.storage.sqlite.connections import WAL_BYTES, WAL_KEPT, Turns, prepare
 from service.storage.sqlite.log import OF_A_DAY

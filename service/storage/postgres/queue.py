@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Instants, Ints, is_among
 from service.model.columns import DueColumns
-from service.storage.answers import LEASE_ANSWERS, LeaseAnswers
+from service.storage.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.epochs_sql import BETWEEN, DUE_RATE
 from service.storage.postgres.sql import given
 from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
@@ -26,13 +26,14 @@ from service.storage.queue import (
     QueueRows,
 )
 from service.storage.queue_sql import (
-    HOST_QUEUE,
     LOWER_ROW,
     NEXT_HOST_QUEUES,
+    QueueSql,
     filters,
     ready_in,
     rows_in,
 )
+from service.storage.tables import HOST_QUEUE
 
 DUE = {
     "page_id": "page_id",
@@ -213,7 +214,7 @@ ORDER BY key
 """
 
 
-class PostgresQueue(PostgresDialect):
+class PostgresQueue(QueueSql, AnswersSql, PostgresDialect):
     """The queue in the SQL of Postgres.
 
     A lock is a separate statement, so that the next statement sees all commits before the lock.

@@ -13,6 +13,7 @@ from service.model.columns import PageStates
 from service.storage import epochs_sql, validators
 from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
 from service.storage.contract import GONE_CHECKS
+from service.storage.dialect import KEPT
 from service.storage.postgres.statements import EPOCH_IN_FORCE
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
@@ -312,7 +313,7 @@ SELECT array_agg(page_id), array_agg(coalesce(created_at, '-infinity')),
     array_agg(n_failures::bigint), array_agg(interval_factor::float8),
     array_agg(coalesce(due_rate, 'NaN')), string_agg(url, E'\\n'), array_agg(importance),
     array_agg(change_rate::float8), array_agg(crawl_rate::float8), array_agg(crawl_probability),
-    array(SELECT epoch FROM ({epochs_sql.KEPT}) AS kept)
+    array(SELECT epoch FROM ({KEPT}) AS kept)
 FROM ({{rows}}) AS rows
 """
 

@@ -21,9 +21,7 @@ from typing_extensions import override
 
 from service.model.arrays import Columns, Ints
 from service.storage.clock import FollowingClock, elapsed
-from service.storage.contract import Transaction
-from service.storage.dialect import Arrays, Dialect, worded
-from service.storage.epochs_sql import NUMBER_IN_FORCE
+from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect, worded
 from service.storage.postgres import schedule_blocks
 from service.storage.postgres.binary import dumped, loaded
 
@@ -265,7 +263,7 @@ EPOCH_IN_FORCE = "current_setting('recrawl.epoch')::int"
 """Expression of the epoch that `ASK_EPOCH` has read, for statements in the same message."""
 
 
-class PostgresDialect(Dialect, Transaction):
+class PostgresDialect(Dialect):
     """A transaction that runs text on Postgres."""
 
     database_clock: FollowingClock

@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 from psycopg.pq import TransactionStatus
 from typing_extensions import override
 
-from service.model.arrays import (
-    UNSPECIFIED,
-    Floats,
-    Ints,
-    Keys,
-    instant,
-    nothing,
-)
+from service.model.arrays import UNSPECIFIED, Floats, Ints, Keys, instant, nothing
 from service.model.columns import (
     ClockColumns,
     EpochColumns,
@@ -54,7 +47,7 @@ from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.partitions import keep_house, partitions
 from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.sealing import PostgresArchiving
-from service.storage.postgres.statements import SNAPSHOT, Rows, named
+from service.storage.postgres.statements import SNAPSHOT, PostgresDialect, Rows, named
 from service.storage.queue import LeaseTokens, LockedLeases
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
@@ -70,12 +63,13 @@ OWN = len(sql.OF_STATES) + len(sql.MARKS)
 
 
 class PostgresTransaction(
-    PostgresFeed,
     PostgresHistory,
     PostgresListing,
+    PostgresFeed,
+    PostgresQueue,
     PostgresArchiving,
     SqlTransaction,
-    PostgresQueue,
+    PostgresDialect,
 ):
     """The transaction in the SQL of Postgres."""
 

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.model.columns import DueColumns
-from service.storage.answers import LEASE_ANSWERS, LeaseAnswers
+from service.storage.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.epochs_sql import DUE_RATE
 from service.storage.queue import (
     ALL_PAGES,
@@ -26,14 +26,15 @@ from service.storage.queue import (
     share,
 )
 from service.storage.queue_sql import (
-    HOST_QUEUE,
     LOWER_ROW,
     NEXT_HOST_QUEUES,
+    QueueSql,
     filters,
     ready_in,
     rows_in,
 )
 from service.storage.sqlite import sql
+from service.storage.tables import HOST_QUEUE
 
 DUE_ROW = np.dtype(
     [
@@ -150,7 +151,7 @@ INSERT INTO lease_answers (key, body, expires_at, answer) VALUES (?, ?, ?, ?)
 """
 
 
-class SqliteQueue(sql.SqliteDialect):
+class SqliteQueue(QueueSql, AnswersSql, sql.SqliteDialect):
     """The queue in the SQL of SQLite."""
 
     def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:

@@ -31,9 +31,8 @@ from service.model.arrays import (
 from service.model.columns import NOT_MOVED, RARE, EpochColumns, PageStates, ScheduledPages
 from service.model.urls import URL_GROUPS
 from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
-from service.storage.contract import GONE_CHECKS, Transaction
-from service.storage.dialect import Arrays, Dialect, worded
-from service.storage.epochs_sql import KEPT, NUMBER_IN_FORCE
+from service.storage.contract import GONE_CHECKS
+from service.storage.dialect import KEPT, NUMBER_IN_FORCE, Arrays, Dialect, worded
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET, metadata
 from service.storage.validators import NO_NOTE
 
@@ -362,7 +361,7 @@ def typed(listed: Sequence[Any], dtype: str) -> NDArray[Any]:
     return np.array(listed, "i8").view(INSTANT) if dtype[0] == "M" else np.array(listed, dtype)
 
 
-class SqliteDialect(Dialect, Transaction):
+class SqliteDialect(Dialect):
     """A transaction that runs text on SQLite."""
 
     driver: sqlite3.Connection

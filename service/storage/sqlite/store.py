@@ -21,6 +21,7 @@ from typing_extensions import override
 from service.model.arrays import EPOCH
 from service.model.columns import ScheduleColumns
 from service.model.errors import (
+    ENDED,
     ArchiveRunning,
     EpochRunning,
     NoDatabase,
@@ -30,7 +31,7 @@ from service.model.errors import (
 )
 from service.storage import migrations
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
-from service.storage.contract import ENDED, Disk, Lead, Store, failing
+from service.storage.contract import Disk, Lead, Store, failing
 from service.storage.sqlite.connections import (
     BUSY_S,
     READING_CACHE,

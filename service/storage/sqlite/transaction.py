@@ -51,7 +51,13 @@ BLOCK = 20_000
 
 
 class SqliteTransaction(
-    SqliteArchiving, SqliteFeed, SqliteHistory, SqliteListing, SqlTransaction, SqliteQueue
+    SqliteHistory,
+    SqliteListing,
+    SqliteFeed,
+    SqliteQueue,
+    SqliteArchiving,
+    SqlTransaction,
+    sql.SqliteDialect,
 ):
     """The transaction in the SQL of SQLite."""
 
