@@ -10,9 +10,6 @@ same pages wait and never deadlock. Reads take no lock that a writer waits for.
 **Epochs.** At every instant readers see one whole published epoch, or none before the first. A
 transaction that writes uses one epoch. Only the holder of `store.lead()` starts, publishes or fails
 epochs. A process that has lost the lead without notice cannot publish (`LeadershipLost`).
-**Subscriptions** to topics at WebSub hubs are in force from the hub's verification until the lease
-ends. A verified subscription replaces earlier ones at the same hub. Ids cannot be guessed, because
-an id permits a hub to send.
 **Time.** All processes that share a database use one clock: that of Postgres, or that of the one
 process of a SQLite file.
 **Errors.** `StoreUnavailable`, `StoreFull` (no room), `SchemaBehind` and `SchemaAhead` mean that
@@ -39,9 +36,9 @@ from service.model.columns import (
     ScheduleColumns,
     StoredPages,
 )
-from service.model.domain import Kind, LogEntry, Page, PagePatch, Subscription
+from service.model.domain import Kind, LogEntry, Page, PagePatch
 from service.model.errors import RecrawlError
-from service.storage.access import AccessStatements
+from service.storage.access.contract import AccessStatements
 from service.storage.answers import AnswerStatements
 from service.storage.archive import ArchiveStatements
 from service.storage.clock import Clock
@@ -51,7 +48,8 @@ from service.storage.history import Counter, HistoryStatements
 from service.storage.listing import ListingStatements
 from service.storage.queue import HostStatements, LeaseTokens, LockedLeases, QueueStatements
 from service.storage.validators import ValidatorStatements
-from service.storage.webhooks import WebhookStatements
+from service.storage.webhooks.contract import WebhookStatements
+from service.storage.webhooks.subscriptions import SubscriptionStatements
 
 GONE_CHECKS = 5
 """Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
@@ -95,6 +93,7 @@ class Transaction(
     ArchiveStatements,
     EpochStatements,
     WebhookStatements,
+    SubscriptionStatements,
     AccessStatements,
 ):
     """The statements of a store."""
@@ -193,34 +192,6 @@ class Transaction(
     @abstractmethod
     def restore_states(self, states: PageStates) -> None:
         """Write all columns of locked states, as `save_states` does not."""
-
-    # -- subscriptions
-
-    @abstractmethod
-    def add_subscription(self, subscription: Subscription) -> None:
-        """Insert a subscription."""
-
-    @abstractmethod
-    def subscriptions(self, after: str, limit: int) -> list[Subscription]:
-        """Return subscriptions with id > after, ascending, at most `limit`."""
-
-    @abstractmethod
-    def subscription(self, subscription_id: str) -> Subscription:
-        """Return one subscription; raise `SubscriptionNotFound`."""
-
-    @abstractmethod
-    def verify_subscription(
-        self, subscription_id: str, now: datetime, expires_at: datetime | None
-    ) -> None:
-        """Put a subscription in force; delete earlier ones to its topic at its hub."""
-
-    @abstractmethod
-    def end_subscription(self, subscription_id: str) -> None:
-        """End a subscription; its row stays."""
-
-    @abstractmethod
-    def delete_subscription(self, subscription_id: str) -> None:
-        """Delete a subscription; raise `SubscriptionNotFound`."""
 
     # -- the store itself
 

@@ -1,7 +1,6 @@
 """Single pages, subscriptions and the store itself: the SQL that both databases share."""
 
 from abc import abstractmethod
-from dataclasses import asdict
 from datetime import datetime
 
 import numpy as np
@@ -9,9 +8,8 @@ from typing_extensions import override
 
 from service.model.arrays import UNSPECIFIED, Bools, Ints, Keys
 from service.model.columns import PageColumns, PageStates
-from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch, Subscription
-from service.model.errors import PageNotFound, SubscriptionNotFound
-from service.storage.access_sql import AccessSql
+from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
+from service.model.errors import PageNotFound
 from service.storage.answers import AnswersSql
 from service.storage.archive_sql import ArchivedLog
 from service.storage.bulk_sql import BulkSql
@@ -23,7 +21,8 @@ from service.storage.listing_sql import ListingSql
 from service.storage.queue import NEVER_FILLED, FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
-from service.storage.webhooks_sql import WebhooksSql
+from service.storage.webhooks.contract import WebhooksSql
+from service.storage.webhooks.subscriptions import SubscriptionsSql
 
 FIRST = 100
 """Keys of a batch that are looked up first; most batches have only known or only new pages."""
@@ -71,25 +70,6 @@ NEXT_PAGE_IDS = """
 SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(limit)s
 """
 
-OF_SUBSCRIPTION = ", ".join(Subscription.__dataclass_fields__)
-ADD_SUBSCRIPTION = f"""
-INSERT INTO websub ({OF_SUBSCRIPTION})
-VALUES (%(id)s, %(topic)s, %(secret)s, %(hub)s, %(requested_at)s, %(verified_at)s, %(expires_at)s)
-"""
-NEXT_SUBSCRIPTIONS = (
-    f"SELECT {OF_SUBSCRIPTION} FROM websub WHERE id > %(after)s ORDER BY id LIMIT %(limit)s"
-)
-SUBSCRIPTION = f"SELECT {OF_SUBSCRIPTION} FROM websub WHERE id = %(id)s"
-VERIFY_SUBSCRIPTION = (
-    "UPDATE websub SET verified_at = %(now)s, expires_at = %(expires_at)s WHERE id = %(id)s"
-)
-DELETE_REPLACED = """
-DELETE FROM websub WHERE topic = %(topic)s AND hub = %(hub)s
-    AND requested_at <= %(requested_at)s AND id <> %(id)s
-"""
-"""Statement that deletes the subscriptions that a verified one replaces."""
-END_SUBSCRIPTION = "UPDATE websub SET verified_at = NULL, expires_at = NULL WHERE id = %(id)s"
-DELETE_SUBSCRIPTION = "DELETE FROM websub WHERE id = %(id)s"
 
 REDATE_LEASES = """
 UPDATE due_pages SET leased_at = %(now)s, expires_at = %(now)s + (expires_at - leased_at),
@@ -124,7 +104,7 @@ class SqlTransaction(
     ArchivedLog,
     EpochsSql,
     WebhooksSql,
-    AccessSql,
+    SubscriptionsSql,
     Transaction,
 ):
     """The statements that Postgres and SQLite share."""
@@ -211,43 +191,6 @@ class SqlTransaction(
     def clear_estimates(self, page_id: Ints) -> None:
         first, last = int(page_id[0]), int(page_id[-1])
         self.run(CLEAR_ESTIMATES, zeros=bytes(8 * self.width), first=first, last=last)
-
-    # -- subscriptions
-
-    @override
-    def add_subscription(self, subscription: Subscription) -> None:
-        self.run(ADD_SUBSCRIPTION, **asdict(subscription))
-
-    @override
-    def subscriptions(self, after: str, limit: int) -> list[Subscription]:
-        return [
-            Subscription(**row) for row in self.read(NEXT_SUBSCRIPTIONS, after=after, limit=limit)
-        ]
-
-    @override
-    def subscription(self, subscription_id: str) -> Subscription:
-        for row in self.read(SUBSCRIPTION, id=subscription_id):
-            return Subscription(**row)
-        raise SubscriptionNotFound
-
-    @override
-    def verify_subscription(
-        self, subscription_id: str, now: datetime, expires_at: datetime | None
-    ) -> None:
-        one = self.subscription(subscription_id)
-        self.run(VERIFY_SUBSCRIPTION, id=one.id, now=now, expires_at=expires_at)
-        self.run(
-            DELETE_REPLACED, id=one.id, topic=one.topic, hub=one.hub, requested_at=one.requested_at
-        )
-
-    @override
-    def end_subscription(self, subscription_id: str) -> None:
-        self.run(END_SUBSCRIPTION, id=subscription_id)
-
-    @override
-    def delete_subscription(self, subscription_id: str) -> None:
-        if not self.run(DELETE_SUBSCRIPTION, id=subscription_id).rowcount:
-            raise SubscriptionNotFound
 
     # -- the store itself
 

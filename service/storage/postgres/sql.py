@@ -321,9 +321,3 @@ FROM ({{rows}}) AS rows
 def schedule(only: Collection[str], *, since: bool) -> str:
     """Return the statement that reads rows of the schedule; no URL has a line break."""
     return SCHEDULE.format(rows=epochs_sql.rows(only, since=since))
-
-
-KEYS_CHANNEL = "recrawl_keys"
-"""Channel on which changes of keys are notified."""
-NOTIFY_KEYS = f"SELECT pg_notify('{KEYS_CHANNEL}', '')"
-MAY_CUT_AUDIT = "SELECT has_table_privilege('audit', 'DELETE')"

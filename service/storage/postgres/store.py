@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from service.model.errors import ArchiveRunning, EpochRunning, LeadershipLost, StoreUnavailable
 from service.storage import migrations
+from service.storage.access.postgres import KEYS_CHANNEL
 from service.storage.clock import Clock, FollowingClock
 from service.storage.contract import Lead, Store, failing
 from service.storage.postgres.connections import (
@@ -38,7 +39,6 @@ from service.storage.postgres.connections import (
 from service.storage.postgres.listening import Listener
 from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.sealing import seal
-from service.storage.postgres.sql import KEYS_CHANNEL
 from service.storage.postgres.statements import AUTOCOMMIT, SNAPSHOT, WRITE, Statements
 from service.storage.postgres.transaction import PostgresTransaction
 

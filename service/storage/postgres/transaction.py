@@ -27,6 +27,7 @@ from service.model.columns import (
 from service.model.domain import Certificate, Host, HostPages, Observability, Page
 from service.model.listing import TagColumns
 from service.model.urls import url_groups
+from service.storage.access.postgres import PostgresAccess
 from service.storage.clocks_sql import HOSTS_TOGETHER, stored
 from service.storage.contract import Brought, Registered
 from service.storage.epochs import NOTHING, Learnt
@@ -69,6 +70,7 @@ class PostgresTransaction(
     PostgresQueue,
     PostgresArchiving,
     SqlTransaction,
+    PostgresAccess,
     PostgresDialect,
 ):
     """The transaction in the SQL of Postgres."""
@@ -327,15 +329,6 @@ class PostgresTransaction(
         columns["url"] = np.array(columns["url"].split("\n"), object)
         columns |= {name: broad(columns[name]) for name in SHORT_RATES}
         return ScheduledPages(**columns), kept
-
-    @override
-    def changed_keys(self) -> None:
-        super().changed_keys()
-        self.run(sql.NOTIFY_KEYS)
-
-    @override
-    def may_cut_audit(self) -> bool:
-        return bool(self.scalar(sql.MAY_CUT_AUDIT))
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:

@@ -29,6 +29,7 @@ from service.model.domain import Observability
 from service.model.listing import TagColumns
 from service.model.urls import URL_GROUPS, url_groups
 from service.storage import epochs_sql
+from service.storage.access.sqlite import SqliteAccess
 from service.storage.clocks_sql import stored
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
@@ -57,6 +58,7 @@ class SqliteTransaction(
     SqliteQueue,
     SqliteArchiving,
     SqlTransaction,
+    SqliteAccess,
     sql.SqliteDialect,
 ):
     """The transaction in the SQL of SQLite."""
@@ -259,10 +261,6 @@ class SqliteTransaction(
             read = np.fromiter(cursor, sql.SCHEDULE_ROW)
         columns = {f.name: read[f.name].view(COLUMN[f.type]) for f in sql.SCHEDULED}
         return ScheduledPages(**columns, **sql.rarely_due(read["rarely"])), self.kept()
-
-    @override
-    def may_cut_audit(self) -> bool:
-        return True
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
