@@ -12,8 +12,8 @@ from service.storage.bulk_sql import BulkSql
 from service.storage.listing_sql import CHANGES, FRESHNESS, ListingSql
 from service.storage.postgres.binary import broad
 from service.storage.postgres.queue import DUE
-from service.storage.postgres.sql import given
 from service.storage.postgres.statements import PostgresDialect
+from service.storage.postgres.words import given
 
 COLUMNS = {
     **DUE,

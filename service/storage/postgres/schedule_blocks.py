@@ -3,8 +3,7 @@
 A row of its own costs a page 24 bytes of header, 8 of id and 20 in the index, beside 12 bytes of
 rates. In a block a page costs 14 bytes in all, and 4 more in blocks with pages that clocks moved.
 Moves are packed, because an epoch reads arrays of them in ten times the time. Block k has the pages
-from `PAGES` k to `PAGES` k + `PAGES` - 1. The place of a page follows from its id, so a statement
-finds a rate by one look-up and one subscript.
+from `PAGES` k to `PAGES` k + `PAGES` - 1.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,10 +15,8 @@ from numpy.typing import NDArray
 from service.model.arrays import Ints
 from service.model.columns import NOT_MOVED, ScheduleColumns, ShiftColumns
 from service.storage.postgres.binary import masked_arrays, narrow
+from service.storage.postgres.words import PAGES, SHIFT
 
-SHIFT = 6
-PAGES = 1 << SHIFT
-"""Pages in a block. Nine blocks fit into a page of Postgres, and no block needs TOAST."""
 CHUNK = 1 << 18
 """Least pages whose blocks are encoded at a time."""
 ABSENT = -1.0
@@ -37,41 +34,6 @@ PACKED, OF_BLOCK = np.dtype(">u2"), f"V{2 * PAGES}"
 """Type of `shift` and `carried` as stored, less `NOT_MOVED`, and that of a block of them."""
 
 
-def _minutes(name: str, place: str) -> str:
-    """Return the SQL of a packed number; NULL for none."""
-    high, low = (f"get_byte({name}, 2 * {place} + {octet})" for octet in (0, 1))
-    return f"nullif(256 * {high} + {low}, 0) + {NOT_MOVED} AS {name}"
-
-
-IN_BLOCK = f"({{1}} & {PAGES - 1})::int"
-BLOCK, PLACE = f"({{1}} >> {SHIFT})", f"[{IN_BLOCK} + 1]"
-OF_PAGE = f"""LEFT JOIN LATERAL (
-    SELECT epoch, change_rate{PLACE} AS change_rate, crawl_rate{PLACE} AS crawl_rate,
-        urgency{PLACE} AS urgency, crawl_probability{PLACE} AS crawl_probability,
-        {_minutes("shift", IN_BLOCK)}, {_minutes("carried", IN_BLOCK)}
-    FROM schedule WHERE epoch = {{2}} AND block = {BLOCK} AND crawl_rate{PLACE} >= 0 {{between}}
-) AS {{0}} ON true"""
-IN_RANGE = f"AND block >= %(after)s::bigint >> {SHIFT} AND block <= %(last)s::bigint >> {SHIFT}"
-"""Condition that planners do not derive from bounds of page_ids."""
-
-EACH = f"""(
-    SELECT block * {PAGES} + place - 1 AS page_id, epoch, crawl_rate[place] AS crawl_rate,
-        urgency[place] AS urgency
-    FROM schedule, generate_series(1, {PAGES}) AS place
-    WHERE epoch = {{0}} AND crawl_rate[place] >= 0 {{where}}
-)"""
-"""Rows of pages, from blocks."""
-LAST = "AND block = (SELECT max(block) FROM schedule WHERE epoch = {0})"
-WORDS = {
-    "schedule_of": OF_PAGE.replace("{between}", ""),
-    "schedule_between": OF_PAGE.replace("{between}", IN_RANGE),
-    "scheduled_ids": f"""(
-        SELECT page_id FROM {EACH.replace("{where}", IN_RANGE)} AS each_page
-        WHERE page_id > %(after)s AND page_id <= %(last)s
-    )""",
-    "last_scheduled": f"SELECT max(page_id) FROM {EACH.replace('{where}', LAST)} AS each_page",
-}
-"""Words of statements (`storage.dialect`)."""
 MOVED = """
 SELECT block, shift, carried FROM schedule WHERE epoch = {} AND shift IS NOT NULL ORDER BY block
 """

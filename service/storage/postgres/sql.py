@@ -15,20 +15,10 @@ from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
 from service.storage.contract import GONE_CHECKS
 from service.storage.dialect import KEPT
 from service.storage.postgres.statements import EPOCH_IN_FORCE
+from service.storage.postgres.words import given
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
-FORMS = "%({})s", '"{}"'
 RATES_IN_FORCE = ("crawl_rate", "crawl_probability")
-
-
-def given(*names: str) -> str:
-    """Return a table of parameters, one array for each column.
-
-    >>> given("page_id", "interval")
-    'unnest(%(page_id)s, %(interval)s) AS given ("page_id", "interval")'
-    """
-    arrays, columns = (", ".join(form.format(name) for name in names) for form in FORMS)
-    return f"unnest({arrays}) AS given ({columns})"
 
 
 ADD_HOSTS = """

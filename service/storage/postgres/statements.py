@@ -22,37 +22,13 @@ from typing_extensions import override
 from service.model.arrays import Columns, Ints
 from service.storage.clock import FollowingClock, elapsed
 from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect, worded
-from service.storage.postgres import schedule_blocks
 from service.storage.postgres.binary import dumped, loaded
+from service.storage.postgres.words import WORDS
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 PLACE = re.compile(r"%(?:%|\((\w+)\)s)")
-WINDOW = 14
-"""Bits of page_ids that the index of hosts does not have (`tables.pages`)."""
-WORDS = {
-    "double": "::float8",
-    "observed_at": (
-        "nullif(coalesce(page_states.last_observed_at, page_states.last_crawl_at), '-infinity')"
-    ),
-    "greatest": "greatest",
-    "least": "least",
-    "in_hosts": "= ANY(%(hosts)s)",
-    "among_ids": "= ANY(%(ids)s)",
-    "ids": "unnest(%(ids)s) AS ids (value)",
-    "names": "unnest(%(names)s) AS names (value)",
-    "lock_rows": "FOR NO KEY UPDATE",
-    "lock_free_rows": "FOR UPDATE SKIP LOCKED",
-    "days_since": "CAST(extract(epoch FROM %(now)s - pings_since) AS double precision) / 86400.0",
-    "log_of_page": "page_id = %(page_id)s",
-    "log_of_any": "true",
-    "log": "(TABLE observations UNION ALL TABLE sealed_observations) AS observations",
-    "joined_tags": "string_agg(tag, ' ' ORDER BY tag)",
-    "of_host_after": f"pages.page_id >> {WINDOW} >= %(after)s::bigint >> {WINDOW}",
-    "of_host_order": f"pages.page_id >> {WINDOW}, pages.page_id",
-    **schedule_blocks.WORDS,
-}
 BINARY = pq.Format.BINARY
 
 WRITE, AUTOCOMMIT = "BEGIN", ""

@@ -15,8 +15,8 @@ from service.model.arrays import EPOCH
 from service.model.columns import LogColumns
 from service.model.errors import PartChanged
 from service.storage.archive import LogPart
-from service.storage.sqlite import sql
 from service.storage.sqlite.log import DAY_US, LOGGED, OF_A_DAY, SqliteLog
+from service.storage.sqlite.values import microseconds
 
 STRETCHES_OF_PART = 8
 """Stretches that one commit drops, 262,144 entries: other writers wait about 0.2 s."""
@@ -36,7 +36,7 @@ class SqliteArchiving(SqliteLog):
 
     @override
     def log_parts(self, before: datetime) -> list[LogPart]:
-        first_kept = sql.microseconds(before) // DAY_US * OF_A_DAY
+        first_kept = microseconds(before) // DAY_US * OF_A_DAY
         rows = self.run(PARTS, first_kept).fetchall()
         parts = []
         for _, some in groupby(rows, lambda row: row[0] // STRETCHES_OF_PART):

@@ -7,13 +7,13 @@ from typing_extensions import override
 
 from service.model.freshness import MeasuredPages
 from service.storage.history_sql import HistorySql
-from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
+from service.storage.sqlite.sql import SqliteDialect
 
 MEASURED = ", ".join(f.name for f in fields(MeasuredPages))
 
 
-class SqliteHistory(HistorySql, sql.SqliteDialect):
+class SqliteHistory(HistorySql, SqliteDialect):
     """The history in the SQL of SQLite."""
 
     fetching: Turns

@@ -12,8 +12,9 @@ from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import ListedPages, PageTags
 from service.storage.bulk_sql import BulkSql
 from service.storage.listing_sql import CHANGES, FRESHNESS, ListingSql
-from service.storage.sqlite import sql
 from service.storage.sqlite.connections import Turns
+from service.storage.sqlite.sql import SqliteDialect
+from service.storage.sqlite.values import values
 
 COLUMNS = ", ".join({"tags": "coalesce(tags, '')"}.get(f.name, f.name) for f in fields(ListedPages))
 FRESH = ", ".join(f.name for f in fields(FreshnessColumns))
@@ -34,7 +35,7 @@ DELETE FROM page_tags WHERE page_id = ? AND tag_id = (SELECT tag_id FROM tags WH
 """
 
 
-class SqliteListing(ListingSql, BulkSql, sql.SqliteDialect):
+class SqliteListing(ListingSql, BulkSql, SqliteDialect):
     """Lists of pages in the SQL of SQLite."""
 
     fetching: Turns
@@ -54,7 +55,7 @@ class SqliteListing(ListingSql, BulkSql, sql.SqliteDialect):
 
     @override
     def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:
-        pairs = json.dumps(list(zip(page_id.tolist(), sql.values(since), strict=True)))
+        pairs = json.dumps(list(zip(page_id.tolist(), values(since), strict=True)))
         return self.columns(LoggedChanges, self.run(LOGGED_CHANGES, pairs=pairs))
 
     @override
@@ -64,11 +65,11 @@ class SqliteListing(ListingSql, BulkSql, sql.SqliteDialect):
 
     @override
     def insert_tags(self, pairs: PageTags) -> None:
-        self.run_many(INSERT_TAG, *map(sql.values, pairs.arrays().values()))
+        self.run_many(INSERT_TAG, *map(values, pairs.arrays().values()))
 
     @override
     def drop_tags(self, pairs: PageTags) -> None:
-        self.run_many(DROP_TAG, *map(sql.values, pairs.arrays().values()))
+        self.run_many(DROP_TAG, *map(values, pairs.arrays().values()))
 
     @override
     def hold_hosts(self) -> None:

@@ -14,7 +14,8 @@ from typing_extensions import override
 from service.model.arrays import Ints
 from service.model.columns import EvidenceColumns, LogColumns
 from service.storage.archive_sql import ArchivedLog
-from service.storage.sqlite import sql
+from service.storage.sqlite.sql import STRETCHES, SqliteDialect, add_rows
+from service.storage.sqlite.values import listed, microseconds, values
 
 STRETCH = 32_768
 """Maximum entries of a stretch. Reading a page's log takes a look-up for each stretch, while
@@ -41,7 +42,7 @@ SELECT count(*) FROM (SELECT 1 FROM observations WHERE stretch = ? LIMIT {STRETC
 """
 
 OF_PAGES = f"""
-FROM observations WHERE stretch IN ({sql.STRETCHES}) AND page_id BETWEEN ?1 AND ?2
+FROM observations WHERE stretch IN ({STRETCHES}) AND page_id BETWEEN ?1 AND ?2
     AND +page_id IN (SELECT value FROM json_each(?3))
 """
 
@@ -92,7 +93,7 @@ def _newest(driver: sqlite3.Connection, day: int) -> tuple[int, int]:
     return newest, n_entries
 
 
-class SqliteLog(ArchivedLog, sql.SqliteDialect):
+class SqliteLog(ArchivedLog, SqliteDialect):
     """The log in the SQL of SQLite."""
 
     stretches: Stretches
@@ -103,9 +104,7 @@ class SqliteLog(ArchivedLog, sql.SqliteDialect):
         counts = zip(days.astype(np.int64).tolist(), np.bincount(which).tolist(), strict=True)
         taken = [self.stretches.take(self.driver, day, n) for day, n in counts]
         stretch = np.array(taken, np.int64)[which]
-        sql.add_rows(
-            self.driver, APPEND, sql.values(stretch), *map(sql.values, entries.arrays().values())
-        )
+        add_rows(self.driver, APPEND, values(stretch), *map(values, entries.arrays().values()))
 
     @override
     def stored_log(self, page_id: Ints) -> LogColumns:
@@ -118,11 +117,11 @@ class SqliteLog(ArchivedLog, sql.SqliteDialect):
 
     def _of_pages(self, statement: str, page_id: Ints) -> sqlite3.Cursor:
         first, last = int(page_id.min(initial=0)), int(page_id.max(initial=0))
-        return self.driver.execute(statement, (first, last, sql.listed(page_id)))
+        return self.driver.execute(statement, (first, last, listed(page_id)))
 
     def drop_log(self, since: datetime, limit: int) -> bool:
         """Delete up to `limit` entries of days before `since`; return whether there were any."""
-        first_kept = sql.microseconds(since) // DAY_US * OF_A_DAY
+        first_kept = microseconds(since) // DAY_US * OF_A_DAY
         old = self.driver.execute(OLD_STRETCH, (first_kept,)).fetchall()
         for (stretch,) in old:
             self.driver.execute(DROP, (stretch, limit - 1))

@@ -33,7 +33,17 @@ from service.storage.queue_sql import (
     ready_in,
     rows_in,
 )
-from service.storage.sqlite import sql
+from service.storage.sqlite.sql import SqliteDialect, named
+from service.storage.sqlite.values import (
+    NAT,
+    RARELY,
+    column,
+    listed,
+    microseconds,
+    parameter,
+    rarely_due,
+    values,
+)
 from service.storage.tables import HOST_QUEUE
 
 DUE_ROW = np.dtype(
@@ -49,7 +59,7 @@ DueT = TypeVar("DueT", bound=DueColumns)
 ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
 """Columns of a row of the queue in the order of `ENQUEUE` and `REQUEUE`."""
 
-DUE_RATE_NOW = sql.named(DUE_RATE)
+DUE_RATE_NOW = named(DUE_RATE)
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
     coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
 """Expressions of the `DueColumns` without the page_id."""
@@ -57,8 +67,8 @@ STATES = """page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch"""
 GIVEN = "json_each(:page_id) AS given LEFT JOIN pages ON pages.page_id = given.value"
 DUE_BLOCK = f"""
-SELECT page_states.page_id, coalesce(last_crawl_at, {sql.NAT}), interval_factor, {DUE_RATE_NOW},
-    {sql.RARELY}
+SELECT page_states.page_id, coalesce(last_crawl_at, {NAT}), interval_factor, {DUE_RATE_NOW},
+    {RARELY}
 FROM page_states JOIN pages ON pages.page_id = page_states.page_id
 LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = :epoch
 WHERE page_states.page_id > :after AND page_states.page_id <= :last ORDER BY page_states.page_id
@@ -77,7 +87,7 @@ LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 ORDER BY given.key
 """
 
-ENQUEUE = sql.named(f"""
+ENQUEUE = named(f"""
 INSERT INTO due_pages (next_at, last_crawl_at, crawl_rate, requested, page_id, queue_id)
 VALUES (?, ?, ?, ?, ?, ?)
 {LOWER_ROW}
@@ -151,11 +161,11 @@ INSERT INTO lease_answers (key, body, expires_at, answer) VALUES (?, ?, ?, ?)
 """
 
 
-class SqliteQueue(QueueSql, AnswersSql, sql.SqliteDialect):
+class SqliteQueue(QueueSql, AnswersSql, SqliteDialect):
     """The queue in the SQL of SQLite."""
 
     def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:
-        parameters = {"page_id": sql.listed(page_id), "epoch": self.number_in_force()}
+        parameters = {"page_id": listed(page_id), "epoch": self.number_in_force()}
         return self.columns(kind, self.driver.execute(statement, parameters))
 
     @override
@@ -171,7 +181,7 @@ class SqliteQueue(QueueSql, AnswersSql, sql.SqliteDialect):
             last_crawl_at=rows["last_crawl_at"].view(INSTANT),
             interval_factor=rows["interval_factor"],
             due_rate=rows["due_rate"],
-            **sql.rarely_due(rows["rarely"]),
+            **rarely_due(rows["rarely"]),
         )
 
     @override
@@ -186,17 +196,17 @@ class SqliteQueue(QueueSql, AnswersSql, sql.SqliteDialect):
 
     def _queue_of(self, page_id: Ints) -> Ints:
         """Return the (N,) host queues of pages; 0: no such page."""
-        queues = dict(self.driver.execute(HOST_QUEUES_OF, (sql.listed(page_id),)).fetchall())
+        queues = dict(self.driver.execute(HOST_QUEUES_OF, (listed(page_id),)).fetchall())
         return np.array([queues.get(page, 0) for page in page_id.tolist()], np.int64)
 
     @override
     def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
-        idle = [page for (page,) in self.run(IDLE, sql.listed(page_id), sql.microseconds(now))]
+        idle = [page for (page,) in self.run(IDLE, listed(page_id), microseconds(now))]
         return self._due(DuePages, DUE_PAGES, page_id), np.isin(page_id, idle)
 
     @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
-        self.run_many(LOWER_HOST_QUEUE, *map(sql.values, bounds.arrays().values()))
+        self.run_many(LOWER_HOST_QUEUE, *map(values, bounds.arrays().values()))
 
     @override
     def ready(
@@ -210,8 +220,8 @@ class SqliteQueue(QueueSql, AnswersSql, sql.SqliteDialect):
     ) -> tuple[HostQueues, QueuedPages]:
         ready = HOST_QUEUES.format(ids=ready_in(of))
         host_queues = self._locked(ready, now=now, limit=n_host_queues, **filters(of))
-        queued = sql.named(QUEUED.format(where=rows_in(of)))
-        filter_values = {name: sql.parameter(value) for name, value in filters(of).items()}
+        queued = named(QUEUED.format(where=rows_in(of)))
+        filter_values = {name: parameter(value) for name, value in filters(of).items()}
         filter_values["each"] = share(n_rows, len(host_queues)) if len(host_queues) else 0
         rows: list[Any] = []
         for host_queue in host_queues.queue_id.tolist():
@@ -249,9 +259,9 @@ class SqliteQueue(QueueSql, AnswersSql, sql.SqliteDialect):
 
     @override
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
-        of_host_queues = zip(queue_id.tolist(), sql.values(after), strict=True)
+        of_host_queues = zip(queue_id.tolist(), values(after), strict=True)
         rows = [self.run(RUNNING, *host_queue).fetchone() for host_queue in of_host_queues]
-        ends = sql.column([end for _, end in rows], Instants, 0)
+        ends = column([end for _, end in rows], Instants, 0)
         return np.array([n for n, _ in rows], np.int64), ends
 
     @override
@@ -261,7 +271,7 @@ class SqliteQueue(QueueSql, AnswersSql, sql.SqliteDialect):
     @override
     def lease(self, leases: Leases, now: datetime) -> None:
         cells = _cells(leases, "token", "worker", "expires_at", "expires_at", "page_id")
-        self.run_many(LEASE, repeat(sql.microseconds(now), len(leases)), *cells)
+        self.run_many(LEASE, repeat(microseconds(now), len(leases)), *cells)
 
     @override
     def requeue(self, rows: QueueRows) -> None:
@@ -275,14 +285,14 @@ class SqliteQueue(QueueSql, AnswersSql, sql.SqliteDialect):
 
     @override
     def add_lease_answers(self, answers: LeaseAnswers) -> None:
-        self.run_many(ADD_LEASE_ANSWER, *map(sql.values, answers.arrays().values()))
+        self.run_many(ADD_LEASE_ANSWER, *map(values, answers.arrays().values()))
 
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
         starts = [self.run(LEASED_AT, *pair).fetchone() for pair in pairs]
-        leased_at = sql.column([None if row is None else row[0] for row in starts], Instants, 0)
-        parameters = {"page_id": sql.listed(tokens.page_id), "epoch": self.number_in_force()}
+        leased_at = column([None if row is None else row[0] for row in starts], Instants, 0)
+        parameters = {"page_id": listed(tokens.page_id), "epoch": self.number_in_force()}
         rates = [rate for (rate,) in self.driver.execute(DUE_RATES, parameters)]
         return LockedLeases(
             queue_id=self._queue_of(tokens.page_id),
@@ -295,4 +305,4 @@ class SqliteQueue(QueueSql, AnswersSql, sql.SqliteDialect):
 
 def _cells(rows: Columns, *names: str) -> list[list[Any]]:
     """Return the values of these columns, as SQLite stores them."""
-    return [sql.values(getattr(rows, name)) for name in names]
+    return [values(getattr(rows, name)) for name in names]

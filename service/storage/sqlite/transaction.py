@@ -34,7 +34,6 @@ from service.storage.clocks_sql import stored
 from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
 from service.storage.sql import SqlTransaction, any_seldom_set
-from service.storage.sqlite import sql
 from service.storage.sqlite.archiving import SqliteArchiving
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.feed import SqliteFeed
@@ -42,6 +41,44 @@ from service.storage.sqlite.history import SqliteHistory
 from service.storage.sqlite.listing import SqliteListing
 from service.storage.sqlite.log import Stretches
 from service.storage.sqlite.queue import SqliteQueue
+from service.storage.sqlite.sql import (
+    ADD_MOVED,
+    ADD_PAGES,
+    ADD_SCHEDULE,
+    ADD_STATES,
+    ANY_VALIDATORS,
+    BRING_STATES,
+    CHANGE_PAGES,
+    CHANGE_STATES,
+    CLEAR_VALIDATORS,
+    COMMON,
+    DROP_SCHEDULE,
+    DROP_VALIDATORS,
+    LOAD_COLUMNS,
+    LOAD_RARE,
+    LOADED,
+    LOADED_RARE,
+    LOCK_SCHEDULED_STATES,
+    LOCK_STATES,
+    OBSERVABILITIES,
+    READ_PAGES,
+    RESTORE_STATES,
+    SAVE_CLOCKS,
+    SAVE_COMMON_STATES,
+    SAVE_STATES,
+    SAVE_VALIDATORS,
+    SCHEDULE,
+    SCHEDULE_ROW,
+    SCHEDULED,
+    SHIFTS,
+    STALE_EPOCH,
+    VALIDATORS,
+    WAKE,
+    SqliteDialect,
+    add_rows,
+    written,
+)
+from service.storage.sqlite.values import columns, listed, microseconds, rarely_due, shifts, values
 from service.storage.validators import ValidatorChanges, ValidatorColumns
 
 MOST_VARIABLES = 32_000
@@ -59,7 +96,7 @@ class SqliteTransaction(
     SqliteArchiving,
     SqlTransaction,
     SqliteAccess,
-    sql.SqliteDialect,
+    SqliteDialect,
 ):
     """The transaction in the SQL of SQLite."""
 
@@ -86,16 +123,16 @@ class SqliteTransaction(
         ((newest,),) = self.run("SELECT coalesce(max(page_id), 0) FROM pages")
         host_id = list(self._of_hosts(new.host))
         n_before = self.driver.total_changes
-        sql.add_rows(
+        add_rows(
             self.driver,
-            sql.ADD_PAGES,
-            sql.values(new.key),
+            ADD_PAGES,
+            values(new.key),
             new.url,
             host_id,
-            sql.values(new.importance),
-            sql.values(new.min_crawl_rate),
-            sql.values(new.max_crawl_rate),
-            sql.values(created_at),
+            values(new.importance),
+            values(new.min_crawl_rate),
+            values(new.max_crawl_rate),
+            values(created_at),
         )
         if self.driver.total_changes - n_before == len(new):  # the only writer's ids have no gaps
             ((last,),) = self.run("SELECT last_insert_rowid()")
@@ -117,20 +154,18 @@ class SqliteTransaction(
         brought: Brought | None,
     ) -> None:
         unspecified = new.observability == UNSPECIFIED
-        watched = sql.values(np.where(unspecified, Observability.auto, new.observability))
-        url_group = sql.values(url_groups(new.url))
+        watched = values(np.where(unspecified, Observability.auto, new.observability))
+        url_group = values(url_groups(new.url))
         if brought is None:
-            since = repeat(sql.microseconds(now), len(new))
+            since = repeat(microseconds(now), len(new))
             zeros = repeat(bytes(8 * self.width), len(new))
-            ids = sql.values(page_id), sql.values(host_id)
-            sql.add_rows(self.driver, sql.ADD_STATES, *ids, since, watched, url_group, zeros)
+            ids = values(page_id), values(host_id)
+            add_rows(self.driver, ADD_STATES, *ids, since, watched, url_group, zeros)
             return
         states = replace(brought.states, page_id=page_id)
-        pings_since = sql.values(states.pings_since)
-        hosts = sql.values(host_id)
-        self.run_many(
-            sql.BRING_STATES, pings_since, *sql.written(states), watched, hosts, url_group
-        )
+        pings_since = values(states.pings_since)
+        hosts = values(host_id)
+        self.run_many(BRING_STATES, pings_since, *written(states), watched, hosts, url_group)
 
     def _of_hosts(self, host: Iterable[str]) -> Iterable[int]:
         """Return the id of each host; insert new hosts."""
@@ -140,14 +175,14 @@ class SqliteTransaction(
 
     @override
     def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:
-        since, pages = repeat(sql.microseconds(now), len(settings)), sql.values(page_id)
-        self.run_many(sql.CHANGE_STATES, since, pages, sql.values(settings.observability))
-        rates = sql.values(settings.min_crawl_rate), sql.values(settings.max_crawl_rate)
-        self.run_many(sql.CHANGE_PAGES, sql.values(settings.importance), *rates, pages)
+        since, pages = repeat(microseconds(now), len(settings)), values(page_id)
+        self.run_many(CHANGE_STATES, since, pages, values(settings.observability))
+        rates = values(settings.min_crawl_rate), values(settings.max_crawl_rate)
+        self.run_many(CHANGE_PAGES, values(settings.importance), *rates, pages)
 
     @override
     def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
-        keys = sql.values(key)
+        keys = values(key)
         ids: dict[bytes, int] = {}
         for start in range(0, len(keys), MOST_VARIABLES):
             some = keys[start : start + MOST_VARIABLES]
@@ -158,13 +193,13 @@ class SqliteTransaction(
     @override
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
         # the write transaction is the lock
-        statement = sql.LOCK_SCHEDULED_STATES if scheduled else sql.LOCK_STATES
-        return self.columns(PageStates, self.run(statement, sql.listed(page_id)))
+        statement = LOCK_SCHEDULED_STATES if scheduled else LOCK_STATES
+        return self.columns(PageStates, self.run(statement, listed(page_id)))
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
         # one statement is one snapshot
-        rows = self.run(sql.READ_PAGES, after, limit).fetchall()
+        rows = self.run(READ_PAGES, after, limit).fetchall()
         n_states = len(fields(PageStates))
         pages = [(row[0], *row[n_states:]) for row in rows]
         states = [row[:n_states] for row in rows]
@@ -174,45 +209,45 @@ class SqliteTransaction(
     def save_states(self, states: PageStates) -> None:
         is_rare = any_seldom_set(states)
         rare, common = states.take(is_rare), states.take(~is_rare)
-        self.run_many(sql.SAVE_STATES, *sql.written(rare))
-        self.run_many(sql.SAVE_COMMON_STATES, *sql.written(common, sql.COMMON))
+        self.run_many(SAVE_STATES, *written(rare))
+        self.run_many(SAVE_COMMON_STATES, *written(common, COMMON))
 
     @override
     def restore_states(self, states: PageStates) -> None:
-        self.run_many(sql.RESTORE_STATES, sql.values(states.pings_since), *sql.written(states))
+        self.run_many(RESTORE_STATES, values(states.pings_since), *written(states))
 
     @override
     def validators(self, page_id: Ints) -> ValidatorColumns:
-        return self.columns(ValidatorColumns, self.run(sql.VALIDATORS, sql.listed(page_id)))
+        return self.columns(ValidatorColumns, self.run(VALIDATORS, listed(page_id)))
 
     @override
     def save_validators(self, changes: ValidatorChanges) -> None:
         empty = changes.only_reset
         self.clear_validators(changes.page_id[empty & changes.resets])
         changes = changes.take(~empty)
-        self.run_many(sql.SAVE_VALIDATORS, *map(sql.values, changes.arrays().values()))
-        self.run(sql.DROP_VALIDATORS, sql.listed(changes.page_id))
+        self.run_many(SAVE_VALIDATORS, *map(values, changes.arrays().values()))
+        self.run(DROP_VALIDATORS, listed(changes.page_id))
 
     @override
     def clear_validators(self, page_id: Ints) -> None:
-        if self.scalar(sql.ANY_VALIDATORS):
-            pages = sql.listed(page_id)
-            self.run(sql.CLEAR_VALIDATORS, pages)
-            self.run(sql.DROP_VALIDATORS, pages)
+        if self.scalar(ANY_VALIDATORS):
+            pages = listed(page_id)
+            self.run(CLEAR_VALIDATORS, pages)
+            self.run(DROP_VALIDATORS, pages)
 
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        woken = self.run(sql.WAKE, sql.microseconds(now), sql.listed(page_id))
+        woken = self.run(WAKE, microseconds(now), listed(page_id))
         return np.array([page for (page,) in woken], np.int64)
 
     @override
     def load_columns(self) -> EpochColumns:
-        columns = self._gathered(sql.LOAD_COLUMNS, sql.LOADED)
-        code, observability = np.divmod(columns.pop("code"), sql.OBSERVABILITIES)
+        columns = self._gathered(LOAD_COLUMNS, LOADED)
+        code, observability = np.divmod(columns.pop("code"), OBSERVABILITIES)
         columns["host_id"], url_group = np.divmod(code, URL_GROUPS)
         columns["observability"] = observability.astype(np.int16)
         columns["url_group"] = url_group.astype(np.int32)
-        page_id, seldom = columns["page_id"], self._gathered(sql.LOAD_RARE, sql.LOADED_RARE)
+        page_id, seldom = columns["page_id"], self._gathered(LOAD_RARE, LOADED_RARE)
         where = np.searchsorted(page_id, seldom["page_id"])
         for name, absent in RARE.items():
             columns[name] = placed(len(page_id), where, seldom[name], absent)
@@ -229,26 +264,26 @@ class SqliteTransaction(
         gathered = Gathered({n: np.empty(shapes[n], COLUMN[kind]) for n, kind in kinds.items()})
         cursor = self.driver.execute(statement)
         while rows := cursor.fetchmany(BLOCK):
-            gathered.append(sql.columns(kinds, rows, self.width).values())
+            gathered.append(columns(kinds, rows, self.width).values())
         return gathered.columns()
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         columns = schedule.arrays()
-        moves = [sql.shifts(columns.pop(name)) for name in ("shift", "carried")]
+        moves = [shifts(columns.pop(name)) for name in ("shift", "carried")]
         moved = (schedule.shift != NOT_MOVED).any()
-        statement, rest = (sql.ADD_MOVED, moves) if moved else (sql.ADD_SCHEDULE, [])
-        listed = map(sql.values, columns.values())
-        sql.add_rows(self.driver, statement, repeat(epoch, len(schedule)), *listed, *rest)
+        statement, rest = (ADD_MOVED, moves) if moved else (ADD_SCHEDULE, [])
+        listed = map(values, columns.values())
+        add_rows(self.driver, statement, repeat(epoch, len(schedule)), *listed, *rest)
 
     @override
     def shifts(self, epoch: int) -> ShiftColumns:
         kinds = {f.name: f.type for f in fields(ShiftColumns)}
-        return ShiftColumns(**self._gathered(sql.SHIFTS.format(epoch=epoch), kinds))
+        return ShiftColumns(**self._gathered(SHIFTS.format(epoch=epoch), kinds))
 
     @override
     def save_clocks(self, clocks: ClockColumns) -> None:
-        self.run_many(sql.SAVE_CLOCKS, *map(sql.values, stored(clocks).values()))
+        self.run_many(SAVE_CLOCKS, *map(values, stored(clocks).values()))
 
     @override
     def read_schedule(
@@ -257,10 +292,10 @@ class SqliteTransaction(
         # one reader at a time, because the driver releases the interpreter at every row
         rows = epochs_sql.rows(only, since="since" in parameters)
         with self.fetching:
-            cursor = self.run(f"SELECT {sql.SCHEDULE} FROM ({rows})", **parameters)
-            read = np.fromiter(cursor, sql.SCHEDULE_ROW)
-        columns = {f.name: read[f.name].view(COLUMN[f.type]) for f in sql.SCHEDULED}
-        return ScheduledPages(**columns, **sql.rarely_due(read["rarely"])), self.kept()
+            cursor = self.run(f"SELECT {SCHEDULE} FROM ({rows})", **parameters)
+            read = np.fromiter(cursor, SCHEDULE_ROW)
+        columns = {f.name: read[f.name].view(COLUMN[f.type]) for f in SCHEDULED}
+        return ScheduledPages(**columns, **rarely_due(read["rarely"])), self.kept()
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
@@ -268,9 +303,9 @@ class SqliteTransaction(
 
     def drop_schedule(self) -> bool:
         """Delete a block of an old schedule; return whether there was one."""
-        stale = self.run(sql.STALE_EPOCH).fetchall()
+        stale = self.run(STALE_EPOCH).fetchall()
         for (epoch,) in stale:
-            self.run(sql.DROP_SCHEDULE, epoch, BLOCK - 1)
+            self.run(DROP_SCHEDULE, epoch, BLOCK - 1)
         return bool(stale)
 
 
