@@ -28,7 +28,7 @@ from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
 from service.storage.contract import Transaction
 from service.storage.dialect import EPOCHS_KEPT
-from service.storage.epochs import NO_TABLES, NOTHING, GroupTables, Learnt
+from service.storage.epochs.contract import NO_TABLES, NOTHING, GroupTables, Learnt
 
 if TYPE_CHECKING:
     from recrawl_lab.memory.store import MemoryStore

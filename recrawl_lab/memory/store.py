@@ -23,7 +23,7 @@ from service.model.domain import Epoch
 from service.model.errors import EpochRunning, LeadershipLost
 from service.storage.clock import Clock, system_clock
 from service.storage.contract import Lead, Store
-from service.storage.epochs import Learnt
+from service.storage.epochs.contract import Learnt
 
 
 class MemoryStore(Store):

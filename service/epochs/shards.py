@@ -18,7 +18,7 @@ from service.epochs.shard import Contributions, Input, Run, Shard, ShardSource, 
 from service.model.columns import ScheduleColumns
 from service.model.errors import ShardLost
 from service.storage.contract import Lead, Store
-from service.storage.epochs import NOTHING, Learnt
+from service.storage.epochs.contract import NOTHING, Learnt
 
 RESTARTS = 2
 """Maximum number of times that an epoch begins anew after a loss."""

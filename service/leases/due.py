@@ -25,7 +25,7 @@ from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants,
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
 from service.storage.contract import GONE_CHECKS, Transaction
-from service.storage.epochs import MOST_SCANNED
+from service.storage.epochs.schedule import MOST_SCANNED
 
 MAX_DUE_DAYS = 36_500.0
 """Maximum interval, days: a century, which every database can add to a date."""

@@ -40,7 +40,8 @@ from service.epochs import run
 from service.epochs.what_if import WhatIf
 from service.events.courier import Courier
 from service.model.errors import RequestError
-from service.storage.postgres import binary, loading
+from service.storage.epochs import postgres_loading as loading
+from service.storage.postgres import binary
 from service.storage.postgres.statements import Statements
 from service.storage.postgres.transaction import PostgresTransaction
 

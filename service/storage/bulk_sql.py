@@ -22,8 +22,6 @@ TAGS_OF = f"""
 SELECT page_id, tag FROM page_tags JOIN tags ON tags.tag_id = page_tags.tag_id
 WHERE {IN_IDS} ORDER BY page_id, tag
 """
-TAG_NAMES = "SELECT tag_id, tag FROM tags WHERE tag_id IN (SELECT value FROM {ids})"
-HOST_NAMES = "SELECT host_id, host FROM hosts WHERE host_id IN (SELECT value FROM {ids})"
 NEW_TAGS = "INSERT INTO tags (tag) SELECT value FROM {names} WHERE true ON CONFLICT DO NOTHING"
 """Statement that inserts in the order of the names; without WHERE, SQLite reads ON as a join's."""
 
@@ -78,14 +76,6 @@ class BulkSql(Dialect, ListingStatements, QueueStatements):
         rows = list(self.run(TAGS_OF, ids=page_id))
         pages, tags = zip(*rows, strict=True) if rows else ((), ())
         return PageTags(page_id=np.array(pages, np.int64), tag=np.array(tags, object))
-
-    @override
-    def tag_names(self, tag_id: Ints) -> dict[int, str]:
-        return dict(iter(self.run(TAG_NAMES, ids=tag_id)))
-
-    @override
-    def host_names(self, host_id: Ints) -> dict[int, str]:
-        return dict(iter(self.run(HOST_NAMES, ids=host_id)))
 
     @override
     def add_tags(self, pairs: PageTags) -> None:

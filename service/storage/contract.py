@@ -42,7 +42,10 @@ from service.storage.access.contract import AccessStatements
 from service.storage.answers import AnswerStatements
 from service.storage.archive import ArchiveStatements
 from service.storage.clock import Clock
-from service.storage.epochs import EpochStatements
+from service.storage.epochs.clocks import ClockStatements
+from service.storage.epochs.contract import EpochStatements
+from service.storage.epochs.loading import LoadStatements
+from service.storage.epochs.schedule import ScheduleStatements
 from service.storage.feed import FeedStatements
 from service.storage.history import Counter, HistoryStatements
 from service.storage.listing import ListingStatements
@@ -91,7 +94,10 @@ class Transaction(
     HostStatements,
     AnswerStatements,
     ArchiveStatements,
+    ClockStatements,
     EpochStatements,
+    ScheduleStatements,
+    LoadStatements,
     WebhookStatements,
     SubscriptionStatements,
     AccessStatements,

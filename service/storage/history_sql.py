@@ -24,7 +24,7 @@ from service.model.history import (
 )
 from service.model.host_loads import MeasuredLoads, packed_loads, unpacked_loads
 from service.storage.dialect import Dialect
-from service.storage.epochs_sql import BETWEEN, DUE_RATE
+from service.storage.epochs.schedule import BETWEEN, DUE_RATE
 from service.storage.history import HistoryStatements, PausedQueues, StepCalibration
 from service.storage.tables import HOST_QUEUE
 

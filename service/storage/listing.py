@@ -16,14 +16,7 @@ from service.model.arrays import Instants, Ints
 from service.model.domain import Host, HostGroup, PagePatch
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.id_space import IdSpace
-from service.model.listing import (
-    ListedPart,
-    PageBounds,
-    PageFilter,
-    PageTags,
-    RunningLease,
-    TagColumns,
-)
+from service.model.listing import ListedPart, PageBounds, PageFilter, PageTags, RunningLease
 from service.storage.dialect import Subject
 
 NameOrder = Literal["host_id", "-host_id", "host", "-host"]
@@ -110,18 +103,6 @@ class ListingStatements(Subject):
     @abstractmethod
     def tags_of(self, page_id: Ints) -> PageTags:
         """Return the tags of these pages, by page_id and tag."""
-
-    @abstractmethod
-    def load_tags(self) -> TagColumns:
-        """Return every tag of every page, for a plan."""
-
-    @abstractmethod
-    def tag_names(self, tag_id: Ints) -> dict[int, str]:
-        """Return the names of those of these tags that exist."""
-
-    @abstractmethod
-    def host_names(self, host_id: Ints) -> dict[int, str]:
-        """Return the names of those of these hosts that exist."""
 
     @abstractmethod
     def add_tags(self, pairs: PageTags) -> None:

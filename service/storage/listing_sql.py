@@ -16,8 +16,7 @@ from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup, Observability
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
 from service.storage.dialect import Dialect, all_of
-from service.storage.epochs import MOST_SCANNED
-from service.storage.epochs_sql import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID
+from service.storage.epochs.schedule import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID, MOST_SCANNED
 from service.storage.listing import ListingStatements, NameOrder
 from service.storage.queue_sql import GROUPS, HOSTS, host_group_of, host_of
 

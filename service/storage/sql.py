@@ -14,7 +14,9 @@ from service.storage.answers import AnswersSql
 from service.storage.archive_sql import ArchivedLog
 from service.storage.bulk_sql import BulkSql
 from service.storage.contract import Brought, Registered, Transaction
-from service.storage.epochs_sql import EpochsSql
+from service.storage.epochs.contract import EpochsSql
+from service.storage.epochs.loading import LoadSql
+from service.storage.epochs.schedule import ScheduleSql
 from service.storage.feed_sql import FeedSql
 from service.storage.history_sql import HistorySql
 from service.storage.listing_sql import ListingSql
@@ -103,6 +105,8 @@ class SqlTransaction(
     AnswersSql,
     ArchivedLog,
     EpochsSql,
+    ScheduleSql,
+    LoadSql,
     WebhooksSql,
     SubscriptionsSql,
     Transaction,

@@ -25,7 +25,8 @@ from service.model.columns import ClockColumns
 from service.model.domain import Kind, Observability, PagePatch
 from service.model.errors import HostHasPages, HostNotFound
 from service.model.listing import PageFilter, PageTags
-from service.storage import epochs, listing_sql
+from service.storage import listing_sql
+from service.storage.epochs import schedule
 
 ALL = PageFilter()
 
@@ -403,4 +404,4 @@ def test_registering_waits_while_a_host_is_deleted_and_makes_it_anew(postgres_st
 
 
 def test_the_bound_of_a_reading_is_that_of_the_schedule():
-    assert listing_sql.MOST_SCANNED == epochs.MOST_SCANNED
+    assert listing_sql.MOST_SCANNED == schedule.MOST_SCANNED

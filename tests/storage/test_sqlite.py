@@ -383,7 +383,7 @@ def test_an_epoch_loads_without_keeping_writers_out(sqlite_store, sqlite_url, mo
 
 
 def test_an_epoch_lets_other_writers_in_between_its_blocks(sqlite_store, monkeypatch):
-    for module in ("sqlite.store", "sqlite.transaction"):
+    for module in ("sqlite.store", "sqlite.transaction", "epochs.sqlite"):
         monkeypatch.setattr(f"service.storage.{module}.BLOCK", 7)
     ids = np.sort(register(sqlite_store, 40))
     for _ in range(EPOCHS_KEPT + 1):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from service.storage.dialect import Dialect
-from service.storage.postgres import sql
 
 if TYPE_CHECKING:
     from service.storage.postgres.transaction import PostgresTransaction
@@ -31,6 +30,13 @@ DAYS_AHEAD = timedelta(days=14)
 """Time ahead for which partitions of days are made, so that an outage of days does no harm."""
 MONTH = len("observations_2026_05")
 """Length of the name of a month; that of a day is longer."""
+
+
+PARTITIONS = """
+SELECT child.relname FROM pg_inherits
+JOIN pg_class AS child ON child.oid = inhrelid
+WHERE inhparent = %(parent)s::regclass
+"""
 
 
 def keep_house(
@@ -88,7 +94,7 @@ def partition(tx: "PostgresTransaction", name: str) -> tuple[str, ...]:
 
 def partitions(tx: Dialect, parent: str) -> set[str]:
     """Return the names of the partitions of a table."""
-    return {name for (name,) in tx.run(sql.PARTITIONS, parent=parent)}
+    return {name for (name,) in tx.run(PARTITIONS, parent=parent)}
 
 
 def attempt(tx: "PostgresTransaction", *statements: str) -> bool:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, Bools, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.storage.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
-from service.storage.epochs_sql import BETWEEN, DUE_RATE
+from service.storage.epochs.schedule import BETWEEN, DUE_RATE
 from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
 from service.storage.postgres.words import given
 from service.storage.queue import (

@@ -5,15 +5,12 @@ float4 in the tables and float8 in arrays. Statements multiply float8, because p
 overflow.
 """
 
-from collections.abc import Collection
 from typing import Any
 
 from service.model.arrays import Floats, Ints
 from service.model.columns import PageStates
-from service.storage import epochs_sql, validators
-from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
+from service.storage import validators
 from service.storage.contract import GONE_CHECKS
-from service.storage.dialect import KEPT
 from service.storage.postgres.statements import EPOCH_IN_FORCE
 from service.storage.postgres.words import given
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
@@ -283,31 +280,3 @@ FROM (
     ORDER BY page_id, observed_at, kind
 ) AS entries
 """
-
-SAVE_CLOCKS = f"""
-INSERT INTO clocks ({", ".join(OF_CLOCK)})
-SELECT {", ".join(OF_CLOCK)} FROM {given(*OF_CLOCK)}
-{RENEW_CLOCK}
-"""
-
-PARTITIONS = """
-SELECT child.relname FROM pg_inherits
-JOIN pg_class AS child ON child.oid = inhrelid
-WHERE inhparent = %(parent)s::regclass
-"""
-
-SCHEDULE = f"""
-SELECT array_agg(page_id), array_agg(coalesce(created_at, '-infinity')),
-    array_agg(coalesce(last_crawl_at, '-infinity')),
-    array_agg(coalesce(requested_at, '-infinity')), array_agg(gone),
-    array_agg(n_failures::bigint), array_agg(interval_factor::float8),
-    array_agg(coalesce(due_rate, 'NaN')), string_agg(url, E'\\n'), array_agg(importance),
-    array_agg(change_rate::float8), array_agg(crawl_rate::float8), array_agg(crawl_probability),
-    array(SELECT epoch FROM ({KEPT}) AS kept)
-FROM ({{rows}}) AS rows
-"""
-
-
-def schedule(only: Collection[str], *, since: bool) -> str:
-    """Return the statement that reads rows of the schedule; no URL has a line break."""
-    return SCHEDULE.format(rows=epochs_sql.rows(only, since=since))

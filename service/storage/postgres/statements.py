@@ -7,7 +7,7 @@ commits.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
@@ -324,6 +324,23 @@ class PostgresDialect(Dialect):
         # the database's time comes with the epoch; later calls add the elapsed time
         self.number_in_force()
         return self.clock()
+
+    def copy(self, statement: str, blocks: Iterable[bytes]) -> None:
+        """Copy blocks of rows into a table."""
+        with self.driver.cursor().copy(statement) as copy:
+            for block in blocks:
+                copy.write(block)
+
+    def epoch_dropped(self) -> bool:
+        """Return whether the epoch in force was dropped after this reader read its number.
+
+        If so, the next statement reads the number again. Only readers need this check, because
+        housekeeping waits for the transactions of writers.
+        """
+        dropped = self.number_in_force() not in (0, *self.kept())
+        if dropped:
+            self.forget_epoch()
+        return dropped
 
 
 def named(kind: type[ColumnsT], row: Row) -> ColumnsT:

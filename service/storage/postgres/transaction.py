@@ -1,6 +1,6 @@
 """Transactions on Postgres on arrays; they lock by page_id, a page before its state."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
@@ -8,53 +8,29 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from psycopg.pq import TransactionStatus
 from typing_extensions import override
 
 from service.model.arrays import UNSPECIFIED, Floats, Ints, Keys, instant, nothing
-from service.model.columns import (
-    ClockColumns,
-    EpochColumns,
-    EvidenceColumns,
-    LogColumns,
-    PageColumns,
-    PageStates,
-    ScheduleColumns,
-    ScheduledPages,
-    ShiftColumns,
-    StoredPages,
-)
-from service.model.domain import Certificate, Host, HostPages, Observability, Page
-from service.model.listing import TagColumns
+from service.model.columns import EvidenceColumns, LogColumns, PageColumns, PageStates, StoredPages
+from service.model.domain import Host, HostPages, Observability, Page
 from service.model.urls import url_groups
 from service.storage.access.postgres import PostgresAccess
-from service.storage.clocks_sql import HOSTS_TOGETHER, stored
 from service.storage.contract import Brought, Registered
-from service.storage.epochs import NOTHING, Learnt
-from service.storage.epochs_sql import WITHDRAW_URL_GROUPS
-from service.storage.postgres import binary, loading, schedule_blocks, sql
-from service.storage.postgres.binary import (
-    SHORT,
-    SHORT_RATES,
-    broad,
-    copy_blocks,
-    copy_in,
-    masked,
-    short,
-)
+from service.storage.epochs.postgres import PostgresEpochs
+from service.storage.postgres import sql
+from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, copy_in, masked, short
 from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.history import PostgresHistory
 from service.storage.postgres.listing import PostgresListing
-from service.storage.postgres.partitions import keep_house, partitions
+from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.sealing import PostgresArchiving
-from service.storage.postgres.statements import SNAPSHOT, PostgresDialect, Rows, named
+from service.storage.postgres.statements import PostgresDialect, Rows, named
 from service.storage.queue import LeaseTokens, LockedLeases
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
 from service.storage.validators import ValidatorChanges, ValidatorColumns
 
-FROZEN = "(FORMAT BINARY, FREEZE)"
 FEW = 100
 """Maximum entries of the log that are inserted; more entries are copied."""
 
@@ -69,6 +45,7 @@ class PostgresTransaction(
     PostgresFeed,
     PostgresQueue,
     PostgresArchiving,
+    PostgresEpochs,
     SqlTransaction,
     PostgresAccess,
     PostgresDialect,
@@ -215,12 +192,7 @@ class PostgresTransaction(
             self.later(sql.INSERT_LOG, **entries.arrays())
             return
         columns = [masked(column) for column in entries.arrays().values()]
-        self._copy(sql.APPEND_LOG, copy_in(columns))
-
-    def _copy(self, statement: str, blocks: Iterable[bytes]) -> None:
-        with self.driver.cursor().copy(statement) as copy:
-            for block in blocks:
-                copy.write(block)
+        self.copy(sql.APPEND_LOG, copy_in(columns))
 
     @override
     def stored_log(self, page_id: Ints) -> LogColumns:
@@ -231,104 +203,17 @@ class PostgresTransaction(
         return self.columns(EvidenceColumns, sql.EVIDENCE_OF, page_id=page_id)
 
     @override
-    def load_columns(self) -> EpochColumns:
-        # one snapshot: outside a transaction, each statement would have its own
-        driver = self.driver
-        alone = driver.info.transaction_status is TransactionStatus.IDLE
-        if alone:
-            driver.execute(SNAPSHOT)
-        columns = loading.load(driver, self.width)
-        if alone:
-            driver.execute("COMMIT")
-        return columns
-
-    @override
-    def load_tags(self) -> TagColumns:
-        copied = "COPY page_tags (page_id, tag_id) TO STDOUT (FORMAT BINARY)"
-        return TagColumns(**binary.copy_out(self.driver, copied, {"page_id": "i8", "tag_id": "i8"}))
-
-    @override
-    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        # The table is filled and indexed, then attached; the CHECK avoids a scan. All blocks are
-        # read by subscripts, so nothing is compressed or moved to another table.
-        table = f"schedule_{epoch}"
-        of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
-        self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
-        columns = ", ".join(schedule_blocks.columns(schedule))
-        blocks = schedule_blocks.blocks(epoch, schedule)
-        self._copy(f"COPY {table} ({columns}) FROM STDIN {FROZEN}", copy_blocks(blocks))
-        self.once(f"CREATE INDEX ON {table} (block) WITH (fillfactor = 100)")
-        self.once(f"ANALYZE {table} (block, epoch)")  # else the planner expects no rows
-        self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
-
-    @override
-    def withdraw(self, epoch: int) -> None:
-        self.run(WITHDRAW_URL_GROUPS, epoch=epoch)
-        if f"schedule_{epoch}" in partitions(self, "schedule"):
-            self.once("LOCK TABLE alembic_version")  # as `keep_house` does
-            self.once(f"DROP TABLE schedule_{epoch}")
-
-    @override
-    def shifts(self, epoch: int) -> ShiftColumns:
-        copied = f"COPY ({schedule_blocks.MOVED.format(epoch)}) TO STDOUT (FORMAT BINARY)"
-        packed = schedule_blocks.OF_BLOCK
-        columns = {"block": "i8", "shift": packed, "carried": packed}
-        return schedule_blocks.moves(**binary.copy_out(self.driver, copied, columns))
-
-    @override
-    def save_clocks(self, clocks: ClockColumns) -> None:
-        for start in range(0, len(clocks), HOSTS_TOGETHER):
-            some = clocks.take(slice(start, start + HOSTS_TOGETHER))
-            self.later(sql.SAVE_CLOCKS, **stored(some))
-
-    @override
-    def publish(
-        self,
-        epoch: int,
-        certificate: Certificate,
-        now: datetime,
-        learnt: Learnt = NOTHING,
-    ) -> None:
-        super().publish(epoch, certificate, now, learnt)
-        self.forget_epoch()
-
-    @override
     def page(self, page_id: int) -> Page:
         page = super().page(page_id)
         if page.crawl_rate is None:
-            return self.page(page_id) if self._epoch_dropped() else page
+            return self.page(page_id) if self.epoch_dropped() else page
         rates = broad(np.array([getattr(page, name) for name in SHORT_RATES])).tolist()
         return replace(page, **dict(zip(SHORT_RATES, rates, strict=True)))
 
     @override
     def host_pages(self, host: Host, now: datetime) -> HostPages:
         pages = super().host_pages(host, now)
-        return self.host_pages(host, now) if self._epoch_dropped() else pages
-
-    def _epoch_dropped(self) -> bool:
-        """Return whether the epoch in force was dropped after this reader read its number.
-
-        If so, the next statement reads the number again. Only readers need this check, because
-        housekeeping waits for the transactions of writers.
-        """
-        dropped = self.number_in_force() not in (0, *self.kept())
-        if dropped:
-            self.forget_epoch()
-        return dropped
-
-    @override
-    def read_schedule(
-        self, only: Collection[str], **parameters: Any
-    ) -> tuple[ScheduledPages, Collection[int]]:
-        # planned for each reading, because the best plan depends on the range
-        statement = sql.schedule(only, since="since" in parameters)
-        ((*row, kept),) = self.once(statement, **parameters)
-        if row[0] is None:
-            return ScheduledPages.empty(), kept
-        columns = dict(zip(ScheduledPages.__dataclass_fields__, row, strict=True))
-        columns["url"] = np.array(columns["url"].split("\n"), object)
-        columns |= {name: broad(columns[name]) for name in SHORT_RATES}
-        return ScheduledPages(**columns), kept
+        return self.host_pages(host, now) if self.epoch_dropped() else pages
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:

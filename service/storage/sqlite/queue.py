@@ -11,7 +11,7 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.model.columns import DueColumns
 from service.storage.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
-from service.storage.epochs_sql import DUE_RATE
+from service.storage.epochs.schedule import DUE_RATE
 from service.storage.queue import (
     ALL_PAGES,
     DuePages,

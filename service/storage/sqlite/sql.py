@@ -11,22 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import COLUMN, Columns, Floats, Instants, Ints
-from service.model.columns import RARE, EpochColumns, PageStates, ScheduledPages
-from service.model.urls import URL_GROUPS
-from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
+from service.model.arrays import Columns, Ints
+from service.model.columns import PageStates
 from service.storage.contract import GONE_CHECKS
-from service.storage.dialect import KEPT, NUMBER_IN_FORCE, Arrays, Dialect, worded
-from service.storage.sqlite.values import (
-    NAT,
-    RARELY,
-    RARELY_DUE,
-    columns,
-    decoded,
-    parameter,
-    typed,
-    values,
-)
+from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect, worded
+from service.storage.sqlite.values import columns, decoded, parameter, typed, values
 from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 from service.storage.validators import NO_NOTE
 
@@ -43,22 +32,6 @@ WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN)
 COMMON = tuple(name for name in WRITTEN if name not in SELDOM_SET)
 """Columns of a state in the order of `SAVE_COMMON_STATES`."""
 
-EPOCH_KINDS: dict[str, Any] = {f.name: f.type for f in fields(EpochColumns)}
-
-LOADED: dict[str, Any] = {
-    "page_id": Ints,
-    "code": Ints,
-    "importance": Floats,
-    "last_observed_at": Instants,
-    "last_interval": Floats,
-    "n_observations": Ints,
-    "interval_factor": Floats,
-    "estimate": Floats,
-}
-"""Columns that an epoch reads of every page; `code` has observability, URL group and host."""
-LOADED_RARE: dict[str, Any] = {name: EPOCH_KINDS[name] for name in ("page_id", *RARE)}
-OBSERVABILITIES = 4
-"""Base of the observability in `code`, above the number of its values."""
 
 STRETCHES = """
 WITH RECURSIVE stretches (stretch) AS (
@@ -149,57 +122,6 @@ FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """
 
-LOAD_COLUMNS = f"""
-SELECT pages.page_id,
-    observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * pages.host_id),
-    CASE WHEN gone THEN 0.0 ELSE importance END, last_observed_at, last_interval, n_observations,
-    interval_factor, estimate
-FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-ORDER BY pages.page_id
-"""
-
-LOAD_RARE = """
-SELECT pages.page_id, CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate,
-    coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), last_age
-FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-WHERE n_pings > 0 OR observability = 1
-    OR coalesce(min_crawl_rate, max_crawl_rate, last_age) IS NOT NULL
-ORDER BY pages.page_id
-"""
-
-STALE_EPOCH = f"""
-SELECT epoch FROM epochs WHERE EXISTS (SELECT 1 FROM schedule WHERE schedule.epoch = epochs.epoch)
-    AND epoch NOT IN ({KEPT})
-LIMIT 1
-"""
-
-DROP_SCHEDULE = """
-DELETE FROM schedule WHERE epoch = ?1 AND page_id <= coalesce(
-    (SELECT page_id FROM schedule WHERE epoch = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
-"""
-
-ADD_SCHEDULE = """
-INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency)
-VALUES (?, ?, ?, ?, ?, ?)
-"""
-ADD_MOVED = """
-INSERT INTO schedule
-    (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency, shift, carried)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-"""Statement for blocks with moved crawls; two more parameters would slow all other blocks."""
-
-SHIFTS = """
-SELECT page_id, shift, carried FROM schedule WHERE epoch = {epoch} AND shift IS NOT NULL
-ORDER BY page_id
-"""
-
-SAVE_CLOCKS = f"""
-INSERT INTO clocks ({", ".join(OF_CLOCK)}) VALUES ({", ".join("?" * len(OF_CLOCK))})
-{RENEW_CLOCK}
-"""
-
 
 VALIDATORS = """
 SELECT page_id, coalesce(etag, ''), last_modified, coalesce(note, '') FROM page_validators
@@ -269,15 +191,6 @@ def named(statement: str) -> str:
     'SELECT 7 % :b'
     """
     return worded(statement, WORDS) % Named()
-
-
-SCHEDULED = [f for f in fields(ScheduledPages) if f.name not in RARELY_DUE]
-SCHEDULE = ", ".join(
-    [*(f"coalesce({f.name}, {NAT})" if f.type == Instants else f.name for f in SCHEDULED), RARELY]
-)
-_KINDS = [(f.name, "i8" if f.type == Instants else COLUMN[f.type]) for f in SCHEDULED]
-SCHEDULE_ROW = np.dtype([*_KINDS, ("rarely", "O")])
-"""Type of a row of `SCHEDULE`, with which numpy reads rows without a list in between."""
 
 
 class SqliteDialect(Dialect):

@@ -32,6 +32,7 @@ from service.model.errors import (
 from service.storage import migrations
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.contract import Disk, Lead, Store, failing
+from service.storage.epochs.sqlite import BLOCK
 from service.storage.sqlite.connections import (
     BUSY_S,
     READING_CACHE,
@@ -44,7 +45,7 @@ from service.storage.sqlite.connections import (
     translated,
 )
 from service.storage.sqlite.log import Stretches
-from service.storage.sqlite.transaction import BLOCK, SqliteTransaction, keep_house
+from service.storage.sqlite.transaction import SqliteTransaction, keep_house
 
 TRY_S, TRY_EVERY_S = 1.0, 1.0
 """Maximum wait of a trial for the lock, and time for which its success is valid, seconds."""

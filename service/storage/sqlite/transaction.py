@@ -1,40 +1,25 @@
 """Transactions on SQLite; because there is one writer at a time, `lock_states` takes no lock."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from datetime import datetime
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import COLUMN, UNSPECIFIED, Ints, Keys, instant
-from service.model.columns import (
-    NOT_MOVED,
-    RARE,
-    ClockColumns,
-    EpochColumns,
-    PageColumns,
-    PageStates,
-    ScheduleColumns,
-    ScheduledPages,
-    ShiftColumns,
-    StoredPages,
-)
+from service.model.arrays import UNSPECIFIED, Ints, Keys, instant
+from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability
-from service.model.listing import TagColumns
-from service.model.urls import URL_GROUPS, url_groups
-from service.storage import epochs_sql
+from service.model.urls import url_groups
 from service.storage.access.sqlite import SqliteAccess
-from service.storage.clocks_sql import stored
-from service.storage.column_builder import Gathered, placed
 from service.storage.contract import Brought, Registered
+from service.storage.epochs.sqlite import SqliteEpochs
 from service.storage.sql import SqlTransaction, any_seldom_set
-from service.storage.sqlite.archiving import SqliteArchiving
+from service.storage.sqlite.archiving import BLOCK, SqliteArchiving
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.feed import SqliteFeed
 from service.storage.sqlite.history import SqliteHistory
@@ -42,9 +27,7 @@ from service.storage.sqlite.listing import SqliteListing
 from service.storage.sqlite.log import Stretches
 from service.storage.sqlite.queue import SqliteQueue
 from service.storage.sqlite.sql import (
-    ADD_MOVED,
     ADD_PAGES,
-    ADD_SCHEDULE,
     ADD_STATES,
     ANY_VALIDATORS,
     BRING_STATES,
@@ -52,40 +35,25 @@ from service.storage.sqlite.sql import (
     CHANGE_STATES,
     CLEAR_VALIDATORS,
     COMMON,
-    DROP_SCHEDULE,
     DROP_VALIDATORS,
-    LOAD_COLUMNS,
-    LOAD_RARE,
-    LOADED,
-    LOADED_RARE,
     LOCK_SCHEDULED_STATES,
     LOCK_STATES,
-    OBSERVABILITIES,
     READ_PAGES,
     RESTORE_STATES,
-    SAVE_CLOCKS,
     SAVE_COMMON_STATES,
     SAVE_STATES,
     SAVE_VALIDATORS,
-    SCHEDULE,
-    SCHEDULE_ROW,
-    SCHEDULED,
-    SHIFTS,
-    STALE_EPOCH,
     VALIDATORS,
     WAKE,
     SqliteDialect,
     add_rows,
     written,
 )
-from service.storage.sqlite.values import columns, listed, microseconds, rarely_due, shifts, values
+from service.storage.sqlite.values import listed, microseconds, values
 from service.storage.validators import ValidatorChanges, ValidatorColumns
 
 MOST_VARIABLES = 32_000
 """Maximum variables of a statement; the default build of SQLite allows 32,766."""
-
-BLOCK = 20_000
-"""Rows that an epoch reads, writes or deletes at a time: other writers wait at most 0.1 s."""
 
 
 class SqliteTransaction(
@@ -94,6 +62,7 @@ class SqliteTransaction(
     SqliteFeed,
     SqliteQueue,
     SqliteArchiving,
+    SqliteEpochs,
     SqlTransaction,
     SqliteAccess,
     SqliteDialect,
@@ -241,72 +210,8 @@ class SqliteTransaction(
         return np.array([page for (page,) in woken], np.int64)
 
     @override
-    def load_columns(self) -> EpochColumns:
-        columns = self._gathered(LOAD_COLUMNS, LOADED)
-        code, observability = np.divmod(columns.pop("code"), OBSERVABILITIES)
-        columns["host_id"], url_group = np.divmod(code, URL_GROUPS)
-        columns["observability"] = observability.astype(np.int16)
-        columns["url_group"] = url_group.astype(np.int32)
-        page_id, seldom = columns["page_id"], self._gathered(LOAD_RARE, LOADED_RARE)
-        where = np.searchsorted(page_id, seldom["page_id"])
-        for name, absent in RARE.items():
-            columns[name] = placed(len(page_id), where, seldom[name], absent)
-        return EpochColumns(**columns)
-
-    @override
-    def load_tags(self) -> TagColumns:
-        kinds = {f.name: f.type for f in fields(TagColumns)}
-        return TagColumns(**self._gathered("SELECT page_id, tag_id FROM page_tags", kinds))
-
-    def _gathered(self, statement: str, kinds: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Return the columns of a statement, read in blocks of rows."""
-        shapes = {name: (0, self.width) if name == "estimate" else 0 for name in kinds}
-        gathered = Gathered({n: np.empty(shapes[n], COLUMN[kind]) for n, kind in kinds.items()})
-        cursor = self.driver.execute(statement)
-        while rows := cursor.fetchmany(BLOCK):
-            gathered.append(columns(kinds, rows, self.width).values())
-        return gathered.columns()
-
-    @override
-    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
-        columns = schedule.arrays()
-        moves = [shifts(columns.pop(name)) for name in ("shift", "carried")]
-        moved = (schedule.shift != NOT_MOVED).any()
-        statement, rest = (ADD_MOVED, moves) if moved else (ADD_SCHEDULE, [])
-        listed = map(values, columns.values())
-        add_rows(self.driver, statement, repeat(epoch, len(schedule)), *listed, *rest)
-
-    @override
-    def shifts(self, epoch: int) -> ShiftColumns:
-        kinds = {f.name: f.type for f in fields(ShiftColumns)}
-        return ShiftColumns(**self._gathered(SHIFTS.format(epoch=epoch), kinds))
-
-    @override
-    def save_clocks(self, clocks: ClockColumns) -> None:
-        self.run_many(SAVE_CLOCKS, *map(values, stored(clocks).values()))
-
-    @override
-    def read_schedule(
-        self, only: Collection[str], **parameters: Any
-    ) -> tuple[ScheduledPages, Collection[int]]:
-        # one reader at a time, because the driver releases the interpreter at every row
-        rows = epochs_sql.rows(only, since="since" in parameters)
-        with self.fetching:
-            cursor = self.run(f"SELECT {SCHEDULE} FROM ({rows})", **parameters)
-            read = np.fromiter(cursor, SCHEDULE_ROW)
-        columns = {f.name: read[f.name].view(COLUMN[f.type]) for f in SCHEDULED}
-        return ScheduledPages(**columns, **rarely_due(read["rarely"])), self.kept()
-
-    @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
         keep_house(lambda: nullcontext(self), keep_log_since if self.archive is None else None)
-
-    def drop_schedule(self) -> bool:
-        """Delete a block of an old schedule; return whether there was one."""
-        stale = self.run(STALE_EPOCH).fetchall()
-        for (epoch,) in stale:
-            self.run(DROP_SCHEDULE, epoch, BLOCK - 1)
-        return bool(stale)
 
 
 def keep_house(

@@ -1,4 +1,4 @@
-"""Clocks of hosts, and the crawls that an epoch moved: the SQL that both databases share.
+"""Clocks of hosts, and the crawls that an epoch moved: contract and shared SQL.
 
 A row of `clocks` takes about 1 KB: 238 numbers of four bytes. An epoch reads all rows with a clock,
 but only their profiles. It reads and writes the evidence of the hosts that learn, few of all hosts.
@@ -16,9 +16,25 @@ from service.core.clocks.profile import TERMS
 from service.core.timing import delay_in_force
 from service.model.arrays import Floats, Ints
 from service.model.columns import ClockColumns, HostClocks, ShiftColumns
-from service.storage.dialect import Dialect
-from service.storage.epochs import EpochStatements
+from service.storage.dialect import Dialect, Subject
 from service.storage.tables import HOST_QUEUE
+
+
+class ClockStatements(Subject):
+    """The statements of clocks."""
+
+    @abstractmethod
+    def host_clocks(self) -> HostClocks:
+        """Return the hosts with a clock, by ascending host_id."""
+
+    @abstractmethod
+    def clocks(self, host_id: Ints) -> ClockColumns:
+        """Return the evidence of those of these hosts that have any, by ascending host_id."""
+
+    @abstractmethod
+    def shifts(self, epoch: int) -> ShiftColumns:
+        """Return the pages whose crawls an epoch moved, by ascending page_id."""
+
 
 HOSTS_TOGETHER = 10_000
 """Hosts whose evidence one statement reads or writes: 10 MB."""
@@ -43,7 +59,7 @@ WHERE has_clock ORDER BY clocks.host_id
 """
 
 
-class ClocksSql(Dialect, EpochStatements):
+class ClocksSql(Dialect, ClockStatements):
     """The statements on clocks that Postgres and SQLite share."""
 
     @override
@@ -73,10 +89,6 @@ class ClocksSql(Dialect, EpochStatements):
     @abstractmethod
     def save_clocks(self, clocks: ClockColumns) -> None:
         """Write the evidence of hosts, whether they have any or not."""
-
-    @abstractmethod
-    @override
-    def shifts(self, epoch: int) -> ShiftColumns: ...
 
 
 def stored(clocks: ClockColumns) -> dict[str, NDArray[Any]]:
