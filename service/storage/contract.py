@@ -28,19 +28,11 @@ from numpy.typing import NDArray
 
 from service.archive.log_archive import LogArchive
 from service.model.arrays import Bools, Instants, Ints, Keys
-from service.model.columns import (
-    EvidenceColumns,
-    LogColumns,
-    PageColumns,
-    PageStates,
-    ScheduleColumns,
-    StoredPages,
-)
-from service.model.domain import Kind, LogEntry, Page, PagePatch
+from service.model.columns import PageColumns, PageStates, ScheduleColumns, StoredPages
+from service.model.domain import Page, PagePatch
 from service.model.errors import RecrawlError
 from service.storage.access.contract import AccessStatements
 from service.storage.answers import AnswerStatements
-from service.storage.archive import ArchiveStatements
 from service.storage.clock import Clock
 from service.storage.epochs.clocks import ClockStatements
 from service.storage.epochs.contract import EpochStatements
@@ -49,6 +41,7 @@ from service.storage.epochs.schedule import ScheduleStatements
 from service.storage.feed import FeedStatements
 from service.storage.history import Counter, HistoryStatements
 from service.storage.listing import ListingStatements
+from service.storage.log.contract import LogStatements
 from service.storage.queue import HostStatements, LeaseTokens, LockedLeases, QueueStatements
 from service.storage.validators import ValidatorStatements
 from service.storage.webhooks.contract import WebhookStatements
@@ -93,7 +86,7 @@ class Transaction(
     QueueStatements,
     HostStatements,
     AnswerStatements,
-    ArchiveStatements,
+    LogStatements,
     ClockStatements,
     EpochStatements,
     ScheduleStatements,
@@ -141,12 +134,6 @@ class Transaction(
     def delete_page(self, page_id: int) -> None:
         """Delete a page, its state, log and rows of schedules; raise `PageNotFound`."""
 
-    @abstractmethod
-    def page_log(
-        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
-    ) -> list[LogEntry]:
-        """Return the newest entries of a page in the database before a place, newest first."""
-
     # -- observations
 
     @abstractmethod
@@ -177,18 +164,6 @@ class Transaction(
     def clear_estimates(self, page_id: Ints) -> None:
         """Set the estimates of these pages to zeros of this store's width."""
 
-    @abstractmethod
-    def append_log(self, entries: LogColumns) -> None:
-        """Append to the observation log."""
-
-    @abstractmethod
-    def log_of(self, page_id: Ints) -> LogColumns:
-        """Return the whole log of these pages, archived or not, ordered by page_id and time."""
-
-    @abstractmethod
-    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
-        """Return the evidence in the log of these pages, ordered by page_id and time."""
-
     # -- pages that move between stores
 
     @abstractmethod
@@ -212,15 +187,6 @@ class Transaction(
     @abstractmethod
     def next_page_ids(self, after: int, limit: int) -> Ints:
         """Return the next page_ids above `after`, ascending."""
-
-    @abstractmethod
-    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        """Prepare the log for the next months; drop old schedules and old entries of the log.
-
-        Entries since `keep_log_since` stay; older entries may stay for up to a month. With an
-        archive no entry is dropped here (`drop_part`).
-        `Lead.housekeep` does this while others write.
-        """
 
 
 @contextmanager

@@ -19,10 +19,10 @@ from service.model.changes import (
     PageUrls,
 )
 from service.model.errors import PartChanged
-from service.storage.archive_sql import file_of, named
 from service.storage.change_blocks import MOST_IN_BLOCK, packed, size, unpacked
 from service.storage.dialect import Dialect, all_of
 from service.storage.feed import FeedStatements, FeedStretch
+from service.storage.log.contract import file_of, named
 
 FIRST_BLOCKS, MORE, MOST_BLOCKS = 8, 4, 512
 """Blocks of the first statement of a reading; growth of each further one, and their maximum."""

@@ -8,10 +8,9 @@ from typing_extensions import override
 
 from service.model.arrays import UNSPECIFIED, Bools, Ints, Keys
 from service.model.columns import PageColumns, PageStates
-from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
+from service.model.domain import Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.storage.answers import AnswersSql
-from service.storage.archive_sql import ArchivedLog
 from service.storage.bulk_sql import BulkSql
 from service.storage.contract import Brought, Registered, Transaction
 from service.storage.epochs.contract import EpochsSql
@@ -20,6 +19,7 @@ from service.storage.epochs.schedule import ScheduleSql
 from service.storage.feed_sql import FeedSql
 from service.storage.history_sql import HistorySql
 from service.storage.listing_sql import ListingSql
+from service.storage.log.contract import ArchivedLog
 from service.storage.queue import NEVER_FILLED, FillMark
 from service.storage.queue_sql import QueueSql
 from service.storage.tables import SELDOM_SET
@@ -56,12 +56,6 @@ WHERE pages.page_id = %(page_id)s
 """Statement that reads a page. A crawl probability of 0 is NULL in the table; the result is NULL
 only for a page without a schedule."""
 
-PAGE_LOG = """
-SELECT observed_at, kind, changed, "interval", status FROM {{log}}
-WHERE {{log_of_page}} AND {before}
-ORDER BY observed_at DESC, kind DESC LIMIT %(limit)s
-"""
-BEFORE = "(observed_at < %(at)s OR (observed_at = %(at)s AND kind < %(kind)s))"
 
 CLEAR_ESTIMATES = """
 UPDATE page_states SET estimate = %(zeros)s WHERE page_id BETWEEN %(first)s AND %(last)s
@@ -173,23 +167,6 @@ class SqlTransaction(
     def delete_page(self, page_id: int) -> None:
         if not self.delete_many(np.array([page_id])):
             raise PageNotFound(f"no page has the id {page_id}")
-
-    @override
-    def page_log(
-        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
-    ) -> list[LogEntry]:
-        place = {} if before is None else {"at": before[0], "kind": before[1].value}
-        statement = PAGE_LOG.format(before=BEFORE if place else "true")
-        return [
-            LogEntry(
-                row["observed_at"],
-                Kind(row["kind"]),
-                None if row["changed"] is None else bool(row["changed"]),
-                row["interval"],
-                row["status"],
-            )
-            for row in self.read(statement, page_id=page_id, limit=limit, **place)
-        ]
 
     @override
     def clear_estimates(self, page_id: Ints) -> None:

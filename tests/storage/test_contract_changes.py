@@ -17,6 +17,7 @@ from service.model.domain import Observability, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotKept
 from service.storage.dialect import EPOCHS_KEPT
 from service.storage.epochs import schedule as schedules
+from service.storage.epochs.schedule import MOST_SCANNED
 
 HUGE = 1.7976931348623157e308
 
@@ -200,4 +201,4 @@ def test_a_filter_that_matches_little_walks_a_bounded_way_at_a_time(sql_store, m
     everything = np.concatenate([few, many, late]) if only == EVERYTHING else [*few, *late]
     assert found == sorted(everything)
     assert n_parts == 1 if only.host else 7 <= n_parts <= 10  # Postgres leaves ids out
-    assert schedules.MOST_SCANNED >= 10_000, "a page of the largest size is one walk"
+    assert MOST_SCANNED >= 10_000, "a page of the largest size is one walk"

@@ -249,34 +249,3 @@ FROM (
     ORDER BY page_id LIMIT %(limit)s
 ) AS read
 """
-
-APPEND_LOG = """
-COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
-FROM STDIN (FORMAT BINARY)
-"""
-
-INSERT_LOG = f"""
-INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
-SELECT page_id, observed_at, kind, nullif(changed, -1::smallint), nullif("interval", 'NaN'),
-    nullif(crawl_rate, 'NaN'), nullif(status, -1::smallint)
-FROM {given("page_id", "observed_at", "kind", "changed", "interval", "crawl_rate", "status")}
-"""
-
-LOG_OF = """
-SELECT array_agg(page_id), array_agg(observed_at), array_agg(kind),
-    array_agg(coalesce(changed, -1::smallint)), array_agg(coalesce("interval", 'NaN')),
-    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(status, -1::smallint))
-FROM (
-    SELECT * FROM {log} WHERE page_id = ANY(%(page_id)s::bigint[])
-    ORDER BY page_id, observed_at, kind
-) AS entries
-"""
-
-EVIDENCE_OF = """
-SELECT array_agg(page_id), array_agg("interval"), array_agg(coalesce(changed, -1::smallint))
-FROM (
-    SELECT * FROM {log}
-    WHERE page_id = ANY(%(page_id)s::bigint[]) AND "interval" IS NOT NULL
-    ORDER BY page_id, observed_at, kind
-) AS entries
-"""

@@ -23,6 +23,8 @@ from service.storage import migrations
 from service.storage.access.postgres import KEYS_CHANNEL
 from service.storage.clock import Clock, FollowingClock
 from service.storage.contract import Lead, Store, failing
+from service.storage.log.partitions import keep_house
+from service.storage.log.sealing import seal
 from service.storage.postgres.connections import (
     ARCHIVE_LOCK,
     BATCH,
@@ -37,8 +39,6 @@ from service.storage.postgres.connections import (
     translated,
 )
 from service.storage.postgres.listening import Listener
-from service.storage.postgres.partitions import keep_house
-from service.storage.postgres.sealing import seal
 from service.storage.postgres.statements import AUTOCOMMIT, SNAPSHOT, WRITE, Statements
 from service.storage.postgres.transaction import PostgresTransaction
 

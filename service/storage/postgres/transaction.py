@@ -1,7 +1,6 @@
 """Transactions on Postgres on arrays; they lock by page_id, a page before its state."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -11,28 +10,24 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.model.arrays import UNSPECIFIED, Floats, Ints, Keys, instant, nothing
-from service.model.columns import EvidenceColumns, LogColumns, PageColumns, PageStates, StoredPages
+from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Host, HostPages, Observability, Page
 from service.model.urls import url_groups
 from service.storage.access.postgres import PostgresAccess
 from service.storage.contract import Brought, Registered
 from service.storage.epochs.postgres import PostgresEpochs
+from service.storage.log.postgres import PostgresLog
 from service.storage.postgres import sql
-from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, copy_in, masked, short
+from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, short
 from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.history import PostgresHistory
 from service.storage.postgres.listing import PostgresListing
-from service.storage.postgres.partitions import keep_house
 from service.storage.postgres.queue import PostgresQueue
-from service.storage.postgres.sealing import PostgresArchiving
 from service.storage.postgres.statements import PostgresDialect, Rows, named
 from service.storage.queue import LeaseTokens, LockedLeases
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
 from service.storage.validators import ValidatorChanges, ValidatorColumns
-
-FEW = 100
-"""Maximum entries of the log that are inserted; more entries are copied."""
 
 PAGE_STATE = PageStates.__dataclass_fields__
 OWN = len(sql.OF_STATES) + len(sql.MARKS)
@@ -44,7 +39,7 @@ class PostgresTransaction(
     PostgresListing,
     PostgresFeed,
     PostgresQueue,
-    PostgresArchiving,
+    PostgresLog,
     PostgresEpochs,
     SqlTransaction,
     PostgresAccess,
@@ -186,23 +181,6 @@ class PostgresTransaction(
         return self.id_array(sql.WAKE, page_id=page_id, now=now)
 
     @override
-    def append_log(self, entries: LogColumns) -> None:
-        # inserting takes one message, copying three
-        if len(entries) <= FEW:
-            self.later(sql.INSERT_LOG, **entries.arrays())
-            return
-        columns = [masked(column) for column in entries.arrays().values()]
-        self.copy(sql.APPEND_LOG, copy_in(columns))
-
-    @override
-    def stored_log(self, page_id: Ints) -> LogColumns:
-        return self.columns(LogColumns, sql.LOG_OF, page_id=page_id)
-
-    @override
-    def stored_evidence(self, page_id: Ints) -> EvidenceColumns:
-        return self.columns(EvidenceColumns, sql.EVIDENCE_OF, page_id=page_id)
-
-    @override
     def page(self, page_id: int) -> Page:
         page = super().page(page_id)
         if page.crawl_rate is None:
@@ -214,7 +192,3 @@ class PostgresTransaction(
     def host_pages(self, host: Host, now: datetime) -> HostPages:
         pages = super().host_pages(host, now)
         return self.host_pages(host, now) if self.epoch_dropped() else pages
-
-    @override
-    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
-        keep_house(lambda: nullcontext(self), keep_log_since, now)

@@ -33,6 +33,7 @@ from service.storage import migrations
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.contract import Disk, Lead, Store, failing
 from service.storage.epochs.sqlite import BLOCK
+from service.storage.log.sqlite import Stretches
 from service.storage.sqlite.connections import (
     BUSY_S,
     READING_CACHE,
@@ -44,7 +45,6 @@ from service.storage.sqlite.connections import (
     transaction,
     translated,
 )
-from service.storage.sqlite.log import Stretches
 from service.storage.sqlite.transaction import SqliteTransaction, keep_house
 
 TRY_S, TRY_EVERY_S = 1.0, 1.0

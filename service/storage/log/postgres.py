@@ -1,38 +1,60 @@
-"""Old days of the log on Postgres, set aside for the archive.
-
-A partition of old days is detached and becomes a child of `sealed_observations` under a new name.
-Nobody appends to it from then on, so it is copied without a lock, and dropped by the commit that
-names its files. Each step takes one short transaction and waits at most `partitions.LOCK_TIMEOUT`
-for a lock. Readers see detached entries all the time, because they read both tables.
-"""
+"""The log of observations in the SQL of Postgres."""
 
 import re
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import nullcontext
 from datetime import datetime
-from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import psycopg
 from typing_extensions import override
 
 from service.archive.log_archive import ArchivedFile
-from service.model.columns import LogColumns
+from service.model.arrays import Ints
+from service.model.columns import EvidenceColumns, LogColumns
 from service.model.errors import PartBusy, PartChanged
-from service.storage.archive import LogPart
-from service.storage.archive_sql import ArchivedLog
+from service.storage.log.contract import ArchivedLog, LogPart
+from service.storage.log.partitions import keep_house, old_partitions
 from service.storage.postgres import binary
-from service.storage.postgres.partitions import (
-    LOCK_ATTEMPTS,
-    LOCK_TIMEOUT,
-    attempt,
-    old_partitions,
-    partitions,
-)
+from service.storage.postgres.binary import copy_in, masked
+from service.storage.postgres.partitions import LOCK_TIMEOUT, partitions
 from service.storage.postgres.statements import PostgresDialect
+from service.storage.postgres.words import given
 
-if TYPE_CHECKING:
-    from service.storage.postgres.transaction import PostgresTransaction
+FEW = 100
+"""Maximum entries of the log that are inserted; more entries are copied."""
+
+
+APPEND_LOG = """
+COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+FROM STDIN (FORMAT BINARY)
+"""
+
+INSERT_LOG = f"""
+INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+SELECT page_id, observed_at, kind, nullif(changed, -1::smallint), nullif("interval", 'NaN'),
+    nullif(crawl_rate, 'NaN'), nullif(status, -1::smallint)
+FROM {given("page_id", "observed_at", "kind", "changed", "interval", "crawl_rate", "status")}
+"""
+
+LOG_OF = """
+SELECT array_agg(page_id), array_agg(observed_at), array_agg(kind),
+    array_agg(coalesce(changed, -1::smallint)), array_agg(coalesce("interval", 'NaN')),
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(status, -1::smallint))
+FROM (
+    SELECT * FROM {log} WHERE page_id = ANY(%(page_id)s::bigint[])
+    ORDER BY page_id, observed_at, kind
+) AS entries
+"""
+
+EVIDENCE_OF = """
+SELECT array_agg(page_id), array_agg("interval"), array_agg(coalesce(changed, -1::smallint))
+FROM (
+    SELECT * FROM {log}
+    WHERE page_id = ANY(%(page_id)s::bigint[]) AND "interval" IS NOT NULL
+    ORDER BY page_id, observed_at, kind
+) AS entries
+"""
+
 
 PARTS = """
 SELECT relname, greatest(reltuples, 0)::bigint AS n_rows FROM pg_inherits
@@ -41,7 +63,6 @@ WHERE inhparent = 'sealed_observations'::regclass ORDER BY relname
 """
 ESTIMATE = "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = to_regclass(%(name)s)"
 LATE = "SELECT count(*) FROM observations_default WHERE observed_at < %(before)s"
-OLDEST_LATE = "SELECT min(observed_at) FROM observations_default WHERE observed_at < %(before)s"
 
 COPY_PART = """
 COPY (
@@ -58,47 +79,8 @@ OF_A_DAY = re.compile(r"sealed_\d{4}_\d\d_\d\d_")
 """Start of the name of a part that was the partition of one day."""
 
 
-def seal(
-    begin: Callable[[], AbstractContextManager["PostgresTransaction"]], before: datetime
-) -> None:
-    """Set aside the partitions that end before an instant, and entries outside of partitions."""
-    with begin() as tx:
-        names = old_partitions(partitions(tx, "observations"), before)
-        steps = [detached(name) for name in names]
-        if (oldest := tx.scalar(OLDEST_LATE, before=before)) is not None:
-            steps.append(moved(oldest, before))
-    for statements in steps:
-        for _ in range(LOCK_ATTEMPTS):
-            with begin() as tx:
-                if attempt(tx, *statements):
-                    break
-
-
-def detached(name: str) -> tuple[str, ...]:
-    """Return the statements that set a partition aside."""
-    sealed = f"sealed_{name.removeprefix('observations_')}_{uuid4().hex[:8]}"
-    return (
-        f"ALTER TABLE observations DETACH PARTITION {name}",
-        f"ALTER TABLE {name} RENAME TO {sealed}",
-        f"ALTER TABLE {sealed} INHERIT sealed_observations",
-    )
-
-
-def moved(oldest: datetime, before: datetime) -> tuple[str, ...]:
-    """Return the statements that set aside the old entries of the default partition."""
-    sealed = f"sealed_{oldest:%Y_%m}_{uuid4().hex[:8]}"
-    old = f"DELETE FROM observations_default WHERE observed_at < '{before.isoformat()}'"
-    return (
-        f"CREATE TABLE {sealed} (LIKE observations)",
-        f"WITH old AS ({old} RETURNING *) INSERT INTO {sealed} SELECT * FROM old",
-        f"CREATE INDEX ON {sealed} (page_id)",
-        f"ANALYZE {sealed}",
-        f"ALTER TABLE {sealed} INHERIT sealed_observations",
-    )
-
-
-class PostgresArchiving(ArchivedLog, PostgresDialect):
-    """The parts of the log in the SQL of Postgres."""
+class PostgresLog(ArchivedLog, PostgresDialect):
+    """The log in the SQL of Postgres."""
 
     @override
     def log_parts(self, before: datetime) -> list[LogPart]:
@@ -130,3 +112,24 @@ class PostgresArchiving(ArchivedLog, PostgresDialect):
             raise PartChanged from error
         except psycopg.errors.LockNotAvailable as error:
             raise PartBusy from error
+
+    @override
+    def append_log(self, entries: LogColumns) -> None:
+        # inserting takes one message, copying three
+        if len(entries) <= FEW:
+            self.later(INSERT_LOG, **entries.arrays())
+            return
+        columns = [masked(column) for column in entries.arrays().values()]
+        self.copy(APPEND_LOG, copy_in(columns))
+
+    @override
+    def stored_log(self, page_id: Ints) -> LogColumns:
+        return self.columns(LogColumns, LOG_OF, page_id=page_id)
+
+    @override
+    def stored_evidence(self, page_id: Ints) -> EvidenceColumns:
+        return self.columns(EvidenceColumns, EVIDENCE_OF, page_id=page_id)
+
+    @override
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+        keep_house(lambda: nullcontext(self), keep_log_since, now)

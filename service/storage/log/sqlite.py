@@ -6,14 +6,18 @@ another leaf.
 """
 
 import sqlite3
-from datetime import datetime
+from collections.abc import Generator, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
 
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import Ints
+from service.archive.log_archive import ArchivedFile
+from service.model.arrays import EPOCH, Ints
 from service.model.columns import EvidenceColumns, LogColumns
-from service.storage.archive_sql import ArchivedLog
+from service.model.errors import PartChanged
+from service.storage.log.contract import ArchivedLog, LogPart
 from service.storage.sqlite.sql import STRETCHES, SqliteDialect, add_rows
 from service.storage.sqlite.values import listed, microseconds, values
 
@@ -66,6 +70,19 @@ DROP = """
 DELETE FROM observations WHERE stretch = ?1 AND page_id <= coalesce(
     (SELECT page_id FROM observations WHERE stretch = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
 """
+
+
+STRETCHES_OF_PART = 8
+"""Stretches that one commit drops, 262,144 entries: other writers wait about 0.2 s."""
+BLOCK = 65_536
+"""Entries that are read at a time."""
+
+SUMS = "count(*), sum(page_id), sum(observed_at - stretch / 10000 * 86400000000), sum(kind)"
+PARTS = f"""
+SELECT stretch, {SUMS} FROM observations WHERE stretch < ? GROUP BY stretch ORDER BY stretch
+"""
+OF_PART = "FROM observations WHERE stretch BETWEEN ? AND ?"
+READ = f"SELECT {LOGGED} {OF_PART} ORDER BY page_id, observed_at, kind"
 
 
 class Stretches:
@@ -126,3 +143,30 @@ class SqliteLog(ArchivedLog, SqliteDialect):
         for (stretch,) in old:
             self.driver.execute(DROP, (stretch, limit - 1))
         return bool(old)
+
+    @override
+    def log_parts(self, before: datetime) -> list[LogPart]:
+        first_kept = microseconds(before) // DAY_US * OF_A_DAY
+        rows = self.run(PARTS, first_kept).fetchall()
+        parts = []
+        for _, some in groupby(rows, lambda row: row[0] // STRETCHES_OF_PART):
+            stretches = list(some)
+            sums = tuple(sum(column) for column in zip(*stretches, strict=True))[1:]
+            first, last = stretches[0][0], stretches[-1][0]
+            name = f"{EPOCH + timedelta(days=first // OF_A_DAY):%Y-%m-%d}"
+            parts.append(LogPart(name, sums[0], (first, last), sums))
+        return parts
+
+    @override
+    def read_part(self, part: LogPart) -> Generator[LogColumns]:
+        cursor = self.run(READ, *part.stretches)
+        while rows := cursor.fetchmany(BLOCK):
+            yield self.columns(LogColumns, rows)
+
+    @override
+    def drop_part(self, part: LogPart, files: Sequence[ArchivedFile], now: datetime) -> None:
+        sums = self.run(f"SELECT {SUMS} {OF_PART}", *part.stretches).fetchone()
+        if tuple(sums) != part.sums or part.n_rows != sum(file.n_rows for file in files):
+            raise PartChanged
+        self.name_files(files, now)
+        self.run(f"DELETE {OF_PART}", *part.stretches)

@@ -1,9 +1,20 @@
-"""The archive: the SQL that both databases share, and the log as one whole."""
+"""The log and its archive: the contract, and the SQL that both databases share.
+
+**One commit.** The commit that names a file drops the entries in it. Therefore an entry is at every
+instant in the database or in a named file, never in both and never in neither. Files that no commit
+names do not count.
+**Set aside.** On Postgres, `Lead.seal_log` takes whole partitions out of the log that writers
+append to. Entries that arrive later for these days go elsewhere, and a later round archives them in
+a further file of their day. On SQLite an entry that arrives meanwhile makes `drop_part` fail.
+**Reading.** `log_of`, `evidence_of` and `page_history` read both; `page_log` and lists read the
+database alone. A reader reads the database first and the names of files second. So entries that
+move meanwhile are read twice, not missed, and are counted once by page, time and kind.
+"""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, date, datetime, time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -12,9 +23,101 @@ from service.archive.log_archive import ArchivedFile
 from service.model.arrays import Ints, instant, moments
 from service.model.columns import EvidenceColumns, LogColumns
 from service.model.domain import Kind, LogEntry
-from service.storage.archive import MOST_FILES, Place
-from service.storage.contract import Transaction
-from service.storage.dialect import Dialect
+from service.storage.dialect import Dialect, Subject
+
+MOST_FILES = 128
+"""Maximum files that one reading of a page's history opens: 0.6 s of CPU."""
+
+PAGES_TOGETHER = 20_000
+"""Pages whose log is read at a time where there is an archive: two years of daily crawls take
+0.6 GB, of crawls every five days 0.1 GB. Fewer pages would read each row group more often."""
+
+Place = tuple[datetime, Kind]
+"""Place in a page's log, before which a reading goes on."""
+
+
+class LogPart(NamedTuple):
+    """Entries that one commit archives."""
+
+    name: str
+    """Name of the table; on SQLite the day, which parts may share."""
+    n_rows: int
+    """Number of entries; on Postgres an estimate."""
+    stretches: tuple[int, int] = (0, 0)
+    """First and last stretch; on SQLite only."""
+    sums: tuple[int, ...] = ()
+    """Sums that show whether entries came or went; on SQLite only."""
+
+
+class LogStatements(Subject):
+    """The statements of the log."""
+
+    @abstractmethod
+    def page_history(
+        self, page_id: int, limit: int, before: Place | None = None
+    ) -> tuple[list[LogEntry], Place | None]:
+        """Return entries of a page from database and archive, newest first, and where to go on.
+
+        A reading opens at most `MOST_FILES` files, so a part with fewer entries than `limit`, even
+        none, may not be the last; None is the end.
+        """
+
+    @abstractmethod
+    def log_files(
+        self, first: int = 0, last: int = 2**62, before: datetime | None = None
+    ) -> list[ArchivedFile]:
+        """Return the files that may have entries of these page_ids, newest day first."""
+
+    @abstractmethod
+    def log_parts(self, before: datetime) -> list[LogPart]:
+        """Return the parts of the log to archive, oldest first; all are of days before `before`."""
+
+    @abstractmethod
+    def read_part(self, part: LogPart) -> Generator[LogColumns]:
+        """Yield the entries of a part in blocks, ordered by day, page_id, time and kind."""
+
+    @abstractmethod
+    def drop_part(self, part: LogPart, files: Sequence[ArchivedFile], now: datetime) -> None:
+        """Name these files and drop the part.
+
+        Raise `PartChanged` unless the part is as it was read, and `PartBusy` while others read it.
+        """
+
+    @abstractmethod
+    def append_log(self, entries: LogColumns) -> None:
+        """Append to the observation log."""
+
+    @abstractmethod
+    def log_of(self, page_id: Ints) -> LogColumns:
+        """Return the whole log of these pages, archived or not, ordered by page_id and time."""
+
+    @abstractmethod
+    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
+        """Return the evidence in the log of these pages, ordered by page_id and time."""
+
+    @abstractmethod
+    def page_log(
+        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+    ) -> list[LogEntry]:
+        """Return the newest entries of a page in the database before a place, newest first."""
+
+    @abstractmethod
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+        """Prepare the log for the next months; drop old schedules and old entries of the log.
+
+        Entries since `keep_log_since` stay; older entries may stay for up to a month. With an
+        archive no entry is dropped here (`drop_part`).
+        `Lead.housekeep` does this while others write.
+        """
+
+
+PAGE_LOG = """
+SELECT observed_at, kind, changed, "interval", status FROM {{log}}
+WHERE {{log_of_page}} AND {before}
+ORDER BY observed_at DESC, kind DESC LIMIT %(limit)s
+"""
+BEFORE = "(observed_at < %(at)s OR (observed_at = %(at)s AND kind < %(kind)s))"
+
 
 ADD_FILE = """
 INSERT INTO log_files
@@ -33,7 +136,7 @@ FILES_TOGETHER = 32
 """Files of a page that are read between two checks for enough entries."""
 
 
-class ArchivedLog(Dialect, Transaction):
+class ArchivedLog(Dialect, LogStatements):
     """The log in database and archive."""
 
     @abstractmethod
@@ -102,6 +205,23 @@ class ArchivedLog(Dialect, Transaction):
         """Write the names of files."""
         for file in files:
             self.run(ADD_FILE, **named(file, now))
+
+    @override
+    def page_log(
+        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+    ) -> list[LogEntry]:
+        place = {} if before is None else {"at": before[0], "kind": before[1].value}
+        statement = PAGE_LOG.format(before=BEFORE if place else "true")
+        return [
+            LogEntry(
+                row["observed_at"],
+                Kind(row["kind"]),
+                None if row["changed"] is None else bool(row["changed"]),
+                row["interval"],
+                row["status"],
+            )
+            for row in self.read(statement, page_id=page_id, limit=limit, **place)
+        ]
 
 
 def file_of(row: dict[str, Any]) -> ArchivedFile:
