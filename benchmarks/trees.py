@@ -213,9 +213,8 @@ class Crawls:
         """Lease pages in commits, and return their number."""
         from datetime import timedelta
 
-        from service.batching.lease_requests import LeaseRequest, lease_all
+        from service.batching.lease_requests import LeaseFilter, LeaseRequest, lease_all
         from service.leases.lease import WorkerRequest
-        from service.storage.queue import LeaseFilter
 
         wish = WorkerRequest("worker", count, timedelta(seconds=5))
         n = 0

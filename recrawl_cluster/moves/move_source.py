@@ -24,7 +24,7 @@ from recrawl_cluster.store.database import GUARD, ShardTransaction
 from recrawl_cluster.store.epochs import announce
 from recrawl_cluster.store.store import ShardedStore
 from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.queue import NEVER_FILLED
+from service.storage.queue.columns import NEVER_FILLED
 
 TRIGGER = f"{PREFIX}note"
 NOTES = f"{PREFIX}notes"

@@ -12,7 +12,7 @@ from service.model.domain import Epoch
 from service.model.history import Calibrations, Gauges
 from service.model.webhooks import WebhookProgress, WebhookStatus
 from service.storage.contract import Disk
-from service.storage.queue import QueueCensus
+from service.storage.queue.columns import QueueCensus
 
 PREFIX = "recrawl_"
 CRAWLS = {

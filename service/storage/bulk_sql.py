@@ -14,7 +14,8 @@ from service.model.errors import HostHasPages
 from service.model.listing import PageBounds, PageTags
 from service.storage.dialect import Dialect, assignments
 from service.storage.listing import ListingStatements
-from service.storage.queue import HostQueueBounds, QueueStatements
+from service.storage.queue.columns import HostQueueBounds
+from service.storage.queue.contract import QueueStatements
 
 IN_IDS = "page_id IN (SELECT value FROM {ids})"
 

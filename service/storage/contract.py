@@ -32,7 +32,6 @@ from service.model.columns import PageColumns, PageStates, ScheduleColumns, Stor
 from service.model.domain import Page, PagePatch
 from service.model.errors import RecrawlError
 from service.storage.access.contract import AccessStatements
-from service.storage.answers import AnswerStatements
 from service.storage.clock import Clock
 from service.storage.epochs.clocks import ClockStatements
 from service.storage.epochs.contract import EpochStatements
@@ -42,7 +41,10 @@ from service.storage.feed import FeedStatements
 from service.storage.history import Counter, HistoryStatements
 from service.storage.listing import ListingStatements
 from service.storage.log.contract import LogStatements
-from service.storage.queue import HostStatements, LeaseTokens, LockedLeases, QueueStatements
+from service.storage.queue.answers import AnswerStatements
+from service.storage.queue.columns import LeaseTokens, LockedLeases
+from service.storage.queue.contract import QueueStatements
+from service.storage.queue.hosts import HostStatements
 from service.storage.validators import ValidatorStatements
 from service.storage.webhooks.contract import WebhookStatements
 from service.storage.webhooks.subscriptions import SubscriptionStatements

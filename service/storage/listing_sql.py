@@ -18,7 +18,7 @@ from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLe
 from service.storage.dialect import Dialect, all_of
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID, MOST_SCANNED
 from service.storage.listing import ListingStatements, NameOrder
-from service.storage.queue_sql import GROUPS, HOSTS, host_group_of, host_of
+from service.storage.queue.hosts import GROUPS, HOSTS, host_group_of, host_of
 
 TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
 

@@ -10,7 +10,6 @@ from service.model.arrays import UNSPECIFIED, Bools, Ints, Keys
 from service.model.columns import PageColumns, PageStates
 from service.model.domain import Observability, Page, PagePatch
 from service.model.errors import PageNotFound
-from service.storage.answers import AnswersSql
 from service.storage.bulk_sql import BulkSql
 from service.storage.contract import Brought, Registered, Transaction
 from service.storage.epochs.contract import EpochsSql
@@ -20,8 +19,9 @@ from service.storage.feed_sql import FeedSql
 from service.storage.history_sql import HistorySql
 from service.storage.listing_sql import ListingSql
 from service.storage.log.contract import ArchivedLog
-from service.storage.queue import NEVER_FILLED, FillMark
-from service.storage.queue_sql import QueueSql
+from service.storage.queue.answers import AnswersSql
+from service.storage.queue.contract import QueueSql
+from service.storage.queue.hosts import HostsSql
 from service.storage.tables import SELDOM_SET
 from service.storage.webhooks.contract import WebhooksSql
 from service.storage.webhooks.subscriptions import SubscriptionsSql
@@ -29,7 +29,6 @@ from service.storage.webhooks.subscriptions import SubscriptionsSql
 FIRST = 100
 """Keys of a batch that are looked up first; most batches have only known or only new pages."""
 
-FILLED = "queue_filled"
 
 PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
 """Columns that are NULL in the tables where they are 0."""
@@ -67,35 +66,13 @@ SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(lim
 """
 
 
-REDATE_LEASES = """
-UPDATE due_pages SET leased_at = %(now)s, expires_at = %(now)s + (expires_at - leased_at),
-    next_at = %(now)s + (expires_at - leased_at)
-WHERE token IS NOT NULL AND leased_at > %(now)s
-"""
-"""Statement that shifts each lease as a whole, so that the duration of the lease stays."""
-
-DATES = ("last_crawl_at", "last_observed_at", "last_ping_at", "pings_since", "requested_at")
-
-
-def redate(table: str, *columns: str) -> str:
-    """Return the statement that sets dates after now to now, in a range of page_ids."""
-    earlier = (f"{at} = CASE WHEN {at} > %(now)s THEN %(now)s ELSE {at} END" for at in columns)
-    later = " OR ".join(f"{at} > %(now)s" for at in columns)
-    return f"""
-UPDATE {table} SET {", ".join(earlier)}
-WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
-"""
-
-
-REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
-
-
 class SqlTransaction(
     HistorySql,
     ListingSql,
     BulkSql,
     FeedSql,
     QueueSql,
+    HostsSql,
     AnswersSql,
     ArchivedLog,
     EpochsSql,
@@ -186,26 +163,6 @@ class SqlTransaction(
     @override
     def next_page_ids(self, after: int, limit: int) -> Ints:
         return self.ids(NEXT_PAGE_IDS, after=after, limit=limit)
-
-    @override
-    def filled(self) -> FillMark:
-        epoch, _, until = (self.get_meta(FILLED) or "").partition(" ")
-        return FillMark(int(epoch), datetime.fromisoformat(until)) if epoch else NEVER_FILLED
-
-    @override
-    def set_filled(self, filled: FillMark) -> None:
-        self.put_meta(FILLED, f"{filled.epoch} {filled.until.isoformat()}")
-
-    # -- a clock that was set
-
-    @override
-    def redate_leases(self, now: datetime) -> None:
-        self.run(REDATE_LEASES, now=now)
-
-    @override
-    def redate_pages(self, after: int, last: int, now: datetime) -> None:
-        for statement in (REDATE_PAGES, REDATE_STATES):
-            self.run(statement, after=after, last=last, now=now)
 
 
 def _no_page(page_id: int) -> PageNotFound:

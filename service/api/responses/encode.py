@@ -35,7 +35,7 @@ from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page, Verdict
 from service.model.errors import BatchRejected, ShardUnavailable
 from service.model.history import Calibrations
-from service.storage.queue import DuePages
+from service.storage.queue.columns import DuePages
 from service.storage.validators import ValidatorColumns
 
 

@@ -11,9 +11,9 @@ from service.model.listing import ListedPages, PageTags
 from service.storage.bulk_sql import BulkSql
 from service.storage.listing_sql import CHANGES, FRESHNESS, ListingSql
 from service.storage.postgres.binary import broad
-from service.storage.postgres.queue import DUE
 from service.storage.postgres.statements import PostgresDialect
 from service.storage.postgres.words import given
+from service.storage.queue.postgres import DUE
 
 COLUMNS = {
     **DUE,

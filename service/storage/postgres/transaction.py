@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from service.model.arrays import UNSPECIFIED, Floats, Ints, Keys, instant, nothing
 from service.model.columns import PageColumns, PageStates, StoredPages
-from service.model.domain import Host, HostPages, Observability, Page
+from service.model.domain import Observability, Page
 from service.model.urls import url_groups
 from service.storage.access.postgres import PostgresAccess
 from service.storage.contract import Brought, Registered
@@ -22,9 +22,9 @@ from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, short
 from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.history import PostgresHistory
 from service.storage.postgres.listing import PostgresListing
-from service.storage.postgres.queue import PostgresQueue
 from service.storage.postgres.statements import PostgresDialect, Rows, named
-from service.storage.queue import LeaseTokens, LockedLeases
+from service.storage.queue.columns import LeaseTokens, LockedLeases
+from service.storage.queue.postgres import PostgresQueue
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.tables import SELDOM_SET
 from service.storage.validators import ValidatorChanges, ValidatorColumns
@@ -187,8 +187,3 @@ class PostgresTransaction(
             return self.page(page_id) if self.epoch_dropped() else page
         rates = broad(np.array([getattr(page, name) for name in SHORT_RATES])).tolist()
         return replace(page, **dict(zip(SHORT_RATES, rates, strict=True)))
-
-    @override
-    def host_pages(self, host: Host, now: datetime) -> HostPages:
-        pages = super().host_pages(host, now)
-        return self.host_pages(host, now) if self.epoch_dropped() else pages

@@ -9,11 +9,12 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Instants, Ints, is_among
 from service.model.columns import DueColumns
-from service.storage.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
+from service.model.domain import Host, HostPages
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE
 from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
 from service.storage.postgres.words import given
-from service.storage.queue import (
+from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
+from service.storage.queue.columns import (
     ALL_PAGES,
     DuePages,
     HostQueueBounds,
@@ -25,7 +26,7 @@ from service.storage.queue import (
     QueuedPages,
     QueueRows,
 )
-from service.storage.queue_sql import (
+from service.storage.queue.contract import (
     LOWER_ROW,
     NEXT_HOST_QUEUES,
     QueueSql,
@@ -33,6 +34,7 @@ from service.storage.queue_sql import (
     ready_in,
     rows_in,
 )
+from service.storage.queue.hosts import HostsSql
 from service.storage.tables import HOST_QUEUE
 
 DUE = {
@@ -214,7 +216,7 @@ ORDER BY key
 """
 
 
-class PostgresQueue(QueueSql, AnswersSql, PostgresDialect):
+class PostgresQueue(QueueSql, HostsSql, AnswersSql, PostgresDialect):
     """The queue in the SQL of Postgres.
 
     A lock is a separate statement, so that the next statement sees all commits before the lock.
@@ -322,3 +324,8 @@ class PostgresQueue(QueueSql, AnswersSql, PostgresDialect):
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         self.ask_epoch()
         return self.columns(LockedLeases, LOCK_LEASES, **tokens.arrays())
+
+    @override
+    def host_pages(self, host: Host, now: datetime) -> HostPages:
+        pages = super().host_pages(host, now)
+        return self.host_pages(host, now) if self.epoch_dropped() else pages

@@ -10,9 +10,9 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.model.columns import DueColumns
-from service.storage.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.epochs.schedule import DUE_RATE
-from service.storage.queue import (
+from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
+from service.storage.queue.columns import (
     ALL_PAGES,
     DuePages,
     HostQueueBounds,
@@ -25,7 +25,7 @@ from service.storage.queue import (
     QueueRows,
     share,
 )
-from service.storage.queue_sql import (
+from service.storage.queue.contract import (
     LOWER_ROW,
     NEXT_HOST_QUEUES,
     QueueSql,
@@ -33,6 +33,7 @@ from service.storage.queue_sql import (
     ready_in,
     rows_in,
 )
+from service.storage.queue.hosts import HostsSql
 from service.storage.sqlite.sql import SqliteDialect, named
 from service.storage.sqlite.values import (
     NAT,
@@ -161,7 +162,7 @@ INSERT INTO lease_answers (key, body, expires_at, answer) VALUES (?, ?, ?, ?)
 """
 
 
-class SqliteQueue(QueueSql, AnswersSql, SqliteDialect):
+class SqliteQueue(QueueSql, HostsSql, AnswersSql, SqliteDialect):
     """The queue in the SQL of SQLite."""
 
     def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:

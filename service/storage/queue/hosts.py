@@ -1,5 +1,6 @@
-"""Hosts, host queues and leases: the SQL that both databases share."""
+"""Hosts and groups of hosts: the contract, and the SQL that both databases share."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from math import isnan
@@ -11,19 +12,79 @@ from typing_extensions import override
 from service.model.arrays import Floats, Ints, distinct
 from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
 from service.model.errors import GroupNotFound, HostNotFound
-from service.storage.dialect import Dialect, all_of, assignments
-from service.storage.queue import (
-    ALL_PAGES,
-    MOST_SUMMED,
-    READY_QUEUES,
-    HostQueueBounds,
-    HostQueues,
-    HostStatements,
-    LeaseFilter,
-    QueueCensus,
-    QueueStatements,
-)
+from service.storage.dialect import Dialect, Subject, assignments
+from service.storage.queue.columns import HostQueues
 from service.storage.tables import HOST_QUEUE
+
+MOST_SUMMED = 1_000_000
+"""Maximum number of a host's pages in its sums."""
+
+
+class HostStatements(Subject):
+    """The part of a transaction that works on hosts."""
+
+    @abstractmethod
+    def hosts(self, after: int, limit: int) -> list[Host]:
+        """Return hosts with host_id > after, ascending, at most `limit`."""
+
+    @abstractmethod
+    def host(self, host: str) -> Host:
+        """Return one host; raise `HostNotFound`."""
+
+    @abstractmethod
+    def host_pages(self, host: Host, now: datetime) -> HostPages:
+        """Return the sums of a host's pages; pings and rates of at most `MOST_SUMMED`."""
+
+    @abstractmethod
+    def group(self, group: str) -> HostGroup:
+        """Return one group; raise `GroupNotFound`."""
+
+    @abstractmethod
+    def members(self, group_id: int, limit: int) -> list[str]:
+        """Return the hosts of a group by name, at most `limit`."""
+
+    @abstractmethod
+    def host_ids(self, names: Sequence[str]) -> Ints:
+        """Return the ids of hosts by name; insert new names in their order."""
+
+    @abstractmethod
+    def group_id(self, group: str, near: str | None = None) -> int:
+        """Return the id of a group by name; insert a new name.
+
+        A store of several databases inserts the group where the host `near` is.
+        """
+
+    @abstractmethod
+    def member_ids(self, group_id: int) -> Ints:
+        """Return the ids of a group's hosts."""
+
+    @abstractmethod
+    def lock_hosts(self, host_id: Ints) -> Ints:
+        """Lock hosts, ascending, and return the host queue of each."""
+
+    @abstractmethod
+    def move_hosts(self, host_id: Ints, queue_id: Ints) -> Ints:
+        """Move locked hosts and their rows of the queue; return the host queues that got rows."""
+
+    @abstractmethod
+    def lock_host_queues(self, queue_id: Ints) -> HostQueues:
+        """Lock host queues, ascending; insert missing ones."""
+
+    @abstractmethod
+    def robots_delays(self, queue_id: Ints) -> tuple[Ints, Floats]:
+        """Return the group and the `robots_delay_s` of each of M members that have a delay.
+
+        `queue_id` and the first array that is returned are the host queues of groups.
+        """
+
+    @abstractmethod
+    def save_settings(self, locked: HostQueues) -> None:
+        """Write the delays and the concurrency of locked host queues."""
+
+    @abstractmethod
+    def save_cap(self, queue_id: int, max_crawl_rate: float | None) -> None:
+        """Write the cap of the host or group of a host queue, crawls a day; None: no cap."""
+
 
 SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
 OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
@@ -113,95 +174,8 @@ SAVE_HOST_CAP = "UPDATE hosts SET max_crawl_rate = %(cap)s WHERE host_id = %(id)
 SAVE_GROUP_CAP = "UPDATE host_groups SET max_crawl_rate = %(cap)s WHERE group_id = %(id)s"
 
 
-LOWER_ROW = """ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
-    next_at = {least}(due_pages.next_at, excluded.next_at),
-    last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
-    requested = excluded.requested
-WHERE due_pages.token IS NULL AND (excluded.next_at < due_pages.next_at
-    OR excluded.queue_id <> due_pages.queue_id OR excluded.requested <> due_pages.requested
-    OR (excluded.crawl_rate IS NULL) <> (due_pages.crawl_rate IS NULL)
-    OR abs(excluded.crawl_rate - due_pages.crawl_rate) > 0.1 * due_pages.crawl_rate)"""
-"""End of an INSERT that lowers the bound of a row without a lease, or writes a rate that has
-changed by a tenth."""
-WAITING = """
-SELECT page_id FROM due_pages WHERE page_id > %(after)s AND page_id <= %(last)s AND token IS NULL
-ORDER BY page_id
-"""
-NEXT_READY_AT = "SELECT min(next_at) AS next_at FROM host_queues WHERE {where}"
-READY_SINCE = """
-SELECT min(CASE WHEN requested_at > first.next_at THEN requested_at ELSE first.next_at END)
-    AS ready_at
-FROM (
-    SELECT next_at, (
-        SELECT page_id FROM due_pages
-        WHERE due_pages.queue_id = host_queues.queue_id AND token IS NULL
-        ORDER BY due_pages.next_at LIMIT 1
-    ) AS page_id
-    FROM host_queues WHERE next_at IS NOT NULL ORDER BY next_at LIMIT %(limit)s
-) AS first
-LEFT JOIN page_states ON page_states.page_id = first.page_id
-"""
-"""Statement for the first page of each of the host queues that are ready first. The bound of a
-requested page lies a century earlier, or is the end of an old delay; the page waits since the
-request."""
-READY = "SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT %(limit)s"
-NEXT_HOST_QUEUES = (
-    "SELECT queue_id FROM host_queues WHERE queue_id > %(after)s ORDER BY queue_id LIMIT %(limit)s"
-)
-IN_SHARD = "abs(queue_id) %% %(shards)s = %(shard)s"
-IN_HOSTS = f"queue_id IN (SELECT {HOST_QUEUE} FROM hosts WHERE host {{in_hosts}})"
-PAGES_OF_HOSTS = """EXISTS (
-    SELECT 1 FROM pages JOIN hosts ON hosts.host_id = pages.host_id
-    WHERE pages.page_id = due_pages.page_id AND host {in_hosts}
-)"""
-READY_HOSTS = f"""queue_id > 0 OR EXISTS (
-    SELECT 1 FROM due_pages WHERE due_pages.queue_id = host_queues.queue_id
-    AND due_pages.next_at <= %(now)s AND {PAGES_OF_HOSTS}
-)"""
-"""Condition that a page of the filter's hosts is ready; a group has pages of other hosts too."""
-CENSUS = """
-SELECT count(*) AS n_queued,
-    count(*) FILTER (WHERE token IS NULL AND next_at <= %(now)s) AS n_due,
-    count(*) FILTER (WHERE expires_at > %(now)s) AS n_leased,
-    count(*) FILTER (WHERE expires_at <= %(now)s) AS n_expired,
-    (SELECT count(*) FROM host_queues) AS n_host_queues,
-    (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NULL)
-        AS n_blocked,
-    (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NOT NULL)
-        AS n_paused
-FROM due_pages
-"""
-EXTEND_LEASE = """
-UPDATE due_pages SET expires_at = %(until)s, next_at = %(until)s
-WHERE page_id = %(page_id)s AND token = %(token)s AND expires_at > %(now)s
-RETURNING queue_id
-"""
-
-
-def in_reach(of: LeaseFilter) -> list[str]:
-    """Return the conditions on host queues of a filter."""
-    return ([IN_HOSTS] if of.hosts else []) + ([IN_SHARD] if of.shards > 1 else [])
-
-
-def ready_in(of: LeaseFilter) -> str:
-    """Return the statement that finds the host queues with a row that a filter matches."""
-    conditions = in_reach(of) + ([READY_HOSTS] if of.hosts else [])
-    return READY.format(where=all_of(["next_at <= %(now)s", *conditions]))
-
-
-def rows_in(of: LeaseFilter) -> str:
-    """Return the condition on rows of the queue of a filter."""
-    return all_of([PAGES_OF_HOSTS] if of.hosts else [])
-
-
-def filters(of: LeaseFilter) -> dict[str, Any]:
-    """Return the parameters of the conditions of a filter."""
-    hosts: dict[str, Any] = {"hosts": np.array(of.hosts, object)} if of.hosts else {}
-    return hosts | ({"shard": of.shard, "shards": of.shards} if of.shards > 1 else {})
-
-
-class QueueSql(Dialect, QueueStatements, HostStatements):
-    """The statements on hosts and the queue that Postgres and SQLite share."""
+class HostsSql(Dialect, HostStatements):
+    """The statements on hosts that Postgres and SQLite share."""
 
     @override
     def hosts(self, after: int, limit: int) -> list[Host]:
@@ -295,38 +269,6 @@ class QueueSql(Dialect, QueueStatements, HostStatements):
     def save_cap(self, queue_id: int, max_crawl_rate: float | None) -> None:
         statement = SAVE_HOST_CAP if queue_id > 0 else SAVE_GROUP_CAP
         self.run(statement, id=abs(queue_id), cap=max_crawl_rate)
-
-    # -- the queue
-
-    @override
-    def waiting(self, after: int, last: int) -> Ints:
-        return self.ids(WAITING, after=after, last=last)
-
-    @override
-    def queue_census(self, now: datetime) -> QueueCensus:
-        (row,) = self.read(CENSUS, now=now)
-        return QueueCensus(**row)
-
-    @override
-    def extend_lease(self, page_id: int, token: int, now: datetime, until: datetime) -> bool:
-        lease = {"page_id": page_id, "token": token, "now": now, "until": until}
-        queue_id = self.scalar(EXTEND_LEASE, **lease)
-        if queue_id is not None:  # a host queue whose leases are at the limit may open sooner
-            self.lower_host_queues(HostQueueBounds.of(queue_id, until))
-        return queue_id is not None
-
-    @override
-    def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
-        where = all_of(["next_at IS NOT NULL", *in_reach(of)])
-        (row,) = self.read(NEXT_READY_AT.format(where=where), **filters(of))
-        next_at: datetime | None = row["next_at"]
-        return next_at
-
-    @override
-    def ready_since(self) -> datetime | None:
-        (row,) = self.read(READY_SINCE, limit=READY_QUEUES)
-        ready_at: datetime | None = row["ready_at"]
-        return ready_at
 
 
 def host_of(row: dict[str, Any]) -> Host:
