@@ -37,7 +37,7 @@ from service.storage.epochs.clocks import ClockStatements
 from service.storage.epochs.contract import EpochStatements
 from service.storage.epochs.loading import LoadStatements
 from service.storage.epochs.schedule import ScheduleStatements
-from service.storage.feed import FeedStatements
+from service.storage.feed.contract import FeedStatements
 from service.storage.history import Counter, HistoryStatements
 from service.storage.listing import ListingStatements
 from service.storage.log.contract import LogStatements

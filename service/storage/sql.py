@@ -15,7 +15,7 @@ from service.storage.contract import Brought, Registered, Transaction
 from service.storage.epochs.contract import EpochsSql
 from service.storage.epochs.loading import LoadSql
 from service.storage.epochs.schedule import ScheduleSql
-from service.storage.feed_sql import FeedSql
+from service.storage.feed.contract import FeedSql
 from service.storage.history_sql import HistorySql
 from service.storage.listing_sql import ListingSql
 from service.storage.log.contract import ArchivedLog

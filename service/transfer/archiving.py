@@ -41,7 +41,7 @@ from service.model.errors import (
     PartChanged,
 )
 from service.storage import Lead, Store, Transaction
-from service.storage.feed import FeedStretch
+from service.storage.feed.contract import FeedStretch
 from service.storage.log.contract import LogPart
 
 ATTEMPTS, AGAIN_S = 50, 0.1

@@ -16,10 +16,10 @@ from service.model.urls import url_groups
 from service.storage.access.postgres import PostgresAccess
 from service.storage.contract import Brought, Registered
 from service.storage.epochs.postgres import PostgresEpochs
+from service.storage.feed.postgres import PostgresFeed
 from service.storage.log.postgres import PostgresLog
 from service.storage.postgres import sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, short
-from service.storage.postgres.feed import PostgresFeed
 from service.storage.postgres.history import PostgresHistory
 from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.statements import PostgresDialect, Rows, named

@@ -18,11 +18,11 @@ from service.model.urls import url_groups
 from service.storage.access.sqlite import SqliteAccess
 from service.storage.contract import Brought, Registered
 from service.storage.epochs.sqlite import SqliteEpochs
+from service.storage.feed.sqlite import SqliteFeed
 from service.storage.log.sqlite import BLOCK, SqliteLog, Stretches
 from service.storage.queue.sqlite import SqliteQueue
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.sqlite.connections import Turns
-from service.storage.sqlite.feed import SqliteFeed
 from service.storage.sqlite.history import SqliteHistory
 from service.storage.sqlite.listing import SqliteListing
 from service.storage.sqlite.sql import (

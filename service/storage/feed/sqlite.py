@@ -3,7 +3,7 @@
 from typing_extensions import override
 
 from service.model.changes import ChangeColumns
-from service.storage.feed_sql import FeedSql, blocks
+from service.storage.feed.contract import FeedSql, blocks
 from service.storage.sqlite.sql import SqliteDialect
 from service.storage.sqlite.values import microseconds
 

@@ -11,8 +11,7 @@ from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.changes import ChangeColumns, ChangeFilter, PageUrls
-from service.storage.feed import STUCK_S
-from service.storage.feed_sql import FeedSql, blocks, url_condition
+from service.storage.feed.contract import STUCK_S, FeedSql, blocks, url_condition
 from service.storage.postgres.statements import PostgresDialect
 
 LOCK = 0x7265_6372_6665_6564  # "recrfeed"
