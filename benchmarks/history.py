@@ -25,7 +25,7 @@ from service.history import counting
 from service.ingest import record
 from service.runtime.bootstrap import configure_logging, opened
 from service.runtime.settings import read_settings
-from service.storage.history import HistoryStatements
+from service.storage.history.contract import HistoryStatements
 
 CASES = ((1, 100), (1, 350), (16, 350), (1_000, 20))
 """Crawls of a commit, and commits a second."""

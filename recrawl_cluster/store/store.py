@@ -38,7 +38,7 @@ from service.model.errors import (
 )
 from service.storage.clock import Clock
 from service.storage.contract import Lead, Store
-from service.storage.history import Counted, Counter
+from service.storage.history.contract import Counted, Counter
 
 READ_AGAIN_S = 0.5
 """Minimum time between two readings of the claims for shards that no database has."""

@@ -27,7 +27,7 @@ from recrawl_cluster.store.shard_map import CLOSED
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError, ShardMoved, StoreUnavailable
 from service.storage.contract import Transaction
-from service.storage.history import Counted
+from service.storage.history.contract import Counted
 from service.storage.postgres.connections import translated
 
 if TYPE_CHECKING:

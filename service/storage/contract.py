@@ -38,7 +38,7 @@ from service.storage.epochs.contract import EpochStatements
 from service.storage.epochs.loading import LoadStatements
 from service.storage.epochs.schedule import ScheduleStatements
 from service.storage.feed.contract import FeedStatements
-from service.storage.history import Counter, HistoryStatements
+from service.storage.history.contract import Counter, HistoryStatements
 from service.storage.listing import ListingStatements
 from service.storage.log.contract import LogStatements
 from service.storage.queue.answers import AnswerStatements

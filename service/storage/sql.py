@@ -16,7 +16,7 @@ from service.storage.epochs.contract import EpochsSql
 from service.storage.epochs.loading import LoadSql
 from service.storage.epochs.schedule import ScheduleSql
 from service.storage.feed.contract import FeedSql
-from service.storage.history_sql import HistorySql
+from service.storage.history.contract import HistorySql
 from service.storage.listing_sql import ListingSql
 from service.storage.log.contract import ArchivedLog
 from service.storage.queue.answers import AnswersSql

@@ -17,10 +17,10 @@ from service.storage.access.postgres import PostgresAccess
 from service.storage.contract import Brought, Registered
 from service.storage.epochs.postgres import PostgresEpochs
 from service.storage.feed.postgres import PostgresFeed
+from service.storage.history.postgres import PostgresHistory
 from service.storage.log.postgres import PostgresLog
 from service.storage.postgres import sql
 from service.storage.postgres.binary import SHORT, SHORT_RATES, broad, short
-from service.storage.postgres.history import PostgresHistory
 from service.storage.postgres.listing import PostgresListing
 from service.storage.postgres.statements import PostgresDialect, Rows, named
 from service.storage.queue.columns import LeaseTokens, LockedLeases

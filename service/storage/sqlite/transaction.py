@@ -19,11 +19,11 @@ from service.storage.access.sqlite import SqliteAccess
 from service.storage.contract import Brought, Registered
 from service.storage.epochs.sqlite import SqliteEpochs
 from service.storage.feed.sqlite import SqliteFeed
+from service.storage.history.sqlite import SqliteHistory
 from service.storage.log.sqlite import BLOCK, SqliteLog, Stretches
 from service.storage.queue.sqlite import SqliteQueue
 from service.storage.sql import SqlTransaction, any_seldom_set
 from service.storage.sqlite.connections import Turns
-from service.storage.sqlite.history import SqliteHistory
 from service.storage.sqlite.listing import SqliteListing
 from service.storage.sqlite.sql import (
     ADD_PAGES,

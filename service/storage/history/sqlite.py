@@ -6,7 +6,7 @@ from typing import Any
 from typing_extensions import override
 
 from service.model.freshness import MeasuredPages
-from service.storage.history_sql import HistorySql
+from service.storage.history.contract import HistorySql
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.sql import SqliteDialect
 

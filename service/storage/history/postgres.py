@@ -5,7 +5,7 @@ from typing import Any
 from typing_extensions import override
 
 from service.model.freshness import MeasuredPages
-from service.storage.history_sql import HistorySql
+from service.storage.history.contract import HistorySql
 from service.storage.postgres.listing import FRESH
 from service.storage.postgres.statements import PostgresDialect
 
