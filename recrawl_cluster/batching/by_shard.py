@@ -34,7 +34,7 @@ from service.model.arrays import Bools, Ints
 from service.model.columns import CrawlColumns, PingColumns
 from service.model.errors import OUTAGES
 from service.storage import Registered
-from service.storage.tagging import TaggedRows
+from service.storage.pages.tagging import TaggedRows
 
 ColumnsT = TypeVar("ColumnsT", CrawlColumns, PingColumns)
 

@@ -6,7 +6,8 @@ from typing import Any
 from service.archive.log_archive import LogArchive
 from service.model.domain import Subscription
 from service.storage.clock import Clock
-from service.storage.contract import Brought, Lead, Registered, Store, Transaction
+from service.storage.contract import Lead, Store, Transaction
+from service.storage.pages.contract import Brought, Registered
 
 __all__ = [
     "Brought",

@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.archive.log_archive import LogArchive
-from service.model.arrays import Bools, Instants, Ints, Keys
-from service.model.columns import PageColumns, PageStates, ScheduleColumns, StoredPages
-from service.model.domain import Page, PagePatch
+from service.model.arrays import Ints
+from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError
 from service.storage.access.contract import AccessStatements
 from service.storage.clock import Clock
@@ -39,18 +38,17 @@ from service.storage.epochs.loading import LoadStatements
 from service.storage.epochs.schedule import ScheduleStatements
 from service.storage.feed.contract import FeedStatements
 from service.storage.history.contract import Counter, HistoryStatements
-from service.storage.listing import ListingStatements
 from service.storage.log.contract import LogStatements
+from service.storage.pages.contract import PageStatements
+from service.storage.pages.freshness import FreshnessStatements
+from service.storage.pages.listing import ListingStatements
+from service.storage.pages.states import StateStatements
+from service.storage.pages.validators import ValidatorStatements
 from service.storage.queue.answers import AnswerStatements
-from service.storage.queue.columns import LeaseTokens, LockedLeases
 from service.storage.queue.contract import QueueStatements
 from service.storage.queue.hosts import HostStatements
-from service.storage.validators import ValidatorStatements
 from service.storage.webhooks.contract import WebhookStatements
 from service.storage.webhooks.subscriptions import SubscriptionStatements
-
-GONE_CHECKS = 5
-"""Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
 
 
 class Disk(NamedTuple):
@@ -61,33 +59,17 @@ class Disk(NamedTuple):
     """Room that the process may use."""
 
 
-class Registered(NamedTuple):
-    """(N,) ids of registered pages, and which of the pages are new."""
-
-    page_id: Ints
-    created: Bools
-
-
-class Brought(NamedTuple):
-    """(N,) states of pages from another store; `states.page_id` is not read."""
-
-    states: PageStates
-    created_at: Instants
-    """Time of registration; NaT: now."""
-
-    def take(self, where: NDArray[Any]) -> "Brought":
-        """Return the pages that a mask or an index array selects."""
-        return Brought(self.states.take(where), self.created_at[where])
-
-
 class Transaction(
     HistoryStatements,
-    ListingStatements,
-    ValidatorStatements,
-    FeedStatements,
-    QueueStatements,
+    PageStatements,
     HostStatements,
+    StateStatements,
+    QueueStatements,
     AnswerStatements,
+    ValidatorStatements,
+    ListingStatements,
+    FreshnessStatements,
+    FeedStatements,
     LogStatements,
     ClockStatements,
     EpochStatements,
@@ -105,90 +87,6 @@ class Transaction(
     def shards_of(self, hosts: NDArray[np.object_]) -> Ints:
         """Return the logical shard of each of (N,) hosts."""
         return np.zeros(len(hosts), np.int64)
-
-    # -- pages
-
-    @abstractmethod
-    def register(
-        self, pages: PageColumns, now: datetime, brought: Brought | None = None
-    ) -> Registered:
-        """Insert pages whose key is new; change the specified settings of the others.
-
-        New pages get the `brought` states, with the observability from `pages`.
-        """
-
-    @abstractmethod
-    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
-        """Return the page_id of each key, 0 where no page has it.
-
-        With the `host` of each key, a store of several databases asks only those of the hosts.
-        """
-
-    @abstractmethod
-    def page(self, page_id: int) -> Page:
-        """Return one page; raise `PageNotFound`."""
-
-    @abstractmethod
-    def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
-        """Change one page, raise `PageNotFound`; `complete` starts a new count of pings."""
-
-    @abstractmethod
-    def delete_page(self, page_id: int) -> None:
-        """Delete a page, its state, log and rows of schedules; raise `PageNotFound`."""
-
-    # -- observations
-
-    @abstractmethod
-    def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        """Lock and return the states of these pages (ascending, unique) without unknown ids.
-
-        The rates in force are NaN unless `scheduled`, which doubles the time.
-        """
-
-    def lock_states_and_leases(
-        self, page_id: Ints, tokens: LeaseTokens, *, scheduled: bool = False
-    ) -> tuple[PageStates, LockedLeases]:
-        """Lock states as `lock_states`, then leases as `lock_leases`, in one step."""
-        return self.lock_states(page_id, scheduled=scheduled), self.lock_leases(tokens)
-
-    @abstractmethod
-    def save_states(self, states: PageStates) -> None:
-        """Write back states that this transaction has locked."""
-
-    @abstractmethod
-    def wake(self, page_id: Ints, now: datetime) -> Ints:
-        """Request a crawl of the retired pages among these; return the retired pages.
-
-        The method locks states, so the transaction must not have locked states before.
-        """
-
-    @abstractmethod
-    def clear_estimates(self, page_id: Ints) -> None:
-        """Set the estimates of these pages to zeros of this store's width."""
-
-    # -- pages that move between stores
-
-    @abstractmethod
-    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
-        """Return the next pages above `after`, ascending, and states without rates in force."""
-
-    @abstractmethod
-    def restore_states(self, states: PageStates) -> None:
-        """Write all columns of locked states, as `save_states` does not."""
-
-    # -- the store itself
-
-    @abstractmethod
-    def estimator(self) -> str | None:
-        """Return the name of the estimator of the stored states; None in a new store."""
-
-    @abstractmethod
-    def set_estimator(self, name: str) -> None:
-        """Write the name of the estimator of the stored states."""
-
-    @abstractmethod
-    def next_page_ids(self, after: int, limit: int) -> Ints:
-        """Return the next page_ids above `after`, ascending."""
 
 
 @contextmanager

@@ -26,9 +26,9 @@ from service.model.arrays import instant
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning
 from service.model.urls import URL_GROUPS, url_groups
-from service.storage.contract import Brought
 from service.storage.dialect import EPOCHS_KEPT
 from service.storage.epochs.contract import GroupTables, Learnt
+from service.storage.pages.contract import Brought
 
 HOUR = timedelta(hours=1)
 

@@ -35,8 +35,8 @@ from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page, Verdict
 from service.model.errors import BatchRejected, ShardUnavailable
 from service.model.history import Calibrations
+from service.storage.pages.validators import ValidatorColumns
 from service.storage.queue.columns import DuePages
-from service.storage.validators import ValidatorColumns
 
 
 class RemovedPage(msgspec.Struct):

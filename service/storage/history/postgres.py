@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from service.model.freshness import MeasuredPages
 from service.storage.history.contract import HistorySql
-from service.storage.postgres.listing import FRESH
+from service.storage.pages.postgres_lists import FRESH
 from service.storage.postgres.statements import PostgresDialect
 
 MEASURED = {**FRESH, "importance": "importance"}

@@ -216,7 +216,7 @@ ORDER BY key
 """
 
 
-class PostgresQueue(QueueSql, HostsSql, AnswersSql, PostgresDialect):
+class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
     """The queue in the SQL of Postgres.
 
     A lock is a separate statement, so that the next statement sees all commits before the lock.

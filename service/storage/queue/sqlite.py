@@ -162,7 +162,7 @@ INSERT INTO lease_answers (key, body, expires_at, answer) VALUES (?, ?, ?, ?)
 """
 
 
-class SqliteQueue(QueueSql, HostsSql, AnswersSql, SqliteDialect):
+class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
     """The queue in the SQL of SQLite."""
 
     def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:

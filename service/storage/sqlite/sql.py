@@ -1,36 +1,24 @@
 """The words and statements of SQLite alone."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from itertools import chain
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import Columns, Ints
-from service.model.columns import PageStates
-from service.storage.contract import GONE_CHECKS
 from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect, worded
-from service.storage.sqlite.values import columns, decoded, parameter, typed, values
-from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
-from service.storage.validators import NO_NOTE
+from service.storage.sqlite.values import columns, decoded, parameter, typed
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 
 TOGETHER = 100
 """Rows that one statement inserts, about a thousand variables."""
-
-ASIDE = ("observability", "host_id", "crawl_rate", "crawl_probability")
-NOT_WRITTEN = ("page_id", "pings_since", *ASIDE)
-WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN), "page_id")
-"""Columns of a state in the order of `SAVE_STATES`."""
-COMMON = tuple(name for name in WRITTEN if name not in SELDOM_SET)
-"""Columns of a state in the order of `SAVE_COMMON_STATES`."""
 
 
 STRETCHES = """
@@ -43,108 +31,6 @@ WITH RECURSIVE stretches (stretch) AS (
 SELECT stretch FROM stretches
 """
 """Statement that lists the stretches of the log, by one look-up for each."""
-
-ADD_PAGES = """
-INSERT OR IGNORE INTO pages
-    (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
-VALUES (?, ?, ?, coalesce(?, 1), ?, ?, ?)
-"""
-
-ADD_STATES = """
-INSERT INTO page_states
-    (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
-    url_group, estimate)
-VALUES (?, ?, ?, 1, 0, 0, ?, 0, ?, ?)
-"""
-
-PLACES = {name: "nullif(?, 0)" if name in NULL_FOR_ZERO else "?" for name in WRITTEN}
-BRING_STATES = f"""
-INSERT INTO page_states (pings_since, {", ".join(WRITTEN)}, observability, host_id, url_group)
-VALUES (?, {", ".join(PLACES.values())}, ?, ?, ?)
-"""
-
-CHANGE_PAGES = """
-UPDATE pages SET importance = coalesce(?, importance),
-    min_crawl_rate = coalesce(?, min_crawl_rate), max_crawl_rate = coalesce(?, max_crawl_rate)
-WHERE page_id = ?
-"""
-
-CHANGE_STATES = """
-UPDATE page_states SET observability = given.observability,
-    n_pings = CASE given.observability WHEN 1 THEN NULL ELSE n_pings END,
-    pings_since = CASE given.observability WHEN 1 THEN ? ELSE pings_since END,
-    ping_credit = CASE given.observability WHEN 1 THEN NULL ELSE ping_credit END
-FROM (SELECT ? AS page_id, ? AS observability) AS given
-WHERE page_states.page_id = given.page_id
-    AND given.observability NOT IN (-1, page_states.observability)
-"""
-
-OF_STATES = [*PageStates.__dataclass_fields__][:-2]
-STATES = "SELECT " + ", ".join(
-    f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else f"page_states.{name}" for name in OF_STATES
-)
-"""Columns of `PageStates` in their order, without the rates in force."""
-
-LOCK_STATES = f"""
-{STATES}, NULL, NULL
-FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
-"""
-
-LOCK_SCHEDULED_STATES = f"""
-{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
-FROM page_states
-LEFT JOIN schedule ON schedule.page_id = page_states.page_id
-    AND schedule.epoch = ({NUMBER_IN_FORCE})
-WHERE page_states.page_id IN (SELECT value FROM json_each(?))
-ORDER BY page_states.page_id
-"""
-
-_SAVE = ", ".join(f"{name} = {place}" for name, place in PLACES.items() if name != "page_id")
-SAVE_STATES = f"UPDATE page_states SET {_SAVE} WHERE page_id = ?"
-_SAVE_COMMON = ", ".join(
-    f"{name} = NULL" if name in SELDOM_SET else f"{name} = {place}"
-    for name, place in PLACES.items()
-    if name != "page_id"
-)
-SAVE_COMMON_STATES = f"UPDATE page_states SET {_SAVE_COMMON} WHERE page_id = ?"
-"""Statement for pages without pings, requests and failures, with half as many parameters."""
-RESTORE_STATES = f"UPDATE page_states SET pings_since = ?, {_SAVE} WHERE page_id = ?"
-
-WAKE = f"""
-UPDATE page_states SET requested_at = ? WHERE page_id IN (SELECT value FROM json_each(?))
-    AND gone AND n_failures > {GONE_CHECKS} AND requested_at IS NULL
-RETURNING page_id
-"""
-
-READ_PAGES = f"""
-{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
-FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
-"""
-
-
-VALIDATORS = """
-SELECT page_id, coalesce(etag, ''), last_modified, coalesce(note, '') FROM page_validators
-WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
-"""
-ANY_VALIDATORS = "SELECT EXISTS (SELECT 1 FROM page_validators)"
-CLEAR_VALIDATORS = """
-UPDATE page_validators SET etag = NULL, last_modified = NULL
-WHERE page_id IN (SELECT value FROM json_each(?))
-"""
-SAVE_VALIDATORS = f"""
-INSERT INTO page_validators (page_id, etag, last_modified, note)
-VALUES (?1, nullif(?2, ''), ?3, CASE WHEN ?4 NOT IN ('', '{NO_NOTE}') THEN ?4 END)
-ON CONFLICT (page_id) DO UPDATE SET
-    etag = CASE WHEN ?5 OR ?2 <> '' THEN excluded.etag ELSE etag END,
-    last_modified = CASE WHEN ?5 OR ?3 IS NOT NULL THEN excluded.last_modified
-        ELSE last_modified END,
-    note = CASE ?4 WHEN '' THEN note ELSE excluded.note END
-"""
-DROP_VALIDATORS = """
-DELETE FROM page_validators WHERE etag IS NULL AND last_modified IS NULL AND note IS NULL
-    AND page_id IN (SELECT value FROM json_each(?))
-"""
 
 
 OF_PAGE = "LEFT JOIN schedule AS {0} ON {0}.page_id = {1} AND {0}.epoch = {2}"
@@ -250,8 +136,3 @@ def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]
     parts = (rows[start : start + TOGETHER] for start in range(0, whole, TOGETHER))
     driver.executemany(several, (tuple(chain.from_iterable(part)) for part in parts))
     driver.executemany(statement, rows[whole:])
-
-
-def written(states: PageStates, names: Sequence[str] = WRITTEN) -> Iterator[list[Any]]:
-    """Yield columns of states as SQLite stores them; the last has the page_ids."""
-    return map(values, attrgetter(*names)(states))

@@ -1,4 +1,7 @@
-"""Tags, and acts on many pages at once: the SQL that both databases share."""
+"""Tags, and acts on many pages at once: the contract, and the SQL that both databases share.
+
+**Locks.** A statement that changes pages locks them by ascending page_id, a page before its state.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -12,10 +15,76 @@ from service.model.arrays import Ints, distinct, instant
 from service.model.domain import Host, Observability, PagePatch
 from service.model.errors import HostHasPages
 from service.model.listing import PageBounds, PageTags
-from service.storage.dialect import Dialect, assignments
-from service.storage.listing import ListingStatements
+from service.storage.dialect import Dialect, Subject, assignments
 from service.storage.queue.columns import HostQueueBounds
 from service.storage.queue.contract import QueueStatements
+
+
+class BulkStatements(Subject):
+    """The statements on tags and on many pages."""
+
+    @abstractmethod
+    def tags_of(self, page_id: Ints) -> PageTags:
+        """Return the tags of these pages, by page_id and tag."""
+
+    @abstractmethod
+    def add_tags(self, pairs: PageTags) -> None:
+        """Add tags to pages that exist; create new tags."""
+
+    @abstractmethod
+    def drop_tags(self, pairs: PageTags) -> None:
+        """Remove tags from pages."""
+
+    @abstractmethod
+    def existing_pages(self, page_id: Ints) -> Ints:
+        """Return those of the pages that exist, ascending."""
+
+    @abstractmethod
+    def lock_page_rows(self, page_id: Ints) -> Ints:
+        """Lock pages, ascending, and return the pages that exist."""
+
+    @abstractmethod
+    def bounds_of(self, page_id: Ints) -> PageBounds:
+        """Return the bounds of the crawl rates of those of these pages that exist."""
+
+    @abstractmethod
+    def contradicted(self, page_id: Ints, patch: PagePatch) -> Ints:
+        """Return the pages on which the patch would set a minimum rate above the maximum."""
+
+    @abstractmethod
+    def change_many(self, page_id: Ints, patch: PagePatch, now: datetime) -> Ints:
+        """Change pages as `change_page` does; return the pages whose values differ afterwards."""
+
+    @abstractmethod
+    def request_many(self, page_id: Ints, now: datetime) -> Ints:
+        """Request a crawl of pages without an open request; return these pages."""
+
+    @abstractmethod
+    def delete_many(self, page_id: Ints) -> int:
+        """Delete pages as `delete_page` does; return how many there were."""
+
+    @abstractmethod
+    def hold_hosts(self) -> None:
+        """Wait for transactions that register pages, and keep others from it until the end."""
+
+    @abstractmethod
+    def hold_settings(self, name: str) -> None:
+        """Wait for transactions that hold the settings of a host or group of this name.
+
+        Values read afterwards are those that this transaction replaces.
+        """
+
+    @abstractmethod
+    def delete_host(self, host: Host) -> None:
+        """Delete a host without a group, and its queue; raise `HostHasPages` if it has any.
+
+        The transaction must hold the hosts, so that no page is left without its host.
+        """
+
+    @abstractmethod
+    def delete_group(self, group_id: int) -> None:
+        """Delete a group without members, and its queue."""
+
 
 IN_IDS = "page_id IN (SELECT value FROM {ids})"
 
@@ -63,7 +132,7 @@ DELETE_GROUP = "DELETE FROM host_groups WHERE group_id = %(group_id)s"
 DELETE_HOST_QUEUE = "DELETE FROM host_queues WHERE queue_id = %(queue_id)s"
 
 
-class BulkSql(Dialect, ListingStatements, QueueStatements):
+class BulkSql(Dialect, BulkStatements, QueueStatements):
     """The statements on tags and on many pages that Postgres and SQLite share."""
 
     @abstractmethod

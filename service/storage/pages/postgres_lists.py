@@ -8,8 +8,9 @@ from typing_extensions import override
 from service.model.arrays import Instants, Ints
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import ListedPages, PageTags
-from service.storage.bulk_sql import BulkSql
-from service.storage.listing_sql import CHANGES, FRESHNESS, ListingSql
+from service.storage.pages.bulk import BulkSql
+from service.storage.pages.freshness import CHANGES, FRESHNESS, FreshnessStatements
+from service.storage.pages.listing import ListingSql
 from service.storage.postgres.binary import broad
 from service.storage.postgres.statements import PostgresDialect
 from service.storage.postgres.words import given
@@ -90,7 +91,7 @@ WHERE page_tags.tag_id = tags.tag_id AND page_tags.page_id = given.page_id
 """
 
 
-class PostgresListing(ListingSql, BulkSql, PostgresDialect):
+class PostgresListing(BulkSql, ListingSql, PostgresDialect, FreshnessStatements):
     """Lists of pages in the SQL of Postgres."""
 
     @override

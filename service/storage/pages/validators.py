@@ -63,13 +63,3 @@ class ValidatorStatements(Subject):
 
         The statement takes no time for each page while no page of the store has a row.
         """
-
-
-NEW = {
-    "etag": "CASE WHEN resets OR given.etag <> '' THEN nullif(given.etag, '') ELSE stored.etag END",
-    "last_modified": """CASE WHEN resets OR given.last_modified > '-infinity'
-        THEN nullif(given.last_modified, '-infinity') ELSE stored.last_modified END""",
-    "note": f"""CASE given.note WHEN '' THEN stored.note WHEN '{NO_NOTE}' THEN NULL
-        ELSE given.note END""",
-}
-"""Expression of each new value on Postgres."""

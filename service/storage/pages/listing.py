@@ -1,4 +1,8 @@
-"""Lists of pages, hosts, groups and leases: the SQL that both databases share.
+"""Lists of pages, hosts, groups and leases: the contract, and the SQL that both databases share.
+
+**Bounded.** A list is read in parts by ascending page_id. Each reading scans at most
+`MOST_SCANNED` candidates: pages of the tag, of the host, or page_ids. A page that exists from the
+first reading to the last is in exactly one part, whatever others write meanwhile.
 
 A list walks along an index from `after` to `last`: that of the tag, that of the host, or the
 primary key. `last` bounds the candidates that one reading scans, so that a filter with few matches
@@ -8,17 +12,88 @@ takes bounded time.
 from abc import abstractmethod
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup, Observability
+from service.model.id_space import IdSpace
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
-from service.storage.dialect import Dialect, all_of
+from service.storage.dialect import Dialect, Subject, all_of
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID, MOST_SCANNED
-from service.storage.listing import ListingStatements, NameOrder
 from service.storage.queue.hosts import GROUPS, HOSTS, host_group_of, host_of
+
+NameOrder = Literal["host_id", "-host_id", "host", "-host"]
+"""Order of a list of hosts by registration or by name; a minus means descending."""
+
+
+class ListingStatements(Subject):
+    """The statements of lists."""
+
+    # -- lists
+
+    @abstractmethod
+    def list_pages(
+        self, after: int, limit: int, only: PageFilter, last: int | None = None
+    ) -> ListedPart:
+        """Return pages with after < page_id <= last, ascending, at most `limit`.
+
+        Because the method scans at most `MOST_SCANNED` candidates, a part with fewer pages, even
+        none, may not be the last.
+        """
+
+    @abstractmethod
+    def candidates(self, after: int, n: int, only: PageFilter) -> tuple[int, int]:
+        """Return the number of the next `n` candidates above `after`, and the last of them.
+
+        Candidates are the pages that a reading scans for a filter. Fewer than `n` are the end.
+        """
+
+    @abstractmethod
+    def last_page_id(self) -> int:
+        """Return the highest page_id, 0 without pages."""
+
+    @abstractmethod
+    def running_leases(
+        self, after: int, limit: int, now: datetime
+    ) -> tuple[list[RunningLease], int | None]:
+        """Return leases that run, by page_id > after, at most `limit`, and where to go on.
+
+        The method scans at most `MOST_SCANNED` rows of the queue; None is the end.
+        """
+
+    @abstractmethod
+    def hosts_in_order(
+        self,
+        order: NameOrder,
+        after: int | str | None,
+        limit: int,
+        blocked_at: datetime | None = None,
+    ) -> tuple[list[Host], int | str | None]:
+        """Return the next hosts in an order, at most `limit`, and where to go on.
+
+        With `blocked_at`, return only hosts whose queue is blocked then. The method scans at most
+        `MOST_SCANNED` hosts; None is the end.
+        """
+
+    @abstractmethod
+    def next_host_ids(self, after: int, limit: int) -> Ints:
+        """Return the next host_ids above `after`, ascending, at most `limit`."""
+
+    @abstractmethod
+    def hosts_by_id(self, host_id: Ints) -> list[Host]:
+        """Return those of the hosts that exist, in any order."""
+
+    @abstractmethod
+    def groups(self, after: int, limit: int) -> list[HostGroup]:
+        """Return groups with group_id > after, ascending, at most `limit`."""
+
+    def page_ranges(self) -> IdSpace:
+        """Return the ranges that have all page_ids; a store of one database has one range."""
+        return IdSpace(np.array([[0, self.last_page_id()]]))
+
 
 TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
 
@@ -117,28 +192,6 @@ NEXT_HOST_IDS = (
     "SELECT host_id FROM hosts WHERE host_id > %(after)s ORDER BY host_id LIMIT %(limit)s"
 )
 NEXT_GROUPS = f"{GROUPS} WHERE group_id > %(after)s ORDER BY group_id LIMIT %(limit)s"
-
-
-FRESHNESS = f"""
-SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
-        (SELECT created_at FROM pages WHERE pages.page_id = page_states.page_id) END AS created_at,
-    last_crawl_at, requested_at, gone, coalesce(n_failures, 0) AS n_failures, interval_factor,
-    {DUE_RATE} AS due_rate, observability, page_states.host_id,
-    url_group, {{observed_at}} AS last_observed_at, last_interval, n_observations, n_changes,
-    coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
-        AS pings_since_crawl,
-    last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
-    coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate,
-    CASE WHEN shift IS NULL THEN urgency END AS urgency
-FROM page_states
-{{schedule_of: schedule, page_states.page_id, %(epoch)s}}
-WHERE page_states.page_id {{among_ids}}
-ORDER BY page_states.page_id
-"""
-"""Statement that looks into `pages` only for pages never crawled."""
-CHANGES = """observations.changed = 1 AND observations."interval" IS NOT NULL
-    AND observations.observed_at > given.since"""
-"""Condition on the entries of the log that found a change after an instant."""
 
 
 class ListingSql(Dialect, ListingStatements):

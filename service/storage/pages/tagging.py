@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from recrawl_client.wire.pages import MOST_TAGS
 from service.model.arrays import Bools, Ints, distinct
 from service.model.listing import PageTags, TagPatch
-from service.storage.contract import Transaction
+from service.storage.pages.bulk import BulkStatements
 
 
 class Tagged(NamedTuple):
@@ -47,7 +47,7 @@ class TaggedRows(NamedTuple):
         pairs = keep[self.pair_row]
         return TaggedRows(self.row[keep[self.row]], self.pair_row[pairs], self.tag[pairs])
 
-    def save(self, tx: Transaction, page_id: Ints) -> None:
+    def save(self, tx: BulkStatements, page_id: Ints) -> None:
         """Write the tags of the pages of a batch, whose ids are by row."""
         pages = tx.lock_page_rows(distinct(page_id[self.row]))
         if len(pages):
@@ -55,7 +55,7 @@ class TaggedRows(NamedTuple):
             set_tags(tx, pages, pairs.take(np.isin(pairs.page_id, pages)))
 
 
-def patch_tags(tx: Transaction, page_id: Ints, patch: TagPatch) -> Tagged:
+def patch_tags(tx: BulkStatements, page_id: Ints, patch: TagPatch) -> Tagged:
     """Change the tags of locked pages, which are ascending and distinct."""
     before = tx.tags_of(page_id)
     after = _patched(before, page_id, patch)
@@ -65,7 +65,7 @@ def patch_tags(tx: Transaction, page_id: Ints, patch: TagPatch) -> Tagged:
     return Tagged(_replace(tx, free, before, after, _names(before, after)), full)
 
 
-def crowded(tx: Transaction, page_id: Ints, patch: TagPatch) -> Ints:
+def crowded(tx: BulkStatements, page_id: Ints, patch: TagPatch) -> Ints:
     """Return the pages, ascending and distinct as before, that would have too many tags."""
     return _crowded(page_id, _patched(tx.tags_of(page_id), page_id, patch))
 
@@ -84,14 +84,14 @@ def _crowded(page_id: Ints, pairs: PageTags) -> Ints:
     return page_id[np.bincount(code // len(names), minlength=len(page_id)) > MOST_TAGS]
 
 
-def set_tags(tx: Transaction, page_id: Ints, after: PageTags) -> Ints:
+def set_tags(tx: BulkStatements, page_id: Ints, after: PageTags) -> Ints:
     """Set the tags of locked pages, which are ascending and distinct; return the changed pages."""
     before = tx.tags_of(page_id)
     return _replace(tx, page_id, before, after, _names(before, after))
 
 
 def _replace(
-    tx: Transaction, page_id: Ints, before: PageTags, after: PageTags, names: list[str]
+    tx: BulkStatements, page_id: Ints, before: PageTags, after: PageTags, names: list[str]
 ) -> Ints:
     """Write the differences between two sets of tags; return the pages that have one."""
     old, new = (_codes(page_id, pairs, names) for pairs in (before, after))

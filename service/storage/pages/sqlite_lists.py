@@ -10,8 +10,9 @@ from typing_extensions import override
 from service.model.arrays import Instants, Ints
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import ListedPages, PageTags
-from service.storage.bulk_sql import BulkSql
-from service.storage.listing_sql import CHANGES, FRESHNESS, ListingSql
+from service.storage.pages.bulk import BulkSql
+from service.storage.pages.freshness import CHANGES, FRESHNESS, FreshnessStatements
+from service.storage.pages.listing import ListingSql
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.sql import SqliteDialect
 from service.storage.sqlite.values import values
@@ -35,7 +36,7 @@ DELETE FROM page_tags WHERE page_id = ? AND tag_id = (SELECT tag_id FROM tags WH
 """
 
 
-class SqliteListing(ListingSql, BulkSql, SqliteDialect):
+class SqliteListing(BulkSql, ListingSql, SqliteDialect, FreshnessStatements):
     """Lists of pages in the SQL of SQLite."""
 
     fetching: Turns
