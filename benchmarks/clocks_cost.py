@@ -31,7 +31,7 @@ from service.epochs.solve import Plan
 from service.model.arrays import Floats, Ints, instant
 from service.runtime.bootstrap import configure_logging, opened
 from service.runtime.settings import read_settings
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresTransaction
 
 HOSTS = 500
 """Hosts of `trees.registered`."""

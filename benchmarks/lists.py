@@ -30,7 +30,7 @@ from benchmarks.http.processes import Serving, Usage, postgres_database, serving
 from benchmarks.http.report import machine
 from benchmarks.leases.data import Fleet, fill, tidy
 from service.storage import open_store
-from service.storage.sqlite.store import SqliteStore
+from service.storage.stores.sqlite import SqliteStore
 
 N_HOSTS = 100_000
 REPEATS = 20

@@ -28,8 +28,7 @@ from service.model.listing import TagColumns
 from service.storage.pages.postgres import brought_insertion, page_insertion
 from service.storage.postgres.connections import taken, translated
 from service.storage.postgres.statements import AUTOCOMMIT, Rows, Statements
-from service.storage.postgres.store import PostgresLead, PostgresStore
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresLead, PostgresStore, PostgresTransaction
 
 ADD_HOSTS = f"""
 INSERT INTO hosts (host_id, host)

@@ -37,8 +37,8 @@ from service.model.errors import (
     StoreUnavailable,
 )
 from service.storage.clock import Clock
-from service.storage.contract import Lead, Store
 from service.storage.history.contract import Counted, Counter
+from service.storage.stores.contract import Lead, Store
 
 READ_AGAIN_S = 0.5
 """Minimum time between two readings of the claims for shards that no database has."""

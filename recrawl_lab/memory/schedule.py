@@ -26,9 +26,9 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
-from service.storage.contract import Transaction
 from service.storage.dialect import EPOCHS_KEPT
 from service.storage.epochs.contract import NO_TABLES, NOTHING, GroupTables, Learnt
+from service.storage.stores.contract import Transaction
 
 if TYPE_CHECKING:
     from recrawl_lab.memory.store import MemoryStore

@@ -22,8 +22,8 @@ from service.model.columns import CapColumns, ClockColumns, LogColumns, PageStat
 from service.model.domain import Epoch
 from service.model.errors import EpochRunning, LeadershipLost
 from service.storage.clock import Clock, system_clock
-from service.storage.contract import Lead, Store
 from service.storage.epochs.contract import Learnt
+from service.storage.stores.contract import Lead, Store
 
 
 class MemoryStore(Store):

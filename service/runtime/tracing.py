@@ -43,7 +43,7 @@ from service.model.errors import RequestError
 from service.storage.epochs import postgres_loading as loading
 from service.storage.postgres import binary
 from service.storage.postgres.statements import Statements
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresTransaction
 
 MAX_TEXT = 500
 """Maximum length of the text of one statement in a span, characters."""

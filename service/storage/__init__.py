@@ -6,8 +6,8 @@ from typing import Any
 from service.archive.log_archive import LogArchive
 from service.model.domain import Subscription
 from service.storage.clock import Clock
-from service.storage.contract import Lead, Store, Transaction
 from service.storage.pages.contract import Brought, Registered
+from service.storage.stores.contract import Lead, Store, Transaction
 
 __all__ = [
     "Brought",
@@ -54,9 +54,9 @@ def open_store(
 
     from service.model.errors import InvalidSettings
     from service.storage.postgres.connections import BATCH, request_deadlines
-    from service.storage.postgres.store import PostgresStore
     from service.storage.sqlite.connections import BUSY_S
-    from service.storage.sqlite.store import SqliteStore
+    from service.storage.stores.postgres import PostgresStore
+    from service.storage.stores.sqlite import SqliteStore
 
     try:
         parsed = sa.make_url(url)

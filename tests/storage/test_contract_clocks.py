@@ -196,7 +196,7 @@ def test_moves_leave_the_other_numbers_of_a_schedule_alone(store, probability):
 
 
 def test_moves_survive_the_blocks_in_which_a_schedule_is_written(sql_store, monkeypatch):
-    monkeypatch.setattr("service.storage.sqlite.store.BLOCK", 3)
+    monkeypatch.setattr("service.storage.stores.sqlite.BLOCK", 3)
     ids = np.sort(register(sql_store, 11))
     shift = np.where(ids == ids[7], 45, NOT_MOVED)
     schedule = schedule_columns(ids, shift=shift, carried=shift)

@@ -40,8 +40,7 @@ from service.storage.dialect import EPOCHS_KEPT
 from service.storage.log.partitions import next_month
 from service.storage.postgres import partitions as postgres_partitions
 from service.storage.postgres.connections import LEAD_LOCK, LEAD_TIMEOUTS, translated
-from service.storage.postgres.store import PostgresStore
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresStore, PostgresTransaction
 
 
 def pid_of(tx):

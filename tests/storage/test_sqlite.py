@@ -46,8 +46,7 @@ from service.storage.log.sqlite import OF_A_DAY
 from service.storage.sqlite import connections
 from service.storage.sqlite.connections import WAL_BYTES, WAL_KEPT, Turns, prepare
 from service.storage.sqlite.sql import TOGETHER, add_rows
-from service.storage.sqlite.store import SqliteStore
-from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.stores.sqlite import SqliteStore, SqliteTransaction
 
 
 def pragma(store, name):
@@ -383,7 +382,7 @@ def test_an_epoch_loads_without_keeping_writers_out(sqlite_store, sqlite_url, mo
 
 
 def test_an_epoch_lets_other_writers_in_between_its_blocks(sqlite_store, monkeypatch):
-    for module in ("sqlite.store", "sqlite.transaction", "epochs.sqlite"):
+    for module in ("stores.sqlite", "epochs.sqlite"):
         monkeypatch.setattr(f"service.storage.{module}.BLOCK", 7)
     ids = np.sort(register(sqlite_store, 40))
     for _ in range(EPOCHS_KEPT + 1):

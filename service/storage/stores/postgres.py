@@ -20,11 +20,16 @@ from typing_extensions import override
 
 from service.model.errors import ArchiveRunning, EpochRunning, LeadershipLost, StoreUnavailable
 from service.storage import migrations
-from service.storage.access.postgres import KEYS_CHANNEL
+from service.storage.access.postgres import KEYS_CHANNEL, PostgresAccess
 from service.storage.clock import Clock, FollowingClock
-from service.storage.contract import Lead, Store, failing
+from service.storage.epochs.postgres import PostgresEpochs
+from service.storage.feed.postgres import PostgresFeed
+from service.storage.history.postgres import PostgresHistory
 from service.storage.log.partitions import keep_house
+from service.storage.log.postgres import PostgresLog
 from service.storage.log.sealing import seal
+from service.storage.pages.postgres import PostgresPages
+from service.storage.pages.postgres_lists import PostgresListing
 from service.storage.postgres.connections import (
     ARCHIVE_LOCK,
     BATCH,
@@ -40,7 +45,10 @@ from service.storage.postgres.connections import (
 )
 from service.storage.postgres.listening import Listener
 from service.storage.postgres.statements import AUTOCOMMIT, SNAPSHOT, WRITE, Statements
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.queue.postgres import PostgresQueue
+from service.storage.stores.contract import Lead, Store, Transaction, failing
+from service.storage.webhooks.contract import WebhooksSql
+from service.storage.webhooks.subscriptions import SubscriptionsSql
 
 N_BYTES = 49_152
 """Random bytes of a trial: 64 KiB of text, or 33 chunks of a long value."""
@@ -54,6 +62,22 @@ LOCK TABLE pages, page_states, hosts, observations, due_pages, host_queues,
 """Statement that takes the locks of every writer; a LOCK TABLE or a migration blocks it."""
 INSERT = "INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)"
 DELETE = "DELETE FROM meta WHERE name = %(name)s"
+
+
+class PostgresTransaction(
+    PostgresHistory,
+    PostgresPages,
+    PostgresListing,
+    PostgresFeed,
+    PostgresQueue,
+    PostgresLog,
+    PostgresEpochs,
+    PostgresAccess,
+    WebhooksSql,
+    SubscriptionsSql,
+    Transaction,
+):
+    """The statements on Postgres."""
 
 
 class Trial:

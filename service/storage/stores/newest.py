@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import structlog
 
 from service.model.errors import OUTAGES
-from service.storage.contract import Store
+from service.storage.stores.contract import Store
 
 MOST_WAITING = 10_000
 """Maximum requests that wait; more are answered at once."""

@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -30,10 +30,15 @@ from service.model.errors import (
     StoreUnavailable,
 )
 from service.storage import migrations
+from service.storage.access.sqlite import SqliteAccess
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
-from service.storage.contract import Disk, Lead, Store, failing
-from service.storage.epochs.sqlite import BLOCK
-from service.storage.log.sqlite import Stretches
+from service.storage.epochs.sqlite import BLOCK, SqliteEpochs
+from service.storage.feed.sqlite import SqliteFeed
+from service.storage.history.sqlite import SqliteHistory
+from service.storage.log.sqlite import SqliteLog, Stretches
+from service.storage.pages.sqlite import SqlitePages
+from service.storage.pages.sqlite_lists import SqliteListing
+from service.storage.queue.sqlite import SqliteQueue
 from service.storage.sqlite.connections import (
     BUSY_S,
     READING_CACHE,
@@ -45,7 +50,9 @@ from service.storage.sqlite.connections import (
     transaction,
     translated,
 )
-from service.storage.sqlite.transaction import SqliteTransaction, keep_house
+from service.storage.stores.contract import Disk, Lead, Store, Transaction, failing
+from service.storage.webhooks.contract import WebhooksSql
+from service.storage.webhooks.subscriptions import SubscriptionsSql
 
 TRY_S, TRY_EVERY_S = 1.0, 1.0
 """Maximum wait of a trial for the lock, and time for which its success is valid, seconds."""
@@ -56,6 +63,48 @@ INSERT INTO meta (name, value) VALUES ('trial', hex(randomblob(32768)))
 ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
 """Statement that writes 64 KiB, 17 pages, as much as a small batch."""
+
+
+class SqliteTransaction(
+    SqliteHistory,
+    SqlitePages,
+    SqliteListing,
+    SqliteFeed,
+    SqliteQueue,
+    SqliteLog,
+    SqliteEpochs,
+    SqliteAccess,
+    WebhooksSql,
+    SubscriptionsSql,
+    Transaction,
+):
+    """The statements on SQLite; the write transaction is the lock of all rows."""
+
+    def __init__(
+        self, driver: sqlite3.Connection, width: int, fetching: Turns, stretches: Stretches
+    ) -> None:
+        self.driver = driver
+        self.width = width
+        self.fetching = fetching
+        self.stretches = stretches
+
+    @override
+    def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
+        keep_house(lambda: nullcontext(self), keep_log_since if self.archive is None else None)
+
+
+def keep_house(
+    begin: Callable[[], AbstractContextManager[SqliteTransaction]], keep_log_since: datetime | None
+) -> None:
+    """Delete old schedules and old entries of the log, block by block."""
+    more = True
+    while more:
+        with begin() as tx:
+            more = tx.drop_schedule()
+    more = True
+    while more and keep_log_since is not None:
+        with begin() as tx:
+            more = tx.drop_log(keep_log_since, BLOCK)
 
 
 class SqliteStore(Store):
