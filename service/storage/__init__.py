@@ -19,7 +19,6 @@ __all__ = [
     "open_store",
 ]
 
-
 SHARDS = "shards"
 """Scheme of the address of a store over several databases: `shards:///FILE`, FILE is the map."""
 

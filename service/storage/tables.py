@@ -343,7 +343,7 @@ def _by_block(kind: type[sa.types.TypeEngine[Any]], element: Any) -> sa.types.Ty
 
 
 MINUTES = sa.SmallInteger().with_variant(sa.LargeBinary(), "postgresql")
-"""Type of moves; on Postgres those of a block are packed (`postgres.schedule_blocks`)."""
+"""Type of moves; on Postgres those of a block are packed (`epochs.schedule_blocks`)."""
 
 schedule = sa.Table(
     "schedule",

@@ -49,7 +49,7 @@ NOTHING = Learnt()
 
 
 class EpochStatements(Subject):
-    """The statements of epochs and schedules."""
+    """The statements of epochs."""
 
     @abstractmethod
     def request_epoch(self, now: datetime) -> Epoch:
@@ -164,7 +164,7 @@ SELECT {COLUMNS} FROM epochs WHERE epoch < %(before)s ORDER BY epoch DESC LIMIT 
 
 
 class EpochsSql(ClocksSql, EpochStatements):
-    """The statements on epochs and schedules that Postgres and SQLite share."""
+    """The statements on epochs that Postgres and SQLite share."""
 
     @override
     def request_epoch(self, now: datetime) -> Epoch:

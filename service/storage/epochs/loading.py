@@ -1,4 +1,4 @@
-"""What an epoch or a plan loads: the contract, and the SQL that both databases share."""
+"""Loads of an epoch or a plan: the contract, and the SQL that both databases share."""
 
 from abc import abstractmethod
 
@@ -46,7 +46,6 @@ FROM hosts LEFT JOIN host_groups
 WHERE coalesce(hosts.max_crawl_rate, host_groups.max_crawl_rate) IS NOT NULL
 ORDER BY host_id
 """
-
 
 TAG_NAMES = "SELECT tag_id, tag FROM tags WHERE tag_id IN (SELECT value FROM {ids})"
 HOST_NAMES = "SELECT host_id, host FROM hosts WHERE host_id IN (SELECT value FROM {ids})"

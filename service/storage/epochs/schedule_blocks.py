@@ -33,7 +33,6 @@ SELDOM: dict[str, float] = {"crawl_probability": 0.0, "shift": NOT_MOVED, "carri
 PACKED, OF_BLOCK = np.dtype(">u2"), f"V{2 * PAGES}"
 """Type of `shift` and `carried` as stored, less `NOT_MOVED`, and that of a block of them."""
 
-
 MOVED = """
 SELECT block, shift, carried FROM schedule WHERE epoch = {} AND shift IS NOT NULL ORDER BY block
 """

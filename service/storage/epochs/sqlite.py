@@ -42,7 +42,6 @@ from service.storage.sqlite.values import (
 BLOCK = 20_000
 """Rows that an epoch reads, writes or deletes at a time: other writers wait at most 0.1 s."""
 
-
 EPOCH_KINDS: dict[str, Any] = {f.name: f.type for f in fields(EpochColumns)}
 
 LOADED: dict[str, Any] = {

@@ -123,7 +123,6 @@ class FeedStatements(Subject):
 STUCK_S = 2.0
 """Time for which another commit must have waited before a session counts as stuck, seconds."""
 
-
 FIRST_BLOCKS, MORE, MOST_BLOCKS = 8, 4, 512
 """Blocks of the first statement of a reading; growth of each further one, and their maximum."""
 

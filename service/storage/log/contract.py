@@ -118,7 +118,6 @@ ORDER BY observed_at DESC, kind DESC LIMIT %(limit)s
 """
 BEFORE = "(observed_at < %(at)s OR (observed_at = %(at)s AND kind < %(kind)s))"
 
-
 ADD_FILE = """
 INSERT INTO log_files
     (name, day, first_page, last_page, n_rows, n_bytes, checksum, archived_at)

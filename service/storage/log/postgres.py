@@ -23,7 +23,6 @@ from service.storage.postgres.words import given
 FEW = 100
 """Maximum entries of the log that are inserted; more entries are copied."""
 
-
 APPEND_LOG = """
 COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
 FROM STDIN (FORMAT BINARY)
@@ -54,7 +53,6 @@ FROM (
     ORDER BY page_id, observed_at, kind
 ) AS entries
 """
-
 
 PARTS = """
 SELECT relname, greatest(reltuples, 0)::bigint AS n_rows FROM pg_inherits

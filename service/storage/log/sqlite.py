@@ -71,7 +71,6 @@ DELETE FROM observations WHERE stretch = ?1 AND page_id <= coalesce(
     (SELECT page_id FROM observations WHERE stretch = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
 """
 
-
 STRETCHES_OF_PART = 8
 """Stretches that one commit drops, 262,144 entries: other writers wait about 0.2 s."""
 BLOCK = 65_536

@@ -32,8 +32,6 @@ NameOrder = Literal["host_id", "-host_id", "host", "-host"]
 class ListingStatements(Subject):
     """The statements of lists."""
 
-    # -- lists
-
     @abstractmethod
     def list_pages(
         self, after: int, limit: int, only: PageFilter, last: int | None = None

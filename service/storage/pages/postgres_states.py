@@ -28,7 +28,6 @@ from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
 PAGE_STATE = PageStates.__dataclass_fields__
 
-
 RATES_IN_FORCE = ("crawl_rate", "crawl_probability")
 
 OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
@@ -118,10 +117,8 @@ WITH locked AS (
 SELECT array_agg(page_id) FROM woken
 """
 
-
 OWN = len(OF_STATES) + len(MARKS)
 """Number of columns of `STATES`, after which the rates in force may follow."""
-
 
 NEW = {
     "etag": "CASE WHEN resets OR given.etag <> '' THEN nullif(given.etag, '') ELSE stored.etag END",
@@ -131,7 +128,6 @@ NEW = {
         ELSE given.note END""",
 }
 """Expression of each new value on Postgres."""
-
 
 VALIDATORS = """
 SELECT array_agg(page_id), array_agg(coalesce(etag, '')),

@@ -31,7 +31,6 @@ from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 MOST_VARIABLES = 32_000
 """Maximum variables of a statement; the default build of SQLite allows 32,766."""
 
-
 ASIDE = ("observability", "host_id", "crawl_rate", "crawl_probability")
 NOT_WRITTEN = ("page_id", "pings_since", *ASIDE)
 WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN), "page_id")

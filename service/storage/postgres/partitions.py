@@ -19,7 +19,6 @@ LOCK_TIMEOUT = "20ms"
 LOCK_ATTEMPTS = 10
 """Maximum attempts of a step in one round."""
 
-
 PARTITIONS = """
 SELECT child.relname FROM pg_inherits
 JOIN pg_class AS child ON child.oid = inhrelid

@@ -1,7 +1,9 @@
 """The words of Postgres in statements of both databases (`storage.dialect`).
 
-A schedule has a row for a block of pages, with one array for each column. The place of a page
-follows from its id, so a statement finds a rate by one look-up and one subscript.
+The rates of a schedule are float4 in the tables and float8 in arrays. Statements multiply float8,
+because products of float4 overflow. A schedule has a row for a block of pages, with one array for
+each column. The place of a page follows from its id, so a statement finds a rate by one look-up and
+one subscript.
 """
 
 from service.model.columns import NOT_MOVED
@@ -59,7 +61,6 @@ SCHEDULE_WORDS = {
     "last_scheduled": f"SELECT max(page_id) FROM {EACH.replace('{where}', LAST)} AS each_page",
 }
 """Words for schedules."""
-
 
 WINDOW = 14
 """Bits of page_ids that the index of hosts does not have (`tables.pages`)."""

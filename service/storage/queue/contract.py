@@ -193,7 +193,6 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
-
 LOWER_ROW = """ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
     next_at = {least}(due_pages.next_at, excluded.next_at),
     last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,

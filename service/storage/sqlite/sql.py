@@ -16,10 +16,8 @@ from service.storage.sqlite.values import columns, decoded, parameter, typed
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
-
 TOGETHER = 100
 """Rows that one statement inserts, about a thousand variables."""
-
 
 STRETCHES = """
 WITH RECURSIVE stretches (stretch) AS (
@@ -31,7 +29,6 @@ WITH RECURSIVE stretches (stretch) AS (
 SELECT stretch FROM stretches
 """
 """Statement that lists the stretches of the log, by one look-up for each."""
-
 
 OF_PAGE = "LEFT JOIN schedule AS {0} ON {0}.page_id = {1} AND {0}.epoch = {2}"
 WORDS = {
