@@ -44,6 +44,9 @@ from service.storage.clock import Clock
 Arrays = dict[str, NDArray[np.generic]]
 WORD = re.compile(r"\{(\w+)(?:: ([^{}]+))?\}")
 
+HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
+"""Host queue of a page: that of its host, or of its host's group."""
+
 
 class Rows(Protocol):
     """The answer to a statement."""

@@ -138,33 +138,11 @@ page_states = sa.Table(
     },
 )
 
-NULL_FOR_ZERO = (
-    "digest",
-    "n_pings",
-    "ping_credit",
-    "pings_since_crawl",
-    "real_pings",
-    "false_pings",
-    "trust",
-    "n_failures",
-    "redirects_to",
-)
-"""Columns of `page_states` that are NULL where they are 0, which makes most rows shorter.
-
-On Postgres `last_observed_at` is NULL where it equals `last_crawl_at`, and -infinity for a page
-whose crawls had no answer yet.
-"""
-SELDOM_SET = (*(name for name in NULL_FOR_ZERO if name != "digest"), "last_ping_at", "requested_at")
-"""Columns of `page_states` that few pages use: those of pings, requests and failures."""
-
 HOT = {
     "fillfactor": "70",
     "autovacuum_vacuum_scale_factor": "0.05",
     "autovacuum_vacuum_cost_delay": "0",
 }
-
-HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
-"""Host queue of a page: that of its host, or of its host's group."""
 
 host_queues = sa.Table(
     "host_queues",

@@ -16,8 +16,7 @@ from service.core.clocks.profile import TERMS
 from service.core.timing import delay_in_force
 from service.model.arrays import Floats, Ints
 from service.model.columns import ClockColumns, HostClocks, ShiftColumns
-from service.storage.dialect import Dialect, Subject
-from service.storage.tables import HOST_QUEUE
+from service.storage.dialect import HOST_QUEUE, Dialect, Subject
 
 
 class ClockStatements(Subject):

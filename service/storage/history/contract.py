@@ -29,9 +29,8 @@ from service.model.history import (
     unpacked_calibration,
 )
 from service.model.host_loads import MeasuredLoads, packed_loads, unpacked_loads
-from service.storage.dialect import Dialect, Subject
+from service.storage.dialect import HOST_QUEUE, Dialect, Subject
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE
-from service.storage.tables import HOST_QUEUE
 
 
 class PausedQueues(NamedTuple):

@@ -13,7 +13,13 @@ from typing_extensions import override
 
 from service.model.arrays import Floats, Ints, nothing
 from service.model.columns import PageStates
-from service.storage.pages.states import GONE_CHECKS, StatesSql, any_seldom_set
+from service.storage.pages.states import (
+    GONE_CHECKS,
+    NULL_FOR_ZERO,
+    SELDOM_SET,
+    StatesSql,
+    any_seldom_set,
+)
 from service.storage.pages.validators import (
     NO_NOTE,
     ValidatorChanges,
@@ -24,7 +30,6 @@ from service.storage.postgres.binary import SHORT, short
 from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, Rows
 from service.storage.postgres.words import given
 from service.storage.queue.columns import LeaseTokens, LockedLeases
-from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
 PAGE_STATE = PageStates.__dataclass_fields__
 

@@ -17,7 +17,13 @@ from service.model.domain import Observability
 from service.model.urls import url_groups
 from service.storage.dialect import NUMBER_IN_FORCE
 from service.storage.pages.contract import Brought, PagesSql, Registered
-from service.storage.pages.states import GONE_CHECKS, StatesSql, any_seldom_set
+from service.storage.pages.states import (
+    GONE_CHECKS,
+    NULL_FOR_ZERO,
+    SELDOM_SET,
+    StatesSql,
+    any_seldom_set,
+)
 from service.storage.pages.validators import (
     NO_NOTE,
     ValidatorChanges,
@@ -26,7 +32,6 @@ from service.storage.pages.validators import (
 )
 from service.storage.sqlite.sql import SqliteDialect, add_rows
 from service.storage.sqlite.values import listed, microseconds, values
-from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET
 
 MOST_VARIABLES = 32_000
 """Maximum variables of a statement; the default build of SQLite allows 32,766."""

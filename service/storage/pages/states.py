@@ -11,10 +11,28 @@ from service.model.columns import PageStates
 from service.storage.dialect import Dialect
 from service.storage.queue.columns import LeaseTokens, LockedLeases
 from service.storage.queue.contract import QueueStatements
-from service.storage.tables import SELDOM_SET
 
 GONE_CHECKS = 5
 """Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
+
+NULL_FOR_ZERO = (
+    "digest",
+    "n_pings",
+    "ping_credit",
+    "pings_since_crawl",
+    "real_pings",
+    "false_pings",
+    "trust",
+    "n_failures",
+    "redirects_to",
+)
+"""Columns of `page_states` that are NULL where they are 0, which makes most rows shorter.
+
+On Postgres `last_observed_at` is NULL where it equals `last_crawl_at`, and -infinity for a page
+whose crawls had no answer yet.
+"""
+SELDOM_SET = (*(name for name in NULL_FOR_ZERO if name != "digest"), "last_ping_at", "requested_at")
+"""Columns of `page_states` that few pages use: those of pings, requests and failures."""
 
 
 class StateStatements(QueueStatements):

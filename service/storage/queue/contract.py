@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from service.model.arrays import Bools, Instants, Ints
 from service.model.columns import DueColumns
-from service.storage.dialect import Dialect, Subject, all_of
+from service.storage.dialect import HOST_QUEUE, Dialect, Subject, all_of
 from service.storage.queue.columns import (
     ALL_PAGES,
     NEVER_FILLED,
@@ -39,7 +39,6 @@ from service.storage.queue.columns import (
     QueuedPages,
     QueueRows,
 )
-from service.storage.tables import HOST_QUEUE
 
 READY_QUEUES = 100
 """Number of host queues whose first page shows how long crawls have waited."""

@@ -12,9 +12,8 @@ from typing_extensions import override
 from service.model.arrays import Floats, Ints, distinct
 from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
 from service.model.errors import GroupNotFound, HostNotFound
-from service.storage.dialect import Dialect, Subject, assignments
+from service.storage.dialect import HOST_QUEUE, Dialect, Subject, assignments
 from service.storage.queue.columns import HostQueues
-from service.storage.tables import HOST_QUEUE
 
 MOST_SUMMED = 1_000_000
 """Maximum number of a host's pages in its sums."""

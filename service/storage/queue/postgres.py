@@ -10,6 +10,7 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, Bools, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostPages
+from service.storage.dialect import HOST_QUEUE
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE
 from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
 from service.storage.postgres.words import given
@@ -35,7 +36,6 @@ from service.storage.queue.contract import (
     rows_in,
 )
 from service.storage.queue.hosts import HostsSql
-from service.storage.tables import HOST_QUEUE
 
 DUE = {
     "page_id": "page_id",

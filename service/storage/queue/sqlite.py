@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.model.columns import DueColumns
+from service.storage.dialect import HOST_QUEUE
 from service.storage.epochs.schedule import DUE_RATE
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.queue.columns import (
@@ -45,7 +46,6 @@ from service.storage.sqlite.values import (
     rarely_due,
     values,
 )
-from service.storage.tables import HOST_QUEUE
 
 DUE_ROW = np.dtype(
     [
