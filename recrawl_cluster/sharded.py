@@ -40,9 +40,9 @@ from service.model.columns import ScheduleColumns
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError, StoreUnavailable
 from service.storage.clock import Clock
-from service.storage.contract import Lead, Store
-from service.storage.history import Counted, Counter
+from service.storage.history.contract import Counted, Counter
 from service.storage.postgres.connections import BATCH, Deadlines
+from service.storage.stores.contract import Lead, Store
 
 log = structlog.get_logger()
 

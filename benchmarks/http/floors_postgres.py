@@ -19,7 +19,7 @@ from psycopg import pq
 from benchmarks.http.clients import PROCESSES, own_pages
 from benchmarks.http.data import TEMPLATES, key_of, url_of
 from benchmarks.http.processes import Failed, together
-from service.storage.postgres.schedule_blocks import PAGES, SHIFT
+from service.storage.postgres.words import PAGES, SHIFT
 
 GOOD = (
     pq.ExecStatus.COMMAND_OK,

@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.http.data import TEMPLATES, key_of, url_of
 from benchmarks.http.floors_postgres import WRITTEN
+from service.storage.log.sqlite import STRETCH
 from service.storage.sqlite.connections import prepare
-from service.storage.sqlite.log import STRETCH
 
 LOG = (
     "INSERT INTO observations (stretch, page_id, observed_at, kind, changed, interval) "

@@ -33,7 +33,7 @@ from service.leases.settle import LeaseSettler
 from service.model.arrays import Bools, Ints
 from service.model.errors import OUTAGES
 from service.storage import Registered, Transaction
-from service.storage.tagging import TaggedRows
+from service.storage.pages.tagging import TaggedRows
 
 JobT = TypeVar("JobT", CrawlReport, PingReport, Registration)
 AnyJob = CrawlReport | PingReport | Registration

@@ -20,7 +20,7 @@ from service.archive.log_archive import LogArchive
 from service.epochs.shard import Input, Run, ShardSource, Task, load_divided
 from service.model.columns import ClockColumns, ScheduleColumns
 from service.model.errors import ShardMoved
-from service.storage.epochs import Learnt
+from service.storage.epochs.contract import Learnt
 
 
 class Databases(ABC):

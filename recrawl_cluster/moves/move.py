@@ -51,7 +51,7 @@ from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import claimed
 from recrawl_cluster.store.database import ShardDatabase
 from service.model.errors import MoveFailed, MoveRefused, RecrawlError, StoreUnavailable
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresTransaction
 
 BLOCK, NOTES = 10_000, 20_000
 """Pages that one transaction copies, and notes; a report of a page leaves some four notes."""

@@ -12,7 +12,7 @@ from recrawl_cluster.store.claims import Claim, claimed
 from recrawl_cluster.store.database import ShardDatabase
 from service.model.errors import MoveRefused, ShardMoving
 from service.storage.postgres.connections import leading, translated
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresTransaction
 
 SAME_NAMES = "SELECT name FROM host_groups WHERE name = ANY(%(names)s)"
 MOVE_LOCK = 0x7265_6372_6D6F_7665  # "recrmove"

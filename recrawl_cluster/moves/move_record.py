@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from recrawl_cluster.store.shard_map import CLOSED, ShardMap
 from service.model.errors import MoveRefused, ShardMoving
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresTransaction
 
 RECORD = "moving"
 """Name of the entry of `meta` of the coordinator with the move that is not complete."""

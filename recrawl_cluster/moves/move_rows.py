@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 import psycopg
 
 from recrawl_cluster.store.shard_map import SHIFT
-from service.storage.postgres.schedule_blocks import SHIFT as BLOCK_BITS
+from service.storage.postgres.words import SHIFT as BLOCK_BITS
 from service.storage.tables import (
     clocks,
     due_pages,

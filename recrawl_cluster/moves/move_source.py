@@ -23,8 +23,8 @@ from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import claimed, put_claim
 from recrawl_cluster.store.database import GUARD, ShardTransaction
 from recrawl_cluster.store.epochs import announce
-from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.queue import NEVER_FILLED
+from service.storage.queue.columns import NEVER_FILLED
+from service.storage.stores.postgres import PostgresTransaction
 
 TRIGGER = f"{PREFIX}note"
 NOTES = f"{PREFIX}notes"

@@ -14,8 +14,8 @@ from recrawl_cluster.moves.move_rows import (
 )
 from recrawl_cluster.store.claims import claimed, write_claim
 from service.storage.postgres.partitions import partitions
-from service.storage.postgres.transaction import PostgresTransaction
-from service.storage.queue import NEVER_FILLED
+from service.storage.queue.columns import NEVER_FILLED
+from service.storage.stores.postgres import PostgresTransaction
 
 WAITING = (*ACTIVE, SCHEDULE, EPOCHS, URL_GROUPS, LOG_FILES)
 """Tables whose rows wait beside the tables of the target until the shard is in use there."""

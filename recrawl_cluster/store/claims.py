@@ -24,7 +24,7 @@ from recrawl_cluster.store.shard_map import (
     parse_shards,
 )
 from service.model.errors import ShardsDisagree
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresTransaction
 
 CLAIM = "shards"
 """Name of the entry of `meta` with the shards of a database."""

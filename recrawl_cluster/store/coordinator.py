@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from recrawl_cluster.store.routing import Routing, by_coordinator
 from service.model.access import AuditEntry
-from service.storage.history import PausedQueues
+from service.storage.history.contract import PausedQueues
 
 
 class Coordinated(Routing):

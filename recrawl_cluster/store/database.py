@@ -25,11 +25,10 @@ from service.model.errors import (
 )
 from service.model.id_space import IdSpace
 from service.model.listing import TagColumns
-from service.storage.postgres import sql
+from service.storage.pages.postgres import brought_insertion, page_insertion
 from service.storage.postgres.connections import taken, translated
 from service.storage.postgres.statements import AUTOCOMMIT, Rows, Statements
-from service.storage.postgres.store import PostgresLead, PostgresStore
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresLead, PostgresStore, PostgresTransaction
 
 ADD_HOSTS = f"""
 INSERT INTO hosts (host_id, host)
@@ -99,8 +98,8 @@ class ShardTransaction(PostgresTransaction):
     """
 
     has_shards = True
-    add_pages_sql = sql.add_pages(**PAGE_ID)
-    bring_pages_sql = sql.bring_pages(**PAGE_ID)
+    add_pages_sql = page_insertion(**PAGE_ID)
+    bring_pages_sql = brought_insertion(**PAGE_ID)
 
     def __init__(
         self, statements: Statements, width: int, shard_map: ShardMap, position: int

@@ -37,8 +37,8 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, Epoch, ScheduleFilter
 from service.model.errors import EpochNotFound, LeadershipLost, ShardUnavailable, StoreUnavailable
-from service.storage.epochs import NOTHING, Learnt
-from service.storage.postgres.schedule_blocks import SHIFT
+from service.storage.epochs.contract import NOTHING, Learnt
+from service.storage.postgres.words import SHIFT
 
 RUN = "epoch_run"
 """Name of the entry of `meta` with the number of the run that may attach a schedule."""

@@ -30,8 +30,8 @@ from service.model.changes import (
     FeedPlace,
     PageUrls,
 )
-from service.storage.change_blocks import MOST_IN_BLOCK
-from service.storage.postgres.feed import CLOCK, LOCK
+from service.storage.feed.blocks import MOST_IN_BLOCK
+from service.storage.feed.postgres import CLOCK, LOCK
 
 HORIZON = f"""
 SELECT CASE WHEN free THEN setval('feed_seq', greatest(nextval('feed_seq'), {CLOCK})) END

@@ -31,7 +31,7 @@ from service.model.listing import (
     RunningLease,
     TagColumns,
 )
-from service.storage.listing import NameOrder
+from service.storage.pages.listing import NameOrder
 
 MOST_READINGS = 64
 """Maximum readings of one call; a reading scans a bounded number of pages of one shard."""

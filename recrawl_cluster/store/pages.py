@@ -25,7 +25,7 @@ from service.model.arrays import Ints, Keys
 from service.model.changes import ChangeFilter
 from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Page
-from service.storage.contract import Brought, Registered
+from service.storage.pages.contract import Brought, Registered
 
 
 class ShardedPages(Routing):

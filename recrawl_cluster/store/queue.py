@@ -31,8 +31,8 @@ from recrawl_cluster.store.shard_map import SHIFT
 from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup, HostPages
 from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
-from service.storage.answers import LeaseAnswers
-from service.storage.queue import (
+from service.storage.queue.answers import LeaseAnswers
+from service.storage.queue.columns import (
     ALL_PAGES,
     FillMark,
     HostQueues,

@@ -16,7 +16,7 @@ from recrawl_cluster.store.database import ShardTransaction
 from recrawl_cluster.store.shard_map import ShardMap
 from service.model.arrays import Columns, Ints
 from service.model.errors import ShardMoved
-from service.storage.contract import Transaction
+from service.storage.stores.contract import Transaction
 
 LAST_ID = 2**63 - 1
 ALL_ROWS = slice(None)

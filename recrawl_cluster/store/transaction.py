@@ -26,9 +26,9 @@ from recrawl_cluster.store.queue import ShardedHosts, ShardedQueue
 from recrawl_cluster.store.shard_map import CLOSED
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError, ShardMoved, StoreUnavailable
-from service.storage.contract import Transaction
-from service.storage.history import Counted
+from service.storage.history.contract import Counted
 from service.storage.postgres.connections import translated
+from service.storage.stores.contract import Transaction
 
 Begin = Callable[[int], AbstractContextManager[Transaction]]
 

@@ -12,7 +12,7 @@ from service.core.clocks.profile import TERMS
 from service.model.arrays import COLUMN, INSTANT
 from service.model.columns import CapColumns, ClockColumns, LogColumns, PageStates, ScheduleColumns
 from service.model.domain import Epoch
-from service.storage.epochs import Learnt
+from service.storage.epochs.contract import Learnt
 
 PAGE: dict[str, Any] = {
     "alive": np.bool_,

@@ -27,8 +27,9 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
-from service.storage.contract import Transaction
-from service.storage.epochs import EPOCHS_KEPT, NO_TABLES, NOTHING, GroupTables, Learnt
+from service.storage.dialect import EPOCHS_KEPT
+from service.storage.epochs.contract import NO_TABLES, NOTHING, GroupTables, Learnt
+from service.storage.stores.contract import Transaction
 
 UNFINISHED = (EpochStatus.requested, EpochStatus.running)
 

@@ -14,7 +14,7 @@ from recrawl_lab.memory.contents import Contents
 from recrawl_lab.memory.transaction import MemoryTransaction
 from service.model.errors import EpochRunning, LeadershipLost
 from service.storage.clock import Clock, system_clock
-from service.storage.contract import Lead, Store
+from service.storage.stores.contract import Lead, Store
 
 
 class MemoryStore(Contents, Store):

@@ -41,8 +41,9 @@ from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import PageTags
 from service.model.urls import url_groups
-from service.storage.contract import GONE_CHECKS, Brought, Registered
-from service.storage.validators import ValidatorChanges, ValidatorColumns
+from service.storage.pages.contract import Brought, Registered
+from service.storage.pages.states import GONE_CHECKS
+from service.storage.pages.validators import ValidatorChanges, ValidatorColumns
 
 T = TypeVar("T")
 

@@ -19,8 +19,7 @@ from fastapi import FastAPI
 from service.api.app import create_app
 from service.api.protocol import SPARE, BoundedConnection, Stage
 from service.api.service import Service
-from service.model.errors import AddressUnavailable
-from service.storage.contract import ENDED
+from service.model.errors import ENDED, AddressUnavailable
 
 MAX_CONNECTIONS = 16_384
 """Maximum number of connections, even with more file descriptors."""

@@ -11,7 +11,7 @@ from service.leases import lease
 from service.leases.lease import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
 from service.storage import Store
-from service.storage.queue import LeaseFilter
+from service.storage.queue.columns import LeaseFilter
 
 LIMITS = Limits(max_batch=10_000, max_waiting=1_000_000, min_batch=64)
 """Limits of lease requests; an item is a crawl requested."""

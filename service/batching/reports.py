@@ -34,7 +34,7 @@ from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import PingReason, Verdict
 from service.model.errors import OUTAGES
 from service.storage import Registered, Store, Transaction
-from service.storage.tagging import TaggedRows
+from service.storage.pages.tagging import TaggedRows
 
 LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
 """Limits of crawls and of pings; an item is a crawl or a ping."""

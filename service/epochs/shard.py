@@ -34,7 +34,7 @@ from service.model.columns import (
 from service.model.domain import Certificate, Epoch, Observability
 from service.model.urls import n_buckets
 from service.storage import Transaction
-from service.storage.epochs import GroupTables, Learnt
+from service.storage.epochs.contract import GroupTables, Learnt
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from service.core.joint import alone
 from service.epochs.shard import Contributions, Input, Run, Shard, ShardSource, Task, load
 from service.model.columns import ScheduleColumns
 from service.model.errors import ShardLost
-from service.storage.contract import Lead, Store
-from service.storage.epochs import NOTHING, Learnt
+from service.storage.epochs.contract import NOTHING, Learnt
+from service.storage.stores.contract import Lead, Store
 
 RESTARTS = 2
 """Maximum number of times that an epoch begins anew after a loss."""

@@ -12,7 +12,7 @@ from typing_extensions import override
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError
 from service.storage import Store, Transaction
-from service.storage.newest import NewestWatch
+from service.storage.stores.newest import NewestWatch
 
 MAX_AGE_S = 2.0
 """Maximum age of the epoch number in memory, seconds; older numbers are read from the database."""

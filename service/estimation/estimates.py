@@ -40,7 +40,7 @@ from service.model.arrays import (
 from service.model.columns import EpochColumns, PageStates
 from service.model.domain import Epoch, Observability, Page, Timing
 from service.storage import Transaction
-from service.storage.archive import PAGES_TOGETHER
+from service.storage.log.contract import PAGES_TOGETHER
 
 HISTORY_BLOCK = 4_000
 """Maximum pages whose log is in memory at a time, for estimators that read the log; with an archive

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from service.events.reading import feed_id
 from service.storage import Store
-from service.storage.newest import NewestWatch
+from service.storage.stores.newest import NewestWatch
 
 UNBLOCK_EVERY_S = 1.0
 """Time between two searches for a session that holds up commits, seconds."""

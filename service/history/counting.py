@@ -31,7 +31,7 @@ from service.model.errors import OUTAGES
 from service.model.freshness import FreshnessColumns
 from service.model.history import HostEvents, Part, Tally, merged_parts
 from service.storage import Store, Transaction
-from service.storage.history import Counted, Counter
+from service.storage.history.contract import Counted, Counter
 
 EVERY_S = 2.0
 """Time from the first event to the transaction that writes its sums, seconds."""

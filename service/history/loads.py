@@ -14,7 +14,7 @@ from service.model.arrays import Bools, Ints
 from service.model.domain import Host
 from service.model.host_loads import HostLoads, MeasuredLoads
 from service.storage import Transaction
-from service.storage.epochs import MOST_SCANNED
+from service.storage.epochs.schedule import MOST_SCANNED
 
 
 class LoadPlace(NamedTuple):

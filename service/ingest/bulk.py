@@ -20,7 +20,7 @@ from service.model.domain import PagePatch
 from service.model.listing import TagPatch
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
-from service.storage.tagging import crowded, patch_tags
+from service.storage.pages.tagging import crowded, patch_tags
 
 BLOCK = 5_000
 """Maximum pages that one transaction changes."""

@@ -10,7 +10,7 @@ from service.model.arrays import DAY, Floats, Instants, Ints
 from service.model.columns import LogColumns, PageStates
 from service.model.domain import Kind
 from service.storage import Store
-from service.storage.archive import PAGES_TOGETHER
+from service.storage.log.contract import PAGES_TOGETHER
 
 BLOCK = 5_000
 """Pages of one transaction; with an archive `PAGES_TOGETHER`."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from service.ingest.crawls import NOT_MODIFIED, answers
 from service.model.arrays import NO_TIME, Bools, Groups, Ints, Texts
 from service.model.columns import CrawlColumns
-from service.storage.validators import ValidatorChanges
+from service.storage.pages.validators import ValidatorChanges
 
 
 def has_values(crawls: CrawlColumns) -> bool:

@@ -24,8 +24,9 @@ import numpy as np
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
-from service.storage.contract import GONE_CHECKS, Transaction
-from service.storage.epochs import MOST_SCANNED
+from service.storage.epochs.schedule import MOST_SCANNED
+from service.storage.pages.states import GONE_CHECKS
+from service.storage.stores.contract import Transaction
 
 MAX_DUE_DAYS = 36_500.0
 """Maximum interval, days: a century."""

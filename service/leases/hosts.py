@@ -14,7 +14,7 @@ from service.model.arrays import NO_TIME, Bools, Columns, Floats, Ints, days, di
 from service.model.domain import HostPages, HostQueue
 from service.model.errors import GroupNotFound, HostNotFound
 from service.storage import Transaction
-from service.storage.queue import HostQueues
+from service.storage.queue.columns import HostQueues
 
 CAP = "max_crawl_rate"
 MOST_AUDITED = 1_000

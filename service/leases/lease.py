@@ -35,7 +35,7 @@ from service.model.arrays import (
 )
 from service.model.history import HostEvents
 from service.storage import Transaction
-from service.storage.queue import (
+from service.storage.queue.columns import (
     DuePages,
     HostQueues,
     LeaseFilter,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from service.core import timing
 from service.model.arrays import NO_TIME, Bools, Codes, Floats, Instants, Ints
 from service.model.domain import MOST_FAILURES
-from service.storage.queue import HostQueues
+from service.storage.queue.columns import HostQueues
 
 Spans = NDArray[np.timedelta64]
 

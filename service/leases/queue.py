@@ -13,7 +13,7 @@ from service.model.arrays import NO_TIME, Instants, Ints, distinct, instant
 from service.model.columns import DueColumns
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
-from service.storage.queue import FillMark, QueueRows
+from service.storage.queue.columns import FillMark, QueueRows
 
 AHEAD = np.timedelta64(36_525, "D")
 """Time before its request at which a requested page is queued: a century, before all due times."""

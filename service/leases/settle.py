@@ -36,7 +36,7 @@ from service.model.arrays import (
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
 from service.storage import Transaction
-from service.storage.queue import HostQueues, LeaseTokens, LockedLeases
+from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
 
 PROMPT = np.timedelta64(1, "s")
 """Maximum age at which `dated` keeps a crawl's time."""

@@ -181,6 +181,10 @@ class StoreUnavailable(RecrawlError):
     """The database did not answer; send this again: committed items will not count twice."""
 
 
+ENDED = "this process ends; send this again, to another one or when it is back"
+"""Detail of `StoreUnavailable` once a store has been aborted."""
+
+
 class ShardUnavailable(StoreUnavailable):
     """A database of the store did not answer; send this again: committed items stay committed."""
 

@@ -32,8 +32,8 @@ from service.runtime.metric_families import (
 )
 from service.storage import Store
 from service.storage.clock import Clock
-from service.storage.contract import Disk
-from service.storage.queue import QueueCensus
+from service.storage.queue.columns import QueueCensus
+from service.storage.stores.contract import Disk
 
 MOST_WEBHOOKS = 1_000
 """Maximum webhooks with their own time series."""

@@ -11,8 +11,8 @@ from service.model.changes import age_s
 from service.model.domain import Epoch
 from service.model.history import Calibrations, Gauges
 from service.model.webhooks import WebhookProgress, WebhookStatus
-from service.storage.contract import Disk
-from service.storage.queue import QueueCensus
+from service.storage.queue.columns import QueueCensus
+from service.storage.stores.contract import Disk
 
 PREFIX = "recrawl_"
 CRAWLS = {

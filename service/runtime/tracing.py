@@ -40,9 +40,9 @@ from service.epochs import run
 from service.epochs.what_if import WhatIf
 from service.events.courier import Courier
 from service.model.errors import RequestError
-from service.storage.postgres import binary, loading
-from service.storage.postgres.statements import Statements
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.epochs import postgres_loading as loading
+from service.storage.postgres import binary
+from service.storage.postgres.statements import PostgresDialect, Statements
 
 MAX_TEXT = 500
 """Maximum length of the text of one statement in a span, characters."""
@@ -86,7 +86,7 @@ class Tracing:
         self._wrap(Statements, "send", self._round_trip)
         self._wrap(binary, "copy_out", self._copy)
         self._wrap(loading, "read_packed", self._copy)
-        self._wrap(PostgresTransaction, "_copy", self._copy)
+        self._wrap(PostgresDialect, "copy", self._copy)
         self._trace_sqlite()
         before = structlog.get_config()["processors"]
         structlog.configure(processors=[_add_ids, *before])

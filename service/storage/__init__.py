@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 from service.archive.log_archive import LogArchive
 from service.model.domain import Subscription
 from service.storage.clock import Clock
-from service.storage.contract import Brought, Lead, Registered, Store, Transaction
+from service.storage.pages.contract import Brought, Registered
+from service.storage.stores.contract import Lead, Store, Transaction
 
 if TYPE_CHECKING:
     from service.storage.postgres.connections import Deadlines
@@ -20,7 +21,6 @@ __all__ = [
     "Transaction",
     "open_store",
 ]
-
 
 SHARDS = "shards"
 """Scheme of the address of a store over several databases: `shards:///FILE`, FILE is the map."""
@@ -55,9 +55,9 @@ def open_store(
     from service.model.errors import InvalidSettings
     from service.model.plugins import STORES, of_cluster
     from service.storage.postgres.connections import BATCH, request_deadlines
-    from service.storage.postgres.store import PostgresStore
     from service.storage.sqlite.connections import BUSY_S
-    from service.storage.sqlite.store import SqliteStore
+    from service.storage.stores.postgres import PostgresStore
+    from service.storage.stores.sqlite import SqliteStore
 
     try:
         parsed = sa.make_url(url)

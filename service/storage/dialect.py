@@ -29,16 +29,23 @@ Words in braces differ between the databases:
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.archive.log_archive import LogArchive
 from service.model.arrays import Ints
+from service.model.errors import ArchiveUnavailable
+from service.storage.clock import Clock
 
 Arrays = dict[str, NDArray[np.generic]]
 WORD = re.compile(r"\{(\w+)(?:: ([^{}]+))?\}")
+
+HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
+"""Host queue of a page: that of its host, or of its host's group."""
 
 
 class Rows(Protocol):
@@ -51,7 +58,41 @@ class Rows(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Dialect(ABC):
+EPOCHS_KEPT = 2
+"""Published epochs whose schedule is kept, so that a reader of the last one can finish."""
+NUMBER_IN_FORCE = "SELECT max(epoch) FROM epochs WHERE status = 'published'"
+KEPT = f"""
+SELECT epoch FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT {EPOCHS_KEPT}
+"""
+
+
+class Subject(ABC):
+    """A part of a transaction, with what all parts know of the transaction."""
+
+    clock: Clock
+    """The store's time, as this process knows it."""
+    archive: LogArchive | None = None
+    """The archive of the settings; None: entries older than the retention are deleted."""
+
+    def now(self) -> datetime:
+        """Return the store's time: on Postgres that of the database, read in this transaction."""
+        return self.clock()
+
+    @abstractmethod
+    def number_in_force(self) -> int:
+        """Return the number of the newest published epoch, 0 before the first."""
+
+    def needed_archive(self) -> LogArchive:
+        """Return the archive that has old days; raise `ArchiveUnavailable` without one."""
+        if self.archive is None:
+            raise ArchiveUnavailable(
+                "days of the log or the feed are in an archive, and RECRAWL_ARCHIVE is not set; "
+                "set it to the path or address of these files"
+            )
+        return self.archive
+
+
+class Dialect(Subject):
     """A transaction that runs text, on either database."""
 
     @abstractmethod
@@ -77,6 +118,10 @@ class Dialect(ABC):
         """Return the first value of the first row; None without a row."""
         row = next(iter(self.run(statement, **parameters)), None)
         return None if row is None else row[0]
+
+    def kept(self) -> set[int]:
+        """Return the published epochs whose schedule is kept."""
+        return {epoch for (epoch,) in self.run(KEPT)}
 
     def get_meta(self, name: str) -> str:
         """Return one entry of `meta`; "" without one."""

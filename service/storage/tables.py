@@ -138,25 +138,6 @@ page_states = sa.Table(
     },
 )
 
-NULL_FOR_ZERO = (
-    "digest",
-    "n_pings",
-    "ping_credit",
-    "pings_since_crawl",
-    "real_pings",
-    "false_pings",
-    "trust",
-    "n_failures",
-    "redirects_to",
-)
-"""Columns of `page_states` that are NULL where they are 0, which makes most rows shorter.
-
-On Postgres `last_observed_at` is NULL where it equals `last_crawl_at`, and -infinity for a page
-whose crawls had no answer yet.
-"""
-SELDOM_SET = (*(name for name in NULL_FOR_ZERO if name != "digest"), "last_ping_at", "requested_at")
-"""Columns of `page_states` that few pages use: those of pings, requests and failures."""
-
 HOT = {
     "fillfactor": "70",
     "autovacuum_vacuum_scale_factor": "0.05",
@@ -340,7 +321,7 @@ def _by_block(kind: type[sa.types.TypeEngine[Any]], element: Any) -> sa.types.Ty
 
 
 MINUTES = sa.SmallInteger().with_variant(sa.LargeBinary(), "postgresql")
-"""Type of moves; on Postgres those of a block are packed (`postgres.schedule_blocks`)."""
+"""Type of moves; on Postgres those of a block are packed (`epochs.schedule_blocks`)."""
 
 schedule = sa.Table(
     "schedule",

@@ -41,8 +41,8 @@ from service.model.errors import (
     PartChanged,
 )
 from service.storage import Lead, Store, Transaction
-from service.storage.archive import LogPart
-from service.storage.feed import FeedStretch
+from service.storage.feed.contract import FeedStretch
+from service.storage.log.contract import LogPart
 
 ATTEMPTS, AGAIN_S = 50, 0.1
 """Maximum attempts to drop a part that others read, and the time between two, seconds."""

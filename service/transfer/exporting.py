@@ -22,7 +22,7 @@ from service.model.domain import Observability
 from service.model.errors import NotExportable, UnreadableFile
 from service.model.listing import PageTags
 from service.storage import Store
-from service.storage.validators import ValidatorColumns
+from service.storage.pages.validators import ValidatorColumns
 from service.transfer.files import kind_of
 from service.transfer.lines import StateLine
 

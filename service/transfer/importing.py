@@ -23,7 +23,7 @@ from service.model.arrays import Bools, Instants, Ints
 from service.model.columns import PageColumns, PageStates
 from service.model.errors import EstimatorMismatch, UnreadableFile
 from service.storage import Brought, Store, Transaction
-from service.storage.validators import MOST_NOTE_BYTES, ValidatorChanges
+from service.storage.pages.validators import MOST_NOTE_BYTES, ValidatorChanges
 from service.transfer.files import Block, read_items
 from service.transfer.lines import StateLine, instants, parse, states_of, validators_of
 

@@ -26,8 +26,8 @@ from service.model.domain import Observability
 from service.model.errors import InvalidUrl
 from service.model.urls import NormalUrl, normalise
 from service.model.wording import fault_of, worded
-from service.storage.tagging import TaggedRows
-from service.storage.validators import MOST_NOTE_BYTES, NO_NOTE, ValidatorChanges
+from service.storage.pages.tagging import TaggedRows
+from service.storage.pages.validators import MOST_NOTE_BYTES, NO_NOTE, ValidatorChanges
 
 Number = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Amount = Annotated[float, Meta(ge=0, le=1e300)]

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from support.live_server import START, running, until
 
-from service.storage.answers import ANSWERS_KEPT
 from service.storage.postgres.statements import Statements
+from service.storage.queue.answers import ANSWERS_KEPT
 
 URLS = [f"https://a.example/{i}" for i in range(6)]
 

@@ -13,7 +13,7 @@ from support.traffic import polite
 
 from service.api.responses.problems import TYPES
 from service.storage import migrations
-from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.stores.sqlite import SqliteTransaction
 
 PAGE = [{"url": "https://a.example/"}]
 TIMEOUT_S = 2

@@ -13,7 +13,7 @@ from support.store_cases import publish, register, schedule_columns
 from recrawl_lab.memory.store import MemoryStore
 from service.epochs.watch import MAX_AGE_S, Watch
 from service.model.errors import StoreUnavailable
-from service.storage import newest as watch_module
+from service.storage.stores import newest as watch_module
 
 
 class Silent(MemoryStore):

@@ -12,7 +12,7 @@ from service.batching.batcher import Batcher, Flush
 from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all
 from service.leases.lease import WorkerRequest
 from service.model.errors import Overloaded
-from service.storage.queue import ALL_PAGES
+from service.storage.queue.columns import ALL_PAGES
 
 PATIENCE_S = 180
 LONG_S = 600.0

@@ -148,7 +148,7 @@ def test_states_of_another_estimator_are_refused(learnt_url, recrawl, tmp_path):
 
 def cut_short(monkeypatch, after):
     """Let the database fail once `after` blocks have been registered."""
-    from service.storage.sqlite.transaction import SqliteTransaction
+    from service.storage.stores.sqlite import SqliteTransaction
 
     registered, whole = [], SqliteTransaction.register
 

@@ -35,7 +35,7 @@ from service.estimation.estimates import InForce, Rules
 from service.model.arrays import SHARD_BITS
 from service.model.domain import Timing
 from service.model.errors import EpochRunning, LeadershipLost, ShardMoved, StoreUnavailable
-from service.storage.epochs import NOTHING
+from service.storage.epochs.contract import NOTHING
 
 pytestmark = pytest.mark.slow
 

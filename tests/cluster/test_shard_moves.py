@@ -52,7 +52,7 @@ from service.model.errors import (
     ShardUnavailable,
     StoreUnavailable,
 )
-from service.storage.queue import NEVER_FILLED
+from service.storage.queue.columns import NEVER_FILLED
 
 pytestmark = pytest.mark.slow
 

@@ -45,7 +45,7 @@ from service.model.errors import (
     ShardUnavailable,
 )
 from service.storage import open_store
-from service.storage.postgres.feed import LOCK
+from service.storage.feed.postgres import LOCK
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,8 @@ from service.estimation.estimates import width
 from service.model.domain import Epoch, EpochStatus
 from service.runtime.settings import Settings
 from service.storage import open_store
-from service.storage.epochs import EPOCHS_KEPT
-from service.storage.postgres.schedule_blocks import EACH
+from service.storage.dialect import EPOCHS_KEPT
+from service.storage.postgres.words import EACH
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from support.store_cases import T0
 
 from service.model.changes import FeedPlace
 from service.storage import open_store
-from service.storage.postgres.feed import LOCK
+from service.storage.feed.postgres import LOCK
 
 pytestmark = pytest.mark.slow
 

@@ -39,7 +39,7 @@ from service.model.history import (
 )
 from service.model.id_space import IdSpace
 from service.storage import open_store
-from service.storage.history import Counted
+from service.storage.history.contract import Counted
 
 GAMMA = Gamma()
 NONE = np.zeros(0, np.int64)

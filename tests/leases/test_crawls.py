@@ -42,7 +42,7 @@ from service.leases import lease
 from service.leases import queue as due_queue
 from service.leases.queue import fill_queue, queue_due
 from service.model.domain import Observability, PagePatch, Verdict
-from service.storage.queue import ALL_PAGES
+from service.storage.queue.columns import ALL_PAGES
 
 
 def test_new_pages_are_due_at_once(queue_store):

@@ -15,7 +15,7 @@ from service.leases.due import due_at, due_before, requested
 from service.model.arrays import INSTANT, NO_TIME, instant, moment
 from service.model.columns import DueColumns
 from service.model.domain import ScheduleFilter
-from service.storage.epochs import MOST_SCANNED
+from service.storage.epochs.schedule import MOST_SCANNED
 
 T0 = datetime(2026, 5, 1, tzinfo=UTC)
 CREATED = T0 - timedelta(days=30)

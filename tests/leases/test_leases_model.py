@@ -45,7 +45,7 @@ from service.leases.settle import LeaseSettler
 from service.model.arrays import EPOCH
 from service.model.domain import Verdict
 from service.storage import open_store
-from service.storage.queue import ALL_PAGES, LeaseFilter
+from service.storage.queue.columns import ALL_PAGES, LeaseFilter
 
 N_RUNS = {"quick": 8, "thorough": 20}
 """Sequences of steps by the profile of hypothesis; `make test-all` is thorough."""

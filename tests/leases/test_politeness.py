@@ -16,7 +16,7 @@ from service.leases.hosts import Moves, in_force
 from service.leases.politeness import Politeness, ReportSummary
 from service.model.arrays import COLUMN, INSTANT, NO_TIME, Floats, Instants, Ints, instant, moment
 from service.model.domain import HostQueue
-from service.storage.queue import HostQueues
+from service.storage.queue.columns import HostQueues
 
 DAY_S = 86_400.0
 DAY = timedelta(days=1)

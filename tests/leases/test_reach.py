@@ -9,7 +9,7 @@ from support.store_cases import T0, page_columns
 
 from service.leases.hosts import change_group
 from service.leases.queue import fill_queue
-from service.storage.queue import LeaseFilter
+from service.storage.queue.columns import LeaseFilter
 
 HOSTS = ("a.example", "b.example", "c.example", "d.example", "e.example")
 SHARED = ("d.example", "e.example")

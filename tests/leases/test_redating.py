@@ -26,7 +26,7 @@ from service.model.arrays import instant
 from service.model.errors import StoreFull
 from service.storage import open_store
 from service.storage.clock import SteadyClock
-from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.stores.sqlite import SqliteTransaction
 
 POLITE = Politeness(delay_s=2, concurrency=1)
 AHEAD = T0 + DAY
@@ -145,7 +145,7 @@ def test_a_runner_notices_that_the_clock_was_set_back(queue_store, restarted):
 def stepped(store, monkeypatch):
     """The machine's time of day, which the test sets; no second elapses."""
     wall = [T0]
-    monkeypatch.setattr("service.storage.sqlite.store.boot_id", lambda: "this-run")
+    monkeypatch.setattr("service.storage.stores.sqlite.boot_id", lambda: "this-run")
     store.steady_clock = SteadyClock(lambda: wall[0], lambda: 0.0)
     store.keep_time()
     return wall
@@ -182,7 +182,7 @@ def test_leases_and_delays_go_along_with_a_clock_that_is_set(
 
 def test_a_clock_of_another_run_of_the_machine_is_not_gone_by(sqlite_store, monkeypatch):
     stepped(sqlite_store, monkeypatch)
-    monkeypatch.setattr("service.storage.sqlite.store.boot_id", lambda: "another")
+    monkeypatch.setattr("service.storage.stores.sqlite.boot_id", lambda: "another")
     store = open_store(sqlite_store.url, 2)
     store.steady_clock = SteadyClock(lambda: T0 + DAY, lambda: 0.0)
     store.keep_time()

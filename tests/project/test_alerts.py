@@ -20,7 +20,7 @@ from support.prometheus import FOLDER, PATIENCE_S, Prometheus, program, promethe
 from support.receiver import SECRET, receiving
 from typing_extensions import override
 
-from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.stores.sqlite import SqliteTransaction
 
 pytestmark = pytest.mark.external
 

@@ -9,7 +9,7 @@ from support.store_cases import T0
 from service.model.errors import StoreUnavailable
 from service.runtime.database_metrics import COUNT_EVERY_S, COUNT_SHARE, SumsCollector
 from service.runtime.metrics import Monitor
-from service.storage.queue import QueueCensus
+from service.storage.queue.columns import QueueCensus
 
 
 class Queue:

@@ -16,8 +16,8 @@ from service.events.reading import NamedChanges, check_place
 from service.model.arrays import EPOCH, NO_TIME
 from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
 from service.model.errors import ArchiveDamaged, ArchiveUnavailable, CursorExpired, PartChanged
-from service.storage import feed_sql
-from service.storage.feed_sql import FeedSql
+from service.storage.feed import contract
+from service.storage.feed.contract import FeedSql
 from service.transfer.archiving import Archivist, Retention, archive_feed
 
 KEPT = timedelta(days=4)
@@ -116,8 +116,8 @@ def feed(queue_store, tmp_path):
 @pytest.fixture
 def small(monkeypatch):
     """Make stretches, files and row groups so small that every seam is met."""
-    monkeypatch.setattr(feed_sql, "MOST_IN_STRETCH", 5)
-    monkeypatch.setattr(feed_sql, "CHANGES_TOGETHER", 50)
+    monkeypatch.setattr(contract, "MOST_IN_STRETCH", 5)
+    monkeypatch.setattr(contract, "CHANGES_TOGETHER", 50)
     monkeypatch.setattr(log_archive, "ROWS_OF_FILE", 60)
     monkeypatch.setattr(parquet, "ROWS_OF_GROUP", 16)
 

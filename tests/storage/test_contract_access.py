@@ -1,4 +1,4 @@
-"""What every database promises of keys and of the audit (see `service.storage.access`)."""
+"""What every database promises of keys and of the audit (see `service.storage.access.contract`)."""
 
 import threading
 import time

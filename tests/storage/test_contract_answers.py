@@ -9,7 +9,7 @@ from support.store_cases import T0
 from service.model.arrays import INSTANT, instant
 from service.model.errors import AnswerTaken
 from service.storage import open_store
-from service.storage.answers import LeaseAnswers
+from service.storage.queue.answers import LeaseAnswers
 
 
 def answers(*keys, expires_at=T0, text="{}"):

@@ -23,7 +23,8 @@ from service.model.errors import (
     PartBusy,
     PartChanged,
 )
-from service.storage import archive_sql, open_store
+from service.storage import open_store
+from service.storage.log import contract
 from service.transfer import archiving
 from service.transfer.archiving import Archivist, Retention, days_before
 
@@ -265,8 +266,8 @@ def test_without_the_archive_readers_refuse_rather_than_return_a_part(log):
 def test_a_history_opens_a_bounded_number_of_files(log, monkeypatch):
     history = histories(log, 1000)
     log.run()
-    monkeypatch.setattr(archive_sql, "MOST_FILES", 3)
-    monkeypatch.setattr(archive_sql, "FILES_TOGETHER", 2)
+    monkeypatch.setattr(contract, "MOST_FILES", 3)
+    monkeypatch.setattr(contract, "FILES_TOGETHER", 2)
     opened = []
     read = LogArchive._read
     monkeypatch.setattr(LogArchive, "_read", lambda *a: opened.append(a[1]) or read(*a))

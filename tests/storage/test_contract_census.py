@@ -6,7 +6,7 @@ import numpy as np
 from support.store_cases import T0, register
 
 from service.model.arrays import NO_TIME, instant
-from service.storage.queue import Leases, QueueCensus, QueueRows
+from service.storage.queue.columns import Leases, QueueCensus, QueueRows
 
 MINUTE = timedelta(minutes=1)
 

@@ -15,8 +15,9 @@ from support.store_cases import (
 
 from service.model.domain import Observability, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotKept
-from service.storage import epochs, epochs_sql
-from service.storage.epochs import EPOCHS_KEPT
+from service.storage.dialect import EPOCHS_KEPT
+from service.storage.epochs import schedule as schedules
+from service.storage.epochs.schedule import MOST_SCANNED
 
 HUGE = 1.7976931348623157e308
 
@@ -152,7 +153,7 @@ def test_a_page_that_came_and_went_is_no_news(store):
 @pytest.mark.parametrize("limit", [1, 3, 1000])
 @pytest.mark.parametrize("scanned", [1, 4, 100_000])
 def test_parts_of_the_changes_make_the_whole(store, monkeypatch, limit, scanned):
-    monkeypatch.setattr(epochs_sql, "MOST_SCANNED", scanned)
+    monkeypatch.setattr(schedules, "MOST_SCANNED", scanned)
     ids = np.sort(register(store, 20))
     rng = np.random.default_rng(3)
     kept, moved = rng.random(20) < 0.7, rng.random(20) < 0.4
@@ -186,7 +187,7 @@ def test_changes_since_an_epoch_that_is_not_kept_cannot_be_told(store):
     ],
 )
 def test_a_filter_that_matches_little_walks_a_bounded_way_at_a_time(sql_store, monkeypatch, only):
-    monkeypatch.setattr(epochs_sql, "MOST_SCANNED", 5)
+    monkeypatch.setattr(schedules, "MOST_SCANNED", 5)
     few = register(sql_store, 2, host="b.example", observability=Observability.complete)
     many = register(sql_store, 30, host="a.example", observability=Observability.incomplete)
     late = register(sql_store, 4, host="b.example", observability=Observability.complete)[2:]
@@ -200,4 +201,4 @@ def test_a_filter_that_matches_little_walks_a_bounded_way_at_a_time(sql_store, m
     everything = np.concatenate([few, many, late]) if only == EVERYTHING else [*few, *late]
     assert found == sorted(everything)
     assert n_parts == 1 if only.host else 7 <= n_parts <= 10  # Postgres leaves ids out
-    assert epochs.MOST_SCANNED >= 10_000, "a page of the largest size is one walk"
+    assert MOST_SCANNED >= 10_000, "a page of the largest size is one walk"

@@ -128,7 +128,7 @@ def test_a_host_in_a_group_has_the_delay_of_its_group(sql_store):
 def test_hosts_beyond_what_one_statement_reads_or_writes_keep_their_evidence(
     sql_store, monkeypatch
 ):
-    for module in ("clocks_sql", "postgres.transaction"):
+    for module in ("epochs.clocks", "epochs.postgres"):
         monkeypatch.setattr(f"service.storage.{module}.HOSTS_TOGETHER", 7)
     host_id = hosts(sql_store, 30)
     clocks = clocks_of(host_id[:23], weight=np.arange(23) % 2)
@@ -196,7 +196,7 @@ def test_moves_leave_the_other_numbers_of_a_schedule_alone(store, probability):
 
 
 def test_moves_survive_the_blocks_in_which_a_schedule_is_written(sql_store, monkeypatch):
-    monkeypatch.setattr("service.storage.sqlite.store.BLOCK", 3)
+    monkeypatch.setattr("service.storage.stores.sqlite.BLOCK", 3)
     ids = np.sort(register(sql_store, 11))
     shift = np.where(ids == ids[7], 45, NOT_MOVED)
     schedule = schedule_columns(ids, shift=shift, carried=shift)

@@ -26,8 +26,9 @@ from service.model.arrays import instant
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning
 from service.model.urls import URL_GROUPS, url_groups
-from service.storage.contract import Brought
-from service.storage.epochs import EPOCHS_KEPT, GroupTables, Learnt
+from service.storage.dialect import EPOCHS_KEPT
+from service.storage.epochs.contract import GroupTables, Learnt
+from service.storage.pages.contract import Brought
 
 HOUR = timedelta(hours=1)
 
@@ -186,7 +187,7 @@ def test_the_evidence_of_shares_comes_and_goes_with_its_epoch(store):
 
 
 def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):
-    monkeypatch.setattr("service.storage.epochs_sql.MOST_EPOCHS", 4)
+    monkeypatch.setattr("service.storage.epochs.contract.MOST_EPOCHS", 4)
     schedule = schedule_columns(np.sort(register(sql_store)))
     numbers = [publish(sql_store, schedule)]
     for _ in range(6):

@@ -16,8 +16,8 @@ from service.model.arrays import NO_TIME, instant
 from service.model.changes import ChangeColumns, ChangeFilter, FeedPlace
 from service.model.listing import PageTags
 from service.storage import open_store
-from service.storage.change_blocks import MOST_IN_BLOCK, packed, unpacked
-from service.storage.postgres.feed import LOCK
+from service.storage.feed.blocks import MOST_IN_BLOCK, packed, unpacked
+from service.storage.feed.postgres import LOCK
 
 ALL = ChangeFilter()
 

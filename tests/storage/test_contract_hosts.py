@@ -1,4 +1,4 @@
-"""What every database promises of hosts and groups (see `service.storage.queue`)."""
+"""What every database promises of hosts and groups (see `service.storage.queue.hosts`)."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -25,7 +25,8 @@ from service.model.columns import ClockColumns
 from service.model.domain import Kind, Observability, PagePatch
 from service.model.errors import HostHasPages, HostNotFound
 from service.model.listing import PageFilter, PageTags
-from service.storage import epochs, listing_sql
+from service.storage.epochs import schedule
+from service.storage.pages import listing
 
 ALL = PageFilter()
 
@@ -138,8 +139,8 @@ def test_a_change_counts_from_the_crawl_that_found_it(sql_store):
 
 
 def test_a_reading_scans_a_bounded_number_of_candidates(sql_store, monkeypatch):
-    monkeypatch.setattr(listing_sql, "MOST_SCANNED", 4)
-    monkeypatch.setattr(listing_sql, "LOOKED_UP", 4)
+    monkeypatch.setattr(listing, "MOST_SCANNED", 4)
+    monkeypatch.setattr(listing, "LOOKED_UP", 4)
     a, b = register(sql_store, 6, host="a.example"), register(sql_store, 6, host="b.example")
     save(sql_store, [a[5], b[5]], gone=True)
     tag(sql_store, a, "news")
@@ -403,4 +404,4 @@ def test_registering_waits_while_a_host_is_deleted_and_makes_it_anew(postgres_st
 
 
 def test_the_bound_of_a_reading_is_that_of_the_schedule():
-    assert listing_sql.MOST_SCANNED == epochs.MOST_SCANNED
+    assert listing.MOST_SCANNED == schedule.MOST_SCANNED

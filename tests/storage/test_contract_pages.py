@@ -1,4 +1,4 @@
-"""What every store promises of pages and transactions (see `service.storage.contract`)."""
+"""What every store promises of pages and transactions (see `service.storage.stores.contract`)."""
 
 from dataclasses import fields, replace
 

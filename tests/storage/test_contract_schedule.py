@@ -24,7 +24,7 @@ from recrawl_lab.memory.store import MemoryStore
 from service.leases.due import due_before, next_crawl_at
 from service.model.domain import Observability, PagePatch, ScheduleFilter
 from service.model.errors import CursorExpired
-from service.storage.epochs import EPOCHS_KEPT
+from service.storage.dialect import EPOCHS_KEPT
 
 HOUR = timedelta(hours=1)
 

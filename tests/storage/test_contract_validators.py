@@ -6,7 +6,7 @@ import numpy as np
 from support.store_cases import T0, instants, register
 
 from service.storage import open_store
-from service.storage.validators import NO_NOTE, ValidatorChanges
+from service.storage.pages.validators import NO_NOTE, ValidatorChanges
 
 
 def change(page_id, etag="", date=None, note="", *, resets=True):

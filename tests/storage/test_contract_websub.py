@@ -1,4 +1,4 @@
-"""What every database promises of subscriptions (see `service.storage.contract`)."""
+"""What every database promises of subscriptions (see `service.storage.webhooks.subscriptions`)."""
 
 from dataclasses import replace
 

@@ -12,7 +12,7 @@ from support.store_cases import T0, page_columns, register, urls
 
 from service.model.errors import StoreUnavailable
 from service.storage.postgres.connections import Deadlines, Silence, request_deadlines
-from service.storage.postgres.store import PostgresStore
+from service.storage.stores.postgres import PostgresStore
 
 QUIET = Deadlines(statement_s=0, lock_s=0, silence_s=0.3)
 """The client's limit alone."""

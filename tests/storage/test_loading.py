@@ -5,7 +5,7 @@ import pytest
 from support.store_cases import register, states_of
 
 from service.model.columns import EpochColumns
-from service.storage.postgres import loading
+from service.storage.epochs import postgres_loading as loading
 
 
 def naive(tx) -> dict[str, np.ndarray]:

@@ -36,12 +36,11 @@ from service.epochs.solve import Plan
 from service.model.domain import EpochStatus
 from service.model.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import open_store
-from service.storage.epochs import EPOCHS_KEPT
+from service.storage.dialect import EPOCHS_KEPT
+from service.storage.log.partitions import next_month
 from service.storage.postgres import partitions as postgres_partitions
 from service.storage.postgres.connections import LEAD_LOCK, LEAD_TIMEOUTS, translated
-from service.storage.postgres.partitions import next_month
-from service.storage.postgres.store import PostgresStore
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresStore, PostgresTransaction
 
 
 def pid_of(tx):
@@ -374,7 +373,7 @@ def test_a_month_is_made_though_the_default_partition_holds_some_of_it(postgres_
 def test_too_much_to_move_stays_in_the_default_partition_and_is_cut_there(
     postgres_store, monkeypatch
 ):
-    monkeypatch.setattr("service.storage.postgres.partitions.MOST_MOVED", 5)
+    monkeypatch.setattr("service.storage.log.partitions.MOST_MOVED", 5)
     ids = np.sort(register(postgres_store))
     with postgres_store.begin() as tx:
         tx.append_log(log_columns(ids, T0))

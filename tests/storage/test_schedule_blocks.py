@@ -10,8 +10,9 @@ from support.store_cases import CERTIFICATE, EVERYTHING, T0, publish, register, 
 
 from service.model.columns import NOT_MOVED, ScheduleColumns
 from service.model.errors import CursorExpired
-from service.storage.postgres import schedule_blocks
-from service.storage.postgres.schedule_blocks import ABSENT, PAGES
+from service.storage.epochs import schedule_blocks
+from service.storage.epochs.schedule_blocks import ABSENT
+from service.storage.postgres.words import PAGES
 
 ARRAY_HEAD = 20
 """Bytes in front of the elements of an array; each element has four bytes of length."""

@@ -41,13 +41,12 @@ from service.model.errors import (
     StoreUnavailable,
 )
 from service.storage import migrations, open_store
-from service.storage.epochs import EPOCHS_KEPT
+from service.storage.dialect import EPOCHS_KEPT
+from service.storage.log.sqlite import OF_A_DAY
 from service.storage.sqlite import connections
 from service.storage.sqlite.connections import WAL_BYTES, WAL_KEPT, Turns, prepare
-from service.storage.sqlite.log import OF_A_DAY
 from service.storage.sqlite.sql import TOGETHER, add_rows
-from service.storage.sqlite.store import SqliteStore
-from service.storage.sqlite.transaction import SqliteTransaction
+from service.storage.stores.sqlite import SqliteStore, SqliteTransaction
 
 
 def pragma(store, name):
@@ -251,7 +250,7 @@ def stretches(store):
 
 
 def test_a_day_of_the_log_is_kept_in_stretches_of_what_came_together(sqlite_store, monkeypatch):
-    monkeypatch.setattr("service.storage.sqlite.log.STRETCH", 10)
+    monkeypatch.setattr("service.storage.log.sqlite.STRETCH", 10)
     ids = np.sort(register(sqlite_store, 4))
     minutes = [T0 + timedelta(minutes=i) for i in range(6)]
     for at in minutes:
@@ -274,7 +273,7 @@ def test_a_day_of_the_log_is_kept_in_stretches_of_what_came_together(sqlite_stor
 def test_a_process_that_starts_goes_on_with_the_newest_stretch(
     sqlite_store, sqlite_url, monkeypatch
 ):
-    monkeypatch.setattr("service.storage.sqlite.log.STRETCH", 4)
+    monkeypatch.setattr("service.storage.log.sqlite.STRETCH", 4)
     ids = np.sort(register(sqlite_store, 3))
     with sqlite_store.begin() as tx:
         tx.append_log(log_columns(ids, T0))
@@ -287,8 +286,8 @@ def test_a_process_that_starts_goes_on_with_the_newest_stretch(
 
 
 def test_the_stretches_of_a_day_end_with_its_numbers(sqlite_store, monkeypatch):
-    monkeypatch.setattr("service.storage.sqlite.log.STRETCH", 1)
-    monkeypatch.setattr("service.storage.sqlite.log.OF_A_DAY", 2)
+    monkeypatch.setattr("service.storage.log.sqlite.STRETCH", 1)
+    monkeypatch.setattr("service.storage.log.sqlite.OF_A_DAY", 2)
     (page_id,) = register(sqlite_store, 1)
     for i in range(4):
         with sqlite_store.begin() as tx:
@@ -383,7 +382,7 @@ def test_an_epoch_loads_without_keeping_writers_out(sqlite_store, sqlite_url, mo
 
 
 def test_an_epoch_lets_other_writers_in_between_its_blocks(sqlite_store, monkeypatch):
-    for module in ("sqlite.store", "sqlite.transaction"):
+    for module in ("stores.sqlite", "epochs.sqlite"):
         monkeypatch.setattr(f"service.storage.{module}.BLOCK", 7)
     ids = np.sort(register(sqlite_store, 40))
     for _ in range(EPOCHS_KEPT + 1):

@@ -18,7 +18,7 @@ from service.leases.queue import queue_due
 from service.leases.settle import LeaseReports, LeaseSettler
 from service.model.arrays import UNSPECIFIED
 from service.model.domain import Timing, Verdict
-from service.storage.queue import LeaseFilter, LeaseTokens
+from service.storage.queue.columns import LeaseFilter, LeaseTokens
 from support.store_cases import T0, crawl_columns, instants, page_columns, register
 
 HOUR = timedelta(hours=1)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from service.leases.due import RETRY_S
-from service.storage.contract import GONE_CHECKS
+from service.storage.pages.states import GONE_CHECKS
 from support.crawl_cases import UNTIL
 from support.store_cases import DAY, T0
 

@@ -18,7 +18,7 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, ScheduleFilter
 from service.model.urls import normalise
-from service.storage.epochs import GroupTables, Learnt
+from service.storage.epochs.contract import GroupTables, Learnt
 
 T0 = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -34,7 +34,7 @@ from service.model.domain import Timing
 from service.model.errors import EstimatorMismatch, NotExportable, UnreadableFile
 from service.model.listing import PageTags
 from service.storage import open_store
-from service.storage.postgres.transaction import PostgresTransaction
+from service.storage.stores.postgres import PostgresTransaction
 from service.transfer.exporting import exported, writer
 from service.transfer.files import holds_states, read_items
 from service.transfer.importing import add_pages, add_states

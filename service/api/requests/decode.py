@@ -44,7 +44,7 @@ from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
-from service.storage.tagging import TaggedRows
+from service.storage.pages.tagging import TaggedRows
 
 OBSERVABILITY: dict[Any, int] = {
     UNSET: UNSPECIFIED,

@@ -28,7 +28,7 @@ from service.leases.politeness import Politeness
 from service.model.arrays import INSTANT, instant
 from service.model.errors import AnswerTaken, KeyReused
 from service.storage import Store, Transaction
-from service.storage.answers import ANSWERS_KEPT, LeaseAnswers
+from service.storage.queue.answers import ANSWERS_KEPT, LeaseAnswers
 
 DROP_EVERY = timedelta(seconds=1)
 """Time between two deletions of expired answers."""

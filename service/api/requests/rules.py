@@ -13,7 +13,7 @@ from service.model.arrays import (
 )
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl
-from service.storage.validators import MOST_NOTE_BYTES
+from service.storage.pages.validators import MOST_NOTE_BYTES
 
 FUTURE_ALLOWED = timedelta(minutes=5)
 """Maximum lead of an instant over the service's clock."""

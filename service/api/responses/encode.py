@@ -32,8 +32,8 @@ from service.model.arrays import moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
 from service.model.history import Calibrations
-from service.storage.queue import DuePages
-from service.storage.validators import ValidatorColumns
+from service.storage.pages.validators import ValidatorColumns
+from service.storage.queue.columns import DuePages
 
 
 class RemovedPage(msgspec.Struct):

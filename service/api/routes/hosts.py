@@ -63,7 +63,7 @@ from service.model.errors import BadCursor, InvalidField
 from service.model.host_loads import LOADS, LoadOrder, MeasuredLoads
 from service.model.urls import normalise_host
 from service.storage import Transaction
-from service.storage.listing import NameOrder
+from service.storage.pages.listing import NameOrder
 
 router = APIRouter(tags=["hosts"], route_class=DirectRoute, dependencies=GUARDED)
 

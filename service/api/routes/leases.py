@@ -38,7 +38,7 @@ from service.leases.lease import WorkerRequest
 from service.model.errors import InvalidField, LeaseNotHeld
 from service.model.urls import normalise_host
 from service.runtime.requests import waiting
-from service.storage.queue import LeaseFilter
+from service.storage.queue.columns import LeaseFilter
 
 router = APIRouter(tags=["leases"], route_class=DirectRoute, dependencies=GUARDED)
 

@@ -29,7 +29,7 @@ from service.model.errors import InvalidField, PageNotFound
 from service.model.listing import TagPatch
 from service.model.urls import normalise
 from service.storage import Transaction
-from service.storage.tagging import patch_tags
+from service.storage.pages.tagging import patch_tags
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
 

@@ -40,7 +40,6 @@ OIDS = {
 """Oids of the element and of its array, by numpy kind: bool, the integers, the floats, timestamptz,
 uuid, bytea, text."""
 
-
 MATRIX = 2
 
 EMPTY = struct.Struct(">3i")

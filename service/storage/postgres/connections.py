@@ -22,13 +22,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
 
-from service.model.errors import (
-    AnswerTaken,
-    RecrawlError,
-    StoreFull,
-    StoreUnavailable,
-)
-from service.storage.contract import ENDED
+from service.model.errors import ENDED, AnswerTaken, RecrawlError, StoreFull, StoreUnavailable
 from service.storage.postgres.statements import Statements
 from service.storage.tables import lease_answers
 

@@ -7,7 +7,7 @@ commits.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
@@ -21,40 +21,14 @@ from typing_extensions import override
 
 from service.model.arrays import Columns, Ints
 from service.storage.clock import FollowingClock, elapsed
-from service.storage.contract import Transaction
-from service.storage.dialect import Arrays, Dialect, worded
-from service.storage.epochs_sql import NUMBER_IN_FORCE
-from service.storage.postgres import schedule_blocks
+from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect, worded
 from service.storage.postgres.binary import dumped, loaded
+from service.storage.postgres.words import WORDS
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 PLACE = re.compile(r"%(?:%|\((\w+)\)s)")
-WINDOW = 14
-"""Bits of page_ids that the index of hosts does not have (`tables.pages`)."""
-WORDS = {
-    "double": "::float8",
-    "observed_at": (
-        "nullif(coalesce(page_states.last_observed_at, page_states.last_crawl_at), '-infinity')"
-    ),
-    "greatest": "greatest",
-    "least": "least",
-    "in_hosts": "= ANY(%(hosts)s)",
-    "among_ids": "= ANY(%(ids)s)",
-    "ids": "unnest(%(ids)s) AS ids (value)",
-    "names": "unnest(%(names)s) AS names (value)",
-    "lock_rows": "FOR NO KEY UPDATE",
-    "lock_free_rows": "FOR UPDATE SKIP LOCKED",
-    "days_since": "CAST(extract(epoch FROM %(now)s - pings_since) AS double precision) / 86400.0",
-    "log_of_page": "page_id = %(page_id)s",
-    "log_of_any": "true",
-    "log": "(TABLE observations UNION ALL TABLE sealed_observations) AS observations",
-    "joined_tags": "string_agg(tag, ' ' ORDER BY tag)",
-    "of_host_after": f"pages.page_id >> {WINDOW} >= %(after)s::bigint >> {WINDOW}",
-    "of_host_order": f"pages.page_id >> {WINDOW}, pages.page_id",
-    **schedule_blocks.WORDS,
-}
 BINARY = pq.Format.BINARY
 
 WRITE, AUTOCOMMIT = "BEGIN", ""
@@ -265,7 +239,7 @@ EPOCH_IN_FORCE = "current_setting('recrawl.epoch')::int"
 """Expression of the epoch that `ASK_EPOCH` has read, for statements in the same message."""
 
 
-class PostgresDialect(Dialect, Transaction):
+class PostgresDialect(Dialect):
     """A transaction that runs text on Postgres."""
 
     database_clock: FollowingClock
@@ -350,6 +324,23 @@ class PostgresDialect(Dialect, Transaction):
         # the database's time comes with the epoch; later calls add the elapsed time
         self.number_in_force()
         return self.clock()
+
+    def copy(self, statement: str, blocks: Iterable[bytes]) -> None:
+        """Copy blocks of rows into a table."""
+        with self.driver.cursor().copy(statement) as copy:
+            for block in blocks:
+                copy.write(block)
+
+    def epoch_dropped(self) -> bool:
+        """Return whether the epoch in force was dropped after this reader read its number.
+
+        If so, the next statement reads the number again. Only readers need this check, because
+        housekeeping waits for the transactions of writers.
+        """
+        dropped = self.number_in_force() not in (0, *self.kept())
+        if dropped:
+            self.forget_epoch()
+        return dropped
 
 
 def named(kind: type[ColumnsT], row: Row) -> ColumnsT:

@@ -1,77 +1,23 @@
-"""The words, statements and values of SQLite alone."""
+"""The words and statements of SQLite alone."""
 
-import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from datetime import datetime, timedelta
 from functools import cache
 from itertools import chain
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
-import sqlalchemy as sa
-from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import (
-    COLUMN,
-    EPOCH,
-    INSTANT,
-    Bools,
-    Codes,
-    Columns,
-    Floats,
-    Instants,
-    Ints,
-    datetime_at,
-    nothing,
-)
-from service.model.columns import NOT_MOVED, RARE, EpochColumns, PageStates, ScheduledPages
-from service.model.urls import URL_GROUPS
-from service.storage.clocks_sql import OF_CLOCK, RENEW_CLOCK
-from service.storage.contract import GONE_CHECKS, Transaction
-from service.storage.dialect import Arrays, Dialect, worded
-from service.storage.epochs_sql import KEPT, NUMBER_IN_FORCE
-from service.storage.tables import NULL_FOR_ZERO, SELDOM_SET, metadata
-from service.storage.validators import NO_NOTE
+from service.model.arrays import Columns, Ints
+from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect, worded
+from service.storage.sqlite.values import columns, decoded, parameter, typed
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
-NAT = np.iinfo(np.int64).min
-"""The bits of numpy's NaT."""
-
 TOGETHER = 100
 """Rows that one statement inserts, about a thousand variables."""
-
-ASIDE = ("observability", "host_id", "crawl_rate", "crawl_probability")
-NOT_WRITTEN = ("page_id", "pings_since", *ASIDE)
-WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN), "page_id")
-"""Columns of a state in the order of `SAVE_STATES`."""
-COMMON = tuple(name for name in WRITTEN if name not in SELDOM_SET)
-"""Columns of a state in the order of `SAVE_COMMON_STATES`."""
-
-EPOCH_KINDS: dict[str, Any] = {f.name: f.type for f in fields(EpochColumns)}
-COLUMNS = [column for table in metadata.tables.values() for column in table.c]
-INSTANTS = {c.name for c in COLUMNS if isinstance(c.type, sa.DateTime)}
-JSONS = {c.name for c in COLUMNS if isinstance(c.type, sa.JSON)}
-"""Names of the columns that `decoded` reads as instants and as JSON."""
-
-LOADED: dict[str, Any] = {
-    "page_id": Ints,
-    "code": Ints,
-    "importance": Floats,
-    "last_observed_at": Instants,
-    "last_interval": Floats,
-    "n_observations": Ints,
-    "interval_factor": Floats,
-    "estimate": Floats,
-}
-"""Columns that an epoch reads of every page; `code` has observability, URL group and host."""
-LOADED_RARE: dict[str, Any] = {name: EPOCH_KINDS[name] for name in ("page_id", *RARE)}
-OBSERVABILITIES = 4
-"""Base of the observability in `code`, above the number of its values."""
 
 STRETCHES = """
 WITH RECURSIVE stretches (stretch) AS (
@@ -83,160 +29,6 @@ WITH RECURSIVE stretches (stretch) AS (
 SELECT stretch FROM stretches
 """
 """Statement that lists the stretches of the log, by one look-up for each."""
-
-ADD_PAGES = """
-INSERT OR IGNORE INTO pages
-    (key, url, host_id, importance, min_crawl_rate, max_crawl_rate, created_at)
-VALUES (?, ?, ?, coalesce(?, 1), ?, ?, ?)
-"""
-
-ADD_STATES = """
-INSERT INTO page_states
-    (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
-    url_group, estimate)
-VALUES (?, ?, ?, 1, 0, 0, ?, 0, ?, ?)
-"""
-
-PLACES = {name: "nullif(?, 0)" if name in NULL_FOR_ZERO else "?" for name in WRITTEN}
-BRING_STATES = f"""
-INSERT INTO page_states (pings_since, {", ".join(WRITTEN)}, observability, host_id, url_group)
-VALUES (?, {", ".join(PLACES.values())}, ?, ?, ?)
-"""
-
-CHANGE_PAGES = """
-UPDATE pages SET importance = coalesce(?, importance),
-    min_crawl_rate = coalesce(?, min_crawl_rate), max_crawl_rate = coalesce(?, max_crawl_rate)
-WHERE page_id = ?
-"""
-
-CHANGE_STATES = """
-UPDATE page_states SET observability = given.observability,
-    n_pings = CASE given.observability WHEN 1 THEN NULL ELSE n_pings END,
-    pings_since = CASE given.observability WHEN 1 THEN ? ELSE pings_since END,
-    ping_credit = CASE given.observability WHEN 1 THEN NULL ELSE ping_credit END
-FROM (SELECT ? AS page_id, ? AS observability) AS given
-WHERE page_states.page_id = given.page_id
-    AND given.observability NOT IN (-1, page_states.observability)
-"""
-
-OF_STATES = [*PageStates.__dataclass_fields__][:-2]
-STATES = "SELECT " + ", ".join(
-    f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else f"page_states.{name}" for name in OF_STATES
-)
-"""Columns of `PageStates` in their order, without the rates in force."""
-
-LOCK_STATES = f"""
-{STATES}, NULL, NULL
-FROM page_states WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
-"""
-
-LOCK_SCHEDULED_STATES = f"""
-{STATES}, crawl_rate, CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END
-FROM page_states
-LEFT JOIN schedule ON schedule.page_id = page_states.page_id
-    AND schedule.epoch = ({NUMBER_IN_FORCE})
-WHERE page_states.page_id IN (SELECT value FROM json_each(?))
-ORDER BY page_states.page_id
-"""
-
-_SAVE = ", ".join(f"{name} = {place}" for name, place in PLACES.items() if name != "page_id")
-SAVE_STATES = f"UPDATE page_states SET {_SAVE} WHERE page_id = ?"
-_SAVE_COMMON = ", ".join(
-    f"{name} = NULL" if name in SELDOM_SET else f"{name} = {place}"
-    for name, place in PLACES.items()
-    if name != "page_id"
-)
-SAVE_COMMON_STATES = f"UPDATE page_states SET {_SAVE_COMMON} WHERE page_id = ?"
-"""Statement for pages without pings, requests and failures, with half as many parameters."""
-RESTORE_STATES = f"UPDATE page_states SET pings_since = ?, {_SAVE} WHERE page_id = ?"
-
-WAKE = f"""
-UPDATE page_states SET requested_at = ? WHERE page_id IN (SELECT value FROM json_each(?))
-    AND gone AND n_failures > {GONE_CHECKS} AND requested_at IS NULL
-RETURNING page_id
-"""
-
-READ_PAGES = f"""
-{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
-FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
-"""
-
-LOAD_COLUMNS = f"""
-SELECT pages.page_id,
-    observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * pages.host_id),
-    CASE WHEN gone THEN 0.0 ELSE importance END, last_observed_at, last_interval, n_observations,
-    interval_factor, estimate
-FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-ORDER BY pages.page_id
-"""
-
-LOAD_RARE = """
-SELECT pages.page_id, CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate,
-    coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), last_age
-FROM pages JOIN page_states ON page_states.page_id = pages.page_id
-WHERE n_pings > 0 OR observability = 1
-    OR coalesce(min_crawl_rate, max_crawl_rate, last_age) IS NOT NULL
-ORDER BY pages.page_id
-"""
-
-STALE_EPOCH = f"""
-SELECT epoch FROM epochs WHERE EXISTS (SELECT 1 FROM schedule WHERE schedule.epoch = epochs.epoch)
-    AND epoch NOT IN ({KEPT})
-LIMIT 1
-"""
-
-DROP_SCHEDULE = """
-DELETE FROM schedule WHERE epoch = ?1 AND page_id <= coalesce(
-    (SELECT page_id FROM schedule WHERE epoch = ?1 ORDER BY page_id LIMIT 1 OFFSET ?2), 1e300)
-"""
-
-ADD_SCHEDULE = """
-INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency)
-VALUES (?, ?, ?, ?, ?, ?)
-"""
-ADD_MOVED = """
-INSERT INTO schedule
-    (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency, shift, carried)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-"""Statement for blocks with moved crawls; two more parameters would slow all other blocks."""
-
-SHIFTS = """
-SELECT page_id, shift, carried FROM schedule WHERE epoch = {epoch} AND shift IS NOT NULL
-ORDER BY page_id
-"""
-
-SAVE_CLOCKS = f"""
-INSERT INTO clocks ({", ".join(OF_CLOCK)}) VALUES ({", ".join("?" * len(OF_CLOCK))})
-{RENEW_CLOCK}
-"""
-
-
-VALIDATORS = """
-SELECT page_id, coalesce(etag, ''), last_modified, coalesce(note, '') FROM page_validators
-WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
-"""
-ANY_VALIDATORS = "SELECT EXISTS (SELECT 1 FROM page_validators)"
-CLEAR_VALIDATORS = """
-UPDATE page_validators SET etag = NULL, last_modified = NULL
-WHERE page_id IN (SELECT value FROM json_each(?))
-"""
-SAVE_VALIDATORS = f"""
-INSERT INTO page_validators (page_id, etag, last_modified, note)
-VALUES (?1, nullif(?2, ''), ?3, CASE WHEN ?4 NOT IN ('', '{NO_NOTE}') THEN ?4 END)
-ON CONFLICT (page_id) DO UPDATE SET
-    etag = CASE WHEN ?5 OR ?2 <> '' THEN excluded.etag ELSE etag END,
-    last_modified = CASE WHEN ?5 OR ?3 IS NOT NULL THEN excluded.last_modified
-        ELSE last_modified END,
-    note = CASE ?4 WHEN '' THEN note ELSE excluded.note END
-"""
-DROP_VALIDATORS = """
-DELETE FROM page_validators WHERE etag IS NULL AND last_modified IS NULL AND note IS NULL
-    AND page_id IN (SELECT value FROM json_each(?))
-"""
-
 
 OF_PAGE = "LEFT JOIN schedule AS {0} ON {0}.page_id = {1} AND {0}.epoch = {2}"
 WORDS = {
@@ -284,85 +76,7 @@ def named(statement: str) -> str:
     return worded(statement, WORDS) % Named()
 
 
-def values(column: NDArray[Any]) -> list[Any]:
-    """Return a column as SQLite stores it: microseconds, numbers, blobs, None."""
-    if column.dtype.kind == "M":
-        us = column.astype(INSTANT)
-        return _with_none(us.view(np.int64), np.isnat(us))
-    if column.dtype.kind == "f" and column.ndim == 1:
-        return _with_none(column, np.isnan(column))
-    if column.ndim > 1:
-        rows = np.ascontiguousarray(column, "<f8")
-        column = rows.view(f"V{8 * column.shape[1]}")[:, 0]
-    listed: list[Any] = column.tolist()
-    return listed
-
-
-def shifts(column: Codes) -> list[Any]:
-    """Return moves as SQLite stores them: None for `NOT_MOVED`."""
-    return _with_none(column, column == NOT_MOVED)
-
-
-def _with_none(column: NDArray[Any], none: Bools) -> list[Any]:
-    if none.all():
-        return [None] * len(column)
-    if none.any():
-        column = column.astype(object)
-        column[none] = None
-    listed: list[Any] = column.tolist()
-    return listed
-
-
-RARELY_DUE: dict[str, Any] = {
-    "created_at": Instants,
-    "requested_at": Instants,
-    "gone": Bools,
-    "n_failures": Ints,
-}
-"""Columns of `DueColumns` that matter for few pages; `created_at` for pages never crawled."""
-RARELY = """
-CASE WHEN last_crawl_at IS NULL OR requested_at IS NOT NULL OR gone OR n_failures > 0
-    THEN json_array(created_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0)) END
-"""
-"""Expression with all columns of `RARELY_DUE`, because the driver takes time for each column."""
-SCHEDULED = [f for f in fields(ScheduledPages) if f.name not in RARELY_DUE]
-SCHEDULE = ", ".join(
-    [*(f"coalesce({f.name}, {NAT})" if f.type == Instants else f.name for f in SCHEDULED), RARELY]
-)
-_KINDS = [(f.name, "i8" if f.type == Instants else COLUMN[f.type]) for f in SCHEDULED]
-SCHEDULE_ROW = np.dtype([*_KINDS, ("rarely", "O")])
-"""Type of a row of `SCHEDULE`, with which numpy reads rows without a list in between."""
-
-
-def rarely_due(cells: NDArray[np.object_]) -> dict[str, NDArray[Any]]:
-    """Return the columns of `RARELY_DUE` from the values of `RARELY`."""
-    row = np.flatnonzero(cells.astype(np.bool_))
-    columns = {name: nothing(kind, len(cells)) for name, kind in RARELY_DUE.items()}
-    if len(row):
-        read = zip(*map(json.loads, cells[row]), strict=True)
-        for (name, kind), some in zip(RARELY_DUE.items(), read, strict=True):
-            columns[name][row] = column(some, kind, 0)
-    return columns
-
-
-def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
-    """Return the values that SQLite returned as a column of the annotated type."""
-    if kind == Instants:
-        us = [NAT if value is None else value for value in listed]
-        return np.array(us, np.int64).view(INSTANT)
-    if listed and isinstance(listed[0], bytes):
-        return np.frombuffer(bytearray().join(listed), "<f8").reshape(-1, width)
-    return np.array(listed, COLUMN[kind])
-
-
-def typed(listed: Sequence[Any], dtype: str) -> NDArray[Any]:
-    """Return the values that SQLite returned, none of them NULL, as a column of a numpy type."""
-    if dtype.startswith("V"):
-        return np.frombuffer(b"".join(listed), dtype)
-    return np.array(listed, "i8").view(INSTANT) if dtype[0] == "M" else np.array(listed, dtype)
-
-
-class SqliteDialect(Dialect, Transaction):
+class SqliteDialect(Dialect):
     """A transaction that runs text on SQLite."""
 
     driver: sqlite3.Connection
@@ -407,22 +121,6 @@ class SqliteDialect(Dialect, Transaction):
         return self.scalar(NUMBER_IN_FORCE) or 0
 
 
-def columns(kinds: Mapping[str, Any], rows: list[Any], width: int) -> dict[str, NDArray[Any]]:
-    """Return one or more rows as columns of these types."""
-    read = zip(kinds.items(), zip(*rows, strict=True), strict=True)
-    return {name: column(cells, kind, width) for (name, kind), cells in read}
-
-
-def microseconds(moment: datetime) -> int:
-    """Return an instant as SQLite stores it."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
-
-
-def listed(page_id: Ints) -> str:
-    """Return ids as the JSON array that `json_each` reads."""
-    return json.dumps(page_id.tolist())
-
-
 def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]) -> None:
     """Run `INSERT … VALUES (…)` for every row of the columns, mostly `TOGETHER` rows at a time.
 
@@ -435,26 +133,3 @@ def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]
     parts = (rows[start : start + TOGETHER] for start in range(0, whole, TOGETHER))
     driver.executemany(several, (tuple(chain.from_iterable(part)) for part in parts))
     driver.executemany(statement, rows[whole:])
-
-
-def written(states: PageStates, names: Sequence[str] = WRITTEN) -> Iterator[list[Any]]:
-    """Yield columns of states as SQLite stores them; the last has the page_ids."""
-    return map(values, attrgetter(*names)(states))
-
-
-def parameter(value: Any) -> Any:
-    """Return a value as SQLite stores it."""
-    if isinstance(value, datetime):
-        return microseconds(value)
-    if isinstance(value, np.ndarray):
-        return json.dumps(value.tolist())
-    return json.dumps(value) if isinstance(value, dict | tuple) else value
-
-
-def decoded(name: str, cell: Any) -> Any:
-    """Return the decoded value of a cell in the column of this name."""
-    if cell is None:
-        return None
-    if name in INSTANTS:
-        return datetime_at(cell)
-    return json.loads(cell) if name in JSONS else cell

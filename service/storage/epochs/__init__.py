@@ -1,0 +1,1 @@
+"""Epochs in the store: their certificates and schedules, what they load and what they learn."""

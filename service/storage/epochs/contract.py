@@ -1,0 +1,270 @@
+"""Epochs and what they learn: the contract, and the SQL that both databases share."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from service.core.shares import ShareEvidence
+from service.model.arrays import UrlGroupRates
+from service.model.columns import ClockColumns
+from service.model.domain import Certificate, Epoch, EpochStatus
+from service.model.errors import EpochNotFound
+from service.storage.dialect import KEPT, Subject, assignments
+from service.storage.epochs.clocks import ClocksSql
+from service.storage.epochs.schedule import MOST_PAGE_ID
+
+MOST_EPOCHS = 10_000
+"""Maximum epochs whose record is kept: ten weeks of one every ten minutes."""
+
+
+class GroupTables(NamedTuple):
+    """Values that an epoch learnt about the URL groups of one logical shard."""
+
+    url_group_rate: UrlGroupRates | None = None
+    """Mean change rates of URL groups, 1/day."""
+    share_evidence: ShareEvidence | None = None
+    """Evidence of the shares of URL groups (`core.shares`)."""
+
+
+NO_TABLES = GroupTables()
+
+
+class Learnt(NamedTuple):
+    """Values that an epoch learnt from crawls, beside the estimates of pages."""
+
+    of_shards: Mapping[int, GroupTables] = MappingProxyType({})
+    """Tables of URL groups by logical shard; a store that was never sharded is shard 0."""
+    clocks: ClockColumns | None = None
+    """Hosts whose clocks have learnt; the evidence of others stays as it is."""
+
+
+NOTHING = Learnt()
+
+
+class EpochStatements(Subject):
+    """The statements of epochs."""
+
+    @abstractmethod
+    def request_epoch(self, now: datetime) -> Epoch:
+        """Return the requested epoch; request one if there is none."""
+
+    @abstractmethod
+    def start_epoch(self, now: datetime) -> Epoch:
+        """Mark the requested epoch, or a new one, as running, and runs that died as failed."""
+
+    @abstractmethod
+    def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
+        """Write the reason why an epoch failed; the schedule in force stays."""
+
+    @abstractmethod
+    def withdraw(self, epoch: int) -> None:
+        """Delete the schedule and tables of an epoch that is not published, if there are any.
+
+        The epoch may then write them again.
+        """
+
+    @abstractmethod
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        learnt: Learnt = NOTHING,
+    ) -> None:
+        """Put a whole schedule in force with all that its epoch learnt.
+
+        This takes a later transaction than the one that wrote the schedule.
+
+        In the same transaction, a reader on Postgres could see the epoch before its rows.
+        """
+
+    @abstractmethod
+    def save_learnt(self, epoch: int, learnt: Learnt) -> None:
+        """Write values that an epoch learnt, as `publish` does, before it is published.
+
+        Clocks are in force at once. They learn each crawl once, whether the epoch is published.
+        """
+
+    @abstractmethod
+    def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:
+        """Return the rates of a logical shard's URL groups, 1/day; None if they are not kept."""
+
+    @abstractmethod
+    def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
+        """Return the evidence of shares (`core.shares`); None if it is not kept."""
+
+    @abstractmethod
+    def epoch(self, epoch: int) -> Epoch:
+        """Return one epoch; raise `EpochNotFound`."""
+
+    @abstractmethod
+    def epoch_in_force(self) -> Epoch | None:
+        """Return the newest published epoch; None before the first."""
+
+    @abstractmethod
+    def newest_epoch(self) -> Epoch | None:
+        """Return the last epoch that was requested or started, of any status."""
+
+    @abstractmethod
+    def epochs(self, before: int | None, limit: int) -> list[Epoch]:
+        """Return epochs below `before`, newest first; None: the newest epochs."""
+
+
+CERTIFICATE = tuple(Certificate.__dataclass_fields__)
+OWN = tuple(name for name in Epoch.__dataclass_fields__ if name != "certificate")
+COLUMNS = ", ".join((*OWN, *CERTIFICATE))
+
+REQUEST = f"""
+INSERT INTO epochs (status, requested_at) VALUES ('requested', %(now)s)
+ON CONFLICT (status) WHERE status = 'requested' DO UPDATE SET status = excluded.status
+RETURNING {COLUMNS}
+"""
+"""Statement that requests an epoch; it returns another caller's request if that one was first."""
+WAITING = f"SELECT {COLUMNS} FROM epochs WHERE status = 'requested'"
+START = f"""
+UPDATE epochs SET status = 'running', started_at = %(now)s WHERE status = 'requested'
+RETURNING {COLUMNS}
+"""
+START_UNASKED = f"""
+INSERT INTO epochs (status, requested_at, started_at) VALUES ('running', %(now)s, %(now)s)
+RETURNING {COLUMNS}
+"""
+FAIL = "UPDATE epochs SET status = 'failed', reason = %(reason)s, finished_at = %(now)s"
+FAIL_RUNNING = f"{FAIL} WHERE status = 'running'"
+FAIL_ONE = f"{FAIL} WHERE epoch = %(epoch)s"
+PUBLISH = f"""
+UPDATE epochs SET status = 'published', finished_at = %(now)s, {assignments(CERTIFICATE)}
+WHERE epoch = %(epoch)s
+"""
+ADD_URL_GROUPS = """
+INSERT INTO url_groups (epoch, shard, rate, share_evidence)
+VALUES (%(epoch)s, %(shard)s, %(rate)s, %(share_evidence)s)
+"""
+WITHDRAW_URL_GROUPS = "DELETE FROM url_groups WHERE epoch = %(epoch)s"
+WITHDRAW_SCHEDULE = "DELETE FROM schedule WHERE epoch = %(epoch)s"
+DROP_URL_GROUPS = f"DELETE FROM url_groups WHERE epoch NOT IN ({KEPT})"
+DROP_EPOCHS = "DELETE FROM epochs WHERE epoch <= %(last)s"
+URL_GROUP_RATE = "SELECT rate FROM url_groups WHERE epoch = %(epoch)s AND shard = %(shard)s"
+SHARE_EVIDENCE = """
+SELECT share_evidence FROM url_groups WHERE epoch = %(epoch)s AND shard = %(shard)s
+"""
+ONE = f"SELECT {COLUMNS} FROM epochs WHERE epoch = %(epoch)s"
+IN_FORCE = f"SELECT {COLUMNS} FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT 1"
+NEWEST = f"SELECT {COLUMNS} FROM epochs ORDER BY epoch DESC LIMIT 1"
+BEFORE = f"""
+SELECT {COLUMNS} FROM epochs WHERE epoch < %(before)s ORDER BY epoch DESC LIMIT %(limit)s
+"""
+
+
+class EpochsSql(ClocksSql, EpochStatements):
+    """The statements on epochs that Postgres and SQLite share."""
+
+    @override
+    def request_epoch(self, now: datetime) -> Epoch:
+        return self._epoch(WAITING) or self._written(REQUEST, now=now)
+
+    @override
+    def start_epoch(self, now: datetime) -> Epoch:
+        self.run(FAIL_RUNNING, reason="its process ended before it published", now=now)
+        return self._epoch(START, now=now) or self._written(START_UNASKED, now=now)
+
+    @override
+    def fail_epoch(self, epoch: int, reason: str, now: datetime) -> None:
+        self.run(FAIL_ONE, epoch=epoch, reason=reason, now=now)
+
+    @override
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        learnt: Learnt = NOTHING,
+    ) -> None:
+        values = {name: getattr(certificate, name) for name in CERTIFICATE}
+        self.run(PUBLISH, epoch=epoch, now=now, **values)
+        self.save_learnt(epoch, learnt)
+        self.run(DROP_URL_GROUPS)
+        self.run(DROP_EPOCHS, last=epoch - MOST_EPOCHS)
+
+    @override
+    def withdraw(self, epoch: int) -> None:
+        self.run(WITHDRAW_URL_GROUPS, epoch=epoch)
+        self.run(WITHDRAW_SCHEDULE, epoch=epoch)
+
+    @override
+    def save_learnt(self, epoch: int, learnt: Learnt) -> None:
+        for shard, (url_group_rate, share_evidence) in learnt.of_shards.items():
+            evidence = None if share_evidence is None else share_evidence.packed()
+            rate, packed = _compressed(url_group_rate), _compressed(evidence)
+            values = {"rate": rate, "share_evidence": packed}
+            self.run(ADD_URL_GROUPS, epoch=epoch, shard=shard, **values)
+        if learnt.clocks is not None:
+            self.save_clocks(learnt.clocks)
+
+    @override
+    def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:
+        return _decompressed(self.scalar(URL_GROUP_RATE, epoch=epoch, shard=shard))
+
+    @override
+    def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
+        packed = _decompressed(self.scalar(SHARE_EVIDENCE, epoch=epoch, shard=shard))
+        return None if packed is None else ShareEvidence.unpacked(packed)
+
+    @override
+    def epoch(self, epoch: int) -> Epoch:
+        one = self._epoch(ONE, epoch=epoch)
+        if one is None:
+            raise EpochNotFound(f"no epoch has the number {epoch}; GET /epochs lists them")
+        return one
+
+    @override
+    def epoch_in_force(self) -> Epoch | None:
+        return self._epoch(IN_FORCE)
+
+    @override
+    def newest_epoch(self) -> Epoch | None:
+        return self._epoch(NEWEST)
+
+    @override
+    def epochs(self, before: int | None, limit: int) -> list[Epoch]:
+        last = MOST_PAGE_ID if before is None else before
+        return [decode_epoch(row) for row in self.read(BEFORE, before=last, limit=limit)]
+
+    def _epoch(self, statement: str, **parameters: Any) -> Epoch | None:
+        rows = self.read(statement, **parameters)
+        return decode_epoch(rows[0]) if rows else None
+
+    def _written(self, statement: str, **parameters: Any) -> Epoch:
+        (row,) = self.read(statement, **parameters)
+        return decode_epoch(row)
+
+
+def _compressed(numbers: NDArray[np.float32] | None) -> bytes | None:
+    if numbers is None:
+        return None
+    return zstandard.compress(numbers.astype("<f4").tobytes(), level=1)
+
+
+def _decompressed(packed: bytes | None) -> NDArray[np.float32] | None:
+    return None if packed is None else np.frombuffer(zstandard.decompress(packed), "<f4")
+
+
+def decode_epoch(row: Mapping[str, Any]) -> Epoch:
+    """Return the epoch in a row of `epochs`."""
+    certificate = None
+    if row["status"] == EpochStatus.published:
+        values = {name: row[name] for name in CERTIFICATE}
+        for name in ("crawl_rate_quantiles", "observed_ratios"):
+            values[name] = tuple(map(float, values[name]))
+        for name in ("prior", "seconds"):  # JSON returns 1e22 as an integer
+            values[name] = {key: float(value) for key, value in values[name].items()}
+        certificate = Certificate(**values)
+    own = {name: row[name] for name in OWN}
+    return Epoch(**{**own, "status": EpochStatus(row["status"])}, certificate=certificate)

@@ -1,0 +1,71 @@
+"""Loads of an epoch or a plan: the contract, and the SQL that both databases share."""
+
+from abc import abstractmethod
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import COLUMN, Ints
+from service.model.columns import CapColumns, EpochColumns
+from service.model.listing import TagColumns
+from service.storage.dialect import Dialect, Subject
+
+
+class LoadStatements(Subject):
+    """The statements that load all pages with caps and tags."""
+
+    @abstractmethod
+    def load_columns(self) -> EpochColumns:
+        """Return every page for an epoch, as of one instant; gone pages have importance 0.
+
+        The transaction is that of `Store.read_whole` or of a lead that does not write.
+        """
+
+    @abstractmethod
+    def load_caps(self) -> CapColumns:
+        """Return the hosts with a cap on crawls a day, of their own or of their group."""
+
+    @abstractmethod
+    def load_tags(self) -> TagColumns:
+        """Return every tag of every page, for a plan."""
+
+    @abstractmethod
+    def tag_names(self, tag_id: Ints) -> dict[int, str]:
+        """Return the names of those of these tags that exist."""
+
+    @abstractmethod
+    def host_names(self, host_id: Ints) -> dict[int, str]:
+        """Return the names of those of these hosts that exist."""
+
+
+CAPS = """
+SELECT host_id, host, hosts.max_crawl_rate, coalesce(host_groups.group_id, 0), coalesce(name, ''),
+    host_groups.max_crawl_rate
+FROM hosts LEFT JOIN host_groups
+    ON host_groups.group_id = hosts.group_id AND host_groups.max_crawl_rate IS NOT NULL
+WHERE coalesce(hosts.max_crawl_rate, host_groups.max_crawl_rate) IS NOT NULL
+ORDER BY host_id
+"""
+
+TAG_NAMES = "SELECT tag_id, tag FROM tags WHERE tag_id IN (SELECT value FROM {ids})"
+HOST_NAMES = "SELECT host_id, host FROM hosts WHERE host_id IN (SELECT value FROM {ids})"
+
+
+class LoadSql(Dialect, LoadStatements):
+    """The statements on caps and names that Postgres and SQLite share."""
+
+    @override
+    def load_caps(self) -> CapColumns:
+        rows = list(self.run(CAPS))
+        if not rows:
+            return CapColumns.empty()
+        read = zip(CapColumns.__dataclass_fields__.values(), zip(*rows, strict=True), strict=True)
+        return CapColumns(**{f.name: np.array(cells, COLUMN[f.type]) for f, cells in read})
+
+    @override
+    def tag_names(self, tag_id: Ints) -> dict[int, str]:
+        return dict(iter(self.run(TAG_NAMES, ids=tag_id)))
+
+    @override
+    def host_names(self, host_id: Ints) -> dict[int, str]:
+        return dict(iter(self.run(HOST_NAMES, ids=host_id)))

@@ -1,0 +1,135 @@
+"""Epochs in the SQL of Postgres; a schedule is one partition."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from psycopg.pq import TransactionStatus
+from typing_extensions import override
+
+from service.model.columns import (
+    ClockColumns,
+    EpochColumns,
+    ScheduleColumns,
+    ScheduledPages,
+    ShiftColumns,
+)
+from service.model.domain import Certificate
+from service.model.listing import TagColumns
+from service.storage.dialect import KEPT
+from service.storage.epochs import schedule_blocks
+from service.storage.epochs.clocks import HOSTS_TOGETHER, OF_CLOCK, RENEW_CLOCK, stored
+from service.storage.epochs.contract import NOTHING, WITHDRAW_URL_GROUPS, EpochsSql, Learnt
+from service.storage.epochs.loading import LoadSql
+from service.storage.epochs.postgres_loading import load
+from service.storage.epochs.schedule import ScheduleSql, rows
+from service.storage.postgres import binary
+from service.storage.postgres.binary import SHORT_RATES, broad, copy_blocks
+from service.storage.postgres.partitions import partitions
+from service.storage.postgres.statements import SNAPSHOT, PostgresDialect
+from service.storage.postgres.words import given
+
+FROZEN = "(FORMAT BINARY, FREEZE)"
+
+SAVE_CLOCKS = f"""
+INSERT INTO clocks ({", ".join(OF_CLOCK)})
+SELECT {", ".join(OF_CLOCK)} FROM {given(*OF_CLOCK)}
+{RENEW_CLOCK}
+"""
+
+SCHEDULE = f"""
+SELECT array_agg(page_id), array_agg(coalesce(created_at, '-infinity')),
+    array_agg(coalesce(last_crawl_at, '-infinity')),
+    array_agg(coalesce(requested_at, '-infinity')), array_agg(gone),
+    array_agg(n_failures::bigint), array_agg(interval_factor::float8),
+    array_agg(coalesce(due_rate, 'NaN')), string_agg(url, E'\\n'), array_agg(importance),
+    array_agg(change_rate::float8), array_agg(crawl_rate::float8), array_agg(crawl_probability),
+    array(SELECT epoch FROM ({KEPT}) AS kept)
+FROM ({{rows}}) AS rows
+"""
+
+
+def schedule_rows(only: Collection[str], *, since: bool) -> str:
+    """Return the statement that reads rows of the schedule; no URL has a line break."""
+    return SCHEDULE.format(rows=rows(only, since=since))
+
+
+class PostgresEpochs(EpochsSql, ScheduleSql, LoadSql, PostgresDialect):
+    """Epochs in the SQL of Postgres."""
+
+    @override
+    def load_columns(self) -> EpochColumns:
+        # one snapshot: outside a transaction, each statement would have its own
+        driver = self.driver
+        alone = driver.info.transaction_status is TransactionStatus.IDLE
+        if alone:
+            driver.execute(SNAPSHOT)
+        columns = load(driver, self.width)
+        if alone:
+            driver.execute("COMMIT")
+        return columns
+
+    @override
+    def load_tags(self) -> TagColumns:
+        copied = "COPY page_tags (page_id, tag_id) TO STDOUT (FORMAT BINARY)"
+        return TagColumns(**binary.copy_out(self.driver, copied, {"page_id": "i8", "tag_id": "i8"}))
+
+    @override
+    def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        # The table is filled and indexed, then attached; the CHECK avoids a scan. All blocks are
+        # read by subscripts, so nothing is compressed or moved to another table.
+        table = f"schedule_{epoch}"
+        of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
+        self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
+        columns = ", ".join(schedule_blocks.columns(schedule))
+        blocks = schedule_blocks.blocks(epoch, schedule)
+        self.copy(f"COPY {table} ({columns}) FROM STDIN {FROZEN}", copy_blocks(blocks))
+        self.once(f"CREATE INDEX ON {table} (block) WITH (fillfactor = 100)")
+        self.once(f"ANALYZE {table} (block, epoch)")  # else the planner expects no rows
+        self.once(f"ALTER TABLE schedule ATTACH PARTITION {table} FOR VALUES IN ({epoch})")
+
+    @override
+    def withdraw(self, epoch: int) -> None:
+        self.run(WITHDRAW_URL_GROUPS, epoch=epoch)
+        if f"schedule_{epoch}" in partitions(self, "schedule"):
+            self.once("LOCK TABLE alembic_version")  # as `keep_house` does
+            self.once(f"DROP TABLE schedule_{epoch}")
+
+    @override
+    def shifts(self, epoch: int) -> ShiftColumns:
+        copied = f"COPY ({schedule_blocks.MOVED.format(epoch)}) TO STDOUT (FORMAT BINARY)"
+        packed = schedule_blocks.OF_BLOCK
+        columns = {"block": "i8", "shift": packed, "carried": packed}
+        return schedule_blocks.moves(**binary.copy_out(self.driver, copied, columns))
+
+    @override
+    def save_clocks(self, clocks: ClockColumns) -> None:
+        for start in range(0, len(clocks), HOSTS_TOGETHER):
+            some = clocks.take(slice(start, start + HOSTS_TOGETHER))
+            self.later(SAVE_CLOCKS, **stored(some))
+
+    @override
+    def publish(
+        self,
+        epoch: int,
+        certificate: Certificate,
+        now: datetime,
+        learnt: Learnt = NOTHING,
+    ) -> None:
+        super().publish(epoch, certificate, now, learnt)
+        self.forget_epoch()
+
+    @override
+    def read_schedule(
+        self, only: Collection[str], **parameters: Any
+    ) -> tuple[ScheduledPages, Collection[int]]:
+        # planned for each reading, because the best plan depends on the range
+        statement = schedule_rows(only, since="since" in parameters)
+        ((*row, kept),) = self.once(statement, **parameters)
+        if row[0] is None:
+            return ScheduledPages.empty(), kept
+        columns = dict(zip(ScheduledPages.__dataclass_fields__, row, strict=True))
+        columns["url"] = np.array(columns["url"].split("\n"), object)
+        columns |= {name: broad(columns[name]) for name in SHORT_RATES}
+        return ScheduledPages(**columns), kept

@@ -1,0 +1,1 @@
+"""The feed of changes in the store."""

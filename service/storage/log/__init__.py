@@ -1,0 +1,1 @@
+"""The log of observations in the store, in the database and in the archive."""

@@ -1,0 +1,1 @@
+"""Pages in the store, with their states, validators, tags and lists."""

@@ -1,0 +1,170 @@
+"""Single pages and their registration: the contract, and the SQL that both databases share."""
+
+from abc import abstractmethod
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from service.model.arrays import UNSPECIFIED, Bools, Instants, Ints, Keys
+from service.model.columns import PageColumns, PageStates, StoredPages
+from service.model.domain import Observability, Page, PagePatch
+from service.model.errors import PageNotFound
+from service.storage.dialect import Dialect
+from service.storage.pages.bulk import BulkStatements
+from service.storage.queue.hosts import HostStatements
+
+
+class Registered(NamedTuple):
+    """(N,) ids of registered pages, and which of the pages are new."""
+
+    page_id: Ints
+    created: Bools
+
+
+class Brought(NamedTuple):
+    """(N,) states of pages from another store; `states.page_id` is not read."""
+
+    states: PageStates
+    created_at: Instants
+    """Time of registration; NaT: now."""
+
+    def take(self, where: NDArray[Any]) -> "Brought":
+        """Return the pages that a mask or an index array selects."""
+        return Brought(self.states.take(where), self.created_at[where])
+
+
+class PageStatements(BulkStatements):
+    """The statements on single pages."""
+
+    @abstractmethod
+    def register(
+        self, pages: PageColumns, now: datetime, brought: Brought | None = None
+    ) -> Registered:
+        """Insert pages whose key is new; change the specified settings of the others.
+
+        New pages get the `brought` states, with the observability from `pages`.
+        """
+
+    @abstractmethod
+    def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:
+        """Return the page_id of each key, 0 where no page has it.
+
+        With the `host` of each key, a store of several databases asks only those of the hosts.
+        """
+
+    @abstractmethod
+    def page(self, page_id: int) -> Page:
+        """Return one page; raise `PageNotFound`."""
+
+    def change_page(self, page_id: int, patch: PagePatch, now: datetime) -> None:
+        """Change one page, raise `PageNotFound`; `complete` starts a new count of pings."""
+        one = self.lock_page_rows(np.array([page_id]))
+        if not len(one):
+            raise no_page(page_id)
+        self.change_many(one, patch, now)
+
+    def delete_page(self, page_id: int) -> None:
+        """Delete a page, its state, log and rows of schedules; raise `PageNotFound`."""
+        if not self.delete_many(np.array([page_id])):
+            raise PageNotFound(f"no page has the id {page_id}")
+
+    @abstractmethod
+    def next_page_ids(self, after: int, limit: int) -> Ints:
+        """Return the next page_ids above `after`, ascending."""
+
+    @abstractmethod
+    def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
+        """Return the next pages above `after`, ascending, and states without rates in force."""
+
+
+FIRST = 100
+"""Keys of a batch that are looked up first; most batches have only known or only new pages."""
+
+PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
+"""Columns that are NULL in the tables where they are 0."""
+
+PAGE = """
+SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observability,
+    pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at,
+    {observed_at} AS last_observed_at, gone, n_failures, n_observations, n_changes,
+    n_pings, last_ping_at, pings_since, real_pings, false_pings, trust, url_group, estimate,
+    CAST(change_rate AS double precision) AS change_rate,
+    CAST(crawl_rate AS double precision) AS crawl_rate, urgency, shift, requested_at,
+    interval_factor,
+    CAST(crawl_rate AS double precision) * urgency AS due_rate,
+    CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END AS crawl_probability,
+    redirects_to, target.url AS redirects_to_url, etag, last_modified, note
+FROM pages
+JOIN hosts ON hosts.host_id = pages.host_id
+JOIN page_states ON page_states.page_id = pages.page_id
+{schedule_of: schedule, pages.page_id, %(epoch)s}
+LEFT JOIN pages AS target ON target.page_id = page_states.redirects_to
+LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
+WHERE pages.page_id = %(page_id)s
+"""
+"""Statement that reads a page. A crawl probability of 0 is NULL in the table; the result is NULL
+only for a page without a schedule."""
+
+NEXT_PAGE_IDS = """
+SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(limit)s
+"""
+
+
+class PagesSql(Dialect, PageStatements, HostStatements):
+    """The statements on single pages that Postgres and SQLite share."""
+
+    @override
+    def register(
+        self, pages: PageColumns, now: datetime, brought: Brought | None = None
+    ) -> Registered:
+        page_id = self._known(pages.key)
+        new = page_id == 0
+        if new.any():
+            added = self.add_pages(pages.take(new), now, brought and brought.take(new))
+            page_id[new], new[new] = added
+        specified = ~np.isnan(pages.importance) | (pages.observability != UNSPECIFIED)
+        specified |= ~np.isnan(pages.min_crawl_rate) | ~np.isnan(pages.max_crawl_rate)
+        if (changes := specified & ~new).any():
+            self.change_pages(page_id[changes], pages.take(changes), now)
+        return Registered(page_id, new)
+
+    def _known(self, key: Keys) -> Ints:
+        """Return ids, 0 for new pages; if the first keys are new, the others count as new."""
+        first = self.page_ids(key[:FIRST])
+        if len(key) <= FIRST:
+            return first
+        if first.any():
+            return np.append(first, self.page_ids(key[FIRST:]))
+        return np.zeros(len(key), np.int64)
+
+    @abstractmethod
+    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
+        """Insert pages with their states; a few of the pages may exist already."""
+
+    @abstractmethod
+    def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:
+        """Change the specified settings of registered pages."""
+
+    @override
+    def page(self, page_id: int) -> Page:
+        rows = self.read(PAGE, page_id=page_id, epoch=self.number_in_force())
+        if not rows:
+            raise no_page(page_id)
+        (values,) = rows
+        values["observability"] = Observability(values["observability"])
+        values["gone"] = bool(values["gone"])
+        values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures")}
+        values["estimate"] = tuple(np.frombuffer(values["estimate"]).tolist())
+        return Page(**values)
+
+    @override
+    def next_page_ids(self, after: int, limit: int) -> Ints:
+        return self.ids(NEXT_PAGE_IDS, after=after, limit=limit)
+
+
+def no_page(page_id: int) -> PageNotFound:
+    """Return the error for an id that no page has."""
+    return PageNotFound(f"no page has the id {page_id}; register it with POST /pages")

@@ -1,0 +1,1 @@
+"""The queue of due pages in the store, with leases, host queues, hosts and groups."""

@@ -1,0 +1,162 @@
+"""Rows of the queue, host queues and leases as columns."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.model.arrays import EPOCH, Bools, Columns, Floats, Instants, Ints, instant
+from service.model.columns import DueColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostQueues(Columns):
+    """(N,) host queues by ascending queue_id; delays are NaN where none is set."""
+
+    queue_id: Ints
+    """Id of a host, or minus the id of a group."""
+    min_delay_s: Floats
+    robots_delay_s: Floats
+    max_concurrency: Ints
+    """Leases that may run at a time; 0: the default."""
+    n_failures: Ints
+    """Reports of trouble in a row."""
+    blocked_until: Instants
+    paused_at: Instants
+    """Start of a pause after trouble; NaT: blocked by an operator, or not at all."""
+    ready_at: Instants
+    """End of the delay after the last crawl."""
+    next_at: Instants
+    """Lower bound of the next lease; NaT: nothing is queued."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostQueueBounds(Columns):
+    """(N,) host queues by ascending queue_id, and the earliest bound queued in each."""
+
+    queue_id: Ints
+    next_at: Instants
+
+    @classmethod
+    def of(cls, queue_id: int, next_at: datetime) -> "HostQueueBounds":
+        """Return the bounds of a single host queue."""
+        return cls(queue_id=np.array([queue_id]), next_at=np.array([instant(next_at)]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRows(Columns):
+    """(N,) rows of the queue to write."""
+
+    page_id: Ints
+    next_at: Instants
+    """Lower bound of the due time; NaT: no row."""
+    last_crawl_at: Instants
+    crawl_rate: Floats
+    """Crawl rate times urgency, 1/day; NaN where no epoch has scheduled the page."""
+    requested: Bools
+    """True if a ping has requested a crawl."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedPages(QueueRows):
+    """(N,) rows of the queue that were read, by host queue and bound."""
+
+    queue_id: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuePages(DueColumns):
+    """(N,) pages with their present values, in the order of the request."""
+
+    host_id: Ints
+    url: NDArray[np.object_]
+    host: NDArray[np.object_]
+    etag: NDArray[np.object_]
+    last_modified: Instants
+    note: NDArray[np.object_]
+    """Validators and note as in `ValidatorColumns`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTokens(Columns):
+    """(N,) pages, and tokens of leases on them; token 0: no lease."""
+
+    page_id: Ints
+    token: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leases(LeaseTokens):
+    """(N,) leases to write."""
+
+    worker: NDArray[np.object_]
+    expires_at: Instants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedLeases(Columns):
+    """(N,) locked leases, in the order of their tokens."""
+
+    queue_id: Ints
+    """Host queue of each page; 0: no such page."""
+    held: Bools
+    """True if the token is in force."""
+    leased_at: Instants
+    """Start of the lease; NaT: no lease in force."""
+    due_rate: Floats
+    """As in `DueColumns`."""
+    limited: Bools
+    """True if the host queue may have limits or failures, so that each report changes it."""
+
+
+class FillMark(NamedTuple):
+    """The last fill of the queue."""
+
+    epoch: int
+    """Epoch that was in force; 0: never filled."""
+    until: datetime
+    """End of the due times of the queued pages."""
+
+
+NEVER_FILLED = FillMark(0, EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCensus:
+    """Numbers of pages in the queue, of leases and of shut host queues, as of one instant."""
+
+    n_queued: int
+    """Pages that are due before the horizon, leased or not."""
+    n_due: int
+    """Pages without a lease that are due now, by the lower bounds of their due times."""
+    n_leased: int
+    """Leases that run."""
+    n_expired: int
+    """Leases that ended by time, whose pages no worker has leased again."""
+    n_host_queues: int
+    """Host queues of hosts and groups."""
+    n_blocked: int
+    """Host queues that an operator has blocked."""
+    n_paused: int
+    """Host queues that pause after trouble."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFilter:
+    """Filter of the pages that a worker wants to crawl."""
+
+    hosts: tuple[str, ...] = ()
+    """Hosts of the pages; empty: all hosts."""
+    shard: int = 0
+    shards: int = 1
+    """Number of shards: a host queue is in the shard of its id modulo `shards`."""
+
+
+ALL_PAGES = LeaseFilter()
+
+
+def share(n_rows: int, n_host_queues: int) -> int:
+    """Return the number of rows to read of each host queue, for `n_rows` in total."""
+    return n_rows // n_host_queues + 2

@@ -1,0 +1,331 @@
+"""The queue on Postgres: each step is one statement, which takes and returns arrays."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import INSTANT, Bools, Instants, Ints, is_among
+from service.model.columns import DueColumns
+from service.model.domain import Host, HostPages
+from service.storage.dialect import HOST_QUEUE
+from service.storage.epochs.schedule import BETWEEN, DUE_RATE
+from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
+from service.storage.postgres.words import given
+from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
+from service.storage.queue.columns import (
+    ALL_PAGES,
+    DuePages,
+    HostQueueBounds,
+    HostQueues,
+    LeaseFilter,
+    Leases,
+    LeaseTokens,
+    LockedLeases,
+    QueuedPages,
+    QueueRows,
+)
+from service.storage.queue.contract import (
+    LOWER_ROW,
+    NEXT_HOST_QUEUES,
+    QueueSql,
+    filters,
+    ready_in,
+    rows_in,
+)
+from service.storage.queue.hosts import HostsSql
+
+DUE = {
+    "page_id": "page_id",
+    "created_at": "coalesce(created_at, '-infinity')",
+    "last_crawl_at": "coalesce(last_crawl_at, '-infinity')",
+    "requested_at": "coalesce(requested_at, '-infinity')",
+    "gone": "coalesce(gone, false)",
+    "n_failures": "coalesce(n_failures, 0)::bigint",
+    "interval_factor": "coalesce(interval_factor, 1)::float8",
+    "due_rate": "coalesce(due_rate, 'NaN')",
+}
+"""Expression of each of the `DueColumns`, with a value in place of NULL."""
+DUE_ARRAYS = ", ".join(f"array_agg({column})" for column in DUE.values())
+_STATE = f"last_crawl_at, requested_at, gone, n_failures, interval_factor, {DUE_RATE} AS due_rate"
+
+DUE_BLOCK = f"""
+SELECT {DUE_ARRAYS} FROM (
+    SELECT pages.page_id, created_at, {_STATE} FROM pages
+    JOIN page_states ON page_states.page_id = pages.page_id
+        AND {BETWEEN.format(table="page_states")}
+    {{schedule_between: schedule, pages.page_id, %(epoch)s}}
+    WHERE {BETWEEN.format(table="pages")} ORDER BY pages.page_id
+) AS due
+"""
+GIVEN_STATES = """unnest(%(page_id)s::bigint[]) WITH ORDINALITY AS given (page_id, position)
+    LEFT JOIN page_states ON page_states.page_id = given.page_id
+    {schedule_of: schedule, given.page_id, %(epoch)s}"""
+DUE_COLUMNS = f"""
+SELECT {DUE_ARRAYS} FROM (
+    SELECT given.page_id, CASE WHEN last_crawl_at IS NULL THEN
+        (SELECT created_at FROM pages WHERE pages.page_id = given.page_id) END AS created_at,
+        {_STATE}
+    FROM {GIVEN_STATES} ORDER BY position
+) AS due
+"""
+"""Statement that reads `created_at` of pages never crawled only; for others it decides nothing."""
+DUE_PAGES = f"""
+SELECT {DUE_ARRAYS}, array_agg(coalesce(host_id, 0)), array_agg(coalesce(url, '')),
+    array_agg(coalesce(host, '')), array_agg(coalesce(etag, '')),
+    array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, ''))
+FROM (
+    SELECT given.page_id, created_at, pages.host_id, url, host, {_STATE}, etag, last_modified, note
+    FROM {GIVEN_STATES} LEFT JOIN pages ON pages.page_id = given.page_id
+    LEFT JOIN hosts ON hosts.host_id = pages.host_id
+    LEFT JOIN page_validators ON page_validators.page_id = given.page_id ORDER BY position
+) AS due
+"""
+
+ROWS = given("page_id", "next_at", "last_crawl_at", "crawl_rate", "requested")
+
+ENQUEUE = f"""
+WITH queued AS (
+    INSERT INTO due_pages (page_id, queue_id, next_at, last_crawl_at, crawl_rate, requested)
+    SELECT page_id, {HOST_QUEUE}, next_at, nullif(last_crawl_at, '-infinity'),
+        nullif(crawl_rate, 'NaN'), requested
+    FROM {ROWS} JOIN pages USING (page_id) JOIN hosts USING (host_id)
+    ORDER BY page_id
+    {LOWER_ROW}
+    RETURNING queue_id, next_at
+)
+SELECT array_agg(queue_id), array_agg(next_at) FROM (
+    SELECT queue_id, min(next_at) AS next_at FROM queued GROUP BY queue_id ORDER BY queue_id
+) AS bounds
+"""
+
+LOCK_PAGES = """
+SELECT array_agg(page_id) FROM (
+    SELECT page_id FROM due_pages WHERE page_id = ANY(%(page_id)s::bigint[])
+    AND (token IS NULL OR next_at <= %(now)s) ORDER BY page_id FOR UPDATE SKIP LOCKED
+) AS locked
+"""
+
+LOWER_HOST_QUEUES = f"""
+INSERT INTO host_queues (queue_id, next_at) SELECT * FROM {given("queue_id", "next_at")}
+ORDER BY queue_id
+ON CONFLICT (queue_id) DO UPDATE SET next_at = least(host_queues.next_at,
+    greatest(excluded.next_at, host_queues.ready_at, host_queues.blocked_until))
+"""
+
+HOST_QUEUES = """
+SELECT {note} array_agg(queue_id), array_agg(coalesce(min_delay_s, 'NaN')),
+    array_agg(coalesce(robots_delay_s, 'NaN')), array_agg(coalesce(max_concurrency, 0)::bigint),
+    array_agg(n_failures::bigint), array_agg(coalesce(blocked_until, '-infinity')),
+    array_agg(coalesce(paused_at, '-infinity')), array_agg(coalesce(ready_at, '-infinity')),
+    array_agg(coalesce(next_at, '-infinity'))
+FROM {locked}
+"""
+LOCKED = """(
+    SELECT * FROM host_queues WHERE queue_id = ANY({ids}) ORDER BY queue_id FOR NO KEY UPDATE
+) AS locked"""
+LOCKED_IF_FREE = LOCKED.replace("UPDATE", "UPDATE SKIP LOCKED")
+NOTED = "set_config('recrawl.host_queues', array_agg(queue_id)::text, true),"
+"""Expression that stores the ids of the locked host queues, for the next statement."""
+HOST_QUEUES_NOTED = "nullif(current_setting('recrawl.host_queues'), '')::bigint[]"
+ADD_HOST_QUEUES = """
+INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONFLICT DO NOTHING
+"""
+SAVE_HOST_QUEUES = f"""
+UPDATE host_queues SET n_failures = given.n_failures,
+    blocked_until = nullif(given.blocked_until, '-infinity'),
+    paused_at = nullif(given.paused_at, '-infinity'),
+    ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity')
+FROM {given("queue_id", "n_failures", "blocked_until", "paused_at", "ready_at", "next_at")}
+WHERE host_queues.queue_id = given.queue_id
+"""
+
+QUEUED = f"""
+SELECT array_agg(page_id), array_agg(next_at), array_agg(coalesce(last_crawl_at, '-infinity')),
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(requested), array_agg(queue_id)
+FROM unnest({HOST_QUEUES_NOTED}) AS host_queue (id), LATERAL (
+    SELECT * FROM due_pages WHERE queue_id = host_queue.id AND {{where}} ORDER BY next_at
+    LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
+) AS queued
+"""
+"""Statement that reads the rows of the stored host queues. The limit is a subquery, so that
+Postgres computes it once and not for every host queue."""
+RUNNING = """
+SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') ORDER BY position)
+FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
+    AS host_queue (id, after, position), LATERAL (
+    SELECT count(*) AS n, min(expires_at) AS ends_at FROM due_pages
+    WHERE queue_id = host_queue.id AND next_at > host_queue.after AND token IS NOT NULL
+) AS running
+"""
+
+LEASE = f"""
+UPDATE due_pages SET token = given.token, worker = given.worker, leased_at = %(now)s,
+    expires_at = given.expires_at, next_at = given.expires_at
+FROM {given("page_id", "token", "worker", "expires_at")}
+WHERE due_pages.page_id = given.page_id
+"""
+
+REQUEUE = f"""
+WITH given AS (
+    SELECT * FROM {ROWS}
+), dropped AS (
+    DELETE FROM due_pages USING given
+    WHERE due_pages.page_id = given.page_id AND given.next_at = '-infinity'
+)
+UPDATE due_pages SET next_at = given.next_at, requested = given.requested,
+    last_crawl_at = nullif(given.last_crawl_at, '-infinity'),
+    crawl_rate = nullif(given.crawl_rate, 'NaN'),
+    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL
+FROM given WHERE due_pages.page_id = given.page_id AND given.next_at > '-infinity'
+"""
+
+LOCK_LEASES = f"""
+WITH locked AS (
+    SELECT page_id, token, queue_id, leased_at FROM due_pages
+    WHERE page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id FOR UPDATE
+)
+SELECT array_agg(queue_id), array_agg(held), array_agg(coalesce(leased_at, '-infinity')),
+    array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(limited, false))
+FROM (
+    SELECT reported.*, (
+        SELECT n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
+        FROM host_queues WHERE host_queues.queue_id = reported.queue_id
+    ) AS limited
+    FROM (
+        SELECT position, coalesce(locked.queue_id, (
+                SELECT {HOST_QUEUE} FROM pages JOIN hosts USING (host_id)
+                WHERE pages.page_id = given.page_id
+            ), 0) AS queue_id, locked.page_id IS NOT NULL AS held, leased_at,
+            {DUE_RATE} AS due_rate
+        FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
+            WITH ORDINALITY AS given (page_id, token, position)
+        LEFT JOIN locked USING (page_id, token)
+        {{schedule_of: schedule, given.page_id, {EPOCH_IN_FORCE}}}
+    ) AS reported ORDER BY position
+) AS leases
+"""
+"""Statement that reads host queues by a subquery, because a join may scan all of them."""
+
+ADD_LEASE_ANSWERS = f"""
+INSERT INTO lease_answers (key, body, expires_at, answer)
+SELECT key, body, expires_at, answer FROM {given("key", "body", "expires_at", "answer")}
+ORDER BY key
+"""
+
+
+class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
+    """The queue in the SQL of Postgres.
+
+    A lock is a separate statement, so that the next statement sees all commits before the lock.
+    """
+
+    @override
+    def due_columns(self, page_id: Ints) -> DueColumns:
+        return self.columns(DueColumns, DUE_COLUMNS, page_id=page_id, epoch=self.number_in_force())
+
+    @override
+    def due_block(self, after: int, last: int) -> DueColumns:
+        epoch = self.number_in_force()
+        return self.columns(DueColumns, DUE_BLOCK, after=after, last=last, epoch=epoch)
+
+    @override
+    def enqueue(self, rows: QueueRows) -> HostQueueBounds:
+        if not len(rows):
+            return HostQueueBounds.empty()
+        return self.columns(HostQueueBounds, ENQUEUE, **rows.arrays())
+
+    @override
+    def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
+        epoch = self.number_in_force()
+        locked = self.later(LOCK_PAGES, page_id=page_id, now=now)
+        pages = self.columns(DuePages, DUE_PAGES, page_id=page_id, epoch=epoch)
+        ((locked_id,),) = locked
+        locked_id = page_id[:0] if locked_id is None else locked_id
+        return pages, is_among(page_id, locked_id)
+
+    @override
+    def lower_host_queues(self, bounds: HostQueueBounds) -> None:
+        if len(bounds):
+            self.later(LOWER_HOST_QUEUES, **bounds.arrays())
+
+    @override
+    def ready(
+        self,
+        now: datetime,
+        n_host_queues: int,
+        n_rows: int,
+        of: LeaseFilter = ALL_PAGES,
+        *,
+        wait: bool = True,
+    ) -> tuple[HostQueues, QueuedPages]:
+        self.ask_epoch()  # its setting avoids planning of these statements too
+        ids = f"ARRAY({ready_in(of)})"
+        locking = LOCKED if wait else LOCKED_IF_FREE
+        lock = HOST_QUEUES.format(note=NOTED, locked=locking.format(ids=ids))
+        locked = self.later(lock, now=now, limit=n_host_queues, **filters(of))
+        queued = QUEUED.format(where=rows_in(of))
+        rows = self.columns(QueuedPages, queued, n_rows=n_rows, **filters(of))
+        ((_, *host_queues),) = locked
+        return named(HostQueues, tuple(host_queues)), rows
+
+    @override
+    def lock_host_queues(self, queue_id: Ints) -> HostQueues:
+        self.later(ADD_HOST_QUEUES, queue_id=queue_id)
+        return self._lock("%(queue_id)s::bigint[]", queue_id=queue_id)
+
+    def _lock(self, ids: str, **parameters: Any) -> HostQueues:
+        statement = HOST_QUEUES.format(note="", locked=LOCKED.format(ids=ids))
+        return self.columns(HostQueues, statement, **parameters)
+
+    @override
+    def save_host_queues(self, host_queues: HostQueues) -> None:
+        names = ("queue_id", "n_failures", "blocked_until", "paused_at", "ready_at", "next_at")
+        if len(host_queues):
+            self.later(SAVE_HOST_QUEUES, **{name: getattr(host_queues, name) for name in names})
+
+    @override
+    def next_host_queues(self, after: int, limit: int) -> HostQueues:
+        return self._lock(f"ARRAY({NEXT_HOST_QUEUES})", after=after, limit=limit)
+
+    @override
+    def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
+        ((n_running, first_end),) = self.run(RUNNING, queue_id=queue_id, after=after)
+        if n_running is None:
+            return np.zeros(0, np.int64), np.zeros(0, INSTANT)
+        return n_running, first_end
+
+    @override
+    def lock_reported(self, queue_id: Ints) -> HostQueues:
+        return self._lock("%(queue_id)s::bigint[]", queue_id=queue_id)
+
+    @override
+    def lease(self, leases: Leases, now: datetime) -> None:
+        if len(leases):
+            self.later(LEASE, **leases.arrays(), now=now)
+
+    @override
+    def requeue(self, rows: QueueRows) -> None:
+        if len(rows):
+            self.later(REQUEUE, **rows.arrays())
+
+    @override
+    def lease_answers(self, key: Ints) -> Iterable[tuple[int, int, str]]:
+        return self.later(LEASE_ANSWERS, ids=key)
+
+    @override
+    def add_lease_answers(self, answers: LeaseAnswers) -> None:
+        if len(answers):
+            self.later(ADD_LEASE_ANSWERS, **answers.arrays())
+
+    @override
+    def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
+        self.ask_epoch()
+        return self.columns(LockedLeases, LOCK_LEASES, **tokens.arrays())
+
+    @override
+    def host_pages(self, host: Host, now: datetime) -> HostPages:
+        pages = super().host_pages(host, now)
+        return self.host_pages(host, now) if self.epoch_dropped() else pages

@@ -1,0 +1,309 @@
+"""The queue on SQLite; because there is one writer at a time, it needs no locks on rows."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from itertools import repeat
+from typing import Any, TypeVar
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
+from service.model.columns import DueColumns
+from service.storage.dialect import HOST_QUEUE
+from service.storage.epochs.schedule import DUE_RATE
+from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
+from service.storage.queue.columns import (
+    ALL_PAGES,
+    DuePages,
+    HostQueueBounds,
+    HostQueues,
+    LeaseFilter,
+    Leases,
+    LeaseTokens,
+    LockedLeases,
+    QueuedPages,
+    QueueRows,
+    share,
+)
+from service.storage.queue.contract import (
+    LOWER_ROW,
+    NEXT_HOST_QUEUES,
+    QueueSql,
+    filters,
+    ready_in,
+    rows_in,
+)
+from service.storage.queue.hosts import HostsSql
+from service.storage.sqlite.sql import SqliteDialect, named
+from service.storage.sqlite.values import (
+    NAT,
+    RARELY,
+    column,
+    listed,
+    microseconds,
+    parameter,
+    rarely_due,
+    values,
+)
+
+DUE_ROW = np.dtype(
+    [
+        ("page_id", "i8"),
+        ("last_crawl_at", "i8"),
+        ("interval_factor", "f8"),
+        ("due_rate", "f8"),
+        ("rarely", "O"),
+    ]
+)
+DueT = TypeVar("DueT", bound=DueColumns)
+ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
+"""Columns of a row of the queue in the order of `ENQUEUE` and `REQUEUE`."""
+
+DUE_RATE_NOW = named(DUE_RATE)
+DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
+    coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
+"""Expressions of the `DueColumns` without the page_id."""
+STATES = """page_states ON page_states.page_id = pages.page_id
+LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch"""
+GIVEN = "json_each(:page_id) AS given LEFT JOIN pages ON pages.page_id = given.value"
+DUE_BLOCK = f"""
+SELECT page_states.page_id, coalesce(last_crawl_at, {NAT}), interval_factor, {DUE_RATE_NOW},
+    {RARELY}
+FROM page_states JOIN pages ON pages.page_id = page_states.page_id
+LEFT JOIN schedule ON schedule.page_id = page_states.page_id AND schedule.epoch = :epoch
+WHERE page_states.page_id > :after AND page_states.page_id <= :last ORDER BY page_states.page_id
+"""
+DUE_COLUMNS = f"SELECT given.value, {DUE} FROM {GIVEN} LEFT JOIN {STATES} ORDER BY given.key"
+DUE_RATES = f"""
+SELECT {DUE_RATE_NOW} FROM json_each(:page_id) AS given
+LEFT JOIN schedule ON schedule.page_id = given.value AND schedule.epoch = :epoch
+ORDER BY given.key
+"""
+DUE_PAGES = f"""
+SELECT given.value, {DUE}, coalesce(pages.host_id, 0), coalesce(url, ''),
+    coalesce(host, ''), coalesce(etag, ''), last_modified, coalesce(note, '')
+FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
+LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
+ORDER BY given.key
+"""
+
+ENQUEUE = named(f"""
+INSERT INTO due_pages (next_at, last_crawl_at, crawl_rate, requested, page_id, queue_id)
+VALUES (?, ?, ?, ?, ?, ?)
+{LOWER_ROW}
+""")
+
+IDLE = """
+SELECT page_id FROM due_pages WHERE page_id IN (SELECT value FROM json_each(?))
+    AND (token IS NULL OR next_at <= ?)
+"""
+"""Statement that reads the pages without a running lease."""
+
+LOWER_HOST_QUEUE = """
+INSERT INTO host_queues (queue_id, next_at) VALUES (?, ?)
+ON CONFLICT (queue_id) DO UPDATE SET next_at = min(coalesce(host_queues.next_at, 9e18),
+    max(excluded.next_at, coalesce(host_queues.ready_at, 0), coalesce(host_queues.blocked_until,
+    0)))
+"""
+
+HOST_QUEUES = """
+SELECT queue_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_failures,
+    blocked_until, paused_at, ready_at, next_at
+FROM host_queues WHERE queue_id IN ({ids}) ORDER BY queue_id
+"""
+ADD_HOST_QUEUE = "INSERT INTO host_queues (queue_id) VALUES (?) ON CONFLICT DO NOTHING"
+SAVE_HOST_QUEUE = """
+UPDATE host_queues SET n_failures = ?, blocked_until = ?, paused_at = ?, ready_at = ?, next_at = ?
+WHERE queue_id = ?
+"""
+
+CARRY_LEASES = """
+UPDATE due_pages SET leased_at = leased_at + :by, expires_at = expires_at + :by,
+    next_at = next_at + :by
+WHERE token IS NOT NULL
+"""
+CARRY_HOST_QUEUES = """
+UPDATE host_queues SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0),
+    blocked_until = CASE WHEN paused_at IS NULL THEN blocked_until ELSE blocked_until + :by END,
+    paused_at = paused_at + :by
+"""
+"""Statement that shifts delays and pauses; NULL and the end of a block by an operator stay."""
+
+QUEUED = """
+SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id FROM due_pages
+WHERE queue_id = :queue_id AND {where} ORDER BY next_at LIMIT :each
+"""
+RUNNING = """
+SELECT count(*), min(expires_at) FROM due_pages
+WHERE queue_id = ? AND next_at > ? AND token IS NOT NULL
+"""
+
+LEASE = """
+UPDATE due_pages SET leased_at = ?, token = ?, worker = ?, expires_at = ?, next_at = ?
+WHERE page_id = ?
+"""
+
+REQUEUE = """
+UPDATE due_pages SET next_at = ?, last_crawl_at = ?, crawl_rate = ?, requested = ?,
+    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL
+WHERE page_id = ?
+"""
+
+LEASED_AT = "SELECT leased_at FROM due_pages WHERE page_id = ? AND token = ?"
+
+HOST_QUEUES_OF = f"""
+SELECT page_id, {HOST_QUEUE} FROM pages JOIN hosts ON hosts.host_id = pages.host_id
+WHERE page_id IN (SELECT value FROM json_each(?))
+"""
+
+ADD_LEASE_ANSWER = """
+INSERT INTO lease_answers (key, body, expires_at, answer) VALUES (?, ?, ?, ?)
+"""
+
+
+class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
+    """The queue in the SQL of SQLite."""
+
+    def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:
+        parameters = {"page_id": listed(page_id), "epoch": self.number_in_force()}
+        return self.columns(kind, self.driver.execute(statement, parameters))
+
+    @override
+    def due_columns(self, page_id: Ints) -> DueColumns:
+        return self._due(DueColumns, DUE_COLUMNS, page_id)
+
+    @override
+    def due_block(self, after: int, last: int) -> DueColumns:
+        block = {"after": after, "last": last, "epoch": self.number_in_force()}
+        rows = np.fromiter(self.driver.execute(DUE_BLOCK, block), DUE_ROW)
+        return DueColumns(
+            page_id=rows["page_id"],
+            last_crawl_at=rows["last_crawl_at"].view(INSTANT),
+            interval_factor=rows["interval_factor"],
+            due_rate=rows["due_rate"],
+            **rarely_due(rows["rarely"]),
+        )
+
+    @override
+    def enqueue(self, rows: QueueRows) -> HostQueueBounds:
+        queue_id = self._queue_of(rows.page_id)
+        rows, queue_id = rows.take(queue_id != 0), queue_id[queue_id != 0]
+        self.run_many(ENQUEUE, *_cells(rows, *ROW), queue_id.tolist())
+        order = np.lexsort((rows.next_at, queue_id))
+        ordered = queue_id[order]
+        first = order[np.diff(ordered, prepend=0) != 0]
+        return HostQueueBounds(queue_id=queue_id[first], next_at=rows.next_at[first])
+
+    def _queue_of(self, page_id: Ints) -> Ints:
+        """Return the (N,) host queues of pages; 0: no such page."""
+        queues = dict(self.driver.execute(HOST_QUEUES_OF, (listed(page_id),)).fetchall())
+        return np.array([queues.get(page, 0) for page in page_id.tolist()], np.int64)
+
+    @override
+    def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
+        idle = [page for (page,) in self.run(IDLE, listed(page_id), microseconds(now))]
+        return self._due(DuePages, DUE_PAGES, page_id), np.isin(page_id, idle)
+
+    @override
+    def lower_host_queues(self, bounds: HostQueueBounds) -> None:
+        self.run_many(LOWER_HOST_QUEUE, *map(values, bounds.arrays().values()))
+
+    @override
+    def ready(
+        self,
+        now: datetime,
+        n_host_queues: int,
+        n_rows: int,
+        of: LeaseFilter = ALL_PAGES,
+        *,
+        wait: bool = True,
+    ) -> tuple[HostQueues, QueuedPages]:
+        ready = HOST_QUEUES.format(ids=ready_in(of))
+        host_queues = self._locked(ready, now=now, limit=n_host_queues, **filters(of))
+        queued = named(QUEUED.format(where=rows_in(of)))
+        filter_values = {name: parameter(value) for name, value in filters(of).items()}
+        filter_values["each"] = share(n_rows, len(host_queues)) if len(host_queues) else 0
+        rows: list[Any] = []
+        for host_queue in host_queues.queue_id.tolist():
+            rows += self.driver.execute(queued, {**filter_values, "queue_id": host_queue})
+        return host_queues, self.columns(QueuedPages, rows)
+
+    def _locked(self, statement: str, **parameters: Any) -> HostQueues:
+        return self.columns(HostQueues, self.run(statement, **parameters))
+
+    def _host_queues(self, queue_id: Ints) -> HostQueues:
+        return self._locked(HOST_QUEUES.format(ids="SELECT value FROM {ids}"), ids=queue_id)
+
+    @override
+    def lock_host_queues(self, queue_id: Ints) -> HostQueues:
+        self.run_many(ADD_HOST_QUEUE, queue_id.tolist())
+        return self._host_queues(queue_id)
+
+    @override
+    def save_host_queues(self, host_queues: HostQueues) -> None:
+        names = ("n_failures", "blocked_until", "paused_at", "ready_at", "next_at", "queue_id")
+        self.run_many(SAVE_HOST_QUEUE, *_cells(host_queues, *names))
+
+    @override
+    def next_host_queues(self, after: int, limit: int) -> HostQueues:
+        return self._locked(HOST_QUEUES.format(ids=NEXT_HOST_QUEUES), after=after, limit=limit)
+
+    def carry_along(self, step: timedelta) -> None:
+        """Shift leases, delays and pauses by a step of the clock; their remaining times stay.
+
+        The method also lowers `next_at` of host queues that may open sooner.
+        """
+        by = {"by": step // timedelta(microseconds=1)}
+        self.driver.execute(CARRY_LEASES, by)
+        self.driver.execute(CARRY_HOST_QUEUES, by)
+
+    @override
+    def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
+        of_host_queues = zip(queue_id.tolist(), values(after), strict=True)
+        rows = [self.run(RUNNING, *host_queue).fetchone() for host_queue in of_host_queues]
+        ends = column([end for _, end in rows], Instants, 0)
+        return np.array([n for n, _ in rows], np.int64), ends
+
+    @override
+    def lock_reported(self, queue_id: Ints) -> HostQueues:
+        return self._host_queues(queue_id)
+
+    @override
+    def lease(self, leases: Leases, now: datetime) -> None:
+        cells = _cells(leases, "token", "worker", "expires_at", "expires_at", "page_id")
+        self.run_many(LEASE, repeat(microseconds(now), len(leases)), *cells)
+
+    @override
+    def requeue(self, rows: QueueRows) -> None:
+        out = np.isnat(rows.next_at)
+        self.run_many("DELETE FROM due_pages WHERE page_id = ?", rows.page_id[out].tolist())
+        self.run_many(REQUEUE, *_cells(rows.take(~out), *ROW))
+
+    @override
+    def lease_answers(self, key: Ints) -> Iterable[tuple[int, int, str]]:
+        return self.run(LEASE_ANSWERS, ids=key).fetchall()
+
+    @override
+    def add_lease_answers(self, answers: LeaseAnswers) -> None:
+        self.run_many(ADD_LEASE_ANSWER, *map(values, answers.arrays().values()))
+
+    @override
+    def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
+        pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
+        starts = [self.run(LEASED_AT, *pair).fetchone() for pair in pairs]
+        leased_at = column([None if row is None else row[0] for row in starts], Instants, 0)
+        parameters = {"page_id": listed(tokens.page_id), "epoch": self.number_in_force()}
+        rates = [rate for (rate,) in self.driver.execute(DUE_RATES, parameters)]
+        return LockedLeases(
+            queue_id=self._queue_of(tokens.page_id),
+            held=~np.isnat(leased_at),
+            leased_at=leased_at,
+            due_rate=np.array(rates, np.float64),
+            limited=np.ones(len(tokens), np.bool_),  # a writer has locked everything
+        )
+
+
+def _cells(rows: Columns, *names: str) -> list[list[Any]]:
+    """Return the values of these columns, as SQLite stores them."""
+    return [values(getattr(rows, name)) for name in names]

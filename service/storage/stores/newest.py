@@ -1,0 +1,91 @@
+"""The newest of ascending numbers in a store, for requests that wait for a newer one.
+
+One thread polls the store. Requests wait on the event loop, and hold no thread and no connection.
+"""
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+
+import structlog
+
+from service.model.errors import OUTAGES
+from service.storage.stores.contract import Store
+
+MOST_WAITING = 10_000
+"""Maximum requests that wait; more are answered at once."""
+
+log = structlog.get_logger()
+
+
+class NewestWatch(ABC):
+    """The newest number, as this process has read it."""
+
+    every_s: float
+    """Time between two polls of the store, seconds."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.newest = 0
+        self.n_waiting = 0
+        self.released = False
+        self.moved = asyncio.Event()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.stopped = threading.Event()
+        self.turn = threading.Lock()
+
+    @abstractmethod
+    def poll(self) -> None:
+        """Read the newest number and note it."""
+
+    def note_newest(self, number: int) -> None:
+        """Remember a number that this process has read; from any thread."""
+        with self.turn:
+            newer = number > self.newest
+            self.newest = max(number, self.newest)
+        if newer and self.loop is not None:
+            self.loop.call_soon_threadsafe(self._wake)
+
+    async def reached(self, number: int, within_s: float) -> None:
+        """Wait until the newest number is as high, at most `within_s`, or until released.
+
+        Return at once if `MOST_WAITING` requests wait already.
+        """
+        if self.n_waiting >= MOST_WAITING:
+            return
+        self.n_waiting += 1
+        try:
+            async with asyncio.timeout(within_s):
+                while self.newest < number and not self.released:
+                    await self.moved.wait()
+        except TimeoutError:
+            return
+        finally:
+            self.n_waiting -= 1
+
+    def release(self) -> None:
+        """End all waits, because the server ends; call this on the event loop."""
+        self.released = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self.moved.set()
+        self.moved = asyncio.Event()
+
+    def start(self) -> threading.Thread:
+        """Poll in a thread until `stopped` is set."""
+        self.loop = asyncio.get_running_loop()
+        thread = threading.Thread(target=self._run, name=type(self).__name__, daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.poll()
+            except OUTAGES:  # the next poll tries again
+                pass
+            except Exception:
+                log.exception("a watch could not read the newest number")
+            if self.stopped.wait(self.every_s):
+                return

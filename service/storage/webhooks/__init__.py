@@ -1,0 +1,1 @@
+"""Webhooks and subscriptions in the store; both databases run the same SQL."""
