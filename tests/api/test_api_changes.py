@@ -63,6 +63,7 @@ def test_parts_of_any_size_are_one_feed_whose_order_never_moves(fed):
     assert part(fed)["items"] == [*whole, item]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("query", "n"),
     [

@@ -52,6 +52,7 @@ def samples(api: Live) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 @pytest.mark.parametrize("given", [None, "Bearer wrong", "Basic right", "right", "Bearer righté"])
 def test_without_a_key_nothing_but_health_is_answered(guarded: Live, method, path, given):

@@ -48,6 +48,7 @@ def assert_writes(api: Live) -> None:
     assert api.post("/pages", PAGE).status_code == 200
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("table", ["pages", "page_states", "due_pages"])
 def test_a_table_that_an_operator_has_locked_is_not_ready(postgres_url, table):
     with (

@@ -22,6 +22,7 @@ def api(sqlite_url) -> Live:
         yield live
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -21,6 +21,7 @@ from service.storage import open_store
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_every_command_explains_itself(recrawl, name, flag):
@@ -57,6 +58,7 @@ finally:
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("verb", "lacks", "loads"),
     [

@@ -504,6 +504,7 @@ def test_webhooks_are_listed_in_parts(live, receiver):
     assert rest["next_cursor"] is None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("body", "field", "word"),
     [

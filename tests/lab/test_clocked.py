@@ -126,6 +126,7 @@ def harmonic(k):
     return sum(1 / i for i in range(1, k + 1))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("k", "after", "blind"),
     [(1, 0.0220, 0.5), (2, 0.5165, 0.875), (5, 1.2934, 1.5117), (10, 1.9354, 2.0754)],

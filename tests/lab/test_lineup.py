@@ -32,6 +32,7 @@ def test_recrawl_is_the_service_as_it_is_set_by_default(monkeypatch, tmp_path):
     assert Settings().plan() == DEFAULT_PLAN
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("entrant", LINEUP.values(), ids=LINEUP)
 def test_every_policy_plays_within_the_bandwidth(entrant):
     played = entrant.play(GAME, None)
@@ -45,6 +46,7 @@ def test_every_policy_plays_within_the_bandwidth(entrant):
 RIVALS = ("uniform", "fixed-tuned", "nutch-tuned", "change-rate", "hindsight", "told")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*RIVALS, "recrawl", "lambdacrawl-gamma"])
 @pytest.mark.parametrize("per_page", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_at_the_end_of_a_replay_every_policy_crawls_as_before(name, per_page):

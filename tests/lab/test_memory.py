@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from support.examples import examples
 from support.store_cases import (
     CERTIFICATE,
     DAY,
@@ -167,7 +168,9 @@ class AnyTransaction(RuleBasedStateMachine):
 
 
 TestAnyTransaction = AnyTransaction.TestCase
-TestAnyTransaction.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestAnyTransaction.settings = settings(
+    max_examples=examples(8, 25), stateful_step_count=15, deadline=None
+)
 
 
 def same_evidence(tx, ids):

@@ -133,6 +133,7 @@ def test_a_prediction_is_that_of_the_estimator_before_the_crawl():
     assert seen[0] >= 2.5
 
 
+@pytest.mark.dear
 def test_the_same_seed_gives_the_same_crawls_and_another_one_others():
     world = a_world(50)
     once, again, other = (replay(world, 10.0, PLAN, seed=seed).crawls for seed in (1, 1, 2))

@@ -327,6 +327,7 @@ def test_a_receiver_that_is_away_neither_fails_requests_nor_delays_the_end(sqlit
         assert report(live).status_code == 200
 
 
+@pytest.mark.dear
 def test_without_the_extra_the_refusal_names_it(sqlite_url):
     program = (
         "import sys; sys.modules['opentelemetry.sdk.trace'] = None\n"

@@ -218,6 +218,7 @@ class Unlocked:
         self.begin = store.begin
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fault", ["open", "write", "close", "read", "full"])
 def test_an_archive_that_fails_leaves_everything_in_the_database(log, fault):
     if fault == "full":

@@ -43,6 +43,7 @@ def running():
     return evidence, profiles
 
 
+@pytest.mark.dear
 def test_a_clock_that_runs_is_hardly_ever_forgotten(running):
     evidence, profiles = running
     rng = np.random.default_rng(2)
