@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from support.document import DOCUMENT
 from support.live_server import START, Live
 
-from service.api.app import create_app
-
-DOCUMENT = create_app().openapi()
 HOST, URL, SITE_KEY = "pairs.example", "https://pairs.example/a", "0123abcd-4567"
 EARLIER, LATER = "2026-04-30T00:00:00Z", "2026-05-03T00:00:00Z"
 

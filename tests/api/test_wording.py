@@ -7,11 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
+from support.document import DOCUMENT
 from support.live_server import Live, running
 
-from service.api.app import create_app
-
-DOCUMENT = create_app().openapi()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path, operation)
