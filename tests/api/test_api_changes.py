@@ -204,6 +204,7 @@ def cursor_of(feed: str, seq: int) -> str:
     return encode_cursor(FeedCursor(feed, seq, 0))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("query", "field", "word"),
     [

@@ -110,6 +110,7 @@ def test_delivery_begins_with_the_next_change_or_at_a_cursor(live, receiver):
     assert pages(receiver.accepted) == URLS[2:4]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [

@@ -144,6 +144,7 @@ def test_nutch_as_shipped_crawls_a_page_that_never_changes_every_day_in_the_end(
     assert np.diff(at)[-50:] == pytest.approx(np.ones(50))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PEERS)
 def test_no_peer_exceeds_the_bandwidth_at_any_time_or_crawls_what_it_cannot_know(name):
     world, bandwidth = mortal_world(days=90.0), 12.0

@@ -110,6 +110,7 @@ def differences(one, other):
     return [name for name in names if getattr(one, name) != getattr(other, name)]
 
 
+@pytest.mark.dear
 def test_recrawl_without_siblings_differs_in_its_crawls_where_pages_change_together():
     together = synthetic_world(60, 30.0, rng=np.random.default_rng(2))
     game = Game(together, bandwidth=20.0, step=1.0)

@@ -182,6 +182,7 @@ def same_evidence(tx, ids):
     return len(log)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_evidence_kept_in_order_is_that_of_the_log_whatever_happens_to_it(seed, monkeypatch):
     """Appends in time and late, deletions, retention and rollbacks, read now and then."""

@@ -55,6 +55,7 @@ def histories(log, limit):
     return read
 
 
+@pytest.mark.sampled(1)
 def test_all_readers_see_the_same_log_before_and_after(log):
     estimator = MLE()
 
@@ -100,6 +101,7 @@ def test_an_epoch_drops_no_day_that_is_not_in_the_archive(log):
     log.assert_done()
 
 
+@pytest.mark.sampled(1)
 def test_late_entries_of_an_archived_day_go_to_a_further_file_of_the_day(log):
     log.run()
     late = log_columns(log.ids[:3], [T0 + 2 * DAY] * 3, interval=1.5, changed=1)

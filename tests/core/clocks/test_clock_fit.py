@@ -295,6 +295,7 @@ def dated(day, n, rng, *, hosts, rate=0.5, length=2.0):
     return Intervals(host, quiet_from, start + length, shape, shape / rate), at
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [200, 400])
 def test_dates_show_the_hour_with_an_honest_error(n):
     """Also of few changes, when some hours have none; root mean square of z about 1."""
