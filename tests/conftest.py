@@ -36,6 +36,9 @@ settings.load_profile("quick")
 WIDTH = 2
 """Numbers in the state of Gamma, with which most tests learn."""
 
+NOT_QUICK = "slow", "external", "second"
+"""Marks of tests that neither `make test` nor `.ci/run` runs."""
+
 DATABASES = "sqlite", "postgres"
 STORAGE = Path(__file__).parent / "storage"
 
@@ -82,12 +85,14 @@ def pytest_collection():
 
 @pytest.hookimpl(tryfirst=True)  # marks must be there before pytest chooses by them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark second runs; put slow tests first.
+    """Mark second runs and all but a sample of dear cases; put slow tests first.
 
     A slow test that begins last keeps a core idle while the other ends.
     """
     for second in second_runs(items):
         second.add_marker(pytest.mark.second)
+    for left_out in beside_samples(items):
+        left_out.add_marker(pytest.mark.dear)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
@@ -104,6 +109,18 @@ def second_runs(items: list[pytest.Item]) -> Iterator[pytest.Item]:
     for name, both in twins.items():
         if len(both) == len(DATABASES):
             yield both[zlib.crc32(name.encode()) % len(DATABASES)]
+
+
+def beside_samples(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield the cases of sampled tests but those that `make test` runs, evenly spaced."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled") and not any(map(item.get_closest_marker, NOT_QUICK)):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for of_test in cases.values():
+        n_all, n_sampled = len(of_test), of_test[0].get_closest_marker("sampled").args[0]
+        sample = {i * n_all // n_sampled for i in range(n_sampled)}
+        yield from (case for i, case in enumerate(of_test) if i not in sample)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.stats import gamma as gamma_distribution
 
 from recrawl_lab.experiments.base import Experiment, Result, ResultTable, Setup
 from recrawl_lab.experiments.checks import Check, Order, Value
@@ -213,7 +213,7 @@ def two_intervals(setup: Setup) -> Result:
         "imaginary intervals, likeliest": lambda rates: cumulative(likeliest, rates),
         "imaginary intervals, least squares": lambda rates: cumulative(nearest, rates),
         "Gamma": lambda rates: np.asarray(
-            gamma_distribution.cdf(rates, prior.a, scale=1.0 / prior.b)
+            scipy.stats.gamma.cdf(rates, prior.a, scale=1.0 / prior.b)
         ),
     }
     off = {name: distance(model, sample) for name, model in models.items()}

@@ -62,6 +62,7 @@ def calls(live, keys):
                     yield key, method, path, f"{answer.headers} {answer.text}"
 
 
+@pytest.mark.dear
 def test_no_secret_is_in_answers_logs_or_metrics(busy, capfd):
     live, keys, answers, log = busy
     secrets = [
@@ -89,6 +90,7 @@ def test_no_secret_is_in_answers_logs_or_metrics(busy, capfd):
             assert text not in shown[place], place
 
 
+@pytest.mark.dear
 def test_a_limited_key_sees_no_url_of_another_host(busy):
     _, keys, answers, _ = busy
     own = [(method, path, text) for key, method, path, text in answers if key == keys[-1]]

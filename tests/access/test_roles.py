@@ -110,6 +110,7 @@ def test_a_key_may_do_what_its_role_allows_and_nothing_above(live, keys, role):
     assert {name: fault for name, fault in faults.items() if fault} == {}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "case",
     ["no key", "wrong", "wrong secret", *product(("expired", "revoked"), Role)],

@@ -86,6 +86,7 @@ def test_a_rotated_key_works_for_its_grace(api: Live):
     assert (ended.status_code, ended.json()["title"]) == (409, "Key ended")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("body", "field", "says"),
     [
@@ -353,6 +354,7 @@ def test_a_limited_key_sends_sitemaps_and_indexnow_of_its_hosts_only(api: Live):
         assert answer.status_code == status
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "path", ["/schedule", "/changes", "/webhooks", "/hosts", "/hosts/c.example", "/groups/g"]
 )

@@ -63,6 +63,7 @@ def test_parts_of_any_size_are_one_feed_whose_order_never_moves(fed):
     assert part(fed)["items"] == [*whole, item]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("query", "n"),
     [
@@ -203,6 +204,7 @@ def cursor_of(feed: str, seq: int) -> str:
     return encode_cursor(FeedCursor(feed, seq, 0))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("query", "field", "word"),
     [

@@ -151,6 +151,7 @@ def test_redirects_of_a_batch_lead_each_to_its_own_target_and_the_last_in_time_c
     assert page(api, "https://c.example/7")["last_crawl_at"] is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("said", "detail"),
     [

@@ -108,6 +108,7 @@ def test_what_is_no_host_name_is_refused(sqlite_api: Live, name):
         assert "example.com" in response.json()["detail"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("field", "value", "remedy"),
     [

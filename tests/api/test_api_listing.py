@@ -352,6 +352,7 @@ def test_running_leases_are_listed_without_their_tokens(world: Live):
     assert world.get("/leases").json()["items"] == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("query", "field", "word"),
     [

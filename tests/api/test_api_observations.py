@@ -97,6 +97,7 @@ def test_the_order_within_a_batch_does_not_matter(api: Live):
     assert news["last_crawls"] == about["last_crawls"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [

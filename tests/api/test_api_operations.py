@@ -8,9 +8,9 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 import sqlalchemy as sa
+from support.document import DOCUMENT
 from support.live_server import Live, cloned, command, running
 
-from service.api.app import create_app
 from service.api.responses.problems import TYPES
 from service.storage import migrations
 
@@ -31,7 +31,7 @@ OPERATIONS = [
             webhook_id="x" * 22,
         ),
     )
-    for path, methods in create_app().openapi()["paths"].items()
+    for path, methods in DOCUMENT["paths"].items()
     for method in methods
     if (method, path) not in OF_HUBS
 ]
@@ -52,6 +52,7 @@ def samples(api: Live) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines}
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 @pytest.mark.parametrize("given", [None, "Bearer wrong", "Basic right", "right", "Bearer righté"])
 def test_without_a_key_nothing_but_health_is_answered(guarded: Live, method, path, given):

@@ -249,6 +249,7 @@ def test_a_page_that_is_worth_next_to_nothing_says_so_in_a_number_that_can_be_re
     assert re.match(r"crawled every \d+(,\d{3}){5}\.\d days: ", why["sentence"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n_pages", [1, 2, 3, 7, 60])
 def test_a_page_s_rank_is_the_share_of_the_pages_that_are_crawled_less_often(sqlite_api, n_pages):
     items = [{"url": f"https://a.example/{i}", "importance": 1.0 + i} for i in range(n_pages)]

@@ -78,6 +78,7 @@ def test_the_schedule_spends_the_bandwidth_on_every_page_by_ascending_id(api: Li
     assert page["next_cursor"] is None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [1, 4, 5, 24, 25, 26])
 def test_the_pages_of_a_chain_of_cursors_make_the_whole(api: Live, corpus, limit):
     assert api.schedule(limit=limit) == api.get("/schedule").json()["items"]
@@ -114,6 +115,7 @@ def test_a_cursor_of_an_epoch_no_longer_kept_has_expired(api: Live, corpus):
         assert "start again without a cursor" in response.json()["detail"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cursor", ["", "x", "NTox", "OTk5OTow", "LTE6MA", "é", "A" * 5000])
 def test_a_cursor_that_was_not_handed_out_is_refused(api: Live, corpus, cursor):
     for accept in ({}, NDJSON):

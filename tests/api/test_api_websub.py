@@ -101,6 +101,7 @@ def test_a_hub_that_ends_a_subscription_is_told_its_challenge(api: Live):
     assert only(api)["verified_at"] is only(api)["expires_at"] is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "changed",
     [
@@ -121,6 +122,7 @@ def test_what_nobody_asked_for_is_not_confirmed(sqlite_api: Live, changed):
     assert only(sqlite_api)["verified_at"] is None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["x", "A" * 22, "%00", "A" * 4_000, "%ff"])
 def test_who_does_not_know_the_address_gets_nowhere(api: Live, name):
     subscribe(api)
@@ -195,6 +197,7 @@ def test_content_with_the_right_signature_is_taken(sqlite_api: Live, method):
     assert count(sqlite_api, "unsigned") == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "headers",
     [

@@ -182,6 +182,7 @@ def assert_told(rejection: dict, bad: Bad, index: int) -> None:
     assert bad.says in rejection["detail"]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson"])
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 def test_a_bad_item_is_told_and_the_good_ones_beside_it_are_kept(
@@ -201,6 +202,7 @@ def test_a_bad_item_is_told_and_the_good_ones_beside_it_are_kept(
         assert shared.get("/pages", url=url).status_code == 200
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 def test_a_bad_item_alone_is_a_problem(shared: Live, bad: Bad):
     headers = {"Content-Type": "application/json"}

@@ -38,6 +38,7 @@ def assert_problem(response, status: int, name: str, *says: str) -> dict:
     return problem
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -84,6 +84,7 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield server
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("n", [120, 600])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_of_few_descriptors_answers_for_its_health(poor: Serving, kind: str, n: int):

@@ -65,6 +65,7 @@ def by_link(api: Live, path: str, **query: Any) -> list[Any]:
     return items
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("follow", [by_cursor, by_link])
 def test_the_parts_of_every_list_make_the_whole(api: Live, follow: Callable[..., list[Any]]):
     fill(api)
@@ -121,6 +122,7 @@ ODD = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", PLACES)
 def test_a_cursor_that_a_list_never_returned_is_refused_with_the_remedy(sqlite_api: Live, path):
     sqlite_api.epoch()

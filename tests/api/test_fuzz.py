@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.document import DOCUMENT
 from support.live_server import START, Live
 
 from recrawl_client.wire.common import Problem
 from recrawl_client.wire.evidence import Pinged, Reported
 from recrawl_client.wire.pages import PageAnswer, Registered
-from service.api.app import create_app
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +111,6 @@ def test_any_patch_is_answered_by_the_page_or_by_a_problem(shared: Live, body):
         msgspec.json.decode(response.content, type=Problem)
 
 
-DOCUMENT = create_app().openapi()
 OPERATIONS = [(path, method) for path, methods in DOCUMENT["paths"].items() for method in methods]
 
 

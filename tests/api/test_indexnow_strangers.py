@@ -108,6 +108,7 @@ def test_urls_are_decoded_only_once_the_key_is_believed(checked: Live, going, mo
         assert (response.status_code, response.json()["field"]) == (422, "urlList[1]")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("content", "status", "field"),
     [

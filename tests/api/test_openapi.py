@@ -155,6 +155,7 @@ def created_key(api: Live) -> str:
     return api.client.post("/keys", json=EXAMPLES["key"]).json()["key_id"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "media_type", "example"), BODIES)
 def test_every_example_of_a_body_is_accepted(api: Live, name, media_type, example):
     method, path, operation = OPERATIONS[name]

@@ -31,6 +31,7 @@ def test_a_connection_that_is_gone_is_not_written_to(closing: bool) -> None:
 CRAWLED = b'{"url":"http://c.example/%d","observed_at":"2026-01-01T00:00:00Z","changed":true}\n'
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("wish", [b"h2c", b"websocket", b"TLS/1.0"])
 @pytest.mark.parametrize("body", ["with the head", "later", "in chunks"])
 def test_a_wish_for_another_protocol_costs_no_body(sqlite_api: Live, wish: bytes, body: str):

@@ -23,6 +23,7 @@ PATHS = sorted(
 )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("path", PATHS)
 def test_a_slash_at_the_end_changes_no_answer(sqlite_api: Live, path):
     names = {"subscription_id": "s", "host": "h", "group": "g", "key_id": "0" * 10}

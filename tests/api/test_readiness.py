@@ -48,6 +48,7 @@ def assert_writes(api: Live) -> None:
     assert api.post("/pages", PAGE).status_code == 200
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("table", ["pages", "page_states", "due_pages"])
 def test_a_table_that_an_operator_has_locked_is_not_ready(postgres_url, table):
     with (
@@ -134,6 +135,7 @@ def test_a_check_that_does_not_end_is_cut_off_and_metrics_of_the_process_remain(
     sqlite_api, monkeypatch
 ):
     let_go = threading.Event()
+    sqlite_api.service.readiness.within_s = 0.2
     store = type(sqlite_api.service.store)
     monkeypatch.setattr(store, "check_ready", lambda _: let_go.wait(180))
     monkeypatch.setattr(type(sqlite_api.service.telemetry), "scrape", lambda _: let_go.wait(180))

@@ -30,6 +30,7 @@ def batch(kind: str, *items: str) -> bytes:
     return (f"[{','.join(items)}]" if kind == JSON else "\n".join(items)).encode()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("key", CONTRADICTIONS)
 @pytest.mark.parametrize("kind", [JSON, NDJSON])
 def test_an_item_that_contradicts_itself_is_rejected_by_the_name_of_its_key(

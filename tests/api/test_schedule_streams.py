@@ -142,6 +142,7 @@ def test_never_due_is_null_in_arrow(api: Live):
         assert reader.read_all()["next_crawl_at"].to_pylist() in ([None], [api.clock()])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("accept", "given"),
     [
@@ -276,6 +277,7 @@ def plain(encoding: str, body: bytes) -> bytes:
     return gzip.decompress(body)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("encoding", ["gzip", "zstd"])
 @pytest.mark.parametrize("accept", [JSON, NDJSON, ARROW])
 def test_bodies_are_compressed_whole_or_streamed(api: Live, corpus, encoding, accept):

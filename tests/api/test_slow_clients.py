@@ -72,6 +72,7 @@ def test_a_silent_connection_is_closed(sqlite_api: Live):
         assert rest(connection) == b""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("begun", [b"GET /heal", HEAD[:-2], b"\r\n", b"GET / HTTP/1.1\r\nX: "])
 @pytest.mark.parametrize("kept_alive", [False, True])
@@ -92,6 +93,7 @@ def test_a_head_that_trickles_is_answered_and_closed(sqlite_api: Live):
             trickle(connection, b"X: y\r\n")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("path", ["/observations", "/pages", "/leases", "/sitemaps?url=http://x/"])
 @pytest.mark.parametrize("n_sent", [0, 5])
@@ -113,6 +115,7 @@ def test_a_body_that_nobody_waits_for_is_not_read_for_ever(sqlite_api: Live):
             trickle(connection, b" ")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_takes_its_time_but_flows_is_taken(sqlite_api: Live, chunked: bool):

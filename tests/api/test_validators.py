@@ -44,6 +44,7 @@ def test_a_lease_returns_what_the_last_crawl_reported(live):
     assert page(live, page_id) == expected
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("stated", "returned"),
     [

@@ -7,11 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
+from support.document import DOCUMENT
 from support.live_server import Live, running
 
-from service.api.app import create_app
-
-DOCUMENT = create_app().openapi()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path, operation)
@@ -115,6 +113,7 @@ PARAMETERS = [
 ]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("name", "place", "parameter"), PARAMETERS)
 def test_a_wrong_parameter_is_refused_in_our_words(live, name, place, parameter):
     n_refused = 0
@@ -183,6 +182,7 @@ def items_of(name: str) -> list[tuple[str, Any]]:
     return [*wrong, ("nosuch", {**good, "nosuch": 1}), ("", {**good, "": 1})]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BODIES)
 def test_a_wrong_field_is_refused_in_our_words(live, name):
     is_batch, fields, _ = fields_of(name)
@@ -201,6 +201,7 @@ def test_a_wrong_field_is_refused_in_our_words(live, name):
     assert named >= {*fields, "nosuch", ""} - EXTRA.get(name, set())
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson", "text/csv", ""])
 @pytest.mark.parametrize("name", BODIES)
 def test_a_body_that_is_no_json_is_refused_in_our_words(live, name, media_type):

@@ -22,6 +22,7 @@ def api(sqlite_url) -> Live:
         yield live
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -116,6 +117,7 @@ def test_a_file_longer_than_a_batch_is_sent_in_several(api: Live, recrawl, tmp_p
     assert api.epoch()["n_pages"] == 12_001
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [

@@ -171,6 +171,7 @@ def test_redirects_are_followed_and_their_end_counts(watch, site):
     assert "1 new, 0 changed, 0 rejected" in watch(f"{site.url}/old.xml").out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("page", "says"),
     [

@@ -21,6 +21,7 @@ from service.storage import open_store
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_every_command_explains_itself(recrawl, name, flag):
@@ -57,6 +58,7 @@ finally:
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("verb", "lacks", "loads"),
     [
@@ -186,6 +188,7 @@ def test_a_file_of_settings_that_is_no_text_is_refused(recrawl, tmp_path, monkey
     assert ".env is not UTF-8; save the file as UTF-8" in recrawl("serve").refusal()
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -284,6 +287,7 @@ def test_migrate_goes_up_and_down_and_says_where_it_stands(recrawl, empty_databa
     assert down.out == "the database is at revision base\n"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("estimator", ["lognormal", "mle"])
 def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database_url, estimator):
     """The two keep two and four numbers a page; gamma keeps two."""
@@ -386,6 +390,7 @@ def test_a_database_that_is_not_there_is_not_made_by_reading_it(recrawl, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", [("serve",), ("worker",), ("migrate",), ("export", "-")])
 def test_a_database_of_a_newer_version_is_left_as_it_is(recrawl, empty_database_url, command):
     assert recrawl("migrate", database_url=empty_database_url).status == 0

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 from support.allocation_cases import golden_set, magnitudes, six_pages
+from support.examples import examples
 
 from service.core.allocation.blocks import LARGE
 from service.core.allocation.harmonic import allocate_harmonic
@@ -153,7 +154,7 @@ def split(problem):
     return case, problem["ping_recall"], problem["ping_precision"]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(40, 200))
 @given(constrained())
 def test_every_feasible_problem_is_solved_within_all_of_its_limits(problem):
     allocation = allocate_harmonic(**problem)
@@ -172,7 +173,7 @@ def test_every_feasible_problem_is_solved_within_all_of_its_limits(problem):
     assert allocation.kkt_residual < 1e-9
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(15, 60))
 @given(constrained(max_pages=5, decades=1, zero=False))
 def test_no_generic_solver_finds_less_cost(problem):
     """SLSQP on logarithms of the rates, from the solution and from a feasible mixture."""

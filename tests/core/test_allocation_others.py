@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import lambertw
 from support.allocation_cases import cases, golden_set, magnitudes, six_pages
+from support.examples import examples
 
 from recrawl_lab.reference import lambdacrawl
 from recrawl_lab.reference.periodic import _changes_between_crawls, allocate_periodic
@@ -273,7 +274,7 @@ def test_changes_between_crawls_solve_their_equation(log_price):
         assert series == pytest.approx(price, rel=1e-10)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(12, 40))
 @given(cases(max_pages=5, decades=1, zero=False))
 def test_no_generic_solver_finds_less_periodic_cost(case):
     case = case._replace(complete=np.zeros(case.importance.size, bool))

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma, gammaln
-from scipy.stats import gamma as gamma_law
 
 from service.core.conditions import InvalidInput
 from service.core.estimators.bursty import Bursty, BurstyState
@@ -52,9 +52,9 @@ def test_the_posterior_is_that_of_the_product_of_two_beliefs(recent):
     bursty = Bursty(PRIOR, dispersion=1.5)
     state = BurstyState(3.0, 80.0, recent)
     quantiles = (np.arange(2000) + 0.5) / 2000
-    long_run = gamma_law(3.5, scale=1 / 95.0).ppf(quantiles)
+    long_run = scipy.stats.gamma(3.5, scale=1 / 95.0).ppf(quantiles)
     expected = 3.5 / 95.0 * 20.0 / np.log(2) * (1 - 2 ** (-80.0 / 20.0))
-    factor = gamma_law(1.5 + recent, scale=1 / (1.5 + expected)).ppf(quantiles)
+    factor = scipy.stats.gamma(1.5 + recent, scale=1 / (1.5 + expected)).ppf(quantiles)
     product = np.outer(long_run, factor)
     a, b = bursty.posterior(state)
     np.testing.assert_allclose(bursty.expected(state), expected, rtol=1e-12)

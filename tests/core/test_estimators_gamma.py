@@ -48,6 +48,7 @@ def test_one_update_gives_the_golden_posterior(given_, expected):
     np.testing.assert_allclose(posterior_after(*given_), expected, rtol=1e-12)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("a", [0.3, 1.0, 7.5, 60.0])
 @pytest.mark.parametrize("interval", [1e-6, 0.02, 1.0, 30.0, 1e4])
 def test_mean_and_variance_are_those_of_the_integrated_posterior(a, interval):

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.stats import chi2
 
 from recrawl_lab.experiments.imaginary import ImaginaryIntervals, ImaginaryMLE
 from recrawl_lab.experiments.runs import gather_history
@@ -168,7 +168,7 @@ def on_a_grid(interval, changed, mass):
     log = np.zeros_like(rate)
     for tau, found in zip(interval, changed, strict=True):
         log += np.log(-np.expm1(-rate * tau)) if found else -rate * tau
-    near = rate[log >= log.max() - chi2.ppf(mass, 1) / 2]
+    near = rate[log >= log.max() - scipy.stats.chi2.ppf(mass, 1) / 2]
     return near[0], near[-1]
 
 
@@ -184,7 +184,7 @@ def test_the_interval_is_where_the_likelihood_is_near_its_top(mass):
 
 
 def test_one_sided_histories_have_one_sided_intervals_in_closed_form():
-    drop = chi2.ppf(0.9, 1) / 2
+    drop = scipy.stats.chi2.ppf(0.9, 1) / 2
     low, high = MLE().confidence_interval(one_page([1.0, 2.0, 5.0], [False] * 3))
     np.testing.assert_allclose([low[0], high[0]], [0.0, drop / 8.0], rtol=1e-9)
     low, high = MLE().confidence_interval(one_page([2.0] * 7, [True] * 7))

@@ -41,6 +41,7 @@ def simulate(quality, unannounced, ping_rate, precision, crawls, n, rng):
     return state
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("quiet", [0.0, 0.3, 0.99, 1.0])
 @pytest.mark.parametrize(("c", "d"), [(1.5, 0.5), (0.7, 3.0), (40.0, 10.0)])

@@ -123,6 +123,7 @@ def test_minima_that_an_objective_ignores_take_nothing_from_its_bandwidth(object
     assert certificate.bandwidth_used == pytest.approx(BANDWIDTH, rel=1e-9)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("share", SHARES)
 def test_an_epoch_spends_no_more_than_its_bandwidth(store, share):
     def now():

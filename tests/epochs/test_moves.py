@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.clock_cases import burst, many
 from support.clocked_cases import at_day, clock_of, epoch_at, known, no_clocks, pages_of
+from support.examples import examples
 
 from service.core.clocks.timing import CONCENTRATION, FAST_INTERVAL
 from service.epochs.moves import MOVED_AHEAD, exposures, most_crawled, moved, places
@@ -106,7 +107,7 @@ def test_crawls_of_later_days_stay_at_their_instants():
     assert at[0] == pytest.approx(nominal + after.shift[0] / 1440, abs=1 / 1440)
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(2, 6))
 @given(st.integers(0, 2**32 - 1), st.floats(0.3, 4.0))
 @example(127, 0.413)  # crawls at the instants of epochs
 def test_a_month_of_moves_keeps_the_number_of_crawls(seed, interval):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.spread_cases import PLAN, assert_same_bits, corpus, epoch_before, followed, ran, task
 
 from service.core.allocation import ALLOCATORS
@@ -18,7 +19,7 @@ from service.model.domain import Timing
 sizes = st.dictionaries(st.integers(0, 6), st.integers(0, 150), max_size=5)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 @given(st.integers(0, 1 << 20), sizes, st.data())
 def test_no_division_over_databases_changes_a_bit(seed, n_pages, data):
     parts = {name: data.draw(st.booleans(), name) for name in ("caps", "bounds", "pings", "clocks")}
@@ -35,6 +36,7 @@ def test_no_division_over_databases_changes_a_bit(seed, n_pages, data):
         assert_same_bits(ran(again, dict.fromkeys(inputs, 0), warm), ran(again, databases, warm))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_many_logical_shards_compute_what_one_computes(seed):
     """The URL groups of shards have other buckets, also where the pages are taken as one shard."""

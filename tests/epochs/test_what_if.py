@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from support.allocation_cases import magnitudes
 from support.epoch_cases import Clock
+from support.examples import examples
 from support.store_cases import DAY, T0, page_of, read_schedule, register, save
 
 from service.core.estimators.gamma import Gamma
@@ -263,7 +264,7 @@ def instances(draw):
 
 
 @given(instances(), st.sampled_from(Timing))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(40, 150))
 def test_more_bandwidth_is_never_worse(instance, timing):
     basis, bandwidths = instance
     plan = replace(PLAN, timing=timing)

@@ -113,6 +113,7 @@ def test_true_pings_come_to_be_believed_and_save_crawls():
     assert sum(row.crawl_rate for row in rows) < 15.0 * 0.8
 
 
+@pytest.mark.dear
 def test_lying_pings_lose_their_influence_within_twenty_crawls_of_a_page():
     play = Play(n_pages=30, seed=3, bandwidth=15.0)
     play.run(40, change_rate=0.02, recall=0.0, false_rate=1.0)
@@ -125,6 +126,7 @@ def test_lying_pings_lose_their_influence_within_twenty_crawls_of_a_page():
     assert by_pings < 0.2 * 15.0
 
 
+@pytest.mark.dear
 def test_pings_that_miss_changes_leave_the_clock_its_crawls():
     play = Play(n_pages=90, seed=4, bandwidth=36.0)
     play.run(60, change_rate=0.4, recall=0.3, false_rate=0.0)

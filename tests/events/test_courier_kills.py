@@ -42,6 +42,7 @@ def live(database_url):
         yield live
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("step", "repeats"), [("claimed", 0), ("chosen", 0), ("sent", 1), ("confirmed", 0)]
 )

@@ -41,6 +41,7 @@ from service.ingest.record import ping, record
 from service.model.domain import Kind, Observability, Timing
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("estimator", [Gamma(), LLN()], ids=lambda e: e.name)
 @pytest.mark.parametrize("observability", Observability)
 def test_a_batch_does_what_its_items_do_one_by_one(estimator, observability):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.store_cases import (
     T0,
     crawl_columns,
@@ -265,7 +266,7 @@ def assert_equal_to_model(store, ids, model):
             assert entry[3] == (None if other[3] is None else pytest.approx(other[3], rel=1e-14))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(40, 150))
 @given(batches=batches)
 def test_any_batches_do_what_the_model_does_item_by_item(batches):
     store, ids = new_store()
@@ -285,7 +286,7 @@ def _plain(answer):
     return int(answer)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(25, 80))
 @given(batches=batches, data=st.data())
 def test_any_batch_sent_again_at_any_later_time_changes_nothing(batches, data):
     store, ids = new_store()
@@ -299,7 +300,7 @@ def test_any_batch_sent_again_at_any_later_time_changes_nothing(batches, data):
         same(states_of(store, ids), before)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(25, 80))
 @given(newer=st.lists(crawls, min_size=1), older=st.lists(crawls))
 def test_two_batches_in_the_wrong_order_leave_what_the_newer_one_made(newer, older):
     store, ids = new_store()
@@ -313,7 +314,7 @@ def test_two_batches_in_the_wrong_order_leave_what_the_newer_one_made(newer, old
     same(states_of(store, ids), before)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(20, 60))
 @given(batches=batches)
 def test_rebuilding_from_the_log_gives_any_states_again(batches):
     store, ids = new_store()

@@ -165,6 +165,7 @@ def test_without_git_its_absence_is_told(recrawl, tmp_path, monkeypatch):
     assert "no git command; install git" in told
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pings", ["none", "true", "delayed", "noisy", "sitemap", "lying-sitemap"])
 def test_every_kind_of_notice_is_heard(recrawl, tmp_path, pings):
     ended = recrawl("replay", *TINY, "--pings", pings, "--ping-share", 0.5)
@@ -228,6 +229,7 @@ def test_options_that_contradict_each_other_are_refused(recrawl, tmp_path, argum
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.dear
 def test_the_commands_of_the_how_to_page_do_what_it_says(recrawl, clone, tmp_path):
     text = HOW_TO.read_text()
     (tmp_path / "examples").symlink_to(EXAMPLES)

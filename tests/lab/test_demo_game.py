@@ -135,6 +135,7 @@ def test_the_service_was_told_every_crawl_and_ping_at_its_instant(served):
     assert told("/pings", "changed_at") == pinged
 
 
+@pytest.mark.dear
 def test_at_no_time_has_the_fleet_spent_more_than_a_week_ahead(served):
     small = scenario(n_pages=150, days=12)
     client, clock, _ = served(small.bandwidth)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+import scipy
 from support.sim_cases import write_trace
 
 from recrawl_lab.errors import InvalidTrace
@@ -34,7 +34,7 @@ def share_changed(change_rate=CHANGE_RATE, crawl_rate=CRAWL_RATE):
 def exact_counting(k, estimate):
     """RMSE of an estimate that depends on the number of changes alone."""
     changes = np.arange(k + 1)
-    weight = binom.pmf(changes, k, share_changed())
+    weight = scipy.stats.binom.pmf(changes, k, share_changed())
     return np.sqrt(weight @ (estimate(changes) / CHANGE_RATE - 1) ** 2)
 
 

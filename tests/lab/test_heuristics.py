@@ -127,6 +127,7 @@ def nutch_by_event_loop(world, bandwidth, nutch):
     return [(page, at) for page, at in done if at < world.days]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("per_page", [0.02, 0.3, 2.0])
 def test_nutch_crawls_the_most_important_due_pages_of_each_day_as_in_an_event_loop(per_page):
     world = mortal_world(days=400.0)
@@ -143,6 +144,7 @@ def test_nutch_as_shipped_crawls_a_page_that_never_changes_every_day_in_the_end(
     assert np.diff(at)[-50:] == pytest.approx(np.ones(50))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PEERS)
 def test_no_peer_exceeds_the_bandwidth_at_any_time_or_crawls_what_it_cannot_know(name):
     world, bandwidth = mortal_world(days=90.0), 12.0
@@ -156,6 +158,7 @@ def test_no_peer_exceeds_the_bandwidth_at_any_time_or_crawls_what_it_cannot_know
     assert len(in_vain) == len(set(in_vain))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", [name for name in PEERS if name.endswith("tuned")])
 def test_tuned_peers_use_the_bandwidth_up(name):
     world, bandwidth = mortal_world(300, 200.0), 60.0

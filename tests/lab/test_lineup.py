@@ -32,6 +32,7 @@ def test_recrawl_is_the_service_as_it_is_set_by_default(monkeypatch, tmp_path):
     assert Settings().plan() == DEFAULT_PLAN
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("entrant", LINEUP.values(), ids=LINEUP)
 def test_every_policy_plays_within_the_bandwidth(entrant):
     played = entrant.play(GAME, None)
@@ -45,6 +46,7 @@ def test_every_policy_plays_within_the_bandwidth(entrant):
 RIVALS = ("uniform", "fixed-tuned", "nutch-tuned", "change-rate", "hindsight", "told")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*RIVALS, "recrawl", "lambdacrawl-gamma"])
 @pytest.mark.parametrize("per_page", [0.1, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_at_the_end_of_a_replay_every_policy_crawls_as_before(name, per_page):
@@ -108,6 +110,7 @@ def differences(one, other):
     return [name for name in names if getattr(one, name) != getattr(other, name)]
 
 
+@pytest.mark.dear
 def test_recrawl_without_siblings_differs_in_its_crawls_where_pages_change_together():
     together = synthetic_world(60, 30.0, rng=np.random.default_rng(2))
     game = Game(together, bandwidth=20.0, step=1.0)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from support.examples import examples
 from support.store_cases import (
     CERTIFICATE,
     DAY,
@@ -168,7 +169,9 @@ class AnyTransaction(RuleBasedStateMachine):
 
 
 TestAnyTransaction = AnyTransaction.TestCase
-TestAnyTransaction.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+TestAnyTransaction.settings = settings(
+    max_examples=examples(8, 25), stateful_step_count=15, deadline=None
+)
 
 
 def same_evidence(tx, ids):
@@ -180,6 +183,7 @@ def same_evidence(tx, ids):
     return len(log)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_evidence_kept_in_order_is_that_of_the_log_whatever_happens_to_it(seed, monkeypatch):
     """Appends in time and late, deletions, retention and rollbacks, read now and then."""

@@ -128,6 +128,7 @@ def test_who_is_told_of_changes_knows_none_before_it_is_made(complete_share):
     assert len(until["whole"]) == pytest.approx(1_200, rel=0.05)
 
 
+@pytest.mark.dear
 def test_who_is_told_of_changes_comes_to_do_as_well_as_hindsight_where_rates_never_change():
     world = synthetic(500, 300.0, complete_share=0.0)
     spent = 0.2 * len(world)
@@ -140,6 +141,7 @@ def test_who_is_told_of_changes_comes_to_do_as_well_as_hindsight_where_rates_nev
     assert found["with_true_rates"].mean() < 0.9 * found["uniform"].mean()
 
 
+@pytest.mark.dear
 def test_what_was_told_long_ago_fades():
     times = np.linspace(0.5, 100.0, 200)
     world = world_of([times, times + 100.0], days=200.0)

@@ -121,6 +121,7 @@ def test_importing_twice_changes_nothing(sql_store, tmp_path):
         same(old, new)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cut", range(1, 11))
 def test_an_interrupted_import_goes_on_where_it_stopped(tmp_path, monkeypatch, cut):
     """Cut after every step; blocks are made small so that there are several of each kind."""

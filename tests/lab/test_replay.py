@@ -57,6 +57,7 @@ def test_bandwidth_is_spent_within_a_week_of_its_day():
     assert len(at) == pytest.approx(45.0 * 40, rel=0.02)
 
 
+@pytest.mark.dear
 def test_learning_comes_close_to_knowing():
     world = a_world(1000, days=60.0)
     outcome = replay(world, 200.0, PLAN)
@@ -71,6 +72,7 @@ def test_learning_comes_close_to_knowing():
     assert (blind - ours) / (blind - best) > 0.85
 
 
+@pytest.mark.dear
 def test_the_predictions_are_calibrated_on_pages_that_change_as_the_model_says():
     world = a_world(2000, complete_share=0.0)
     predicted = replay(world, 400.0, PLAN).predicted
@@ -133,6 +135,7 @@ def test_a_prediction_is_that_of_the_estimator_before_the_crawl():
     assert seen[0] >= 2.5
 
 
+@pytest.mark.dear
 def test_the_same_seed_gives_the_same_crawls_and_another_one_others():
     world = a_world(50)
     once, again, other = (replay(world, 10.0, PLAN, seed=seed).crawls for seed in (1, 1, 2))

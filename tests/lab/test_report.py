@@ -55,6 +55,7 @@ def test_each_finding_names_its_numbers(found):
     assert "percentage points on average; they save" in said[3]
 
 
+@pytest.mark.dear
 def test_what_bootstrap_cannot_tell_apart_is_not_called_better():
     said = findings(compared(["uniform", "recrawl"], n_pages=12, days=100.0))
     assert said[0].startswith("Recrawl and uniform crawling cannot be distinguished here")

@@ -95,6 +95,7 @@ def test_harmonic_numbers():
     assert harmonic_numbers(np.array([3, 0, 1])) == pytest.approx([11 / 6, 0, 1])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("timing", ["periodic", "poisson"])
 @pytest.mark.parametrize("crawl_rate", [0.1, 1.0])
 def test_poisson_pages_cost_what_the_closed_forms_say(timing, crawl_rate):

@@ -74,6 +74,7 @@ def test_a_host_that_joins_a_group_is_left_alone_as_long_as_it_asked(sql_store):
     assert len(take(sql_store, T0 + 3600 * SECOND, 1, ONE)) == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("host_queue", ["host", "group"])
 @pytest.mark.parametrize(
     ("was", "settings", "becomes"),

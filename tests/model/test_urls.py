@@ -3,8 +3,9 @@
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import MAX_URL_BYTES, NORMAL, normalise, parsed
@@ -144,6 +145,7 @@ def test_the_normal_form_is_its_own_normal_form(scheme, host, rest):
     assert once.host in (split.hostname, f"[{split.hostname}]")
 
 
+@settings(max_examples=examples(20, 100))
 @given(url=st.text(max_size=60) | st.text("htps:/\\@#?[].%0x a\x00\ud800", max_size=30))
 def test_any_text_is_normalised_or_refused(url):
     try:

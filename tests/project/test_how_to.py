@@ -28,6 +28,7 @@ def test_every_file_linked_exists(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.dear
 def test_the_crawler_of_the_page_goes_on_until_it_is_stopped_and_says_what_it_does(
     sqlite_url, tmp_path
 ):
@@ -53,6 +54,7 @@ def test_the_crawler_of_the_page_goes_on_until_it_is_stopped_and_says_what_it_do
     }
 
 
+@pytest.mark.dear
 def test_the_crawler_of_the_page_for_asyncio_crawls_too(sqlite_url):
     names = {}
     exec(blocks("crawl-with-your-own-crawler.md", "python")[1], names)

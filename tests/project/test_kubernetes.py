@@ -77,6 +77,7 @@ def selected(selector: dict[str, str]) -> list[str]:
     return [one["metadata"]["name"] for one in owners if selector.items() <= labels(one).items()]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     "resource", WITH_DATABASES, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}"

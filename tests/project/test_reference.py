@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from support.live_server import PATIENCE_S
 from support.pages import DOCS, ROOT, variables
 
@@ -23,6 +24,7 @@ def words_of(page: str) -> set[str]:
     return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
 
 
+@pytest.mark.dear
 def test_the_pages_are_those_that_the_code_writes():
     done = subprocess.run(
         [sys.executable, "tools/reference.py", "--check"],

@@ -323,10 +323,12 @@ def test_the_processes_of_a_fleet_send_requests_epochs_and_the_last_spans(
 
 def test_a_receiver_that_is_away_neither_fails_requests_nor_delays_the_end(sqlite_url, monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setattr(tracing, "LAST_S", 0.2)
     with running(sqlite_url, tracing=True) as live:
         assert report(live).status_code == 200
 
 
+@pytest.mark.dear
 def test_without_the_extra_the_refusal_names_it(sqlite_url):
     program = (
         "import sys; sys.modules['opentelemetry.sdk.trace'] = None\n"

@@ -56,6 +56,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", COLUMNS)
 @settings(max_examples=40)
 @given(data=st.data())
@@ -69,6 +70,7 @@ def test_a_parameter_comes_back_as_it_went(run, kind, data):
         assert back.flags.writeable
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", COLUMNS)
 @settings(max_examples=20)
 @given(data=st.data())

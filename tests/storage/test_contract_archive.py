@@ -56,6 +56,7 @@ def histories(log, limit):
     return read
 
 
+@pytest.mark.sampled(1)
 def test_all_readers_see_the_same_log_before_and_after(log):
     estimator = MLE()
 
@@ -101,6 +102,7 @@ def test_an_epoch_drops_no_day_that_is_not_in_the_archive(log):
     log.assert_done()
 
 
+@pytest.mark.sampled(1)
 def test_late_entries_of_an_archived_day_go_to_a_further_file_of_the_day(log):
     log.run()
     late = log_columns(log.ids[:3], [T0 + 2 * DAY] * 3, interval=1.5, changed=1)
@@ -219,6 +221,7 @@ class Unlocked:
         self.begin = store.begin
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fault", ["open", "write", "close", "read", "full"])
 def test_an_archive_that_fails_leaves_everything_in_the_database(log, fault):
     if fault == "full":

@@ -150,6 +150,7 @@ def test_a_page_that_came_and_went_is_no_news(store):
     assert changes(store, epoch, since) == ([], [])
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("limit", [1, 3, 1000])
 @pytest.mark.parametrize("scanned", [1, 4, 100_000])
 def test_parts_of_the_changes_make_the_whole(store, monkeypatch, limit, scanned):

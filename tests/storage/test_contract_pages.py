@@ -373,6 +373,7 @@ def test_an_empty_store_gives_empty_columns_and_takes_an_empty_schedule(store):
     assert read_schedule(store, epoch) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("n", [1, 300, 70_000])
 def test_an_epoch_reads_what_few_pages_have_of_just_those_pages(store, n):
     """Bounds and pings, in all combinations and in none; the last number spans two blocks."""

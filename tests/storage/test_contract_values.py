@@ -301,6 +301,7 @@ def test_what_pings_left_is_cleared_of_one_page_beside_others_that_never_had_any
     same(states_of(store, ids), plain)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("n_pings", [[0, 0, 0, 0], [0, 0, 3, 3], [3, 3, 3, 3]])
 @pytest.mark.parametrize("ages", [[np.nan] * 4, [np.nan, 0.25, np.nan, 1000.5], [0.0, 1, 2, 3]])
 def test_ages_that_sites_reported_come_back_beside_pages_with_and_without_pings(

@@ -62,6 +62,7 @@ WRITES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("revision", OTHERS)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 def test_nothing_is_written_under_another_revision_though_the_tables_fit(

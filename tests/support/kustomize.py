@@ -27,7 +27,7 @@ def built(folder: Path) -> list[Resource]:
         if place.is_dir():
             resources += built(place)
         else:
-            resources += [one for one in yaml.safe_load_all(place.read_text()) if one]
+            resources += [one for one in yaml.load_all(place.read_text(), yaml.CSafeLoader) if one]
     return resources + [generated(folder, entry) for entry in file.get("configMapGenerator", [])]
 
 

@@ -131,6 +131,7 @@ def here_and_there(request, sqlite_url, postgres_url):
         store.close()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_pages_and_states_are_the_same_to_the_last_bit(here_and_there, tmp_path, ending):
     here, there = here_and_there
@@ -149,6 +150,7 @@ def without_budget_factor(page, certificate):
     return replace(page, urgency=urgency, due_rate=page.due_rate / certificate.budget_factor)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_next_epoch_is_the_same_and_so_are_the_due_times(here_and_there, tmp_path, seed):
     here, there = here_and_there
@@ -379,6 +381,7 @@ def states(draw):
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
 @settings(max_examples=30)
 @given(states=states())
@@ -421,6 +424,7 @@ def test_gzip_is_written_as_gzip(tmp_path):
     assert gzip.decompress(path.read_bytes()).count(b"\n") == 50
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet", "csv.gz"])
 @pytest.mark.parametrize("with_states", [False, True])
 def test_tags_move_with_their_pages(here_and_there, tmp_path, ending, with_states):

@@ -43,6 +43,7 @@ def running():
     return evidence, profiles
 
 
+@pytest.mark.dear
 def test_a_clock_that_runs_is_hardly_ever_forgotten(running):
     evidence, profiles = running
     rng = np.random.default_rng(2)
@@ -50,6 +51,7 @@ def test_a_clock_that_runs_is_hardly_ever_forgotten(running):
     assert np.count_nonzero(lost < 60) <= 6  # of 1,800 lessons
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("after", [FLAT, cosine(peak=0.8)], ids=["stops", "moves half a day"])
 def test_a_clock_that_stops_or_moves_is_forgotten_within_weeks(running, after):
     evidence, profiles = running

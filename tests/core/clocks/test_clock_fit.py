@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.stats import multivariate_normal
 from support.clock_cases import (
     HOURS,
     Day,
@@ -166,7 +166,7 @@ def test_the_bayes_factor_is_that_of_two_linear_models(seed):
 
     def log_density(columns):
         spread = design[:, columns] / PRIOR[columns] @ design[:, columns].T
-        return multivariate_normal(design[:, 0], np.eye(n) + spread).logpdf(numbers)
+        return scipy.stats.multivariate_normal(design[:, 0], np.eye(n) + spread).logpdf(numbers)
 
     expected = log_density(np.arange(TERMS)) - log_density(np.arange(1))
     assert log_bayes_factor(evidence)[0] == pytest.approx(expected, abs=1e-6 * (1 + abs(expected)))
@@ -295,6 +295,7 @@ def dated(day, n, rng, *, hosts, rate=0.5, length=2.0):
     return Intervals(host, quiet_from, start + length, shape, shape / rate), at
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("n", [200, 400])
 def test_dates_show_the_hour_with_an_honest_error(n):
     """Also of few changes, when some hours have none; root mean square of z about 1."""

@@ -14,6 +14,7 @@ from support.clock_cases import (
     many,
     two_waves,
 )
+from support.examples import examples
 
 import service.core.clocks.timing as module
 from service.core.clocks.profile import SLOTS, TERMS, Profiles
@@ -127,6 +128,7 @@ def test_moves_resist_as_the_cost_curves(x, exact):
     assert resistance(x) == pytest.approx(exact, abs=0.03)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("change_rate", "interval"), [(0.05, 2), (0.5, 2), (2.0, 2), (0.5, 1)])
 @pytest.mark.parametrize("day", [cosine(), two_waves()])
 def test_a_move_saves_nearly_all_that_a_move_can_save(day, change_rate, interval):
@@ -155,7 +157,7 @@ INTERVALS = st.floats(-3.0, 2.0).map(lambda power: 10.0**power)
 
 
 @given(st.integers(0, 2**32 - 1), INTERVALS, st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, 60), deadline=None)
 def test_moves_stay_within_the_window(seed, interval, spread):
     rng = np.random.default_rng(seed)
     coefficients = np.hstack((np.ones((3, 1)), rng.normal(0.0, 0.5, (3, TERMS - 1))))
@@ -176,7 +178,7 @@ def test_moves_stay_within_the_window(seed, interval, spread):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(15, 40), deadline=None)
 def test_the_move_is_the_best_half_hour_of_the_window(seed):
     rng = np.random.default_rng(seed)
     coefficients = np.hstack((np.ones((4, 1)), rng.normal(0.0, 0.5, (4, TERMS - 1))))

@@ -1,0 +1,381 @@
+"""Statements of requests read 10⁵ pages by their indexes, with and without statistics."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import psycopg
+import pytest
+from support.feed_cases import change_columns
+from support.live_server import START, Live, cloned, running
+from support.store_cases import columns, log_columns
+
+from service.model.arrays import UNSPECIFIED
+from service.model.columns import PageColumns
+from service.model.listing import PageTags
+from service.model.urls import normalise
+from service.storage import Store
+from service.storage.postgres.binary import dumped
+from service.storage.postgres.statements import Statements, parsed
+from service.storage.sqlite import connections
+
+N_PAGES, N_HOSTS, N_TAGS = 100_000, 10_000, 200
+REPORTED = range(7, 9_000, 450)
+"""Pages that are reported by their URLs."""
+
+N_LARGE = 10_000
+"""Rows from which a table is large: a plan must not read the whole table."""
+
+FIRST_ROW = re.compile(r"SELECT EXISTS \(SELECT 1 FROM \w+\)$")
+"""Statement that reads one row of a table, whichever comes first."""
+
+TABLES = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
+    "postgres": "SELECT relname FROM pg_class WHERE relkind = 'r'"
+    " AND relnamespace = 'public'::regnamespace",
+}
+
+NO_STATISTICS = """
+DO $$
+DECLARE name text;
+BEGIN
+    FOR name IN SELECT relname FROM pg_class
+        WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+    LOOP EXECUTE 'ALTER TABLE ' || name || ' SET (autovacuum_enabled = false)';
+    END LOOP;
+END $$
+"""
+"""Statement after which Postgres gathers no statistics by itself."""
+
+PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
+
+
+class Use(NamedTuple):
+    """One reading of a table in a plan."""
+
+    statement: str
+    table: str
+    index: str | None
+    """Index, or "TABLE key" for SQLite's own order; None: the whole table is read."""
+
+
+class Recorder:
+    """The plans of all statements that run while it records."""
+
+    kind: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.uses: list[Use] = []
+        self.records = False
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Use]]:
+        self.uses, self.records = [], True
+        yield self.uses
+        self.records = False
+
+
+class PostgresRecorder(Recorder):
+    """Asks Postgres for the plan of each statement just before it runs on its connection."""
+
+    kind = "postgres"
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        later, at_end, execute = Statements.later, Statements.at_end, psycopg.Cursor.execute
+
+        def explained_later(statements, statement, parameters, *, kept=True):
+            self.explain(statements, statement, parameters, kept=kept)
+            return later(statements, statement, parameters, kept=kept)
+
+        def explained_at_end(statements, statement, parameters):
+            self.explain(statements, statement, parameters)
+            return at_end(statements, statement, parameters)
+
+        def explained_execute(cursor, query, parameters=None, **options):
+            if self.records and PLANNED.match(text := str(query)):
+                with cursor.connection.cursor() as other:
+                    execute(other, f"EXPLAIN (FORMAT JSON) {text}", parameters)
+                    self.keep(text, other.fetchone()[0])
+            return execute(cursor, query, parameters, **options)
+
+        self.send = later
+        patch.setattr(Statements, "later", explained_later)
+        patch.setattr(Statements, "at_end", explained_at_end)
+        patch.setattr(psycopg.Cursor, "execute", explained_execute)
+
+    def explain(self, statements, statement, parameters, *, kept=True) -> None:
+        if not self.records or not PLANNED.match(statement):
+            return
+        mode = self.answer(statements, "SELECT current_setting('plan_cache_mode')", {})
+        if kept and mode == b"force_generic_plan":
+            text, names = parsed(statement)
+            name = statements._prepared(text, [dumped(parameters[n])[0] for n in names])
+            values = f"({', '.join(['NULL'] * len(names))})" if names else ""
+            answer = self.answer(
+                statements, f"EXPLAIN (FORMAT JSON) EXECUTE {name.decode()}{values}", {}
+            )
+        else:
+            answer = self.answer(statements, f"EXPLAIN (FORMAT JSON) {statement}", parameters)
+        self.keep(statement, json.loads(answer))
+
+    def answer(self, statements, statement, parameters) -> bytes:
+        rows = self.send(statements, statement, parameters, kept=False)
+        statements.send()
+        return rows.result.get_value(0, 0)
+
+    def keep(self, statement: str, plans) -> None:
+        nodes = [(plan["Plan"], False) for plan in plans]
+        while nodes:
+            node, limited = nodes.pop()
+            limited |= node["Node Type"] == "Limit"
+            nodes += [(below, limited) for below in node.get("Plans", [])]
+            index = node.get("Index Name")
+            table = node.get("Relation Name", index)
+            if node["Node Type"] == "Seq Scan" or (
+                index and not limited and "Index Cond" not in node
+            ):
+                self.uses.append(Use(statement, table, None))
+            elif index is not None:
+                self.uses.append(Use(statement, table, re.sub(r"(_\d+)+_", "_", index)))
+
+
+class SqliteRecorder(Recorder):
+    """Asks SQLite for the plans of the statements that its connections have traced."""
+
+    kind = "sqlite"
+
+    def __init__(self, path: str, patch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.path = path
+        self.traced: dict[str, str] = {}
+        prepare = connections.prepare
+
+        def traced_prepare(driver, *arguments, **options):
+            prepare(driver, *arguments, **options)
+            driver.set_trace_callback(self.trace)
+
+        patch.setattr(connections, "prepare", traced_prepare)
+
+    def trace(self, statement: str) -> None:
+        if self.records and PLANNED.match(statement):
+            self.traced.setdefault(re.sub(r"\d+", "", statement)[:500], statement)
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Use]]:
+        self.traced.clear()
+        with super().recording() as uses:
+            yield uses
+        with closing(sqlite3.connect(self.path)) as driver:
+            for statement in self.traced.values():
+                self.keep(statement, driver)
+
+    def keep(self, statement: str, driver: sqlite3.Connection) -> None:
+        tables = {name for (name,) in driver.execute("SELECT name FROM sqlite_master")}
+        steps = [step for *_, step in driver.execute(f"EXPLAIN QUERY PLAN {statement}")]
+        for step in steps:
+            read = re.match(r"(SCAN|SEARCH) (\w+)(?: USING (.*?)(?: \(|$))?", step)
+            if read is None:
+                continue
+            way, table, by = read.groups()
+            renamed = re.search(rf"(\w+) (?:AS )?{table}\b", statement)
+            if table not in tables and renamed is not None:
+                table = renamed[1]
+            if table not in tables:
+                continue
+            in_order = " LIMIT " in statement and not any("TEMP B-TREE" in step for step in steps)
+            if way == "SCAN" and not in_order:
+                self.uses.append(Use(statement, table, None))
+            elif by is None or by.endswith("PRIMARY KEY"):
+                self.uses.append(Use(statement, table, f"{table} key"))
+            else:
+                self.uses.append(Use(statement, table, by.rpartition("INDEX ")[2]))
+
+
+def fill(store: Store) -> None:
+    """Write pages of many hosts, their log, changes and tags."""
+    hosts = [f"h{n}.example" for n in range(N_HOSTS)]
+    urls = [f"https://{hosts[n % N_HOSTS]}/{n}" for n in range(N_PAGES)]
+    keys = [n.to_bytes(16, "little") for n in range(N_PAGES)]
+    for n in REPORTED:
+        keys[n] = normalise(urls[n]).key
+    pages = columns(
+        PageColumns,
+        N_PAGES,
+        key=np.array([np.void(key) for key in keys], "V16"),
+        url=urls,
+        host=[hosts[n % N_HOSTS] for n in range(N_PAGES)],
+        importance=np.nan,
+        observability=UNSPECIFIED,
+        min_crawl_rate=np.nan,
+        max_crawl_rate=np.nan,
+    )
+    with store.begin() as tx:
+        page_id = tx.register(pages, START).page_id
+        tx.append_log(log_columns(page_id, START))
+        tx.append_changes(change_columns(page_id, START))
+        tags = np.array([f"t{n % N_TAGS}" for n in range(N_PAGES)], object)
+        tx.add_tags(PageTags(page_id=page_id, tag=tags))
+
+
+def leased(live: Live) -> None:
+    body = {"count": 20, "worker": "w"}
+    items = live.client.post("/leases", json=body).json()["items"]
+    report = [
+        {"lease": item["lease"], "observed_at": live.clock().isoformat(), "digest": "1"}
+        for item in items
+    ]
+    again = live.client.post("/leases", json={**body, "report": report}).json()
+    assert again["reported"]["accepted"] == len(items) == 20
+
+
+def reported(live: Live) -> None:
+    items = [
+        {
+            "url": f"https://h{n}.example/{n}",
+            "observed_at": live.clock().isoformat(),
+            "changed": True,
+        }
+        for n in REPORTED
+    ]
+    assert live.post("/observations", items).json()["accepted"] == len(items)
+
+
+def getting(path: str, **query: object):
+    def get(live: Live) -> None:
+        answer = live.get(path, **query)
+        assert answer.status_code == 200, answer.text
+        cursor = answer.json().get("next_cursor")
+        if cursor is not None:
+            assert live.get(path, **{**query, "cursor": cursor}).status_code == 200
+
+    return get
+
+
+CALLS = {
+    "lease": leased,
+    "report": reported,
+    "changes": getting("/changes", limit=100),
+    "changes of a host": getting("/changes", limit=5, host="h7.example"),
+    "changes of a tag": getting("/changes", limit=5, tag="t7"),
+    "pages": getting("/pages", limit=100),
+    "pages of a host": getting("/pages", limit=5, host="h7.example"),
+    "pages of a prefix": getting("/pages", limit=5, url_prefix="https://h7.example/"),
+    "pages of a tag": getting("/pages", limit=5, tag="t7"),
+    "pages never crawled": getting("/pages", limit=5, state="never_crawled"),
+    "pages by rate": getting("/pages", limit=5, crawl_rate_from=0.1),
+    "pages changed": getting("/pages", limit=5, changed_since=START.isoformat()),
+    "hosts": getting("/hosts", limit=5),
+    "hosts by name": getting("/hosts", limit=5, sort="host"),
+    "blocked hosts": getting("/hosts", limit=5, blocked=True),
+    "leases": getting("/leases", limit=5),
+}
+
+
+USED = {
+    "postgres": {
+        "lease": {
+            "host_queues_next_at_idx",
+            "due_pages_queue_id_next_at_idx",
+            "schedule_block_idx",
+        },
+        "report": {"pages_key_key", "page_states_pkey"},
+        "changes": {"feed_pkey", "pages_pkey"},
+        "changes of a host": {"feed_pkey", "hosts_host_key", "pages_host_id_window_idx"},
+        "changes of a tag": {"feed_pkey", "tags_tag_key"},
+        "pages": {"pages_pkey", "page_states_pkey", "schedule_block_idx"},
+        "pages of a host": {"hosts_host_key", "pages_host_id_window_idx"},
+        "pages of a prefix": {"hosts_host_key", "pages_host_id_window_idx"},
+        "pages of a tag": {"tags_tag_key", "page_tags_pkey"},
+        "pages never crawled": {"page_states_pkey"},
+        "pages by rate": {"schedule_block_idx"},
+        "pages changed": {"observations_page_id_idx"},
+        "hosts": {"hosts_pkey"},
+        "hosts by name": {"hosts_host_key"},
+        "blocked hosts": {"hosts_pkey"},
+        "leases": {"crawls_pkey"},
+    },
+    "sqlite": {
+        "lease": {"host_queues_next_at_idx", "due_pages_queue_id_next_at_idx", "schedule key"},
+        "report": {"sqlite_autoindex_pages_1", "page_states key"},
+        "changes": {"feed key", "pages key"},
+        "changes of a host": {"feed key", "sqlite_autoindex_hosts_1", "pages_host_id_page_id_idx"},
+        "changes of a tag": {"feed key", "sqlite_autoindex_tags_1", "page_tags key"},
+        "pages": {"pages key", "page_states key", "schedule key"},
+        "pages of a host": {"sqlite_autoindex_hosts_1", "pages_host_id_page_id_idx"},
+        "pages of a prefix": {"sqlite_autoindex_hosts_1", "pages_host_id_page_id_idx"},
+        "pages of a tag": {"sqlite_autoindex_tags_1", "page_tags key"},
+        "pages never crawled": {"page_states key"},
+        "pages by rate": {"schedule key"},
+        "pages changed": {"observations key"},
+        "hosts": {"hosts key"},
+        "hosts by name": {"sqlite_autoindex_hosts_1"},
+        "blocked hosts": {"hosts key"},
+        "leases": {"due_pages key"},
+    },
+}
+"""Indexes that a call must use, by database."""
+
+
+KNOWN = {
+    # Postgres hashes the log of all pages instead of looking into that of one page after another
+    "postgres": {("pages changed", "without")},
+    "sqlite": set(),
+}
+"""Calls with a bad plan, with or without statistics."""
+
+
+class Fault(NamedTuple):
+    """A bad plan: a large table that it reads whole, or an index that no plan of a call uses."""
+
+    call: str
+    statistics: str
+    fault: str
+
+
+def faults(live: Live, recorder: Recorder, large: set[str], statistics: str) -> Iterator[Fault]:
+    """Make all calls and yield the faults of their plans."""
+    live.clock.advance(hours=1)
+    for name, call in CALLS.items():
+        with recorder.recording() as uses:
+            call(live)
+        for use in uses:
+            if use.index is None and use.table in large and not FIRST_ROW.match(use.statement):
+                yield Fault(name, statistics, f"reads all {use.table}: {use.statement}")
+        for index in sorted(USED[recorder.kind][name] - {use.index for use in uses}):
+            yield Fault(name, statistics, f"uses no {index}")
+
+
+def check(url: str, recorder: Recorder, session: sqlite3.Connection | psycopg.Connection) -> None:
+    """Check the plans before and after ANALYZE."""
+    with running(url) as live:
+        fill(live.service.store)
+        live.epoch()
+        names = [name for (name,) in session.execute(TABLES[recorder.kind])]
+        sizes = {name: session.execute(f"SELECT count(*) FROM {name}") for name in names}
+        large = {name for name, rows in sizes.items() if rows.fetchone()[0] >= N_LARGE}
+        found = [*faults(live, recorder, large, "without")]
+    for name in names:  # as autovacuum does, which leaves partitioned tables out
+        session.execute(f"ANALYZE {name}")
+    with running(url, clock=live.clock) as live:
+        found += faults(live, recorder, large, "with")
+    assert [fault for fault in found if fault[:2] not in KNOWN[recorder.kind]] == []
+
+
+def test_requests_read_sqlite_by_indexes(sqlite_url, monkeypatch):
+    path = sqlite_url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, isolation_level=None)) as session:
+        check(sqlite_url, SqliteRecorder(path, monkeypatch), session)
+
+
+def test_requests_read_postgres_by_indexes(postgres_server, postgres_template, monkeypatch):
+    with (
+        cloned(postgres_server, postgres_template) as url,
+        psycopg.connect(url, autocommit=True) as session,
+    ):
+        session.execute(NO_STATISTICS)
+        check(url, PostgresRecorder(monkeypatch), session)
