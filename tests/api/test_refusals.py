@@ -151,7 +151,7 @@ def test_a_refusal_keeps_the_lease_and_the_page_that_can_be_read(requests):
 
 
 def wrong(item: Any) -> bool:
-    """Whether an item is wrong beyond doubt."""
+    """True if an item is wrong beyond doubt."""
     return (
         not isinstance(item, dict)
         or item.get("observed_at") != AT
