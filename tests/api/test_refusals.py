@@ -69,7 +69,7 @@ OTHERS = {
     "note": [ABSENT, None, {"lease": "9-9", "page_id": 9}, "n" * 2_000],
     "redirect_url": [ABSENT, ABSENT, "https://b.example/", "b"],
     "lease_id": [ABSENT, ABSENT, ABSENT, "7-ff"],
-}  # fmt: skip
+}
 JUNK = [None, 5, "7-ff", [], ["7-ff"], {}]
 
 Named = tuple[tuple[int, int], int, str | None]
@@ -151,7 +151,7 @@ def test_a_refusal_keeps_the_lease_and_the_page_that_can_be_read(requests):
 
 
 def wrong(item: Any) -> bool:
-    """Whether an item is wrong beyond doubt."""
+    """True if an item is wrong beyond doubt."""
     return (
         not isinstance(item, dict)
         or item.get("observed_at") != AT
@@ -163,13 +163,15 @@ def wrong(item: Any) -> bool:
 @pytest.mark.parametrize(
     ("members", "expected"),
     [
-        ('"lease":"7-ff","page_id":7,"url":"https://a.example/","url":"https://b.example/"',
-         ((7, 255), 7, None)),
+        (
+            '"lease":"7-ff","page_id":7,"url":"https://a.example/","url":"https://b.example/"',
+            ((7, 255), 7, None),
+        ),
         ('"lease":"7-ff","lease":"7-fe","page_id":7,"page_id":8', ((0, 0), 0, None)),
         ('"lease":"7-ff","note":{"lease":"9-9","page_id":1,"page_id":2}', ((7, 255), 0, None)),
         ('"lease":"7-ff","lease":"7-ff","status":200,"status":404', ((7, 255), 0, None)),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("kind", [JSON, NDJSON])
 def test_of_an_item_that_contradicts_itself_the_clear_fields_are_kept(kind, members, expected):
     text = f'{{"observed_at":"{AT}",{members}}}'
