@@ -1,11 +1,12 @@
 """Answers: conversion of columns, verdicts and values to structs, and to JSON or Arrow."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 import numpy as np
+from fastapi import Request
 from fastapi.responses import Response
 from msgspec import Raw, json
 
@@ -21,6 +22,7 @@ from recrawl_client.wire.pages import (
     RedirectAnswer,
 )
 from recrawl_client.wire.schedule import ScheduledPage
+from service.api.cursors import Place, encode_cursor, next_link
 from service.api.responses.clocks import move_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.why import explain
@@ -46,6 +48,19 @@ class RemovedPage(msgspec.Struct):
 def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return a response of JSON."""
     return Response(json.encode(body), status, headers, media_type="application/json")
+
+
+def answer_part(
+    request: Request,
+    kind: Callable[..., msgspec.Struct],
+    items: Sequence[msgspec.Struct],
+    place: Place | None,
+    **fields: Any,
+) -> Response:
+    """Return a part of a list, with the cursor and the link of the next one at `place`."""
+    next_cursor = None if place is None else encode_cursor(place)
+    part = kind(items=items, next_cursor=next_cursor, **fields)
+    return answer(part, headers=next_link(request, next_cursor))
 
 
 def json_answer(content: str, headers: dict[str, str] | None = None) -> Response:

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.changes import ChangesAnswer, ChangesPlace
 from service.api import openapi
-from service.api.cursors import FeedCursor, decode_cursor, encode_cursor, next_link
+from service.api.cursors import FeedCursor, decode_cursor, encode_cursor, limit_of, next_link
 from service.api.encodings import best
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
@@ -113,9 +113,7 @@ async def get_changes(
         str | None, Query(description="`next_cursor` of an earlier part; left out, the oldest")
     ] = None,
     since: Since = None,
-    limit: Annotated[
-        int, Query(ge=1, le=10_000, description="Maximum number of changes of a part of JSON")
-    ] = 1_000,
+    limit: Annotated[int, limit_of("changes of a part of JSON", 10_000)] = 1_000,
     host: Annotated[str | None, Query(description="Name of the host whose changes are wanted")] = (
         None
     ),

@@ -31,9 +31,9 @@ from service.api.cursors import (
     GroupsPlace,
     HostLoadsPlace,
     HostsPlace,
+    Place,
     decode_cursor,
-    encode_cursor,
-    next_link,
+    limit_of,
     refused,
 )
 from service.api.examples import EXAMPLES
@@ -41,7 +41,7 @@ from service.api.requests.bodies import decode_object
 from service.api.requests.limited import check_hosts
 from service.api.requests.rules import EARLIEST
 from service.api.responses.clocks import encode_clock
-from service.api.responses.encode import answer, shared
+from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.epochs.constraints import CONSTRAINED
@@ -85,9 +85,7 @@ def list_hosts(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of hosts of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("hosts of a part")] = 100,
     blocked: Annotated[
         bool,
         Query(description="List only hosts that are blocked now, by an operator or after trouble"),
@@ -111,15 +109,15 @@ def list_hosts(
     """
     at = service.now() if blocked else None
     with service.store.begin(write=False) as tx:
+        place: Place | None
         if sort.removeprefix("-") in LOADS:
             by_load = cast("LoadOrder", sort)
-            listed, next_cursor, measured = _by_load(tx, by_load, cursor, limit, at)
+            listed, place, measured = _by_load(tx, by_load, cursor, limit, at)
         else:
             by_name = cast("NameOrder", sort)
             after = None if cursor is None else _after(cursor, by_name)
             listed, following = tx.hosts_in_order(by_name, after, limit, at)
             place = None if following is None else HostsPlace(by_name, following)
-            next_cursor = None if place is None else encode_cursor(place)
             measured = tx.host_loads()
     host_queues = _host_queues(service, [host.host_queue for host in listed])
     own = zip(listed, host_queues, _loads(listed, measured), strict=True)
@@ -127,14 +125,13 @@ def list_hosts(
         ListedHost(**{**shared(ListedHost, host), "host_queue": queue, "load": load})
         for host, queue, load in own
     ]
-    part = HostsAnswer(items=items, next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, HostsAnswer, items, place)
 
 
 def _by_load(
     tx: Transaction, sort: LoadOrder, cursor: str | None, limit: int, blocked_at: datetime | None
-) -> tuple[list[Host], str | None, MeasuredLoads | None]:
-    """Return the next hosts in the order of a load, the cursor behind them, and the loads."""
+) -> tuple[list[Host], Place | None, MeasuredLoads | None]:
+    """Return the next hosts in the order of a load, the place behind them, and the loads."""
     if cursor is None:
         measured = tx.host_loads()
         place = LoadPlace()
@@ -155,7 +152,7 @@ def _by_load(
     if following is None:
         return hosts, None, measured
     at = 0 if measured is None else (measured.measured_at - EPOCH) // timedelta(microseconds=1)
-    return hosts, encode_cursor(HostLoadsPlace(sort, at, *following)), measured
+    return hosts, HostLoadsPlace(sort, at, *following), measured
 
 
 def _loads(hosts: Sequence[Host], measured: MeasuredLoads | None) -> list[HostLoad | None]:
@@ -251,22 +248,19 @@ def list_groups(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of groups of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("groups of a part")] = 100,
 ) -> Response:
     """List groups of hosts in the order of their creation."""
     after = 0 if cursor is None else decode_cursor(cursor, GroupsPlace, "/groups").after
     with service.store.begin(write=False) as tx:
         listed = tx.groups(after, limit)
-    next_cursor = encode_cursor(GroupsPlace(listed[-1].group_id)) if len(listed) == limit else None
+    place = GroupsPlace(listed[-1].group_id) if len(listed) == limit else None
     host_queues = _host_queues(service, [group.host_queue for group in listed])
     items = [
         GroupItem(**{**shared(GroupItem, group, group.host_queue), "host_queue": host_queue})
         for group, host_queue in zip(listed, host_queues, strict=True)
     ]
-    part = GroupsAnswer(items=items, next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, GroupsAnswer, items, place)
 
 
 @router.delete(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Request, Response
 from msgspec import UnsetType
 from starlette.requests import ClientDisconnect
 
@@ -18,8 +18,7 @@ from service.api.cursors import (
     CursorParameter,
     LeasesPlace,
     decode_cursor,
-    encode_cursor,
-    next_link,
+    limit_of,
 )
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import beside, record_report
@@ -29,7 +28,7 @@ from service.api.requests.limited import admitted, charge, check_hosts
 from service.api.requests.posts import Post
 from service.api.requests.rules import read_lease
 from service.api.requests.settling import settled
-from service.api.responses.encode import answer, json_answer, shared
+from service.api.responses.encode import answer, answer_part, json_answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.api.service import TheBody, TheService
@@ -180,9 +179,7 @@ def list_leases(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=10_000, description="Maximum number of leases of a part")
-    ] = 1_000,
+    limit: Annotated[int, limit_of("leases of a part", 10_000)] = 1_000,
 ) -> Response:
     """List the leases that run, by ascending page_id.
 
@@ -191,10 +188,9 @@ def list_leases(
     after = 0 if cursor is None else decode_cursor(cursor, LeasesPlace, "/leases").after
     with service.store.begin(write=False) as tx:
         running, following = tx.running_leases(after, limit, tx.now())
-    next_cursor = None if following is None else encode_cursor(LeasesPlace(following))
+    place = None if following is None else LeasesPlace(following)
     items = [LeaseItem(**shared(LeaseItem, lease)) for lease in running]
-    body = LeasesAnswer(items=items, next_cursor=next_cursor)
-    return answer(body, headers=next_link(request, next_cursor))
+    return answer_part(request, LeasesAnswer, items, place)
 
 
 @router.patch(

@@ -21,6 +21,7 @@ from service.api.cursors import (
     PagesPlace,
     decode_cursor,
     encode_cursor,
+    limit_of,
     next_link,
 )
 from service.api.encodings import best
@@ -29,7 +30,7 @@ from service.api.requests.bodies import JSON, NDJSON
 from service.api.requests.filters import PageParameters, with_filters
 from service.api.requests.limited import check_urls
 from service.api.responses import encode, tables
-from service.api.responses.encode import ARROW, answer, shared
+from service.api.responses.encode import ARROW, answer, answer_part, shared
 from service.api.responses.tables import CSV, parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import PageIdPath, find, page_response
@@ -48,9 +49,7 @@ FIRST_BLOCK, BLOCK = 1_000, 10_000
 LIST_PATH = "/pages"
 MICROSECOND = timedelta(microseconds=1)
 
-Limit = Annotated[
-    int, Query(ge=1, le=10_000, description="Maximum number of pages of a part of JSON")
-]
+Limit = Annotated[int, limit_of("pages of a part of JSON", 10_000)]
 CountKind = Annotated[
     Literal["none", "estimate", "exact"],
     Query(
@@ -164,9 +163,7 @@ def list_observations(
     service: TheService,
     page_id: PageIdPath,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=10_000, description="Maximum number of entries of a part")
-    ] = 1_000,
+    limit: Annotated[int, limit_of("entries of a part", 10_000)] = 1_000,
 ) -> Response:
     """Read the whole log of a page, newest entries first.
 
@@ -180,9 +177,8 @@ def list_observations(
     with service.store.begin(write=False) as tx:
         tx.page(page_id)
         log, end = tx.page_history(page_id, limit, before)
-    next_cursor = None
+    following = None
     if end is not None:
-        next_cursor = encode_cursor(LogPlace((end[0] - EPOCH) // MICROSECOND, end[1].value))
+        following = LogPlace((end[0] - EPOCH) // MICROSECOND, end[1].value)
     items = [CrawlAnswer(**{**shared(CrawlAnswer, each), "kind": each.kind.name}) for each in log]
-    body = LogAnswer(items=items, next_cursor=next_cursor)
-    return answer(body, headers=next_link(request, next_cursor))
+    return answer_part(request, LogAnswer, items, following)

@@ -19,6 +19,7 @@ from service.api.cursors import (
     SchedulePlace,
     decode_cursor,
     encode_cursor,
+    limit_of,
     next_link,
     refused,
 )
@@ -84,9 +85,7 @@ RESPONSES = openapi.answers(
 RESPONSES[200]["content"] |= openapi.streams(EXAMPLES["schedule_item"], NDJSON, ARROW)
 
 
-Limit = Annotated[
-    int, Query(ge=1, le=10_000, description="Maximum number of rows of a part of JSON")
-]
+Limit = Annotated[int, limit_of("rows of a part of JSON", 10_000)]
 HostFilter = Annotated[str | None, Query(description="Name of the host whose pages are wanted")]
 UrlFilter = Annotated[str | None, Query(description="URL of the only page that is wanted")]
 Watched = Annotated[

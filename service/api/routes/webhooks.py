@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from msgspec import UNSET, structs
 
 from recrawl_client.wire.webhooks import (
@@ -28,11 +28,11 @@ from service.api.cursors import (
     WebhooksPlace,
     decode_cursor,
     encode_cursor,
-    next_link,
+    limit_of,
 )
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
-from service.api.responses.encode import answer, shared
+from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
 from service.events import subscriptions
@@ -93,9 +93,7 @@ def list_webhooks(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of webhooks of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("webhooks of a part")] = 100,
 ) -> Response:
     """List webhooks and the state of their deliveries."""
     after = "" if cursor is None else decode_cursor(cursor, WebhooksPlace, "/webhooks").after
@@ -104,9 +102,7 @@ def list_webhooks(
         listed = tx.webhooks(after, limit)
         items = [WebhookItem(**_fields(feed, tx, webhook)) for webhook in listed]
     place = WebhooksPlace(listed[-1].id) if len(listed) == limit else None
-    next_cursor = None if place is None else encode_cursor(place)
-    part = WebhooksAnswer(items=items, next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, WebhooksAnswer, items, place)
 
 
 @router.get(
@@ -186,9 +182,7 @@ def list_deliveries(
     service: TheService,
     webhook_id: WebhookPath,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of requests of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("requests of a part")] = 100,
 ) -> Response:
     """List the last requests to the address of a webhook.
 
@@ -200,10 +194,8 @@ def list_deliveries(
         tx.webhook(webhook_id)
         listed = tx.deliveries(webhook_id, before, limit)
     place = DeliveriesPlace(listed[-1].number) if len(listed) == limit else None
-    next_cursor = None if place is None else encode_cursor(place)
     items = [DeliveryItem(**shared(DeliveryItem, delivery)) for delivery in listed]
-    part = DeliveriesAnswer(items=items, next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, DeliveriesAnswer, items, place)
 
 
 @router.post(

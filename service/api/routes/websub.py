@@ -22,12 +22,11 @@ from service.api.cursors import (
     CursorParameter,
     SubscriptionsPlace,
     decode_cursor,
-    encode_cursor,
-    next_link,
+    limit_of,
 )
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object, read_content
-from service.api.responses.encode import answer, shared
+from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.sitemaps import DocumentOptions, Reader
 from service.api.service import Service, TheBody, TheService
@@ -90,9 +89,7 @@ def list_subscriptions(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of subscriptions of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("subscriptions of a part")] = 100,
 ) -> Response:
     """List subscriptions.
 
@@ -102,9 +99,7 @@ def list_subscriptions(
     with service.store.begin(write=False) as tx:
         listed = tx.subscriptions(after, limit)
     place = SubscriptionsPlace(listed[-1].id) if len(listed) == limit else None
-    next_cursor = None if place is None else encode_cursor(place)
-    part = SubscriptionsAnswer(items=list(map(_item, listed)), next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, SubscriptionsAnswer, list(map(_item, listed)), place)
 
 
 @router.delete(
