@@ -103,11 +103,7 @@ def get_key(service: TheService, key_id: KeyPath) -> Response:
         return answer(KeyItem(**shown(tx.key(key_id))))
 
 
-@router.delete(
-    "/keys/{key_id}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/keys/{key_id}", **openapi.no_content(404, 422))
 def delete_key(service: TheService, actor: TheActor, key_id: KeyPath) -> Response:
     """Revoke a key.
 

@@ -221,11 +221,7 @@ def patch_host(service: TheService, actor: TheActor, host: HostPath, body: TheBo
     return _change_host(service, actor, host, settings, whole=False)
 
 
-@router.delete(
-    "/hosts/{host}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 409, 422),
-)
+@router.delete("/hosts/{host}", **openapi.no_content(404, 409, 422))
 def delete_host_by_name(service: TheService, actor: TheActor, host: HostPath) -> Response:
     """Delete a host that has no pages, with its settings.
 
@@ -263,11 +259,7 @@ def list_groups(
     return answer_part(request, GroupsAnswer, items, place)
 
 
-@router.delete(
-    "/groups/{group}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/groups/{group}", **openapi.no_content(404, 422))
 def delete_group_by_name(service: TheService, actor: TheActor, group: GroupPath) -> Response:
     """Delete a group of hosts.
 

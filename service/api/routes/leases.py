@@ -210,9 +210,7 @@ def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Respons
     return answer(LeaseAnswer(lease=lease, page_id=page_id, expires_at=expires_at))
 
 
-@router.delete(
-    "/leases/{lease}", status_code=204, responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422)
-)
+@router.delete("/leases/{lease}", **openapi.no_content(404, 422))
 def delete_lease(service: TheService, lease: LeasePath) -> Response:
     """Return a crawl that was not done.
 

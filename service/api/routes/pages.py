@@ -113,11 +113,7 @@ def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Respo
         return page_response(tx, service, page_id)
 
 
-@router.delete(
-    "/pages/{page_id}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/pages/{page_id}", **openapi.no_content(404, 422))
 def delete_page(service: TheService, actor: TheActor, page_id: PageIdPath) -> Response:
     """Delete a page: its state, its log and its row of the schedule."""
     with service.store.begin() as tx:

@@ -142,11 +142,7 @@ def patch_webhook(
         return _answer(feed, tx, webhook)
 
 
-@router.delete(
-    "/webhooks/{webhook_id}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/webhooks/{webhook_id}", **openapi.no_content(404, 422))
 def delete_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath) -> Response:
     """Delete a webhook; a request that runs may still arrive."""
     with service.store.begin() as tx:

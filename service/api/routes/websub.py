@@ -102,11 +102,7 @@ def list_subscriptions(
     return answer_part(request, SubscriptionsAnswer, list(map(_item, listed)), place)
 
 
-@router.delete(
-    "/websub/{subscription_id}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/websub/{subscription_id}", **openapi.no_content(404, 422))
 def delete_subscription(
     service: TheService, actor: TheActor, subscription_id: SubscriptionPath
 ) -> Response:
