@@ -134,6 +134,12 @@ def check_time(field: str, moment: datetime, latest: datetime) -> None:
         raise _out_of_time(field, moment, latest)
 
 
+def check_zone(field: str, moment: datetime | None) -> None:
+    """Raise `InvalidField` for an instant of the query without a zone."""
+    if moment is not None and moment.tzinfo is None:
+        raise InvalidField(field, f"{field} must carry a zone, as in 2026-05-01T12:00:00Z")
+
+
 def read_note(note: Any) -> str:
     """Return the JSON of a note; "" for one that is no Unicode."""
     try:

@@ -23,6 +23,7 @@ from recrawl_client.wire.pages import (
 )
 from recrawl_client.wire.schedule import ScheduledPage
 from service.api.cursors import Place, encode_cursor, next_link
+from service.api.encodings import best
 from service.api.responses.clocks import move_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.why import explain
@@ -33,6 +34,7 @@ from service.leases.lease import LeasedPages
 from service.model.arrays import moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
+from service.model.errors import NotAcceptable
 from service.model.history import Calibrations
 from service.storage.pages.validators import ValidatorColumns
 from service.storage.queue.columns import DuePages
@@ -224,7 +226,23 @@ def encode_page(
 
 ARROW = "application/vnd.apache.arrow.stream"
 HAS_ARROW = find_spec("pyarrow") is not None
+INSTALL_ARROW = "for Arrow the server needs `pip install 'recrawl[arrow]'`"
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def best_media(accept: str | None, offers: tuple[str, ...], no_arrow: str = "") -> str:
+    """Return the media type of an answer.
+
+    Raises
+    ------
+    NotAcceptable
+        The client accepts none of them; `no_arrow` is the reason for one that accepts Arrow.
+    """
+    media = best(accept or "*/*", offers)
+    if media is None:
+        reason = f"; {no_arrow}" if no_arrow and ARROW in (accept or "") else ""
+        raise NotAcceptable(f"accept one of {', '.join(offers)}{reason}")
+    return media
 
 
 def arrow_stream(epoch: int, parts: Iterable[ScheduledPages]) -> Iterator[bytes]:

@@ -6,7 +6,6 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
-from msgspec import UNSET, structs
 
 from recrawl_client.wire.hosts import (
     GROUP_PATTERN,
@@ -37,7 +36,7 @@ from service.api.cursors import (
     refused,
 )
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_object
+from service.api.requests.bodies import decode_changes, decode_object, sent_fields
 from service.api.requests.limited import check_hosts
 from service.api.requests.rules import EARLIEST
 from service.api.responses.clocks import encode_clock
@@ -203,8 +202,7 @@ def put_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody
     keeps its value. A host in a group follows the delay and the concurrency of its group. A pause
     of one host is a pause of all hosts of its group.
     """
-    settings = structs.asdict(decode_object(body, HostBody))
-    return _change_host(service, actor, host, settings, whole=True)
+    return _change_host(service, actor, host, _whole(decode_object(body, HostBody)))
 
 
 @router.patch(
@@ -217,8 +215,7 @@ def patch_host(service: TheService, actor: TheActor, host: HostPath, body: TheBo
 
     The host may have no page yet. Fields left out keep their values.
     """
-    settings = structs.asdict(decode_object(body, HostBody))
-    return _change_host(service, actor, host, settings, whole=False)
+    return _change_host(service, actor, host, decode_changes(body, HostBody))
 
 
 @router.delete("/hosts/{host}", **openapi.no_content(404, 409, 422))
@@ -292,10 +289,10 @@ def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheB
 
     Settings left out go back to their defaults; `members` and `blocked_until` keep their values.
     """
-    fields = structs.asdict(decode_object(body, GroupBody))
-    names = fields.pop("members")
-    members = None if names is UNSET else [normalise_host(name, "members") for name in names]
-    settings = _settings(service, fields, whole=True)
+    settings = _whole(decode_object(body, GroupBody))
+    names = settings.pop("members", None)
+    members = None if names is None else [normalise_host(name, "members") for name in names]
+    _check(service, settings)
     with service.store.begin() as tx:
         tx.hold_settings(group)
         before = group_settings(tx, group)
@@ -304,13 +301,9 @@ def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheB
         return _answer_group(service, tx, group)
 
 
-def _change_host(
-    service: Service, actor: Actor, host: str, fields: dict[str, Any], *, whole: bool
-) -> Response:
-    name, settings = normalise_host(host), _settings(service, fields, whole=whole)
-    if not whole and not settings:
-        names = ", ".join(HostBody.__struct_fields__)
-        raise InvalidField("min_delay_s", f"nothing to change; send one of {names}")
+def _change_host(service: Service, actor: Actor, host: str, settings: dict[str, Any]) -> Response:
+    name = normalise_host(host)
+    _check(service, settings)
     with service.store.begin() as tx:
         tx.hold_settings(name)
         before = host_settings(tx, name)
@@ -319,9 +312,14 @@ def _change_host(
         return _answer_host(service, tx, name)
 
 
-def _settings(service: Service, fields: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-    """Return the given settings; for PUT (`whole`), missing ones become None."""
-    settings = {name: value for name, value in fields.items() if value is not UNSET}
+def _whole(body: HostBody | GroupBody) -> dict[str, Any]:
+    """Return the settings of a PUT; those left out become None, but a pause and members stay."""
+    cleared = set(body.__struct_fields__) - {"blocked_until", "members"}
+    return dict.fromkeys(cleared) | sent_fields(body)
+
+
+def _check(service: Service, settings: dict[str, Any]) -> None:
+    """Raise `InvalidField` for a pause out of time, or a cap that no epoch keeps."""
     until = settings.get("blocked_until")
     if until is not None and not EARLIEST <= until <= LATEST:
         raise InvalidField("blocked_until", "blocked_until lies before 1990 or after 9000")
@@ -331,8 +329,6 @@ def _settings(service: Service, fields: dict[str, Any], *, whole: bool) -> dict[
             f"the objective {service.plan.objective} keeps no caps of hosts; set "
             f"RECRAWL_OBJECTIVE={CONSTRAINED} or leave max_crawl_rate out",
         )
-    cleared = set(fields) - {"blocked_until"} if whole else set()
-    return dict.fromkeys(cleared) | settings
 
 
 def _answer_host(service: Service, tx: Transaction, name: str) -> Response:

@@ -24,13 +24,19 @@ from service.api.cursors import (
     limit_of,
     next_link,
 )
-from service.api.encodings import best
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.requests.filters import PageParameters, with_filters
 from service.api.requests.limited import check_urls
 from service.api.responses import encode, tables
-from service.api.responses.encode import ARROW, answer, answer_part, shared
+from service.api.responses.encode import (
+    ARROW,
+    INSTALL_ARROW,
+    answer,
+    answer_part,
+    best_media,
+    shared,
+)
 from service.api.responses.tables import CSV, parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import PageIdPath, find, page_response
@@ -38,7 +44,7 @@ from service.api.service import Service, TheService
 from service.leases.listing import Selection, count, list_pages
 from service.model.arrays import EPOCH
 from service.model.domain import Kind
-from service.model.errors import Forbidden, InvalidField, NotAcceptable
+from service.model.errors import Forbidden, InvalidField
 from service.model.listing import ListedPart
 from service.model.urls import normalise
 
@@ -119,12 +125,7 @@ def list_all_pages(
 
 def _media(accept: str | None) -> str:
     offers = (JSON, NDJSON, CSV, ARROW) if encode.HAS_ARROW else (JSON, NDJSON, CSV)
-    media = best(accept or "*/*", offers)
-    if media is None:
-        install = "; for Arrow the server needs `pip install 'recrawl[arrow]'`"
-        remedy = install if ARROW in (accept or "") else ""
-        raise NotAcceptable(f"accept one of {', '.join(offers)}{remedy}")
-    return media
+    return best_media(accept, offers, INSTALL_ARROW)
 
 
 def _part(

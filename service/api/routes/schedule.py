@@ -23,15 +23,17 @@ from service.api.cursors import (
     next_link,
     refused,
 )
-from service.api.encodings import best
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
+from service.api.requests.rules import check_zone
 from service.api.responses import encode
 from service.api.responses.encode import (
     ARROW,
+    INSTALL_ARROW,
     RemovedPage,
     answer,
     arrow_stream,
+    best_media,
     encode_schedule,
 )
 from service.api.responses.tables import parts_ahead
@@ -45,7 +47,6 @@ from service.model.domain import Epoch, Observability, ScheduleFilter
 from service.model.errors import (
     EpochNotFound,
     InvalidField,
-    NotAcceptable,
     PageNotFound,
 )
 from service.model.urls import normalise_host
@@ -196,23 +197,13 @@ async def get_schedule(
 def media_type_of(accept: str | None, since: int | None) -> str:
     """Return the media type of the answer; raise `NotAcceptable`."""
     offers = (JSON, NDJSON) if since or not encode.HAS_ARROW else (JSON, NDJSON, ARROW)
-    media = best(accept or "*/*", offers)
-    if media is None:
-        remedy = ""
-        if ARROW in (accept or ""):
-            remedy = (
-                "; changes since an epoch come without Arrow"
-                if since
-                else "; for Arrow the server needs `pip install 'recrawl[arrow]'`"
-            )
-        raise NotAcceptable(f"accept one of {', '.join(offers)}{remedy}")
-    return media
+    reason = "changes since an epoch come without Arrow" if since else INSTALL_ARROW
+    return best_media(accept, offers, reason)
 
 
 def check(query: ScheduleQuery) -> None:
     """Raise `InvalidField` for parameters that exclude each other."""
-    if query.due_before is not None and query.due_before.tzinfo is None:
-        raise InvalidField("due_before", "due_before must carry a zone, as in 2026-05-01T12:00:00Z")
+    check_zone("due_before", query.due_before)
     if query.validators and query.media == ARROW:
         detail = "Arrow batches have no validators; accept application/x-ndjson, or leave it out"
         raise InvalidField("validators", detail)

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from recrawl_client.wire.webhooks import (
     CreatedWebhook,
@@ -31,7 +31,7 @@ from service.api.cursors import (
     limit_of,
 )
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_object
+from service.api.requests.bodies import decode_changes, decode_object, sent_fields
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.service import Service, TheBody, TheService
@@ -72,7 +72,7 @@ def post_webhook(service: TheService, actor: TheActor, body: TheBody) -> Respons
     `RECRAWL_WEBHOOKS_PRIVATE` is set. The answer alone shows the secret.
     """
     wish = decode_object(body, WebhookBody)
-    fields = _settings(structs.asdict(wish))
+    fields = _settings(sent_fields(wish))
     cursor = fields.pop("cursor", None)
     settings = WebhookSettings(**({"secret": new_secret()} | fields))
     place = None if cursor is None else _place(service, cursor)
@@ -132,10 +132,7 @@ def patch_webhook(
     A new `secret` signs at once, and the old one signs too for a day. `paused` stops the delivery;
     without it, the delivery goes on where it stopped.
     """
-    fields = _settings(structs.asdict(decode_object(body, WebhookPatch)))
-    if not fields:
-        names = ", ".join(WebhookPatch.__struct_fields__)
-        raise InvalidField("url", f"nothing to change; send one of {names}")
+    fields = _settings(decode_changes(body, WebhookPatch))
     feed = service.feed.feed_id
     with service.store.begin() as tx:
         webhook = subscriptions.change(tx, actor, webhook_id, fields, tx.now())
@@ -216,9 +213,8 @@ def redeliver(
         return _answer(feed, tx, webhook)
 
 
-def _settings(fields: dict[str, Any]) -> dict[str, Any]:
+def _settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that were sent, as the store has them; raise `InvalidField`."""
-    settings = {name: value for name, value in fields.items() if value is not UNSET}
     if "url" in settings:
         settings["url"] = settings["url"].strip()
         _check_url(settings["url"])
