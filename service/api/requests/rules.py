@@ -8,9 +8,7 @@ from msgspec import UNSET, UnsetType, json
 from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.freshness import Copy
 from recrawl_client.wire.pages import Page
-from service.model.arrays import (
-    EPOCH,
-)
+from service.model.arrays import EPOCH
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl
 from service.storage.pages.validators import MOST_NOTE_BYTES

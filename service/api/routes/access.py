@@ -21,13 +21,7 @@ from service.access import keys
 from service.access.keys import KeySettings, NewKey
 from service.api import openapi
 from service.api.admission import TheActor
-from service.api.cursors import (
-    AuditPlace,
-    CursorParameter,
-    KeysPlace,
-    decode_cursor,
-    limit_of,
-)
+from service.api.cursors import AuditPlace, CursorParameter, KeysPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
 from service.api.responses.encode import answer, answer_part, shared

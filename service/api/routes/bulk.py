@@ -8,20 +8,12 @@ import numpy as np
 from fastapi import APIRouter, Query, Response
 
 from recrawl_client.wire.common import Rejection
-from recrawl_client.wire.listing import (
-    BulkAnswer,
-    RecrawlBody,
-)
+from recrawl_client.wire.listing import BulkAnswer, RecrawlBody
 from recrawl_client.wire.pages import PagePatchBody
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor
-from service.api.cursors import (
-    CursorParameter,
-    PagesPlace,
-    decode_cursor,
-    encode_cursor,
-)
+from service.api.cursors import CursorParameter, PagesPlace, decode_cursor, encode_cursor
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_changes, decode_object
 from service.api.requests.filters import PageParameters, with_filters

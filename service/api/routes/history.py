@@ -8,12 +8,7 @@ from pydantic import AwareDatetime
 
 from recrawl_client.wire.history import HistoryAnswer
 from service.api import openapi
-from service.api.cursors import (
-    CursorParameter,
-    HistoryPlace,
-    decode_cursor,
-    limit_of,
-)
+from service.api.cursors import CursorParameter, HistoryPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer_part
 from service.api.responses.history import encode_row

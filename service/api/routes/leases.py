@@ -14,12 +14,7 @@ from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatc
 from recrawl_client.wire.listing import LeaseItem, LeasesAnswer
 from service.api import openapi
 from service.api.admission import TheCaller
-from service.api.cursors import (
-    CursorParameter,
-    LeasesPlace,
-    decode_cursor,
-    limit_of,
-)
+from service.api.cursors import CursorParameter, LeasesPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import beside, record_report
 from service.api.requests.bodies import decode_object, decode_with_items

@@ -8,10 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from recrawl_client.wire.listing import (
-    LogAnswer,
-    PagesAnswer,
-)
+from recrawl_client.wire.listing import LogAnswer, PagesAnswer
 from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
 from service.api import openapi
 from service.api.admission import TheCaller

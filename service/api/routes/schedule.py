@@ -44,11 +44,7 @@ from service.epochs.watch import Watch
 from service.leases import due
 from service.model.columns import ScheduleChanges, SchedulePart
 from service.model.domain import Epoch, Observability, ScheduleFilter
-from service.model.errors import (
-    EpochNotFound,
-    InvalidField,
-    PageNotFound,
-)
+from service.model.errors import EpochNotFound, InvalidField, PageNotFound
 from service.model.urls import normalise_host
 from service.runtime.requests import waiting
 from service.storage import Transaction

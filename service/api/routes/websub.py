@@ -18,12 +18,7 @@ from recrawl_client.wire.websub import (
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor
-from service.api.cursors import (
-    CursorParameter,
-    SubscriptionsPlace,
-    decode_cursor,
-    limit_of,
-)
+from service.api.cursors import CursorParameter, SubscriptionsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object, read_content
 from service.api.responses.encode import answer, answer_part, shared
