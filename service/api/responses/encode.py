@@ -113,48 +113,24 @@ def encode_note(note: str | None) -> Raw | None:
 def encode_leased(leased: LeasedPages) -> list[Crawl]:
     """Return the crawls of columns."""
     pages, leases = leased.pages, leased.leases
-    return [
-        Crawl(
-            lease=f"{page_id}-{token:x}",
-            page_id=page_id,
-            url=url,
-            host=host,
-            reason="ping" if requested else "first" if last_crawl_at is None else "due",
-            due_at=due_at,
-            last_crawl_at=last_crawl_at,
-            overdue=overdue,
-            expires_at=expires_at,
-            etag=etag,
-            last_modified=last_modified,
-            note=note,
-        )
-        for (
-            page_id,
-            token,
-            url,
-            host,
-            requested,
-            due_at,
-            last_crawl_at,
-            overdue,
-            expires_at,
-            etag,
-            last_modified,
-            note,
-        ) in zip(
-            pages.page_id.tolist(),
-            leases.token.tolist(),
-            pages.url.tolist(),
-            pages.host.tolist(),
-            leased.requested.tolist(),
-            moments(leased.due_at),
-            moments(pages.last_crawl_at),
-            leased.overdue.tolist(),
-            moments(leases.expires_at),
-            *encode_validators(pages),
-            strict=True,
-        )
-    ]
+    page_ids, last_crawls = pages.page_id.tolist(), moments(pages.last_crawl_at)
+    tokens, requested = leases.token.tolist(), leased.requested.tolist()
+    columns = (  # in the order of the fields of `Crawl`
+        [f"{page_id}-{token:x}" for page_id, token in zip(page_ids, tokens, strict=True)],
+        page_ids,
+        pages.url.tolist(),
+        pages.host.tolist(),
+        [
+            "ping" if by_ping else "first" if last is None else "due"
+            for by_ping, last in zip(requested, last_crawls, strict=True)
+        ],
+        moments(leased.due_at),
+        last_crawls,
+        leased.overdue.tolist(),
+        moments(leases.expires_at),
+        *encode_validators(pages),
+    )
+    return list(map(Crawl, *columns))
 
 
 def shared(kind: type[msgspec.Struct], *sources: object) -> dict[str, Any]:
