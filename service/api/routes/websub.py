@@ -117,13 +117,7 @@ def delete_subscription(
 @callbacks.get(
     "/websub/{subscription_id}",
     response_class=Response,
-    responses={
-        200: {
-            "description": "The challenge",
-            "content": {"text/plain": {"schema": {"type": "string"}}},
-        },
-        **openapi.problems_of(404, 408, 422, 503),
-    },
+    responses=openapi.plain_text("The challenge") | openapi.problems_of(404, 408, 422, 503),
 )
 def verify_subscription(
     service: TheService,
