@@ -100,7 +100,7 @@ class Recorder:
             prepare(tx)
             committed, sooner = self.record_crawls(tx, jobs)
         self.queue_apart(sooner, _latest(jobs))
-        return [committed.take(rows) for rows in _rows(jobs)]
+        return [committed] if len(jobs) == 1 else [committed.take(rows) for rows in _rows(jobs)]
 
     def record_crawls(
         self, tx: Transaction, jobs: list[Report[CrawlColumns]]

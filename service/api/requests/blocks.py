@@ -107,12 +107,14 @@ async def record_report(service: Service, caller: Caller, content: bytes, post: 
         committed = await settled(writing)
     except ShardUnavailable:
         committed = lost(CommittedCrawls, len(decoded.columns))
-    counts = counted(service, decoded, committed)
+    counts = count_block(service, decoded, committed)
     service.lease_waiters.wake(counts["leases_ended"])
     return counts
 
 
-def counted(service: Service, decoded: Decoded[CrawlColumns], committed: CommittedCrawls) -> Counts:
+def count_block(
+    service: Service, decoded: Decoded[CrawlColumns], committed: CommittedCrawls
+) -> Counts:
     """Return the counts of a committed block, and add them to the metrics."""
     counts = crawl_counts(decoded, committed)
     measure_crawls(service.telemetry, decoded, counts)
@@ -202,7 +204,7 @@ class CrawlStream:
             return
         (writing, decoded), self._writing = self._writing, None
         self.counts = add_counts(
-            self.counts, counted(self.service, decoded, await settled(writing))
+            self.counts, count_block(self.service, decoded, await settled(writing))
         )
         self.n_taken += decoded.n_items
 
