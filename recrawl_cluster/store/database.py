@@ -185,7 +185,7 @@ class ShardTransaction(PostgresTransaction):
 class ShardDatabase(PostgresStore):
     """A store on one database of a sharded store; its outages name the database."""
 
-    setting = "RECRAWL_SHARDS"
+    setting = "RECRAWL_CLUSTER"
 
     def __init__(self, position: int, shard_map: ShardMap, width: int, **limits: Any) -> None:
         super().__init__(shard_map.databases[position].url, width, **limits)
@@ -299,7 +299,7 @@ class ShardDatabase(PostgresStore):
             self.read_claims()
             raise ShardMoved from error
         except (SchemaBehind, SchemaAhead, EpochRunning, ArchiveRunning) as error:
-            error.extra = {"shard": self.database.name, **error.extra}
+            error.extra = {"database": self.database.name, **error.extra}
             raise
 
     def absent(self, error: RecrawlError) -> ShardUnavailable:
@@ -307,7 +307,7 @@ class ShardDatabase(PostgresStore):
         if isinstance(error, ShardUnavailable):
             return ShardUnavailable(error.detail, **error.extra)
         detail = f"the database {self.database.name} of the shards is away: {error.detail}"
-        return ShardUnavailable(detail, **{**error.extra, "shard": self.database.name})
+        return ShardUnavailable(detail, **{**error.extra, "database": self.database.name})
 
 
 class ShardLead(PostgresLead):

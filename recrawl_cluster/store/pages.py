@@ -63,7 +63,7 @@ class ShardedPages(Routing):
     change_page = by_id("change_page")
     delete_page = by_id("delete_page")
     page_log = by_id("page_log")
-    page_history = by_id("page_history")
+    whole_log = by_id("whole_log")
 
     lock_states = by_ids("lock_states", ascending)
     save_states = by_column("save_states")

@@ -29,7 +29,7 @@ from service.model.arrays import (
 )
 from service.model.changes import ChangeColumns
 from service.model.columns import (
-    NOT_MOVED,
+    NOT_SHIFTED,
     EvidenceColumns,
     LogColumns,
     PageColumns,
@@ -172,7 +172,7 @@ class MemoryTransaction(MemorySchedule):
         cells |= {
             "host": self.store.host(int(cells["host_id"])),
             "due_rate": due["due_rate"][0],
-            "shift": None if rates.shift[0] == NOT_MOVED else int(rates.shift[0]),
+            "shift": None if rates.shift[0] == NOT_SHIFTED else int(rates.shift[0]),
             "redirects_to": target or None,
             "redirects_to_url": self.pages["url"][target - 1] if there else None,
         }
@@ -226,7 +226,7 @@ class MemoryTransaction(MemorySchedule):
             for name in names & table.columns.keys()
         }
         columns |= self._due_columns(row, rates)
-        urgency = np.where(rates.shift == NOT_MOVED, rates.urgency, np.nan)
+        urgency = np.where(rates.shift == NOT_SHIFTED, rates.urgency, np.nan)
         return FreshnessColumns(**columns, page_id=there, urgency=urgency)
 
     @override
@@ -328,7 +328,7 @@ class MemoryTransaction(MemorySchedule):
             return between
         return between.take(np.isin(between.page_id, page_id))
 
-    # -- pages that move between stores
+    # -- pages that are exported
 
     @override
     def validators(self, page_id: Ints) -> ValidatorColumns:

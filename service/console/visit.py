@@ -15,8 +15,8 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from service.access.callers import Caller
 from service.access.roles import right_of
+from service.api.assembly import Service
 from service.api.requests.bodies import JSON, Body
-from service.api.service import Service
 from service.console import render
 from service.console.routes import route_of
 from service.console.session import Session

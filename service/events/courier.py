@@ -19,7 +19,6 @@ import structlog
 
 from recrawl_client.wire.webhooks import ChangeEvent
 from service.access.audit import write_audit
-from service.events.batches import choose, new_name
 from service.events.delivery import (
     MOST_PARKED,
     PostOutcome,
@@ -29,6 +28,7 @@ from service.events.delivery import (
     settled,
 )
 from service.events.encoding import encode_changes, event
+from service.events.next_changes import choose, new_name
 from service.events.posting import Poster
 from service.events.reading import NamedChanges, feed_id, read
 from service.events.subscriptions import audited

@@ -12,7 +12,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from service.core.calibration import N_BINS, CalibrationSums
-from service.model.arrays import EPOCH, Ints, distinct
+from service.model.arrays import UNIX_ZERO, Ints, distinct
 
 STEP = timedelta(minutes=10)
 """Length of a step."""
@@ -65,7 +65,7 @@ def step_of(at: datetime) -> datetime:
     >>> step_of(datetime(2026, 5, 1, 12, 19, 59, tzinfo=UTC)).isoformat()
     '2026-05-01T12:10:00+00:00'
     """
-    return at - (at - EPOCH) % STEP
+    return at - (at - UNIX_ZERO) % STEP
 
 
 @dataclass(frozen=True, slots=True)

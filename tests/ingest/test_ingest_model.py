@@ -26,11 +26,11 @@ from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import Rules
 from service.ingest.rebuild import rebuild
 from service.ingest.record import ping, record
-from service.model.arrays import EPOCH
+from service.model.arrays import UNIX_ZERO
 from service.model.domain import Timing, Verdict
 
 MINUTE = timedelta(minutes=1)
-SINCE_1970 = (EPOCH - T0) // MINUTE
+SINCE_1970 = (UNIX_ZERO - T0) // MINUTE
 """Request of a page whose first crawl failed."""
 OBSERVABILITY = [0, 1, 2, 0]
 PROBABILITY = [0.0, 0.4, 0.5, None]

@@ -414,8 +414,8 @@ def test_more_hosts_than_are_looked_at_at_once_are_all_served(queue_store):
 def test_shards_share_the_hosts_out_and_each_keeps_its_own(queue_store):
     for i in range(9):
         add(queue_store, 2, host=f"h{i}.example")
-    shards = [take(queue_store, T0, 5, shard=i, shards=3) for i in range(3)]
-    more = [take(queue_store, T0, 5, shard=i, shards=3) for i in range(3)]
+    shards = [take(queue_store, T0, 5, slice=i, slices=3) for i in range(3)]
+    more = [take(queue_store, T0, 5, slice=i, slices=3) for i in range(3)]
     hosts = [{crawl.host for crawl in [*a, *b]} for a, b in zip(shards, more, strict=True)]
     n_leased = [len(a + b) for a, b in zip(shards, more, strict=True)]
     assert n_leased == [2 * len(own) for own in hosts]

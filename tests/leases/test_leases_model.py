@@ -42,7 +42,7 @@ from service.leases.lease import WorkerRequest
 from service.leases.politeness import TROUBLE
 from service.leases.queue import fill_queue, queue_due
 from service.leases.settle import LeaseSettler
-from service.model.arrays import EPOCH
+from service.model.arrays import UNIX_ZERO
 from service.model.domain import Verdict
 from service.storage import open_store
 from service.storage.queue.columns import ALL_PAGES, LeaseFilter
@@ -207,7 +207,7 @@ class Leases(RuleBasedStateMachine):
             page.requested_at = None
         page.has_answered |= answers
         if not page.has_answered and page.requested_at is None:
-            page.requested_at = EPOCH  # so that it is tried again at a crawl rate of 0 too
+            page.requested_at = UNIX_ZERO  # so that it is tried again at a crawl rate of 0 too
         return True
 
     def heard(self, page_ids, spoke, status, at):

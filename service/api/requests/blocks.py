@@ -28,6 +28,7 @@ from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.evidence import Observation
 from service.access.callers import Caller
+from service.api.assembly import Service
 from service.api.requests.bodies import (
     LINES,
     Batch,
@@ -41,11 +42,10 @@ from service.api.requests.bodies import (
     read_body,
 )
 from service.api.requests.decode import Decoded, EvidenceT, decode_crawls
-from service.api.requests.limited import admitted
+from service.api.requests.key_limits import admitted
 from service.api.requests.posts import SMALL_BYTES, Counts, Post
 from service.api.requests.settling import settled
 from service.api.responses.outcomes import add_counts, crawl_counts, measure_crawls
-from service.api.service import Service
 from service.batching.batcher import Batcher, JobT, ResultT
 from service.batching.reports import CommittedCrawls, CrawlReport, lost
 from service.model.columns import CrawlColumns

@@ -22,8 +22,8 @@ from service.model.errors import (
     TooManyItems,
     UnsupportedMediaType,
 )
+from service.model.field_faults import fault_of, worded
 from service.model.lenient_json import Contradiction
-from service.model.wording import fault_of, worded
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

@@ -21,6 +21,7 @@ from service.access import keys
 from service.access.keys import KeySettings, NewKey
 from service.api import openapi
 from service.api.admission import TheActor
+from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import (
     AuditPlace,
     CursorParameter,
@@ -33,7 +34,6 @@ from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import Service, TheBody, TheService
 from service.model.access import ApiKey, AuditEntry, AuditFilter, Role
 from service.model.errors import OUTAGES, Forbidden
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported
 from service.api import openapi
 from service.api.admission import TheCaller
+from service.api.assembly import TheBody, TheService
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import BlockReader, CrawlStream
 from service.api.requests.decode import decode_crawls, decode_pings
@@ -15,7 +16,6 @@ from service.api.requests.settling import settled
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import batch_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import TheBody, TheService
 from service.model.domain import Verdict
 
 router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)

@@ -17,17 +17,17 @@ from recrawl_client.wire.common import Counts, Rejection
 from recrawl_client.wire.evidence import SitemapChild, SitemapRead
 from service.api import openapi
 from service.api.admission import TheCaller
+from service.api.assembly import Service, TheService
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import POLL_S, attempt, cut_short, deadline
 from service.api.requests.bodies import read_document
 from service.api.requests.decode import NO_PAGES, instants, name_pages
-from service.api.requests.limited import charge, check_hosts
+from service.api.requests.key_limits import charge, check_hosts
 from service.api.requests.rules import EARLIEST, FUTURE_ALLOWED
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import add_counts, batch_counts, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
-from service.api.service import Service, TheService
 from service.batching.reports import PingReport, Registration
 from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
 from service.ingest.record import PageNames, PingOutcome
