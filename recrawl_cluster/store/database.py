@@ -27,7 +27,7 @@ from service.model.id_space import IdSpace
 from service.model.listing import TagColumns
 from service.storage.pages.postgres import brought_insertion, page_insertion
 from service.storage.postgres.connections import taken, translated
-from service.storage.postgres.statements import AUTOCOMMIT, Rows, Statements
+from service.storage.postgres.statements import AUTOCOMMIT, PostgresRows, Statements
 from service.storage.stores.postgres import PostgresLead, PostgresStore, PostgresTransaction
 
 ADD_HOSTS = f"""
@@ -157,7 +157,7 @@ class ShardTransaction(PostgresTransaction):
                 super().redate_pages(first, end, now)
 
     @override
-    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> Rows:
+    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> PostgresRows:
         if not self.owns(page_id).all():
             raise ShardMoved
         return super()._lock_states(page_id, scheduled=scheduled)

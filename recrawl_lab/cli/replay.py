@@ -13,7 +13,6 @@ PingKind = Literal["none", "true", "delayed", "noisy", "sitemap", "lying-sitemap
 
 
 def _site(*names: str, help: str, **bounds: Any) -> Any:  # noqa: A002 - as typer names it
-    """Return an option of the panel about the site."""
     return typer.Option(*names, help=help, rich_help_panel="Site", **bounds)
 
 

@@ -302,5 +302,4 @@ def _copy(certificate: Certificate) -> Certificate:
 
 
 def _own(epoch: Epoch) -> Epoch:
-    """Return a copy whose dictionaries belong to the caller."""
     return replace(epoch, certificate=epoch.certificate and _copy(epoch.certificate))

@@ -41,7 +41,7 @@ from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import PageTags
 from service.model.urls import url_groups
-from service.storage.pages.contract import Brought, Registered
+from service.storage.pages.contract import Brought, RegisteredPages
 from service.storage.pages.states import GONE_CHECKS
 from service.storage.pages.validators import ValidatorChanges, ValidatorColumns
 
@@ -81,7 +81,7 @@ class MemoryTransaction(MemorySchedule):
     @override
     def register(
         self, pages: PageColumns, now: datetime, brought: Brought | None = None
-    ) -> Registered:
+    ) -> RegisteredPages:
         page_id = self.page_ids(pages.key)
         new, old = pages.take(page_id == 0), page_id > 0
         if len(new):
@@ -90,7 +90,7 @@ class MemoryTransaction(MemorySchedule):
                 self._bring(brought.take(~old))
         if old.any():
             self._change(page_id[old] - 1, pages.take(old), instant(now))
-        return Registered(self.page_ids(pages.key) if len(new) else page_id, ~old)
+        return RegisteredPages(self.page_ids(pages.key) if len(new) else page_id, ~old)
 
     def _add(self, new: PageColumns, now: np.datetime64) -> None:
         start = self.pages.n
@@ -253,7 +253,7 @@ class MemoryTransaction(MemorySchedule):
 
     @override
     def tags_of(self, page_id: Ints) -> PageTags:
-        """Return nothing, because no page of a replay has tags."""
+        # because no page of a replay has tags
         return PageTags.empty()
 
     # -- observations

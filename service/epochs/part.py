@@ -147,7 +147,6 @@ def within(ids: Any, shard: int) -> slice:
 
 
 def _cut(columns: Any, name: str, shard: int) -> Any:
-    """Return the rows of a logical shard."""
     return columns.take(within(getattr(columns, name), shard))
 
 

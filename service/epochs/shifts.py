@@ -236,7 +236,6 @@ def _planned(before: Situation, row: Ints, nominal: Floats) -> Planned:
 
 
 def _blocks(row: Ints) -> Iterator[Ints]:
-    """Yield the rows in blocks."""
     # temporary arrays of one block are reused by the next
     for start in range(0, len(row), BLOCK):
         yield row[start : start + BLOCK]

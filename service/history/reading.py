@@ -12,7 +12,7 @@ from service.model.history import (
     Calibrations,
     Gauges,
     HistoryStep,
-    Part,
+    StepSums,
     merged_calibrations,
     step_of,
 )
@@ -105,7 +105,7 @@ def _rows(
     ]
 
 
-def _running(parts: list[Part], host_id: int) -> list[HistoryStep]:
+def _running(parts: list[StepSums], host_id: int) -> list[HistoryStep]:
     """Return steps from parts that are not in rows yet."""
     steps = []
     for part in parts:

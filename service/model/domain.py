@@ -33,7 +33,7 @@ class Kind(IntEnum):
     ping = 1
 
 
-class Verdict(IntEnum):
+class ItemVerdict(IntEnum):
     """The outcome of one item of a batch."""
 
     accepted = 0

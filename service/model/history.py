@@ -193,7 +193,7 @@ class HostEvents(NamedTuple):
         return Tally.of(self.host_id, {self.name: np.ones(len(self.host_id), np.bool_)})
 
 
-class Part(NamedTuple):
+class StepSums(NamedTuple):
     """Sums of commits of one step and epoch."""
 
     at: datetime
@@ -203,12 +203,12 @@ class Part(NamedTuple):
     tally: Tally
 
 
-def merged_parts(parts: Iterable[Part]) -> list[Part]:
+def merged_parts(parts: Iterable[StepSums]) -> list[StepSums]:
     """Return one part for each step and epoch, in their order."""
     by_key: dict[tuple[datetime, int], list[Tally]] = defaultdict(list)
     for part in parts:
         by_key[part.at, part.epoch].append(part.tally)
-    return [Part(*key, Tally.merged(tallies)) for key, tallies in sorted(by_key.items())]
+    return [StepSums(*key, Tally.merged(tallies)) for key, tallies in sorted(by_key.items())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

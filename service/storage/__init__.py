@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from service.archive.log_archive import LogArchive
 from service.model.domain import Subscription
 from service.storage.clock import Clock
-from service.storage.pages.contract import Brought, Registered
+from service.storage.pages.contract import Brought, RegisteredPages
 from service.storage.stores.contract import Lead, Store, Transaction
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Brought",
     "Lead",
-    "Registered",
+    "RegisteredPages",
     "Store",
     "Subscription",
     "Transaction",

@@ -306,7 +306,6 @@ def _array(content: bytes, max_items: int) -> list[Any]:
 
 
 def _n_lines(content: bytes) -> int:
-    """Return the number of lines that are not blank."""
     return sum(not line.isspace() for line in content.split(b"\n") if line)
 
 

@@ -14,7 +14,7 @@ from service.batching.reports import CommittedCrawls
 from service.ingest.bounds import CROSSING
 from service.model.arrays import Codes, Ints
 from service.model.columns import CrawlColumns
-from service.model.domain import Verdict
+from service.model.domain import ItemVerdict
 from service.model.errors import BatchRejected, ShardUnavailable
 from service.runtime.metrics import Telemetry
 
@@ -39,7 +39,7 @@ def outcome_counts(
 ALONE = np.zeros(1, np.int64)
 """First position of the only request of a batch."""
 
-UNKNOWN = int(Verdict.unknown)
+UNKNOWN = int(ItemVerdict.unknown)
 """First of the verdicts that reject an item; numpy compares with an enumeration slowly."""
 
 
@@ -55,7 +55,7 @@ def counts_of_each(
     `index` are the positions of the items in the batch. The items of a request stand from its
     start on, and its rejections count from there.
     """
-    n_of = counted(starts, index, verdict, len(Verdict))
+    n_of = counted(starts, index, verdict, len(ItemVerdict))
     own: list[list[Rejection]] = [[] for _ in starts]
     if (verdict >= UNKNOWN).any():
         rejected = [*rejected, *_rejections(verdict, index, page_id)]
@@ -145,16 +145,15 @@ def crossing(index: int) -> Rejection:
 
 
 def _rejections(verdict: Codes, index: Ints, page_id: Ints) -> Iterator[Rejection]:
-    """Yield the rejections of items by the store."""
     for i in np.flatnonzero(verdict >= UNKNOWN).tolist():
-        yield _rejection(int(index[i]), Verdict(verdict[i]), by_id=bool(page_id[i]))
+        yield _rejection(int(index[i]), ItemVerdict(verdict[i]), by_id=bool(page_id[i]))
 
 
-def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
+def _rejection(index: int, verdict: ItemVerdict, *, by_id: bool) -> Rejection:
     """Return the rejection of an item by the store."""
-    if verdict is Verdict.unavailable:
+    if verdict is ItemVerdict.unavailable:
         return away(index)
-    if verdict is Verdict.elsewhere:
+    if verdict is ItemVerdict.elsewhere:
         detail = "the lease is on another page than `url` names; leave `url` out"
         return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)
     return Rejection(

@@ -33,7 +33,7 @@ from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
 from service.ingest.record import PageNames, PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
-from service.model.domain import Verdict
+from service.model.domain import ItemVerdict
 from service.model.errors import OUTAGES, Forbidden, InvalidUrl, Overloaded
 from service.model.urls import NormalUrl, normalise
 
@@ -241,8 +241,8 @@ class Reader:
         np.fmax.at(changed_at, rows, instants([at for _, at, _ in dated]))
         np.fmax.at(changed_by, rows, instants([by for _, _, by in dated]))
         page_id, created = self._enter(named.pages, now)
-        verdict = np.where(created, Verdict.accepted, Verdict.duplicate).astype(np.int16)
-        verdict[page_id == 0] = Verdict.unknown
+        verdict = np.where(created, ItemVerdict.accepted, ItemVerdict.duplicate).astype(np.int16)
+        verdict[page_id == 0] = ItemVerdict.unknown
         crawl = created.copy()
         pinged = np.flatnonzero(~np.isnat(changed_at) & (page_id > 0))
         if len(pinged):

@@ -315,7 +315,6 @@ def _exposed(profiles: Profiles, block: Intervals) -> tuple[Floats, Floats, Floa
 
 
 def _blocks(host: Indices) -> Iterator[tuple[slice, Indices, Indices]]:
-    """Yield blocks of intervals, with the hosts of each and the first interval of each host."""
     for start in range(0, len(host), BLOCK):
         where = slice(start, start + BLOCK)
         first = np.flatnonzero(np.diff(host[where], prepend=-1))

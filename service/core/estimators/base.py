@@ -345,11 +345,9 @@ class PriorEstimator(Estimator[S]):
     def with_corpus(
         self, numbers: dict[str, float], url_group_rate: UrlGroupRates | None = None
     ) -> Self:
-        """Return the estimator with the results of a fit: its `corpus` and `url_group_rate`.
-
-        The totals are ignored if another kind of estimator made the fit, because that estimator
-        may have fitted other parameters.
-        """
+        # Return the estimator with the results of a fit: its `corpus` and `url_group_rate`. The
+        # totals are ignored if another kind of estimator made the fit, because that estimator may
+        # have fitted other parameters.
         if not numbers:
             return self
         prior = Prior(numbers["a"], numbers["b"])

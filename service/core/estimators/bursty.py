@@ -88,7 +88,6 @@ class Bursty(PriorEstimator[BurstyState]):
     @property
     @override
     def steady(self) -> Gamma:
-        """The estimator of the long-run rate."""
         return Gamma(self.prior, self.half_life_days)
 
     def posterior(self, state: BurstyState) -> tuple[Floats, Floats]:
