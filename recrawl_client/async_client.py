@@ -278,7 +278,6 @@ class AsyncClient(BaseClient, AsyncCollectionMethods):
     # -- sending
 
     async def _run(self, flow: Flow[T]) -> T:
-        """Send the requests of a flow and return its result."""
         try:
             call = next(flow)
             while True:

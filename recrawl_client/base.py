@@ -73,7 +73,7 @@ class BaseClient:
         return Patience(what, self.patience_s, self._notice)
 
     def _notice(self, notice: str) -> None:
-        """Pass on the first notice of an outage, because other calls meet the same outage."""
+        # because other calls meet the same outage
         if not self.is_away:
             self.is_away = True
             self.on_wait(notice)

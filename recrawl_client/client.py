@@ -292,7 +292,6 @@ class Client(BaseClient, CollectionMethods):
     # -- sending
 
     def _run(self, flow: Flow[T]) -> T:
-        """Send the requests of a flow and return its result."""
         try:
             call = next(flow)
             while True:

@@ -130,7 +130,7 @@ def _sum(total: BulkAnswer, answer: BulkAnswer) -> BulkAnswer:
     )
 
 
-def history(page_id: int) -> Listing[CrawlAnswer]:
+def page_log(page_id: int) -> Listing[CrawlAnswer]:
     """List the log of a page."""
     return Listing(f"/pages/{page_id}/observations", LogAnswer)
 

@@ -71,9 +71,9 @@ class CollectionMethods:
         """Request crawls of pages, named by URL or page_id, or of those that match all filters."""
         return self._run(collection.recrawl(pages, filters, all_pages=all_pages, dry_run=dry_run))
 
-    def history(self, page_id: int) -> Iterator[CrawlAnswer]:
+    def page_log(self, page_id: int) -> Iterator[CrawlAnswer]:
         """Yield the whole log of a page, newest entries first, requested in parts."""
-        return self._items(collection.history(page_id))
+        return self._items(collection.page_log(page_id))
 
     def freshness(self, copies: Iterable[CopyName]) -> FreshnessAnswer:
         """Return verdicts about copies: whether each is still right.
@@ -157,9 +157,9 @@ class AsyncCollectionMethods:
             collection.recrawl(pages, filters, all_pages=all_pages, dry_run=dry_run)
         )
 
-    def history(self, page_id: int) -> AsyncIterator[CrawlAnswer]:
+    def page_log(self, page_id: int) -> AsyncIterator[CrawlAnswer]:
         """Yield the whole log of a page, newest entries first, requested in parts."""
-        return self._items(collection.history(page_id))
+        return self._items(collection.page_log(page_id))
 
     async def freshness(self, copies: Iterable[CopyName]) -> FreshnessAnswer:
         """Return verdicts about copies: whether each is still right.

@@ -32,8 +32,8 @@ from recrawl_cluster.store.transaction import Begin, ShardedTransaction
 from service.archive.log_archive import LogArchive
 from service.batching.batcher import Flush
 from service.batching.divided import ReportBatchers, SeveralBatchers
-from service.epochs.shard import ShardSource
-from service.epochs.shards import SeveralSources
+from service.epochs.part import PartSource
+from service.epochs.parts import SeveralSources
 from service.estimation.estimates import Rules
 from service.leases.settle import LeaseSettler
 from service.model.columns import ScheduleColumns
@@ -147,7 +147,7 @@ class ShardedStore(MappedDatabases, Store, SeveralSources, SeveralBatchers):
             yield ShardedLead(self, leads)
 
     @override
-    def sources(self) -> Sequence[ShardSource]:
+    def sources(self) -> Sequence[PartSource]:
         return in_this_process(self)
 
     @override

@@ -22,9 +22,9 @@ from pydantic_core import PydanticUndefined
 from reference_calls import ROOT, client, code, http, sentence, table
 
 from recrawl_client import Client, Ping
+from service.api.assembly import open_service
 from service.api.responses import problems
 from service.api.server import running
-from service.api.service import open_service
 from service.cli import app
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS

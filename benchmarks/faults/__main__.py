@@ -3,7 +3,7 @@
     python -m benchmarks.faults --minutes 10 --store postgres [--nemeses kill-replica step-clock]
 
 All processes run on this machine. Postgres is a cluster of the campaign's own, with two replicas
-and two workers of the service; on SQLite there is one replica. `--store shards` has three
+and two workers of the service; on SQLite there is one replica. `--store cluster` has three
 clusters, each with one database, and epochs on a scheduler and two workers of Dask. A command moves
 shards from one database to another all the time. The clients are crawlers
 with leases, reporters without leases, pingers, registrars, readers, a follower of the feed of
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.faults", description=__doc__.splitlines()[0]
     )
     options.add_argument("--minutes", type=float, default=1.0, help="duration of the faults")
-    options.add_argument("--store", choices=["postgres", "sqlite", "shards"], default="sqlite")
+    options.add_argument("--store", choices=["postgres", "sqlite", "cluster"], default="sqlite")
     options.add_argument("--seed", type=int, default=1, help="seed of all random choices")
     options.add_argument(
         "--nemeses",

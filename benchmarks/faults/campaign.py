@@ -158,7 +158,7 @@ def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
         if plan.store == "postgres":
             small = not plan.n_changes  # so many changes would fill the small disk
             world = on_postgres(plan, network, stack.enter_context(cluster(small=small)))
-        elif plan.store == "shards":
+        elif plan.store == "cluster":
             servers = [stack.enter_context(cluster(small=False)) for _ in NAMES]
             world = on_shards(plan, network, servers)
         else:
@@ -180,7 +180,7 @@ def deployed(plan: Plan) -> Iterator[tuple[World, Supervisor, list[int]]]:
         world.clients.task = partial(task, plan, fronts, pages, others, more)
         if world.is_sharded:
             shards = shards_of_pages(urls_of(world))
-            world.mover = Mover(plan.folder / "shards.toml", shards, plan.seed)
+            world.mover = Mover(plan.folder / "cluster.toml", shards, plan.seed)
             world.mover.start()
         yield world, supervisor, pages
 
@@ -201,7 +201,7 @@ def on_shards(plan: Plan, network: Network, servers: list[Cluster]) -> World:
     backs = free_ports(len(servers))
     pairs = zip(backs, servers, strict=True)
     proxies = [network.proxy(port, server.port) for port, server in pairs]
-    url = f"shards:///{create(servers, backs, plan.folder)}"
+    url = f"cluster:///{create(servers, backs, plan.folder)}"
     schedulers, dask_workers = dask(plan.folder, N_DASK_WORKERS)
     address = f"tcp://127.0.0.1:{schedulers[0].port}"
     replicas = [service(plan, f"replica-{i}", url, serve=True) for i in range(2)]

@@ -32,7 +32,7 @@ from benchmarks.faults.history import (
     now,
 )
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNIX_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 TTL_S = 3.0
 """Lease duration, seconds."""
 CRAWLS, PINGS = 0, 1
@@ -87,7 +87,7 @@ class Client:
         A report under a lease is sent only once. Because the lease may expire, its crawl may belong
         to another client by the time of a repetition.
         """
-        at = (datetime.now(UTC) - EPOCH) // timedelta(microseconds=1)
+        at = (datetime.now(UTC) - UNIX_ZERO) // timedelta(microseconds=1)
         items = [(page, at + i) for i, page in enumerate(pages)]
         body = [self.item(kind, page, instant, lease, share_changed) for page, instant in items]
         for _ in range(1 if lease else 5):
@@ -104,7 +104,7 @@ class Client:
         self, kind: int, page: int, instant: int, lease: str, share_changed: float
     ) -> dict[str, Any]:
         """Return one item of a report."""
-        at = (EPOCH + timedelta(microseconds=instant)).isoformat()
+        at = (UNIX_ZERO + timedelta(microseconds=instant)).isoformat()
         if kind == PINGS:
             return {"page_id": page, "changed_at": at}
         name = {"lease": lease} if lease else {"page_id": page}

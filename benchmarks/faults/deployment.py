@@ -196,7 +196,7 @@ class Supervisor:
 def settings_of(url: str, **more: str) -> dict[str, str]:
     """Return the environment variables for a process of the service."""
     scheme, _, path = url.partition("://")
-    place = {"RECRAWL_SHARDS": path} if scheme == "shards" else {"RECRAWL_DATABASE_URL": url}
+    place = {"RECRAWL_CLUSTER": path} if scheme == "cluster" else {"RECRAWL_DATABASE_URL": url}
     return place | {f"RECRAWL_{k}".upper(): v for k, v in more.items()}
 
 

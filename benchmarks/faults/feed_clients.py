@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.faults.clients import Client, Task
 from benchmarks.faults.history import Change, Followed, Received
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNIX_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 PLACE = "follower.place"
 """File with the cursor, in the folder of the campaign."""
 KEY = b"a key of the campaign, 32 bytes."
@@ -33,7 +33,7 @@ def change(item: dict[str, Any]) -> Change:
 
 def microseconds(text: str) -> int:
     """Return an instant as µs since 1970."""
-    return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
+    return (datetime.fromisoformat(text) - UNIX_ZERO) // timedelta(microseconds=1)
 
 
 def follow(client: Client) -> None:

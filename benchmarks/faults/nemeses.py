@@ -74,7 +74,7 @@ Harm = Callable[[World, float], None]
 class Nemesis(NamedTuple):
     part: str
     harm: Harm
-    stores: tuple[str, ...] = ("postgres", "sqlite", "shards")
+    stores: tuple[str, ...] = ("postgres", "sqlite", "cluster")
 
 
 def kill(kind: str) -> Harm:
@@ -239,8 +239,8 @@ def the(value: T | None) -> T:
     return value
 
 
-POSTGRES = ("postgres", "shards")
-SHARDS = ("shards",)
+POSTGRES = ("postgres", "cluster")
+CLUSTER = ("cluster",)
 
 NEMESES = {
     "kill-replica": Nemesis("replicas", kill("replicas")),
@@ -263,11 +263,11 @@ NEMESES = {
     "stop-postgres": Nemesis("database", stop_postgres, POSTGRES),
     "lock-tables": Nemesis("database", lock_tables, ("postgres",)),
     "fill-disk": Nemesis("database", fill_disk, ("postgres", "sqlite")),
-    "end-sessions-of-one": Nemesis("database", end_sessions_of_one, SHARDS),
-    "kill-mover": Nemesis("mover", kill_mover, SHARDS),
-    "kill-dask-worker": Nemesis("dask", kill("dask_workers"), SHARDS),
-    "stop-dask-worker": Nemesis("dask", stop("dask_workers"), SHARDS),
-    "kill-dask-scheduler": Nemesis("dask", kill("schedulers"), SHARDS),
+    "end-sessions-of-one": Nemesis("database", end_sessions_of_one, CLUSTER),
+    "kill-mover": Nemesis("mover", kill_mover, CLUSTER),
+    "kill-dask-worker": Nemesis("dask", kill("dask_workers"), CLUSTER),
+    "stop-dask-worker": Nemesis("dask", stop("dask_workers"), CLUSTER),
+    "kill-dask-scheduler": Nemesis("dask", kill("schedulers"), CLUSTER),
 }
 
 

@@ -33,7 +33,7 @@ def create(servers: Sequence[Cluster], ports: Sequence[int], folder: Path) -> Pa
         f'[[databases]]\nname = "{name}"\nurl = "{server.url(port)}"\nshards = "{span}"\n'
         for name, server, port, span in zip(NAMES, servers, ports, SPANS, strict=True)
     )
-    file = folder / "shards.toml"
+    file = folder / "cluster.toml"
     file.write_text(f"logical = {LOGICAL}\n{tables}")
     for command in ("migrate",), ("shards", "add"):
         ran = run(file, *command)
@@ -45,7 +45,7 @@ def create(servers: Sequence[Cluster], ports: Sequence[int], folder: Path) -> Pa
 def environment(file: Path) -> dict[str, str]:
     """Return the environment of a command over several databases."""
     others = {name: v for name, v in os.environ.items() if not name.startswith("RECRAWL_")}
-    return others | {"RECRAWL_SHARDS": str(file)}
+    return others | {"RECRAWL_CLUSTER": str(file)}
 
 
 def run(file: Path, *command: str) -> subprocess.CompletedProcess[str]:

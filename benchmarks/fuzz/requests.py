@@ -42,7 +42,7 @@ PLAIN = {"text/plain": "https://example.com/a\nhttps://example.com/b\n", "*/*": 
 """Bodies of media types that have no example in the document."""
 FULL: dict[str, tuple[Any, ...]] = {
     "POST /leases": (
-        {"worker": "w", "count": 3, "ttl_s": 2, "hosts": ["example.com"], "shards": 2, "shard": 1},
+        {"worker": "w", "count": 3, "ttl_s": 2, "hosts": ["example.com"], "slices": 2, "slice": 1},
         {"count": 1_000, "hosts": ["example.com", "example.org"], "wait_s": 0},
     ),
     "POST /pages": (

@@ -49,7 +49,7 @@ def serving(
     """
     others = {name: value for name, value in os.environ.items() if not name.startswith("RECRAWL_")}
     scheme, _, path = url.partition("://")
-    place = {"RECRAWL_SHARDS": path} if scheme == "shards" else {"RECRAWL_DATABASE_URL": url}
+    place = {"RECRAWL_CLUSTER": path} if scheme == "cluster" else {"RECRAWL_DATABASE_URL": url}
     environment = others | {
         **place,
         "RECRAWL_LOG_LEVEL": "warning",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.http.data import key_of
 from service.epochs.run import FILL_EVERY
 from service.leases.queue import fill_queue
-from service.model.columns import NOT_MOVED, PageColumns, ScheduleColumns
+from service.model.columns import NOT_SHIFTED, PageColumns, ScheduleColumns
 from service.model.domain import Certificate
 from service.model.urls import normalise
 from service.runtime.settings import DEFAULT_ESTIMATOR
@@ -126,8 +126,8 @@ def _publish(store: Store, crawl_rate: NDArray[np.float64], now: datetime) -> No
         crawl_rate=crawl_rate,
         crawl_probability=np.zeros(n),
         urgency=np.ones(n),
-        shift=np.full(n, NOT_MOVED, np.int16),
-        carried=np.full(n, NOT_MOVED, np.int16),
+        shift=np.full(n, NOT_SHIFTED, np.int16),
+        carried=np.full(n, NOT_SHIFTED, np.int16),
     )
     with store.lead() as lead:
         with lead.begin() as tx:

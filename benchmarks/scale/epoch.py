@@ -3,7 +3,7 @@
 All actors of a database load at once. The cores of its machine share the work of Postgres; then
 each actor computes on a core of its own. Columns also pass the network of the database's machine,
 which may take longer. Between stages, and at each question of a stage, all actors wait for the
-slowest. A lost shard loads again, and the epoch begins at the census.
+slowest. A lost part loads again, and the epoch begins at the census.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from benchmarks.scale.sharing import finish_times, stragglers
 Floats = NDArray[np.float64]
 
 RESTARTS = 2
-"""Number of losses that an epoch survives, as `service.epochs.shards`."""
+"""Number of losses that an epoch survives, as `service.epochs.parts`."""
 MILLION = 1e6
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from service.core.estimators import make_estimator
-from service.epochs.shard import Input, Task, divided
+from service.epochs.part import Input, Task, divided
 from service.epochs.solve import Plan
 from service.model.arrays import INSTANT, NO_TIME, SHARD_BITS, instant
 from service.model.columns import CapColumns, EpochColumns
@@ -16,7 +16,7 @@ from service.model.domain import Observability
 from service.model.urls import URL_GROUPS
 
 NOW = instant(datetime(2026, 5, 31, 12, tzinfo=UTC))
-PLAN = Plan(make_estimator("bursty", half_life_days=180.0), clocks=False)
+PLAN = Plan(make_estimator("bursty", half_life_days=180.0), change_hours=False)
 A_HOST = 100
 """Pages of a host."""
 

@@ -7,7 +7,7 @@ Then Dask workers of this machine compute epochs.
 
 - One worker that computes one database after the other yields the costs of a page. The share of
   Postgres is the time in which the worker uses no CPU, so nothing else may run.
-- Shards with few pages yield the costs of a question, for an actor and for a logical shard.
+- Parts with few pages yield the costs of a question, for an actor and for a logical shard.
 - A worker for each database is the case that the model must predict from these costs.
 
 --json writes the costs for `python -m benchmarks.scale --figures FILE`.
@@ -42,12 +42,12 @@ from recrawl_cluster.epochs.actors import LOCAL, Actors, Sources
 from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.shard_map import SHIFT
+from service.epochs.part import Run, Task
+from service.epochs.parts import EpochParts
 from service.epochs.run import computed, run_epoch
-from service.epochs.shard import Run, Task
-from service.epochs.shards import Shards
 from service.estimation.estimates import width
 from service.runtime.bootstrap import configure_logging
-from service.storage import SHARDS, open_store
+from service.storage import CLUSTER, open_store
 
 WIDTH = width(PLAN.estimator)
 LOGICAL = 64
@@ -55,11 +55,11 @@ WITHIN_S = 240.0
 STAGES = ("load", "solve", "write")
 
 
-class Counted(Shards):
-    """Shards that count questions, and note the time and the CPU seconds of each stage."""
+class Counted(EpochParts):
+    """EpochParts that count questions, and note the time and the CPU seconds of each stage."""
 
-    def __init__(self, shards: Shards, pids: Sequence[int]) -> None:
-        self.shards, self.n_shards, self.pids = shards, shards.n_shards, pids
+    def __init__(self, parts: EpochParts, pids: Sequence[int]) -> None:
+        self.parts, self.n_parts, self.pids = parts, parts.n_parts, pids
         self.n_questions = 0
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.cpu = dict.fromkeys(STAGES, 0.0)
@@ -67,14 +67,14 @@ class Counted(Shards):
     def ask(self, question: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         stage = {"load": "load", "prepare": "write"}.get(question, "solve")
         began, before = time.perf_counter(), sum(map(cpu_of, self.pids))
-        answers = self.shards.ask(question, arguments)
+        answers = self.parts.ask(question, arguments)
         self.seconds[stage] += time.perf_counter() - began
         self.cpu[stage] += sum(map(cpu_of, self.pids)) - before
         self.n_questions += stage == "solve"
         return answers
 
     def renew(self, which: Sequence[int]) -> None:
-        self.shards.renew(which)
+        self.parts.renew(which)
 
 
 class Watched:
@@ -85,11 +85,11 @@ class Watched:
         self.runs: list[Counted] = []
 
     @contextmanager
-    def opened(self, store: Any, lead: Any, task: Task) -> Iterator[Shards]:
-        """Open the shards of an epoch."""
-        with self.pool.opened(store, lead, task) as shards:
-            shards.ask_all("learnt")  # starts the workers
-            counted = Counted(shards, [actor.pid for actor in shards.actors.values()])
+    def opened(self, store: Any, lead: Any, task: Task) -> Iterator[EpochParts]:
+        """Open the parts of an epoch."""
+        with self.pool.opened(store, lead, task) as parts:
+            parts.ask_all("learnt")  # starts the workers
+            counted = Counted(parts, [actor.pid for actor in parts.actors.values()])
             yield counted
             self.runs.append(counted)
 
@@ -131,8 +131,8 @@ def asked(n: int, logical: int, pages: int = 50) -> tuple[Counted, float]:
     sources = [Made(tuple(span.tolist()), pages) for span in spans]
     watched = Watched(lambda _: sources)
     for number in range(5):
-        with watched.opened(None, None, Task(PLAN, None, datetime.now(UTC))) as shards:
-            computed(shards, Run(1, number))
+        with watched.opened(None, None, Task(PLAN, None, datetime.now(UTC))) as parts:
+            computed(parts, Run(1, number))
     watched.pool.close()
     runs = sorted(watched.runs[1:], key=lambda run: run.seconds["solve"])
     return runs[len(runs) // 2], watched.pool.n_bytes / len(watched.runs)
@@ -147,7 +147,7 @@ def filled(
         name = f"recrawl_scale_{os.getpid()}"
         urls = [stack.enter_context(postgres_database(server, f"{name}_{k}")) for k in range(n)]
         spans = np.array_split(np.arange(LOGICAL), n)
-        file = folder / "shards.toml"
+        file = folder / "cluster.toml"
         file.write_text(
             f"logical = {LOGICAL}\n"
             + "".join(
@@ -156,9 +156,9 @@ def filled(
             )
         )
         clean = {k: v for k, v in os.environ.items() if not k.startswith("RECRAWL_")}
-        environment = {**clean, "RECRAWL_SHARDS": str(file), "RECRAWL_LOG_LEVEL": "warning"}
+        environment = {**clean, "RECRAWL_CLUSTER": str(file), "RECRAWL_LOG_LEVEL": "warning"}
         command = [sys.executable, "-m", "service"]
-        for words in (["migrate"], ["shards", "add"]):
+        for words in (["migrate"], ["parts", "add"]):
             subprocess.run(
                 [*command, *words], env=environment, check=True, stdout=subprocess.DEVNULL
             )
@@ -171,7 +171,7 @@ def filled(
         finally:
             process.terminate()
             process.wait(WITHIN_S)
-        store = open_store(f"{SHARDS}:///{file}", WIDTH)
+        store = open_store(f"{CLUSTER}:///{file}", WIDTH)
         assert isinstance(store, ShardedStore)
         with closing(store):
             store.prepare()
@@ -218,8 +218,8 @@ def fill(client: httpx.Client, n: int, tell: Callable[[str], None]) -> None:
 def pages_of_shards(store: ShardedStore) -> NDArray[np.float64]:
     """Return the number of pages of each logical shard."""
     with store.read_whole() as tx:
-        shards = tx.load_columns().page_id >> SHIFT
-    return np.bincount(shards, minlength=LOGICAL).astype(np.float64)
+        parts = tx.load_columns().page_id >> SHIFT
+    return np.bincount(parts, minlength=LOGICAL).astype(np.float64)
 
 
 def epochs(store: ShardedStore, n_workers: int, rounds: int) -> list[Counted]:

@@ -31,9 +31,9 @@ from benchmarks.scale.made import PLAN
 from benchmarks.scale.measure import filled, pages_of_shards
 from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
+from service.epochs.part import Task
+from service.epochs.parts import EpochParts, Spread, in_this_process
 from service.epochs.run import run_epoch
-from service.epochs.shard import Task
-from service.epochs.shards import Shards, Spread, in_this_process
 from service.runtime.bootstrap import configure_logging
 
 COUNTED = slice(11, 15)
@@ -83,17 +83,17 @@ class Watched:
         self.before: dict[int, float] = {}
 
     def pids(self) -> list[int]:
-        """Return the processes that may have shards."""
+        """Return the processes that may have parts."""
         return [os.getpid()] if self.pool is None else tree(os.getpid())[1:]
 
     @contextmanager
-    def opened(self, store: Any, lead: Any, task: Task) -> Iterator[Shards]:
-        """Open the shards of an epoch."""
-        with self.spread(store, lead, task) as shards:
+    def opened(self, store: Any, lead: Any, task: Task) -> Iterator[EpochParts]:
+        """Open the parts of an epoch."""
+        with self.spread(store, lead, task) as parts:
             if not self.before:
-                shards.ask_all("learnt")  # starts the processes
+                parts.ask_all("learnt")  # starts the processes
                 self.before = {pid: megabytes(pid, "VmRSS") for pid in self.pids()}
-            yield shards
+            yield parts
 
     def n_bytes(self) -> int:
         """Return the bytes of all questions and answers so far."""

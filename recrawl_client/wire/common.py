@@ -156,5 +156,5 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds until the key of the request may send items again."""
     check: Literal["connection", "schema", "writes"] | UnsetType = UNSET
     """Check of GET /readyz that failed."""
-    shard: str | UnsetType = UNSET
-    """Name of the database that is away, of those of RECRAWL_SHARDS."""
+    database: str | UnsetType = UNSET
+    """Name of the database that is away, of those of RECRAWL_CLUSTER."""

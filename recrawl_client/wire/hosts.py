@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from recrawl_client.wire.clocks import ClockAnswer
+from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.common import END, Instant, Item
 
 MOST_MEMBERS = 1_000
@@ -189,7 +189,7 @@ class HostAnswer(HostItem, frozen=True, kw_only=True):
     """Crawl rate of all pages together as scheduled, 1/day; null above a million pages."""
     feed: FeedAnswer | None = None
     """Pings of the host; null when no `auto` page has had a ping since its registration."""
-    clock: ClockAnswer | None = None
+    change_hours: ChangeHoursAnswer | None = None
     """Hours at which the pages of the host change; null when no such hours are known."""
 
 

@@ -41,14 +41,14 @@ class LeaseBody(Item, frozen=True, kw_only=True, omit_defaults=True):
         ),
     ] = field(default_factory=list)
     """Hosts whose pages are wanted; an empty list, the default, means all hosts."""
-    shard: Annotated[
-        int, Meta(ge=0, le=9_999, description="a whole number from 0, below `shards`")
+    slice: Annotated[
+        int, Meta(ge=0, le=9_999, description="a whole number from 0, below `slices`")
     ] = 0
-    """Number of this worker's part of the hosts, 0 by default."""
-    shards: Annotated[
-        int, Meta(ge=1, le=10_000, description="a whole number of parts, 1 to 10,000")
+    """Number of this worker's slice of the hosts, 0 by default."""
+    slices: Annotated[
+        int, Meta(ge=1, le=10_000, description="a whole number of slices, 1 to 10,000")
     ] = 1
-    """Number of parts that the hosts are divided into, 1 by default."""
+    """Number of slices that the hosts are divided into, 1 by default."""
     wait_s: Annotated[float, Meta(ge=0, le=30, description="a number of seconds, 0 to 30")] = 0
     """Maximum wait for the first crawl, seconds; 0 by default."""
     report: list[Observation] = field(default_factory=list)

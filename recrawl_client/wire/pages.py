@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from recrawl_client.wire.clocks import ClockAnswer
+from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.common import END, Counts, Instant, Item, Url
 
 Importance = Annotated[
@@ -141,10 +141,10 @@ class PageScheduleAnswer(Struct, frozen=True, kw_only=True):
     """Share of the page's pings that lead to a crawl, 0 to 1."""
     urgency: float
     """Factor on the crawl rate since the page's last crawl, by the changes in its URL group and
-    by a move of its next crawl; 1 means no effect."""
-    moved_s: float | None = None
-    """Time by which the next crawl was moved to a better hour, seconds; negative for an earlier
-    crawl. Null when the host has no clock, or the page was crawled after the epoch."""
+    by a shift of its next crawl; 1 means no effect."""
+    shift_s: float | None = None
+    """Time by which the next crawl was shifted to a better hour, seconds; negative for an earlier
+    crawl. Null when the host has no change hours, or the page was crawled after the epoch."""
     next_crawl_at: Instant | None
     """Instant of the next crawl; null when only a ping leads to one."""
 
@@ -230,7 +230,7 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     """Row of the schedule in force; null before the first epoch with this page."""
     why: WhyAnswer | None
     """Reason for the crawl rate; null before the first epoch with this page."""
-    clock: ClockAnswer | None = None
+    change_hours: ChangeHoursAnswer | None = None
     """Hours at which the pages of the host change; null when no such hours are known."""
     last_crawls: list[CrawlAnswer]
     """Newest entries of the page's log, at most 10."""

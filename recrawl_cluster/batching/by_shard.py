@@ -32,7 +32,7 @@ from service.ingest.record import PageNames, PingOutcome
 from service.leases.settle import LeaseSettler
 from service.model.arrays import Bools, Ints
 from service.model.errors import OUTAGES
-from service.storage import Registered, Transaction
+from service.storage import RegisteredPages, Transaction
 from service.storage.pages.tagging import TaggedRows
 
 JobT = TypeVar("JobT", CrawlReport, PingReport, Registration)
@@ -104,14 +104,14 @@ def united(kind: type[CommittedT], parts: Parts[CommittedT]) -> CommittedT:
     return kind.concatenate(outcomes).take(back)
 
 
-def united_registrations(parts: Parts[Registered]) -> Registered:
+def united_registrations(parts: Parts[RegisteredPages]) -> RegisteredPages:
     """Return the ids of registered pages, 0 for those of a database that is away."""
     n = sum(len(rows) for rows, _ in parts)
     page_id, created = np.zeros(n, np.int64), np.zeros(n, np.bool_)
     for rows, part in parts:
         if part is not None:
             page_id[rows], created[rows] = part
-    return Registered(page_id, created)
+    return RegisteredPages(page_id, created)
 
 
 @dataclass(frozen=True, slots=True)

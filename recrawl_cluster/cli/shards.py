@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from recrawl_cluster.store.database import ShardDatabase
 
 shards = typer.Typer(
-    no_args_is_help=True, help="Show and join the databases that RECRAWL_SHARDS names."
+    no_args_is_help=True, help="Show and join the databases that RECRAWL_CLUSTER names."
 )
 
 PAGES = """
@@ -26,14 +26,14 @@ SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'pages'::regclas
 
 @contextmanager
 def sharded() -> "Iterator[ShardedStore]":
-    """Yield the store that RECRAWL_SHARDS describes, without a check of its claims."""
+    """Yield the store that RECRAWL_CLUSTER describes, without a check of its claims."""
     from recrawl_cluster.sharded import ShardedStore
     from service.estimation.estimates import width
     from service.storage import open_store
 
     chosen = settings(None)
-    if not chosen.shards:
-        raise InvalidSettings("RECRAWL_SHARDS is not set; name the file with the databases")
+    if not chosen.cluster:
+        raise InvalidSettings("RECRAWL_CLUSTER is not set; name the file with the databases")
     url = chosen.database_url.get_secret_value()
     store = open_store(url, width(chosen.plan().estimator))
     assert isinstance(store, ShardedStore)  # noqa: S101 - for mypy
@@ -85,7 +85,7 @@ def _row(store: "ShardedStore", database: "ShardDatabase") -> tuple[list[str], b
 
 @shards.command()
 def add() -> None:
-    """Join the new, empty databases of RECRAWL_SHARDS, and put its exceptions in force.
+    """Join the new, empty databases of RECRAWL_CLUSTER, and put its exceptions in force.
 
     Migrate the databases first (`recrawl migrate`).
     """

@@ -1,8 +1,8 @@
-"""Shards as actors of Dask distributed, on any number of machines.
+"""EpochParts as actors of Dask distributed, on any number of machines.
 
 Plain futures would not do, because Dask moves them and computes them again from another snapshot.
 An actor stays with its worker and is lost with it: Dask restarts no actor. A worker that was
-stopped shows only by the time that its answer takes. A dead scheduler loses all shards.
+stopped shows only by the time that its answer takes. A dead scheduler loses all parts.
 """
 
 import logging
@@ -18,9 +18,9 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 from typing_extensions import override
 
-from service.epochs.shard import Shard, ShardSource, Task
-from service.epochs.shards import Shards
-from service.model.errors import RecrawlError, ShardLost
+from service.epochs.part import EpochPart, PartSource, Task
+from service.epochs.parts import EpochParts
+from service.model.errors import PartLost, RecrawlError
 from service.storage import Lead, Store
 
 LOCAL = "local"
@@ -53,14 +53,14 @@ trimming alone keeps glibc from raising that of mmap by itself, so that each arr
 would be mapped anew: twice the CPU seconds. A worker logs no traceback when its scheduler is lost,
 because the leader logs the loss."""
 
-Sources = Callable[[Any], Sequence[ShardSource]]
-"""Function that returns the sources of the shards of a store, for other processes."""
+Sources = Callable[[Any], Sequence[PartSource]]
+"""Function that returns the sources of the parts of a store, for other processes."""
 
 log = structlog.get_logger()
 
 
 class Failure:
-    """An error of a shard, as another process can receive it."""
+    """An error of a part, as another process can receive it."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error if travels(error) else RecrawlError(f"{type(error).__name__}: {error}")
@@ -75,21 +75,21 @@ def travels(error: Exception) -> bool:
     return type(copy) is type(error)
 
 
-class ShardActor:
-    """A shard in a worker; questions and answers are pickled, so that their size is known."""
+class PartActor:
+    """A part in a worker; questions and answers are pickled, so that their size is known."""
 
     pid = 0
     """Process of the worker; proxies know attributes of the class alone."""
 
-    def __init__(self, source: ShardSource, task: Task) -> None:
-        self.shard = Shard(source, task)
+    def __init__(self, source: PartSource, task: Task) -> None:
+        self.part = EpochPart(source, task)
         self.pid = os.getpid()
 
     def answer(self, message: bytes) -> bytes:
         """Return the answer to a question, or its error."""
         question, arguments = pickle.loads(message)  # noqa: S301 - of the leader
         try:
-            result = getattr(self.shard, question)(*arguments)
+            result = getattr(self.part, question)(*arguments)
         except Exception as error:  # noqa: BLE001 - the leader raises it
             result = Failure(error)
         return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
@@ -104,7 +104,7 @@ class Certificates(NamedTuple):
 
 
 class Actors:
-    """Actors for the shards of a store; `opened` is a runner of epochs."""
+    """Actors for the parts of a store; `opened` is a runner of epochs."""
 
     def __init__(
         self,
@@ -122,20 +122,20 @@ class Actors:
         self.n_bytes = 0
         """Bytes of all questions and answers."""
 
-    def connected(self, n_shards: int) -> Client:
-        """Return a client whose scheduler answers; raise `ShardLost` if none does."""
-        every = tuple(range(n_shards))
+    def connected(self, n_parts: int) -> Client:
+        """Return a client whose scheduler answers; raise `PartLost` if none does."""
+        every = tuple(range(n_parts))
         if self.closed:  # an epoch that still runs must not start workers anew
-            raise ShardLost(every, "the processes of epochs have ended with the service")
+            raise PartLost(every, "the processes of epochs have ended with the service")
         if self.client is not None and self.client.status == "running":
             return self.client
         self._disconnect()
-        # without a scheduler Dask writes a traceback, and the epoch one line about the lost shards
+        # without a scheduler Dask writes a traceback, and the epoch one line about the lost parts
         for name in ("distributed.client", "distributed.batched"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
             if self.address == LOCAL:
-                self.cluster = local_cluster(n_shards)
+                self.cluster = local_cluster(n_parts)
             self.client = Client(
                 self.cluster or self.address,
                 direct_to_workers=True,
@@ -143,7 +143,7 @@ class Actors:
                 security=self.security(),
             )
         except Exception as error:  # Dask raises many kinds
-            raise ShardLost(
+            raise PartLost(
                 every,
                 f"no Dask scheduler answers at {self.address} ({error}); see that it runs, and "
                 "that RECRAWL_DASK and its certificates are right",
@@ -160,16 +160,16 @@ class Actors:
         )
 
     @contextmanager
-    def opened(self, store: Store, lead: Lead, task: Task) -> Iterator[Shards]:  # noqa: ARG002
-        """Place an actor for each shard of an epoch; the actors end with the epoch."""
-        shards = InActors(self, self.sources(store), task)
+    def opened(self, store: Store, lead: Lead, task: Task) -> Iterator[EpochParts]:  # noqa: ARG002
+        """Place an actor for each part of an epoch; the actors end with the epoch."""
+        parts = InActors(self, self.sources(store), task)
         try:
-            yield shards
+            yield parts
         finally:
-            shards.actors = {}  # the last reference ends an actor
+            parts.actors = {}  # the last reference ends an actor
 
     def close(self) -> None:
-        """End the workers that this process has started; an epoch that runs loses its shards."""
+        """End the workers that this process has started; an epoch that runs loses its parts."""
         self.closed = True
         self._disconnect()
 
@@ -194,17 +194,17 @@ def local_cluster(n_workers: int) -> LocalCluster:
         )
 
 
-class InActors(Shards):
-    """The shards of one epoch as actors."""
+class InActors(EpochParts):
+    """The parts of one epoch as actors."""
 
-    def __init__(self, pool: Actors, sources: Sequence[ShardSource], task: Task) -> None:
+    def __init__(self, pool: Actors, sources: Sequence[PartSource], task: Task) -> None:
         self.pool, self.sources, self.task = pool, sources, task
-        self.n_shards = len(sources)
+        self.n_parts = len(sources)
         self.actors: dict[int, Any] = {}
 
     def place(self, which: Sequence[int]) -> None:
-        """Place actors on the workers with the fewest; raise `ShardLost`."""
-        client = self.pool.connected(self.n_shards)
+        """Place actors on the workers with the fewest; raise `PartLost`."""
+        client = self.pool.connected(self.n_parts)
         for n in which:
             self.actors.pop(n, None)
         try:
@@ -214,7 +214,7 @@ class InActors(Shards):
             for n in which:
                 worker = min(addresses, key=busy.count)
                 placed = client.submit(
-                    ShardActor,
+                    PartActor,
                     self.sources[n],
                     self.task,
                     actor=True,
@@ -226,11 +226,11 @@ class InActors(Shards):
                 busy.append(self.actors[n]._address)  # noqa: SLF001
         except Exception as error:
             lost = tuple(n for n in which if n not in self.actors)
-            raise ShardLost(lost, f"no worker takes the shards {lost}: {error!r}") from error
+            raise PartLost(lost, f"no worker takes the parts {lost}: {error!r}") from error
 
     @override
     def ask(self, question: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        if missing := [n for n in range(self.n_shards) if n not in self.actors]:
+        if missing := [n for n in range(self.n_parts) if n not in self.actors]:
             self.place(missing)
         messages = [pickle.dumps((question, own), pickle.HIGHEST_PROTOCOL) for own in arguments]
         futures: dict[int, Any] = {}
@@ -247,7 +247,7 @@ class InActors(Shards):
         if lost:
             for n in lost:
                 self.actors.pop(n, None)
-            raise ShardLost(tuple(sorted(lost)), "; ".join(lost.values()))
+            raise PartLost(tuple(sorted(lost)), "; ".join(lost.values()))
         for each in answers:
             if isinstance(each, Failure):
                 raise each.error
@@ -260,8 +260,8 @@ class InActors(Shards):
 
 @contextmanager
 def losing(n: int, lost: dict[int, str]) -> Iterator[None]:
-    """Count any error as the loss of a shard: an actor returns its own errors as answers."""
+    """Count any error as the loss of a part: an actor returns its own errors as answers."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - Dask raises many kinds
-        lost[n] = f"shard {n}: {error!r}"[:200]
+        lost[n] = f"part {n}: {error!r}"[:200]

@@ -1,6 +1,6 @@
-"""The databases of a sharded store, as the sources of the shards of an epoch.
+"""The databases of a sharded store, as the sources of the parts of an epoch.
 
-A shard of an epoch has one database or several. It reads each in one snapshot. It writes each in
+A part of an epoch has one database or several. It reads each in one snapshot. It writes each in
 one transaction, which checks that no later attempt of the epoch, and no later epoch, has begun.
 """
 
@@ -17,8 +17,8 @@ from recrawl_cluster.store.epochs import write_share
 from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.shard_map import ShardMap
 from service.archive.log_archive import LogArchive
-from service.epochs.shard import Input, Run, ShardSource, Task, load_divided
-from service.model.columns import ClockColumns, ScheduleColumns
+from service.epochs.part import Input, PartSource, Run, Task, load_divided
+from service.model.columns import ChangeHours, ScheduleColumns
 from service.model.errors import ShardMoved
 from service.storage.epochs.contract import Learnt
 
@@ -61,10 +61,12 @@ def _share(shard_map: ShardMap, position: int, learnt: Learnt) -> Learnt:
     """Return what an epoch learnt of the pages and hosts of one database."""
     shards = shard_map.databases[position].shards
     tables = {shard: each for shard, each in learnt.of_shards.items() if shard in shards}
-    clocks: ClockColumns | None = learnt.clocks
-    if clocks is not None:
-        clocks = clocks.where(shard_map.databases_of_ids(clocks.host_id) == position)
-    return Learnt(tables, clocks)
+    change_hours: ChangeHours | None = learnt.change_hours
+    if change_hours is not None:
+        change_hours = change_hours.where(
+            shard_map.databases_of_ids(change_hours.host_id) == position
+        )
+    return Learnt(tables, change_hours)
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,13 @@ class RemoteDatabases(Databases):
         return closing(store)
 
 
-def in_this_process(store: MappedDatabases) -> Sequence[ShardSource]:
+def in_this_process(store: MappedDatabases) -> Sequence[PartSource]:
     """Return a source for each database, for this process; raise `ShardMoved`."""
     _whole(store)
     return [OpenDatabases(store, (n,)) for n in range(len(store.databases))]
 
 
-def for_processes(store: MappedDatabases, n_processes: int | None = None) -> Sequence[ShardSource]:
+def for_processes(store: MappedDatabases, n_processes: int | None = None) -> Sequence[PartSource]:
     """Return sources for other processes: one for each database, at most `n_processes`.
 
     They take no exceptions of hosts along, because ids name their logical shards. Raise

@@ -183,7 +183,6 @@ class Move:
             yield tx
 
     def _retried(self, database: ShardDatabase, act: Callable[[PostgresTransaction], None]) -> None:
-        """Run an act that waits for locks, with pauses for others."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 with self._writing(database) as tx:
@@ -232,7 +231,6 @@ class Move:
             )
 
     def _catch_up(self) -> None:
-        """Copy the pages of the notes, until few notes are left."""
         for _ in range(ROUNDS):
             with self.source.begin(write=False) as tx:
                 n = int(tx.scalar(move_source.N_NOTES))

@@ -76,5 +76,5 @@ def position_of(shard_map: ShardMap, name: str) -> int:
     """Return the position of a database; raise `MoveRefused` for an unknown name."""
     names = [database.name for database in shard_map.databases]
     if name not in names:
-        raise MoveRefused(f"RECRAWL_SHARDS has no database {name}; it has {', '.join(names)}")
+        raise MoveRefused(f"RECRAWL_CLUSTER has no database {name}; it has {', '.join(names)}")
     return names.index(name)

@@ -99,7 +99,7 @@ def checked(claim: Claim | None, shard_map: ShardMap, database: Database) -> Cla
         )
     if claim.logical != shard_map.logical:
         raise ShardsDisagree(
-            f"the database {database.name} has shards of {claim.logical}, RECRAWL_SHARDS says "
+            f"the database {database.name} has shards of {claim.logical}, RECRAWL_CLUSTER says "
             f"logical = {shard_map.logical}; correct the file"
         )
     return claim
@@ -136,16 +136,16 @@ def check_exceptions(tx: PostgresTransaction, shard_map: ShardMap) -> None:
     version = stored["version"]
     if shard_map.version > version:
         raise ShardsDisagree(
-            f"RECRAWL_SHARDS has version {shard_map.version}, the coordinator has version "
+            f"RECRAWL_CLUSTER has version {shard_map.version}, the coordinator has version "
             f"{version}; run `recrawl shards add`, then start every process with this file"
         )
     if shard_map.version < version:
         raise ShardsDisagree(
-            f"RECRAWL_SHARDS has version {shard_map.version}, the coordinator has version "
+            f"RECRAWL_CLUSTER has version {shard_map.version}, the coordinator has version "
             f"{version}; use the newer file"
         )
     raise ShardsDisagree(
-        f"the exceptions of RECRAWL_SHARDS are not those of version {version}; raise `version` "
+        f"the exceptions of RECRAWL_CLUSTER are not those of version {version}; raise `version` "
         "and run `recrawl shards add`"
     )
 
@@ -252,7 +252,7 @@ def adopt(databases: tuple[ShardDatabase, ...], shard_map: ShardMap) -> int:
     name = coordinator.database.name
     if 0 not in coordinator.database.shards:
         raise ShardsDisagree(
-            f"the adopted store becomes shard 0, which RECRAWL_SHARDS does not give to the "
+            f"the adopted store becomes shard 0, which RECRAWL_CLUSTER does not give to the "
             f"coordinator {name}; correct the file"
         )
     for database in databases:

@@ -27,7 +27,7 @@ from service.model.id_space import IdSpace
 from service.model.listing import TagColumns
 from service.storage.pages.postgres import brought_insertion, page_insertion
 from service.storage.postgres.connections import taken, translated
-from service.storage.postgres.statements import AUTOCOMMIT, Rows, Statements
+from service.storage.postgres.statements import AUTOCOMMIT, PostgresRows, Statements
 from service.storage.stores.postgres import PostgresLead, PostgresStore, PostgresTransaction
 
 ADD_HOSTS = f"""
@@ -157,7 +157,7 @@ class ShardTransaction(PostgresTransaction):
                 super().redate_pages(first, end, now)
 
     @override
-    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> Rows:
+    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> PostgresRows:
         if not self.owns(page_id).all():
             raise ShardMoved
         return super()._lock_states(page_id, scheduled=scheduled)
@@ -185,7 +185,7 @@ class ShardTransaction(PostgresTransaction):
 class ShardDatabase(PostgresStore):
     """A store on one database of a sharded store; its outages name the database."""
 
-    setting = "RECRAWL_SHARDS"
+    setting = "RECRAWL_CLUSTER"
 
     def __init__(self, position: int, shard_map: ShardMap, width: int, **limits: Any) -> None:
         super().__init__(shard_map.databases[position].url, width, **limits)
@@ -299,7 +299,7 @@ class ShardDatabase(PostgresStore):
             self.read_claims()
             raise ShardMoved from error
         except (SchemaBehind, SchemaAhead, EpochRunning, ArchiveRunning) as error:
-            error.extra = {"shard": self.database.name, **error.extra}
+            error.extra = {"database": self.database.name, **error.extra}
             raise
 
     def absent(self, error: RecrawlError) -> ShardUnavailable:
@@ -307,7 +307,7 @@ class ShardDatabase(PostgresStore):
         if isinstance(error, ShardUnavailable):
             return ShardUnavailable(error.detail, **error.extra)
         detail = f"the database {self.database.name} of the shards is away: {error.detail}"
-        return ShardUnavailable(detail, **{**error.extra, "shard": self.database.name})
+        return ShardUnavailable(detail, **{**error.extra, "database": self.database.name})
 
 
 class ShardLead(PostgresLead):

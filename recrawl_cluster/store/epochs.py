@@ -26,7 +26,7 @@ from recrawl_cluster.store.routing import (
     by_ids,
     on_all,
 )
-from service.core.shares import ShareEvidence
+from service.core.shared_changes import ShareEvidence
 from service.model.arrays import Ints, UrlGroupRates
 from service.model.columns import (
     EpochColumns,
@@ -116,8 +116,8 @@ class ShardedEpochs(Routing):
 
     load_caps = on_all("load_caps", ascending)
     shifts = on_all("shifts", ascending)
-    host_clocks = on_all("host_clocks", ascending)
-    clocks = by_ids("clocks", ascending)
+    host_hours = on_all("host_hours", ascending)
+    change_hours = by_ids("change_hours", ascending)
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
@@ -145,9 +145,9 @@ class ShardedEpochs(Routing):
     def save_learnt(self, epoch: int, learnt: Learnt) -> None:
         for shard, tables in learnt.of_shards.items():
             self.of_shard(shard).save_learnt(epoch, Learnt({shard: tables}))
-        if learnt.clocks is not None:
-            for tx, rows in shares_of_all(self, learnt.clocks.host_id):
-                tx.save_learnt(epoch, Learnt(clocks=learnt.clocks.take(rows)))
+        if learnt.change_hours is not None:
+            for tx, rows in shares_of_all(self, learnt.change_hours.host_id):
+                tx.save_learnt(epoch, Learnt(change_hours=learnt.change_hours.take(rows)))
 
     @override
     def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:

@@ -25,7 +25,7 @@ from service.model.arrays import Ints, Keys
 from service.model.changes import ChangeFilter
 from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Page
-from service.storage.pages.contract import Brought, Registered
+from service.storage.pages.contract import Brought, RegisteredPages
 
 
 class ShardedPages(Routing):
@@ -34,12 +34,12 @@ class ShardedPages(Routing):
     @override
     def register(
         self, pages: PageColumns, now: datetime, brought: Brought | None = None
-    ) -> Registered:
+    ) -> RegisteredPages:
         shares, results = self.split_hosts(pages.host), []
         for tx, rows in shares:
             some = pages if isinstance(rows, slice) else pages.take(rows)
             results.append(tx.register(some, now, None if brought is None else _of(brought, rows)))
-        registered: Registered = aligned(shares, results)
+        registered: RegisteredPages = aligned(shares, results)
         return registered
 
     @override
@@ -63,7 +63,7 @@ class ShardedPages(Routing):
     change_page = by_id("change_page")
     delete_page = by_id("delete_page")
     page_log = by_id("page_log")
-    page_history = by_id("page_history")
+    whole_log = by_id("whole_log")
 
     lock_states = by_ids("lock_states", ascending)
     save_states = by_column("save_states")

@@ -234,7 +234,7 @@ class ShardedHosts(Routing):
             name = self.of(host).host_names(np.array([host]))[host]
             raise GroupDivided(
                 f"{name} is in logical shard {host >> SHIFT}, its group in {-queue >> SHIFT}; "
-                "name the host under [exceptions] of RECRAWL_SHARDS before its first page"
+                "name the host under [exceptions] of RECRAWL_CLUSTER before its first page"
             )
         shares = self.split(host_id)
         parts = [tx.move_hosts(host_id[rows], queue_id[rows]) for tx, rows in shares]

@@ -126,13 +126,15 @@ def read_map(path: Path) -> ShardMap:
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise InvalidSettings(f"RECRAWL_SHARDS: {path} cannot be read: {error.strerror}") from error
+        raise InvalidSettings(
+            f"RECRAWL_CLUSTER: {path} cannot be read: {error.strerror}"
+        ) from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InvalidSettings(f"RECRAWL_SHARDS: {path} is not TOML: {error}") from error
+        raise InvalidSettings(f"RECRAWL_CLUSTER: {path} is not TOML: {error}") from error
     try:
         return map_of(content)
     except ValueError as error:
-        raise InvalidSettings(f"RECRAWL_SHARDS: {path}: {error}") from error
+        raise InvalidSettings(f"RECRAWL_CLUSTER: {path}: {error}") from error
 
 
 KEYS = {"logical", "version", "databases", "exceptions"}

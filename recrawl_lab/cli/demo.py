@@ -186,8 +186,8 @@ def _serving(options: dict[str, Any], **clocks: Any) -> Iterator[str]:
     """Run a service on a new SQLite file; yield its address."""
     import tempfile
 
+    from service.api.assembly import open_service
     from service.api.server import running
-    from service.api.service import open_service
     from service.console.app import create_app_with_console
     from service.runtime.bootstrap import configure_logging
 

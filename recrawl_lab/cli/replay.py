@@ -8,12 +8,11 @@ import typer
 from service.cli.options import finite
 
 Weighting = Literal["equal", "lognormal", "column"]
-ClockKind = Literal["daily", "cron", "flat", "bulk", "stops", "shifts"]
+HoursKind = Literal["daily", "cron", "flat", "bulk", "stops", "shifts"]
 PingKind = Literal["none", "true", "delayed", "noisy", "sitemap", "lying-sitemap"]
 
 
 def _site(*names: str, help: str, **bounds: Any) -> Any:  # noqa: A002 - as typer names it
-    """Return an option of the panel about the site."""
     return typer.Option(*names, help=help, rich_help_panel="Site", **bounds)
 
 
@@ -47,8 +46,8 @@ Rules = Annotated[
     ),
 ]
 Pages = Annotated[int, _site(min=2, help="Number of pages of a synthetic site")]
-Clock = Annotated[
-    ClockKind | None,
+ChangeHours = Annotated[
+    HoursKind | None,
     _site(help="Synthetic site of hosts with an hour each; `stops` and `shifts` at half-time"),
 ]
 Days = Annotated[
@@ -102,7 +101,7 @@ def replay(
     git: Git = None,
     rules: Rules = None,
     pages: Pages = 2_000,
-    clock: Clock = None,
+    change_hours: ChangeHours = None,
     days: Days = None,
     importance: Importance = None,
     bulk: Bulk = False,
@@ -135,7 +134,7 @@ def replay(
 
     if list_:
         return print_policies()
-    source = Source(trace, crawl_log, git, rules, pages, clock, days, importance, bulk)
+    source = Source(trace, crawl_log, git, rules, pages, change_hours, days, importance, bulk)
     notices = PingSource(pings, ping_share, ping_delay, ping_recall, ping_precision, sitemap_every)
     if freshness:
         return judge(source, notices, bandwidth, bandwidth_per_page, step, seed, out)

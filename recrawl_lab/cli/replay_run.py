@@ -30,9 +30,9 @@ from recrawl_lab.replay.freshness import study, summary, table
 from recrawl_lab.reports.page import page
 from recrawl_lab.reports.results import Circumstances, document, write
 from recrawl_lab.reports.summary import show
-from recrawl_lab.worlds.clocked import Kind, clocked_world
 from recrawl_lab.worlds.crawl_log import read_crawl_log
 from recrawl_lab.worlds.git_history import read_git
+from recrawl_lab.worlds.hourly import Kind, hourly_world
 from recrawl_lab.worlds.pings import PingSource, announced
 from recrawl_lab.worlds.recording import Recording, Weighting, recorded_world
 from recrawl_lab.worlds.trace import read_trace
@@ -64,8 +64,8 @@ class Source:
     rules: list[str] | None
     pages: int
     """Number of pages of a synthetic site."""
-    clock: Kind | None
-    """Kind of a synthetic site that changes by the clock; None: at random."""
+    change_hours: Kind | None
+    """Kind of a synthetic site with change hours; None: it changes at random."""
     days: float | None
     importance: Weighting | None
     bulk: bool
@@ -97,9 +97,9 @@ class Source:
             raise typer.BadParameter(
                 "--trace, --crawl-log and --git exclude each other; use only one"
             )
-        if self.clock is not None and not self.made_up:
+        if self.change_hours is not None and not self.made_up:
             raise typer.BadParameter(
-                "--clock makes up a site; leave out --trace, --crawl-log and --git"
+                "--change-hours makes up a site; leave out --trace, --crawl-log and --git"
             )
         if (self.git is None) != (not self.rules):
             raise typer.BadParameter(
@@ -127,8 +127,8 @@ class Source:
                 f"{self.pages:,} pages over {days:,.0f} days are more than the {MAX_PAGE_DAYS:,} "
                 "page-days that fit in memory; choose fewer --pages or --days"
             )
-        if self.clock is not None:
-            return clocked_world(self.clock, self.pages, days, rng=rng, importance=weighting)
+        if self.change_hours is not None:
+            return hourly_world(self.change_hours, self.pages, days, rng=rng, importance=weighting)
         return synthetic_world(self.pages, days, rng=rng, importance=weighting, complete_share=0.0)
 
 

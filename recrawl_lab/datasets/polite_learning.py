@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl_lab.datasets.polite import Histories
-from service.core import timing
+from service.core import waits
 from service.core.estimators.base import Estimator, from_columns, to_columns
 from service.estimation.estimates import width
 from service.model.arrays import (
@@ -130,7 +130,7 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         false_pings=zero,
         trust=zero,
         requested_at=never,
-        interval_factor=timing.exponential(uniform) if poisson else uniform,
+        interval_factor=waits.exponential(uniform) if poisson else uniform,
         last_interval=zero,
         last_age=np.full(n, np.nan),
         estimate=taught.estimate,

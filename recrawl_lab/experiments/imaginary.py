@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from typing_extensions import override
 
-from service.core.conditions import Floats, InvalidInput, check_array
+from service.core.checks import Floats, InvalidInput, check_array
 from service.core.estimators.history import History
 from service.core.estimators.likelihood import likeliest_rate, with_imaginary
 from service.core.estimators.mle import MLE

@@ -173,7 +173,6 @@ def _check_of_bandwidth(pages: Corpus, lc: Allocation) -> Check:
 
 
 def _by_cost(costs: dict[str, Cost]) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the harmonic and the binary costs by policy."""
     return (
         {name: both.harmonic for name, both in costs.items()},
         {name: both.binary for name, both in costs.items()},

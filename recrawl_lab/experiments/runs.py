@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.conditions import check_array
+from service.core.checks import check_array
 from service.core.estimators.base import Estimator, check_crawl
 from service.core.estimators.history import History
 from service.core.prior import Prior

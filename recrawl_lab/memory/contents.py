@@ -7,10 +7,10 @@ import numpy as np
 
 from recrawl_lab.memory.evidence import Evidence
 from recrawl_lab.memory.growing import GrowingTable
-from service.core.clocks.evidence import WIDTH
-from service.core.clocks.profile import TERMS
+from service.core.change_hours.evidence import WIDTH
+from service.core.change_hours.profile import TERMS
 from service.model.arrays import COLUMN, INSTANT
-from service.model.columns import CapColumns, ClockColumns, LogColumns, PageStates, ScheduleColumns
+from service.model.columns import CapColumns, ChangeHours, LogColumns, PageStates, ScheduleColumns
 from service.model.domain import Epoch
 from service.storage.epochs.contract import Learnt
 
@@ -54,7 +54,7 @@ class Contents:
         self.written: dict[int, ScheduleColumns] = {}
         self.schedules: dict[int, ScheduleColumns] = {}
         self.learnt: dict[int, Learnt] = {}
-        self.clocks = ClockColumns.empty(evidence=(WIDTH,), profile=(1 + TERMS,))
+        self.change_hours = ChangeHours.empty(evidence=(WIDTH,), profile=(1 + TERMS,))
         self.estimator: str | None = None
 
     def host(self, host_id: int) -> str:

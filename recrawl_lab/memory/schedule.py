@@ -11,14 +11,14 @@ from typing_extensions import override
 
 from recrawl_lab.memory.contents import Contents
 from recrawl_lab.memory.growing import GrowingTable, Undo
-from service.core.shares import ShareEvidence
+from service.core.shared_changes import ShareEvidence
 from service.model.arrays import Bools, Ints, UrlGroupRates
 from service.model.columns import (
-    NOT_MOVED,
+    NOT_SHIFTED,
     CapColumns,
-    ClockColumns,
+    ChangeHours,
     EpochColumns,
-    HostClocks,
+    HostHours,
     ScheduleChanges,
     ScheduleColumns,
     ScheduledPages,
@@ -116,8 +116,8 @@ class MemorySchedule(Transaction):
         before = self.store.learnt.get(epoch, NOTHING).of_shards
         both = Learnt({**before, **learnt.of_shards})
         self.set("learnt", {**self.store.learnt, epoch: both})
-        if learnt.clocks is not None:
-            self.set("clocks", _renewed(self.store.clocks, learnt.clocks))
+        if learnt.change_hours is not None:
+            self.set("change_hours", _renewed(self.store.change_hours, learnt.change_hours))
 
     @override
     def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:
@@ -133,24 +133,24 @@ class MemorySchedule(Transaction):
         return self.store.learnt.get(epoch, NOTHING).of_shards.get(shard, NO_TABLES)
 
     @override
-    def host_clocks(self) -> HostClocks:
-        clocks = self.store.clocks
-        row = np.flatnonzero(clocks.profile[:, 0] > 0)
+    def host_hours(self) -> HostHours:
+        change_hours = self.store.change_hours
+        row = np.flatnonzero(change_hours.profile[:, 0] > 0)
         no_delay = np.full(len(row), np.nan)
-        return HostClocks(
-            host_id=clocks.host_id[row], profile=clocks.profile[row], delay_s=no_delay
+        return HostHours(
+            host_id=change_hours.host_id[row], profile=change_hours.profile[row], delay_s=no_delay
         )
 
     @override
-    def clocks(self, host_id: Ints) -> ClockColumns:
-        return self.store.clocks.where(np.isin(self.store.clocks.host_id, host_id))
+    def change_hours(self, host_id: Ints) -> ChangeHours:
+        return self.store.change_hours.where(np.isin(self.store.change_hours.host_id, host_id))
 
     @override
     def shifts(self, epoch: int) -> ShiftColumns:
         rows = self.store.schedules.get(epoch)
         if rows is None:
             return ShiftColumns.empty()
-        moved = rows.take(rows.shift != NOT_MOVED)
+        moved = rows.take(rows.shift != NOT_SHIFTED)
         return ShiftColumns(page_id=moved.page_id, shift=moved.shift, carried=moved.carried)
 
     def _requested(self) -> Epoch | None:
@@ -273,15 +273,15 @@ class MemorySchedule(Transaction):
             choices[name] = np.full(len(page_id), np.nan)
             choices[name][has_row] = getattr(rows, name)[at[has_row]]
         for name in ("shift", "carried"):
-            choices[name] = np.full(len(page_id), NOT_MOVED, np.int16)
+            choices[name] = np.full(len(page_id), NOT_SHIFTED, np.int16)
             choices[name][has_row] = getattr(rows, name)[at[has_row]]
         return ScheduleColumns(page_id=page_id, **choices)
 
 
-def _renewed(before: ClockColumns, new: ClockColumns) -> ClockColumns:
+def _renewed(before: ChangeHours, new: ChangeHours) -> ChangeHours:
     """Return the evidence of all hosts after some have learnt."""
     others = before.where(~np.isin(before.host_id, new.host_id))
-    both = ClockColumns.concatenate([others, new])
+    both = ChangeHours.concatenate([others, new])
     return both.take(np.argsort(both.host_id))
 
 
@@ -302,5 +302,4 @@ def _copy(certificate: Certificate) -> Certificate:
 
 
 def _own(epoch: Epoch) -> Epoch:
-    """Return a copy whose dictionaries belong to the caller."""
     return replace(epoch, certificate=epoch.certificate and _copy(epoch.certificate))

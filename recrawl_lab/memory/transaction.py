@@ -29,7 +29,7 @@ from service.model.arrays import (
 )
 from service.model.changes import ChangeColumns
 from service.model.columns import (
-    NOT_MOVED,
+    NOT_SHIFTED,
     EvidenceColumns,
     LogColumns,
     PageColumns,
@@ -41,7 +41,7 @@ from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import PageTags
 from service.model.urls import url_groups
-from service.storage.pages.contract import Brought, Registered
+from service.storage.pages.contract import Brought, RegisteredPages
 from service.storage.pages.states import GONE_CHECKS
 from service.storage.pages.validators import ValidatorChanges, ValidatorColumns
 
@@ -81,7 +81,7 @@ class MemoryTransaction(MemorySchedule):
     @override
     def register(
         self, pages: PageColumns, now: datetime, brought: Brought | None = None
-    ) -> Registered:
+    ) -> RegisteredPages:
         page_id = self.page_ids(pages.key)
         new, old = pages.take(page_id == 0), page_id > 0
         if len(new):
@@ -90,7 +90,7 @@ class MemoryTransaction(MemorySchedule):
                 self._bring(brought.take(~old))
         if old.any():
             self._change(page_id[old] - 1, pages.take(old), instant(now))
-        return Registered(self.page_ids(pages.key) if len(new) else page_id, ~old)
+        return RegisteredPages(self.page_ids(pages.key) if len(new) else page_id, ~old)
 
     def _add(self, new: PageColumns, now: np.datetime64) -> None:
         start = self.pages.n
@@ -172,7 +172,7 @@ class MemoryTransaction(MemorySchedule):
         cells |= {
             "host": self.store.host(int(cells["host_id"])),
             "due_rate": due["due_rate"][0],
-            "shift": None if rates.shift[0] == NOT_MOVED else int(rates.shift[0]),
+            "shift": None if rates.shift[0] == NOT_SHIFTED else int(rates.shift[0]),
             "redirects_to": target or None,
             "redirects_to_url": self.pages["url"][target - 1] if there else None,
         }
@@ -226,7 +226,7 @@ class MemoryTransaction(MemorySchedule):
             for name in names & table.columns.keys()
         }
         columns |= self._due_columns(row, rates)
-        urgency = np.where(rates.shift == NOT_MOVED, rates.urgency, np.nan)
+        urgency = np.where(rates.shift == NOT_SHIFTED, rates.urgency, np.nan)
         return FreshnessColumns(**columns, page_id=there, urgency=urgency)
 
     @override
@@ -253,7 +253,7 @@ class MemoryTransaction(MemorySchedule):
 
     @override
     def tags_of(self, page_id: Ints) -> PageTags:
-        """Return nothing, because no page of a replay has tags."""
+        # because no page of a replay has tags
         return PageTags.empty()
 
     # -- observations
@@ -328,7 +328,7 @@ class MemoryTransaction(MemorySchedule):
             return between
         return between.take(np.isin(between.page_id, page_id))
 
-    # -- pages that move between stores
+    # -- pages that are exported
 
     @override
     def validators(self, page_id: Ints) -> ValidatorColumns:

@@ -28,8 +28,8 @@ from service.epochs.solve import Plan
 from service.model.domain import Timing
 
 STEP_INTERVALS = 0.5
-LONGEST_STEP, LONGEST_UNPACED = 1.0, 7.0
-"""Maximum time between epochs, days: with and without URL groups that move crawls.
+LONGEST_STEP, LONGEST_WITHOUT_URGENCY = 1.0, 7.0
+"""Maximum time between epochs, days: with and without URL groups that shift crawls.
 
 The time is half the mean interval between crawls of a page, up to this maximum.
 """
@@ -91,9 +91,9 @@ class Entrant:
     play: Callable[[Game, Progress | None], Replayed]
 
 
-def suitable_step(world: World, bandwidth: float, *, paced: bool = True) -> float:
+def suitable_step(world: World, bandwidth: float, *, with_urgency: bool = True) -> float:
     """Return a time between epochs in which a schedule hardly ages, days."""
-    longest = LONGEST_STEP if paced else LONGEST_UNPACED
+    longest = LONGEST_STEP if with_urgency else LONGEST_WITHOUT_URGENCY
     return min(longest, STEP_INTERVALS * world.mean_pages / bandwidth)
 
 
@@ -105,7 +105,7 @@ def _crawled(policy: Policy, game: Game, progress: Progress | None) -> Replayed:
 
 
 def _learned(plan: Plan, game: Game, progress: Progress | None) -> Replayed:
-    step = game.step or suitable_step(game.world, game.bandwidth, paced=plan.with_urgency)
+    step = game.step or suitable_step(game.world, game.bandwidth, with_urgency=plan.with_urgency)
     return replay(
         game.world,
         game.bandwidth,
@@ -137,7 +137,9 @@ HINDSIGHT_KNOWS = (
 )
 """Knowledge of the policy `hindsight`, the object of a sentence whose verb is "knows"."""
 
-UNPACED = replace(DEFAULT_PLAN, estimator=DEFAULT_GAMMA, url_groups=False, clocks=False)
+WITHOUT_URGENCY = replace(
+    DEFAULT_PLAN, estimator=DEFAULT_GAMMA, url_groups=False, change_hours=False
+)
 """Plan of the papers' policies: only a page's own rate, estimated by Gamma, decides its crawls."""
 
 OBJECTIVES = {
@@ -154,9 +156,9 @@ PARTS: dict[str, tuple[Plan, str]] = {
         replace(DEFAULT_PLAN, url_groups=False),
         "Recrawl without siblings: crawls of other pages of its URL group do not move a page",
     ),
-    "recrawl-no-clocks": (
-        replace(DEFAULT_PLAN, clocks=False),
-        "Recrawl without clocks: the hours at which the pages of a host change do not count",
+    "recrawl-no-change-hours": (
+        replace(DEFAULT_PLAN, change_hours=False),
+        "Recrawl without change hours: the hours at which the pages of a host change do not count",
     ),
 }
 """Plan and description by name, of the default with one part left out."""
@@ -170,7 +172,7 @@ def _variants() -> list[Entrant]:
             continue
         name = estimator.replace("_", "-")
         made = make_estimator(estimator, half_life_days=HALF_LIFE_DAYS)
-        plan = replace(UNPACED, estimator=made, timing=timing)
+        plan = replace(WITHOUT_URGENCY, estimator=made, timing=timing)
         if timing is Timing.poisson:
             clock, suffix = "on Poisson clocks", "-poisson"
         else:
@@ -203,7 +205,7 @@ LINEUP: dict[str, Entrant] = {
         _blind(UNIFORM, plain.uniform, "every page equally often"),
         *(_blind(name, peer.policy, peer.description) for name, peer in PEERS.items()),
         *(
-            _learner(name, replace(UNPACED, objective=objective), text)
+            _learner(name, replace(WITHOUT_URGENCY, objective=objective), text)
             for name, (objective, text) in OBJECTIVES.items()
         ),
         *_variants(),

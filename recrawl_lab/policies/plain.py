@@ -16,7 +16,7 @@ from recrawl_lab.worlds.phases import phase
 from recrawl_lab.worlds.world import World
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.estimators.gamma import Gamma, GammaState
-from service.core.timing import CREDIT_TOLERANCE
+from service.core.waits import CREDIT_TOLERANCE
 from service.model.arrays import Bools, Floats, Ints
 from service.model.urls import n_buckets, url_groups
 

@@ -9,7 +9,7 @@ from math import sqrt
 
 import numpy as np
 
-from service.core.conditions import Bools, Floats
+from service.core.checks import Bools, Floats
 
 GOLDEN = (sqrt(5) - 1) / 2
 

@@ -12,8 +12,8 @@ from service.core.allocation.demand import Taken, demand
 from service.core.allocation.multipliers import UNLIMITED, Solution, Values, grow, solve
 from service.core.allocation.problem import Allocation, check_bandwidth, check_pages
 from service.core.allocation.sweeps import Sweeps
-from service.core.conditions import Floats
-from service.core.joint import alone
+from service.core.checks import Floats
+from service.core.common_values import alone
 
 SMALL = 0.1
 """Value of x below which x - 1 + exp(-x) is computed as a series."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.conditions import Bools, Floats, InvalidInput, check_array
+from service.core.checks import Bools, Floats, InvalidInput, check_array
 from service.core.costs import Timing
-from service.core.timing import CREDIT_TOLERANCE
+from service.core.waits import CREDIT_TOLERANCE
 
 
 class PageStaleness(NamedTuple):

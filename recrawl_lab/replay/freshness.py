@@ -25,7 +25,7 @@ from recrawl_lab.replay.replay import LocalFleet, Predicted, instants_of
 from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
 from recrawl_lab.worlds.world import World
-from service.core.conditions import Bools, Floats
+from service.core.checks import Bools, Floats
 from service.core.estimators.gamma import Gamma, GammaState, gamma_unchanged
 from service.core.prior import fit_gamma_prior
 from service.epochs.solve import Plan
@@ -128,7 +128,7 @@ class QuestionedFleet(LocalFleet):
         super().new_epoch()
         day = day_of(self.clock())
         if day >= self._next:
-            self._next = day + 0.999 * self._every  # epochs with clocks are more frequent
+            self._next = day + 0.999 * self._every  # epochs with change hours are more frequent
             self._ask(day)
 
     def _ask(self, day: float) -> None:

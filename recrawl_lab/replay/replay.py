@@ -1,7 +1,7 @@
 """Replay: Recrawl's own use cases play a world in this process, on the store in memory.
 
-The use cases are those of the service (`run_epoch`, `record`, `ping`); only the web and the clock
-are simulated. The crawls of a step are recorded in one batch, each at its own instant.
+The use cases are those of the service (`run_epoch`, `record`, `ping`); only the web and the change
+hours are simulated. The crawls of a step are recorded in one batch, each at its own instant.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.worlds.simulated_time import START, Clock, instant_of
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import World
-from service.core.clocks.timing import FAST_INTERVAL
-from service.epochs.moves import PACED_EVERY
+from service.core.change_hours.best_hours import FAST_INTERVAL
 from service.epochs.run import run_epoch
+from service.epochs.shifts import FREQUENT_EVERY
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, rules_in_force, width
 from service.history.counting import compare
@@ -44,7 +44,7 @@ from service.model.urls import key_of
 
 EVERYTHING = 1 << 62
 OFTEN = 0.5
-"""Time between epochs once a host has a clock, as a share of the usual time."""
+"""Time between epochs once a host has change hours, as a share of the usual time."""
 MICROSECONDS = 86_400e6
 _START = instant(START)
 
@@ -127,7 +127,7 @@ class LocalFleet:
         self._page_id = np.zeros(len(world), np.int64)
         self._page = np.zeros(len(world) + 1, np.int64)
         self._budget_factor = 1.0
-        self._has_clock, self._paced = False, np.zeros(len(world), np.bool_)
+        self._has_hours, self._frequent = False, np.zeros(len(world), np.bool_)
         self._predicted = [NOTHING]
 
     @property
@@ -163,23 +163,23 @@ class LocalFleet:
             raise UnexpectedAnswer(f"epoch {epoch.epoch} failed: {epoch.reason}")
         if epoch.certificate is not None:
             self._budget_factor = epoch.certificate.budget_factor
-        self._look_at_clocks()
+        self._look_at_hours()
 
-    def _look_at_clocks(self) -> None:
-        """Find out whether a host has a clock, and which pages of such hosts keep a pace."""
+    def _look_at_hours(self) -> None:
+        """Find out whether a host has change hours, and which of its pages are crawled often."""
         with self.store.begin(write=False) as tx:
-            host_id = tx.host_clocks().host_id
+            host_id = tx.host_hours().host_id
             schedule = self.store.schedules.get(tx.number_in_force())
-        self._has_clock, self._paced[:] = len(host_id) > 0, False
-        if self._has_clock and schedule is not None:
+        self._has_hours, self._frequent[:] = len(host_id) > 0, False
+        if self._has_hours and schedule is not None:
             fast = schedule.page_id[schedule.crawl_rate * FAST_INTERVAL > 1.0]
-            on_clock = np.isin(self.store.pages["host_id"][fast - 1], host_id)
-            self._paced[self._page[fast[on_clock]]] = True
+            with_hours = np.isin(self.store.pages["host_id"][fast - 1], host_id)
+            self._frequent[self._page[fast[with_hours]]] = True
 
     def step(self, usual: float) -> float:
         """Return the time to the next epoch, days."""
-        often = OFTEN * usual if self._has_clock else usual
-        return min(often, PACED_EVERY) if self._paced.any() else often
+        often = OFTEN * usual if self._has_hours else usual
+        return min(often, FREQUENT_EVERY) if self._frequent.any() else often
 
     def due(self, before: float) -> Due:
         """Read the schedule."""
@@ -193,7 +193,7 @@ class LocalFleet:
             pages.due_rate[row],
         )
         slow = np.where(due_rate == rate, rate, self._budget_factor * rate)
-        return Due(page, _days(at[row]), np.where(self._paced[page], due_rate, slow))
+        return Due(page, _days(at[row]), np.where(self._frequent[page], due_rate, slow))
 
     def announce(self, changes: Crawls) -> Crawls:
         """Record change notices."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recrawl_lab.worlds.world import World
-from service.core.conditions import InvalidInput, check_amount, check_array, check_share
+from service.core.checks import InvalidInput, check_amount, check_array, check_share
 from service.model.arrays import Bools, Floats, Ints
 
 

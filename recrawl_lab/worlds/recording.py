@@ -8,7 +8,7 @@ import numpy as np
 
 from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.world import Importance, World, draw_importance, in_order, offsets
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.model.arrays import Bools, Floats, Ints
 
 SECONDS_PER_DAY = 86_400.0

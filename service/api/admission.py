@@ -13,8 +13,8 @@ from service.access.callers import ANYONE, STRANGER, Caller
 from service.access.gate import Gate
 from service.access.roles import Right, right_of
 from service.access.tokens import UnknownSigner
+from service.api.assembly import the_monitored
 from service.api.responses import problems
-from service.api.service import the_monitored
 from service.model.access import Actor
 from service.model.errors import AccessUnavailable, Forbidden, RecrawlError, Unauthorized
 from service.runtime.requests import SECURITY, SLOTS

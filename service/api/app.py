@@ -14,6 +14,7 @@ from fastapi_offline import FastAPIOffline
 from service import __version__
 from service.api import document
 from service.api.admission import Documents
+from service.api.assembly import MAX_THREADS, Service, keep_for_good, start_runner
 from service.api.encodings import CompressMiddleware
 from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
@@ -37,7 +38,6 @@ from service.api.routes import (
     webhooks,
     websub,
 )
-from service.api.service import MAX_THREADS, Service, keep_for_good, start_runner
 from service.runtime.bootstrap import joined
 from service.runtime.requests import RequestMiddleware
 

@@ -26,9 +26,9 @@ from typing_extensions import TypedDict, override
 from service.access.roles import right_of
 from service.api.admission import add_limits, enter, leave
 from service.api.responses import problems
-from service.core.conditions import CoreError
+from service.core.checks import CoreError
 from service.model.errors import RecrawlError
-from service.model.wording import expected, shown
+from service.model.field_faults import expected, shown
 
 
 def check_query(request: Request) -> None:

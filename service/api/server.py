@@ -17,8 +17,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.api.app import create_app
+from service.api.assembly import Service
 from service.api.protocol import SPARE, BoundedConnection, Stage
-from service.api.service import Service
 from service.model.errors import ENDED, AddressUnavailable
 
 MAX_CONNECTIONS = 16_384

@@ -31,9 +31,9 @@ from service.ingest.record import (
 from service.leases.settle import LeaseSettler, dated
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
-from service.model.domain import PingReason, Verdict
+from service.model.domain import ItemVerdict, PingReason
 from service.model.errors import OUTAGES
-from service.storage import Registered, Store, Transaction
+from service.storage import RegisteredPages, Store, Transaction
 from service.storage.pages.tagging import TaggedRows
 
 LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
@@ -100,7 +100,7 @@ class Recorder:
             prepare(tx)
             committed, sooner = self.record_crawls(tx, jobs)
         self.queue_apart(sooner, _latest(jobs))
-        return [committed.take(rows) for rows in _rows(jobs)]
+        return [committed] if len(jobs) == 1 else [committed.take(rows) for rows in _rows(jobs)]
 
     def record_crawls(
         self, tx: Transaction, jobs: list[Report[CrawlColumns]]
@@ -130,7 +130,7 @@ class Recorder:
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
         crawls = dated(crawls, leased, now)
         outcome = record(tx, crawls, self.rules, states)
-        new = outcome.verdict == Verdict.accepted
+        new = outcome.verdict == ItemVerdict.accepted
         return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())
 
     def flush_pings(self, jobs: list[Report[PingColumns]]) -> list[PingOutcome]:
@@ -203,7 +203,7 @@ class Registration:
         return max(len(self.pages), 1)
 
 
-Registrations = Batcher[Registration, Registered]
+Registrations = Batcher[Registration, RegisteredPages]
 
 CROSSED = -1
 """Id of a page that was not registered, because its minimum would lie above its maximum."""
@@ -216,7 +216,7 @@ class Registrar:
     store: Store
     settler: LeaseSettler
 
-    def flush(self, jobs: list[Registration]) -> list[Registered]:
+    def flush(self, jobs: list[Registration]) -> list[RegisteredPages]:
         """Register the pages and queue the new ones; raise `OverlappingPages`.
 
         A page whose bounds would cross stays as it is, and has the id `CROSSED` in the result.
@@ -240,7 +240,7 @@ class Registrar:
                 tags.where(good).save(tx, page_id)
             self.settler.queue_pinged(tx, page_id[created], now)
         return [
-            Registered(page_id[rows], created[rows])
+            RegisteredPages(page_id[rows], created[rows])
             for rows in slices(len(job.pages) for job in jobs)
         ]
 
@@ -268,5 +268,5 @@ def lost(kind: type[CommittedT], n: int) -> CommittedT:
     return kind(**columns)
 
 
-LOST = {"verdict": int(Verdict.unavailable), "reason": PingReason.unknown_page}
+LOST = {"verdict": int(ItemVerdict.unavailable), "reason": PingReason.unknown_page}
 """Values of columns of lost items that are not 0."""

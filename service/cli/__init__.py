@@ -18,7 +18,7 @@ from service.cli.pages import fresh, pages
 from service.cli.plan import plan
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
-from service.cli.sites import hosts, sitemap, websub
+from service.cli.site_documents import hosts, sitemap, websub
 from service.cli.status import epochs, status, why
 from service.model.errors import RecrawlError
 

@@ -1,4 +1,4 @@
-"""`recrawl archive`: move old days of log and feed into Parquet files, check these files."""
+"""`recrawl archive`: write old days of log and feed into Parquet files, check these files."""
 
 from collections import Counter
 from contextlib import closing
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from service.storage import Store
     from service.transfer.archiving import Retention
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would move; change nothing")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be archived; change nothing")
+]
 Check = Annotated[
     bool,
     typer.Option("--check", help="Read all archived files back instead; status 1 if one fails"),
@@ -34,7 +36,7 @@ Check = Annotated[
 def archive(
     dry_run: DryRun = False, check: Check = False, database_url: DatabaseUrl = None
 ) -> None:
-    """Move old days of the log and of the feed of changes from the database to RECRAWL_ARCHIVE.
+    """Archive old days of the log and of the feed of changes in RECRAWL_ARCHIVE.
 
     Old are the days beyond RECRAWL_RETENTION_DAYS and RECRAWL_CHANGES_DAYS. Each part is read back
     and compared before the database drops it. A command that was stopped loses nothing: run it
@@ -99,10 +101,10 @@ def _show(store: "Store", retention: "Retention") -> bool:
         for name, n in by_name.items():
             typer.echo(f"{name}: {about}{n:,} entries")
         if stretch is not None:
-            typer.echo(f"changes of {stretch.n_blocks:,} commits or more would move to the archive")
+            typer.echo(f"changes of {stretch.n_blocks:,} commits or more would go to the archive")
 
     complete = _each(store, show)
-    typer.echo(f"{about}{sum(n_rows):,} entries in {len(n_rows)} parts would move to the archive")
+    typer.echo(f"{about}{sum(n_rows):,} entries in {len(n_rows)} parts would go to the archive")
     return complete
 
 

@@ -95,7 +95,7 @@ def connected(to: str, api_key: str | None, *, waits: bool = False) -> Iterator[
     While the service is away, the client waits for `SOON_S`, or for `PATIENCE_S` with `waits`.
     """
     from recrawl_client import Client, ClientError
-    from service.cli.connection import Notice, explained
+    from service.cli.remedies import Notice, explained
 
     patience_s = PATIENCE_S if waits else SOON_S
     sentence = f"waiting for {to}, which has not answered yet; Ctrl-C ends the command"

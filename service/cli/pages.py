@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.sites import echo_indented, echo_lines, setting
+from service.cli.site_documents import echo_indented, echo_lines, setting
 
 if TYPE_CHECKING:
     from recrawl_client import Verdict
@@ -115,7 +115,7 @@ def log(
     """Print the log of a page, newest entries first, a line of JSON each."""
     with connected(to, api_key) as service:
         page_id = service.page(url).page_id
-        echo_lines(islice(service.history(page_id), limit))
+        echo_lines(islice(service.page_log(page_id), limit))
 
 
 def _filters(texts: list[str] | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from service.model.errors import InvalidSettings, StartupRefused
 if TYPE_CHECKING:
     import uvicorn
 
-    from service.api.service import Service
+    from service.api.assembly import Service
     from service.runtime.bootstrap import Opened
     from service.runtime.settings import Settings
 
@@ -58,8 +58,8 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl
     parallel; any number of servers may share one database.
     """
     with quick_imports():
+        from service.api.assembly import open_service
         from service.api.server import GracefulServer, bind
-        from service.api.service import open_service
         from service.console.app import create_app_with_console  # noqa: F401 - for `server_config`
         from service.runtime.bootstrap import configure_logging
 
@@ -227,7 +227,7 @@ def observable(
         yield
         return
     from service.api.server import bind
-    from service.api.worker import serving
+    from service.api.worker_health import serving
     from service.runtime.access import open_gate
 
     gate = open_gate(base.store, chosen, base.store.clock)

@@ -363,5 +363,5 @@ def gunzipped(response: httpx.Response) -> Iterator[bytes]:
 
 @cache
 def _tls() -> SSLContext:
-    """Return the shared TLS context, because its certificates take 20 ms and 1 MB to load."""
+    # because its certificates take 20 ms and 1 MB to load
     return httpx.create_ssl_context()

@@ -267,7 +267,7 @@ class KeyChecks:
 
 
 def _digest(claim: KeyClaim) -> bytes:
-    """Return a short identity of a claim, because the claim itself may have 2 KB."""
+    # because the claim itself may have 2 KB
     return blake2b(f"{claim.key} {claim.location}".encode(), digest_size=16).digest()
 
 

@@ -24,9 +24,9 @@ from service.access.callers import STRANGER, Caller
 from service.access.roles import right_of
 from service.api.admission import identified, leave, take_place
 from service.api.app import create_app
+from service.api.assembly import Service
 from service.api.requests.bodies import read_within
 from service.api.responses.problems import HEADERS, STATUS
-from service.api.service import Service
 from service.console.render import environment, static_files
 from service.console.session import (
     COOKIE,

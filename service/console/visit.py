@@ -16,9 +16,9 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from service.access.callers import Caller
 from service.access.roles import right_of
 from service.api.app import ROUTERS
+from service.api.assembly import Service
 from service.api.requests.bodies import JSON, Body
 from service.api.route import DirectRoute
-from service.api.service import Service
 from service.console import render
 from service.console.session import Session
 from service.model.access import Actor

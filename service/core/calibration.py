@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.core.conditions import Floats
+from service.core.checks import Floats
 
 N_BINS = 100
 """Number of bins of predicted probability."""

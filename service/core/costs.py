@@ -15,7 +15,7 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike
 from scipy.special import digamma, exp1
 
-from service.core.conditions import Floats, InvalidInput, check_amount, check_share
+from service.core.checks import Floats, InvalidInput, check_amount, check_share
 
 Timing = Literal["poisson", "periodic"]
 
@@ -73,7 +73,7 @@ def costs(
         True where a ping announces every change.
     timing : {"poisson", "periodic"}
         "poisson": random intervals and random choice of pings (K19). "periodic": regular intervals
-        and ping credit (`core.timing`).
+        and ping credit (`core.waits`).
     ping_recall, ping_precision : (N,) in [0, 1], optional
         As in `allocate_harmonic`; only with Poisson timing.
 

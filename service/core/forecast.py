@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import exp1, gammaln
 
-from service.core.conditions import Floats, check_amount
+from service.core.checks import Floats, check_amount
 from service.core.estimators.base import Estimator
 from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import CompleteObservations, Gamma, gamma_unchanged

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from service.core.conditions import Bools, Floats, InvalidInput, check_amount
+from service.core.checks import Bools, Floats, InvalidInput, check_amount
 from service.core.estimators.base import check_crawl, faded, zeros
 from service.core.estimators.gamma import Gamma, GammaState, gamma_unchanged
 

@@ -12,8 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.joint import Contribution, Joint, alone, anywhere, gathered, sampled, total
+from service.core.checks import Floats, InvalidInput, check_amount
+from service.core.common_values import (
+    Contribution,
+    Joint,
+    alone,
+    anywhere,
+    gathered,
+    sampled,
+    total,
+)
 from service.core.prior import MAX_SHAPE, SAMPLE, START_DISPERSION, Prior, dispersion, fit_shape
 from service.core.url_groups import renumber
 
@@ -166,9 +174,9 @@ def url_group_prior(
     n_url_groups: int,
     near: Prior | None = None,
 ) -> Joint[UrlGroupPrior]:
-    """Return the priors of the URL groups of this shard (`fit_url_groups`).
+    """Return the priors of the URL groups of this part (`fit_url_groups`).
 
-    The shapes are those of all shards. A URL group has all of its pages in one shard.
+    The shapes are those of all parts. A URL group has all of its pages in one part.
     """
     pages = GroupEvidence.checked(changes, days, url_group, n_url_groups)
     within, between = corpus.a, START_DISPERSION
@@ -212,7 +220,7 @@ def _climb(
 
 
 def _within(shares: Sequence[Any], start: float, near: float) -> tuple[float, float]:
-    """Return the shape within URL groups, and the longest step of all shards."""
+    """Return the shape within URL groups, and the longest step of all parts."""
     samples, steps = zip(*shares, strict=True)
     changes, expected, doubt = gathered(samples)
     bounds = MIN_WITHIN, MAX_SHAPE
@@ -221,9 +229,9 @@ def _within(shares: Sequence[Any], start: float, near: float) -> tuple[float, fl
 
 
 def still_fits(last: Prior, changes: ArrayLike, days: ArrayLike, n_url_groups: int) -> Joint[bool]:
-    """Return whether the shapes of the `last` fit suit the pages of all shards.
+    """Return whether the shapes of the `last` fit suit the pages of all parts.
 
-    This shard has (N,) pages in `n_url_groups` URL groups.
+    This part has (N,) pages in `n_url_groups` URL groups.
     """
     totals, size = None, 0
     if isinstance(last, UrlGroupPrior):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma
 
-from service.core.conditions import Floats, InvalidInput, check_amount
-from service.core.joint import Contribution, Joint, alone, gathered, sampled
+from service.core.checks import Floats, InvalidInput, check_amount
+from service.core.common_values import Contribution, Joint, alone, gathered, sampled
 
 TOLERANCE = 1e-6
 """Maximum length of the last step, in the log: the error that remains is far smaller."""
@@ -155,7 +155,7 @@ def fit_gamma_prior(
 def gamma_prior(
     changes: ArrayLike, days: ArrayLike, start: Prior = DEFAULT_PRIOR, near: Prior | None = None
 ) -> Joint[Prior]:
-    """Return the prior of the corpus of all shards (`fit_gamma_prior`)."""
+    """Return the prior of the corpus of all parts (`fit_gamma_prior`)."""
     sample = yield from _sample(changes, days)
     near = Prior(near.a, near.b) if near else start  # without tables of URL groups
     prior: Prior = yield Contribution(sample, partial(_likeliest, start=start, near=near))
@@ -163,7 +163,7 @@ def gamma_prior(
 
 
 def _likeliest(samples: Sequence[tuple[Floats, Floats]], start: Prior, near: Prior) -> Prior:
-    """Return the prior of the samples of all shards."""
+    """Return the prior of the samples of all parts."""
     counts, exposure = gathered(samples)
     if not counts.size:
         return start
@@ -249,7 +249,7 @@ def dispersion(
     near: float = START_DISPERSION,
     tolerance: float = TOLERANCE,
 ) -> Joint[float]:
-    """Return the dispersion over all shards (`fit_dispersion`)."""
+    """Return the dispersion over all parts (`fit_dispersion`)."""
     sample = yield from _sample(recent, expected)
     shape: float = yield Contribution(sample, partial(_dispersion, near=near, tolerance=tolerance))
     return shape
@@ -303,7 +303,7 @@ def fit_shape(
 
 
 def _sample(changes: ArrayLike, days: ArrayLike) -> Joint[tuple[Floats, Floats]]:
-    """Return this shard's evidence, checked, of at most `SAMPLE` pages with days in all shards."""
+    """Return this part's evidence, checked, of at most `SAMPLE` pages with days in all parts."""
     counts = check_amount("changes", changes, np.shape(changes))
     exposure = check_amount("days", days, np.shape(changes))
     observed = yield from sampled(np.flatnonzero(exposure > 0), SAMPLE)

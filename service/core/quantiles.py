@@ -1,4 +1,4 @@
-"""Quantiles of the values of all shards, by ranks: exact, and without sorting them together. Pure.
+"""Quantiles of the values of all parts, by ranks: exact, and without sorting them together. Pure.
 
 A search by value narrows a bracket about each rank. Each round counts the values below many pivots.
 Once the brackets hold few values, these are gathered and sorted.
@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.conditions import Floats
-from service.core.joint import Contribution, Joint, added, count, gathered
+from service.core.checks import Floats
+from service.core.common_values import Contribution, Joint, added, count, gathered
 
 PIVOTS = 4096
 """Maximum number of pivots of a round."""
@@ -22,11 +22,11 @@ Keys = NDArray[np.int64]
 
 
 def percentiles(values: Floats) -> Joint[tuple[float, ...]]:
-    """Return the minimum, 99 percentiles and the maximum of the values of all shards, linear.
+    """Return the minimum, 99 percentiles and the maximum of the values of all parts, linear.
 
-    The (N,) values of this shard are not negative.
+    The (N,) values of this part are not negative.
 
-    >>> from service.core.joint import alone
+    >>> from service.core.common_values import alone
     >>> alone(percentiles(np.arange(201.0)))[:3]
     (0.0, 2.0, 4.0)
     """
@@ -46,9 +46,9 @@ class Brackets(NamedTuple):
     first: Keys
     last: Keys
     before: Keys
-    """Number of keys of all shards below `first`."""
+    """Number of keys of all parts below `first`."""
     until: Keys
-    """Number of keys of all shards up to `last`."""
+    """Number of keys of all parts up to `last`."""
 
     def narrowed(self, ranks: Keys, pivots: Keys, below: Keys) -> "Brackets":
         """Return the brackets after the numbers of keys below some ascending pivots."""
@@ -69,7 +69,7 @@ class Brackets(NamedTuple):
 
 
 def order_statistics(ordered: Floats, ranks: Keys) -> Joint[Floats]:
-    """Return the values of all shards at ascending ranks; this shard has (N,) ascending values."""
+    """Return the values of all parts at ascending ranks; this part has (N,) ascending values."""
     keys = (ordered + 0.0).view(np.int64)  # in the order of the values, which are not negative
     (low, high), n = yield Contribution((_range(keys), len(keys)), _ranges, exact=True)
     brackets = Brackets(*(np.full(len(ranks), end) for end in (low, high, 0, n)))

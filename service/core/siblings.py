@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.core.conditions import Bools, Floats, InvalidInput, check_amount
+from service.core.checks import Bools, Floats, InvalidInput, check_amount
 from service.core.url_groups import renumber
 
 OWN_WEIGHT = 15.0

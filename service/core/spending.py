@@ -1,6 +1,6 @@
 """The budget factor, which keeps the number of crawls at the bandwidth. Pure.
 
-Urgency moves crawls. A page crawled early starts a new interval, and a page put off waits. The
+Urgency shifts crawls. A page crawled early starts a new interval, and a page put off waits. The
 number of crawls that follow has no closed form. Therefore each epoch counts the crawls since the
 last epoch and corrects one factor on the crawl rates of all pages.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.conditions import Floats, InvalidInput, check_amount
+from service.core.checks import Floats, InvalidInput, check_amount
 
 SETTLES_IN_DAYS = 10.0
 """Minimum time in which the factor corrects a difference by 1/e, days."""
@@ -93,8 +93,10 @@ def spent(
     had_two = (recrawls > 1) & (length > 0)
     n_before = np.count_nonzero(had_two & (before >= end) & (before < start))
     row = np.flatnonzero(had_two & (before < start))
-    pace = factor * rate[row]
-    n_spaced = _n_spaced(start - before[row], pace) - _n_spaced(end - before[row], pace)
+    corrected_rate = factor * rate[row]
+    n_spaced = _n_spaced(start - before[row], corrected_rate) - _n_spaced(
+        end - before[row], corrected_rate
+    )
     n_earlier = float(np.minimum(n_spaced, recrawls[row] - 2).sum())
     since = np.full(shape, start)
     np.minimum(start, last, out=since, where=recrawls == 0)

@@ -8,14 +8,14 @@ import numpy as np
 
 from recrawl_client.wire.plan import BudgetPlan
 from service.core.allocation.problem import Allocation
-from service.core.conditions import BandwidthInfeasible
-from service.core.joint import alone
+from service.core.checks import BandwidthInfeasible
+from service.core.common_values import alone
 from service.epochs.constraints import CONSTRAINED, LEAST
-from service.epochs.moves import places
+from service.epochs.shifts import places
 from service.epochs.solve import NO_HOSTS, AllocationInput, Plan, optimum, total_costs
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import COLUMN, Floats, Ints
-from service.model.columns import CapColumns, EpochColumns, HostClocks
+from service.model.columns import CapColumns, EpochColumns, HostHours
 from service.model.domain import Certificate, Observability
 
 MOST_LISTED = 1_000
@@ -59,7 +59,7 @@ class Basis:
     """Pages with values in the columns `PLANNED` alone (`reduced`)."""
     estimates: RateEstimates
     caps: CapColumns
-    clocks: HostClocks | None
+    change_hours: HostHours | None
     hosts: Members
     tags: Members
 
@@ -103,7 +103,7 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     pages, estimates = basis.pages, basis.estimates
     problem, hosts = (
         AllocationInput(pages, estimates, plan.objective, bandwidth, basis.caps),
-        basis.clocks,
+        basis.change_hours,
     )
     place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     try:
@@ -154,7 +154,7 @@ def _infeasible(pages: EpochColumns, bandwidth: float) -> Solved:
 def _crawls(
     pages: EpochColumns, estimates: RateEstimates, crawl_rate: Floats, crawl_probability: Floats
 ) -> Floats:
-    """Return (N,) crawls a day, on the clock and on pings, as the bandwidth counts them."""
+    """Return (N,) crawls a day, on the change hours and on pings, as the bandwidth counts them."""
     if not crawl_probability.any():
         return crawl_rate
     complete = pages.observability == Observability.complete

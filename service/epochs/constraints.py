@@ -7,7 +7,7 @@ import numpy as np
 import structlog
 from numpy.typing import ArrayLike, NDArray
 
-from service.core.joint import Joint, total
+from service.core.common_values import Joint, total
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Floats, Ints
 from service.model.columns import CapColumns, EpochColumns
@@ -38,11 +38,11 @@ class Audits(NamedTuple):
     """Crawls that measure what the pings of pages miss."""
 
     of_pages: Floats
-    """(N,) audits of the pages of this shard, 1/day."""
+    """(N,) audits of the pages of this part, 1/day."""
     total: float
-    """Audits of all shards, 1/day."""
+    """Audits of all parts, 1/day."""
     minima: float
-    """Sum of the minimum crawl rates of all shards, 1/day."""
+    """Sum of the minimum crawl rates of all parts, 1/day."""
 
 
 @dataclass(frozen=True, slots=True)

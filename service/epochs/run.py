@@ -12,9 +12,9 @@ from time import perf_counter
 
 import structlog
 
-from service.core.conditions import BandwidthInfeasible
-from service.epochs.shard import Run, Task
-from service.epochs.shards import Shards, Spread, in_this_process, recovered
+from service.core.checks import BandwidthInfeasible
+from service.epochs.part import Run, Task
+from service.epochs.parts import EpochParts, Spread, in_this_process, recovered
 from service.epochs.solve import Plan
 from service.history.steps import HistoryKeeper
 from service.leases.politeness import Politeness
@@ -26,15 +26,15 @@ from service.model.errors import (
     ArchiveUnavailable,
     EpochRunning,
     LeadershipLost,
-    ShardLost,
+    PartLost,
     StoreFull,
     StoreUnavailable,
 )
 from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
 
-TROUBLE = (*OUTAGES, LeadershipLost, ShardLost)
-"""Outages of the database, a lost lead and lost shards, which are logged without a traceback."""
+TROUBLE = (*OUTAGES, LeadershipLost, PartLost)
+"""Outages of the database, a lost lead and lost parts, which are logged without a traceback."""
 EXPECTED = (*TROUBLE, BandwidthInfeasible, ArchiveUnavailable, ArchiveDamaged)
 """Errors that make an epoch fail without a fault of the service."""
 MAX_CUT = 10_000
@@ -64,8 +64,8 @@ def run_epoch(store: Store, plan: Plan, now: Clock, spread: Spread = in_this_pro
             last, epoch = tx.epoch_in_force(), tx.start_epoch(now())
         log.info("this process leads: epoch started", epoch=epoch.epoch)
         try:
-            with spread(store, lead, Task(plan, last, now())) as shards:
-                _load_solve_publish(lead, shards, epoch.epoch, now)
+            with spread(store, lead, Task(plan, last, now())) as parts:
+                _load_solve_publish(lead, parts, epoch.epoch, now)
         except Exception as error:
             reason = failure(error)
             fault = not isinstance(error, EXPECTED)
@@ -96,39 +96,39 @@ def _keep_house(lead: Lead, plan: Plan, now: Clock) -> None:
         log.warning("the database has no room left to drop old schedules and log entries")
 
 
-def _load_solve_publish(lead: Lead, shards: Shards, epoch: int, now: Clock) -> None:
-    certificate = recovered(shards, lambda n: _attempted(shards, lead, Run(epoch, n)))
+def _load_solve_publish(lead: Lead, parts: EpochParts, epoch: int, now: Clock) -> None:
+    certificate = recovered(parts, lambda n: _attempted(parts, lead, Run(epoch, n)))
     with lead.begin() as tx:
-        tx.publish(epoch, certificate, now(), shards.unwritten)
+        tx.publish(epoch, certificate, now(), parts.unwritten)
     published = {"epoch": epoch, "n_pages": certificate.n_pages}
     log.info("epoch published", **published, seconds=certificate.seconds)
 
 
-def _attempted(shards: Shards, lead: Lead, run: Run) -> Certificate:
-    """Compute an epoch; a shard that was lost in an earlier attempt can no longer write."""
+def _attempted(parts: EpochParts, lead: Lead, run: Run) -> Certificate:
+    """Compute an epoch; a part that was lost in an earlier attempt can no longer write."""
     if run.attempt:
         lead.allow(run.epoch, run.attempt)
-    return computed(shards, run)
+    return computed(parts, run)
 
 
-def computed(shards: Shards, run: Run) -> Certificate:
-    """Return the certificate of an epoch whose schedule all shards have prepared."""
+def computed(parts: EpochParts, run: Run) -> Certificate:
+    """Return the certificate of an epoch whose schedule all parts have prepared."""
     seconds: dict[str, float] = {}
     with stopwatch(seconds, "load"):
-        sizes = shards.ask_all("load")
+        sizes = parts.ask_all("load")
         n_pages = sum(sizes)
-        # shards without pages stay out, but one shard must compute an epoch of no pages
-        shards.ask("census", [(n > 0 or not (n_pages or i),) for i, n in enumerate(sizes)])
+        # parts without pages stay out, but one part must compute an epoch of no pages
+        parts.ask("census", [(n > 0 or not (n_pages or i),) for i, n in enumerate(sizes)])
     epoch_log = log.bind(epoch=run.epoch, n_pages=n_pages)
     epoch_log.info("epoch loaded", seconds=seconds["load"])
     with stopwatch(seconds, "estimate"):
-        shards.joined("estimate")
+        parts.joined("estimate")
     certificate: Certificate
     with stopwatch(seconds, "allocate"):
-        certificate, *_ = shards.joined("allocate")
+        certificate, *_ = parts.joined("allocate")
     epoch_log.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):
-        shards.ask_all("prepare", run)
+        parts.ask_all("prepare", run)
     return replace(certificate, seconds=seconds)
 
 

@@ -17,20 +17,20 @@ from numpy.typing import ArrayLike
 from service.core.allocation import ALLOCATORS, SEARCHING
 from service.core.allocation.harmonic import harmonic_optimum
 from service.core.allocation.problem import Allocation
-from service.core.conditions import BandwidthInfeasible
+from service.core.checks import BandwidthInfeasible
+from service.core.common_values import Contribution, Joint, anywhere, count, gathered, total
 from service.core.costs import costs
 from service.core.estimators.base import Estimator
-from service.core.joint import Contribution, Joint, anywhere, count, gathered, total
 from service.core.pings import PingEstimate, audit_rate
 from service.core.quantiles import percentiles
-from service.core.shares import ShareEvidence
-from service.epochs.clocks import Clocks
+from service.core.shared_changes import ShareEvidence
+from service.epochs.change_hours import Hours
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
-from service.epochs.moves import exposures, most_crawled, moved, places
+from service.epochs.shifts import exposures, most_crawled, places, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Floats, Ints
-from service.model.columns import CapColumns, EpochColumns, HostClocks, ScheduleColumns
+from service.model.columns import CapColumns, EpochColumns, HostHours, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
 
 
@@ -50,23 +50,27 @@ class Plan:
     history_retention: timedelta | None = None
     """Time for which the history is kept; None: without limit."""
     url_groups: bool = True
-    """True if the latest crawls of a page's URL group move its next crawl. This needs periodic
+    """True if the latest crawls of a page's URL group shift its next crawl. This needs periodic
     timing, because the estimators for Poisson timing assume the rates in force."""
-    clocks: bool = True
-    """True if crawls are moved to the hours after a host's pages change. This needs periodic timing
-    too, and an estimator with a posterior of the change rate."""
+    change_hours: bool = True
+    """True if crawls are shifted to the hours after a host's pages change. This needs periodic
+    timing too, and an estimator with a posterior of the change rate."""
     host_delay_s: float = 0.0
     """Delay between two crawls of hosts without one of their own, seconds."""
 
     @property
     def with_urgency(self) -> bool:
-        """True if urgency moves the next crawls of pages."""
+        """True if urgency shifts the next crawls of pages."""
         return self.url_groups and self.timing is Timing.periodic
 
     @property
-    def with_clocks(self) -> bool:
-        """True if clocks of hosts move the next crawls of pages."""
-        return self.clocks and self.timing is Timing.periodic and self.estimator.steady is not None
+    def with_change_hours(self) -> bool:
+        """True if change hours of hosts shift the next crawls of pages."""
+        return (
+            self.change_hours
+            and self.timing is Timing.periodic
+            and self.estimator.steady is not None
+        )
 
 
 NO_HOSTS: Ints = np.zeros(0, np.int64)
@@ -99,16 +103,16 @@ def solve(
     caps: CapColumns,
     now: np.datetime64,
     evidence: ShareEvidence | None = None,
-    clocks: Clocks | None = None,
+    change_hours: Hours | None = None,
 ) -> Joint[EpochResult]:
-    """Return the schedule of this shard, and the certificate of all; `last` is in force."""
+    """Return the schedule of this part, and the certificate of all; `last` is in force."""
     start = last.certificate.multiplier if last and last.certificate else None
     n_pages = yield from count(len(pages))
     bandwidth = plan.bandwidth
     if bandwidth is None:
         bandwidth = n_pages / PAGES_PER_CRAWL
     problem = AllocationInput(pages, estimates, plan.objective, bandwidth, caps)
-    hosts = None if clocks is None else clocks.hosts
+    hosts = None if change_hours is None else change_hours.hosts
     place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     optimal = optimum(problem, start, hosts, place)
     allocation, audits = yield from optimal
@@ -119,20 +123,22 @@ def solve(
     allocation = replace(allocation, crawl_rate=NO_RATES, crawl_probability=NO_RATES)
     del audits, optimal  # arrays of pages, which nothing after this needs
     since = LastEpoch.of(last, evidence)
-    pace = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), evidence)
+    urgencies = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), evidence)
     if plan.with_urgency:
-        exposure = exposures(pages, clocks, place)
+        exposure = exposures(pages, change_hours, place)
         situation = pages, estimates, crawl_rate, caps, now
-        pace = yield from urgency(*situation, since, bandwidth, exposure)
-    moves = moved(pages, estimates, crawl_rate, pace.of_pages, clocks, place, caps, since, now)
+        urgencies = yield from urgency(*situation, since, bandwidth, exposure)
+    shifts = shifted(
+        pages, estimates, crawl_rate, urgencies.of_pages, change_hours, place, caps, since, now
+    )
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,
         crawl_rate=crawl_rate,
         crawl_probability=crawl_probability,
-        urgency=moves.urgency,
-        shift=moves.shift,
-        carried=moves.carried,
+        urgency=shifts.urgency,
+        shift=shifts.shift,
+        carried=shifts.carried,
     )
     rates = crawl_rate, crawl_probability
     harmonic, binary = yield from total(total_costs(pages, estimates, rates, plan.timing))
@@ -149,10 +155,10 @@ def solve(
         prior={},
         crawl_rate_quantiles=(yield from percentiles(crawl_rate)),
         seconds={},
-        budget_factor=pace.budget_factor,
-        observed_ratios=pace.observed_ratios,
+        budget_factor=urgencies.budget_factor,
+        observed_ratios=urgencies.observed_ratios,
     )
-    return EpochResult(schedule, certificate, pace.evidence)
+    return EpochResult(schedule, certificate, urgencies.evidence)
 
 
 class AllocationInput(NamedTuple):
@@ -167,12 +173,12 @@ class AllocationInput(NamedTuple):
 
 
 def optimum(
-    problem: AllocationInput, start: float | None, hosts: HostClocks | None, place: Ints
+    problem: AllocationInput, start: float | None, hosts: HostHours | None, place: Ints
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum beside the audits, and the audits, crawls a day.
 
-    `start` is the multiplier of a similar allocation, `hosts` are those with a clock, and `place`
-    has the row of each page's host among them.
+    `start` is the multiplier of a similar allocation, `hosts` are those with change hours, and
+    `place` has the row of each page's host among them.
     """
     allocation, audits = yield from _within_limits(problem, start)
     if hosts is None:
@@ -181,30 +187,30 @@ def optimum(
 
 
 def _once_a_day(
-    problem: AllocationInput, allocation: Allocation, audits: Audits, hosts: HostClocks, place: Ints
+    problem: AllocationInput, allocation: Allocation, audits: Audits, hosts: HostHours, place: Ints
 ) -> Joint[tuple[Allocation, Audits]]:
-    """Return the optimum with one crawl a day for pages to which clocks leave no use of a second.
+    """Return the optimum with one crawl a day for pages that change hours leave no use of a second.
 
-    The bandwidth must find other pages, otherwise the optimum without clocks stays.
+    The bandwidth must find other pages, otherwise the optimum without change hours stays.
     """
     pages, change_rate, most = problem.pages, problem.estimates.change_rate, None
     if len(hosts):
-        unclocked = allocation.crawl_rate, allocation.multiplier
-        most = most_crawled(pages, change_rate, *unclocked, hosts, place)
+        before = allocation.crawl_rate, allocation.multiplier
+        most = most_crawled(pages, change_rate, *before, hosts, place)
     if not (yield from anywhere(most is not None)):
         return allocation, audits
     if most is not None:
         pages = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
     fewer = problem._replace(pages=pages)
-    clocked = yield from _within_limits(fewer, allocation.multiplier)
-    used = clocked[0].bandwidth_used + clocked[1].total
-    return clocked if used >= (1 - UNUSED) * problem.bandwidth else (allocation, audits)
+    once = yield from _within_limits(fewer, allocation.multiplier)
+    used = once[0].bandwidth_used + once[1].total
+    return once if used >= (1 - UNUSED) * problem.bandwidth else (allocation, audits)
 
 
 def _within_limits(
     problem: AllocationInput, start: float | None
 ) -> Joint[tuple[Allocation, Audits]]:
-    """Return the optimum without clocks beside the audits, and the audits, crawls a day."""
+    """Return the optimum without change hours beside the audits, and the audits, crawls a day."""
     pages, estimates, objective, bandwidth, caps = problem
     constraints = constrain(pages, estimates, caps, objective)
     complete = pages.observability == Observability.complete
@@ -232,7 +238,7 @@ def _within_limits(
 def _gathered(
     objective: str, columns: tuple[Any, ...], bandwidth: float, start: float | None
 ) -> Joint[Allocation]:
-    """Return this shard's part of an allocation whose solver needs the pages of all shards.
+    """Return this part's share of an allocation whose solver needs the pages of all parts.
 
     Their columns cross processes, 33 bytes a page. This is for comparisons.
     """
@@ -242,11 +248,11 @@ def _gathered(
 
 
 def _allocated(
-    shards: Sequence[tuple[Any, ...]], objective: str, bandwidth: float, start: float | None
+    parts: Sequence[tuple[Any, ...]], objective: str, bandwidth: float, start: float | None
 ) -> list[Allocation]:
     searching = {"start": start} if objective in SEARCHING else {}
-    whole = ALLOCATORS[objective](*gathered(shards), bandwidth, **searching)
-    ends = np.cumsum([len(columns[0]) for columns in shards])[:-1]
+    whole = ALLOCATORS[objective](*gathered(parts), bandwidth, **searching)
+    ends = np.cumsum([len(columns[0]) for columns in parts])[:-1]
     rates = np.split(whole.crawl_rate, ends), np.split(whole.crawl_probability, ends)
     return [
         replace(whole, crawl_rate=rate, crawl_probability=probability)
@@ -266,9 +272,9 @@ def highest_minima(pages: EpochColumns) -> Minima:
     return [(rate, page_id) for rate, page_id in each if rate > 0]
 
 
-def _highest(shards: Sequence[Minima]) -> Minima:
-    """Return the highest of all shards; of equal rates that of the lowest page_id."""
-    each = (minimum for minima in shards for minimum in minima)
+def _highest(parts: Sequence[Minima]) -> Minima:
+    """Return the highest of all parts; of equal rates that of the lowest page_id."""
+    each = (minimum for minima in parts for minimum in minima)
     return sorted(each, key=lambda minimum: (-minimum[0], minimum[1]))[:MAX_NAMES]
 
 
@@ -281,7 +287,7 @@ def greediest(highest: Minima) -> str:
 def audit_rates(pages: EpochColumns, estimates: RateEstimates, allocation: Allocation) -> Floats:
     """Return the audits of `auto` pages with pings, 1/day, which measure what the pings miss.
 
-    A page gets audits only if the optimum has fewer crawls on its clock, up to its maximum.
+    A page gets audits only if the optimum has fewer crawls on its change hours, up to its maximum.
     """
     pinged = estimates.ping_rate > 0
     if not pinged.any():

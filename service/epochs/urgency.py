@@ -2,7 +2,7 @@
 
 A page is due sooner after crawls found other pages of its URL group changed, and later after crawls
 found them unchanged (`core.siblings`). This counts as far as pages of the group have been seen to
-change together (`core.shares`). One factor on all pages keeps the number of crawls at the
+change together (`core.shared_changes`). One factor on all pages keeps the number of crawls at the
 bandwidth (`core.spending`).
 """
 
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core.joint import Joint, anywhere, total
-from service.core.shares import ShareEvidence, in_common, learn, shares
+from service.core.common_values import Joint, anywhere, total
+from service.core.shared_changes import ShareEvidence, in_common, learn, shares
 from service.core.siblings import corpus_ratios, shared, siblings
 from service.core.spending import HIGHEST, LOWEST, Window, budget_factor, spent
-from service.core.timing import JITTER
+from service.core.waits import JITTER
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import NO_TIME, Bools, Floats, Ints, days, instant
 from service.model.columns import CapColumns, EpochColumns
@@ -84,8 +84,8 @@ def urgency(
 ) -> Joint[Urgency]:
     """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
 
-    The pages, hosts and URL groups are those of one shard. The budget factor and the shares count
-    the pages of all shards.
+    The pages, hosts and URL groups are those of one part. The budget factor and the shares count
+    the pages of all parts.
 
     `exposure` has the operational lengths of last intervals, days; None: the lengths.
 
@@ -149,7 +149,7 @@ def _by_siblings(
     crawled = (age >= window.end) & (age < window.start)
     ratio, intervals = shown.ratio(), shown.within_last_intervals(crawled)
     changes = shown.by_age()
-    del shown, crawled, crawls, exposure  # large, and the other shards come in between
+    del shown, crawled, crawls, exposure  # large, and the other parts come in between
     evidence = yield from learn(evidence, pages.url_group, intervals, window.days)
     share = yield from shares(evidence)
     observed, expected = yield from total(changes)

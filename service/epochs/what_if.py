@@ -2,7 +2,7 @@
 
 The pages are read once after each epoch. `WhatIf` then keeps 38 bytes a page: 54 with bounds of
 crawl rates, 62 with noisy pings, 78 with both. It keeps 8 bytes more for each tag of a page, and
-200 for each host with a clock. Reading takes another 200 bytes a page, and a plan 110.
+200 for each host with change hours. Reading takes another 200 bytes a page, and a plan 110.
 """
 
 import threading
@@ -115,7 +115,7 @@ class WhatIf:
             pages=pages,
             estimates=estimates,
             caps=tx.load_caps(),
-            clocks=tx.host_clocks() if self.plan.with_clocks else None,
+            change_hours=tx.host_hours() if self.plan.with_change_hours else None,
             hosts=Members.of(slice(None), pages.host_id),
             tags=_tags(tx, pages.page_id),
         )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import EPOCH, Bools, Ints, distinct
+from service.model.arrays import UNIX_ZERO, Bools, Ints, distinct
 from service.model.changes import ChangeFilter, FeedBounds, FeedColumns, FeedPlace
 from service.model.errors import CursorExpired
 from service.storage import Store, Transaction
@@ -139,7 +139,7 @@ def check_place(place: FeedPlace, bounds: FeedBounds, *, same_feed: bool) -> Non
             "cursor"
         )
     if place.seq < bounds.cut:
-        oldest = EPOCH + np.timedelta64(bounds.cut, "us").astype(object)
+        oldest = UNIX_ZERO + np.timedelta64(bounds.cut, "us").astype(object)
         raise CursorExpired(
             f"changes after this cursor were deleted: the feed begins at {oldest.isoformat()}; "
             "read the pages again, then start without cursor"

@@ -29,7 +29,7 @@ from service.model.arrays import Bools, Codes, Floats, Instants, Ints, distinct
 from service.model.columns import PageStates
 from service.model.errors import OUTAGES
 from service.model.freshness import FreshnessColumns
-from service.model.history import HostEvents, Part, Tally, merged_parts
+from service.model.history import HostEvents, StepSums, Tally, merged_parts
 from service.storage import Store, Transaction
 from service.storage.history.contract import Counted, Counter
 
@@ -179,7 +179,7 @@ class HistoryCounter(Counter):
         self._held: list[Counted] = []
         self._n_crawls = 0
         """Number of crawls that wait for their predictions."""
-        self._parts: list[Part] = []
+        self._parts: list[StepSums] = []
         """Sums that are not written yet."""
         self._timer: threading.Timer | None = None
         self._lock = threading.Lock()
@@ -234,7 +234,7 @@ class HistoryCounter(Counter):
                     tx.add_part(part)
                 self._parts = []  # a commit that fails may have succeeded
 
-    def _sums(self, held: list[Counted]) -> list[Part]:
+    def _sums(self, held: list[Counted]) -> list[StepSums]:
         """Return the sums of events; leases and pings count under the latest epoch of crawls."""
         crawls: dict[tuple[datetime, int], list[CrawlEvents]] = defaultdict(list)
         hosts: dict[tuple[datetime, str], list[Ints]] = defaultdict(list)
@@ -249,9 +249,9 @@ class HistoryCounter(Counter):
         for (at, name), host_id in hosts.items():
             sums.append((at, HostEvents(name, np.concatenate(host_id)).tally()))
         epoch = max((number for _, number in crawls), default=0)
-        parts = [Part(at, epoch, tally) for at, tally in sums]
+        parts = [StepSums(at, epoch, tally) for at, tally in sums]
         for key, each in crawls.items():
-            parts.append(Part(*key, self._compared(each)))
+            parts.append(StepSums(*key, self._compared(each)))
         return parts
 
     def _compared(self, commits: list[CrawlEvents]) -> Tally:

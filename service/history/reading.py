@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from service.model.arrays import EPOCH
+from service.model.arrays import UNIX_ZERO
 from service.model.history import (
     ALL_HOSTS,
     COUNTS,
@@ -12,7 +12,7 @@ from service.model.history import (
     Calibrations,
     Gauges,
     HistoryStep,
-    Part,
+    StepSums,
     merged_calibrations,
     step_of,
 )
@@ -68,12 +68,12 @@ def read_rows(
 
 def floor(at: datetime, step: timedelta) -> datetime:
     """Return the last multiple of a step that is not after an instant."""
-    return at - (at - EPOCH) % step
+    return at - (at - UNIX_ZERO) % step
 
 
 def ceil(at: datetime, step: timedelta) -> datetime:
     """Return the first multiple of a step that is not before an instant."""
-    return at + (EPOCH - at) % step
+    return at + (UNIX_ZERO - at) % step
 
 
 def _rows(
@@ -105,7 +105,7 @@ def _rows(
     ]
 
 
-def _running(parts: list[Part], host_id: int) -> list[HistoryStep]:
+def _running(parts: list[StepSums], host_id: int) -> list[HistoryStep]:
     """Return steps from parts that are not in rows yet."""
     steps = []
     for part in parts:
@@ -141,7 +141,7 @@ def _rate(gauges: Gauges) -> float:
 
 def calibrations_of(tx: Transaction, epoch: int) -> Calibrations:
     """Return the predictions that were made under an epoch, the running step included."""
-    parts = tx.parts_from(EPOCH, MOST_PARTS)
+    parts = tx.parts_from(UNIX_ZERO, MOST_PARTS)
     running = [part.tally.calibrations for part in parts if part.epoch == epoch]
     return merged_calibrations([tx.calibrations_of(epoch), *running])
 

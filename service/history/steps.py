@@ -13,7 +13,7 @@ import numpy as np
 from service.core.estimators.base import Estimator
 from service.history.gauges import measure
 from service.model.arrays import Ints
-from service.model.history import ALL_HOSTS, STEP, Gauges, Part, Tally, merged_parts, step_of
+from service.model.history import ALL_HOSTS, STEP, Gauges, StepSums, Tally, merged_parts, step_of
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 
@@ -102,7 +102,6 @@ class HistoryKeeper:
         return gauges
 
     def _few_pages_were_scheduled(self) -> bool:
-        """Return whether a new epoch has scheduled few enough pages to measure them again."""
         with self.store.begin(write=False) as tx:
             is_new = tx.number_in_force() != self._measured_epoch
             return is_new and tx.page_ranges().size <= FEW_PAGES
@@ -111,7 +110,7 @@ class HistoryKeeper:
         self, tx: Transaction, begin: datetime, last: datetime, gauges: dict[int, Gauges]
     ) -> None:
         number = tx.number_in_force() or None
-        by_step: dict[datetime, list[Part]] = defaultdict(list)
+        by_step: dict[datetime, list[StepSums]] = defaultdict(list)
         for part in merged_parts(tx.take_parts(begin, MOST_TAKEN)):
             by_step[part.at].append(part)
             tx.add_calibrations(part.at, part.epoch, part.tally.calibrations)
@@ -128,7 +127,7 @@ class HistoryKeeper:
                 tx.add_to_step(host_id, at, epoch or number, one, own.get(host_id))
 
 
-def _hosts(parts: list[Part], at: datetime) -> Ints:
+def _hosts(parts: list[StepSums], at: datetime) -> Ints:
     """Return the busiest hosts of a step, ascending."""
     tally = Tally.merged(part.tally for part in parts if part.at == at)
     return np.asarray(tally.busiest().host_id, np.int64)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.core import timing
+from service.core import waits
 from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
 from service.model.arrays import (
-    EPOCH,
     NO_TIME,
+    UNIX_ZERO,
     UNSPECIFIED,
     Bools,
     Codes,
@@ -29,7 +29,7 @@ NOT_MODIFIED = 304
 GONE = (404, 410)
 MOVED = (301, 308)
 SUCCESS = range(200, 400)
-FIRST_FAILED = instant(EPOCH)
+FIRST_FAILED = instant(UNIX_ZERO)
 """Request of a page that has never answered."""
 GENERATED_WITHIN = np.timedelta64(1, "m")
 """Age up to which a Last-Modified is ignored."""
@@ -264,8 +264,8 @@ def _interval_factor(states: PageStates, groups: Groups, newest: Instants, rules
     """
     uniform = rules.rng.random(len(states))
     if rules.timing is Timing.poisson:
-        return timing.exponential(uniform)
-    factor = timing.jittered(timing.JITTER, uniform)
+        return waits.exponential(uniform)
+    factor = waits.jittered(waits.JITTER, uniform)
     # of several crawls in a batch the newest one is not the first
     first = np.isnat(states.last_observed_at) & ~np.isnat(newest) & (groups.start == groups.end)
     return np.where(first, uniform, factor) if first.any() else factor

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core import timing
+from service.core import waits
 from service.estimation.estimates import Rules
 from service.ingest.crawls import add_counts
 from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Floats, Groups, Instants, Ints, rounds
@@ -97,7 +97,7 @@ def _spend(
     eligible = np.flatnonzero(counts)
     for entries in rounds(page[eligible]):
         row = page[eligible[entries]]
-        spend[eligible[entries]], credit[row] = timing.ping_credit(credit[row], probability[row])
+        spend[eligible[entries]], credit[row] = waits.ping_credit(credit[row], probability[row])
     return spend, credit
 
 

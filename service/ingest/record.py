@@ -30,7 +30,7 @@ from service.model.arrays import (
     distinct,
 )
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
-from service.model.domain import PingReason, Verdict
+from service.model.domain import ItemVerdict, PingReason
 from service.model.history import HostEvents
 from service.storage import Transaction
 
@@ -73,7 +73,7 @@ def record(
         states = tx.lock_states(pages_of(crawls.page_id), scheduled=needs_rate)
     row = _rows_of(states, crawls.page_id)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
-    verdict[crawls.page_id == UNSPECIFIED] = Verdict.elsewhere
+    verdict[crawls.page_id == UNSPECIFIED] = ItemVerdict.elsewhere
     sooner, events = np.zeros(len(crawls), np.bool_), None
     if len(newer):
         groups = Groups.of(row[newer])
@@ -136,7 +136,6 @@ def _events(
     comparison: CrawlComparison,
     rules: Rules,
 ) -> CrawlEvents:
-    """Return accepted crawls for the history."""
     return CrawlEvents(
         before,
         groups.page,
@@ -160,7 +159,7 @@ def _rows_of(states: PageStates, page_id: Ints) -> Ints:
 
 def _judge(row: Ints, at: Instants, last: Instants) -> tuple[Codes, Ints]:
     """Return the verdict of every item, and the accepted items ordered by page and time."""
-    verdict = np.full(len(row), Verdict.unknown, np.int16)
+    verdict = np.full(len(row), ItemVerdict.unknown, np.int16)
     # items without a page have row -1 and come first
     order = np.lexsort((at, row))[np.count_nonzero(row < 0) :]
     row, at = row[order], at[order]
@@ -169,18 +168,17 @@ def _judge(row: Ints, at: Instants, last: Instants) -> tuple[Codes, Ints]:
     # the entry before it in the batch may be newer than the last one of its page
     newest[again] = np.fmax(newest[again], at[again - 1])
     verdict[order] = ordered = _verdict(at, newest)
-    return verdict, order[ordered == Verdict.accepted]
+    return verdict, order[ordered == ItemVerdict.accepted]
 
 
 def _verdict(at: Instants, last: Instants) -> Codes:
-    verdict = np.full(len(at), Verdict.accepted, np.int16)
-    verdict[at == last] = Verdict.duplicate
-    verdict[at < last] = Verdict.late
+    verdict = np.full(len(at), ItemVerdict.accepted, np.int16)
+    verdict[at == last] = ItemVerdict.duplicate
+    verdict[at < last] = ItemVerdict.late
     return verdict
 
 
 def _of(groups: Groups, states: PageStates, row: Ints) -> PageStates:
-    """Return the states of the pages that have entries."""
     return states if len(groups.start) == len(states) else states.take(row[groups.start])
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core import timing
+from service.core import waits
 from service.model.arrays import NO_TIME, Bools, Codes, Floats, Instants, Ints
 from service.model.domain import MOST_FAILURES
 from service.storage.queue.columns import HostQueues
@@ -95,7 +95,7 @@ class ReportSummary(NamedTuple):
 
 def delays(min_delay_s: Floats, robots_delay_s: Floats, polite: Politeness) -> Floats:
     """Return delays in force, seconds: at least the delay of robots.txt, at most a day."""
-    return timing.delay_in_force(min_delay_s, robots_delay_s, polite.delay_s)
+    return waits.delay_in_force(min_delay_s, robots_delay_s, polite.delay_s)
 
 
 def concurrencies(max_concurrency: Ints, polite: Politeness) -> Ints:
@@ -310,7 +310,7 @@ def pause(
 
 def pause_length(n_pauses: Ints, retry_after_s: Floats, uniform: Floats) -> Spans:
     """Return the n-th pause in a row: doubled each time, at least `retry_after_s`, up to a day."""
-    pause_s = timing.backoff(n_pauses, PAUSE_S, LONGEST_PAUSE_S, uniform)
+    pause_s = waits.backoff(n_pauses, PAUSE_S, LONGEST_PAUSE_S, uniform)
     return seconds(np.maximum(pause_s, np.minimum(retry_after_s, LONGEST_PAUSE_S)))
 
 

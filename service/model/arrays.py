@@ -46,7 +46,7 @@ COLUMN: dict[Any, np.dtype[Any]] = {
 SHARD_BITS = 42
 """Number of bits of an id below its logical shard; a store that was never sharded is shard 0."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNIX_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 OLDEST, LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 """Range of instants that callers may state, so that sums and time zones stay within datetimes."""
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_000_000
@@ -55,7 +55,7 @@ FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_000_000
 
 def instant(moment: datetime) -> np.datetime64:
     """Return an aware datetime as an array element."""
-    delta = moment - EPOCH
+    delta = moment - UNIX_ZERO
     return np.datetime64(
         (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, "us"
     )
@@ -71,7 +71,7 @@ def moment(value: np.datetime64) -> datetime | None:
 
 def datetime_at(us: int) -> datetime:
     """Return microseconds since 1970 as a datetime, or the nearest one."""
-    return EPOCH + timedelta(microseconds=min(max(us, FIRST_US), LAST_US))
+    return UNIX_ZERO + timedelta(microseconds=min(max(us, FIRST_US), LAST_US))
 
 
 def plausible(instants: Instants) -> Instants:

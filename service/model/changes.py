@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import EPOCH, Bools, Codes, Columns, Instants, Ints
+from service.model.arrays import UNIX_ZERO, Bools, Codes, Columns, Instants, Ints
 
 
 def age_s(seq: int, now: datetime) -> float:
     """Return the age of a block of the feed by its number, seconds."""
-    return max((now - EPOCH).total_seconds() - seq / 1e6, 0.0)
+    return max((now - UNIX_ZERO).total_seconds() - seq / 1e6, 0.0)
 
 
 class ChangeKind(IntEnum):

@@ -202,9 +202,9 @@ class EpochColumns(Columns):
     last_age: Floats
 
 
-NOT_MOVED = np.iinfo(np.int16).min
-"""Shift of a page without a clock."""
-OUT_OF_TURN = NOT_MOVED + 1
+NOT_SHIFTED = np.iinfo(np.int16).min
+"""Shift of a page without change hours."""
+OUT_OF_TURN = NOT_SHIFTED + 1
 """Shift of a page whose next crawl follows a pace, or is an extra crawl to find the hour."""
 
 RARE: dict[str, np.generic] = {
@@ -249,14 +249,14 @@ class ScheduleColumns(Columns):
     digits."""
     shift: Codes
     """Minutes from the instant by the crawl rate to the next crawl, at a better hour
-    (`core.clocks`); `NOT_MOVED` for pages without a clock."""
+    (`core.change_hours`); `NOT_SHIFTED` for pages without change hours."""
     carried: Codes
-    """`shift` of the crawl that began the running interval; `NOT_MOVED` like `shift`."""
+    """`shift` of the crawl that began the running interval; `NOT_SHIFTED` like `shift`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftColumns(Columns):
-    """(N,) pages whose crawls an epoch moved, by ascending page_id; as in `ScheduleColumns`."""
+    """(N,) pages whose crawls an epoch shifted, by ascending page_id; as in `ScheduleColumns`."""
 
     page_id: Ints
     shift: Codes
@@ -264,26 +264,26 @@ class ShiftColumns(Columns):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClockColumns(Columns):
+class ChangeHours(Columns):
     """(H,) evidence of the hours at which the pages of hosts change, by ascending host_id."""
 
     host_id: Ints
     learnt_at: Instants
     """Time until which crawls are part of the evidence."""
     evidence: Floats
-    """(H, WIDTH) as packed by `core.clocks.evidence`. A store may keep seven digits."""
+    """(H, WIDTH) as packed by `core.change_hours.evidence`. A store may keep seven digits."""
     profile: Floats
-    """(H, 1 + TERMS) weight and coefficients of `core.clocks.profile`. A store may keep seven
+    """(H, 1 + TERMS) weight and coefficients of `core.change_hours.profile`. A store may keep seven
     digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostClocks(Columns):
-    """(H,) hosts with a clock, by ascending host_id."""
+class HostHours(Columns):
+    """(H,) hosts with change hours, by ascending host_id."""
 
     host_id: Ints
     profile: Floats
-    """As in `ClockColumns`; the weight is positive."""
+    """As in `ChangeHours`; the weight is positive."""
     delay_s: Floats
     """Delay between two crawls of the host, seconds; NaN: none is set."""
 

@@ -33,7 +33,7 @@ class Kind(IntEnum):
     ping = 1
 
 
-class Verdict(IntEnum):
+class ItemVerdict(IntEnum):
     """The outcome of one item of a batch."""
 
     accepted = 0
@@ -64,7 +64,7 @@ class PingReason(StrEnum):
 
 
 class Timing(StrEnum):
-    """The rule for times of crawls (see `service.core.timing`)."""
+    """The rule for times of crawls (see `service.core.waits`)."""
 
     periodic = "periodic"
     poisson = "poisson"
@@ -131,7 +131,7 @@ class Page:
     crawl_probability: float | None
     urgency: float | None
     shift: int | None
-    """As in `ScheduleColumns`, minutes; None for a page without a clock. The move is part of
+    """As in `ScheduleColumns`, minutes; None for a page without change hours. The move is part of
     `urgency`."""
     requested_at: datetime | None
     interval_factor: float
@@ -210,7 +210,8 @@ class HostPages:
     """Pages that are due soon and not leased."""
     n_leased: int
     crawl_rate: float | None
-    """Scheduled crawls a day, on the clock and on pings; None for a host with too many pages."""
+    """Scheduled crawls a day, on the change hours and on pings; None for a host with too many
+    pages."""
     n_pinged: int
     """Pages that have had a ping."""
     n_pings: int

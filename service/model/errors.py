@@ -153,7 +153,7 @@ class EpochRunning(RecrawlError):
     """Another process is running an epoch."""
 
 
-class ShardLost(RecrawlError):
+class PartLost(RecrawlError):
     """Processes that computed a part of the epoch ended, or no longer answer."""
 
     def __init__(self, which: tuple[int, ...], detail: str | None = None) -> None:
@@ -266,7 +266,7 @@ class AddressUnavailable(StartupRefused):
 
 
 class ShardsDisagree(StartupRefused):
-    """A database and RECRAWL_SHARDS disagree about its shards; run `recrawl shards status`."""
+    """A database and RECRAWL_CLUSTER disagree about its shards; run `recrawl shards status`."""
 
 
 class SchemaBehind(StartupRefused):

@@ -29,7 +29,7 @@ class FreshnessColumns(DueColumns):
     estimate: Floats
     urgency: Floats
     """Urgency in the schedule in force; NaN for a page that no epoch has scheduled, and for one
-    whose urgency moves its crawl by a clock."""
+    whose urgency shifts its crawl by change hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

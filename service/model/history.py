@@ -12,7 +12,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from service.core.calibration import N_BINS, CalibrationSums
-from service.model.arrays import EPOCH, Ints, distinct
+from service.model.arrays import UNIX_ZERO, Ints, distinct
 
 STEP = timedelta(minutes=10)
 """Length of a step."""
@@ -65,7 +65,7 @@ def step_of(at: datetime) -> datetime:
     >>> step_of(datetime(2026, 5, 1, 12, 19, 59, tzinfo=UTC)).isoformat()
     '2026-05-01T12:10:00+00:00'
     """
-    return at - (at - EPOCH) % STEP
+    return at - (at - UNIX_ZERO) % STEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class HostEvents(NamedTuple):
         return Tally.of(self.host_id, {self.name: np.ones(len(self.host_id), np.bool_)})
 
 
-class Part(NamedTuple):
+class StepSums(NamedTuple):
     """Sums of commits of one step and epoch."""
 
     at: datetime
@@ -203,12 +203,12 @@ class Part(NamedTuple):
     tally: Tally
 
 
-def merged_parts(parts: Iterable[Part]) -> list[Part]:
+def merged_parts(parts: Iterable[StepSums]) -> list[StepSums]:
     """Return one part for each step and epoch, in their order."""
     by_key: dict[tuple[datetime, int], list[Tally]] = defaultdict(list)
     for part in parts:
         by_key[part.at, part.epoch].append(part.tally)
-    return [Part(*key, Tally.merged(tallies)) for key, tallies in sorted(by_key.items())]
+    return [StepSums(*key, Tally.merged(tallies)) for key, tallies in sorted(by_key.items())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

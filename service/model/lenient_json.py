@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.model.wording import shown
+from service.model.field_faults import shown
 
 MAX_DIGITS = 40
 """Maximum length of an integer in any field, digits."""

@@ -17,8 +17,8 @@ import structlog
 from service import __version__
 from service.connectors.guarded import FetchLimits, guarded_client
 from service.core.estimators import ESTIMATORS
+from service.epochs.parts import Spread, in_this_process
 from service.epochs.run import Runner
-from service.epochs.shards import Spread, in_this_process
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, width
 from service.events.courier import Courier

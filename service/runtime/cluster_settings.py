@@ -14,7 +14,7 @@ LOCAL = "local"
 class ClusterSettings(BaseSettings):
     """Everything about several databases and machines that an operator can set."""
 
-    shards: str | None = None
+    cluster: str | None = None
     """File that names the Postgres databases of a sharded store (TOML), in place of
     RECRAWL_DATABASE_URL; empty: one database; needs `recrawl[cluster]`."""
     dask: str | None = None
@@ -31,9 +31,9 @@ class ClusterSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_dask(self) -> Self:
-        if self.dask and not self.shards:
+        if self.dask and not self.cluster:
             raise ValueError(
-                "RECRAWL_DASK is for several databases; unset it, or name them in RECRAWL_SHARDS"
+                "RECRAWL_DASK is for several databases; unset it, or name them in RECRAWL_CLUSTER"
             )
         url = urlsplit(self.dask or "")
         if self.dask and self.dask != LOCAL and not (url.scheme in ("tls", "tcp") and url.netloc):

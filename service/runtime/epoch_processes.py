@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from service.epochs.shards import Spread, in_this_process
+from service.epochs.parts import Spread, in_this_process
 from service.model.plugins import SPREADS, of_cluster
 from service.runtime.cluster_settings import ClusterSettings
 

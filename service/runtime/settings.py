@@ -20,7 +20,7 @@ from service.model.domain import Timing
 from service.model.errors import InvalidSettings
 from service.runtime.access_settings import AccessSettings
 from service.runtime.cluster_settings import ClusterSettings
-from service.storage import SHARDS
+from service.storage import CLUSTER
 from service.storage.postgres.connections import REQUEST_TIMEOUT_S
 
 PREFIX = "RECRAWL_"
@@ -39,7 +39,7 @@ BLANK_MEANS_NONE = frozenset(
         "estimator",
         "half_life_days",
         "retention_days",
-        "shards",
+        "cluster",
         "audit_retention_days",
         "history_days",
     )
@@ -77,8 +77,8 @@ class Settings(AccessSettings, ClusterSettings):
     """Cost of staleness that an epoch minimises (harmonic, binary, binary_floor), or a rule that
     has no optimum of its own."""
     url_groups: bool = True
-    """True where the latest crawls of a page's URL group move its next crawl."""
-    clocks: bool = True
+    """True where the latest crawls of a page's URL group shift its next crawl."""
+    change_hours: bool = True
     """True where crawls come after the hours at which their host's pages change; needs timing
     periodic (poisson leaves the hours out) and the estimator bursty or gamma."""
     half_life_days: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 180
@@ -131,14 +131,14 @@ class Settings(AccessSettings, ClusterSettings):
     @model_validator(mode="before")
     @classmethod
     def _one_store(cls, values: Any) -> Any:
-        path = values.get("shards")
+        path = values.get("cluster")
         if not path:
             return values
         if values.get("database_url"):
             raise ValueError(
-                f"{PREFIX}SHARDS and {PREFIX}DATABASE_URL are both set; unset one of them"
+                f"{PREFIX}CLUSTER and {PREFIX}DATABASE_URL are both set; unset one of them"
             )
-        return {**values, "database_url": f"{SHARDS}:///{path}"}
+        return {**values, "database_url": f"{CLUSTER}:///{path}"}
 
     @model_validator(mode="after")
     def _known_and_compatible(self) -> "Settings":
@@ -187,7 +187,7 @@ class Settings(AccessSettings, ClusterSettings):
             audit_retention=_days(self.audit_retention_days),
             history_retention=_days(self.history_days),
             url_groups=self.url_groups,
-            clocks=self.clocks,
+            change_hours=self.change_hours,
             host_delay_s=self.host_delay_s,
         )
 

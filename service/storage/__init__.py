@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from service.archive.log_archive import LogArchive
 from service.model.domain import Subscription
 from service.storage.clock import Clock
-from service.storage.pages.contract import Brought, Registered
+from service.storage.pages.contract import Brought, RegisteredPages
 from service.storage.stores.contract import Lead, Store, Transaction
 
 if TYPE_CHECKING:
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Brought",
     "Lead",
-    "Registered",
+    "RegisteredPages",
     "Store",
     "Subscription",
     "Transaction",
     "open_store",
 ]
 
-SHARDS = "shards"
-"""Scheme of the address of a store over several databases: `shards:///FILE`, FILE is the map."""
+CLUSTER = "cluster"
+"""Scheme of the address of a store over several databases: `cluster:///FILE`, FILE is the map."""
 
 
 class StoreOpener(Protocol):
@@ -45,7 +45,7 @@ def open_store(
 ) -> Store:
     """Return the store of a database URL; `width` is the estimator's number of columns.
 
-    The address `shards:///FILE` names the map of a store over several databases.
+    The address `cluster:///FILE` names the map of a store over several databases.
     A `clock` replaces the store's own clock. `timeout_s` limits one statement; None: no limit, for
     batches. `archive` has the old days of the log. Raise `InvalidSettings` unless the URL names a
     SQLite file or a Postgres database.
@@ -70,9 +70,9 @@ def open_store(
     if backend in ("postgresql", "postgres") and parsed.database:
         deadlines = BATCH if timeout_s is None else request_deadlines(timeout_s)
         store: Store = PostgresStore(url, width, deadlines=deadlines, clock=clock)
-    elif backend == SHARDS and parsed.database:
+    elif backend == CLUSTER and parsed.database:
         deadlines = BATCH if timeout_s is None else request_deadlines(timeout_s)
-        opener: StoreOpener = of_cluster(STORES, backend, "RECRAWL_SHARDS")
+        opener: StoreOpener = of_cluster(STORES, backend, "RECRAWL_CLUSTER")
         store = opener(Path(parsed.database), width, clock=clock, deadlines=deadlines)
     elif backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
         store = SqliteStore(url, width, BUSY_S if timeout_s is None else timeout_s, clock=clock)

@@ -296,19 +296,19 @@ url_groups = sa.Table(
     comment="Mean change rates and shares of url_groups; compressed, by kept epoch and shard.",
 )
 
-clocks = sa.Table(
-    "clocks",
+change_hours = sa.Table(
+    "change_hours",
     metadata,
     sa.Column("host_id", Id, primary_key=True, autoincrement=False),
     sa.Column("learnt_at", Instant, nullable=False),
-    sa.Column("has_clock", sa.Boolean, nullable=False),
+    sa.Column("has_hours", sa.Boolean, nullable=False),
     sa.Column("evidence", sa.LargeBinary, nullable=False),
     sa.Column("profile", sa.LargeBinary, nullable=False),
     sa.Index(
-        "clocks_has_clock_idx",
+        "change_hours_has_hours_idx",
         "host_id",
-        postgresql_where=sa.text("has_clock"),
-        sqlite_where=sa.text("has_clock"),
+        postgresql_where=sa.text("has_hours"),
+        sqlite_where=sa.text("has_hours"),
     ),
     comment="Evidence of the hours at which pages of hosts change; a host learns once a day.",
     postgresql_with={"fillfactor": "90"},

@@ -1,4 +1,4 @@
-"""Old days of the log and of the feed move from the database into the archive.
+"""Old days of the log and of the feed go from the database into the archive.
 
 A part of the log or a stretch of the feed is copied into files. The files are read back from their
 place and compared. Then one commit names the files and drops the part. Each of several databases

@@ -137,7 +137,7 @@ def _csv(
 
 
 def _refuse_unknown(path: Path, names: list[str], fields: Collection[str]) -> None:
-    """Raise `UnreadableFile` for an unknown column, because each row would be rejected for it."""
+    # Raise `UnreadableFile` for an unknown column, because each row would be rejected for it.
     if fields and (unknown := [name for name in names if name and name not in fields]):
         raise UnreadableFile(
             f"{path}: there is no field {', '.join(unknown)}; rename or remove the column "

@@ -13,9 +13,9 @@ from recrawl_client.wire.common import Etag, Moment
 from recrawl_client.wire.pages import Page
 from service.model.arrays import (
     COLUMN,
-    EPOCH,
     INSTANT,
     KEY,
+    UNIX_ZERO,
     UNSPECIFIED,
     Floats,
     Instants,
@@ -24,8 +24,8 @@ from service.model.arrays import (
 from service.model.columns import PageColumns, PageStates
 from service.model.domain import Observability
 from service.model.errors import InvalidUrl
+from service.model.field_faults import fault_of, worded
 from service.model.urls import NormalUrl, normalise
-from service.model.wording import fault_of, worded
 from service.storage.pages.tagging import TaggedRows
 from service.storage.pages.validators import MOST_NOTE_BYTES, NO_NOTE, ValidatorChanges
 
@@ -169,7 +169,7 @@ def _numbers(values: list[float | UnsetType]) -> Floats:
 
 def instants(moments: Sequence[datetime | None]) -> Instants:
     """Return (N,) moments as instants, to the microsecond; None is NaT."""
-    us = [NAT if at is None else (at - EPOCH) // MICROSECOND for at in moments]
+    us = [NAT if at is None else (at - UNIX_ZERO) // MICROSECOND for at in moments]
     return np.array(us, np.int64).view(INSTANT)
 
 

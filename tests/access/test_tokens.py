@@ -27,7 +27,7 @@ from service.access.tokens import (
     UnknownSigner,
     remember,
 )
-from service.api.service import MAX_THREADS
+from service.api.assembly import MAX_THREADS
 from service.model.access import Role
 from service.model.errors import AccessUnavailable, Forbidden
 

@@ -252,7 +252,7 @@ def test_bad_requests_are_refused_by_their_field(rude):
         ({"hosts": ["a.example:8443"]}, "hosts"),
         ({"wait_s": 31}, "wait_s"),
         ({"ttl_s": 0}, "ttl_s"),
-        ({"shard": 2, "shards": 2}, "shard"),
+        ({"slice": 2, "slices": 2}, "slice"),
         ({"n": 1}, "n"),
     ):
         response = rude.client.post("/leases", json=body)

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from support.live_server import START, Live, until
 
-from service.api.service import MAX_THREADS
+from service.api.assembly import MAX_THREADS
 from service.epochs.watch import Watch
 
 

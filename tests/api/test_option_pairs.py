@@ -85,8 +85,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "retry_after_s": (30.0,),
     "robots_delay_s": (2.0, None),
     "secret": (f"whsec_{'A' * 32}", f"whsec_{'B' * 32}"),
-    "shard": (0, 1),
-    "shards": (2, 7),
+    "slice": (0, 1),
+    "slices": (2, 7),
     "since_epoch": (1, 2),
     "sort": ("host_id", "-host", "-n_overdue"),
     "state": ("active", "overdue"),
@@ -201,8 +201,8 @@ def send(live: Live, of: Operation, chosen: dict[str, Any]):
     options = {name: VALUES[name][0] for name in of.required} | chosen
     if "url" in of.body and "page_id" in of.body and not OF_SINGLE_PAGE & {*options}:
         options["url"] = URL
-    if of.name == "POST /leases" and "shard" in options:
-        options.setdefault("shards", 2)
+    if of.name == "POST /leases" and "slice" in options:
+        options.setdefault("slices", 2)
     if of.path == "/indexnow":
         options = {"key": SITE_KEY, ("url" if of.query else "urlList"): [URL]} | options
     if of.name == "DELETE /pages":  # other operations need the pages

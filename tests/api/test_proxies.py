@@ -8,8 +8,8 @@ import uvicorn
 from support.live_server import Live, until
 
 from service.api.app import ROUTERS
+from service.api.assembly import open_service
 from service.api.route import DirectRoute
-from service.api.service import open_service
 from service.cli.serve import server_config
 from service.runtime.settings import read_settings
 

@@ -17,7 +17,7 @@ from support.processes import serving
 
 from service.api import protocol
 from service.api.protocol import BoundedConnection
-from service.api.requests import stream
+from service.api.requests import blocks
 from service.api.responses.problems import TYPES
 from service.runtime.requests import PLAIN_HEADERS
 
@@ -136,14 +136,14 @@ def test_time_in_which_the_server_does_not_read_does_not_count(
     sqlite_api: Live, monkeypatch: pytest.MonkeyPatch
 ):
     """A stream waits for the database: its client is not at fault."""
-    settled, all_sent = stream.settled, threading.Event()
+    settled, all_sent = blocks.settled, threading.Event()
 
     async def slowly(job):
         await asyncio.to_thread(all_sent.wait, PATIENCE_S)
         return await settled(job)
 
-    monkeypatch.setattr(stream, "settled", slowly)
-    monkeypatch.setattr(stream, "BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(blocks, "settled", slowly)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1_000)
     lines = b"".join(CRAWL % i for i in range(3_000))
     with connected(sqlite_api) as connection:
         connection.sendall(POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from recrawl_client.wire.clocks import BusiestAnswer, ClockAnswer
+from recrawl_client.wire.change_hours import BusiestAnswer, ChangeHoursAnswer
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
 from service.model.domain import Certificate, Epoch, EpochStatus, Observability, Page
@@ -41,14 +41,14 @@ def why(
     url_group_rate: float | None = None,
     quantiles=QUANTILES,
     certified=True,
-    clock: ClockAnswer | None = None,
+    change_hours: ChangeHoursAnswer | None = None,
 ):
     numbers = 9.0, 9.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1, 1_000
     certificate = Certificate(*numbers, {}, quantiles, 1.2, (), {})
     started_at = AT + timedelta(hours=1)
     certificate = certificate if certified else None
     epoch = Epoch(1, EpochStatus.published, AT, started_at, certificate=certificate)
-    return explain(page, epoch, PageEstimate(0.5, None, "gamma", url_group_rate), clock)
+    return explain(page, epoch, PageEstimate(0.5, None, "gamma", url_group_rate), change_hours)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_sentence_tells_what_drives_the_rate(state, sentence):
     assert why(replace(PAGE, **state)).sentence == sentence
 
 
-CLOCK = ClockAnswer(
+CHANGE_HOURS = ChangeHoursAnswer(
     weight=0.9996,
     busiest=BusiestAnswer(start=23.5, end=1.0, share=0.512),
     intensity=[1.0] * 24,
@@ -152,13 +152,13 @@ LATER = {"shift": 120, "host": "a.example", "urgency": 9.0}
 
 
 @pytest.mark.parametrize(
-    ("state", "clock", "clause"),
+    ("state", "change_hours", "clause"),
     [
         (
             {},
-            CLOCK,
+            CHANGE_HOURS,
             (
-                "; its next crawl was moved 2.0 hours later, because 51% of the changes of "
+                "; its next crawl was shifted 2.0 hours later, because 51% of the changes of "
                 "a.example come between 23:30 and 01:00 UTC (certainty 99%)"
             ),
         ),
@@ -166,19 +166,22 @@ LATER = {"shift": 120, "host": "a.example", "urgency": 9.0}
             {"shift": -720},
             None,
             (
-                "; its next crawl was moved 12.0 hours earlier by the hours at which a.example "
+                "; its next crawl was shifted 12.0 hours earlier by the hours at which a.example "
                 "changed"
             ),
         ),
-        ({"shift": 29}, CLOCK, ""),
-        ({"shift": 0}, CLOCK, ""),
-        ({"last_crawl_at": AT + timedelta(hours=2)}, CLOCK, ""),
-        ({"n_failures": 1}, CLOCK, "; its last crawl got no answer, it is tried again"),
+        ({"shift": 29}, CHANGE_HOURS, ""),
+        ({"shift": 0}, CHANGE_HOURS, ""),
+        ({"last_crawl_at": AT + timedelta(hours=2)}, CHANGE_HOURS, ""),
+        ({"n_failures": 1}, CHANGE_HOURS, "; its last crawl got no answer, it is tried again"),
     ],
 )
-def test_the_urgency_of_a_moved_page_is_that_of_the_move(state, clock, clause):
+def test_the_urgency_of_a_shifted_page_is_that_of_the_shift(state, change_hours, clause):
     page = replace(PAGE, **{**LATER, **state})
-    assert why(page, clock=clock).sentence == f"crawled every 4.0 days: {DRIVERS}{clause}"
+    assert (
+        why(page, change_hours=change_hours).sentence
+        == f"crawled every 4.0 days: {DRIVERS}{clause}"
+    )
 
 
 def test_the_rate_of_the_url_group_is_named_where_it_has_a_part():

@@ -29,10 +29,10 @@ from service.batching import reports
 from service.batching.reports import CrawlReport, PingReport, batched
 from service.ingest.record import PageNames
 from service.model.columns import PageColumns
-from service.model.domain import Verdict
+from service.model.domain import ItemVerdict
 from service.model.errors import Overloaded, StoreFull, StoreUnavailable
 
-ACCEPTED, DUPLICATE, LATE, UNKNOWN, *_ = (int(v) for v in Verdict)
+ACCEPTED, DUPLICATE, LATE, UNKNOWN, *_ = (int(v) for v in ItemVerdict)
 
 
 def by_id(page_id) -> PageNames:

@@ -110,12 +110,12 @@ def test_ratios_are_averaged_over_the_seeds_that_both_policies_have_played():
 
 def test_a_policy_without_random_numbers_plays_an_equal_world_once_for_all_seeds():
     lines = [
-        *lines_of(OI_WIKI, seed=1, uniform=1.0, recrawl=0.5, recrawl_no_clocks=0.5),
+        *lines_of(OI_WIKI, seed=1, uniform=1.0, recrawl=0.5, recrawl_no_change_hours=0.5),
         *lines_of(OI_WIKI, seed=2, recrawl=0.7),
     ]
     played = by_cell(lines)[OI_WIKI]
     assert played.over("recrawl", "uniform").value == pytest.approx(0.6)
-    assert played.over("recrawl", "recrawl-no-clocks").value == pytest.approx(1.0)  # seed 1
+    assert played.over("recrawl", "recrawl-no-change-hours").value == pytest.approx(1.0)  # seed 1
     weighted = [{**line, "importance": "lognormal"} for line in lines]  # drawn by the seed
     (played,) = by_cell(weighted).values()
     assert played.over("recrawl", "uniform").value == pytest.approx(0.5)

@@ -21,7 +21,7 @@ def test_days_beyond_the_retention_move_and_are_checked(log, recrawl):  # noqa: 
     old = f"{len(log.whole):,}"
     shown = recrawl("archive", "--dry-run", **settings)
     assert shown.status == 0
-    assert re.search(r"[\d,]+ entries in \d+ parts would move to the archive$", shown.out.strip())
+    assert re.search(r"[\d,]+ entries in \d+ parts would go to the archive$", shown.out.strip())
     if log.store.embedded:
         days = sorted({str(day) for day in log.whole.observed_at.astype("M8[D]")})
         assert re.findall(r"(.*): [\d,]+ entries\n", shown.out) == days

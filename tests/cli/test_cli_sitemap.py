@@ -264,7 +264,7 @@ class Time:
 
 
 @pytest.fixture
-def paced(api: Live, tmp_path):
+def timed(api: Live, tmp_path):
     """A watcher and its time."""
     time = Time()
     with Client(api.url) as client:
@@ -277,8 +277,8 @@ def paced(api: Live, tmp_path):
         )
 
 
-def test_between_two_fetches_lies_the_delay_and_rounds_count_from_their_start(paced, site):
-    watcher, time = paced
+def test_between_two_fetches_lies_the_delay_and_rounds_count_from_their_start(timed, site):
+    watcher, time = timed
     site.pages |= {f"/{i}.xml": Page(site.urlset("/a")) for i in range(3)}
     urls = [f"{site.url}/{i}.xml" for i in range(3)]
     steps = list(watcher.rounds(urls, interval_s=60, n=2))
@@ -287,8 +287,8 @@ def test_between_two_fetches_lies_the_delay_and_rounds_count_from_their_start(pa
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_site_that_asks_to_be_left_alone_is(paced, site, status):
-    watcher, time = paced
+def test_a_site_that_asks_to_be_left_alone_is(timed, site, status):
+    watcher, time = timed
     urls = [f"{site.url}/{i}.xml" for i in range(2)]
     site.pages["/0.xml"] = Page(status=status, headers={"Retry-After": "100"})
     site.pages["/1.xml"] = Page(site.urlset("/a"))
@@ -306,9 +306,9 @@ def test_a_site_that_asks_to_be_left_alone_is(paced, site, status):
     assert [step.outcome for step in watcher.look(urls)] == ["taken", "taken"]
 
 
-def test_who_is_left_alone_is_who_asked_for_it_and_hops_keep_the_delay(paced, site):
+def test_who_is_left_alone_is_who_asked_for_it_and_hops_keep_the_delay(timed, site):
     """A redirect to a busy site: that one is waited for, not the one that pointed there."""
-    watcher, time = paced
+    watcher, time = timed
     other = site.url.replace("127.0.0.1", "localhost")
     moved = Page(status=302, headers={"Location": f"{other}/busy.xml"})
     site.pages |= {"/0.xml": moved, "/1.xml": moved, "/2.xml": Page(site.urlset("/a"))}
@@ -323,10 +323,10 @@ def test_who_is_left_alone_is_who_asked_for_it_and_hops_keep_the_delay(paced, si
     assert time.sleeps == [0.0, 2.5, 2.5, 2.5]
 
 
-def test_a_document_that_never_comes_to_its_end_is_given_up(paced, site, monkeypatch):
+def test_a_document_that_never_comes_to_its_end_is_given_up(timed, site, monkeypatch):
     monkeypatch.setattr("service.connectors.watching.LONGEST_S", -1.0)
     site.pages["/0.xml"] = Page(site.urlset("/a"))
-    (step,) = paced[0].look([f"{site.url}/0.xml"])
+    (step,) = timed[0].look([f"{site.url}/0.xml"])
     assert (step.outcome, "no complete answer after" in step.reason) == ("failed", True)
 
 
@@ -355,8 +355,8 @@ def test_what_is_no_coding_is_not_passed_on_as_one(watch, site):
 
 
 @pytest.mark.parametrize(("told", "wait_s"), [({"Retry-After": "0"}, 0), ({}, 600)])
-def test_a_busy_site_that_asks_for_no_rest_gets_none(paced, site, told, wait_s):
-    watcher, time = paced
+def test_a_busy_site_that_asks_for_no_rest_gets_none(timed, site, told, wait_s):
+    watcher, time = timed
     at = f"{site.url}/sitemap.xml"
     site.pages["/sitemap.xml"] = Page(status=503, headers=told)
     list(watcher.look([at]))
@@ -367,8 +367,8 @@ def test_a_busy_site_that_asks_for_no_rest_gets_none(paced, site, told, wait_s):
     assert [step.outcome for step in watcher.look([at])] == ["taken"]
 
 
-def test_who_watches_on_outlives_a_service_that_is_away(paced, site, monkeypatch):
-    watcher, _ = paced
+def test_who_watches_on_outlives_a_service_that_is_away(timed, site, monkeypatch):
+    watcher, _ = timed
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
     rounds = watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60)
     assert next(rounds).outcome == "taken"
@@ -409,8 +409,8 @@ def slow() -> Unavailable:
         (slow(), "took too long to read it"),
     ],
 )
-def test_one_document_that_is_too_much_keeps_no_other(paced, site, error, says):
-    watcher, _ = paced
+def test_one_document_that_is_too_much_keeps_no_other(timed, site, error, says):
+    watcher, _ = timed
     watcher.client = Behind(watcher.client, error)
     site.pages["/large.xml"] = Page(site.urlset(*(f"/{n}" for n in range(100))))
     site.pages["/small.xml"] = Page(site.urlset("/a"))
@@ -419,8 +419,8 @@ def test_one_document_that_is_too_much_keeps_no_other(paced, site, error, says):
     assert says in large.reason
 
 
-def test_a_service_that_is_away_from_the_start_is_told_at_once(paced, site):
-    watcher, _ = paced
+def test_a_service_that_is_away_from_the_start_is_told_at_once(timed, site):
+    watcher, _ = timed
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
     watcher.client = Client("http://127.0.0.1:1", patience_s=0)
     with pytest.raises(Unavailable):

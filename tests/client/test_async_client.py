@@ -59,7 +59,7 @@ def test_every_method_that_sends_is_awaited_and_no_other():
     awaited = {name for name, m in methods(AsyncClient).items() if inspect.iscoroutinefunction(m)}
     at_once = {"observation", "reporter", "hosts", "subscriptions", "schedule", "epochs"}
     at_once |= {"follow_changes", "webhooks"}
-    at_once |= {"pages", "history", "steps", "running_leases", "groups"}
+    at_once |= {"pages", "page_log", "steps", "running_leases", "groups"}
     assert set(methods(AsyncClient)) - awaited == at_once
 
 
@@ -147,7 +147,7 @@ async def everything(client, live):
     await note(client.pages(tag="t"))
     await note(client.count_pages(tag="t"))
     await note(client.recrawl(1, URLS[1]))
-    await note(client.history(1))
+    await note(client.page_log(1))
     await note(client.steps())
     await note(client.freshness([1, URLS[1], rc.Copy(url=URLS[2], fetched_at=START)]))
     await note(client.running_leases())

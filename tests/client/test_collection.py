@@ -57,7 +57,7 @@ def test_pages_are_crawled_again_by_name_and_by_filter(client):
 def test_a_log_and_groups_are_listed(client):
     (page_id,) = client.register(URLS[0]).page_ids
     client.report(URLS[0], digest="1", observed_at=START)
-    assert [entry.observed_at for entry in client.history(page_id)] == [START]
+    assert [entry.observed_at for entry in client.page_log(page_id)] == [START]
     client.set_host("a.example", group="g")
     assert [(group.group, group.n_members) for group in client.groups()] == [("g", 1)]
     client.delete_group("g")

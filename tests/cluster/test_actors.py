@@ -1,4 +1,4 @@
-"""Shards as actors of a real local Dask cluster, whose workers and scheduler are killed."""
+"""EpochParts as actors of a real local Dask cluster, whose workers and scheduler are killed."""
 
 import os
 import signal
@@ -10,17 +10,17 @@ from support.spread_cases import assert_same_bits, task
 
 from recrawl_cluster.epochs import actors
 from recrawl_cluster.epochs.actors import LOCAL, Actors
-from service.core.conditions import BandwidthInfeasible
+from service.core.checks import BandwidthInfeasible
+from service.epochs.part import Run
 from service.epochs.run import computed
-from service.epochs.shard import Run
-from service.model.errors import ShardLost
+from service.model.errors import PartLost
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return Corpus(tmp_path_factory.mktemp("shards"))
+    return Corpus(tmp_path_factory.mktemp("parts"))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_a_stopped_worker_is_replaced(pool, expected):
             actors.ask_all("load")
             pids.append(actors.actors[1].pid)
             os.kill(pids[0], signal.SIGSTOP)
-            with pytest.raises(ShardLost) as error:
+            with pytest.raises(PartLost) as error:
                 actors.ask_all("load")
             assert error.value.which == (1,)
     finally:
@@ -75,10 +75,10 @@ def test_fewer_sources_place_fewer_actors(pool, corpus, monkeypatch):
 
 def test_an_error_of_a_shard_is_raised_by_the_leader_under_its_name(pool):
     work = task(None, replace(WORK.plan, bandwidth=1e-9))
-    with pool.opened(None, None, work) as shards, pytest.raises(BandwidthInfeasible):
-        computed(shards, Run(1))
-    with pool.opened(None, None, WORK) as shards, pytest.raises(AttributeError):
-        shards.ask_all("no_question")
+    with pool.opened(None, None, work) as parts, pytest.raises(BandwidthInfeasible):
+        computed(parts, Run(1))
+    with pool.opened(None, None, WORK) as parts, pytest.raises(AttributeError):
+        parts.ask_all("no_question")
 
 
 def test_any_error_of_dask_in_connecting_is_a_loss_of_all_shards(monkeypatch):
@@ -86,7 +86,7 @@ def test_any_error_of_dask_in_connecting_is_a_loss_of_all_shards(monkeypatch):
         raise UnboundLocalError("cannot access local variable 'result'")  # Dask's loop has ended
 
     monkeypatch.setattr(actors, "Client", dies)
-    with pytest.raises(ShardLost) as lost:
+    with pytest.raises(PartLost) as lost:
         Actors(list, "tcp://127.0.0.1:1").connected(2)
     assert lost.value.which == (0, 1)
 
@@ -99,7 +99,7 @@ def test_a_scheduler_that_is_gone_fails_the_epoch_and_the_next_connects_anew(
     stranger = Actors(pool.sources, "tcp://127.0.0.1:1", 5.0)
     with monkeypatch.context() as impatient:
         impatient.setattr(actors, "CONNECTS_WITHIN_S", 1.0)
-        with pytest.raises(ShardLost, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 "):
+        with pytest.raises(PartLost, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 "):
             stranger.connected(3)
     own, _ = result(pool, {})
     assert_same_bits(expected, own)

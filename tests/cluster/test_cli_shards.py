@@ -8,7 +8,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_databases_are_migrated_joined_and_shown(recrawl, shard_urls, tmp_path):
-    settings = {"shards": map_file(tmp_path / "shards.toml", shard_urls)}
+    settings = {"cluster": map_file(tmp_path / "cluster.toml", shard_urls)}
     assert "is at revision" in recrawl("migrate", **settings).out
     before = recrawl("shards", "status", **settings)
     assert before.status == 1
@@ -27,25 +27,25 @@ def test_databases_are_migrated_joined_and_shown(recrawl, shard_urls, tmp_path):
 
 def test_status_names_a_database_that_is_away(recrawl, shard_urls, tmp_path):
     urls = [*shard_urls[:2], "postgresql://nobody@127.0.0.1:1/none"]
-    shown = recrawl("shards", "status", shards=map_file(tmp_path / "shards.toml", urls))
+    shown = recrawl("shards", "status", cluster=map_file(tmp_path / "cluster.toml", urls))
     assert shown.status == 1
     assert "db2" in shown.err
 
 
 def test_adopt_reports_the_hosts(recrawl, shard_urls, tmp_path):
-    path = map_file(tmp_path / "shards.toml", [shard_urls[1], shard_urls[0], shard_urls[2]])
+    path = map_file(tmp_path / "cluster.toml", [shard_urls[1], shard_urls[0], shard_urls[2]])
     text = path.read_text()
     path.write_text(text.replace("true", "false").replace("false", "true", 1))
-    assert "adopted: 0 hosts" in recrawl("shards", "adopt", shards=path).out
-    assert recrawl("shards", "add", shards=path).out == "joined: db1, db2\n"
+    assert "adopted: 0 hosts" in recrawl("shards", "adopt", cluster=path).out
+    assert recrawl("shards", "add", cluster=path).out == "joined: db1, db2\n"
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({}, "RECRAWL_SHARDS is not set"),
-        ({"shards": "none.toml"}, "none.toml cannot be read"),
-        ({"shards": "a.toml", "database_url": "sqlite:///b.db"}, "are both set; unset one"),
+        ({}, "RECRAWL_CLUSTER is not set"),
+        ({"cluster": "none.toml"}, "none.toml cannot be read"),
+        ({"cluster": "a.toml", "database_url": "sqlite:///b.db"}, "are both set; unset one"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(recrawl, settings, sentence):
@@ -53,7 +53,7 @@ def test_settings_that_cannot_be_used_are_refused(recrawl, settings, sentence):
 
 
 def test_a_shard_moves_and_status_shows_its_new_place(recrawl, shard_urls, tmp_path):
-    settings = {"shards": map_file(tmp_path / "shards.toml", shard_urls)}
+    settings = {"cluster": map_file(tmp_path / "cluster.toml", shard_urls)}
     recrawl("shards", "add", **settings)
     dry = recrawl("shards", "move", "20", "--to", "db2", "--dry-run", **settings)
     assert dry.out.startswith("shard 20 would move from db0 to db2: 0 hosts, 0 pages"), dry.err

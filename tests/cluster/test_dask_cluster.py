@@ -13,8 +13,8 @@ from support.store_cases import read_schedule
 from recrawl_cluster.epochs import actors
 from recrawl_cluster.epochs.actors import Actors
 from recrawl_cluster.epochs.databases import for_processes
+from service.epochs.parts import in_this_process
 from service.epochs.run import run_epoch
-from service.epochs.shards import in_this_process
 from service.model.domain import EpochStatus
 
 pytestmark = pytest.mark.slow
@@ -36,8 +36,8 @@ def pool(dask):
 class Beheaded(Haunted):
     """Actors whose scheduler and workers are killed before a question."""
 
-    def __init__(self, shards, at, kill):
-        super().__init__(shards, {})
+    def __init__(self, parts, at, kill):
+        super().__init__(parts, {})
         self.at, self.kill = at, kill
 
     def ask(self, question, arguments):
@@ -53,8 +53,8 @@ def test_a_scheduler_that_is_killed_fails_the_epoch_and_a_new_one_serves_the_nex
 
     @contextmanager
     def beheaded(store, lead, task):
-        with pool.opened(store, lead, task) as shards:
-            yield Beheaded(shards, 12, dask.end)
+        with pool.opened(store, lead, task) as parts:
+            yield Beheaded(parts, 12, dask.end)
 
     with closing(joined_store(shard_urls, 2)) as store:
         filled(store)

@@ -16,12 +16,12 @@ from support.store_cases import read_schedule
 from recrawl_cluster.epochs.actors import LOCAL, Actors, Failure
 from recrawl_cluster.epochs.databases import RemoteDatabases, for_processes
 from recrawl_cluster.store.shard_map import Database, ShardMap
-from service.core.conditions import BandwidthInfeasible
+from service.core.checks import BandwidthInfeasible
+from service.epochs.part import Run
+from service.epochs.parts import RESTARTS
 from service.epochs.run import computed, run_epoch
-from service.epochs.shard import Run
-from service.epochs.shards import RESTARTS
 from service.model.domain import EpochStatus
-from service.model.errors import RecrawlError, ShardLost, ShardUnavailable
+from service.model.errors import PartLost, RecrawlError, ShardUnavailable
 
 ALWAYS = {n: [(2, SIGKILL)] for n in range(1, 500)}
 """The loss of the last shard at each question."""
@@ -48,10 +48,10 @@ def test_an_actor_that_is_lost_at_any_question_changes_no_bit(step, corpus, pool
 
 
 def test_an_epoch_that_loses_its_actors_again_and_again_fails(corpus, pool):
-    with capture_logs() as logs, pytest.raises(ShardLost) as error:
+    with capture_logs() as logs, pytest.raises(PartLost) as error:
         result(pool, ALWAYS)
     assert error.value.which == (2,)
-    left = [entry["restarts_left"] for entry in logs if entry["event"] == "shards were lost"]
+    left = [entry["restarts_left"] for entry in logs if entry["event"] == "parts were lost"]
     assert left == [*reversed(range(RESTARTS + 1))]
     own, _ = result(pool, {})
     assert_same_bits(corpus.expected, own)
@@ -65,7 +65,7 @@ def test_an_epoch_that_lost_its_actors_leaves_the_old_one_in_force(shard_urls):
         rows = read_schedule(store, first.epoch)
         lost = run_epoch(store, PLAN, clock, troubled(pool.opened, ALWAYS))
         assert lost.status is EpochStatus.failed
-        assert "ShardLost" in lost.reason
+        assert "PartLost" in lost.reason
         with store.begin(write=False) as tx:
             assert tx.number_in_force() == first.epoch
         assert read_schedule(store, first.epoch) == rows
@@ -90,7 +90,7 @@ def test_an_error_that_cannot_be_pickled_keeps_its_name_and_its_sentence():
     error = Failure(Local("no room")).error
     assert type(error) is RecrawlError
     assert str(error) == "Local: no room"
-    assert type(Failure(ShardLost((1,))).error) is ShardLost
+    assert type(Failure(PartLost((1,))).error) is PartLost
 
 
 def test_bandwidth_that_minima_exceed_fails_by_name_in_actors_too(pool):
@@ -102,6 +102,6 @@ def test_bandwidth_that_minima_exceed_fails_by_name_in_actors_too(pool):
 def test_no_worker_starts_after_the_end_of_the_service():
     pool = Actors(list, LOCAL)
     pool.close()
-    with pytest.raises(ShardLost, match="ended with the service") as lost:
+    with pytest.raises(PartLost, match="ended with the service") as lost:
         pool.connected(2)
     assert lost.value.which == (0, 1)

@@ -27,9 +27,9 @@ from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.epochs.databases import in_this_process as in_one_process
 from recrawl_cluster.sharded import ShardedStore
+from service.epochs.part import Run
+from service.epochs.parts import EpochParts, in_this_process
 from service.epochs.run import run_epoch
-from service.epochs.shard import Run
-from service.epochs.shards import Shards, in_this_process
 from service.epochs.what_if import WhatIf
 from service.estimation.estimates import InForce, Rules
 from service.model.arrays import SHARD_BITS
@@ -85,19 +85,19 @@ def test_a_shard_of_an_earlier_attempt_writes_nothing(shard_urls):
                     source.prepare(Run(epoch + 1), schedule, NOTHING)
 
 
-class Overtaken(Shards):
-    """Shards whose leader loses its lead, and is overtaken, before the schedule is prepared."""
+class Overtaken(EpochParts):
+    """EpochParts whose leader loses its lead, and is overtaken, before the schedule is prepared."""
 
-    def __init__(self, shards, overtake):
-        self.shards, self.overtake, self.n_shards = shards, overtake, shards.n_shards
+    def __init__(self, parts, overtake):
+        self.parts, self.overtake, self.n_parts = parts, overtake, parts.n_parts
 
     def ask(self, question, arguments):
         if question == "prepare":
             self.overtake()
-        return self.shards.ask(question, arguments)
+        return self.parts.ask(question, arguments)
 
     def renew(self, which):
-        self.shards.renew(which)
+        self.parts.renew(which)
 
 
 @pytest.mark.parametrize("runner", [2], indirect=True)
@@ -115,8 +115,8 @@ def test_of_two_leaders_one_runs_and_one_that_was_overtaken_publishes_nothing(ru
 
     @contextmanager
     def overtaken(store, lead, task):
-        with runner(store, lead, task) as shards:
-            yield Overtaken(shards, overtake)
+        with runner(store, lead, task) as parts:
+            yield Overtaken(parts, overtake)
 
     with closing(joined_store(shard_urls, 2)) as store:
         filled(store)
@@ -146,7 +146,7 @@ def end_sessions(url):
 def test_no_epoch_leaves_out_a_shard_that_is_on_its_way(sources, shard_urls, monkeypatch):
     with closing(joined_store(shard_urls, 2)) as store:
         first, *others = store.shard_map.databases
-        fewer = replace(first, shards=first.shards - {min(first.shards)})
+        fewer = replace(first, parts=first.parts - {min(first.parts)})
         moving = replace(store.shard_map, databases=(fewer, *others))
         assert len(sources(store)) == 3
         monkeypatch.setattr(store, "map_in_force", lambda: moving)
@@ -166,10 +166,10 @@ def test_readers_take_the_table_of_each_page_s_logical_shard(shard_urls):
             pages = tx.freshness_columns(np.sort(ids))
             own, renumbered = rules.of(tx).of_pages(tx, pages)
             prior = own.of_url_groups(renumbered.url_group).prior
-            shards = np.unique(pages.page_id >> SHARD_BITS)
-            assert len(shards) > 3
+            parts = np.unique(pages.page_id >> SHARD_BITS)
+            assert len(parts) > 3
             assert len(np.unique(prior.mean)) > 3
-            for shard in shards.tolist():
+            for shard in parts.tolist():
                 row = np.flatnonzero(pages.page_id >> SHARD_BITS == shard)
                 some = pages.take(row)
                 rate = tx.url_group_rate(epoch.epoch, shard)

@@ -6,14 +6,14 @@ from importlib.metadata import entry_points
 import pytest
 
 from recrawl_cluster.epochs.actors import Actors
-from service.epochs.shards import in_this_process
+from service.epochs.parts import in_this_process
 from service.model import plugins
 from service.model.errors import InvalidSettings
 from service.runtime.epoch_processes import chosen_processes
 from service.runtime.settings import read_settings
 from service.storage import open_store
 
-SHARDED = {"shards": "shards.toml"}
+SHARDED = {"cluster": "cluster.toml"}
 
 
 def pool_of(**given):
@@ -95,5 +95,5 @@ def test_without_the_cluster_each_of_its_settings_names_the_install(without_clus
         chosen_processes(read_settings(**SHARDED, dask="local"))
     assert refused.value.detail == f"RECRAWL_DASK {install} RECRAWL_DASK"
     with pytest.raises(InvalidSettings) as refused:
-        open_store(f"shards:///{tmp_path}/shards.toml", 2)
-    assert refused.value.detail == f"RECRAWL_SHARDS {install} RECRAWL_SHARDS"
+        open_store(f"cluster:///{tmp_path}/cluster.toml", 2)
+    assert refused.value.detail == f"RECRAWL_CLUSTER {install} RECRAWL_CLUSTER"

@@ -92,7 +92,7 @@ coordinator = true
 
 
 def test_a_file_is_read(tmp_path):
-    path = tmp_path / "shards.toml"
+    path = tmp_path / "cluster.toml"
     path.write_text(GOOD)
     shard_map = read_map(path)
     assert [database.name for database in shard_map.databases] == ["1", "two"]
@@ -129,16 +129,16 @@ def test_a_file_is_read(tmp_path):
     ],
 )
 def test_a_fault_of_a_file_is_named_with_its_place(tmp_path, old, new, sentence):
-    path = tmp_path / "shards.toml"
+    path = tmp_path / "cluster.toml"
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(InvalidSettings) as error:
         read_map(path)
     assert sentence in error.value.detail
-    assert error.value.detail.startswith(f"RECRAWL_SHARDS: {path}")
+    assert error.value.detail.startswith(f"RECRAWL_CLUSTER: {path}")
 
 
 def test_two_coordinators_are_refused(tmp_path):
-    path = tmp_path / "shards.toml"
+    path = tmp_path / "cluster.toml"
     path.write_text(GOOD.replace('shards = "0-31"', 'shards = "0-31"\ncoordinator = true'))
     with pytest.raises(InvalidSettings, match="1, two are all coordinator"):
         read_map(path)

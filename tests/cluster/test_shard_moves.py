@@ -409,7 +409,7 @@ def test_a_run_that_was_overtaken_changes_nothing(sharded_store, shard_urls):
     ("shard", "to", "sentence"),
     [
         (SHARD, SOURCE, "shard 30 is in db1 already"),
-        (SHARD, "db7", "RECRAWL_SHARDS has no database db7; it has db0, db1, db2"),
+        (SHARD, "db7", "RECRAWL_CLUSTER has no database db7; it has db0, db1, db2"),
         (LOGICAL, TARGET, "there is no shard 64; they are 0 to 63"),
         (-1, TARGET, "there is no shard -1"),
     ],

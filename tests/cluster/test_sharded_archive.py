@@ -12,7 +12,7 @@ from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import add
 from recrawl_cluster.store.shard_map import read_map
 from service.model.errors import ArchiveRunning
-from service.storage import SHARDS
+from service.storage import CLUSTER
 from service.storage.clock import system_clock
 from service.transfer.archiving import Archivist, Retention
 
@@ -23,11 +23,11 @@ FOLDERS = {f"database=db{n}" for n in range(N_DATABASES)}
 
 
 def sharded_log(shard_urls, tmp_path, **options):
-    file = map_file(tmp_path / "shards.toml", shard_urls)
+    file = map_file(tmp_path / "cluster.toml", shard_urls)
     store = ShardedStore(read_map(file), 2)
     add(store.databases, store.shard_map)
     store.close()
-    return Log(f"{SHARDS}:///{file}", tmp_path / "archive", hosts=HOSTS, **options)
+    return Log(f"{CLUSTER}:///{file}", tmp_path / "archive", hosts=HOSTS, **options)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def folders(files):
 
 def histories(log):
     with log.store.begin(write=False) as tx:
-        return [tx.page_history(page, 1000) for page in log.ids.tolist()]
+        return [tx.whole_log(page, 1000) for page in log.ids.tolist()]
 
 
 def test_each_database_has_its_folder_and_all_readers_see_one_log(log):
@@ -111,8 +111,8 @@ def test_late_entries_go_to_the_folder_of_their_database(log):
 
 def test_the_command_archives_and_checks_all_databases(shard_urls, tmp_path, recrawl):  # noqa: F811
     log = sharded_log(shard_urls, tmp_path, clock=system_clock)
-    file = tmp_path / "shards.toml"
-    settings = {"shards": file, "archive": log.address, "retention_days": "10"}
+    file = tmp_path / "cluster.toml"
+    settings = {"cluster": file, "archive": log.address, "retention_days": "10"}
     shown = recrawl("archive", "--dry-run", **settings)
     assert shown.status == 0, shown.err
     assert log.files() == []

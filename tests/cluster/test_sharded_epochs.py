@@ -20,7 +20,7 @@ URLS = [f"https://{host_in(p, n)}/{i}" for p in range(3) for n in range(4) for i
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started and that compute shards."""
+    """Return the processes that a process has started and that compute parts."""
     own = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -57,11 +57,11 @@ def walked(client) -> int:
 def test_a_worker_whose_processes_are_killed_goes_on_and_readers_see_whole_epochs(
     shard_urls, tmp_path
 ):
-    file = map_file(tmp_path / "shards.toml", shard_urls)
+    file = map_file(tmp_path / "cluster.toml", shard_urls)
     store = ShardedStore(read_map(file), 3)
     add(store.databases, store.shard_map)
     store.close()
-    settings = {"shards": file, "epoch_interval_s": 1, "bandwidth": 1e5, "host_delay_s": 0}
+    settings = {"cluster": file, "epoch_interval_s": 1, "bandwidth": 1e5, "host_delay_s": 0}
     dask = {"dask": "local"}
     with (
         serving(tmp_path, **settings) as one,

@@ -19,12 +19,12 @@ def now() -> str:
 
 
 def test_two_servers_and_two_workers_crawl_over_three_databases(shard_urls, tmp_path):
-    file = map_file(tmp_path / "shards.toml", shard_urls)
+    file = map_file(tmp_path / "cluster.toml", shard_urls)
     store = ShardedStore(read_map(file), 3)
     add(store.databases, store.shard_map)
     store.close()
     urls = [f"https://{host_in(p, n)}/{i}" for p in range(3) for n in range(4) for i in range(2)]
-    settings = {"shards": file, "epoch_interval_s": 1, "bandwidth": 1e6, "host_delay_s": 0}
+    settings = {"cluster": file, "epoch_interval_s": 1, "bandwidth": 1e6, "host_delay_s": 0}
     with (
         serving(tmp_path, **settings) as one,
         serving(tmp_path, **settings) as other,

@@ -268,7 +268,7 @@ def test_a_schedule_that_is_prepared_in_all_databases_is_in_force_in_none(sharde
 
 @pytest.fixture
 def joined(shard_urls, tmp_path):
-    file = map_file(tmp_path / "shards.toml", shard_urls)
+    file = map_file(tmp_path / "cluster.toml", shard_urls)
     store = ShardedStore(read_map(file), 2)
     add(store.databases, store.shard_map)
     yield store
@@ -382,7 +382,7 @@ def test_a_store_that_was_never_sharded_becomes_shard_0_and_keeps_its_ids(shard_
     before = np.sort(np.concatenate([register(old, 3, host=host) for host in HOSTS[:6]]))
     epoch = publish(old, schedule_columns(before, crawl_rate=1.0))
     old.close()
-    file = map_file(tmp_path / "shards.toml", urls)
+    file = map_file(tmp_path / "cluster.toml", urls)
     file.write_text(file.read_text().replace("true", "false").replace("false", "true", 1))
     with closing(ShardedStore(read_map(file), 2)) as store:
         with pytest.raises(ShardsDisagree, match="joins by `recrawl shards adopt`"):
@@ -407,7 +407,7 @@ def transact(database):
 
 
 @pytest.mark.parametrize(
-    ("act", "advice"), [(transact, "send this again"), (ShardDatabase.check, "RECRAWL_SHARDS")]
+    ("act", "advice"), [(transact, "send this again"), (ShardDatabase.check, "RECRAWL_CLUSTER")]
 )
 def test_the_error_of_a_database_that_is_away_names_it_once_and_its_setting(act, advice):
     urls = [f"postgresql://nobody@127.0.0.1:{port}/none" for port in (1, 2, 3)]
@@ -417,5 +417,5 @@ def test_the_error_of_a_database_that_is_away_names_it_once_and_its_setting(act,
             act(database)
     assert away.value.detail.count("is away") == 1, away.value.detail
     assert away.value.detail.startswith("the database db1 of the shards is away: ")
-    assert away.value.extra["shard"] == "db1"
+    assert away.value.extra["database"] == "db1"
     assert "RECRAWL_DATABASE_URL" not in away.value.detail

@@ -164,7 +164,7 @@ def test_a_database_that_is_away_rejects_only_its_own_items(live, other):
     alone = live.post("/observations", crawls(live, [url_in(AWAY)]))
     assert alone.status_code == 503
     assert int(alone.headers["Retry-After"]) > 0
-    assert alone.json()["shard"] == "db2"
+    assert alone.json()["database"] == "db2"
 
     ready = live.get("/readyz")
     assert (ready.status_code, ready.json()["away"]) == (200, ["db2"])
@@ -286,7 +286,7 @@ def test_a_service_starts_without_a_database_and_checks_it_when_it_is_back(
     with serving_shards(tmp_path, urls, bandwidth=1000.0) as live:
         live.register(*every_url())
     other.stop("immediate")
-    with running(f"shards:///{tmp_path / 'shards.toml'}", bandwidth=1000.0) as live:
+    with running(f"cluster:///{tmp_path / 'cluster.toml'}", bandwidth=1000.0) as live:
         assert live.get("/readyz").json()["away"] == ["db2"]
         counts = live.post("/observations", crawls(live, every_url())).json()
         assert (counts["accepted"], counts["n_rejected"]) == (6, 3)
@@ -304,7 +304,7 @@ def test_a_service_does_not_start_without_its_coordinator(shard_urls, other, tmp
     other.stop("immediate")
     with (
         pytest.raises(StoreUnavailable, match="db1"),
-        running(f"shards:///{tmp_path / 'shards.toml'}"),
+        running(f"cluster:///{tmp_path / 'cluster.toml'}"),
     ):
         pass
 

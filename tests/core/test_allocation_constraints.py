@@ -9,7 +9,7 @@ from support.examples import examples
 
 from service.core.allocation.blocks import LARGE
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.conditions import BandwidthInfeasible, InvalidInput
+from service.core.checks import BandwidthInfeasible, InvalidInput
 
 SIX_HOSTS = [0, 0, 1, 1, 0, 1]
 

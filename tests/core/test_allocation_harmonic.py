@@ -7,7 +7,7 @@ from support.allocation_cases import Case, cases, golden_set, magnitudes, six_pa
 
 from service.core.allocation import ALLOCATORS
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.costs import costs
 
 

@@ -18,7 +18,7 @@ from service.core.allocation.alternatives import (
     allocate_binary_floor,
 )
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.costs import costs
 
 SETS = {1000: 20190619, 10000: 20190620}

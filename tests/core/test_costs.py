@@ -8,7 +8,7 @@ from support.allocation_cases import golden_set, magnitudes
 
 from recrawl_lab.reference.simulate import simulated_cost
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.costs import costs
 
 

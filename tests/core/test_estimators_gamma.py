@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.forecast import probability_unchanged
 from service.core.prior import Prior

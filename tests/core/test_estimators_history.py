@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 from recrawl_lab.experiments.imaginary import ImaginaryIntervals, ImaginaryMLE
 from recrawl_lab.experiments.runs import gather_history
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.estimators.history import History
 from service.core.estimators.mle import MLE, BinnedMLE
 from service.core.estimators.mm import MM

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.estimators.gamma import CompleteObservations, GammaState
 from service.core.estimators.lln import LLN
 from service.core.prior import Prior

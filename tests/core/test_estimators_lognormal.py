@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.estimators.lognormal import LogNormal, LogNormalState
 from service.core.forecast import probability_unchanged
 from service.core.prior import Prior, fit_gamma_prior

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.core.estimators.base import from_columns, to_columns
 from service.core.estimators.gamma import GammaState

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.estimators.naive import Naive
 from service.core.estimators.stochastic import SA, SAM
 from service.core.prior import Prior

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import betaln
 
 from service.core.allocation.harmonic import allocate_harmonic
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.estimators.gamma import Gamma
 from service.core.pings import (
     ERROR,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma, GammaState
 from service.core.estimators.lognormal import LogNormal

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import digamma, gammaln
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.prior import (
     DEFAULT_PRIOR,
     MAX_SHAPE,

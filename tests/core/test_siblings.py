@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.siblings import AGES, FINEST, OWN_WEIGHT, corpus_ratios, siblings
 
 SHARED = 0.4

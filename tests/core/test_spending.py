@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.spending import (
     HIGHEST,
     LOWEST,

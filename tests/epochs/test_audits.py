@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from support.store_cases import DAY, T0, columns, read_schedule, register, save
 
+from service.core.common_values import alone
 from service.core.estimators.gamma import Gamma
-from service.core.joint import alone
 from service.core.pings import AUDIT_SHARE
 from service.epochs import solve as module
 from service.epochs.run import run_epoch
@@ -24,7 +24,7 @@ HOST = 1 + np.arange(N) % 3
 
 
 def solve(*arguments):
-    """Return the result for one shard alone."""
+    """Return the result for one part alone."""
     return alone(module.solve(*arguments))
 
 

@@ -25,15 +25,15 @@ from support.store_cases import (
 from recrawl_lab.memory.store import MemoryStore
 from service.core.allocation import ALLOCATORS
 from service.core.allocation.harmonic import allocate_harmonic, harmonic_optimum
+from service.core.common_values import alone
 from service.core.costs import costs
 from service.core.estimators.base import PriorEstimator
 from service.core.estimators.gamma import CompleteObservations, Gamma
 from service.core.estimators.lln import LLN
 from service.core.estimators.lognormal import LogNormal
-from service.core.joint import alone
 from service.core.prior import DEFAULT_PRIOR, fit_gamma_prior
+from service.epochs.part import refit
 from service.epochs.run import run_epoch
-from service.epochs.shard import refit
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, estimate_rates, of_page, rules_in_force
 from service.ingest.record import record
@@ -488,6 +488,6 @@ def test_a_plan_is_a_value():
         "audit_retention",
         "history_retention",
         "url_groups",
-        "clocks",
+        "change_hours",
         "host_delay_s",
     }

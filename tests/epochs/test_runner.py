@@ -267,7 +267,7 @@ def test_what_falls_due_is_queued_by_each_schedule_and_in_time(queue_store, cloc
     assert ids(take(queue_store, T0 + DAY)) == [page]
 
 
-def test_siblings_move_crawls_where_they_are_asked_to(memory, clock):
+def test_siblings_shift_crawls_where_they_are_asked_to(memory, clock):
     ids = watched(memory)
     late = np.arange(len(ids)) % 2 == 1
     crawled = np.where(late, instant(T0 - 9 * DAY), instant(T0 - DAY))

@@ -1,4 +1,4 @@
-"""Epochs over shards: a division over databases changes no bit; many shards are as one."""
+"""Epochs over shards: a division over databases changes no bit; many parts are as one."""
 
 import math
 from dataclasses import replace
@@ -11,9 +11,9 @@ from support.examples import examples
 from support.spread_cases import PLAN, assert_same_bits, corpus, epoch_before, followed, ran, task
 
 from service.core.allocation import ALLOCATORS
-from service.core.conditions import BandwidthInfeasible
+from service.core.checks import BandwidthInfeasible
 from service.core.estimators.base import TOTALS
-from service.epochs.shard import divided
+from service.epochs.part import divided
 from service.model.domain import Timing
 
 sizes = st.dictionaries(st.integers(0, 6), st.integers(0, 150), max_size=5)
@@ -22,11 +22,13 @@ sizes = st.dictionaries(st.integers(0, 6), st.integers(0, 150), max_size=5)
 @settings(max_examples=examples(8, 25))
 @given(st.integers(0, 1 << 20), sizes, st.data())
 def test_no_division_over_databases_changes_a_bit(seed, n_pages, data):
-    parts = {name: data.draw(st.booleans(), name) for name in ("caps", "bounds", "pings", "clocks")}
+    parts = {
+        name: data.draw(st.booleans(), name) for name in ("caps", "bounds", "pings", "change_hours")
+    }
     inputs = divided(corpus(seed, n_pages, **parts))
     work = task(data.draw(st.sampled_from([None, epoch_before()])))
-    if not parts["clocks"]:
-        work = replace(work, plan=replace(PLAN, clocks=False))
+    if not parts["change_hours"]:
+        work = replace(work, plan=replace(PLAN, change_hours=False))
     databases = {shard: data.draw(st.integers(0, 3)) for shard in inputs}
     together = ran(inputs, dict.fromkeys(inputs, 0), work)
     assert_same_bits(together, ran(inputs, databases, work))
@@ -39,16 +41,16 @@ def test_no_division_over_databases_changes_a_bit(seed, n_pages, data):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_many_logical_shards_compute_what_one_computes(seed):
-    """The URL groups of shards have other buckets, also where the pages are taken as one shard."""
-    n_shards, n_pages = 4 + seed % 3, 128
-    whole = corpus(seed, dict.fromkeys(range(n_shards), n_pages))
+    """The URL groups of parts have other buckets, also where the pages are taken as one part."""
+    n_parts, n_pages = 4 + seed % 3, 128
+    whole = corpus(seed, dict.fromkeys(range(n_parts), n_pages))
     n_groups = 16 * n_pages
-    group = whole.pages.url_group % n_groups + np.repeat(np.arange(n_shards), n_pages) * n_groups
+    group = whole.pages.url_group % n_groups + np.repeat(np.arange(n_parts), n_pages) * n_groups
     whole = whole._replace(pages=replace(whole.pages, url_group=group.astype("i4")))
     work = task(epoch_before())
     one = ran({0: whole}, {0: 0}, work)
     inputs = divided(whole)
-    assert len(inputs) == n_shards
+    assert len(inputs) == n_parts
     many = ran(inputs, {shard: shard % 3 for shard in inputs}, work)
     sums = {name for name in one.certificate.prior if name.startswith(TOTALS)}
     for name, number in one.certificate.prior.items():

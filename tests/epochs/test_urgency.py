@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from support.store_cases import T0, columns
 
-from service.core.joint import alone
-from service.core.shares import PRIOR, SHARES, ShareEvidence
+from service.core.common_values import alone
+from service.core.shared_changes import PRIOR, SHARES, ShareEvidence
 from service.core.siblings import age_bin, siblings
 from service.epochs import urgency as module
 from service.epochs.urgency import FASTEST, NO_EPOCH, LastEpoch, n_recrawls
@@ -22,7 +22,7 @@ NO_CAPS = CapColumns.empty()
 
 
 def urgency(*arguments):
-    """Return the result for one shard alone."""
+    """Return the result for one part alone."""
     return alone(module.urgency(*arguments))
 
 
@@ -62,22 +62,22 @@ def known(n, change_rate=0.02, ping_rate=0.0):
 def test_clocks_run_by_what_siblings_show_sped_up_alike():
     pages, age = corpus()
     rates = np.full(1_000, 0.1)
-    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    urgent = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
     shown = siblings(pages.url_group, age, pages.last_interval, np.full(1_000, 0.02))
     factor = shown.observed_ratio(PRIOR @ SHARES)  # before any crawl is scored
     assert factor.std() > 0.05
-    np.testing.assert_allclose(clocks.of_pages, factor * clocks.budget_factor, rtol=1e-9)
+    np.testing.assert_allclose(urgent.of_pages, factor * urgent.budget_factor, rtol=1e-9)
 
 
 def test_ratios_by_age_count_the_changes_of_all_pages():
     pages, age = corpus()
-    clocks = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
+    urgent = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
     middle, length = age + np.abs(pages.last_interval) / 2, np.abs(pages.last_interval)
     for i in (12, 20, 31):  # up to 0.6 and 10 days, and all
         younger = 1.0 * (age_bin(middle) < i) + 0.5 * (age_bin(middle) == i)
         found = younger @ (pages.last_interval > 0)
         expected = younger @ -np.expm1(-0.02 * length)
-        assert clocks.observed_ratios[i] == pytest.approx((found + 1) / (expected + 1))
+        assert urgent.observed_ratios[i] == pytest.approx((found + 1) / (expected + 1))
 
 
 def test_siblings_count_as_far_as_the_last_epoch_has_seen_them_to():
@@ -90,17 +90,17 @@ def test_siblings_count_as_far_as_the_last_epoch_has_seen_them_to():
             1 << 11, np.arange(1 << 11), score - score[:, :1], np.zeros(7), 0.0
         )
         last = LastEpoch(NOW, 1.0, 100.0, evidence)
-        clocks = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, last, 100.0)
-        np.testing.assert_allclose(clocks.of_pages, shown.observed_ratio(SHARES[best]), rtol=1e-6)
+        urgent = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, last, 100.0)
+        np.testing.assert_allclose(urgent.of_pages, shown.observed_ratio(SHARES[best]), rtol=1e-6)
 
 
 def test_an_epoch_without_crawl_rates_keeps_what_the_last_one_learnt():
     pages, _ = corpus()
     last = LastEpoch(NOW - DAY, 1.2, 100.0, ShareEvidence.none(4))
-    clocks = urgency(pages, known(1_000), np.zeros(1_000), NO_CAPS, NOW, last, 100.0)
-    assert clocks.evidence is last.evidence
-    assert clocks.budget_factor == 1.2
-    assert (clocks.of_pages == 1.0).all()
+    urgent = urgency(pages, known(1_000), np.zeros(1_000), NO_CAPS, NOW, last, 100.0)
+    assert urgent.evidence is last.evidence
+    assert urgent.budget_factor == 1.2
+    assert (urgent.of_pages == 1.0).all()
 
 
 def test_an_epoch_adds_the_crawls_since_the_last_to_the_evidence():
@@ -124,22 +124,22 @@ def test_the_first_epoch_and_one_without_a_certificate_leave_the_rates_as_they_a
 def test_the_factor_goes_on_from_the_last_epoch_by_the_crawls_since():
     pages, age = corpus()
     rate, last = np.full(1_000, 0.1), LastEpoch(NOW - 2 * DAY, 1.1, 100.0)
-    clocks = urgency(pages, known(1_000), rate, NO_CAPS, NOW, last, 100.0)
+    urgent = urgency(pages, known(1_000), rate, NO_CAPS, NOW, last, 100.0)
     late = 10 / 1440
     before = age + np.abs(pages.last_interval)
     n_crawled = sum(np.count_nonzero((at >= late) & (at < 2 + late)) for at in (age, before))
     missing = 1 - n_crawled / 200
-    assert clocks.budget_factor == pytest.approx(1.1 * np.exp(0.1 * missing), abs=0.002)
+    assert urgent.budget_factor == pytest.approx(1.1 * np.exp(0.1 * missing), abs=0.002)
 
 
 def test_a_bandwidth_that_was_changed_counts_from_its_epoch_on():
     pages, _ = corpus()
     spent_so = LastEpoch(NOW - DAY, 1.0, 50.0)
-    clocks = [
+    urgent = [
         urgency(pages, known(1_000), np.full(1_000, rate), NO_CAPS, NOW, spent_so, 1_000 * rate)
         for rate in (0.05, 0.2)
     ]
-    once, fourfold = (np.log(each.budget_factor) for each in clocks)
+    once, fourfold = (np.log(each.budget_factor) for each in urgent)
     assert once == pytest.approx(fourfold, abs=0.2 * abs(once))
 
 
@@ -150,8 +150,8 @@ def test_a_crawl_that_is_reported_late_counts_in_the_next_epoch():
     pages, rate = replace(pages, last_observed_at=crawled), np.full(1_000, 0.1)
 
     def factor(now, last):
-        clocks = urgency(pages, known(1_000), rate, NO_CAPS, now, last, 100.0)
-        return clocks.budget_factor
+        urgent = urgency(pages, known(1_000), rate, NO_CAPS, now, last, 100.0)
+        return urgent.budget_factor
 
     first = factor(NOW, LastEpoch(NOW - DAY, 1.0, 100.0))
     second = factor(NOW + HOUR, LastEpoch(NOW, first, 100.0))
@@ -176,9 +176,9 @@ def test_what_siblings_cannot_tell_goes_by_its_rate():
     pages = replace(pages, observability=observability.astype(np.int16), last_observed_at=crawled)
     rates = np.where(np.arange(1_000) == 4, 0.0, 0.1)
     facts = known(1_000)._replace(ping_rate=ping_rate)
-    clocks = urgency(pages, facts, rates, NO_CAPS, NOW)
-    assert clocks.of_pages[1:5].tolist() == [1.0] * 4
-    assert np.mean(clocks.of_pages[5:] != 1.0) > 0.8
+    urgent = urgency(pages, facts, rates, NO_CAPS, NOW)
+    assert urgent.of_pages[1:5].tolist() == [1.0] * 4
+    assert np.mean(urgent.of_pages[5:] != 1.0) > 0.8
 
 
 def test_gone_pages_are_no_evidence():
@@ -187,8 +187,8 @@ def test_gone_pages_are_no_evidence():
     gone[0] = False
     pages = replace(pages, importance=np.where(gone, 0.0, 1.0))
     rates = np.where(gone, 0.0, 0.1)
-    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
-    assert clocks.of_pages[0] == pytest.approx(clocks.budget_factor)
+    urgent = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    assert urgent.of_pages[0] == pytest.approx(urgent.budget_factor)
 
 
 def test_hosts_with_a_cap_are_not_crawled_faster_than_the_optimum_says():
@@ -203,9 +203,9 @@ def test_hosts_with_a_cap_are_not_crawled_faster_than_the_optimum_says():
         group="",
         group_max_crawl_rate=np.nan,
     )
-    clocks = urgency(pages, known(1_000), np.full(1_000, 0.1), caps, NOW)
-    assert (clocks.of_pages[pages.host_id == 3] == 1.0).all()
-    assert np.mean(clocks.of_pages[pages.host_id != 3] != 1.0) > 0.8
+    urgent = urgency(pages, known(1_000), np.full(1_000, 0.1), caps, NOW)
+    assert (urgent.of_pages[pages.host_id == 3] == 1.0).all()
+    assert np.mean(urgent.of_pages[pages.host_id != 3] != 1.0) > 0.8
 
 
 def test_a_page_s_own_bounds_hold_for_its_rate_times_its_urgency():
@@ -214,8 +214,8 @@ def test_a_page_s_own_bounds_hold_for_its_rate_times_its_urgency():
     high = np.where(rng.random(1_000) < 0.5, 0.101, np.nan)
     pages, _ = corpus(min_crawl_rate=low, max_crawl_rate=high)
     rates = np.full(1_000, 0.1)
-    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
-    crawled = rates * clocks.of_pages
+    urgent = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    crawled = rates * urgent.of_pages
     assert (crawled >= np.nan_to_num(low) * (1 - 1e-12)).all()
     assert (crawled <= np.nan_to_num(high, nan=np.inf) * (1 + 1e-12)).all()
     assert np.isclose(crawled, low).any()
@@ -227,29 +227,29 @@ def test_no_clock_runs_wild_and_none_stands_still():
     moments = np.full(1_000, NOW - np.timedelta64(1, "us"))
     moments[::20] = NOW - 10_000 * DAY
     pages = replace(pages, last_observed_at=moments, last_interval=np.full(1_000, 1e-9))
-    clocks = urgency(pages, known(1_000, 1e-12), np.full(1_000, 1e-9), NO_CAPS, NOW)
-    assert (clocks.of_pages <= FASTEST).all()
-    assert (clocks.of_pages >= 1 - SHARES.max() - 1e-12).all()
-    assert clocks.of_pages.max() > 1
+    urgent = urgency(pages, known(1_000, 1e-12), np.full(1_000, 1e-9), NO_CAPS, NOW)
+    assert (urgent.of_pages <= FASTEST).all()
+    assert (urgent.of_pages >= 1 - SHARES.max() - 1e-12).all()
+    assert urgent.of_pages.max() > 1
 
 
 def test_rates_at_the_ends_of_what_numbers_hold_are_left_alone():
     pages, _ = corpus()
     rates = np.full(1_000, 0.1)
     rates[:3] = 5e-324, 1e-300, 1e300
-    clocks = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
-    assert clocks.of_pages[:3].tolist() == [1.0] * 3
+    urgent = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    assert urgent.of_pages[:3].tolist() == [1.0] * 3
 
 
 def test_a_clock_set_back_makes_nothing_older_than_it_is():
     pages, _ = corpus()
     ahead = replace(pages, last_observed_at=np.full(1_000, NOW + DAY))
-    clocks = urgency(ahead, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
-    np.testing.assert_allclose(clocks.of_pages, clocks.budget_factor)
+    urgent = urgency(ahead, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
+    np.testing.assert_allclose(urgent.of_pages, urgent.budget_factor)
 
 
 def test_no_pages():
     nothing = EpochColumns.empty(estimate=(2,))
-    clocks = urgency(nothing, known(0), np.zeros(0), NO_CAPS, NOW)
-    assert len(clocks.of_pages) == 0
-    assert clocks.budget_factor == 1.0
+    urgent = urgency(nothing, known(0), np.zeros(0), NO_CAPS, NOW)
+    assert len(urgent.of_pages) == 0
+    assert urgent.budget_factor == 1.0

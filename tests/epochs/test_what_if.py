@@ -213,7 +213,7 @@ def basis_of(importance, change_rate, host=(), caps=(), low=np.nan, high=np.nan,
             group=np.array([""] * n_caps, object),
             group_max_crawl_rate=np.full(n_caps, np.nan),
         ),
-        clocks=None,
+        change_hours=None,
         hosts=Members.of(slice(None), pages.host_id),
         tags=Members.of(np.zeros(0, np.int32), np.zeros(0, np.int64)),
     )

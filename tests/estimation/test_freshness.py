@@ -194,7 +194,7 @@ def test_all_pages_that_changed_make_a_copy_older(store):
     np.testing.assert_allclose([stretched, shortly, later], 1 - p, rtol=1e-6)
 
 
-def test_a_move_by_a_clock_is_no_sign_of_changes(sql_store):
+def test_a_shift_by_change_hours_is_no_sign_of_changes(sql_store):
     (page_id,) = register(sql_store, 1)
     crawl(sql_store, [page_id], True)
     plain = fresh(sql_store, page_id, None).stale[0]

@@ -86,7 +86,7 @@ class StoredFleet(LocalFleet):
     def crawl(self, _):
         return super().crawl(next(self.steps))
 
-    def _look_at_clocks(self):
+    def _look_at_hours(self):
         """Keep the usual epochs: this site has no hours."""
 
     def new_epoch(self):
@@ -107,7 +107,7 @@ def test_a_replay_through_the_service_has_the_calibration_error_of_a_replay(
         DEFAULT_PLAN,
         estimator=make_estimator(estimator, half_life_days=180),
         bandwidth=BANDWIDTH,
-        clocks=False,
+        change_hours=False,
     )
     noted = NotedFleet(world, clock := Clock(), plan, 3)
     for _ in crawl(noted, clock, notices, BANDWIDTH, 1.0):

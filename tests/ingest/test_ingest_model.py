@@ -26,11 +26,11 @@ from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import Rules
 from service.ingest.rebuild import rebuild
 from service.ingest.record import ping, record
-from service.model.arrays import EPOCH
-from service.model.domain import Timing, Verdict
+from service.model.arrays import UNIX_ZERO
+from service.model.domain import ItemVerdict, Timing
 
 MINUTE = timedelta(minutes=1)
-SINCE_1970 = (EPOCH - T0) // MINUTE
+SINCE_1970 = (UNIX_ZERO - T0) // MINUTE
 """Request of a page whose first crawl failed."""
 OBSERVABILITY = [0, 1, 2, 0]
 PROBABILITY = [0.0, 0.4, 0.5, None]
@@ -62,7 +62,7 @@ class PageModel:
 
     def crawl(self, at, told_change, digest, status, redirects_to=None):
         if self.last_crawl is not None and at <= self.last_crawl:
-            return Verdict.duplicate if at == self.last_crawl else Verdict.late
+            return ItemVerdict.duplicate if at == self.last_crawl else ItemVerdict.late
         gone = status in (404, 410) or (redirects_to is not None and status in (301, 308))
         told = redirects_to is None and (told_change != -1 or digest != 0)
         answered = status in (-1, 304) or gone or (200 <= status < 400 and told)
@@ -81,7 +81,7 @@ class PageModel:
             if failing and self.last_observed is None and self.wanted is None:
                 self.wanted = SINCE_1970
         self.last_crawl = at
-        return Verdict.accepted
+        return ItemVerdict.accepted
 
     def _count(self, answered, gone, failing):
         if gone:
@@ -125,14 +125,14 @@ class PageModel:
 
     def ping(self, at):
         if self.last_ping is not None and at <= self.last_ping:
-            verdict = Verdict.duplicate if at == self.last_ping else Verdict.late
+            verdict = ItemVerdict.duplicate if at == self.last_ping else ItemVerdict.late
             return verdict, False, "not_newer"
         self.last_ping, self.n_pings = at, self.n_pings + (at >= 0)
         self.log.append((at, 1, None, None, None))
         crawl, reason = self._decide(at)
         if crawl and self.wanted is None:
             self.wanted = at
-        return Verdict.accepted, crawl, reason
+        return ItemVerdict.accepted, crawl, reason
 
     def _decide(self, at):
         if self.last_crawl is None:
@@ -221,7 +221,7 @@ def apply_to_model(model, kind, items):
     for i in sorted(range(len(items)), key=lambda i: items[i][1]):
         position, *item = items[i]
         if position == UNKNOWN_PAGE:
-            unknown = Verdict.unknown
+            unknown = ItemVerdict.unknown
             answers[i] = (unknown, False, "unknown_page") if kind == "pings" else unknown
         elif kind == "pings":
             answers[i] = model[position].ping(*item)
@@ -296,7 +296,7 @@ def test_any_batch_sent_again_at_any_later_time_changes_nothing(batches, data):
         again, old = batches[data.draw(st.integers(0, i))]
         answers = apply(store, ids, again, data.draw(st.permutations(old)))
         verdicts = {answer[0] if isinstance(answer, tuple) else answer for answer in answers}
-        assert Verdict.accepted not in verdicts
+        assert ItemVerdict.accepted not in verdicts
         same(states_of(store, ids), before)
 
 
@@ -310,7 +310,7 @@ def test_two_batches_in_the_wrong_order_leave_what_the_newer_one_made(newer, old
     pages = {item[0] for item in newer}
     late = [(item[0], first - abs(item[1]) - 1, *item[2:]) for item in older if item[0] in pages]
     verdicts = apply(store, ids, "crawls", late)
-    assert set(verdicts) <= {Verdict.late, Verdict.unknown}
+    assert set(verdicts) <= {ItemVerdict.late, ItemVerdict.unknown}
     same(states_of(store, ids), before)
 
 

@@ -8,7 +8,7 @@ from support.ingest_cases import rules
 from support.store_cases import DAY, T0, crawl_columns, page_columns, page_of, register, urls
 
 from service.ingest.record import PageNames, record, resolve
-from service.model.domain import Verdict
+from service.model.domain import ItemVerdict
 
 
 @pytest.mark.parametrize("register_new", [True, False])
@@ -47,7 +47,7 @@ def test_an_item_whose_url_is_of_another_page_than_its_lease_says_nothing_and_re
         made = record(tx, crawls, rules())
     assert found.page_id.tolist() == [one, -1, -1, other, one]
     assert (found.redirects_to.tolist(), found.new.tolist()) == ([0] * 5, [])
-    taken, not_taken = Verdict.accepted, Verdict.elsewhere
+    taken, not_taken = ItemVerdict.accepted, ItemVerdict.elsewhere
     assert made.verdict.tolist() == [taken, not_taken, not_taken, taken, taken]
     assert page_of(store, other).last_crawl_at == T0 + DAY
 

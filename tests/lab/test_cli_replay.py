@@ -76,20 +76,22 @@ def test_it_prints_the_table_and_what_it_means_and_writes_files(recrawl, tmp_pat
     assert float(rows["recrawl"]["calibration_log_loss"]) > 0
 
 
-def test_a_made_up_site_may_change_by_the_clock(recrawl, tmp_path):
-    ended = recrawl("replay", *ENOUGH, "--clock", "daily", "--processes", 1, "--out", "found")
+def test_a_made_up_site_may_have_change_hours(recrawl, tmp_path):
+    ended = recrawl(
+        "replay", *ENOUGH, "--change-hours", "daily", "--processes", 1, "--out", "found"
+    )
     assert ended.status == 0, ended.err
-    assert "Staleness, clock-daily: 60 pages, 20 days" in ended.out
+    assert "Staleness, hours-daily: 60 pages, 20 days" in ended.out
     made = json.loads((tmp_path / "found" / "results.json").read_text())
     assert made["bandwidth"] == pytest.approx(12.0)
     assert made["command"].startswith("recrawl replay --pages 60 --days 20")
 
 
-def test_a_clock_is_refused_beside_a_recorded_site(recrawl, crawl_log):
-    ended = recrawl("replay", "--crawl-log", crawl_log, "--clock", "cron")
+def test_change_hours_are_refused_beside_a_recorded_site(recrawl, crawl_log):
+    ended = recrawl("replay", "--crawl-log", crawl_log, "--change-hours", "cron")
     assert ended.status == 2
-    assert "--clock makes up a site" in ended.err
-    assert recrawl("replay", "--clock", "weekly").status == 2
+    assert "--change-hours makes up a site" in ended.err
+    assert recrawl("replay", "--change-hours", "weekly").status == 2
 
 
 def test_the_same_command_gives_the_same_bytes(recrawl, tmp_path):

@@ -19,8 +19,8 @@ from recrawl_lab.replay.staleness import Crawls, staleness
 from recrawl_lab.worlds.scenario import Scenario, scenario
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
 from recrawl_lab.worlds.world import synthetic_world
+from service.api.assembly import open_service
 from service.api.server import running
-from service.api.service import open_service
 from service.model.errors import UnexpectedAnswer
 from service.runtime.settings import read_settings
 
@@ -258,10 +258,10 @@ def test_the_share_of_the_gap_is_told_only_where_there_is_a_gap():
     assert result_of(0.6, 1.0, 0.5).gain == pytest.approx(0.4)
 
 
-EPOCH = {"epoch": 3, "status": "requested", "reason": None}
+UNIX_ZERO = {"epoch": 3, "status": "requested", "reason": None}
 
 
-FAILED = {**EPOCH, "status": "failed", "reason": "BandwidthInfeasible: too little"}
+FAILED = {**UNIX_ZERO, "status": "failed", "reason": "BandwidthInfeasible: too little"}
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ FAILED = {**EPOCH, "status": "failed", "reason": "BandwidthInfeasible: too littl
     [
         ({"/epochs": (503, {"detail": "no room"})}, "POST /epochs answered 503 .*no room"),
         (
-            {"/epochs": (202, EPOCH), "/epochs/3": (200, FAILED)},
+            {"/epochs": (202, UNIX_ZERO), "/epochs/3": (200, FAILED)},
             "epoch 3 failed: BandwidthInfeasible: too little",
         ),
     ],

@@ -3,7 +3,7 @@ import pytest
 from scipy.optimize import minimize
 
 from recrawl_lab.experiments.imaginary import ImaginaryIntervals, fit_imaginary_intervals
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 
 
 def imaginary_density(x, c, u):

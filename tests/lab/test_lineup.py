@@ -131,8 +131,8 @@ def test_hindsight_is_described_as_no_bound_for_policies_that_learn_timing():
 def test_epochs_are_as_rare_as_crawls_of_a_page_allow():
     assert suitable_step(WORLD, 60.0) == pytest.approx(0.25)
     assert suitable_step(WORLD, 3.0) == 1.0
-    assert suitable_step(WORLD, 3.0, paced=False) == pytest.approx(5.0)
-    assert suitable_step(WORLD, 0.3, paced=False) == 7.0
+    assert suitable_step(WORLD, 3.0, with_urgency=False) == pytest.approx(5.0)
+    assert suitable_step(WORLD, 0.3, with_urgency=False) == 7.0
 
 
 def test_the_papers_policies_go_without_siblings(monkeypatch):

@@ -13,7 +13,7 @@ from recrawl_lab.worlds.notices import (
     true_notices,
 )
 from recrawl_lab.worlds.world import synthetic_world
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 
 EVERY = 0.7
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recrawl_lab.reference.simulate import by_credit, play_page, poisson_instants, staleness
-from service.core.conditions import InvalidInput
-from service.core.timing import ping_credit
+from service.core.checks import InvalidInput
+from service.core.waits import ping_credit
 
 instants = st.lists(st.integers(0, 1000), max_size=40).map(lambda at: np.sort(at) / 100)
 

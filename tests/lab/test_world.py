@@ -12,7 +12,7 @@ from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.scenario import scenario
 from recrawl_lab.worlds.trace import read_trace
 from recrawl_lab.worlds.world import synthetic_world
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 
 
 def rng(seed=0):

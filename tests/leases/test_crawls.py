@@ -41,7 +41,7 @@ from service.ingest import record
 from service.leases import lease
 from service.leases import queue as due_queue
 from service.leases.queue import fill_queue, queue_due
-from service.model.domain import Observability, PagePatch, Verdict
+from service.model.domain import ItemVerdict, Observability, PagePatch
 from service.storage.queue.columns import ALL_PAGES
 
 
@@ -204,7 +204,7 @@ def test_a_worker_whose_clock_is_slow_moves_its_page_on_all_the_same(queue_store
         queue_store, take(queue_store, later), T0 - HOUR, later + 5 * SECOND, digest=2
     )
     assert done.lease_ended.all()
-    assert done.verdict.tolist() == [Verdict.accepted]
+    assert done.verdict.tolist() == [ItemVerdict.accepted]
     with queue_store.begin(write=False) as tx:
         seen = tx.page(page)
     assert seen.last_crawl_at == later  # when it was leased
@@ -223,7 +223,7 @@ def test_a_slow_clock_makes_no_page_due_again_at_once(queue_store):
             done = commit_reports(
                 queue_store, [crawl], now - 2 * HOUR, now + SECOND, digest=n_crawls
             )
-            assert done.verdict.tolist() == [Verdict.accepted]
+            assert done.verdict.tolist() == [ItemVerdict.accepted]
         now += HOUR / 12
     assert 20 <= n_crawls <= 26
 
@@ -241,9 +241,9 @@ def test_a_crawl_that_another_has_overtaken_keeps_its_own_time(queue_store):
     batch = take(queue_store, T0)
     save(queue_store, np.array([page]), last_crawl_at=[T0 + 2 * SECOND])
     done = commit_reports(queue_store, batch, T0 + SECOND, T0 + 3 * SECOND, digest=1)
-    assert done.verdict.tolist() == [Verdict.late]
+    assert done.verdict.tolist() == [ItemVerdict.late]
     done = commit_reports(queue_store, batch, T0 - HOUR, T0 + 4 * SECOND, digest=1)
-    assert done.verdict.tolist() == [Verdict.late]  # no lease runs any more
+    assert done.verdict.tolist() == [ItemVerdict.late]  # no lease runs any more
 
 
 def test_a_report_sent_twice_ends_one_lease(queue_store):
@@ -414,8 +414,8 @@ def test_more_hosts_than_are_looked_at_at_once_are_all_served(queue_store):
 def test_shards_share_the_hosts_out_and_each_keeps_its_own(queue_store):
     for i in range(9):
         add(queue_store, 2, host=f"h{i}.example")
-    shards = [take(queue_store, T0, 5, shard=i, shards=3) for i in range(3)]
-    more = [take(queue_store, T0, 5, shard=i, shards=3) for i in range(3)]
+    shards = [take(queue_store, T0, 5, slice=i, slices=3) for i in range(3)]
+    more = [take(queue_store, T0, 5, slice=i, slices=3) for i in range(3)]
     hosts = [{crawl.host for crawl in [*a, *b]} for a, b in zip(shards, more, strict=True)]
     n_leased = [len(a + b) for a, b in zip(shards, more, strict=True)]
     assert n_leased == [2 * len(own) for own in hosts]

@@ -42,8 +42,8 @@ from service.leases.lease import WorkerRequest
 from service.leases.politeness import TROUBLE
 from service.leases.queue import fill_queue, queue_due
 from service.leases.settle import LeaseSettler
-from service.model.arrays import EPOCH
-from service.model.domain import Verdict
+from service.model.arrays import UNIX_ZERO
+from service.model.domain import ItemVerdict
 from service.storage import open_store
 from service.storage.queue.columns import ALL_PAGES, LeaseFilter
 
@@ -207,7 +207,7 @@ class Leases(RuleBasedStateMachine):
             page.requested_at = None
         page.has_answered |= answers
         if not page.has_answered and page.requested_at is None:
-            page.requested_at = EPOCH  # so that it is tried again at a crawl rate of 0 too
+            page.requested_at = UNIX_ZERO  # so that it is tried again at a crawl rate of 0 too
         return True
 
     def heard(self, page_ids, spoke, status, at):
@@ -242,7 +242,7 @@ class Leases(RuleBasedStateMachine):
             settler = LeaseSettler(POLITE, UNTIL, RULES.rng)
             states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
             made = record.record(tx, crawled, RULES, states)
-            new = made.verdict == Verdict.accepted
+            new = made.verdict == ItemVerdict.accepted
             settler.settle_crawls(tx, crawled, new, made.states, leased, self.model.now)
         queue(self.store, crawled.page_id[made.sooner], self.model.now)
         spoke = {page for page in page_id if self.saw(page, self.model.now, status)}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.store_cases import T0, instants
 
-from service.core.timing import backoff
+from service.core.waits import backoff
 from service.leases import hosts, politeness
 from service.leases.hosts import Moves, in_force
 from service.leases.politeness import Politeness, ReportSummary

@@ -1,4 +1,4 @@
-"""Workers that ask for hosts, for a shard, for both, or for neither."""
+"""Workers that ask for hosts, for a slice, for both, or for neither."""
 
 from itertools import product
 
@@ -29,20 +29,20 @@ def stocked(queue_store):
 
 
 @pytest.mark.parametrize(
-    ("hosts", "shards"),
+    ("hosts", "slices"),
     [*product([(), ("a.example",), ("b.example", "d.example"), ("nowhere.example",)], [1, 2, 3])],
 )
-def test_each_worker_is_given_what_it_asks_for_and_all_of_it(stocked, hosts, shards):
+def test_each_worker_is_given_what_it_asks_for_and_all_of_it(stocked, hosts, slices):
     store, queues = stocked
-    for shard in range(shards):
+    for n in range(slices):
         expected = sorted(
-            host for host in HOSTS if host in (hosts or HOSTS) and queues[host] % shards == shard
+            host for host in HOSTS if host in (hosts or HOSTS) and queues[host] % slices == n
         )
-        reach = LeaseFilter(hosts, shard, shards)
+        reach = LeaseFilter(hosts, n, slices)
         with store.begin(write=False) as tx:
             assert (tx.next_ready_at(reach) is not None) == (len(expected) > 0)
         leased = []
-        while given := take(store, T0, polite=RUDE, hosts=hosts, shard=shard, shards=shards):
+        while given := take(store, T0, polite=RUDE, hosts=hosts, slice=n, slices=slices):
             leased += [crawl.host for crawl in given]
         assert sorted(leased) == sorted(expected * 2)
 
@@ -50,5 +50,5 @@ def test_each_worker_is_given_what_it_asks_for_and_all_of_it(stocked, hosts, sha
 def test_filling_the_queue_leaves_every_reach_with_its_pages(stocked):
     store, _ = stocked
     fill_queue(store, T0 + UNTIL)
-    assert len(take(store, T0, hosts=HOSTS, shard=0, shards=1)) == 10
+    assert len(take(store, T0, hosts=HOSTS, slice=0, slices=1)) == 10
     assert next_ready_at(store, HOSTS) is not None

@@ -97,11 +97,11 @@ def commands_of(page):
     return [shlex.split(line) for line in lines]
 
 
-def test_the_commands_of_the_page_on_moving_carry_pages_and_hosts(recrawl, tmp_path):
+def test_the_commands_of_the_page_on_another_database_carry_pages_and_hosts(recrawl, tmp_path):
     with running(f"sqlite:///{tmp_path}/recrawl.db") as live:
         live.register("https://slow.example/", "https://example.com/")
         live.client.patch("/hosts/slow.example", json={"min_delay_s": 30})
-    *commands, last = commands_of("move.md")
+    *commands, last = commands_of("change-database.md")
     outputs = [recrawl(*command[1:]) for command in commands]
     assert [output.status for output in outputs] == [0, 0, 0], outputs
     assert "2 pages exported, and the settings of 1 hosts and 0 groups" in outputs[0].err

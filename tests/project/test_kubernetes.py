@@ -31,7 +31,7 @@ from service.runtime.settings import Settings
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/kubernetes"
 PAGE = (ROOT / "docs/how-to/kubernetes.md").read_text()
-COMPOSE = yaml.safe_load((ROOT / "deploy/shards/docker-compose.yml").read_text())["services"]
+COMPOSE = yaml.safe_load((ROOT / "deploy/cluster/docker-compose.yml").read_text())["services"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 VERSIONS = ("1.29", "1.31", "1.34")
 SETTINGS = {f"RECRAWL_{name}".upper() for name in Settings.model_fields}
@@ -244,7 +244,7 @@ def test_probes_ask_healthz_while_a_server_runs_and_readyz_before_its_first_requ
 
 
 def test_the_map_names_databases_of_the_stateful_set_and_no_password() -> None:
-    shard_map = read_map(FOLDER / "base/shards.toml")
+    shard_map = read_map(FOLDER / "base/cluster.toml")
     urls = [sa.make_url(database.url) for database in shard_map.databases]
     postgres = named("StatefulSet")["postgres"]["spec"]
     name = postgres["serviceName"]
@@ -258,9 +258,9 @@ def test_the_map_names_databases_of_the_stateful_set_and_no_password() -> None:
             environment["POSTGRES_USER"],
             environment["POSTGRES_DB"],
         )
-    mount = next(m for m in container("recrawl-api")["volumeMounts"] if m["name"] == "shards")
+    mount = next(m for m in container("recrawl-api")["volumeMounts"] if m["name"] == "cluster")
     settings = named("ConfigMap")["recrawl-settings"]["data"]
-    assert settings["RECRAWL_SHARDS"] == f"{mount['mountPath']}/shards.toml"
+    assert settings["RECRAWL_CLUSTER"] == f"{mount['mountPath']}/cluster.toml"
 
 
 def test_dask_is_reached_by_pods_of_recrawl_alone() -> None:

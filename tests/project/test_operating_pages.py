@@ -63,7 +63,7 @@ def test_the_page_on_the_log_archives_what_is_old_and_checks_it(tmp_path):
         report(client)
     run("small-log", "settings", tmp_path)
     archived = run("small-log", "archive", tmp_path)
-    assert "1 entries in 1 parts would move to the archive" in archived
+    assert "1 entries in 1 parts would go to the archive" in archived
     assert "1 entries archived in 1 files" in archived
     assert len(list((tmp_path / "log-archive").rglob("*.parquet"))) == 1
     checked = run("small-log", "check", tmp_path)
@@ -112,9 +112,9 @@ def test_a_backup_of_postgres_is_restored(tmp_path, postgres_url, empty_postgres
 
 @pytest.mark.slow
 def test_pages_are_imported_and_exported_as_the_page_says(tmp_path):
-    (tmp_path / "pages.csv").write_text(block(page("move-data"), "pages.csv").text)
-    assert "2 new pages" in run("move-data", "import", tmp_path)
-    run("move-data", "export", tmp_path)
+    (tmp_path / "pages.csv").write_text(block(page("import-and-export"), "pages.csv").text)
+    assert "2 new pages" in run("import-and-export", "import", tmp_path)
+    run("import-and-export", "export", tmp_path)
     assert "https://example.com/news,10" in (tmp_path / "copy.csv").read_text()
 
 

@@ -12,8 +12,8 @@ from support.live_server import until
 from support.local_site import page, serving
 from support.pages import ROOT, assert_agrees, assert_same_text, blocks, documents, shell, terminal
 
+from service.api.assembly import open_service
 from service.api.server import running
-from service.api.service import open_service
 from service.runtime.settings import read_settings
 
 README = (ROOT / "README.md").read_text()

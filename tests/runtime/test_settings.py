@@ -45,7 +45,7 @@ def test_every_setting_has_a_default_that_works():
         audit_retention=timedelta(days=730),
         history_retention=timedelta(days=90),
         url_groups=True,
-        clocks=True,
+        change_hours=True,
         host_delay_s=1.0,
     )
 
@@ -55,12 +55,12 @@ def test_settings_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("RECRAWL_TIMING", "poisson")
     monkeypatch.setenv("recrawl_objective", "uniform")
     monkeypatch.setenv("RECRAWL_URL_GROUPS", "false")
-    monkeypatch.setenv("RECRAWL_CLOCKS", "false")
+    monkeypatch.setenv("RECRAWL_CHANGE_HOURS", "false")
     settings = read_settings()
     assert (settings.bandwidth, settings.timing) == (1234.5, Timing.poisson)
     assert settings.objective == "uniform"
     assert not settings.plan().url_groups
-    assert not settings.plan().clocks
+    assert not settings.plan().change_hours
 
 
 def test_settings_come_from_the_env_file_and_the_environment_goes_first(env_file, monkeypatch):

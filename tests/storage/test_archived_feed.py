@@ -13,7 +13,7 @@ from service.archive.feed_parquet import FEED
 from service.archive.log_archive import LogArchive
 from service.events import reading
 from service.events.reading import NamedChanges, check_place
-from service.model.arrays import EPOCH, NO_TIME
+from service.model.arrays import NO_TIME, UNIX_ZERO
 from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
 from service.model.errors import ArchiveDamaged, ArchiveUnavailable, CursorExpired, PartChanged
 from service.storage.feed import contract
@@ -33,7 +33,7 @@ FILTERS = (
 
 
 def number(at):
-    return (at - EPOCH) // timedelta(microseconds=1)
+    return (at - UNIX_ZERO) // timedelta(microseconds=1)
 
 
 class Feed:

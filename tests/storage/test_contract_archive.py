@@ -44,7 +44,7 @@ def histories(log, limit):
         place, whole = None, []
         with log.store.begin(write=False) as tx:
             while True:
-                part, place = tx.page_history(page, limit, place)
+                part, place = tx.whole_log(page, limit, place)
                 assert len(part) <= limit
                 whole += part
                 if place is None:
@@ -255,7 +255,7 @@ def test_without_the_archive_readers_refuse_rather_than_return_a_part(log):
         for read in (
             lambda tx: tx.log_of(log.ids),
             lambda tx: tx.evidence_of(log.ids),
-            lambda tx: tx.page_history(int(log.ids[0]), 1000),
+            lambda tx: tx.whole_log(int(log.ids[0]), 1000),
         ):
             with (
                 store.begin(write=False) as tx,
@@ -277,7 +277,7 @@ def test_a_history_opens_a_bounded_number_of_files(log, monkeypatch):
     assert histories(log, 1000) == history
     opened.clear()
     with log.store.begin(write=False) as tx:
-        part, place = tx.page_history(int(log.ids[0]), 1000)
+        part, place = tx.whole_log(int(log.ids[0]), 1000)
     assert 3 <= len(opened) <= 4
     assert place[1] is Kind.crawl
     assert all(entry.observed_at >= place[0] for entry in part)

@@ -21,7 +21,7 @@ from support.store_cases import (
     urls,
 )
 
-from service.core.shares import ShareEvidence
+from service.core.shared_changes import ShareEvidence
 from service.model.arrays import instant
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning

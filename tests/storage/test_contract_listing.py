@@ -18,10 +18,10 @@ from support.store_cases import (
 )
 from support.store_cases import register as registered
 
-from service.core.clocks.evidence import WIDTH
-from service.core.clocks.profile import TERMS
+from service.core.change_hours.evidence import WIDTH
+from service.core.change_hours.profile import TERMS
 from service.model.arrays import instant
-from service.model.columns import ClockColumns
+from service.model.columns import ChangeHours
 from service.model.domain import Kind, Observability, PagePatch
 from service.model.errors import HostHasPages, HostNotFound
 from service.model.listing import PageFilter, PageTags
@@ -367,19 +367,19 @@ def test_a_host_with_pages_is_not_deleted(sql_store):
         assert tx.host("a.example").host == "a.example"
 
 
-def test_the_clock_of_a_deleted_host_is_deleted(sql_store):
+def test_the_change_hours_of_a_deleted_host_are_deleted(sql_store):
     ids = register(sql_store, 1, host="a.example")
     with sql_store.begin(write=False) as tx:
         host_id = tx.host_ids(["a.example"])
     evidence, profile = np.ones((1, WIDTH)), np.ones((1, 1 + TERMS))
     at = np.array([instant(T0)])
-    clock = ClockColumns(host_id=host_id, learnt_at=at, evidence=evidence, profile=profile)
-    publish(sql_store, schedule_columns(ids), clocks=clock)
+    clock = ChangeHours(host_id=host_id, learnt_at=at, evidence=evidence, profile=profile)
+    publish(sql_store, schedule_columns(ids), change_hours=clock)
     with sql_store.begin() as tx:
-        assert len(tx.clocks(host_id)) == 1
+        assert len(tx.change_hours(host_id)) == 1
         tx.delete_many(ids)
         tx.delete_host(tx.host("a.example"))
-        assert len(tx.clocks(host_id)) == 0
+        assert len(tx.change_hours(host_id)) == 0
 
 
 def test_registering_waits_while_a_host_is_deleted_and_makes_it_anew(postgres_store):

@@ -321,14 +321,6 @@ USED = {
 """Indexes that a call must use, by database."""
 
 
-KNOWN = {
-    # Postgres hashes the log of all pages instead of looking into that of one page after another
-    "postgres": {("pages changed", "without")},
-    "sqlite": set(),
-}
-"""Calls with a bad plan, with or without statistics."""
-
-
 class Fault(NamedTuple):
     """A bad plan: a large table that it reads whole, or an index that no plan of a call uses."""
 
@@ -363,7 +355,7 @@ def check(url: str, recorder: Recorder, session: sqlite3.Connection | psycopg.Co
         session.execute(f"ANALYZE {name}")
     with running(url, clock=live.clock) as live:
         found += faults(live, recorder, large, "with")
-    assert [fault for fault in found if fault[:2] not in KNOWN[recorder.kind]] == []
+    assert found == []
 
 
 def test_requests_read_sqlite_by_indexes(sqlite_url, monkeypatch):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.store_cases import CERTIFICATE, EVERYTHING, T0, publish, register, schedule_columns
 
-from service.model.columns import NOT_MOVED, ScheduleColumns
+from service.model.columns import NOT_SHIFTED, ScheduleColumns
 from service.model.errors import CursorExpired
 from service.storage.epochs import schedule_blocks
 from service.storage.epochs.schedule_blocks import ABSENT
@@ -30,8 +30,8 @@ def random_schedule(page_id, rng) -> ScheduleColumns:
         crawl_rate=rates[1],
         crawl_probability=np.where(pinged, rng.random(n), 0.0),
         urgency=np.clip(rates[2], 1e-3, 1e3),
-        shift=np.where(moved, shift[0], NOT_MOVED).astype(np.int16),
-        carried=np.where(moved, shift[1], NOT_MOVED).astype(np.int16),
+        shift=np.where(moved, shift[0], NOT_SHIFTED).astype(np.int16),
+        carried=np.where(moved, shift[1], NOT_SHIFTED).astype(np.int16),
     )
 
 
@@ -47,7 +47,7 @@ def decoded(blocks, names):
         for name, array in zip(names[2:], arrays, strict=True):
             octets = np.ma.getdata(array).view(np.uint8).reshape(len(block), -1)
             if name in packed:
-                values = octets.view(kinds[name]).astype(int) + NOT_MOVED
+                values = octets.view(kinds[name]).astype(int) + NOT_SHIFTED
             else:
                 kind = np.dtype([("length", ">i4"), ("value", kinds[name])])
                 elements = np.ascontiguousarray(octets[:, ARRAY_HEAD:]).view(kind)
@@ -142,7 +142,7 @@ def test_any_sequence_of_epochs_reads_back_as_written(sql_store, seed):
             close(getattr(rows, name), getattr(now, name))
         close(rows.due_rate, now.crawl_rate * now.urgency)
         close(rows.crawl_rate.sum(), now.crawl_rate.sum())
-        moved = now.shift != NOT_MOVED
+        moved = now.shift != NOT_SHIFTED
         np.testing.assert_array_equal(shifts.page_id, now.page_id[moved])
         np.testing.assert_array_equal(shifts.shift, now.shift[moved])
         np.testing.assert_array_equal(shifts.carried, now.carried[moved])

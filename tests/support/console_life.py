@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from service.api.service import Service
+from service.api.assembly import Service
 from service.model.history import STEP
 
 KEY = "a key of the environment"

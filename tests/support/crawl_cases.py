@@ -17,7 +17,7 @@ from service.leases.politeness import Politeness
 from service.leases.queue import queue_due
 from service.leases.settle import LeaseReports, LeaseSettler
 from service.model.arrays import UNSPECIFIED
-from service.model.domain import Timing, Verdict
+from service.model.domain import ItemVerdict, Timing
 from service.storage.queue.columns import LeaseFilter, LeaseTokens
 from support.store_cases import T0, crawl_columns, instants, page_columns, register
 
@@ -90,7 +90,7 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
     with store.begin() as tx:
         states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
         made = record.record(tx, crawled, RULES, states)
-        new = made.verdict == Verdict.accepted
+        new = made.verdict == ItemVerdict.accepted
         held = settler.settle_crawls(tx, crawled, new, made.states, leased, now or at)
     queue(store, page_id[made.sooner & ~held], now or at)
     return held.tolist()

@@ -7,11 +7,11 @@ import numpy as np
 from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import Rules
 from service.ingest.record import ping, record
-from service.model.domain import Timing, Verdict
+from service.model.domain import ItemVerdict, Timing
 from support.store_cases import crawl_columns, page_of, ping_columns
 
 HOUR = timedelta(hours=1)
-ACCEPTED, DUPLICATE, LATE, UNKNOWN, *_ = (int(v) for v in Verdict)
+ACCEPTED, DUPLICATE, LATE, UNKNOWN, *_ = (int(v) for v in ItemVerdict)
 
 
 def rules(estimator=None, timing=Timing.periodic, seed=1):

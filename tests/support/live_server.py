@@ -17,8 +17,8 @@ import sqlalchemy as sa
 import uvicorn
 from typing_extensions import override
 
+from service.api.assembly import Service, open_service
 from service.api.protocol import BoundedConnection
-from service.api.service import Service, open_service
 from service.console.app import create_app_with_console
 from service.runtime.settings import read_settings
 

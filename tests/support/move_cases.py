@@ -34,8 +34,8 @@ from support.store_cases import (
 
 SHARD, SOURCE, TARGET = 30, "db1", "db2"
 """Shard of the hosts of a group (`GROUPED`), whose move most tests make."""
-ADD_CLOCKS = """
-INSERT INTO clocks (host_id, learnt_at, has_clock, evidence, profile)
+ADD_CHANGE_HOURS = """
+INSERT INTO change_hours (host_id, learnt_at, has_hours, evidence, profile)
 SELECT host_id, TIMESTAMPTZ '2026-05-01 12:00Z', true, 'a', 'b' FROM hosts
 """
 EVERY_ID = Range(1, 2**62)
@@ -64,7 +64,7 @@ def settled(store: ShardedStore, n_pages: int = 8) -> np.ndarray:
         change_group(tx, "cdn", {"min_delay_s": 2.0}, sorted(GROUPED), T0, Politeness())
     for database in store.databases:
         with database.begin() as tx:
-            tx.run(ADD_CLOCKS)
+            tx.run(ADD_CHANGE_HOURS)
     for day in range(1, 4):
         observe(store, ids, day)
     publish(store, schedule_columns(ids, crawl_rate=1.0), T0 + 3 * DAY)

@@ -33,7 +33,7 @@ BEGIN
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
     DELETE FROM log_files; DELETE FROM feed_files;
-    DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM clocks;
+    DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM change_hours;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM page_tags; DELETE FROM tags;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;

@@ -4,10 +4,10 @@ import os
 from concurrent.futures import Future
 from contextlib import contextmanager
 
-from recrawl_cluster.epochs.actors import LOCAL, Actors, InActors, ShardActor
+from recrawl_cluster.epochs.actors import LOCAL, Actors, InActors, PartActor
+from service.epochs.part import Run, divided
+from service.epochs.parts import EpochParts, recovered
 from service.epochs.run import computed
-from service.epochs.shard import Run, divided
-from service.epochs.shards import Shards, recovered
 from support.spread_cases import Filed, Result, corpus, epoch_before, grouped, ran, task
 
 PLACES = {0: 1, 2: 0, 3: 1, 5: 2}
@@ -31,11 +31,11 @@ class Near:
 
 
 class InNear(InActors):
-    """The shards of one epoch as actors in this process."""
+    """The parts of one epoch as actors in this process."""
 
     def place(self, which):
         for n in which:
-            self.actors[n] = Near(ShardActor(self.sources[n], self.task))
+            self.actors[n] = Near(PartActor(self.sources[n], self.task))
 
 
 class Here(Actors):
@@ -49,21 +49,21 @@ class Here(Actors):
         yield InNear(self, self.sources(store), task)
 
 
-class Haunted(Shards):
-    """Shards whose actors get signals before some questions: (shard, number) by question."""
+class Haunted(EpochParts):
+    """EpochParts whose actors get signals before some questions: (shard, number) by question."""
 
-    def __init__(self, shards, signals):
-        self.shards, self.signals, self.n_shards = shards, signals, shards.n_shards
+    def __init__(self, parts, signals):
+        self.parts, self.signals, self.n_parts = parts, signals, parts.n_parts
         self.n_asked = 0
 
     def ask(self, question, arguments):
         self.n_asked += 1
         for victim, number in self.signals.get(self.n_asked, ()):
-            strike(self.shards.actors.get(victim), number)
-        return self.shards.ask(question, arguments)
+            strike(self.parts.actors.get(victim), number)
+        return self.parts.ask(question, arguments)
 
     def renew(self, which):
-        self.shards.renew(which)
+        self.parts.renew(which)
 
 
 def strike(actor, number):
@@ -75,7 +75,7 @@ def strike(actor, number):
 
 
 class Corpus:
-    """Logical shards, three sources of them for other processes, and what one process computes."""
+    """Logical parts, three sources of them for other processes, and what one process computes."""
 
     def __init__(self, path):
         self.inputs = divided(corpus(11, {0: 60, 2: 90, 3: 20, 5: 70}))
@@ -86,13 +86,13 @@ class Corpus:
 
 @contextmanager
 def haunted(pool, signals, work=WORK):
-    """Open the shards of an epoch under signals."""
-    with pool.opened(None, None, work) as shards:
-        yield Haunted(shards, signals)
+    """Open the parts of an epoch under signals."""
+    with pool.opened(None, None, work) as parts:
+        yield Haunted(parts, signals)
 
 
 def result(pool, signals):
     """Return the result of an epoch under signals, and the number of its questions."""
-    with haunted(pool, signals) as shards:
-        certificate = recovered(shards, lambda n: computed(shards, Run(1, n)))
-        return Result(pool.sources(None), certificate), shards.n_asked
+    with haunted(pool, signals) as parts:
+        certificate = recovered(parts, lambda n: computed(parts, Run(1, n)))
+        return Result(pool.sources(None), certificate), parts.n_asked

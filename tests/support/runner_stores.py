@@ -95,8 +95,8 @@ def troubled(spread, signals, asked=None):
 
     @contextmanager
     def opened(store, lead, task):
-        with spread(store, lead, task) as shards:
-            haunted = Haunted(shards, signals)
+        with spread(store, lead, task) as parts:
+            haunted = Haunted(parts, signals)
             yield haunted
             if asked is not None:
                 asked.append(haunted.n_asked)

@@ -15,7 +15,7 @@ from recrawl_cluster.store.shard_map import (
     parse_shards,
     read_map,
 )
-from service.storage import SHARDS
+from service.storage import CLUSTER
 from support.live_server import Live, running
 
 LOGICAL = 64
@@ -55,11 +55,11 @@ def joined_store(urls: Sequence[str], width: int) -> ShardedStore:
 @contextmanager
 def serving_shards(path: Path, urls: Sequence[str], **options: Any) -> Iterator[Live]:
     """Serve three databases that are joined."""
-    file = map_file(path / "shards.toml", urls)
+    file = map_file(path / "cluster.toml", urls)
     store = ShardedStore(read_map(file), 3)
     add(store.databases, store.shard_map)
     store.close()
-    with running(f"{SHARDS}:///{file}", **options) as live:
+    with running(f"{CLUSTER}:///{file}", **options) as live:
         yield live
 
 

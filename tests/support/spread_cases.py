@@ -1,4 +1,4 @@
-"""Corpora in logical shards with hosts, caps, bounds, pings and clocks; and runs over them."""
+"""Corpora in logical shards with hosts, caps, bounds, pings, change hours; and runs over them."""
 
 import pickle
 from dataclasses import asdict, replace
@@ -6,21 +6,21 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from service.core.clocks.profile import TERMS
+from service.core.change_hours.profile import TERMS
 from service.core.estimators import make_estimator
-from service.core.shares import SHARES, ShareEvidence
-from service.epochs.clocks import Clocks, lesson
+from service.core.shared_changes import SHARES, ShareEvidence
+from service.epochs.change_hours import Hours, lesson
+from service.epochs.part import Input, Run, Task, divided
+from service.epochs.parts import InProcess
 from service.epochs.run import computed
-from service.epochs.shard import Input, Run, Task, divided
-from service.epochs.shards import InProcess
 from service.epochs.solve import Plan
 from service.epochs.urgency import LastEpoch, since
 from service.model.arrays import INSTANT, NO_TIME, SHARD_BITS, instant
 from service.model.columns import (
     CapColumns,
-    ClockColumns,
+    ChangeHours,
     EpochColumns,
-    HostClocks,
+    HostHours,
     ScheduleColumns,
     ShiftColumns,
 )
@@ -44,7 +44,7 @@ def epoch_before(**numbers):
     return Epoch(1, EpochStatus.published, *[started_at] * 3, certificate=certificate)
 
 
-def corpus(seed, sizes, *, caps=True, groups=True, bounds=True, pings=True, clocks=True):
+def corpus(seed, sizes, *, caps=True, groups=True, bounds=True, pings=True, change_hours=True):
     """Return the input of all logical shards, which have `sizes` pages: number by shard."""
     rng = np.random.default_rng(seed)
     parts = [_pages(rng, shard, n, bounds, pings) for shard, n in sorted(sizes.items())]
@@ -55,7 +55,7 @@ def corpus(seed, sizes, *, caps=True, groups=True, bounds=True, pings=True, cloc
         _caps(rng, hosts, groups) if caps else CapColumns.empty(),
         PLAN.estimator,
         None,
-        _clocks(rng, hosts, pages) if clocks else None,
+        _change_hours(rng, hosts, pages) if change_hours else None,
         None,
     )
 
@@ -113,15 +113,15 @@ def _caps(rng, hosts, groups):
     )
 
 
-def _clocks(rng, hosts, pages):
+def _change_hours(rng, hosts, pages):
     some = hosts[rng.random(len(hosts)) < 0.2]
     profile = np.zeros((len(some), 1 + TERMS))
     profile[:, :2] = 0.9, 1.0
     profile[:, 2:10] = 2.0 * (-1.0) ** np.arange(1, 9)
     learning = lesson(pages, since(LastEpoch.of(epoch_before()), NOW), NOW)
-    known = HostClocks(host_id=some, profile=profile, delay_s=np.full(len(some), np.nan))
-    none = ClockColumns.empty(evidence=(223,), profile=(1 + TERMS,))
-    return Clocks(known, ShiftColumns.empty(), learning, none, 1.0)
+    known = HostHours(host_id=some, profile=profile, delay_s=np.full(len(some), np.nan))
+    none = ChangeHours.empty(evidence=(223,), profile=(1 + TERMS,))
+    return Hours(known, ShiftColumns.empty(), learning, none, 1.0)
 
 
 class Columns:
@@ -133,7 +133,7 @@ class Columns:
         self.inputs = inputs
 
     def load(self, work):
-        return self.inputs or divided(corpus(0, {}, clocks=work.plan.with_clocks))
+        return self.inputs or divided(corpus(0, {}, change_hours=work.plan.with_change_hours))
 
     def prepare(self, _, schedule, learnt):
         self.prepared, self.learnt = schedule, learnt
@@ -168,9 +168,13 @@ class Result:
         self.certificate = replace(certificate, seconds={})
         full = [source.learnt.of_shards for source in sources]
         self.tables = {shard: tables for each in full for shard, tables in each.items()}
-        learnt = [source.learnt.clocks for source in sources if source.learnt.clocks is not None]
-        clocks = ClockColumns.concatenate(learnt) if learnt else None
-        self.clocks = clocks and clocks.take(np.argsort(clocks.host_id))
+        learnt = [
+            source.learnt.change_hours
+            for source in sources
+            if source.learnt.change_hours is not None
+        ]
+        change_hours = ChangeHours.concatenate(learnt) if learnt else None
+        self.change_hours = change_hours and change_hours.take(np.argsort(change_hours.host_id))
 
 
 def grouped(inputs, databases):
@@ -215,7 +219,7 @@ def assert_same_bits(one, other):
             tables.share_evidence or (), other.tables[shard].share_evidence or (), strict=True
         ):
             np.testing.assert_array_equal(ours, theirs)
-    if one.clocks is not None:
-        np.testing.assert_array_equal(one.clocks.host_id, other.clocks.host_id)
-        np.testing.assert_array_equal(one.clocks.evidence, other.clocks.evidence)
-        np.testing.assert_array_equal(one.clocks.profile, other.clocks.profile)
+    if one.change_hours is not None:
+        np.testing.assert_array_equal(one.change_hours.host_id, other.change_hours.host_id)
+        np.testing.assert_array_equal(one.change_hours.evidence, other.change_hours.evidence)
+        np.testing.assert_array_equal(one.change_hours.profile, other.change_hours.profile)

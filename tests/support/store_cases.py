@@ -9,7 +9,7 @@ import numpy as np
 from service.leases.due import due_at, next_crawl_at
 from service.model.arrays import COLUMN, NO_TIME, UNSPECIFIED, instant, moment
 from service.model.columns import (
-    NOT_MOVED,
+    NOT_SHIFTED,
     CrawlColumns,
     LogColumns,
     PageColumns,
@@ -161,8 +161,8 @@ def schedule_columns(
     crawl_rate=1.0,
     crawl_probability=0.0,
     urgency=1.0,
-    shift=NOT_MOVED,
-    carried=NOT_MOVED,
+    shift=NOT_SHIFTED,
+    carried=NOT_SHIFTED,
 ):
     return columns(
         ScheduleColumns,
@@ -185,9 +185,9 @@ def publish(store, schedule, now=T0, certificate=CERTIFICATE, **learnt):
         with lead.begin() as tx:
             tx.write_schedule(epoch, schedule)
         with lead.begin() as tx:
-            clocks = learnt.pop("clocks", None)
+            change_hours = learnt.pop("change_hours", None)
             of_shards = {0: GroupTables(**learnt)} if learnt else {}
-            tx.publish(epoch, certificate, now, Learnt(of_shards, clocks))
+            tx.publish(epoch, certificate, now, Learnt(of_shards, change_hours))
     return epoch
 
 

@@ -28,6 +28,7 @@ from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.evidence import Observation
 from service.access.callers import Caller
+from service.api.assembly import Service
 from service.api.requests.bodies import (
     LINES,
     Batch,
@@ -41,11 +42,10 @@ from service.api.requests.bodies import (
     read_body,
 )
 from service.api.requests.decode import Decoded, EvidenceT, decode_crawls
-from service.api.requests.limited import admitted
+from service.api.requests.key_limits import admitted
 from service.api.requests.posts import SMALL_BYTES, Counts, Post
 from service.api.requests.settling import settled
 from service.api.responses.outcomes import add_counts, crawl_counts, measure_crawls
-from service.api.service import Service
 from service.batching.batcher import Batcher, JobT, ResultT
 from service.batching.reports import CommittedCrawls, CrawlReport, lost
 from service.model.columns import CrawlColumns
@@ -107,12 +107,14 @@ async def record_report(service: Service, caller: Caller, content: bytes, post: 
         committed = await settled(writing)
     except ShardUnavailable:
         committed = lost(CommittedCrawls, len(decoded.columns))
-    counts = counted(service, decoded, committed)
+    counts = count_block(service, decoded, committed)
     service.lease_waiters.wake(counts["leases_ended"])
     return counts
 
 
-def counted(service: Service, decoded: Decoded[CrawlColumns], committed: CommittedCrawls) -> Counts:
+def count_block(
+    service: Service, decoded: Decoded[CrawlColumns], committed: CommittedCrawls
+) -> Counts:
     """Return the counts of a committed block, and add them to the metrics."""
     counts = crawl_counts(decoded, committed)
     measure_crawls(service.telemetry, decoded, counts)
@@ -202,7 +204,7 @@ class CrawlStream:
             return
         (writing, decoded), self._writing = self._writing, None
         self.counts = add_counts(
-            self.counts, counted(self.service, decoded, await settled(writing))
+            self.counts, count_block(self.service, decoded, await settled(writing))
         )
         self.n_taken += decoded.n_items
 

@@ -22,8 +22,8 @@ from service.model.errors import (
     TooManyItems,
     UnsupportedMediaType,
 )
+from service.model.field_faults import fault_of, worded
 from service.model.lenient_json import Contradiction
-from service.model.wording import fault_of, worded
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -327,7 +327,6 @@ def _array(content: bytes, max_items: int) -> list[Any]:
 
 
 def _n_lines(content: bytes) -> int:
-    """Return the number of lines that are not blank."""
     return sum(not line.isspace() for line in content.split(b"\n") if line)
 
 

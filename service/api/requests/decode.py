@@ -28,10 +28,10 @@ from service.api.requests.rules import (
 from service.batching.reports import Report
 from service.ingest.record import PageNames
 from service.model.arrays import (
-    EPOCH,
     INSTANT,
     KEY,
     NO_TIME,
+    UNIX_ZERO,
     UNSPECIFIED,
     Codes,
     Floats,
@@ -238,7 +238,7 @@ def _normal(url: str) -> ReadUrl:
 
 def instants(moments: list[datetime]) -> Instants:
     """Return instants to the microsecond."""
-    since = [moment - EPOCH for moment in moments]
+    since = [moment - UNIX_ZERO for moment in moments]
     seconds = np.array([86_400 * delta.days + delta.seconds for delta in since], np.int64)
     us = np.array([delta.microseconds for delta in since], np.int64)
     return (1_000_000 * seconds + us).view(INSTANT)
@@ -249,7 +249,7 @@ def _dates(items: Sequence[Observation]) -> Instants:
     dates = [item.last_modified for item in items]
     if _all_unset(dates):
         return np.full(len(dates), NO_TIME)
-    dated = instants([EPOCH if isinstance(date, UnsetType) else date for date in dates])
+    dated = instants([UNIX_ZERO if isinstance(date, UnsetType) else date for date in dates])
     dated[[date is UNSET for date in dates]] = NO_TIME
     return plausible(dated)
 

@@ -19,6 +19,7 @@ from service.api.requests.decode import Decoded, decode_crawls
 from service.api.responses.outcomes import crawl_counts, measure_crawls
 from service.batching.batcher import Batcher
 from service.batching.reports import CommittedCrawls, CrawlReport, Recorder
+from service.model.arrays import Ints
 from service.model.columns import CrawlColumns
 from service.runtime.metrics import Telemetry
 
@@ -53,7 +54,7 @@ class GatheredPosts(NamedTuple):
     """Posts whose items are the columns of one report."""
 
     decoded: Decoded[CrawlColumns]
-    starts: list[int]
+    starts: Ints
     """Position of each post's first item."""
     report: CrawlReport
 
@@ -61,7 +62,8 @@ class GatheredPosts(NamedTuple):
     def of(cls, posts: Sequence[Post], now: datetime) -> "GatheredPosts":
         """Return posts of one kind as one report."""
         batches = [post.batch for post in posts]
-        starts = list(accumulate((batch.n_items for batch in batches[:-1]), initial=0))
+        sizes = [len(batch.items) + len(batch.refusals) for batch in batches]
+        starts = np.array([0, *accumulate(sizes[:-1])])
         decoded = decode_crawls(joined(batches, starts), now)
         return cls(decoded, starts, decoded.report(now, register=posts[0].register))
 
@@ -87,11 +89,13 @@ class PostRecorder:
         return counts
 
 
-def joined(batches: Sequence[Batch[Observation]], starts: Sequence[int]) -> Batch[Observation]:
+def joined(batches: Sequence[Batch[Observation]], starts: Ints) -> Batch[Observation]:
     """Return the items of several requests as one batch, those of each from its start on."""
+    if len(batches) == 1:
+        return batches[0]
     refusals = [
         each._replace(rejection=replace(each.rejection, index=start + each.rejection.index))
-        for start, batch in zip(starts, batches, strict=True)
+        for start, batch in zip(starts.tolist(), batches, strict=True)
         for each in batch.refusals
     ]
     items = [item for batch in batches for item in batch.items]

@@ -8,14 +8,14 @@ from msgspec import UNSET, UnsetType, json
 from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.freshness import Copy
 from recrawl_client.wire.pages import Page
-from service.model.arrays import EPOCH
+from service.model.arrays import UNIX_ZERO
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl
 from service.storage.pages.validators import MOST_NOTE_BYTES
 
 FUTURE_ALLOWED = timedelta(minutes=5)
 """Maximum lead of an instant over the service's clock."""
-EARLIEST = datetime(1990, 1, 1, tzinfo=EPOCH.tzinfo)
+EARLIEST = datetime(1990, 1, 1, tzinfo=UNIX_ZERO.tzinfo)
 """Earliest instant of evidence; no web page is older."""
 
 LOWEST_STATUS = 100

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from msgspec import Raw, json
 
 from recrawl_client.wire import schedule as wire
-from recrawl_client.wire.clocks import ClockAnswer
+from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.leases import Crawl
 from recrawl_client.wire.pages import (
     CrawlAnswer,
@@ -24,7 +24,7 @@ from recrawl_client.wire.pages import (
 from recrawl_client.wire.schedule import ScheduledPage
 from service.api.cursors import Place, encode_cursor, next_link
 from service.api.encodings import best
-from service.api.responses.clocks import move_of
+from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
@@ -163,7 +163,7 @@ def encode_page(
     log: list[LogEntry],
     epoch: Epoch | None,
     estimate: PageEstimate,
-    clock: ClockAnswer | None,
+    change_hours: ChangeHoursAnswer | None,
     tags: list[str],
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate."""
@@ -175,10 +175,10 @@ def encode_page(
             crawl_rate=page.crawl_rate,
             crawl_probability=page.crawl_probability or 0.0,
             urgency=page.urgency or 1.0,
-            moved_s=None if (move := move_of(page, epoch)) is None else move.total_seconds(),
+            shift_s=None if (shift := shift_of(page, epoch)) is None else shift.total_seconds(),
             next_crawl_at=due.next_crawl_at(page),
         )
-        why = explain(page, epoch, estimate, clock)
+        why = explain(page, epoch, estimate, change_hours)
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])
@@ -192,7 +192,7 @@ def encode_page(
         "estimate": EstimateAnswer(**estimated, credible_interval=bounds),
         "schedule": scheduled,
         "why": why,
-        "clock": clock,
+        "change_hours": change_hours,
         "last_crawls": [
             CrawlAnswer(**{**shared(CrawlAnswer, entry), "kind": entry.kind.name}) for entry in log
         ],

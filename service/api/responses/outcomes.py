@@ -1,12 +1,12 @@
 """Outcomes of reports: the verdict of each item becomes counts and rejections of its request."""
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
 from recrawl_client.wire.common import Counts, Rejection
 from service.api.requests.decode import Decoded
@@ -14,7 +14,7 @@ from service.batching.reports import CommittedCrawls
 from service.ingest.bounds import CROSSING
 from service.model.arrays import Codes, Ints
 from service.model.columns import CrawlColumns
-from service.model.domain import Verdict
+from service.model.domain import ItemVerdict
 from service.model.errors import BatchRejected, ShardUnavailable
 from service.runtime.metrics import Telemetry
 
@@ -36,12 +36,15 @@ def outcome_counts(
     }
 
 
-ALONE = (0,)
+ALONE = np.zeros(1, np.int64)
 """First position of the only request of a batch."""
+
+UNKNOWN = int(ItemVerdict.unknown)
+"""First of the verdicts that reject an item; numpy compares with an enumeration slowly."""
 
 
 def counts_of_each(
-    starts: Sequence[int],
+    starts: Ints,
     verdict: Codes,
     index: Ints,
     page_id: Ints,
@@ -52,23 +55,26 @@ def counts_of_each(
     `index` are the positions of the items in the batch. The items of a request stand from its
     start on, and its rejections count from there.
     """
-    n, width = len(starts), len(Verdict)
-    code = width * requests_of(starts, index) + verdict
-    n_of = np.bincount(code, minlength=n * width).reshape(n, width)[:, : Verdict.unknown]
+    n_of = counted(starts, index, verdict, len(ItemVerdict))
     own: list[list[Rejection]] = [[] for _ in starts]
-    if verdict.max(initial=0) >= Verdict.unknown:
+    if (verdict >= UNKNOWN).any():
         rejected = [*rejected, *_rejections(verdict, index, page_id)]
     for each in rejected:
-        k = bisect_right(starts, each.index) - 1
-        own[k].append(structs.replace(each, index=each.index - starts[k]) if starts[k] else each)
-    return list(map(outcome_counts, *n_of.T.tolist(), own))
+        k = int(starts.searchsorted(each.index, "right")) - 1
+        own[k].append(structs.replace(each, index=each.index - int(starts[k])) if k else each)
+    return [
+        outcome_counts(accepted, duplicate, late, some)
+        for (accepted, duplicate, late, *_), some in zip(n_of, own, strict=True)
+    ]
 
 
-def requests_of(starts: Sequence[int], index: Ints) -> Ints:
-    """Return the position of the request of each item."""
-    if len(starts) == 1:
-        return np.zeros(len(index), np.int64)
-    return np.searchsorted(starts, index, "right") - 1
+def counted(starts: Ints, index: Ints, code: NDArray[np.integer], n_codes: int) -> list[list[int]]:
+    """Return how many items of each request have each code."""
+    if len(starts) > 1:
+        code = code + n_codes * (starts.searchsorted(index, "right") - 1)
+    n_of = np.bincount(code, minlength=n_codes * len(starts))
+    each: list[list[int]] = n_of.reshape(-1, n_codes).tolist()
+    return each
 
 
 def batch_counts(
@@ -79,16 +85,15 @@ def batch_counts(
 
 
 def crawl_counts(
-    decoded: Decoded[CrawlColumns], committed: CommittedCrawls, starts: Sequence[int] = ALONE
+    decoded: Decoded[CrawlColumns], committed: CommittedCrawls, starts: Ints = ALONE
 ) -> list[dict[str, Any]]:
     """Return the counts of each request of a batch of crawls."""
     rejected = (each.rejection for each in decoded.refusals)
     verdict, page_id = committed.verdict, decoded.named.page_id
     counts = counts_of_each(starts, verdict, decoded.index, page_id, rejected)
-    ended = requests_of(starts, decoded.index)[committed.lease_ended]
-    n_ended = np.bincount(ended, minlength=len(starts)).tolist()
-    for own, n in zip(counts, n_ended, strict=True):
-        own["leases_ended"] = n
+    ended = counted(starts, decoded.index, committed.lease_ended.view(np.int8), 2)
+    for own, (_, n_ended) in zip(counts, ended, strict=True):
+        own["leases_ended"] = n_ended
     return counts
 
 
@@ -140,16 +145,15 @@ def crossing(index: int) -> Rejection:
 
 
 def _rejections(verdict: Codes, index: Ints, page_id: Ints) -> Iterator[Rejection]:
-    """Yield the rejections of items by the store."""
-    for i in np.flatnonzero(verdict >= Verdict.unknown).tolist():
-        yield _rejection(int(index[i]), Verdict(verdict[i]), by_id=bool(page_id[i]))
+    for i in np.flatnonzero(verdict >= UNKNOWN).tolist():
+        yield _rejection(int(index[i]), ItemVerdict(verdict[i]), by_id=bool(page_id[i]))
 
 
-def _rejection(index: int, verdict: Verdict, *, by_id: bool) -> Rejection:
+def _rejection(index: int, verdict: ItemVerdict, *, by_id: bool) -> Rejection:
     """Return the rejection of an item by the store."""
-    if verdict is Verdict.unavailable:
+    if verdict is ItemVerdict.unavailable:
         return away(index)
-    if verdict is Verdict.elsewhere:
+    if verdict is ItemVerdict.elsewhere:
         detail = "the lease is on another page than `url` names; leave `url` out"
         return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)
     return Rejection(

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from recrawl_client.wire.common import Problem, Rejection
-from service.core.conditions import CoreError
+from service.core.checks import CoreError
 from service.model import errors
 from service.runtime.requests import PLAIN_HEADERS, REQUEST_ID
 

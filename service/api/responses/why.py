@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import numpy as np
 
-from recrawl_client.wire.clocks import ClockAnswer
+from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.pages import WhyAnswer
-from service.api.responses.clocks import move_of
+from service.api.responses.change_hours import shift_of
 from service.estimation.estimates import PageEstimate
 from service.leases.due import next_crawl_at, retired
 from service.model.domain import Certificate, Epoch, Observability, Page
@@ -16,20 +16,20 @@ UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
 
 NOTABLE = 0.05
 """Minimum deviation of the observed-to-expected ratio from 1 that a sentence mentions."""
-NOTABLE_MOVE = timedelta(minutes=30)
-"""Minimum move of a crawl that a sentence mentions."""
+NOTABLE_SHIFT = timedelta(minutes=30)
+"""Minimum shift of a crawl that a sentence mentions."""
 MOST_CERTAIN = 0.99
 """Maximum certainty that a sentence mentions."""
 
 
 def explain(
-    page: Page, epoch: Epoch, estimate: PageEstimate, clock: ClockAnswer | None = None
+    page: Page, epoch: Epoch, estimate: PageEstimate, change_hours: ChangeHoursAnswer | None = None
 ) -> WhyAnswer:
     """Return what drives the crawl rate of a scheduled page."""
     certificate, change_rate = epoch.certificate, page.change_rate or 0.0
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
     return WhyAnswer(
-        sentence=_sentence(page, epoch, estimate, share, clock),
+        sentence=_sentence(page, epoch, estimate, share, change_hours),
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else None,
@@ -41,7 +41,7 @@ def _sentence(
     epoch: Epoch,
     estimate: PageEstimate,
     share: float | None,
-    clock: ClockAnswer | None,
+    change_hours: ChangeHoursAnswer | None,
 ) -> str:
     if page.gone:
         return _gone(page)
@@ -51,8 +51,8 @@ def _sentence(
     if page.n_failures:
         again = "" if next_crawl_at(page) is None else ", it is tried again"
         clauses.append(f"{_last_crawls(page.n_failures)} got no answer{again}")
-    elif page.shift is not None:  # the move is part of the urgency
-        clauses += _move(page, epoch, clock)
+    elif page.shift is not None:  # the shift is part of the urgency
+        clauses += _shift(page, epoch, change_hours)
     elif group := _url_group(page, epoch.certificate):
         clauses.append(group)
     return "; ".join(clauses)
@@ -108,16 +108,16 @@ def _is_at_bound(page: Page) -> bool:
     return any(bound and np.isclose(rate, bound, rtol=1e-4) for bound in bounds)
 
 
-def _move(page: Page, epoch: Epoch, clock: ClockAnswer | None) -> list[str]:
-    """Return the move of the next crawl to a better hour, where it is notable, and its reason."""
-    move = move_of(page, epoch)
-    if move is None or abs(move) < NOTABLE_MOVE:
+def _shift(page: Page, epoch: Epoch, change_hours: ChangeHoursAnswer | None) -> list[str]:
+    """Return the shift of the next crawl to a better hour, where it is notable, and its reason."""
+    shift = shift_of(page, epoch)
+    if shift is None or abs(shift) < NOTABLE_SHIFT:
         return []
-    direction = "later" if move > timedelta(0) else "earlier"
-    clause = f"its next crawl was moved {_span(abs(move) / timedelta(days=1))} {direction}"
-    if clock is None:  # the host has lost its clock since
+    direction = "later" if shift > timedelta(0) else "earlier"
+    clause = f"its next crawl was shifted {_span(abs(shift) / timedelta(days=1))} {direction}"
+    if change_hours is None:  # the host has lost its change hours since
         return [f"{clause} by the hours at which {page.host} changed"]
-    stretch, certainty = clock.busiest, min(clock.weight, MOST_CERTAIN)
+    stretch, certainty = change_hours.busiest, min(change_hours.weight, MOST_CERTAIN)
     hours = f"between {_time(stretch.start)} and {_time(stretch.end)} UTC"
     changes = f"{stretch.share:.0%} of the changes of {page.host} come {hours}"
     return [f"{clause}, because {changes} (certainty {certainty:.0%})"]

@@ -21,12 +21,12 @@ from service.access import keys
 from service.access.keys import KeySettings, NewKey
 from service.api import openapi
 from service.api.admission import TheActor
+from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import AuditPlace, CursorParameter, KeysPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import Service, TheBody, TheService
 from service.model.access import ApiKey, AuditFilter, Role
 from service.model.errors import OUTAGES, Forbidden
 

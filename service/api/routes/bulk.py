@@ -13,6 +13,7 @@ from recrawl_client.wire.pages import PagePatchBody
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor
+from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import CursorParameter, PagesPlace, decode_cursor, encode_cursor
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_changes, decode_object
@@ -22,7 +23,6 @@ from service.api.responses.outcomes import LISTED
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.listing import LIST_PATH
 from service.api.routes.pages import patches_of
-from service.api.service import Service, TheBody, TheService
 from service.ingest.bulk import (
     Act,
     BulkOutcome,

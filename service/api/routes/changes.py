@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.changes import ChangesAnswer, ChangesPlace
 from service.api import openapi
+from service.api.assembly import Service, TheService
 from service.api.cursors import FeedCursor, decode_cursor, encode_cursor, limit_of, next_link
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
@@ -21,7 +22,6 @@ from service.api.requests.filters import TAG
 from service.api.requests.rules import check_zone
 from service.api.responses.encode import answer, best_media
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import Service, TheService
 from service.events.encoding import encode_changes
 from service.events.reading import Changes, check_place, read
 from service.model.arrays import instant

@@ -9,11 +9,11 @@ from recrawl_client.wire.schedule import Epoch, EpochsAnswer
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor
+from service.api.assembly import Service, TheService
 from service.api.cursors import CursorParameter, EpochsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer, answer_part, encode_epoch
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import Service, TheService
 from service.history.reading import calibrations_of
 from service.model import domain
 from service.model.access import Actor

@@ -17,6 +17,7 @@ from recrawl_client.wire.freshness import (
     Verdict,
 )
 from service.api import openapi
+from service.api.assembly import Service, TheBody, TheService
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import Batch, decode_batch
 from service.api.requests.decode import instants, judged, normal_url, read_urls
@@ -25,14 +26,13 @@ from service.api.responses.encode import answer
 from service.api.responses.outcomes import outcome_counts, refuse_empty
 from service.api.responses.tables import or_none
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import Service, TheBody, TheService
 from service.estimation.estimates import width
 from service.estimation.freshness import Freshness, read_freshness, unregistered
 from service.leases.due import due_at
 from service.model.arrays import (
-    EPOCH,
     KEY,
     NO_TIME,
+    UNIX_ZERO,
     Bools,
     Floats,
     Instants,
@@ -127,7 +127,9 @@ def _decode(batch: Batch[Copy], latest: datetime) -> tuple[Copies, list[Rejectio
 
 def _fetched_at(items: Sequence[Copy]) -> Instants:
     """Return the instants of copies, NaT for the last crawl."""
-    at = instants([EPOCH if isinstance(i.fetched_at, UnsetType) else i.fetched_at for i in items])
+    at = instants(
+        [UNIX_ZERO if isinstance(i.fetched_at, UnsetType) else i.fetched_at for i in items]
+    )
     at[np.array([i.fetched_at is UNSET for i in items], np.bool_)] = NO_TIME
     return at
 

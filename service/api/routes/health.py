@@ -8,12 +8,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from service import __version__
 from service.api import openapi
+from service.api.assembly import WITHIN_S, TheMonitored
 from service.api.examples import EXAMPLES
 from service.api.openapi import Health
 from service.api.responses import problems
 from service.api.responses.encode import answer
 from service.api.route import DirectRoute
-from service.api.service import WITHIN_S, TheMonitored
 from service.model.errors import RecrawlError, StoreUnavailable
 
 router = APIRouter(tags=["health"], route_class=DirectRoute)

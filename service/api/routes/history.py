@@ -8,14 +8,14 @@ from pydantic import AwareDatetime
 
 from recrawl_client.wire.history import HistoryAnswer
 from service.api import openapi
+from service.api.assembly import TheService
 from service.api.cursors import CursorParameter, HistoryPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer_part
 from service.api.responses.history import encode_row
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import TheService
 from service.history.reading import read_rows
-from service.model.arrays import EPOCH, LATEST
+from service.model.arrays import LATEST, UNIX_ZERO
 from service.model.history import ALL_HOSTS, STEP
 from service.model.urls import normalise_host
 
@@ -68,7 +68,7 @@ def get_history(
     """
     step = timedelta(seconds=step_s)
     end = min(until or service.now() + timedelta(microseconds=1), LATEST)
-    begin = max(since or max(end, EPOCH + 2 * USUAL) - USUAL, EPOCH)
+    begin = max(since or max(end, UNIX_ZERO + 2 * USUAL) - USUAL, UNIX_ZERO)
     if cursor is not None:
         begin = max(begin, decode_cursor(cursor, HistoryPlace, "/history").moment)
     name = None if host is None else normalise_host(host)

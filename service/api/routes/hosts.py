@@ -25,6 +25,7 @@ from recrawl_client.wire.listing import GroupItem, GroupsAnswer
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor, TheCaller
+from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import (
     CursorParameter,
     GroupsPlace,
@@ -37,12 +38,11 @@ from service.api.cursors import (
 )
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_changes, decode_object, sent_fields
-from service.api.requests.limited import check_hosts
+from service.api.requests.key_limits import check_hosts
 from service.api.requests.rules import EARLIEST
-from service.api.responses.clocks import encode_clock
+from service.api.responses.change_hours import encode_change_hours
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import Service, TheBody, TheService
 from service.epochs.constraints import CONSTRAINED
 from service.history.loads import LoadPlace, hosts_by_load
 from service.leases.hosts import (
@@ -56,7 +56,7 @@ from service.leases.hosts import (
     in_force,
 )
 from service.model.access import Actor
-from service.model.arrays import EPOCH, LATEST
+from service.model.arrays import LATEST, UNIX_ZERO
 from service.model.domain import Host, HostQueue
 from service.model.errors import BadCursor, InvalidField
 from service.model.host_loads import LOADS, LoadOrder, MeasuredLoads
@@ -138,7 +138,7 @@ def _by_load(
         token = decode_cursor(cursor, HostLoadsPlace, "/hosts")
         if token.order != sort:
             raise refused(cursor, f"/hosts?sort={sort}")
-        measured = tx.host_loads(EPOCH + timedelta(microseconds=token.measured_at))
+        measured = tx.host_loads(UNIX_ZERO + timedelta(microseconds=token.measured_at))
         if measured is None and token.measured_at:
             raise BadCursor(
                 "the order of this cursor was measured more than an hour ago; start again without "
@@ -150,7 +150,7 @@ def _by_load(
     hosts, following = hosts_by_load(tx, measured, load, place, limit, blocked_at, down=down)
     if following is None:
         return hosts, None, measured
-    at = 0 if measured is None else (measured.measured_at - EPOCH) // timedelta(microseconds=1)
+    at = 0 if measured is None else (measured.measured_at - UNIX_ZERO) // timedelta(microseconds=1)
     return hosts, HostLoadsPlace(sort, at, *following), measured
 
 
@@ -338,7 +338,7 @@ def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
     fields = {
         "host_queue": _host_queues(service, [host.host_queue])[0],
         "feed": feed and FeedAnswer(**shared(FeedAnswer, feed), false=1.0 - feed.real),
-        "clock": encode_clock(tx.clocks(np.array([host.host_id]))),
+        "change_hours": encode_change_hours(tx.change_hours(np.array([host.host_id]))),
     }
     return answer(HostAnswer(**{**shared(HostAnswer, host, pages), **fields}))
 
@@ -368,4 +368,4 @@ def _host_queues(service: Service, host_queues: Sequence[HostQueue]) -> list[Hos
 
 def _next_at(host_queue: HostQueue, now: datetime) -> datetime | None:
     """Return the time of the next crawl; requested pages are queued a century early."""
-    return now if host_queue.next_at and host_queue.next_at <= EPOCH else host_queue.next_at
+    return now if host_queue.next_at and host_queue.next_at <= UNIX_ZERO else host_queue.next_at

@@ -16,15 +16,15 @@ from fastapi.concurrency import run_in_threadpool
 
 from service.api import openapi
 from service.api.admission import the_caller
+from service.api.assembly import Service, TheService
 from service.api.examples import EXAMPLES
 from service.api.openapi import IndexNowAnswer, IndexNowBody
 from service.api.requests.bodies import Body, read_body, read_within
 from service.api.requests.decode import instants, name_pages
-from service.api.requests.limited import charge, check_urls
+from service.api.requests.key_limits import charge, check_urls
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import batch_counts
 from service.api.route import DirectRoute
-from service.api.service import Service, TheService
 from service.batching.reports import PingReport
 from service.connectors.indexnow import MAX_URLS, KeyClaim, Submission, claimed, submission
 from service.connectors.indexnow_keys import MAX_BYTES, Outcome, Waiting
@@ -38,8 +38,8 @@ from service.model.errors import (
     RequestError,
     TooManyRequests,
 )
+from service.model.field_faults import fault_of
 from service.model.lenient_json import Contradiction
-from service.model.wording import fault_of
 
 REMEDY = "; send url and key, or POST host, key and urlList"
 FIRST = re.compile(rb'\[\s*("(?:[^"\\]|\\.)*+")')

@@ -14,19 +14,19 @@ from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatc
 from recrawl_client.wire.listing import LeaseItem, LeasesAnswer
 from service.api import openapi
 from service.api.admission import TheCaller
+from service.api.assembly import TheBody, TheService
 from service.api.cursors import CursorParameter, LeasesPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import beside, record_report
 from service.api.requests.bodies import decode_object, decode_with_items
+from service.api.requests.key_limits import admitted, charge, check_hosts
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
-from service.api.requests.limited import admitted, charge, check_hosts
 from service.api.requests.posts import Post
 from service.api.requests.rules import read_lease
 from service.api.requests.settling import settled
 from service.api.responses.encode import answer, answer_part, json_answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
-from service.api.service import TheBody, TheService
 from service.batching.lease_requests import LeaseRequest
 from service.leases.lease import WorkerRequest
 from service.model.errors import InvalidField, LeaseNotHeld
@@ -75,7 +75,7 @@ Crawls that a ping requested come first, then the most overdue. Each crawl has a
 lease ends, no other worker receives the crawl. Report the crawl with its `lease` in `report` of the
 next request or through POST /observations, return it with DELETE, or let the lease expire. The
 service spaces the crawls of a host by its delay and concurrency. A worker that always sends the
-same `shard` and `shards` receives the same hosts, and can keep its connections. `wait_s` waits for
+same `slice` and `slices` receives the same hosts, and can keep its connections. `wait_s` waits for
 a first crawl. An answer without items states when to ask again, in Retry-After too.
 
 `report` has crawls as in POST /observations. One commit records them and leases the next pages,
@@ -152,13 +152,13 @@ async def post_leases(
 
 
 def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:
-    """Return the request of a worker; raise `InvalidField` for a shard that does not exist."""
-    if wish.shard >= wish.shards:
-        detail = f"shard {wish.shard} is not one of {wish.shards}; they count from 0"
-        raise InvalidField("shard", detail)
+    """Return the request of a worker; raise `InvalidField` for a slice that does not exist."""
+    if wish.slice >= wish.slices:
+        detail = f"slice {wish.slice} is not one of {wish.slices}; they count from 0"
+        raise InvalidField("slice", detail)
     hosts = tuple(sorted({normalise_host(host, "hosts") for host in wish.hosts}))
     ttl = default_ttl if isinstance(wish.ttl_s, UnsetType) else timedelta(seconds=wish.ttl_s)
-    of = LeaseFilter(hosts, wish.shard, wish.shards)
+    of = LeaseFilter(hosts, wish.slice, wish.slices)
     return LeaseRequest(WorkerRequest(wish.worker, wish.count, ttl), of)
 
 

@@ -12,6 +12,7 @@ from recrawl_client.wire.listing import LogAnswer, PagesAnswer
 from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
 from service.api import openapi
 from service.api.admission import TheCaller
+from service.api.assembly import Service, TheService
 from service.api.cursors import (
     CursorParameter,
     LogPlace,
@@ -24,7 +25,7 @@ from service.api.cursors import (
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.requests.filters import PageParameters, with_filters
-from service.api.requests.limited import check_urls
+from service.api.requests.key_limits import check_urls
 from service.api.responses import encode, tables
 from service.api.responses.encode import (
     ARROW,
@@ -37,9 +38,8 @@ from service.api.responses.encode import (
 from service.api.responses.tables import CSV, parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import PageIdPath, find, page_response
-from service.api.service import Service, TheService
 from service.leases.listing import Selection, count, list_pages
-from service.model.arrays import EPOCH
+from service.model.arrays import UNIX_ZERO
 from service.model.domain import Kind
 from service.model.errors import Forbidden, InvalidField
 from service.model.listing import ListedPart
@@ -171,12 +171,12 @@ def list_observations(
     """
     path = f"/pages/{page_id}/observations"
     place = None if cursor is None else decode_cursor(cursor, LogPlace, path)
-    before = None if place is None else (EPOCH + place.at * MICROSECOND, Kind(place.kind))
+    before = None if place is None else (UNIX_ZERO + place.at * MICROSECOND, Kind(place.kind))
     with service.store.begin(write=False) as tx:
         tx.page(page_id)
-        log, end = tx.page_history(page_id, limit, before)
+        log, end = tx.whole_log(page_id, limit, before)
     following = None
     if end is not None:
-        following = LogPlace((end[0] - EPOCH) // MICROSECOND, end[1].value)
+        following = LogPlace((end[0] - UNIX_ZERO) // MICROSECOND, end[1].value)
     items = [CrawlAnswer(**{**shared(CrawlAnswer, each), "kind": each.kind.name}) for each in log]
     return answer_part(request, LogAnswer, items, following)

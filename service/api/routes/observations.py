@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported
 from service.api import openapi
 from service.api.admission import TheCaller
+from service.api.assembly import TheBody, TheService
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import BlockReader, CrawlStream
 from service.api.requests.decode import decode_crawls, decode_pings
@@ -15,8 +16,7 @@ from service.api.requests.settling import settled
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import batch_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import TheBody, TheService
-from service.model.domain import Verdict
+from service.model.domain import ItemVerdict
 
 router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -110,6 +110,6 @@ async def post_pings(
             crawl=bool(done.crawl[i]),
             reason=str(done.reason[i]),
         )
-        for i in np.flatnonzero(done.verdict != Verdict.unknown)
+        for i in np.flatnonzero(done.verdict != ItemVerdict.unknown)
     ]
     return answer(Pinged(**counts, decisions=decisions))

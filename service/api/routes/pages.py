@@ -10,16 +10,16 @@ from recrawl_client.wire.pages import MOST_TAGS, Page, PageAnswer, PagePatchBody
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor, TheCaller
+from service.api.assembly import Service, TheBody, TheService
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_batch, decode_changes
 from service.api.requests.decode import decode_pages
-from service.api.requests.limited import admitted
+from service.api.requests.key_limits import admitted
 from service.api.requests.rules import check_bounds
-from service.api.responses.clocks import encode_clock
+from service.api.responses.change_hours import encode_change_hours
 from service.api.responses.encode import answer, encode_page
 from service.api.responses.outcomes import away, crossing, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import Service, TheBody, TheService
 from service.batching.reports import CROSSED, Registration
 from service.estimation.estimates import of_page
 from service.model import domain
@@ -152,9 +152,9 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     estimate = of_page(tx, page, estimator, instant(service.now()))
     epoch = tx.epoch_in_force()
     service.watch.note([epoch] if epoch else [])
-    clock = encode_clock(tx.clocks(np.array([page.host_id])))
+    change_hours = encode_change_hours(tx.change_hours(np.array([page.host_id])))
     tags = tx.tags_of(np.array([page_id])).tag.tolist()
-    return answer(encode_page(page, log, epoch, estimate, clock, tags))
+    return answer(encode_page(page, log, epoch, estimate, change_hours, tags))
 
 
 def patches_of(changes: Mapping[str, Any]) -> tuple[PagePatch, TagPatch]:

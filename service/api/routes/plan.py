@@ -10,10 +10,10 @@ from starlette.concurrency import run_in_threadpool
 
 from recrawl_client.wire.plan import PlanAnswer
 from service.api import openapi
+from service.api.assembly import Service, TheService
 from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import Service, TheService
 from service.epochs.budgets import MOST_LISTED
 from service.model.errors import Overloaded
 

@@ -14,6 +14,7 @@ from starlette.types import Scope
 
 from recrawl_client.wire.schedule import ScheduleAnswer, ScheduledPage
 from service.api import openapi
+from service.api.assembly import Service, TheService
 from service.api.cursors import (
     CursorParameter,
     SchedulePlace,
@@ -39,7 +40,6 @@ from service.api.responses.encode import (
 from service.api.responses.tables import parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import find
-from service.api.service import Service, TheService
 from service.epochs.watch import Watch
 from service.leases import due
 from service.model.columns import ScheduleChanges, SchedulePart

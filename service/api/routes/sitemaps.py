@@ -17,23 +17,23 @@ from recrawl_client.wire.common import Counts, Rejection
 from recrawl_client.wire.evidence import SitemapChild, SitemapRead
 from service.api import openapi
 from service.api.admission import TheCaller
+from service.api.assembly import Service, TheService
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import POLL_S, attempt, cut_short, deadline
 from service.api.requests.bodies import read_document
 from service.api.requests.decode import NO_PAGES, instants, name_pages
-from service.api.requests.limited import charge, check_hosts
+from service.api.requests.key_limits import charge, check_hosts
 from service.api.requests.rules import EARLIEST, FUTURE_ALLOWED
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import add_counts, batch_counts, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
-from service.api.service import Service, TheService
 from service.batching.reports import PingReport, Registration
 from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
 from service.ingest.record import PageNames, PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
-from service.model.domain import Verdict
+from service.model.domain import ItemVerdict
 from service.model.errors import OUTAGES, Forbidden, InvalidUrl, Overloaded
 from service.model.urls import NormalUrl, normalise
 
@@ -241,8 +241,8 @@ class Reader:
         np.fmax.at(changed_at, rows, instants([at for _, at, _ in dated]))
         np.fmax.at(changed_by, rows, instants([by for _, _, by in dated]))
         page_id, created = self._enter(named.pages, now)
-        verdict = np.where(created, Verdict.accepted, Verdict.duplicate).astype(np.int16)
-        verdict[page_id == 0] = Verdict.unknown
+        verdict = np.where(created, ItemVerdict.accepted, ItemVerdict.duplicate).astype(np.int16)
+        verdict[page_id == 0] = ItemVerdict.unknown
         crawl = created.copy()
         pinged = np.flatnonzero(~np.isnat(changed_at) & (page_id > 0))
         if len(pinged):

@@ -21,6 +21,7 @@ from recrawl_client.wire.webhooks import (
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor
+from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import (
     CursorParameter,
     DeliveriesPlace,
@@ -34,7 +35,6 @@ from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_changes, decode_object, sent_fields
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
-from service.api.service import Service, TheBody, TheService
 from service.events import subscriptions
 from service.events.encoding import TEST, event, sample
 from service.events.signing import new_secret

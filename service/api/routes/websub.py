@@ -18,13 +18,13 @@ from recrawl_client.wire.websub import (
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor
+from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import CursorParameter, SubscriptionsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object, read_content
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.sitemaps import DocumentOptions, Reader
-from service.api.service import Service, TheBody, TheService
 from service.connectors.feed import read_feed
 from service.connectors.websub import is_signed
 from service.model.errors import InvalidField, InvalidUrl, SubscriptionGone, SubscriptionNotFound

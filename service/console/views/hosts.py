@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from fastapi import Response
 
-from recrawl_client.wire.clocks import ClockAnswer
+from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.hosts import HostAnswer, HostsAnswer
 from recrawl_client.wire.listing import PagesAnswer
 from service.api.routes import hosts, listing
@@ -48,7 +48,7 @@ def show(visit: Visit) -> Response:
         "host.html",
         host=host,
         pages=pages.items,
-        clock=None if host.clock is None else clock_picture(host.clock),
+        change_hours=None if host.change_hours is None else hours_picture(host.change_hours),
         crawls=series_of(rows, "Crawls of a week", "", *CRAWLS) if rows else None,
         pauses=list(PAUSES),
     )
@@ -65,20 +65,20 @@ def pause(visit: Visit) -> Response:
     return visit.go(f"/console/hosts/{path_segment(name)}", "paused" if length else "resumed")
 
 
-def clock_picture(clock: ClockAnswer) -> Picture:
+def hours_picture(change_hours: ChangeHoursAnswer) -> Picture:
     """Return the change rate over the hours of a day, as a factor on its mean."""
-    busy = clock.busiest
+    busy = change_hours.busiest
     picture = Picture(
         title="Hours at which pages change",
         description=f"{busy.share:.0%} of the changes come from {busy.start:.1f} to {busy.end:.1f} "
-        f"h UTC; the pages change by the hour with probability {clock.weight:.0%}",
+        f"h UTC; the pages change by the hour with probability {change_hours.weight:.0%}",
         height=180,
         x_label="hour of the day, UTC",
     )
-    highest = max(*clock.intensity, 1.0) * 1.1
+    highest = max(*change_hours.intensity, 1.0) * 1.1
     across, up = picture.across(0, HOURS), picture.up(0, highest)
     edges = [across(hour) for hour in range(HOURS + 1)]
-    outline = steps(edges, [up(value) for value in clock.intensity], picture.bottom)
+    outline = steps(edges, [up(value) for value in change_hours.intensity], picture.bottom)
     picture.shapes = [Shape("fill-a", f"{outline}Z")]
     picture.x_ticks = [Tick(across(hour), f"{hour:02}") for hour in range(0, HOURS + 1, 3)]
     picture.y_ticks = [Tick(up(v), f"{compact(v)} x") for v in round_ticks(0, highest)]

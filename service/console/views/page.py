@@ -22,7 +22,7 @@ from service.console.charts import (
     time_ticks,
 )
 from service.console.render import percent
-from service.console.views.hosts import clock_picture
+from service.console.views.hosts import hours_picture
 from service.console.visit import Visit
 from service.estimation.freshness import stale_between_crawls
 from service.estimation.posterior import RateDensities, rate_densities
@@ -62,7 +62,7 @@ def show(visit: Visit) -> Response:
         stale=None if forecast is None else forecast.now,
         forecast=None if forecast is None else forecast_picture(forecast, page, visit.now),
         rates=None if densities is None else rates_picture(densities, page),
-        clock=None if page.clock is None else clock_picture(page.clock),
+        change_hours=None if page.change_hours is None else hours_picture(page.change_hours),
     )
 
 

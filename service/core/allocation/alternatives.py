@@ -15,7 +15,7 @@ from service.core.allocation.certificate import Rates, certify
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.allocation.multipliers import UNLIMITED, Roots, Values, grow
 from service.core.allocation.problem import Allocation, check_bandwidth, check_pages
-from service.core.conditions import Bools, Floats, InvalidInput
+from service.core.checks import Bools, Floats, InvalidInput
 from service.core.costs import costs
 
 FLOOR_SHARE = 0.4

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.conditions import Bools, Floats
+from service.core.checks import Bools, Floats
 
 BLOCK = 1 << 17
 """Pages of a block: many enough that threads seldom wait for the interpreter, which one thread at a

@@ -16,8 +16,8 @@ import numpy as np
 from service.core.allocation.blocks import BLOCK, Indices, Pages, blocks, over_parts
 from service.core.allocation.demand import NEVER_ZERO, NEW, Work, false_share, pings, with_pings
 from service.core.allocation.multipliers import UNLIMITED, Solution, TreeLevel, fold_up
-from service.core.conditions import Floats
-from service.core.joint import Contribution, Joint, added, alone
+from service.core.checks import Floats
+from service.core.common_values import Contribution, Joint, added, alone
 
 ROUNDING = 1e-12
 """Maximum relative rounding error of a page's crawls, a sum over the clock and pings."""
@@ -73,7 +73,7 @@ def certify(
 
 
 class Seen(NamedTuple):
-    """The share of one shard in the distance from the optimum."""
+    """The share of one part in the distance from the optimum."""
 
     bandwidth_used: float
     of_root: Floats
@@ -90,9 +90,9 @@ def certified(
     rates: Rates,
     host: Indices | None = None,
 ) -> Joint[tuple[Distance, int]]:
-    """Return the distance of the rates of all shards, and the most `own_passes` of a shard.
+    """Return the distance of the rates of all parts, and the most `own_passes` of a part.
 
-    The parameters are those of this shard (`certify`).
+    The parameters are those of this part (`certify`).
     """
     inverses = solution.levels
     n, leaf = pages.importance.size, inverses[-1]

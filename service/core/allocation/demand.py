@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.core.allocation.blocks import Indices, Pages
-from service.core.conditions import Floats
+from service.core.checks import Floats
 
 NEVER_ZERO = 1e-300
 """Number far below any product of inputs, which makes the 0/0 of a page without changes 0."""

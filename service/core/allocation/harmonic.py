@@ -10,8 +10,8 @@ from service.core.allocation.certificate import Rates, certified
 from service.core.allocation.multipliers import UNLIMITED, TreeLevel, grow, solve
 from service.core.allocation.problem import Allocation, check_bandwidth, check_hosts, check_pages
 from service.core.allocation.sweeps import HostSweeps, Sweeps
-from service.core.conditions import Floats
-from service.core.joint import Joint, alone, offset
+from service.core.checks import Floats
+from service.core.common_values import Joint, alone, offset
 
 SAMPLE, MOST_SAMPLED = 64, 1 << 17
 """Pages per page of the sample that finds the start of the search; maximum size of the sample."""
@@ -103,10 +103,10 @@ def harmonic_optimum(
     ping_recall: ArrayLike | None = None,
     ping_precision: ArrayLike | None = None,
 ) -> Joint[Allocation]:
-    """Return this shard's part of the optimum over all shards (`allocate_harmonic`).
+    """Return this part's share of the optimum over all parts (`allocate_harmonic`).
 
-    The bandwidth and all numbers of the result are those of all shards. Hosts and groups have all
-    of their pages in one shard.
+    The bandwidth and all numbers of the result are those of all parts. Hosts and groups have all
+    of their pages in one part.
     """
     noise, bounds = (ping_recall, ping_precision), (min_crawl_rate, max_crawl_rate)
     pages = check_pages(importance, change_rate, complete, *noise, *bounds)

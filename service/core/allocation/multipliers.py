@@ -12,8 +12,8 @@ import numpy as np
 
 from service.core.allocation.blocks import Indices, blocks
 from service.core.allocation.problem import Hosts
-from service.core.conditions import BandwidthInfeasible, Bools, Floats
-from service.core.joint import Joint, anywhere, total
+from service.core.checks import BandwidthInfeasible, Bools, Floats
+from service.core.common_values import Joint, anywhere, total
 
 UNLIMITED = 1e170
 """The s at which crawls cost nothing: every page takes as many as it can use."""
@@ -146,7 +146,7 @@ class Solution(NamedTuple):
     levels: list[Floats]
     passes: int
     own_passes: int = 0
-    """Further passes over the pages of this shard."""
+    """Further passes over the pages of this part."""
 
 
 def grow(bandwidth: float, hosts: Hosts | None) -> list[TreeLevel]:
@@ -173,7 +173,7 @@ def solve(
 ) -> Joint[Solution]:
     """Return the s of every node; `take` returns the bandwidth that leaves take at an s (`sweeps`).
 
-    The root is that of all shards. Each shard has hosts and groups of its own, or none.
+    The root is that of all parts. Each part has hosts and groups of its own, or none.
 
     The search solves all nodes above the leaves at once. In it, a leaf above its bandwidth counts
     with its bandwidth. `limit` then solves these leaves, on which no other node depends.
@@ -244,7 +244,7 @@ def _descend(
 
     A node that reaches its bandwidth below the s of its parent is evaluated at its own root and
     counts with its bandwidth. Any other node is evaluated at the s of its parent, because the
-    parent's value needs it. A shard without hosts has the root alone.
+    parent's value needs it. A part without hosts has the root alone.
     """
     *above, leaves = levels
     passes, nodes = 0, _choose(levels, roots)
@@ -297,7 +297,7 @@ def _choose(levels: list[TreeLevel], roots: list[Roots]) -> list[Nodes]:
 def _learn(level: TreeLevel, root: Roots, node: Nodes, values: Values) -> Values:
     """Update the roots of a level by `values`; return them limited to the bandwidth of each node.
 
-    The arrays of `values` stay as they are, because other shards may use them.
+    The arrays of `values` stay as they are, because other parts may use them.
     """
     over = node.full | (values.value >= level.bandwidth)
     which = np.flatnonzero(over & ~node.final)

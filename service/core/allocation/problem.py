@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.core.allocation.blocks import Indices, Pages, over_blocks
-from service.core.conditions import Bools, Floats, InvalidInput, check_array, check_share
+from service.core.checks import Bools, Floats, InvalidInput, check_array, check_share
 
 SMALLEST, LARGEST = 1e-40, 1e40
 """Bounds of positive inputs, with which no product in a pass leaves float64."""

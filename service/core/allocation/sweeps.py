@@ -9,7 +9,7 @@ from typing_extensions import override
 from service.core.allocation.blocks import BLOCK, Indices, Pages, blocks, by_host, over_parts
 from service.core.allocation.demand import Work, demand, pings, with_pings
 from service.core.allocation.multipliers import PageSums, Roots, Values
-from service.core.conditions import Floats
+from service.core.checks import Floats
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from service.core.conditions import InvalidInput
+from service.core.checks import InvalidInput
 from service.core.estimators.base import Estimator
 from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import CompleteObservations, Gamma

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from service.core.conditions import Floats, InvalidInput, check_array
-from service.core.joint import Joint, alone
+from service.core.checks import Floats, InvalidInput, check_array
+from service.core.common_values import Joint, alone
 from service.core.pooling import (
     PagePriors,
     Totals,
@@ -140,7 +140,7 @@ class Estimator(Protocol[S]):
         n_url_groups: int = 0,  # noqa: ARG002
         last: Self | None = None,  # noqa: ARG002
     ) -> Joint[Self]:
-        """Return the estimator with its prior fitted to the pages of all shards."""
+        """Return the estimator with its prior fitted to the pages of all parts."""
         yield from ()
         return self
 
@@ -293,7 +293,7 @@ class PriorEstimator(Estimator[S]):
         n_url_groups: int = 0,
         last: Self | None = None,
     ) -> Joint[Self]:
-        """Return the estimator with its prior fitted to the evidence of all shards.
+        """Return the estimator with its prior fitted to the evidence of all parts.
 
         With the (N,) URL groups of the pages, the prior is a `UrlGroupPrior`. URL groups with the
         same number modulo `n_url_groups` count as one. The search begins at the `last` fit. While
@@ -345,11 +345,9 @@ class PriorEstimator(Estimator[S]):
     def with_corpus(
         self, numbers: dict[str, float], url_group_rate: UrlGroupRates | None = None
     ) -> Self:
-        """Return the estimator with the results of a fit: its `corpus` and `url_group_rate`.
-
-        The totals are ignored if another kind of estimator made the fit, because that estimator
-        may have fitted other parameters.
-        """
+        # Return the estimator with the results of a fit: its `corpus` and `url_group_rate`. The
+        # totals are ignored if another kind of estimator made the fit, because that estimator may
+        # have fitted other parameters.
         if not numbers:
             return self
         prior = Prior(numbers["a"], numbers["b"])

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.core.conditions import Floats, InvalidInput
+from service.core.checks import Floats, InvalidInput
+from service.core.common_values import Joint, sampled
 from service.core.estimators.base import CheckedCrawl, PriorEstimator
 from service.core.estimators.gamma import Gamma, GammaState, gamma_interval
-from service.core.joint import Joint, sampled
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, SAMPLE, START_DISPERSION, Prior, dispersion
 
@@ -88,7 +88,6 @@ class Bursty(PriorEstimator[BurstyState]):
     @property
     @override
     def steady(self) -> Gamma:
-        """The estimator of the long-run rate."""
         return Gamma(self.prior, self.half_life_days)
 
     def posterior(self, state: BurstyState) -> tuple[Floats, Floats]:

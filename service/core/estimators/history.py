@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.core.conditions import Floats
+from service.core.checks import Floats
 from service.core.estimators.base import CheckedCrawl, Estimator
 
 Index = NDArray[np.intp]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import chdtri
 
-from service.core.conditions import Bools, Floats
+from service.core.checks import Bools, Floats
 from service.core.estimators.base import check_mass
 
 TOLERANCE = 1e-13

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtri
 from typing_extensions import override
 
-from service.core.conditions import Floats
+from service.core.checks import Floats
 from service.core.estimators.base import (
     CheckedCrawl,
     PriorEstimator,

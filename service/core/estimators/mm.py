@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from service.core.conditions import Floats
+from service.core.checks import Floats
 from service.core.estimators.history import History, HistoryEstimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from service.core.conditions import Floats, InvalidInput
+from service.core.checks import Floats, InvalidInput
 from service.core.estimators.base import CheckedCrawl, PoissonEstimator
 from service.core.prior import DEFAULT_PRIOR, Prior
 

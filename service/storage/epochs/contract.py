@@ -11,13 +11,13 @@ import zstandard
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.core.shares import ShareEvidence
+from service.core.shared_changes import ShareEvidence
 from service.model.arrays import UrlGroupRates
-from service.model.columns import ClockColumns
+from service.model.columns import ChangeHours
 from service.model.domain import Certificate, Epoch, EpochStatus
 from service.model.errors import EpochNotFound
 from service.storage.dialect import KEPT, Subject, assignments
-from service.storage.epochs.clocks import ClocksSql
+from service.storage.epochs.change_hours import ChangeHoursSql
 from service.storage.epochs.schedule import MOST_PAGE_ID
 
 MOST_EPOCHS = 10_000
@@ -30,7 +30,7 @@ class GroupTables(NamedTuple):
     url_group_rate: UrlGroupRates | None = None
     """Mean change rates of URL groups, 1/day."""
     share_evidence: ShareEvidence | None = None
-    """Evidence of the shares of URL groups (`core.shares`)."""
+    """Evidence of the shares of URL groups (`core.shared_changes`)."""
 
 
 NO_TABLES = GroupTables()
@@ -41,8 +41,8 @@ class Learnt(NamedTuple):
 
     of_shards: Mapping[int, GroupTables] = MappingProxyType({})
     """Tables of URL groups by logical shard; a store that was never sharded is shard 0."""
-    clocks: ClockColumns | None = None
-    """Hosts whose clocks have learnt; the evidence of others stays as it is."""
+    change_hours: ChangeHours | None = None
+    """Hosts that have learnt change hours; the evidence of others stays as it is."""
 
 
 NOTHING = Learnt()
@@ -89,7 +89,8 @@ class EpochStatements(Subject):
     def save_learnt(self, epoch: int, learnt: Learnt) -> None:
         """Write values that an epoch learnt, as `publish` does, before it is published.
 
-        Clocks are in force at once. They learn each crawl once, whether the epoch is published.
+        Change hours are in force at once. They learn each crawl once, whether the epoch is
+        published.
         """
 
     @abstractmethod
@@ -98,7 +99,7 @@ class EpochStatements(Subject):
 
     @abstractmethod
     def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
-        """Return the evidence of shares (`core.shares`); None if it is not kept."""
+        """Return the evidence of shares (`core.shared_changes`); None if it is not kept."""
 
     @abstractmethod
     def epoch(self, epoch: int) -> Epoch:
@@ -163,7 +164,7 @@ SELECT {COLUMNS} FROM epochs WHERE epoch < %(before)s ORDER BY epoch DESC LIMIT 
 """
 
 
-class EpochsSql(ClocksSql, EpochStatements):
+class EpochsSql(ChangeHoursSql, EpochStatements):
     """The statements on epochs that Postgres and SQLite share."""
 
     @override
@@ -205,8 +206,8 @@ class EpochsSql(ClocksSql, EpochStatements):
             rate, packed = _compressed(url_group_rate), _compressed(evidence)
             values = {"rate": rate, "share_evidence": packed}
             self.run(ADD_URL_GROUPS, epoch=epoch, shard=shard, **values)
-        if learnt.clocks is not None:
-            self.save_clocks(learnt.clocks)
+        if learnt.change_hours is not None:
+            self.save_change_hours(learnt.change_hours)
 
     @override
     def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:

@@ -9,7 +9,7 @@ from psycopg.pq import TransactionStatus
 from typing_extensions import override
 
 from service.model.columns import (
-    ClockColumns,
+    ChangeHours,
     EpochColumns,
     ScheduleColumns,
     ScheduledPages,
@@ -19,7 +19,7 @@ from service.model.domain import Certificate
 from service.model.listing import TagColumns
 from service.storage.dialect import KEPT
 from service.storage.epochs import schedule_blocks
-from service.storage.epochs.clocks import HOSTS_TOGETHER, OF_CLOCK, RENEW_CLOCK, stored
+from service.storage.epochs.change_hours import HOSTS_TOGETHER, OF_HOURS, RENEW_HOURS, stored
 from service.storage.epochs.contract import NOTHING, WITHDRAW_URL_GROUPS, EpochsSql, Learnt
 from service.storage.epochs.loading import LoadSql
 from service.storage.epochs.postgres_loading import load
@@ -32,10 +32,10 @@ from service.storage.postgres.words import given
 
 FROZEN = "(FORMAT BINARY, FREEZE)"
 
-SAVE_CLOCKS = f"""
-INSERT INTO clocks ({", ".join(OF_CLOCK)})
-SELECT {", ".join(OF_CLOCK)} FROM {given(*OF_CLOCK)}
-{RENEW_CLOCK}
+SAVE_CHANGE_HOURS = f"""
+INSERT INTO change_hours ({", ".join(OF_HOURS)})
+SELECT {", ".join(OF_HOURS)} FROM {given(*OF_HOURS)}
+{RENEW_HOURS}
 """
 
 SCHEDULE = f"""
@@ -78,7 +78,7 @@ class PostgresEpochs(EpochsSql, ScheduleSql, LoadSql, PostgresDialect):
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         # The table is filled and indexed, then attached; the CHECK avoids a scan. All blocks are
-        # read by subscripts, so nothing is compressed or moved to another table.
+        # read by subscripts, so nothing is compressed or shifted to another table.
         table = f"schedule_{epoch}"
         of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
         self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
@@ -98,16 +98,16 @@ class PostgresEpochs(EpochsSql, ScheduleSql, LoadSql, PostgresDialect):
 
     @override
     def shifts(self, epoch: int) -> ShiftColumns:
-        copied = f"COPY ({schedule_blocks.MOVED.format(epoch)}) TO STDOUT (FORMAT BINARY)"
+        copied = f"COPY ({schedule_blocks.SHIFTED.format(epoch)}) TO STDOUT (FORMAT BINARY)"
         packed = schedule_blocks.OF_BLOCK
         columns = {"block": "i8", "shift": packed, "carried": packed}
-        return schedule_blocks.moves(**binary.copy_out(self.driver, copied, columns))
+        return schedule_blocks.shifts(**binary.copy_out(self.driver, copied, columns))
 
     @override
-    def save_clocks(self, clocks: ClockColumns) -> None:
-        for start in range(0, len(clocks), HOSTS_TOGETHER):
-            some = clocks.take(slice(start, start + HOSTS_TOGETHER))
-            self.later(SAVE_CLOCKS, **stored(some))
+    def save_change_hours(self, change_hours: ChangeHours) -> None:
+        for start in range(0, len(change_hours), HOSTS_TOGETHER):
+            some = change_hours.take(slice(start, start + HOSTS_TOGETHER))
+            self.later(SAVE_CHANGE_HOURS, **stored(some))
 
     @override
     def publish(

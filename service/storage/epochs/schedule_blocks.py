@@ -1,9 +1,9 @@
 """Schedules on Postgres: a row for a block of pages, with one array for each column.
 
 A row of its own costs a page 24 bytes of header, 8 of id and 20 in the index, beside 12 bytes of
-rates. In a block a page costs 14 bytes in all, and 4 more in blocks with pages that clocks moved.
-Moves are packed, because an epoch reads arrays of them in ten times the time. Block k has the pages
-from `PAGES` k to `PAGES` k + `PAGES` - 1.
+rates. In a block a page costs 14 bytes in all, and 4 more in blocks with pages that change hours
+moved. Shifts are packed, because an epoch reads arrays of them in ten times the time. Block k has
+the pages from `PAGES` k to `PAGES` k + `PAGES` - 1.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.model.arrays import Ints
-from service.model.columns import NOT_MOVED, ScheduleColumns, ShiftColumns
+from service.model.columns import NOT_SHIFTED, ScheduleColumns, ShiftColumns
 from service.storage.postgres.binary import masked_arrays, narrow
 from service.storage.postgres.words import PAGES, SHIFT
 
@@ -28,15 +28,15 @@ ALWAYS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "urgency": lambda urgency: urgency.astype(np.float32),
 }
 """Columns of all blocks, and their form."""
-SELDOM: dict[str, float] = {"crawl_probability": 0.0, "shift": NOT_MOVED, "carried": NOT_MOVED}
+SELDOM: dict[str, float] = {"crawl_probability": 0.0, "shift": NOT_SHIFTED, "carried": NOT_SHIFTED}
 """Columns that most blocks do not have, and the value that stands for none."""
 PACKED, OF_BLOCK = np.dtype(">u2"), f"V{2 * PAGES}"
-"""Type of `shift` and `carried` as stored, less `NOT_MOVED`, and that of a block of them."""
+"""Type of `shift` and `carried` as stored, less `NOT_SHIFTED`, and that of a block of them."""
 
-MOVED = """
+SHIFTED = """
 SELECT block, shift, carried FROM schedule WHERE epoch = {} AND shift IS NOT NULL ORDER BY block
 """
-"""Statement that reads the blocks with pages whose crawls an epoch moved."""
+"""Statement that reads the blocks with pages whose crawls an epoch shifted."""
 
 
 def columns(schedule: ScheduleColumns) -> list[str]:
@@ -75,15 +75,15 @@ def _encoded(epoch: int, rows: ScheduleColumns, present: list[str]) -> list[NDAr
 
 
 def _packed(minutes: NDArray[np.int16], null: NDArray[np.bool_]) -> NDArray[Any]:
-    octets = (minutes.astype(np.int32) - NOT_MOVED).astype(PACKED).view(OF_BLOCK)[:, 0]
+    octets = (minutes.astype(np.int32) - NOT_SHIFTED).astype(PACKED).view(OF_BLOCK)[:, 0]
     return np.ma.array(octets, mask=null)
 
 
-def moves(block: Ints, shift: NDArray[np.void], carried: NDArray[np.void]) -> ShiftColumns:
-    """Return the pages that were moved, from the columns of `MOVED`."""
+def shifts(block: Ints, shift: NDArray[np.void], carried: NDArray[np.void]) -> ShiftColumns:
+    """Return the pages that were shifted, from the columns of `SHIFTED`."""
     columns = [octets.view(PACKED).reshape(len(block), PAGES) for octets in (shift, carried)]
     row, place = np.nonzero(columns[0])
-    minutes = (each[row, place].astype(np.int32) + NOT_MOVED for each in columns)
+    minutes = (each[row, place].astype(np.int32) + NOT_SHIFTED for each in columns)
     shifts, carries = (each.astype(np.int16) for each in minutes)
     return ShiftColumns(page_id=(block[row] << SHIFT) + place, shift=shifts, carried=carries)
 

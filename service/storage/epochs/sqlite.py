@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from service.model.arrays import COLUMN, Floats, Instants, Ints
 from service.model.columns import (
-    NOT_MOVED,
+    NOT_SHIFTED,
     RARE,
-    ClockColumns,
+    ChangeHours,
     EpochColumns,
     ScheduleColumns,
     ScheduledPages,
@@ -23,7 +23,7 @@ from service.model.listing import TagColumns
 from service.model.urls import URL_GROUPS
 from service.storage.column_builder import Gathered, placed
 from service.storage.dialect import KEPT
-from service.storage.epochs.clocks import OF_CLOCK, RENEW_CLOCK, stored
+from service.storage.epochs.change_hours import OF_HOURS, RENEW_HOURS, stored
 from service.storage.epochs.contract import EpochsSql
 from service.storage.epochs.loading import LoadSql
 from service.storage.epochs.schedule import ScheduleSql, rows
@@ -105,9 +105,9 @@ SELECT page_id, shift, carried FROM schedule WHERE epoch = {epoch} AND shift IS 
 ORDER BY page_id
 """
 
-SAVE_CLOCKS = f"""
-INSERT INTO clocks ({", ".join(OF_CLOCK)}) VALUES ({", ".join("?" * len(OF_CLOCK))})
-{RENEW_CLOCK}
+SAVE_CHANGE_HOURS = f"""
+INSERT INTO change_hours ({", ".join(OF_HOURS)}) VALUES ({", ".join("?" * len(OF_HOURS))})
+{RENEW_HOURS}
 """
 
 SCHEDULED = [f for f in fields(ScheduledPages) if f.name not in RARELY_DUE]
@@ -155,7 +155,7 @@ class SqliteEpochs(EpochsSql, ScheduleSql, LoadSql, SqliteDialect):
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         columns = schedule.arrays()
         moves = [shifts(columns.pop(name)) for name in ("shift", "carried")]
-        moved = (schedule.shift != NOT_MOVED).any()
+        moved = (schedule.shift != NOT_SHIFTED).any()
         statement, rest = (ADD_MOVED, moves) if moved else (ADD_SCHEDULE, [])
         listed = map(values, columns.values())
         add_rows(self.driver, statement, repeat(epoch, len(schedule)), *listed, *rest)
@@ -166,8 +166,8 @@ class SqliteEpochs(EpochsSql, ScheduleSql, LoadSql, SqliteDialect):
         return ShiftColumns(**self._gathered(SHIFTS.format(epoch=epoch), kinds))
 
     @override
-    def save_clocks(self, clocks: ClockColumns) -> None:
-        self.run_many(SAVE_CLOCKS, *map(values, stored(clocks).values()))
+    def save_change_hours(self, change_hours: ChangeHours) -> None:
+        self.run_many(SAVE_CHANGE_HOURS, *map(values, stored(change_hours).values()))
 
     @override
     def read_schedule(

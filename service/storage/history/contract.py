@@ -19,7 +19,7 @@ from service.model.history import (
     Calibrations,
     Gauges,
     HistoryStep,
-    Part,
+    StepSums,
     Tally,
     merged_calibrations,
     packed,
@@ -90,15 +90,15 @@ class HistoryStatements(Subject):
         """Return the number of parts of the steps that begin before an instant."""
 
     @abstractmethod
-    def take_parts(self, before: datetime, limit: int) -> list[Part]:
+    def take_parts(self, before: datetime, limit: int) -> list[StepSums]:
         """Remove and return the oldest parts of the steps that begin before an instant."""
 
     @abstractmethod
-    def add_part(self, part: Part) -> None:
+    def add_part(self, part: StepSums) -> None:
         """Append merged parts."""
 
     @abstractmethod
-    def parts_from(self, since: datetime, limit: int) -> list[Part]:
+    def parts_from(self, since: datetime, limit: int) -> list[StepSums]:
         """Return parts of the steps from `since` on, at most `limit`, without removing them."""
 
     @abstractmethod
@@ -233,15 +233,15 @@ class HistorySql(Dialect, HistoryStatements):
         return int(self.scalar(N_PARTS, before=before))
 
     @override
-    def take_parts(self, before: datetime, limit: int) -> list[Part]:
+    def take_parts(self, before: datetime, limit: int) -> list[StepSums]:
         return list(map(_part, self.read(TAKE_PARTS, before=before, limit=limit)))
 
     @override
-    def add_part(self, part: Part) -> None:
+    def add_part(self, part: StepSums) -> None:
         self.run(ADD_PART, at=part.at, epoch=part.epoch, sums=packed(part.tally))
 
     @override
-    def parts_from(self, since: datetime, limit: int) -> list[Part]:
+    def parts_from(self, since: datetime, limit: int) -> list[StepSums]:
         return list(map(_part, self.read(PARTS_FROM, since=since, limit=limit)))
 
     @override
@@ -314,8 +314,8 @@ class HistorySql(Dialect, HistoryStatements):
         return paused
 
 
-def _part(row: dict[str, Any]) -> Part:
-    return Part(row["at"], row["epoch"], unpacked(row["sums"]))
+def _part(row: dict[str, Any]) -> StepSums:
+    return StepSums(row["at"], row["epoch"], unpacked(row["sums"]))
 
 
 def _sums(row: dict[str, Any]) -> Calibrations:

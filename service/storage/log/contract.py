@@ -6,7 +6,7 @@ names do not count.
 **Set aside.** On Postgres, `Lead.seal_log` takes whole partitions out of the log that writers
 append to. Entries that arrive later for these days go elsewhere, and a later round archives them in
 a further file of their day. On SQLite an entry that arrives meanwhile makes `drop_part` fail.
-**Reading.** `log_of`, `evidence_of` and `page_history` read both; `page_log` and lists read the
+**Reading.** `log_of`, `evidence_of` and `whole_log` read both; `page_log` and lists read the
 database alone. A reader reads the database first and the names of files second. So entries that
 move meanwhile are read twice, not missed, and are counted once by page, time and kind.
 """
@@ -26,7 +26,7 @@ from service.model.domain import Kind, LogEntry
 from service.storage.dialect import Dialect, Subject
 
 MOST_FILES = 128
-"""Maximum files that one reading of a page's history opens: 0.6 s of CPU."""
+"""Maximum files that one reading of a page's log opens: 0.6 s of CPU."""
 
 PAGES_TOGETHER = 20_000
 """Pages whose log is read at a time where there is an archive: two years of daily crawls take
@@ -53,7 +53,7 @@ class LogStatements(Subject):
     """The statements of the log."""
 
     @abstractmethod
-    def page_history(
+    def whole_log(
         self, page_id: int, limit: int, before: Place | None = None
     ) -> tuple[list[LogEntry], Place | None]:
         """Return entries of a page from database and archive, newest first, and where to go on.
@@ -168,7 +168,7 @@ class ArchivedLog(Dialect, LogStatements):
         return self.log_files(int(page_id.min()), int(page_id.max())) if len(page_id) else []
 
     @override
-    def page_history(
+    def whole_log(
         self, page_id: int, limit: int, before: Place | None = None
     ) -> tuple[list[LogEntry], Place | None]:
         stored = self.page_log(page_id, limit, before)  # before the files (see the contract)

@@ -14,7 +14,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.archive.log_archive import ArchivedFile
-from service.model.arrays import EPOCH, Ints
+from service.model.arrays import UNIX_ZERO, Ints
 from service.model.columns import EvidenceColumns, LogColumns
 from service.model.errors import PartChanged
 from service.storage.log.contract import ArchivedLog, LogPart
@@ -152,7 +152,7 @@ class SqliteLog(ArchivedLog, SqliteDialect):
             stretches = list(some)
             sums = tuple(sum(column) for column in zip(*stretches, strict=True))[1:]
             first, last = stretches[0][0], stretches[-1][0]
-            name = f"{EPOCH + timedelta(days=first // OF_A_DAY):%Y-%m-%d}"
+            name = f"{UNIX_ZERO + timedelta(days=first // OF_A_DAY):%Y-%m-%d}"
             parts.append(LogPart(name, sums[0], (first, last), sums))
         return parts
 

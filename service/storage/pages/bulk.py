@@ -127,7 +127,7 @@ DELETE_QUEUED = f"DELETE FROM due_pages WHERE {IN_IDS} RETURNING queue_id, lease
 
 HAS_PAGES = "SELECT 1 FROM pages WHERE host_id = %(host_id)s LIMIT 1"
 DELETE_HOST = "DELETE FROM hosts WHERE host_id = %(host_id)s"
-DELETE_CLOCK = "DELETE FROM clocks WHERE host_id = %(host_id)s"
+DELETE_CHANGE_HOURS = "DELETE FROM change_hours WHERE host_id = %(host_id)s"
 DELETE_GROUP = "DELETE FROM host_groups WHERE group_id = %(group_id)s"
 DELETE_HOST_QUEUE = "DELETE FROM host_queues WHERE queue_id = %(queue_id)s"
 
@@ -240,7 +240,10 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
             raise HostHasPages(
                 f"{host.host} has pages; delete them first with DELETE /pages?host={host.host}"
             )
-        for statement in (DELETE_HOST, DELETE_CLOCK):  # on SQLite a new host may have the id again
+        for statement in (
+            DELETE_HOST,
+            DELETE_CHANGE_HOURS,
+        ):  # on SQLite a new host may have the id again
             self.run(statement, host_id=host.host_id)
         self.run(DELETE_HOST_QUEUE, queue_id=host.host_id)
 

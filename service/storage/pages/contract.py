@@ -17,7 +17,7 @@ from service.storage.pages.bulk import BulkStatements
 from service.storage.queue.hosts import HostStatements
 
 
-class Registered(NamedTuple):
+class RegisteredPages(NamedTuple):
     """(N,) ids of registered pages, and which of the pages are new."""
 
     page_id: Ints
@@ -42,7 +42,7 @@ class PageStatements(BulkStatements):
     @abstractmethod
     def register(
         self, pages: PageColumns, now: datetime, brought: Brought | None = None
-    ) -> Registered:
+    ) -> RegisteredPages:
         """Insert pages whose key is new; change the specified settings of the others.
 
         New pages get the `brought` states, with the observability from `pages`.
@@ -119,7 +119,7 @@ class PagesSql(Dialect, PageStatements, HostStatements):
     @override
     def register(
         self, pages: PageColumns, now: datetime, brought: Brought | None = None
-    ) -> Registered:
+    ) -> RegisteredPages:
         page_id = self._known(pages.key)
         new = page_id == 0
         if new.any():
@@ -129,7 +129,7 @@ class PagesSql(Dialect, PageStatements, HostStatements):
         specified |= ~np.isnan(pages.min_crawl_rate) | ~np.isnan(pages.max_crawl_rate)
         if (changes := specified & ~new).any():
             self.change_pages(page_id[changes], pages.take(changes), now)
-        return Registered(page_id, new)
+        return RegisteredPages(page_id, new)
 
     def _known(self, key: Keys) -> Ints:
         """Return ids, 0 for new pages; if the first keys are new, the others count as new."""
@@ -141,7 +141,9 @@ class PagesSql(Dialect, PageStatements, HostStatements):
         return np.zeros(len(key), np.int64)
 
     @abstractmethod
-    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
+    def add_pages(
+        self, new: PageColumns, now: datetime, brought: Brought | None
+    ) -> RegisteredPages:
         """Insert pages with their states; a few of the pages may exist already."""
 
     @abstractmethod

@@ -148,10 +148,11 @@ ONLY = {
     "crawl_rate_to": "schedule.crawl_rate{double} <= %(crawl_rate_to)s",
     "changed_since": "{observed_at} >= %(changed_since)s"
     f" AND (n_changes > 0 OR page_states.observability = {Observability.complete.value})"
-    """ AND (last_interval > 0 OR EXISTS (
+    # a scalar, because Postgres without statistics hashes the whole log for an EXISTS
+    """ AND (last_interval > 0 OR (
         SELECT 1 FROM {log} WHERE {log_of_any} AND observations.page_id = page_states.page_id
-        AND observations.observed_at >= %(changed_since)s AND observations.changed = 1
-    ))""",
+        AND observations.observed_at >= %(changed_since)s AND observations.changed = 1 LIMIT 1
+    ) IS NOT NULL)""",
 }
 """Condition of each field of a `PageFilter`. The last interval shows a change of the
 last crawl without a look into the log. Changes of complete pages are no evidence, so `n_changes`

@@ -12,7 +12,7 @@ from service.model.arrays import UNSPECIFIED, Ints, Keys, instant
 from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability, Page
 from service.model.urls import url_groups
-from service.storage.pages.contract import Brought, PagesSql, Registered
+from service.storage.pages.contract import Brought, PagesSql, RegisteredPages
 from service.storage.pages.postgres_states import BRING_STATES, OWN, RARE, STATES, PostgresStates
 from service.storage.postgres.binary import SHORT_RATES, broad
 from service.storage.postgres.statements import named
@@ -132,7 +132,9 @@ class PostgresPages(PagesSql, PostgresStates):
         self.run(ADD_HOSTS, host=host)
 
     @override
-    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
+    def add_pages(
+        self, new: PageColumns, now: datetime, brought: Brought | None
+    ) -> RegisteredPages:
         # in key order, so that two callers with the same new pages cannot deadlock
         columns: dict[str, Any] = new.arrays()
         url_group = url_groups(new.url)
@@ -157,7 +159,7 @@ class PostgresPages(PagesSql, PostgresStates):
             self._save(BRING_STATES, states.take(created), url_group=url_group[created])
         if not created.all():  # another transaction has added the others meanwhile
             page_id[~created] = self.page_ids(new.key[~created])
-        return Registered(page_id, created)
+        return RegisteredPages(page_id, created)
 
     def _ids_of_hosts(self, host: NDArray[np.object_]) -> Ints:
         names, row = np.unique(host, return_inverse=True)

@@ -27,7 +27,7 @@ from service.storage.pages.validators import (
     ValidatorStatements,
 )
 from service.storage.postgres.binary import SHORT, short
-from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, Rows
+from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, PostgresRows
 from service.storage.postgres.words import given
 from service.storage.queue.columns import LeaseTokens, LockedLeases
 
@@ -196,7 +196,7 @@ class PostgresStates(StatesSql, PostgresDialect, ValidatorStatements):
         (row,) = states
         return self._states(row[:OWN], row[OWN:]), leases
 
-    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> Rows:
+    def _lock_states(self, page_id: Ints, *, scheduled: bool) -> PostgresRows:
         self.ask_epoch()
         statement = LOCK_SCHEDULED_STATES if scheduled else LOCK_STATES
         return self.later(statement, page_id=page_id)

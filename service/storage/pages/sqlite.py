@@ -16,7 +16,7 @@ from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability
 from service.model.urls import url_groups
 from service.storage.dialect import NUMBER_IN_FORCE
-from service.storage.pages.contract import Brought, PagesSql, Registered
+from service.storage.pages.contract import Brought, PagesSql, RegisteredPages
 from service.storage.pages.states import (
     GONE_CHECKS,
     NULL_FOR_ZERO,
@@ -149,14 +149,18 @@ class SqlitePages(PagesSql, StatesSql, SqliteDialect, ValidatorStatements):
     """Pages and their states in the SQL of SQLite."""
 
     @override
-    def add_pages(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
+    def add_pages(
+        self, new: PageColumns, now: datetime, brought: Brought | None
+    ) -> RegisteredPages:
         # in the order of the index on keys
         order = np.argsort(new.key)
         page_id, created = self._add_sorted(new.take(order), now, brought and brought.take(order))
         back = np.argsort(order)
-        return Registered(page_id[back], created[back])
+        return RegisteredPages(page_id[back], created[back])
 
-    def _add_sorted(self, new: PageColumns, now: datetime, brought: Brought | None) -> Registered:
+    def _add_sorted(
+        self, new: PageColumns, now: datetime, brought: Brought | None
+    ) -> RegisteredPages:
         created_at = np.full(len(new), instant(now))
         if brought is not None:
             created_at = np.where(np.isnat(brought.created_at), created_at, brought.created_at)
@@ -183,7 +187,7 @@ class SqlitePages(PagesSql, StatesSql, SqliteDialect, ValidatorStatements):
         added = brought and brought.take(created)
         hosts = np.array(host_id, np.int64)[created]
         self._add_states(page_id[created], hosts, new.take(created), now, added)
-        return Registered(page_id, created)
+        return RegisteredPages(page_id, created)
 
     def _add_states(
         self,

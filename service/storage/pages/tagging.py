@@ -121,5 +121,4 @@ def _each(page_id: Ints, names: Collection[str]) -> PageTags:
 
 
 def _among(pairs: PageTags, names: Collection[str]) -> Bools:
-    """Return which pairs have one of the names."""
     return np.array([tag in names for tag in pairs.tag.tolist()], np.bool_)

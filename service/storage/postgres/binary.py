@@ -50,7 +50,6 @@ HEAD = struct.Struct(">5i")
 
 @cache
 def _element(value: Any) -> np.dtype[Any]:
-    """Return the type of an element with its length in front, as Postgres sends it."""
     return np.dtype([("length", ">i4"), ("value", value)])
 
 

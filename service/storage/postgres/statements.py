@@ -38,7 +38,7 @@ SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 Row = tuple[Any, ...]
 
 
-class Rows:
+class PostgresRows:
     """The answer to a statement; a deferred statement is sent when its answer is first used."""
 
     def __init__(self, statements: "Statements") -> None:
@@ -83,8 +83,8 @@ class Statements:
         driver.prepare_threshold = None
         self.opening = AUTOCOMMIT
         self.names: dict[tuple[Any, ...], bytes] = {}
-        self.put_off: list[tuple[Callable[[], None], Rows]] = []
-        self.ending: list[tuple[Callable[[], None], Rows]] = []
+        self.put_off: list[tuple[Callable[[], None], PostgresRows]] = []
+        self.ending: list[tuple[Callable[[], None], PostgresRows]] = []
         """Statements that are sent in one message with COMMIT (`at_end`)."""
 
     @contextmanager
@@ -100,7 +100,7 @@ class Statements:
         finally:
             self.opening = AUTOCOMMIT
 
-    def run(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> Rows:
+    def run(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> PostgresRows:
         """Run one statement; without `kept`, Postgres plans it for these parameters alone.
 
         Raise the error of this statement, or of a deferred one before it.
@@ -109,7 +109,9 @@ class Statements:
         self.send()
         return rows
 
-    def later(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> Rows:
+    def later(
+        self, statement: str, parameters: dict[str, Any], *, kept: bool = True
+    ) -> PostgresRows:
         """Defer one statement: it runs together with the next statement that is not deferred."""
         self.put_off.append(self._message(statement, parameters, kept=kept))
         return self.put_off[-1][1]
@@ -120,7 +122,7 @@ class Statements:
 
     def _message(
         self, statement: str, parameters: dict[str, Any], *, kept: bool = True
-    ) -> tuple[Callable[[], None], Rows]:
+    ) -> tuple[Callable[[], None], PostgresRows]:
         text, names = parsed(statement)
         typed = [dumped(parameters[name]) for name in names]
         kinds, values = [kind for kind, _ in typed], [value for _, value in typed]
@@ -131,7 +133,7 @@ class Statements:
             send = partial(pgconn.send_query_prepared, name, values, formats, BINARY)
         else:
             send = partial(pgconn.send_query_params, text, values, kinds, formats, BINARY)
-        return send, Rows(self)
+        return send, PostgresRows(self)
 
     def send(self) -> None:
         """Begin, send the deferred statements and wait for the answers; raise the first error."""
@@ -247,7 +249,7 @@ class PostgresDialect(Dialect):
     def __init__(self, statements: Statements, width: int) -> None:
         self.statements = statements
         self.width = width
-        self.asked: Rows | None = None
+        self.asked: PostgresRows | None = None
         """The answer to `ASK_EPOCH`; None before the statement was sent or deferred."""
         self.number: int | None = None
         """The epoch in force; None before the answer was read."""
@@ -259,14 +261,14 @@ class PostgresDialect(Dialect):
         return self.statements.driver
 
     @override
-    def run(self, statement: str, **parameters: Any) -> Rows:
+    def run(self, statement: str, **parameters: Any) -> PostgresRows:
         return self.statements.run(statement, parameters)
 
-    def later(self, statement: str, **parameters: Any) -> Rows:
+    def later(self, statement: str, **parameters: Any) -> PostgresRows:
         """Defer one statement, whose answer can wait; it runs with the next one."""
         return self.statements.later(statement, parameters)
 
-    def once(self, statement: str, **parameters: Any) -> Rows:
+    def once(self, statement: str, **parameters: Any) -> PostgresRows:
         """Run one statement that is planned for these parameters alone."""
         return self.statements.run(statement, parameters, kept=False)
 
@@ -309,7 +311,7 @@ class PostgresDialect(Dialect):
             self.number = epoch or 0
         return self.number
 
-    def ask_epoch(self) -> Rows:
+    def ask_epoch(self) -> PostgresRows:
         """Return the answer to `ASK_EPOCH`, which is sent once, with the next statement."""
         if self.asked is None:
             self.asked = self.later(ASK_EPOCH)

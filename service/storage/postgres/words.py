@@ -6,7 +6,7 @@ each column. The place of a page follows from its id, so a statement finds a rat
 one subscript.
 """
 
-from service.model.columns import NOT_MOVED
+from service.model.columns import NOT_SHIFTED
 
 FORMS = "%({})s", '"{}"'
 
@@ -29,7 +29,7 @@ PAGES = 1 << SHIFT
 def _minutes(name: str, place: str) -> str:
     """Return the SQL of a packed number; NULL for none."""
     high, low = (f"get_byte({name}, 2 * {place} + {octet})" for octet in (0, 1))
-    return f"nullif(256 * {high} + {low}, 0) + {NOT_MOVED} AS {name}"
+    return f"nullif(256 * {high} + {low}, 0) + {NOT_SHIFTED} AS {name}"
 
 
 IN_BLOCK = f"({{1}} & {PAGES - 1})::int"

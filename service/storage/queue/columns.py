@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import EPOCH, Bools, Columns, Floats, Instants, Ints, instant
+from service.model.arrays import UNIX_ZERO, Bools, Columns, Floats, Instants, Ints, instant
 from service.model.columns import DueColumns
 
 
@@ -120,7 +120,7 @@ class FillMark(NamedTuple):
     """End of the due times of the queued pages."""
 
 
-NEVER_FILLED = FillMark(0, EPOCH)
+NEVER_FILLED = FillMark(0, UNIX_ZERO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,9 @@ class LeaseFilter:
 
     hosts: tuple[str, ...] = ()
     """Hosts of the pages; empty: all hosts."""
-    shard: int = 0
-    shards: int = 1
-    """Number of shards: a host queue is in the shard of its id modulo `shards`."""
+    slice: int = 0
+    slices: int = 1
+    """Number of slices: a host queue is in the slice of its id modulo `slices`."""
 
 
 ALL_PAGES = LeaseFilter()

@@ -227,7 +227,7 @@ READY = "SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT %
 NEXT_HOST_QUEUES = (
     "SELECT queue_id FROM host_queues WHERE queue_id > %(after)s ORDER BY queue_id LIMIT %(limit)s"
 )
-IN_SHARD = "abs(queue_id) %% %(shards)s = %(shard)s"
+IN_SLICE = "abs(queue_id) %% %(slices)s = %(slice)s"
 IN_HOSTS = f"queue_id IN (SELECT {HOST_QUEUE} FROM hosts WHERE host {{in_hosts}})"
 PAGES_OF_HOSTS = """EXISTS (
     SELECT 1 FROM pages JOIN hosts ON hosts.host_id = pages.host_id
@@ -259,7 +259,7 @@ RETURNING queue_id
 
 def in_reach(of: LeaseFilter) -> list[str]:
     """Return the conditions on host queues of a filter."""
-    return ([IN_HOSTS] if of.hosts else []) + ([IN_SHARD] if of.shards > 1 else [])
+    return ([IN_HOSTS] if of.hosts else []) + ([IN_SLICE] if of.slices > 1 else [])
 
 
 def ready_in(of: LeaseFilter) -> str:
@@ -276,7 +276,7 @@ def rows_in(of: LeaseFilter) -> str:
 def filters(of: LeaseFilter) -> dict[str, Any]:
     """Return the parameters of the conditions of a filter."""
     hosts: dict[str, Any] = {"hosts": np.array(of.hosts, object)} if of.hosts else {}
-    return hosts | ({"shard": of.shard, "shards": of.shards} if of.shards > 1 else {})
+    return hosts | ({"slice": of.slice, "slices": of.slices} if of.slices > 1 else {})
 
 
 class QueueSql(Dialect, QueueStatements):

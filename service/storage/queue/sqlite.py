@@ -305,5 +305,4 @@ class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
 
 
 def _cells(rows: Columns, *names: str) -> list[list[Any]]:
-    """Return the values of these columns, as SQLite stores them."""
     return [values(getattr(rows, name)) for name in names]

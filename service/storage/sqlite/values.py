@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from service.model.arrays import (
     COLUMN,
-    EPOCH,
     INSTANT,
+    UNIX_ZERO,
     Bools,
     Codes,
     Instants,
@@ -20,7 +20,7 @@ from service.model.arrays import (
     datetime_at,
     nothing,
 )
-from service.model.columns import NOT_MOVED
+from service.model.columns import NOT_SHIFTED
 from service.storage.tables import metadata
 
 NAT = np.iinfo(np.int64).min
@@ -47,8 +47,8 @@ def values(column: NDArray[Any]) -> list[Any]:
 
 
 def shifts(column: Codes) -> list[Any]:
-    """Return moves as SQLite stores them: None for `NOT_MOVED`."""
-    return _with_none(column, column == NOT_MOVED)
+    """Return moves as SQLite stores them: None for `NOT_SHIFTED`."""
+    return _with_none(column, column == NOT_SHIFTED)
 
 
 def _with_none(column: NDArray[Any], none: Bools) -> list[Any]:
@@ -111,7 +111,7 @@ def columns(kinds: Mapping[str, Any], rows: list[Any], width: int) -> dict[str, 
 
 def microseconds(moment: datetime) -> int:
     """Return an instant as SQLite stores it."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
+    return (moment - UNIX_ZERO) // timedelta(microseconds=1)
 
 
 def listed(page_id: Ints) -> str:

@@ -32,7 +32,7 @@ from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError
 from service.storage.access.contract import AccessStatements
 from service.storage.clock import Clock
-from service.storage.epochs.clocks import ClockStatements
+from service.storage.epochs.change_hours import ClockStatements
 from service.storage.epochs.contract import EpochStatements
 from service.storage.epochs.loading import LoadStatements
 from service.storage.epochs.schedule import ScheduleStatements
@@ -124,7 +124,7 @@ class Store(ABC):
 
     @property
     def parts(self) -> tuple["Store", ...]:
-        """The stores of single databases: this store itself, or its shards.
+        """The stores of single databases: this store itself, or those of its databases.
 
         Work on all pages, such as a fill of the queue, runs part by part. So a part that is away
         holds up no other.

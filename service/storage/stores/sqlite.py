@@ -18,7 +18,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from typing_extensions import override
 
-from service.model.arrays import EPOCH
+from service.model.arrays import UNIX_ZERO
 from service.model.columns import ScheduleColumns
 from service.model.errors import (
     ENDED,
@@ -160,7 +160,7 @@ class SqliteStore(Store):
             self._resume()
         start = clock.wall_start()
         step = start - clock.start
-        if abs(step) <= SMALL_STEP and abs(start - (self.kept_start or EPOCH)) <= SMALL_STEP:
+        if abs(step) <= SMALL_STEP and abs(start - (self.kept_start or UNIX_ZERO)) <= SMALL_STEP:
             clock.start = start
             return
 

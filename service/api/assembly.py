@@ -1,0 +1,278 @@
+"""The parts that all routes share, assembled from the settings."""
+
+import asyncio
+import gc
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import numpy as np
+from anyio import CapacityLimiter, fail_after, to_thread
+from fastapi import Depends, Request
+
+from service.access.gate import Gate
+from service.api.requests.bodies import Body, read_body
+from service.api.requests.lease_calls import CallFlush, LeaseCalls, batched_calls
+from service.api.requests.posts import PostRecorder, SmallPosts
+from service.api.waiting import LeaseWaiters
+from service.batching.batcher import Batcher
+from service.batching.divided import SeveralBatchers
+from service.batching.reports import (
+    CrawlReports,
+    PingReports,
+    Recorder,
+    Registrations,
+    batched,
+    batched_registrations,
+)
+from service.connectors.indexnow_keys import KeyChecks
+from service.epochs.run import Runner
+from service.epochs.solve import Plan
+from service.epochs.watch import Watch
+from service.epochs.what_if import WhatIf
+from service.estimation.estimates import InForce
+from service.events.courier import Courier
+from service.events.watching import FeedWatch
+from service.leases.settle import LeaseSettler
+from service.model.errors import OUTAGES
+from service.runtime.access import open_gate
+from service.runtime.bootstrap import opened, started_tracing
+from service.runtime.metrics import Monitor, Telemetry
+from service.runtime.settings import Settings
+from service.storage import Store
+from service.storage.clock import Clock
+from service.transfer.archiving import Archivist
+
+if TYPE_CHECKING:
+    from service.runtime.tracing import Tracing
+
+WITHIN_S = 1.5
+"""Maximum time of one check, seconds."""
+COUNT_WITHIN_S = 0.25
+"""Maximum time that a scrape waits for the queue to be counted, seconds."""
+
+ResultT = TypeVar("ResultT")
+
+
+class BoundedCheck:
+    """A check that runs in one thread at a time, apart from the threads of requests."""
+
+    def __init__(self, within_s: float = WITHIN_S) -> None:
+        self.within_s = within_s
+
+    @cached_property
+    def limiter(self) -> CapacityLimiter:
+        """Limit of one thread; created on first use, because it belongs to an event loop."""
+        return CapacityLimiter(1)
+
+    async def run(self, check: Callable[[], ResultT]) -> ResultT:
+        """Return the result of a check; raise `TimeoutError` after `within_s`.
+
+        The thread then runs on to its own limits, and no other check starts before its end.
+        """
+        with fail_after(self.within_s):
+            return await to_thread.run_sync(check, limiter=self.limiter, abandon_on_cancel=True)
+
+
+FLUSHES = ("record posts", "record crawls", "record pings", "register pages", "lease")
+"""Names of the spans of batchers, in the order of `Service.batchers`."""
+MAX_THREADS = 14
+"""Maximum number of requests in threads.
+
+A store has ten connections more. This avoids that the writer of a batcher waits for one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Monitored:
+    """The parts of a process that the routes of health and metrics use."""
+
+    store: Store
+    gate: Gate
+    """The keys and tokens that the process accepts."""
+    monitor: Monitor
+    key_checks: KeyChecks | None = None
+    """Checks of the keys of sites; None: IndexNow needs an API key."""
+    readiness: BoundedCheck = field(default_factory=BoundedCheck)
+    scraping: BoundedCheck = field(default_factory=BoundedCheck)
+    counting: BoundedCheck = field(default_factory=lambda: BoundedCheck(COUNT_WITHIN_S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(Monitored):
+    """The parts that routes use, shared by all threads."""
+
+    rules: InForce
+    small_posts: SmallPosts
+    crawl_reports: CrawlReports
+    ping_reports: PingReports
+    registrations: Registrations
+    lease_calls: LeaseCalls
+    settler: LeaseSettler
+    lease_ttl: timedelta
+    plan: Plan
+    what_if: WhatIf
+    runner: Runner
+    watch: Watch
+    feed: FeedWatch
+    courier: Courier
+    archivist: Archivist
+    readers: asyncio.Semaphore
+    """Limit of requests that read the schedule at a time; one on SQLite.
+
+    The driver of SQLite releases the interpreter at every row, and then waits for requests that
+    encode."""
+    embedded: bool
+    """True where epochs run in a thread of this process."""
+    now: Clock
+    telemetry: Telemetry
+    divided: bool
+    """True where several databases commit the items of a request, each its own."""
+    max_items: int
+    max_body_bytes: int
+    slow_request_s: float
+    """Duration from which a request is logged as slow, seconds; waiting is not counted."""
+    log_requests: bool
+    """True where each request is logged."""
+    cors_origins: tuple[str, ...]
+    """Origins whose pages may call the service."""
+    tracing: "Tracing | None" = None
+    """Traces of this process; None: it makes none."""
+    lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
+    planning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the request whose plan is computed; others wait without a thread."""
+
+    @property
+    def batchers(self) -> tuple[Batcher[Any, Any], ...]:
+        """All batchers, in the order in which their threads start."""
+        return (
+            self.small_posts,
+            self.crawl_reports,
+            self.ping_reports,
+            self.registrations,
+            self.lease_calls,
+        )
+
+    @property
+    def n_waiting_items(self) -> int:
+        """Number of crawls and pings that wait to be committed."""
+        reports = self.small_posts, self.crawl_reports, self.ping_reports
+        return sum(batcher.n_waiting for batcher in reports)
+
+    def watch_queues(self) -> None:
+        """Add the numbers of waiting requests and items to the metrics."""
+        self.telemetry.watch(
+            "recrawl_waiting_requests",
+            "Requests that wait for an epoch",
+            lambda: self.watch.n_waiting,
+        )
+        self.telemetry.watch(
+            "recrawl_waiting_items", "Items that wait to be written", lambda: self.n_waiting_items
+        )
+
+
+def open_service(
+    settings: Settings,
+    *,
+    now: Clock | None = None,
+    rng: np.random.Generator | None = None,
+) -> Service:
+    """Open the store and return the service; raise what `opened` raises."""
+    tracing = started_tracing(settings)
+    base = opened(settings, now=now, rng=rng, batch=False)
+    store, now = base.store, base.store.clock
+    telemetry = Telemetry(store, now, base.runner.interval, base.plan.estimator.name)
+    polite, (settler_rng, lease_rng) = settings.politeness(), base.rules.rng.spawn(2)
+    settler = LeaseSettler(polite, base.runner.ahead, settler_rng)
+    n_writers = 1 if store.embedded else 2
+    writers = n_writers, telemetry.count_commit
+    recorder = Recorder(store, InForce(base.rules), settler)
+    posts = PostRecorder(recorder, telemetry, now)
+    if isinstance(store, SeveralBatchers):
+        divided = store.divided_batchers(base.rules, settler, *writers)
+        crawl_reports, ping_reports = divided.crawls(), divided.pings()
+        registrations = divided.registrations()
+    else:
+        crawl_reports = batched("crawls", recorder.flush_crawls, *writers)
+        ping_reports = batched("pings", recorder.flush_pings, *writers)
+        registrations = batched_registrations(store, settler, n_writers)
+    service = Service(
+        store=store,
+        rules=recorder.rules,
+        small_posts=batched("small-posts", posts.flush, *writers),
+        crawl_reports=crawl_reports,
+        ping_reports=ping_reports,
+        registrations=registrations,
+        lease_calls=batched_calls(CallFlush(store, polite, lease_rng, posts)),
+        settler=settler,
+        lease_ttl=timedelta(seconds=settings.lease_ttl_s),
+        plan=base.plan,
+        what_if=WhatIf(store, base.plan, now),
+        runner=base.runner,
+        watch=Watch(store),
+        feed=FeedWatch(store),
+        courier=base.courier,
+        archivist=base.archivist,
+        readers=asyncio.Semaphore(1 if store.embedded else MAX_THREADS),
+        embedded=store.embedded,
+        now=now,
+        telemetry=telemetry,
+        monitor=telemetry,
+        divided=isinstance(store, SeveralBatchers),
+        max_items=settings.max_items,
+        max_body_bytes=settings.max_body_bytes,
+        slow_request_s=settings.slow_request_s,
+        log_requests=settings.log_level == "debug",
+        key_checks=KeyChecks(now) if settings.indexnow_check else None,
+        gate=open_gate(store, settings, now),
+        cors_origins=settings.cors_origins,
+        tracing=tracing,
+    )
+    service.watch_queues()
+    if tracing is not None:
+        for batcher, title in zip(service.batchers, FLUSHES, strict=True):
+            tracing.follow(batcher, title)
+    return service
+
+
+def the_service(request: Request) -> Service:
+    """Return the service of this application."""
+    service: Service = request.app.state.service
+    return service
+
+
+def the_monitored(request: Request) -> Monitored:
+    """Return the parts of this process that its health and metrics need."""
+    monitored: Monitored = request.app.state.service
+    return monitored
+
+
+def start_runner(service: Service) -> list[threading.Thread]:
+    """Return the threads of epochs, webhooks and the archive, if they run in this process."""
+    if not service.embedded:
+        return []
+    with suppress(*OUTAGES):  # the runner tries again
+        service.store.keep_time()
+    run = partial(service.runner.run_every, after_each=keep_for_good)
+    threads = [
+        threading.Thread(target=run, name="epochs", daemon=True),
+        threading.Thread(target=service.courier.run_every, name="webhooks", daemon=True),
+        threading.Thread(target=service.archivist.run_every, name="archive", daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def keep_for_good() -> None:
+    """Exempt all loaded objects from garbage collection, because a full pass delays requests."""
+    gc.collect()
+    gc.freeze()
+
+
+TheMonitored = Annotated[Monitored, Depends(the_monitored)]
+TheService = Annotated[Service, Depends(the_service)]
+TheBody = Annotated[Body, Depends(read_body)]

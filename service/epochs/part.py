@@ -1,0 +1,324 @@
+"""A part of an epoch: the columns of one database, and what the epoch computes from them.
+
+The unit of computing is the logical shard, which one database has whole. Each logical shard runs
+the same stages on its own columns (`core.common_values`). Therefore no number depends on which
+database has which logical shards. A store that was never sharded is one logical shard.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.common_values import Contribution, Joint
+from service.core.estimators.base import Estimator, from_columns
+from service.core.shared_changes import ShareEvidence
+from service.epochs.change_hours import Hours, learn_hours, load_hours
+from service.epochs.solve import Plan, solve
+from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
+from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
+from service.model.columns import RARE, CapColumns, ChangeHours, EpochColumns, ScheduleColumns
+from service.model.domain import Certificate, Epoch, Observability
+from service.model.urls import n_buckets
+from service.storage import Transaction
+from service.storage.epochs.contract import GroupTables, Learnt
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """The epoch that all parts compute."""
+
+    plan: Plan
+    last: Epoch | None
+    """The epoch in force; None before the first."""
+    at: datetime
+    """Time of the epoch."""
+
+
+class Run(NamedTuple):
+    """One computation of an epoch."""
+
+    epoch: int
+    attempt: int = 0
+    """Number of times that the epoch has begun anew after a loss of parts."""
+
+
+class PartSource(Protocol):
+    """The database of a part."""
+
+    def load(self, task: Task) -> "dict[int, Input]":
+        """Return the input of each logical shard, as of one instant."""
+
+    def prepare(self, run: Run, schedule: ScheduleColumns, learnt: Learnt) -> None:
+        """Write the schedule of an epoch and what it learnt; no reader sees the schedule yet."""
+
+
+class Input(NamedTuple):
+    """The columns of one logical shard."""
+
+    pages: EpochColumns
+    caps: CapColumns
+    fitted: Estimator[Any]
+    """The estimator with the prior in force."""
+    evidence: ShareEvidence | None
+    change_hours: Hours | None
+    from_log: Floats | None
+    """(N,) change rates for estimators that read the log."""
+
+
+def load(tx: Transaction, task: Task) -> dict[int, Input]:
+    """Return the input of a store that was never sharded, which is one logical shard."""
+    return {0: _with_tables(tx, task, _read(tx, task), 0)}
+
+
+def load_divided(tx: Transaction, task: Task) -> dict[int, Input]:
+    """Return the input of each logical shard of a database; of one, if it has no pages."""
+    parts = divided(_read(tx, task))
+    return {shard: _with_tables(tx, task, part, shard) for shard, part in parts.items()}
+
+
+def _read(tx: Transaction, task: Task) -> Input:
+    plan, last = task.plan, task.last
+    pages, caps = tx.load_columns(), tx.load_caps()
+    change_hours = from_log = None
+    if plan.with_change_hours:
+        change_hours = load_hours(tx, pages, last, instant(task.at), plan.host_delay_s)
+    if plan.estimator.needs_history:
+        from_log = rates_from_log(tx, pages.page_id, plan.estimator)
+    return Input(pages, caps, plan.estimator, None, change_hours, from_log)
+
+
+def _with_tables(tx: Transaction, task: Task, part: Input, shard: int) -> Input:
+    """Return an input with what the last epoch learnt about the URL groups of a logical shard."""
+    last = task.last
+    return part._replace(
+        fitted=fitted_last(tx, task.plan.estimator, last, shard),
+        evidence=None if last is None else tx.share_evidence(last.epoch, shard),
+    )
+
+
+def divided(whole: Input) -> dict[int, Input]:
+    """Return the columns of each logical shard, as views."""
+    ids = whole.pages.page_id
+    # ids ascend, so the first and the last one show whether there are several
+    shards = distinct(ids[:: max(len(ids) - 1, 1)] >> SHARD_BITS)
+    if len(shards) <= 1:
+        return {int(shards[0]) if len(shards) else 0: whole}
+    return {shard: _part(whole, shard) for shard in distinct(ids >> SHARD_BITS).tolist()}
+
+
+def _part(whole: Input, shard: int) -> Input:
+    row = within(whole.pages.page_id, shard)
+    change_hours = whole.change_hours
+    if change_hours is not None:
+        lesson = change_hours.lesson
+        own = within(lesson.host_id, shard)
+        change_hours = change_hours._replace(
+            hosts=_cut(change_hours.hosts, "host_id", shard),
+            shifts=_cut(change_hours.shifts, "page_id", shard),
+            learnt=_cut(change_hours.learnt, "host_id", shard),
+            lesson=lesson.where(own)._replace(row=lesson.row[own] - row.start),
+        )
+    return whole._replace(
+        pages=whole.pages.take(row),
+        caps=_cut(whole.caps, "host_id", shard),
+        change_hours=change_hours,
+        from_log=None if whole.from_log is None else whole.from_log[row],
+    )
+
+
+def within(ids: Any, shard: int) -> slice:
+    """Return the place of the ids of a logical shard among ascending ids."""
+    first, last = ids.searchsorted([shard << SHARD_BITS, (shard + 1) << SHARD_BITS]).tolist()
+    return slice(first, last)
+
+
+def _cut(columns: Any, name: str, shard: int) -> Any:
+    return columns.take(within(getattr(columns, name), shard))
+
+
+def refit(
+    estimator: Estimator[Any], pages: EpochColumns, last: Estimator[Any] | None = None
+) -> Joint[Estimator[Any]]:
+    """Return the estimator with its prior fitted to the pages that are not `complete`.
+
+    Pages without importance do not count, nor do pages that are gone.
+    """
+    if estimator.needs_history:
+        return estimator
+    counted = (pages.observability != Observability.complete) & (pages.importance > 0)
+    state = from_columns(estimator, pages.estimate[counted])
+    groups = pages.url_group[counted], n_buckets(len(pages))
+    fitted: Estimator[Any] = yield from estimator.fitted(state, *groups, last)
+    return fitted
+
+
+class FewRates(NamedTuple):
+    """Mean change rates of URL groups. Most groups have the corpus' mean."""
+
+    n_groups: int
+    usual: np.float32
+    """Rate of most groups, 1/day."""
+    group: NDArray[np.intp]
+    """Groups with another rate."""
+    rate: UrlGroupRates
+
+    @classmethod
+    def of(cls, estimator: Estimator[Any]) -> "FewRates | None":
+        """Return the rates of a fit; None if it has none."""
+        rate = estimator.url_group_rate
+        if rate is None:
+            return None
+        numbers = estimator.corpus()
+        usual = np.float32(numbers["a"] / numbers["b"])
+        group = np.flatnonzero(rate != usual)
+        return cls(rate.size, usual, group, rate[group])
+
+    def whole(self) -> UrlGroupRates:
+        """Return the rates of all groups."""
+        rate = np.full(self.n_groups, self.usual, np.float32)
+        rate[self.group] = self.rate
+        return rate
+
+
+EVIDENCE = (
+    "n_pings",
+    "pings_since",
+    "last_ping_at",
+    "real_pings",
+    "false_pings",
+    "trust",
+    "last_age",
+)
+"""Columns that only estimates need, beside `estimate`; one value for all pages takes no memory."""
+
+
+def without_evidence(pages: EpochColumns) -> EpochColumns:
+    """Return pages as an allocation needs them."""
+    n = len(pages)
+    none: dict[str, NDArray[Any]] = {name: np.broadcast_to(RARE[name], n) for name in EVIDENCE}
+    return replace(pages, estimate=np.broadcast_to(0.0, (n, 1)), **none)
+
+
+class Stages:
+    """The stages of an epoch on the columns of one logical shard.
+
+    A stage frees what no later stage needs, because a process has all of its parts in memory.
+    """
+
+    prior: dict[str, float]
+    """Numbers of the fit."""
+    rates: FewRates | None = None
+    change_hours: ChangeHours | None = None
+    """Hosts that have learnt change hours."""
+    evidence: ShareEvidence | None = None
+    schedule: ScheduleColumns
+
+    def __init__(self, task: Task, columns: Input) -> None:
+        self.task, self.now = task, instant(task.at)
+        self.loaded = columns
+        self.problem: tuple[Any, ...] = ()
+        """Arguments of `solve`, between the stages."""
+
+    def estimate(self) -> Joint[int]:
+        """Estimate change rates and change hours; return the number of all pages."""
+        pages, caps, fitted, evidence, change_hours, from_log = self.loaded
+        del self.loaded
+        plan, last = self.task.plan, self.task.last
+        estimator = yield from refit(plan.estimator, pages, fitted)
+        estimates = estimate_rates(pages, estimator, self.now, from_log)
+        if change_hours is not None:
+            change_hours = learn_hours(pages, estimator, change_hours, last, self.now)
+            self.change_hours = change_hours.learnt
+        self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
+        limits = last, caps, self.now, evidence, change_hours
+        self.problem = without_evidence(pages), estimates, plan, *limits
+        return len(pages)
+
+    def allocate(self) -> Joint[Certificate]:
+        """Allocate the bandwidth; return the certificate of all parts."""
+        problem, self.problem = solve(*self.problem), ()
+        self.schedule, certificate, self.evidence = yield from problem
+        return replace(certificate, prior=self.prior)
+
+    def tables(self) -> GroupTables:
+        """Return what the epoch learnt about URL groups."""
+        return GroupTables(None if self.rates is None else self.rates.whole(), self.evidence)
+
+
+class Contributions(NamedTuple):
+    """The answer of a part to a question of the leader."""
+
+    shards: tuple[int, ...]
+    """Logical shards of the values, ascending."""
+    values: tuple[Any, ...]
+    """Share of each logical shard in the common value, or at the end of a stage its result."""
+    combine: Callable[[Sequence[Any]], Any] | None
+    """As in `core.common_values.Contribution`; None at the end of a stage."""
+    own_reply: bool = False
+    exact: bool = False
+
+
+class EpochPart:
+    """The part of an epoch that one process computes."""
+
+    def __init__(self, source: PartSource, task: Task) -> None:
+        self.source, self.task = source, task
+        self.inputs: dict[int, Input] = {}
+        self.stages: dict[int, Stages] = {}
+        self.running: dict[int, Joint[Any]] = {}
+
+    def load(self) -> int:
+        """Read the columns, unless no stage has begun yet; return the number of pages."""
+        self.inputs = self.inputs or self.source.load(self.task)
+        return sum(len(part.pages) for part in self.inputs.values())
+
+    def census(self, takes_part: bool) -> None:  # noqa: FBT001 - a question has no keywords
+        """Begin the epoch from the columns that were loaded; a part without pages may stay out."""
+        self.running, self.stages = {}, {}
+        if takes_part:
+            self.stages = {n: Stages(self.task, part) for n, part in self.inputs.items()}
+        self.inputs = {}  # each stage frees what it no longer needs; another attempt loads again
+
+    def begin(self, stage: str) -> Contributions:
+        """Begin a stage of all logical shards; return their first shares in a common value."""
+        self.running = {n: getattr(stages, stage)() for n, stages in self.stages.items()}
+        return self.resume(None)
+
+    def resume(self, reply: Any, each: dict[int, Any] | None = None) -> Contributions:
+        """Go on with a common value; `each` has a reply for each logical shard instead."""
+        shares: list[Contribution] = []
+        results: list[Any] = []
+        for n, running in self.running.items():
+            try:
+                shares.append(running.send(reply if each is None else each[n]))
+            except StopIteration as end:
+                results.append(end.value)
+        shards = tuple(self.running)
+        if not shares:
+            self.running = {}
+            return Contributions(shards, tuple(results), None)
+        _, combine, own_reply, exact = shares[0]
+        values = tuple(share.value for share in shares)
+        # values that combine without rounding are combined here, so that only one is sent
+        if exact:
+            shards, values = shards[:1], (combine(values),)
+        return Contributions(shards, values, combine, own_reply, exact)
+
+    def prepare(self, run: Run) -> None:
+        """Write this part's rows of the schedule and what the epoch learnt."""
+        parts = [stages.schedule for stages in self.stages.values()]
+        self.source.prepare(run, ScheduleColumns.concatenate(parts), self.learnt())
+
+    def learnt(self) -> Learnt:
+        """Return what the epoch learnt in all logical shards."""
+        learnt = [
+            stages.change_hours
+            for stages in self.stages.values()
+            if stages.change_hours is not None
+        ]
+        change_hours = ChangeHours.concatenate(learnt) if learnt else None
+        return Learnt({n: stages.tables() for n, stages in self.stages.items()}, change_hours)

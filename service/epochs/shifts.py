@@ -1,0 +1,308 @@
+"""Shifts of crawls by change hours: rates, better hours, busy hours, and extra crawls. Pure.
+
+A shift becomes part of the urgency, so the due rule does not know it. The next epoch needs the
+shifts to find the instants by the crawl rate again.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from service.core.change_hours.best_hours import (
+    CONCENTRATION,
+    DAY_MINUTES,
+    FAST_INTERVAL,
+    MAX_SHIFT,
+    MOST_INTERVAL,
+    PROBE_EXPECTED,
+    Planned,
+    excess_mass,
+    moves,
+    probe_delay,
+    second_crawl,
+    turns,
+)
+from service.core.change_hours.busy_hours import changes, pace, paced, passed
+from service.core.change_hours.profile import Profiles
+from service.epochs.change_hours import Hours, in_days
+from service.epochs.urgency import LastEpoch, bounded, since
+from service.estimation.estimates import RateEstimates
+from service.model.arrays import Bools, Codes, Floats, Ints
+from service.model.columns import (
+    NOT_SHIFTED,
+    OUT_OF_TURN,
+    CapColumns,
+    EpochColumns,
+    HostHours,
+    ShiftColumns,
+)
+from service.model.domain import Observability
+
+DAY_S = 86_400.0
+LEAST_GAIN = 0.25
+"""Gain by a second crawl a day, of that without change hours, below which it is not worth it."""
+ONCE_A_DAY = 1.0
+LEAST_SHARE = 0.25
+"""Minimum share of a host's pages that are crawled more than once a day for change hours to limit
+them."""
+SOONEST = 0.05
+"""Minimum time between crawls, in intervals by the crawl rate."""
+PER_WINDOW = 2.0
+"""Minimum interval of pages that are shifted, in times between epochs."""
+FREQUENT_EVERY = 1.0 / 24.0
+"""Maximum time between epochs for pages crawled often, days."""
+SHIFTED_AHEAD = 1.5 * MAX_SHIFT
+"""Time beyond the next epoch for which better hours are looked for, days."""
+BLOCK = 1 << 18
+"""Maximum pages whose shifts are computed at a time."""
+LOW_BITS = (1 << 20) - 1
+"""Mask of the low bits of ids, by which most hosts differ."""
+MOST_PROBED = 4.0
+"""Maximum interval of pages with extra crawls, days."""
+
+
+class Shifted(NamedTuple):
+    """(N,) pages after some of their crawls were shifted."""
+
+    urgency: Floats
+    shift: Codes
+    """As in `ScheduleColumns`."""
+    carried: Codes
+
+
+class Situation(NamedTuple):
+    """(N,) pages as an epoch has them before change hours count."""
+
+    pages: EpochColumns
+    crawl_rate: Floats
+    rate: Floats
+    """Crawl rate times urgency, 1/day."""
+    change_rate: Floats
+    free: Bools
+    """True for pages without pings in use, which have been crawled."""
+    place: Ints
+    """Row of the page's host among those with change hours; -1 for other hosts."""
+
+
+def most_crawled(
+    pages: EpochColumns,
+    change_rate: Floats,
+    crawl_rate: Floats,
+    multiplier: float,
+    hosts: HostHours,
+    place: Ints,
+) -> Floats | None:
+    """Return (N,) maxima of crawl rates by change hours, 1/day, NaN for none; None if all are NaN.
+
+    Nearly all changes of a day may come at one hour. A page with one crawl a day, just after that
+    hour, then waits W days on average from a change to its crawl. The optimum without change hours
+    has `crawl_rate` and `multiplier`; `place` has the rows of hosts, as of `places`. One crawl a
+    day adds the harmonic cost ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times importance. It is
+    better if that is below the value of the bandwidth that it spares. The pages must be a good part
+    of their host's.
+    """
+    mass = excess_mass(profiles_of(hosts), 1.0 / CONCENTRATION)
+    sharp = second_crawl(mass) < LEAST_GAIN
+    row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & (place >= 0))
+    row = row[sharp[place[row]]]
+    if not row.size:
+        return None
+    n_fast = np.bincount(place[row], minlength=sharp.size)
+    share = n_fast / np.maximum(np.bincount(place[place >= 0], minlength=sharp.size), 1)
+    # fewer pages are the fastest of many, and may change at other hours than the others
+    row = row[share[place[row]] >= LEAST_SHARE]
+    if not row.size:
+        return None
+    wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)[place[row]]
+    rate, change = crawl_rate[row], change_rate[row]
+    cost = pages.importance[row] * (np.log1p(2.0 * wait * change) - np.log1p(change / rate))
+    most = np.full(len(pages), np.nan)
+    most[row[cost < multiplier * (rate - ONCE_A_DAY)]] = ONCE_A_DAY
+    return most
+
+
+def exposures(pages: EpochColumns, change_hours: Hours | None, place: Ints) -> Floats | None:
+    """Return (N,) operational lengths of last intervals, days; None: the lengths.
+
+    `place` has the rows of hosts, as of `places`. An interval over the busy hours of its host
+    counts as longer. Otherwise the changes of a busy hour would seem to be more than expected.
+    """
+    if change_hours is None or not len(change_hours.hosts):
+        return None
+    exposure = np.abs(pages.last_interval)
+    row = np.flatnonzero((place >= 0) & (exposure > 0))
+    table = changes(profiles_of(change_hours.hosts))
+    for some in _blocks(row):
+        end = in_days(pages.last_observed_at[some])
+        exposure[some] = passed(table, place[some], end - exposure[some], end)
+    return exposure
+
+
+def shifted(
+    pages: EpochColumns,
+    estimates: RateEstimates,
+    crawl_rate: Floats,
+    urgency: Floats,
+    change_hours: Hours | None,
+    place: Ints,
+    caps: CapColumns,
+    last: LastEpoch,
+    now: np.datetime64,
+) -> Shifted:
+    """Return the urgency that shifts crawls to better hours, and the shifts.
+
+    `place` has the rows of hosts, as of `places`. Pages of hosts with a cap have no extra crawls.
+    """
+    if change_hours is None:
+        still: Codes = np.broadcast_to(np.int16(NOT_SHIFTED), len(pages))
+        return Shifted(urgency, still, still)
+    still = np.full(len(pages), NOT_SHIFTED, np.int16)
+    free = (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
+    rate = crawl_rate * urgency
+    free &= ~np.isnat(pages.last_observed_at) & (rate > 0)
+    before = Situation(pages, crawl_rate, rate, estimates.change_rate, free, place)
+    after = Shifted(urgency.copy(), still, still.copy())
+    if len(change_hours.hosts):
+        _shift(before, change_hours, last, now, after)
+        _follow_busy_hours(before, change_hours.hosts, last, now, after)
+    if len(caps):
+        before = before._replace(free=free & ~np.isin(pages.host_id, caps.host_id))
+    _probe(before, change_hours.hosts, after)
+    return after
+
+
+def profiles_of(hosts: HostHours) -> Profiles:
+    """Return the profiles of hosts with change hours."""
+    return Profiles(hosts.profile[:, 1:], hosts.profile[:, 0])
+
+
+def places(host_id: Ints, with_hours: Ints) -> Ints:
+    """Return (N,) rows of hosts among some hosts in ascending order; -1 for others.
+
+    Most pages belong to other hosts. The low bits of their ids exclude most of them at once.
+
+    >>> places(np.array([7, 3, 9]), np.array([3, 7])).tolist()
+    [1, 0, -1]
+    """
+    place: Ints = np.broadcast_to(np.int64(-1), len(host_id))
+    if with_hours.size:
+        place = np.full(len(host_id), -1)
+        may = np.zeros(LOW_BITS + 1, np.bool_)
+        may[with_hours & LOW_BITS] = True
+        row = np.flatnonzero(may[host_id & LOW_BITS])
+        at = np.minimum(with_hours.searchsorted(host_id[row]), with_hours.size - 1)
+        place[row] = np.where(with_hours[at] == host_id[row], at, -1)
+    return place
+
+
+def _shift(
+    before: Situation, change_hours: Hours, last: LastEpoch, now: np.datetime64, after: Shifted
+) -> None:
+    """Shift crawls to better hours.
+
+    The instant by the crawl rate of a page is one interval after that of its last crawl. A page is
+    shifted if its interval is at least `PER_WINDOW` times the time between epochs. Otherwise the
+    next crawl but one, which the same urgency dates, would be in the same epoch. Crawls beyond
+    `SHIFTED_AHEAD` stay at their instants until a later epoch, as do those whose window has passed.
+    """
+    between = since(last, now).days
+    slowest, fastest = 1.0 / MOST_INTERVAL, 1.0 / max(FAST_INTERVAL, PER_WINDOW * between)
+    there = before.free & (before.place >= 0)
+    row = np.flatnonzero(there & (before.rate >= slowest) & (before.rate <= fastest))
+    crawls = np.bincount(before.place[row], before.rate[row], len(change_hours.hosts))
+    spread = _spread(change_hours, crawls.astype(np.float64))
+    mass = excess_mass(profiles_of(change_hours.hosts), spread)
+    today = float(in_days(now))
+    # the next epoch may be late; later epochs know the change hours better and move the rest
+    earliest, latest = today - MAX_SHIFT, today + between + SHIFTED_AHEAD
+    for some in _blocks(row):
+        step = before.pages.interval_factor[some] / before.rate[some]
+        carried = _carried(before.pages, some, change_hours.shifts, last.started_at)
+        nominal = in_days(before.pages.last_observed_at[some]) - carried / DAY_MINUTES + step
+        soon = np.flatnonzero((nominal >= earliest) & (nominal < latest))
+        planned = _planned(before, some[soon], nominal[soon])
+        minutes = np.zeros(len(some))
+        minutes[soon] = np.rint(moves(mass, planned, spread, today) * DAY_MINUTES)
+        _wait(before, some, step + (minutes - carried) / DAY_MINUTES, after.urgency)
+        after.shift[some], after.carried[some] = minutes, carried
+
+
+def _planned(before: Situation, row: Ints, nominal: Floats) -> Planned:
+    """Return the next crawls of pages by their rates."""
+    turn = turns(before.pages.page_id[row], nominal)
+    interval = 1.0 / before.rate[row]
+    return Planned(before.place[row], nominal, interval, before.change_rate[row], turn)
+
+
+def _blocks(row: Ints) -> Iterator[Ints]:
+    # temporary arrays of one block are reused by the next
+    for start in range(0, len(row), BLOCK):
+        yield row[start : start + BLOCK]
+
+
+def _wait(before: Situation, row: Ints, wait: Floats, urgency: Floats) -> None:
+    """Set the urgency of pages to wait some days after their last crawl, within their bounds."""
+    rate = before.crawl_rate[row]
+    least = SOONEST / before.rate[row]
+    factor = before.pages.interval_factor[row] / (rate * np.maximum(wait, least))
+    urgency[row] = bounded(before.pages, row, rate, factor)
+
+
+def _carried(
+    pages: EpochColumns, row: Ints, shifts: ShiftColumns, since_at: np.datetime64
+) -> Floats:
+    """Return (K,) shifts of the crawls that began the running intervals, minutes.
+
+    `since_at` is the start of the last epoch. A crawl at that instant came after it.
+    """
+    if not len(shifts):
+        return np.zeros(len(row))
+    page_id = pages.page_id[row]
+    at = np.minimum(shifts.page_id.searchsorted(page_id), len(shifts) - 1)
+    crawled = pages.last_observed_at[row] >= since_at
+    both = np.where(crawled, shifts.shift[at], shifts.carried[at])
+    in_turn = (shifts.page_id[at] == page_id) & (both != OUT_OF_TURN)
+    return np.where(in_turn, both, 0.0)
+
+
+def _spread(change_hours: Hours, crawls: Floats) -> Floats:
+    """Return (H,) days over which the crawls of a best hour are spread, within politeness."""
+    delay_s = np.nan_to_num(change_hours.hosts.delay_s, nan=change_hours.host_delay_s)
+    polite = delay_s / DAY_S * crawls
+    return np.clip(polite, 1.0 / CONCENTRATION, 1.0)
+
+
+def _follow_busy_hours(
+    before: Situation, hosts: HostHours, last: LastEpoch, now: np.datetime64, after: Shifted
+) -> None:
+    """Crawl pages with many crawls a day more often in the busy hours."""
+    # with epochs further apart, the busy hours pass unseen
+    if since(last, now).days > FREQUENT_EVERY:
+        return
+    row = np.flatnonzero(before.free & (before.place >= 0) & (before.rate > 1.0 / FAST_INTERVAL))
+    crawled_at = in_days(before.pages.last_observed_at[row])
+    step = before.pages.interval_factor[row] / before.rate[row]
+    at = paced(pace(profiles_of(hosts)), before.place[row], crawled_at, step)
+    _wait(before, row, at - crawled_at, after.urgency)
+    after.shift[row] = after.carried[row] = OUT_OF_TURN
+
+
+def _probe(before: Situation, hosts: HostHours, after: Shifted) -> None:
+    """Crawl a few pages that nearly always change again within a day, to see at which hour.
+
+    The next crawl counts from the extra crawl. Hosts whose change hours are certain have none.
+    """
+    rate = before.rate
+    # change hours gain little for pages with longer intervals
+    often = before.free & (before.change_rate > PROBE_EXPECTED * rate) & (rate * MOST_PROBED >= 1)
+    row = np.flatnonzero(often)
+    place = before.place[row]
+    weight = np.where(place >= 0, np.append(hosts.profile[:, 0], 0.0)[place], 0.0)
+    crawled_at = in_days(before.pages.last_observed_at[row])
+    expected = before.change_rate[row] / rate[row]
+    delay = probe_delay(before.pages.page_id[row], crawled_at, weight, expected)
+    sooner = delay * rate[row] < before.pages.interval_factor[row]
+    row, delay = row[sooner], delay[sooner]
+    _wait(before, row, delay, after.urgency)
+    after.shift[row] = after.carried[row] = OUT_OF_TURN
