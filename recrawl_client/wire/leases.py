@@ -64,7 +64,7 @@ class LeasePatchBody(Item, frozen=True, kw_only=True):
     """Duration of the lease from now on, seconds."""
 
 
-class Crawl(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Crawl(Struct, frozen=True, omit_defaults=True):
     """A page to crawl now, and the token to report the crawl with."""
 
     lease: str

@@ -6,7 +6,7 @@ has the SHA-256 of the whole text, which is shown once.
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -118,20 +118,8 @@ def _end(tx: Transaction, actor: Actor, act: str, before: ApiKey, after: ApiKey)
 def _made(settings: KeySettings, now: datetime, random: RandomBytes) -> NewKey:
     key_id = random(ID_BYTES).hex()
     text = f"{PREFIX}{key_id}_{random(SECRET_BYTES).hex()}"
-    return NewKey(
-        text,
-        ApiKey(
-            key_id=key_id,
-            digest=digest_of(text),
-            name=settings.name,
-            role=settings.role,
-            created_at=now,
-            expires_at=settings.expires_at,
-            items_per_s=settings.items_per_s,
-            hosts=settings.hosts,
-            url_prefixes=settings.url_prefixes,
-        ),
-    )
+    key = ApiKey(key_id=key_id, digest=digest_of(text), created_at=now, **asdict(settings))
+    return NewKey(text, key)
 
 
 def _checked(settings: KeySettings, now: datetime) -> KeySettings:

@@ -6,7 +6,7 @@ A cursor is MessagePack in base64url: the list and the version of its cursors, t
 import base64
 import binascii
 from datetime import UTC, datetime
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -155,6 +155,11 @@ class AuditPlace(Place, tag="audit1", frozen=True):
 
 
 PlaceT = TypeVar("PlaceT", bound=Place)
+
+
+def limit_of(items: str, most: int = 1_000) -> Any:
+    """Return the parameter of a query that limits the items of a part."""
+    return Query(ge=1, le=most, description=f"Maximum number of {items}")
 
 
 def encode_cursor(place: Place) -> str:

@@ -168,6 +168,17 @@ def open_answers(kind: type[msgspec.Struct], example: Any, *statuses: int) -> di
     return {200: answers(kind, example)[200], **problems_of(408, *statuses)}
 
 
+def plain_text(description: str) -> dict[int | str, dict[str, Any]]:
+    """Return the description of an answer of text."""
+    content = {"text/plain": {"schema": {"type": "string"}}}
+    return {200: {"description": description, "content": content}}
+
+
+def no_content(*statuses: int) -> dict[str, Any]:
+    """Return the options of a route whose answer is empty, with a problem for each status."""
+    return {"status_code": 204, "responses": problems_of(*EVERYWHERE, *statuses)}
+
+
 def problems_of(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the description of the problems of some statuses."""
     problems: dict[int | str, dict[str, Any]] = {

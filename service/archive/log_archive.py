@@ -23,12 +23,7 @@ from service.archive.parquet import LOG, Format
 from service.model.arrays import Columns, Ints
 from service.model.changes import FeedColumns, FeedPlace
 from service.model.columns import LogColumns
-from service.model.errors import (
-    ArchiveDamaged,
-    ArchiveUnavailable,
-    InvalidSettings,
-    RecrawlError,
-)
+from service.model.errors import ArchiveDamaged, ArchiveUnavailable, InvalidSettings, RecrawlError
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

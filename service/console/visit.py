@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -15,10 +15,11 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from service.access.callers import Caller
 from service.access.roles import right_of
+from service.api.app import ROUTERS
 from service.api.assembly import Service
 from service.api.requests.bodies import JSON, Body
+from service.api.route import DirectRoute
 from service.console import render
-from service.console.routes import route_of
 from service.console.session import Session
 from service.model.access import Actor
 
@@ -116,6 +117,17 @@ class Visit:
     def go(self, path: str, done: str = "") -> Response:
         """Return a redirect to a page that reports an act."""
         return RedirectResponse(f"{path}?done={done}" if done else path, 303)
+
+
+@cache
+def route_of(operation: str) -> DirectRoute:
+    """Return the route of an operation of the API."""
+    return next(
+        each
+        for router in ROUTERS
+        for each in router.routes
+        if isinstance(each, DirectRoute) and each.operation == operation
+    )
 
 
 def inside(path: str) -> str:

@@ -8,14 +8,7 @@ Poisson intervals. Input outside of its domain raises `InvalidInput`.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.checks import (
-    Bools,
-    Floats,
-    InvalidInput,
-    check_amount,
-    check_array,
-    check_share,
-)
+from service.core.checks import Bools, Floats, InvalidInput, check_amount, check_array, check_share
 
 LONGEST_DELAY_S = 86_400.0
 """Maximum delay between two crawls of a host, seconds."""

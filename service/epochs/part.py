@@ -18,19 +18,9 @@ from service.core.estimators.base import Estimator, from_columns
 from service.core.shared_changes import ShareEvidence
 from service.epochs.change_hours import Hours, learn_hours, load_hours
 from service.epochs.solve import Plan, solve
-from service.estimation.estimates import (
-    estimate_rates,
-    fitted_last,
-    rates_from_log,
-)
+from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
 from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
-from service.model.columns import (
-    RARE,
-    CapColumns,
-    ChangeHours,
-    EpochColumns,
-    ScheduleColumns,
-)
+from service.model.columns import RARE, CapColumns, ChangeHours, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability
 from service.model.urls import n_buckets
 from service.storage import Transaction

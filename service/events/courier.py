@@ -19,14 +19,7 @@ import structlog
 
 from recrawl_client.wire.webhooks import ChangeEvent
 from service.access.audit import write_audit
-from service.events.delivery import (
-    MOST_PARKED,
-    PostOutcome,
-    RetryRules,
-    counted,
-    disabled,
-    settled,
-)
+from service.events.delivery import MOST_PARKED, PostOutcome, RetryRules, counted, disabled, settled
 from service.events.encoding import encode_changes, event
 from service.events.next_changes import choose, new_name
 from service.events.posting import Poster

@@ -8,12 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.model.arrays import UNIX_ZERO, Bools, Ints, distinct
-from service.model.changes import (
-    ChangeFilter,
-    FeedBounds,
-    FeedColumns,
-    FeedPlace,
-)
+from service.model.changes import ChangeFilter, FeedBounds, FeedColumns, FeedPlace
 from service.model.errors import CursorExpired
 from service.storage import Store, Transaction
 

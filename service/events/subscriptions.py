@@ -102,7 +102,7 @@ def redeliver(
     before = tx.change_webhook(webhook_id)
     webhook = tx.change_webhook(webhook_id, **after)
     if release:
-        tx.release_pages(webhook_id, None)
+        tx.release_pages(webhook_id)
     write_audit(
         tx,
         actor,

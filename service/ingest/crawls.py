@@ -23,13 +23,7 @@ from service.model.arrays import (
     instant,
 )
 from service.model.columns import CrawlColumns, LogColumns, PageStates
-from service.model.domain import (
-    MOST_COUNTED,
-    MOST_FAILURES,
-    Kind,
-    Observability,
-    Timing,
-)
+from service.model.domain import MOST_COUNTED, MOST_FAILURES, Kind, Observability, Timing
 
 NOT_MODIFIED = 304
 GONE = (404, 410)

@@ -11,16 +11,7 @@ from numpy.typing import NDArray
 from service.core import waits
 from service.estimation.estimates import Rules
 from service.ingest.crawls import add_counts
-from service.model.arrays import (
-    NO_TIME,
-    UNSPECIFIED,
-    Bools,
-    Floats,
-    Groups,
-    Instants,
-    Ints,
-    rounds,
-)
+from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Floats, Groups, Instants, Ints, rounds
 from service.model.columns import LogColumns, PageStates, PingColumns
 from service.model.domain import Kind, Observability, PingReason, Timing
 from service.storage.pages.states import GONE_CHECKS

@@ -23,16 +23,7 @@ from service.leases.politeness import (
     shut,
 )
 from service.leases.queue import queue_rows
-from service.model.arrays import (
-    INSTANT,
-    NO_TIME,
-    Bools,
-    Floats,
-    Instants,
-    Ints,
-    days,
-    instant,
-)
+from service.model.arrays import INSTANT, NO_TIME, Bools, Floats, Instants, Ints, days, instant
 from service.model.history import HostEvents
 from service.storage import Transaction
 from service.storage.queue.columns import (

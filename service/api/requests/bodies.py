@@ -225,6 +225,27 @@ def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
     return _one_object(_parse(body.content), kind)
 
 
+def decode_changes(body: Body, kind: type[Item]) -> dict[str, Any]:
+    """Return the fields of a decoded object that the client sent.
+
+    Raises
+    ------
+    UnsupportedMediaType, MalformedBody, InvalidField
+        As `decode_object`; and no field is sent.
+    """
+    changes = sent_fields(decode_object(body, kind))
+    if not changes:
+        names = kind.__struct_fields__
+        raise InvalidField(names[0], f"nothing to change; send one of {', '.join(names)}")
+    return changes
+
+
+def sent_fields(item: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields of an object without those that the client left out."""
+    fields = msgspec.structs.asdict(item)
+    return {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+
+
 def _one_object(value: Any, kind: type[ItemT]) -> ItemT:
     batch = _one_by_one([value], kind)
     if batch.refusals:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from fastapi import Query
 
+from service.api.requests.rules import check_zone
 from service.leases.listing import Selection
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
@@ -72,9 +73,7 @@ class PageParameters(NamedTuple):
 
     def selection(self) -> Selection:
         """Return the selected pages; raise `InvalidField` for values that contradict each other."""
-        if self.changed_since is not None and self.changed_since.tzinfo is None:
-            detail = "changed_since must carry a zone, as in 2026-05-01T12:00:00Z"
-            raise InvalidField("changed_since", detail)
+        check_zone("changed_since", self.changed_since)
         for rate in ("change_rate", "crawl_rate"):
             low, high = getattr(self, f"{rate}_from"), getattr(self, f"{rate}_to")
             if low is not None and high is not None and low > high:

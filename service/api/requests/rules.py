@@ -8,9 +8,7 @@ from msgspec import UNSET, UnsetType, json
 from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.freshness import Copy
 from recrawl_client.wire.pages import Page
-from service.model.arrays import (
-    UNIX_ZERO,
-)
+from service.model.arrays import UNIX_ZERO
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl
 from service.storage.pages.validators import MOST_NOTE_BYTES
@@ -132,6 +130,12 @@ def check_time(field: str, moment: datetime, latest: datetime) -> None:
     """Raise `InvalidField` for an instant that is too old or in the future."""
     if not EARLIEST <= moment <= latest:
         raise _out_of_time(field, moment, latest)
+
+
+def check_zone(field: str, moment: datetime | None) -> None:
+    """Raise `InvalidField` for an instant of the query without a zone."""
+    if moment is not None and moment.tzinfo is None:
+        raise InvalidField(field, f"{field} must carry a zone, as in 2026-05-01T12:00:00Z")
 
 
 def read_note(note: Any) -> str:

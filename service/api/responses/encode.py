@@ -1,11 +1,12 @@
 """Answers: conversion of columns, verdicts and values to structs, and to JSON or Arrow."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 import numpy as np
+from fastapi import Request
 from fastapi.responses import Response
 from msgspec import Raw, json
 
@@ -21,6 +22,8 @@ from recrawl_client.wire.pages import (
     RedirectAnswer,
 )
 from recrawl_client.wire.schedule import ScheduledPage
+from service.api.cursors import Place, encode_cursor, next_link
+from service.api.encodings import best
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.why import explain
@@ -31,6 +34,7 @@ from service.leases.lease import LeasedPages
 from service.model.arrays import moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
+from service.model.errors import NotAcceptable
 from service.model.history import Calibrations
 from service.storage.pages.validators import ValidatorColumns
 from service.storage.queue.columns import DuePages
@@ -46,6 +50,19 @@ class RemovedPage(msgspec.Struct):
 def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return a response of JSON."""
     return Response(json.encode(body), status, headers, media_type="application/json")
+
+
+def answer_part(
+    request: Request,
+    kind: Callable[..., msgspec.Struct],
+    items: Sequence[msgspec.Struct],
+    place: Place | None,
+    **fields: Any,
+) -> Response:
+    """Return a part of a list, with the cursor and the link of the next one at `place`."""
+    next_cursor = None if place is None else encode_cursor(place)
+    part = kind(items=items, next_cursor=next_cursor, **fields)
+    return answer(part, headers=next_link(request, next_cursor))
 
 
 def json_answer(content: str, headers: dict[str, str] | None = None) -> Response:
@@ -96,48 +113,24 @@ def encode_note(note: str | None) -> Raw | None:
 def encode_leased(leased: LeasedPages) -> list[Crawl]:
     """Return the crawls of columns."""
     pages, leases = leased.pages, leased.leases
-    return [
-        Crawl(
-            lease=f"{page_id}-{token:x}",
-            page_id=page_id,
-            url=url,
-            host=host,
-            reason="ping" if requested else "first" if last_crawl_at is None else "due",
-            due_at=due_at,
-            last_crawl_at=last_crawl_at,
-            overdue=overdue,
-            expires_at=expires_at,
-            etag=etag,
-            last_modified=last_modified,
-            note=note,
-        )
-        for (
-            page_id,
-            token,
-            url,
-            host,
-            requested,
-            due_at,
-            last_crawl_at,
-            overdue,
-            expires_at,
-            etag,
-            last_modified,
-            note,
-        ) in zip(
-            pages.page_id.tolist(),
-            leases.token.tolist(),
-            pages.url.tolist(),
-            pages.host.tolist(),
-            leased.requested.tolist(),
-            moments(leased.due_at),
-            moments(pages.last_crawl_at),
-            leased.overdue.tolist(),
-            moments(leases.expires_at),
-            *encode_validators(pages),
-            strict=True,
-        )
-    ]
+    page_ids, last_crawls = pages.page_id.tolist(), moments(pages.last_crawl_at)
+    tokens, requested = leases.token.tolist(), leased.requested.tolist()
+    columns = (  # in the order of the fields of `Crawl`
+        [f"{page_id}-{token:x}" for page_id, token in zip(page_ids, tokens, strict=True)],
+        page_ids,
+        pages.url.tolist(),
+        pages.host.tolist(),
+        [
+            "ping" if by_ping else "first" if last is None else "due"
+            for by_ping, last in zip(requested, last_crawls, strict=True)
+        ],
+        moments(leased.due_at),
+        last_crawls,
+        leased.overdue.tolist(),
+        moments(leases.expires_at),
+        *encode_validators(pages),
+    )
+    return list(map(Crawl, *columns))
 
 
 def shared(kind: type[msgspec.Struct], *sources: object) -> dict[str, Any]:
@@ -209,7 +202,23 @@ def encode_page(
 
 ARROW = "application/vnd.apache.arrow.stream"
 HAS_ARROW = find_spec("pyarrow") is not None
+INSTALL_ARROW = "for Arrow the server needs `pip install 'recrawl[arrow]'`"
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def best_media(accept: str | None, offers: tuple[str, ...], no_arrow: str = "") -> str:
+    """Return the media type of an answer.
+
+    Raises
+    ------
+    NotAcceptable
+        The client accepts none of them; `no_arrow` is the reason for one that accepts Arrow.
+    """
+    media = best(accept or "*/*", offers)
+    if media is None:
+        reason = f"; {no_arrow}" if no_arrow and ARROW in (accept or "") else ""
+        raise NotAcceptable(f"accept one of {', '.join(offers)}{reason}")
+    return media
 
 
 def arrow_stream(epoch: int, parts: Iterable[ScheduledPages]) -> Iterator[bytes]:

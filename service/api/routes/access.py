@@ -22,19 +22,12 @@ from service.access.keys import KeySettings, NewKey
 from service.api import openapi
 from service.api.admission import TheActor
 from service.api.assembly import Service, TheBody, TheService
-from service.api.cursors import (
-    AuditPlace,
-    CursorParameter,
-    KeysPlace,
-    decode_cursor,
-    encode_cursor,
-    next_link,
-)
+from service.api.cursors import AuditPlace, CursorParameter, KeysPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object
-from service.api.responses.encode import answer
+from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
-from service.model.access import ApiKey, AuditEntry, AuditFilter, Role
+from service.model.access import ApiKey, AuditFilter, Role
 from service.model.errors import OUTAGES, Forbidden
 
 router = APIRouter(tags=["access"], route_class=DirectRoute, dependencies=GUARDED)
@@ -44,7 +37,7 @@ KeyPath = Annotated[
 ]
 LINE = r"^[^\x00-\x1f\x7f]{1,2000}$"
 """Pattern of a text without control characters."""
-Limit = Annotated[int, Query(ge=1, le=1_000, description="Maximum number of items of a part")]
+Limit = Annotated[int, limit_of("items of a part")]
 Moment = Annotated[AwareDatetime | None, Query(description="An RFC 3339 instant with a zone")]
 
 
@@ -93,10 +86,8 @@ def list_keys(
     after = "" if cursor is None else decode_cursor(cursor, KeysPlace, "/keys").after
     with service.store.begin(write=False) as tx:
         listed = tx.keys(after, limit)
-    next_cursor = encode_cursor(KeysPlace(listed[-1].key_id)) if len(listed) == limit else None
-    items = [KeyItem(**shown(key)) for key in listed]
-    part = KeysAnswer(items=items, next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    place = KeysPlace(listed[-1].key_id) if len(listed) == limit else None
+    return answer_part(request, KeysAnswer, [KeyItem(**shown(key)) for key in listed], place)
 
 
 @router.get("/keys/{key_id}", responses=openapi.answers(KeyItem, EXAMPLES["key_item"], 404, 422))
@@ -106,11 +97,7 @@ def get_key(service: TheService, key_id: KeyPath) -> Response:
         return answer(KeyItem(**shown(tx.key(key_id))))
 
 
-@router.delete(
-    "/keys/{key_id}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/keys/{key_id}", **openapi.no_content(404, 422))
 def delete_key(service: TheService, actor: TheActor, key_id: KeyPath) -> Response:
     """Revoke a key.
 
@@ -174,14 +161,14 @@ def list_audit(
     only = AuditFilter(key, act, name, since, until)
     with service.store.begin(write=False) as tx:
         listed = tx.audit(before, limit, only)
-    next_cursor = encode_cursor(AuditPlace(listed[-1].entry)) if len(listed) == limit else None
-    part = AuditAnswer(items=list(map(_entry, listed)), next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    place = AuditPlace(listed[-1].entry) if len(listed) == limit else None
+    items = [AuditItem(**shared(AuditItem, entry)) for entry in listed]
+    return answer_part(request, AuditAnswer, items, place)
 
 
 def shown(key: ApiKey) -> dict[str, Any]:
     """Return the fields of `KeyItem`."""
-    fields = {name: getattr(key, name) for name in KeyItem.__struct_fields__}
+    fields = shared(KeyItem, key)
     lists = {name: list(fields[name]) for name in ("hosts", "url_prefixes")}
     return {**fields, **lists, "role": key.role.name}
 
@@ -196,7 +183,3 @@ def _created(service: Service, new: NewKey) -> Response:
     _refresh(service)
     body = CreatedKey(**shown(new.key), key=new.text)
     return answer(body, 201, {"Location": f"/keys/{new.key.key_id}", "Cache-Control": "no-store"})
-
-
-def _entry(entry: AuditEntry) -> AuditItem:
-    return AuditItem(**{name: getattr(entry, name) for name in AuditItem.__struct_fields__})

@@ -4,28 +4,19 @@ import time
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-import msgspec
 import numpy as np
 from fastapi import APIRouter, Query, Response
 
 from recrawl_client.wire.common import Rejection
-from recrawl_client.wire.listing import (
-    BulkAnswer,
-    RecrawlBody,
-)
+from recrawl_client.wire.listing import BulkAnswer, RecrawlBody
 from recrawl_client.wire.pages import PagePatchBody
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor
 from service.api.assembly import Service, TheBody, TheService
-from service.api.cursors import (
-    CursorParameter,
-    PagesPlace,
-    decode_cursor,
-    encode_cursor,
-)
+from service.api.cursors import CursorParameter, PagesPlace, decode_cursor, encode_cursor
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_object
+from service.api.requests.bodies import decode_changes, decode_object
 from service.api.requests.filters import PageParameters, with_filters
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import LISTED
@@ -81,10 +72,10 @@ def patch_pages(
     again with this `cursor`. A page whose bounds would cross, or which would have too many tags, is
     rejected and stays as it is.
     """
-    changes = decode_object(body, PagePatchBody)
+    changes = decode_changes(body, PagePatchBody)
     patch, tags = patches_of(changes)
     selection = selected(filters, all_pages=all_pages)
-    note = audited(actor, filters, msgspec.to_builtins(changes))
+    note = audited(actor, filters, changes)
     return _act(service, selection, Patch(patch, tags), cursor, note, dry_run=dry_run)
 
 

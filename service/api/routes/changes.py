@@ -15,18 +15,18 @@ from starlette.requests import ClientDisconnect
 from recrawl_client.wire.changes import ChangesAnswer, ChangesPlace
 from service.api import openapi
 from service.api.assembly import Service, TheService
-from service.api.cursors import FeedCursor, decode_cursor, encode_cursor, next_link
-from service.api.encodings import best
+from service.api.cursors import FeedCursor, decode_cursor, encode_cursor, limit_of, next_link
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.requests.filters import TAG
-from service.api.responses.encode import answer
+from service.api.requests.rules import check_zone
+from service.api.responses.encode import answer, best_media
 from service.api.route import GUARDED, DirectRoute
 from service.events.encoding import encode_changes
 from service.events.reading import Changes, check_place, read
 from service.model.arrays import instant
 from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
-from service.model.errors import InvalidField, NotAcceptable
+from service.model.errors import InvalidField
 from service.model.urls import normalise_host
 from service.runtime.requests import waiting
 
@@ -113,9 +113,7 @@ async def get_changes(
         str | None, Query(description="`next_cursor` of an earlier part; left out, the oldest")
     ] = None,
     since: Since = None,
-    limit: Annotated[
-        int, Query(ge=1, le=10_000, description="Maximum number of changes of a part of JSON")
-    ] = 1_000,
+    limit: Annotated[int, limit_of("changes of a part of JSON", 10_000)] = 1_000,
     host: Annotated[str | None, Query(description="Name of the host whose changes are wanted")] = (
         None
     ),
@@ -140,9 +138,7 @@ async def get_changes(
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
 ) -> Response:
     """Return a part of the feed, or a stream of it."""
-    media = best(accept or "*/*", (JSON, NDJSON))
-    if media is None:
-        raise NotAcceptable(f"accept one of {JSON}, {NDJSON}")
+    media = best_media(accept, (JSON, NDJSON))
     only = change_filter(kind, host, prefix, tag)
     place, same_feed = await run_in_threadpool(start, service, cursor, since)
     streamed = media == NDJSON
@@ -202,8 +198,7 @@ def start(service: Service, cursor: str | None, since: datetime | None) -> tuple
             bounds = tx.feed_bounds()
         if since is None:
             return FeedPlace(bounds.cut), True
-        if since.tzinfo is None:
-            raise InvalidField("since", "since must carry a zone, as in 2026-05-01T12:00:00Z")
+        check_zone("since", since)
         seq = int(instant(since).astype(int))
         return FeedPlace(min(max(seq, bounds.cut), bounds.latest + 1)), True
     if since is not None:

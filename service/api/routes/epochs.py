@@ -10,15 +10,9 @@ from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor
 from service.api.assembly import Service, TheService
-from service.api.cursors import (
-    CursorParameter,
-    EpochsPlace,
-    decode_cursor,
-    encode_cursor,
-    next_link,
-)
+from service.api.cursors import CursorParameter, EpochsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
-from service.api.responses.encode import answer, encode_epoch
+from service.api.responses.encode import answer, answer_part, encode_epoch
 from service.api.route import GUARDED, DirectRoute
 from service.history.reading import calibrations_of
 from service.model import domain
@@ -40,9 +34,7 @@ def list_epochs(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of epochs of a part")
-    ] = 50,
+    limit: Annotated[int, limit_of("epochs of a part")] = 50,
 ) -> Response:
     """List epochs, newest first.
 
@@ -52,9 +44,8 @@ def list_epochs(
     with service.store.begin(write=False) as tx:
         listed = tx.epochs(before, limit)
     service.watch.note(listed)
-    next_cursor = encode_cursor(EpochsPlace(listed[-1].epoch)) if len(listed) == limit else None
-    part = EpochsAnswer(items=[encode_epoch(epoch) for epoch in listed], next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    place = EpochsPlace(listed[-1].epoch) if len(listed) == limit else None
+    return answer_part(request, EpochsAnswer, list(map(encode_epoch, listed)), place)
 
 
 @router.get("/epochs/latest", responses=openapi.answers(Epoch, EXAMPLES["epoch_answer"], 404, 422))

@@ -61,13 +61,7 @@ def not_ready(error: RecrawlError) -> Response:
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={
-        200: {
-            "description": "Prometheus text",
-            "content": {"text/plain": {"schema": {"type": "string"}}},
-        },
-        **openapi.problems_of(*openapi.EVERYWHERE),
-    },
+    responses=openapi.plain_text("Prometheus text") | openapi.problems_of(*openapi.EVERYWHERE),
 )
 async def metrics(service: TheMonitored) -> Response:
     """Read the metrics in Prometheus's format.

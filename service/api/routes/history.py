@@ -9,15 +9,9 @@ from pydantic import AwareDatetime
 from recrawl_client.wire.history import HistoryAnswer
 from service.api import openapi
 from service.api.assembly import TheService
-from service.api.cursors import (
-    CursorParameter,
-    HistoryPlace,
-    decode_cursor,
-    encode_cursor,
-    next_link,
-)
+from service.api.cursors import CursorParameter, HistoryPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
-from service.api.responses.encode import answer
+from service.api.responses.encode import answer_part
 from service.api.responses.history import encode_row
 from service.api.route import GUARDED, DirectRoute
 from service.history.reading import read_rows
@@ -60,9 +54,7 @@ def get_history(
         str | None, Query(max_length=300, description="A host, such as example.com")
     ] = None,
     cursor: CursorParameter = None,
-    limit: Annotated[int, Query(ge=1, le=1_000, description="Maximum number of rows of a part")] = (
-        200
-    ),
+    limit: Annotated[int, limit_of("rows of a part")] = 200,
 ) -> Response:
     """Show what was achieved, oldest row first.
 
@@ -83,8 +75,6 @@ def get_history(
     with service.store.begin(write=False) as tx:
         host_id = ALL_HOSTS if name is None else tx.host(name).host_id
         rows, following = read_rows(tx, host_id, begin, end, step, limit)
-    next_cursor = None if following is None else encode_cursor(HistoryPlace.of(following))
-    body = HistoryAnswer(
-        step_s=step_s, host=name, items=list(map(encode_row, rows)), next_cursor=next_cursor
-    )
-    return answer(body, headers=next_link(request, next_cursor))
+    place = None if following is None else HistoryPlace.of(following)
+    items = list(map(encode_row, rows))
+    return answer_part(request, HistoryAnswer, items, place, step_s=step_s, host=name)

@@ -6,7 +6,6 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
-from msgspec import UNSET, structs
 
 from recrawl_client.wire.hosts import (
     GROUP_PATTERN,
@@ -32,17 +31,17 @@ from service.api.cursors import (
     GroupsPlace,
     HostLoadsPlace,
     HostsPlace,
+    Place,
     decode_cursor,
-    encode_cursor,
-    next_link,
+    limit_of,
     refused,
 )
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_object
+from service.api.requests.bodies import decode_changes, decode_object, sent_fields
 from service.api.requests.key_limits import check_hosts
 from service.api.requests.rules import EARLIEST
 from service.api.responses.change_hours import encode_change_hours
-from service.api.responses.encode import answer, shared
+from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.epochs.constraints import CONSTRAINED
 from service.history.loads import LoadPlace, hosts_by_load
@@ -85,9 +84,7 @@ def list_hosts(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of hosts of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("hosts of a part")] = 100,
     blocked: Annotated[
         bool,
         Query(description="List only hosts that are blocked now, by an operator or after trouble"),
@@ -111,15 +108,15 @@ def list_hosts(
     """
     at = service.now() if blocked else None
     with service.store.begin(write=False) as tx:
+        place: Place | None
         if sort.removeprefix("-") in LOADS:
             by_load = cast("LoadOrder", sort)
-            listed, next_cursor, measured = _by_load(tx, by_load, cursor, limit, at)
+            listed, place, measured = _by_load(tx, by_load, cursor, limit, at)
         else:
             by_name = cast("NameOrder", sort)
             after = None if cursor is None else _after(cursor, by_name)
             listed, following = tx.hosts_in_order(by_name, after, limit, at)
             place = None if following is None else HostsPlace(by_name, following)
-            next_cursor = None if place is None else encode_cursor(place)
             measured = tx.host_loads()
     host_queues = _host_queues(service, [host.host_queue for host in listed])
     own = zip(listed, host_queues, _loads(listed, measured), strict=True)
@@ -127,14 +124,13 @@ def list_hosts(
         ListedHost(**{**shared(ListedHost, host), "host_queue": queue, "load": load})
         for host, queue, load in own
     ]
-    part = HostsAnswer(items=items, next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, HostsAnswer, items, place)
 
 
 def _by_load(
     tx: Transaction, sort: LoadOrder, cursor: str | None, limit: int, blocked_at: datetime | None
-) -> tuple[list[Host], str | None, MeasuredLoads | None]:
-    """Return the next hosts in the order of a load, the cursor behind them, and the loads."""
+) -> tuple[list[Host], Place | None, MeasuredLoads | None]:
+    """Return the next hosts in the order of a load, the place behind them, and the loads."""
     if cursor is None:
         measured = tx.host_loads()
         place = LoadPlace()
@@ -155,7 +151,7 @@ def _by_load(
     if following is None:
         return hosts, None, measured
     at = 0 if measured is None else (measured.measured_at - UNIX_ZERO) // timedelta(microseconds=1)
-    return hosts, encode_cursor(HostLoadsPlace(sort, at, *following)), measured
+    return hosts, HostLoadsPlace(sort, at, *following), measured
 
 
 def _loads(hosts: Sequence[Host], measured: MeasuredLoads | None) -> list[HostLoad | None]:
@@ -206,8 +202,7 @@ def put_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody
     keeps its value. A host in a group follows the delay and the concurrency of its group. A pause
     of one host is a pause of all hosts of its group.
     """
-    settings = structs.asdict(decode_object(body, HostBody))
-    return _change_host(service, actor, host, settings, whole=True)
+    return _change_host(service, actor, host, _whole(decode_object(body, HostBody)))
 
 
 @router.patch(
@@ -220,15 +215,10 @@ def patch_host(service: TheService, actor: TheActor, host: HostPath, body: TheBo
 
     The host may have no page yet. Fields left out keep their values.
     """
-    settings = structs.asdict(decode_object(body, HostBody))
-    return _change_host(service, actor, host, settings, whole=False)
+    return _change_host(service, actor, host, decode_changes(body, HostBody))
 
 
-@router.delete(
-    "/hosts/{host}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 409, 422),
-)
+@router.delete("/hosts/{host}", **openapi.no_content(404, 409, 422))
 def delete_host_by_name(service: TheService, actor: TheActor, host: HostPath) -> Response:
     """Delete a host that has no pages, with its settings.
 
@@ -251,29 +241,22 @@ def list_groups(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of groups of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("groups of a part")] = 100,
 ) -> Response:
     """List groups of hosts in the order of their creation."""
     after = 0 if cursor is None else decode_cursor(cursor, GroupsPlace, "/groups").after
     with service.store.begin(write=False) as tx:
         listed = tx.groups(after, limit)
-    next_cursor = encode_cursor(GroupsPlace(listed[-1].group_id)) if len(listed) == limit else None
+    place = GroupsPlace(listed[-1].group_id) if len(listed) == limit else None
     host_queues = _host_queues(service, [group.host_queue for group in listed])
     items = [
         GroupItem(**{**shared(GroupItem, group, group.host_queue), "host_queue": host_queue})
         for group, host_queue in zip(listed, host_queues, strict=True)
     ]
-    part = GroupsAnswer(items=items, next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, GroupsAnswer, items, place)
 
 
-@router.delete(
-    "/groups/{group}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/groups/{group}", **openapi.no_content(404, 422))
 def delete_group_by_name(service: TheService, actor: TheActor, group: GroupPath) -> Response:
     """Delete a group of hosts.
 
@@ -306,10 +289,10 @@ def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheB
 
     Settings left out go back to their defaults; `members` and `blocked_until` keep their values.
     """
-    fields = structs.asdict(decode_object(body, GroupBody))
-    names = fields.pop("members")
-    members = None if names is UNSET else [normalise_host(name, "members") for name in names]
-    settings = _settings(service, fields, whole=True)
+    settings = _whole(decode_object(body, GroupBody))
+    names = settings.pop("members", None)
+    members = None if names is None else [normalise_host(name, "members") for name in names]
+    _check(service, settings)
     with service.store.begin() as tx:
         tx.hold_settings(group)
         before = group_settings(tx, group)
@@ -318,13 +301,9 @@ def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheB
         return _answer_group(service, tx, group)
 
 
-def _change_host(
-    service: Service, actor: Actor, host: str, fields: dict[str, Any], *, whole: bool
-) -> Response:
-    name, settings = normalise_host(host), _settings(service, fields, whole=whole)
-    if not whole and not settings:
-        names = ", ".join(HostBody.__struct_fields__)
-        raise InvalidField("min_delay_s", f"nothing to change; send one of {names}")
+def _change_host(service: Service, actor: Actor, host: str, settings: dict[str, Any]) -> Response:
+    name = normalise_host(host)
+    _check(service, settings)
     with service.store.begin() as tx:
         tx.hold_settings(name)
         before = host_settings(tx, name)
@@ -333,9 +312,14 @@ def _change_host(
         return _answer_host(service, tx, name)
 
 
-def _settings(service: Service, fields: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-    """Return the given settings; for PUT (`whole`), missing ones become None."""
-    settings = {name: value for name, value in fields.items() if value is not UNSET}
+def _whole(body: HostBody | GroupBody) -> dict[str, Any]:
+    """Return the settings of a PUT; those left out become None, but a pause and members stay."""
+    cleared = set(body.__struct_fields__) - {"blocked_until", "members"}
+    return dict.fromkeys(cleared) | sent_fields(body)
+
+
+def _check(service: Service, settings: dict[str, Any]) -> None:
+    """Raise `InvalidField` for a pause out of time, or a cap that no epoch keeps."""
     until = settings.get("blocked_until")
     if until is not None and not EARLIEST <= until <= LATEST:
         raise InvalidField("blocked_until", "blocked_until lies before 1990 or after 9000")
@@ -345,8 +329,6 @@ def _settings(service: Service, fields: dict[str, Any], *, whole: bool) -> dict[
             f"the objective {service.plan.objective} keeps no caps of hosts; set "
             f"RECRAWL_OBJECTIVE={CONSTRAINED} or leave max_crawl_rate out",
         )
-    cleared = set(fields) - {"blocked_until"} if whole else set()
-    return dict.fromkeys(cleared) | settings
 
 
 def _answer_host(service: Service, tx: Transaction, name: str) -> Response:

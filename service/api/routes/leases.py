@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Request, Response
 from msgspec import UnsetType
 from starlette.requests import ClientDisconnect
 
@@ -15,13 +15,7 @@ from recrawl_client.wire.listing import LeaseItem, LeasesAnswer
 from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.assembly import TheBody, TheService
-from service.api.cursors import (
-    CursorParameter,
-    LeasesPlace,
-    decode_cursor,
-    encode_cursor,
-    next_link,
-)
+from service.api.cursors import CursorParameter, LeasesPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import beside, record_report
 from service.api.requests.bodies import decode_object, decode_with_items
@@ -30,7 +24,7 @@ from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.posts import Post
 from service.api.requests.rules import read_lease
 from service.api.requests.settling import settled
-from service.api.responses.encode import answer, json_answer, shared
+from service.api.responses.encode import answer, answer_part, json_answer, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.batching.lease_requests import LeaseRequest
@@ -180,9 +174,7 @@ def list_leases(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=10_000, description="Maximum number of leases of a part")
-    ] = 1_000,
+    limit: Annotated[int, limit_of("leases of a part", 10_000)] = 1_000,
 ) -> Response:
     """List the leases that run, by ascending page_id.
 
@@ -191,10 +183,9 @@ def list_leases(
     after = 0 if cursor is None else decode_cursor(cursor, LeasesPlace, "/leases").after
     with service.store.begin(write=False) as tx:
         running, following = tx.running_leases(after, limit, tx.now())
-    next_cursor = None if following is None else encode_cursor(LeasesPlace(following))
+    place = None if following is None else LeasesPlace(following)
     items = [LeaseItem(**shared(LeaseItem, lease)) for lease in running]
-    body = LeasesAnswer(items=items, next_cursor=next_cursor)
-    return answer(body, headers=next_link(request, next_cursor))
+    return answer_part(request, LeasesAnswer, items, place)
 
 
 @router.patch(
@@ -214,9 +205,7 @@ def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Respons
     return answer(LeaseAnswer(lease=lease, page_id=page_id, expires_at=expires_at))
 
 
-@router.delete(
-    "/leases/{lease}", status_code=204, responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422)
-)
+@router.delete("/leases/{lease}", **openapi.no_content(404, 422))
 def delete_lease(service: TheService, lease: LeasePath) -> Response:
     """Return a crawl that was not done.
 

@@ -8,10 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from recrawl_client.wire.listing import (
-    LogAnswer,
-    PagesAnswer,
-)
+from recrawl_client.wire.listing import LogAnswer, PagesAnswer
 from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
 from service.api import openapi
 from service.api.admission import TheCaller
@@ -22,22 +19,29 @@ from service.api.cursors import (
     PagesPlace,
     decode_cursor,
     encode_cursor,
+    limit_of,
     next_link,
 )
-from service.api.encodings import best
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
 from service.api.requests.filters import PageParameters, with_filters
 from service.api.requests.key_limits import check_urls
 from service.api.responses import encode, tables
-from service.api.responses.encode import ARROW, answer, shared
+from service.api.responses.encode import (
+    ARROW,
+    INSTALL_ARROW,
+    answer,
+    answer_part,
+    best_media,
+    shared,
+)
 from service.api.responses.tables import CSV, parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import PageIdPath, find, page_response
 from service.leases.listing import Selection, count, list_pages
 from service.model.arrays import UNIX_ZERO
 from service.model.domain import Kind
-from service.model.errors import Forbidden, InvalidField, NotAcceptable
+from service.model.errors import Forbidden, InvalidField
 from service.model.listing import ListedPart
 from service.model.urls import normalise
 
@@ -48,9 +52,7 @@ FIRST_BLOCK, BLOCK = 1_000, 10_000
 LIST_PATH = "/pages"
 MICROSECOND = timedelta(microseconds=1)
 
-Limit = Annotated[
-    int, Query(ge=1, le=10_000, description="Maximum number of pages of a part of JSON")
-]
+Limit = Annotated[int, limit_of("pages of a part of JSON", 10_000)]
 CountKind = Annotated[
     Literal["none", "estimate", "exact"],
     Query(
@@ -120,12 +122,7 @@ def list_all_pages(
 
 def _media(accept: str | None) -> str:
     offers = (JSON, NDJSON, CSV, ARROW) if encode.HAS_ARROW else (JSON, NDJSON, CSV)
-    media = best(accept or "*/*", offers)
-    if media is None:
-        install = "; for Arrow the server needs `pip install 'recrawl[arrow]'`"
-        remedy = install if ARROW in (accept or "") else ""
-        raise NotAcceptable(f"accept one of {', '.join(offers)}{remedy}")
-    return media
+    return best_media(accept, offers, INSTALL_ARROW)
 
 
 def _part(
@@ -164,9 +161,7 @@ def list_observations(
     service: TheService,
     page_id: PageIdPath,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=10_000, description="Maximum number of entries of a part")
-    ] = 1_000,
+    limit: Annotated[int, limit_of("entries of a part", 10_000)] = 1_000,
 ) -> Response:
     """Read the whole log of a page, newest entries first.
 
@@ -180,9 +175,8 @@ def list_observations(
     with service.store.begin(write=False) as tx:
         tx.page(page_id)
         log, end = tx.whole_log(page_id, limit, before)
-    next_cursor = None
+    following = None
     if end is not None:
-        next_cursor = encode_cursor(LogPlace((end[0] - UNIX_ZERO) // MICROSECOND, end[1].value))
+        following = LogPlace((end[0] - UNIX_ZERO) // MICROSECOND, end[1].value)
     items = [CrawlAnswer(**{**shared(CrawlAnswer, each), "kind": each.kind.name}) for each in log]
-    body = LogAnswer(items=items, next_cursor=next_cursor)
-    return answer(body, headers=next_link(request, next_cursor))
+    return answer_part(request, LogAnswer, items, following)

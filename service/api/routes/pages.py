@@ -1,10 +1,10 @@
 """Pages: register, look up, change, delete."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Path, Response
-from msgspec import UNSET
 
 from recrawl_client.wire.pages import MOST_TAGS, Page, PageAnswer, PagePatchBody, Registered
 from service.access.audit import write_audit
@@ -12,7 +12,7 @@ from service.api import openapi
 from service.api.admission import TheActor, TheCaller
 from service.api.assembly import Service, TheBody, TheService
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_batch, decode_object
+from service.api.requests.bodies import decode_batch, decode_changes
 from service.api.requests.decode import decode_pages
 from service.api.requests.key_limits import admitted
 from service.api.requests.rules import check_bounds
@@ -100,7 +100,7 @@ def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Respo
 
     The next epoch takes the change into account. Null removes a bound.
     """
-    patch, tags = patches_of(decode_object(body, PagePatchBody))
+    patch, tags = patches_of(decode_changes(body, PagePatchBody))
     with service.store.begin() as tx:
         tx.change_page(page_id, patch, service.now())
         changed = tx.page(page_id)
@@ -113,11 +113,7 @@ def patch_page(service: TheService, page_id: PageIdPath, body: TheBody) -> Respo
         return page_response(tx, service, page_id)
 
 
-@router.delete(
-    "/pages/{page_id}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/pages/{page_id}", **openapi.no_content(404, 422))
 def delete_page(service: TheService, actor: TheActor, page_id: PageIdPath) -> Response:
     """Delete a page: its state, its log and its row of the schedule."""
     with service.store.begin() as tx:
@@ -161,13 +157,9 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     return answer(encode_page(page, log, epoch, estimate, change_hours, tags))
 
 
-def patches_of(body: PagePatchBody) -> tuple[PagePatch, TagPatch]:
-    """Return the changes of settings and of tags; raise `InvalidField` if there are none."""
-    fields = {name: getattr(body, name) for name in PagePatchBody.__struct_fields__}
-    fields = {name: value for name, value in fields.items() if value is not UNSET}
-    if not fields:
-        names = ", ".join(PagePatchBody.__struct_fields__)
-        raise InvalidField("importance", f"nothing to change; send one of {names}")
+def patches_of(changes: Mapping[str, Any]) -> tuple[PagePatch, TagPatch]:
+    """Return the changes of settings and of tags, from the fields of `PagePatchBody`."""
+    fields = dict(changes)
     tags = {name: fields.pop(name, None) for name in ("tags", "add_tags", "remove_tags")}
     if "observability" in fields:
         fields["observability"] = Observability[fields["observability"]]

@@ -20,18 +20,21 @@ from service.api.cursors import (
     SchedulePlace,
     decode_cursor,
     encode_cursor,
+    limit_of,
     next_link,
     refused,
 )
-from service.api.encodings import best
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import JSON, NDJSON
+from service.api.requests.rules import check_zone
 from service.api.responses import encode
 from service.api.responses.encode import (
     ARROW,
+    INSTALL_ARROW,
     RemovedPage,
     answer,
     arrow_stream,
+    best_media,
     encode_schedule,
 )
 from service.api.responses.tables import parts_ahead
@@ -41,12 +44,7 @@ from service.epochs.watch import Watch
 from service.leases import due
 from service.model.columns import ScheduleChanges, SchedulePart
 from service.model.domain import Epoch, Observability, ScheduleFilter
-from service.model.errors import (
-    EpochNotFound,
-    InvalidField,
-    NotAcceptable,
-    PageNotFound,
-)
+from service.model.errors import EpochNotFound, InvalidField, PageNotFound
 from service.model.urls import normalise_host
 from service.runtime.requests import waiting
 from service.storage import Transaction
@@ -84,9 +82,7 @@ RESPONSES = openapi.answers(
 RESPONSES[200]["content"] |= openapi.streams(EXAMPLES["schedule_item"], NDJSON, ARROW)
 
 
-Limit = Annotated[
-    int, Query(ge=1, le=10_000, description="Maximum number of rows of a part of JSON")
-]
+Limit = Annotated[int, limit_of("rows of a part of JSON", 10_000)]
 HostFilter = Annotated[str | None, Query(description="Name of the host whose pages are wanted")]
 UrlFilter = Annotated[str | None, Query(description="URL of the only page that is wanted")]
 Watched = Annotated[
@@ -197,23 +193,13 @@ async def get_schedule(
 def media_type_of(accept: str | None, since: int | None) -> str:
     """Return the media type of the answer; raise `NotAcceptable`."""
     offers = (JSON, NDJSON) if since or not encode.HAS_ARROW else (JSON, NDJSON, ARROW)
-    media = best(accept or "*/*", offers)
-    if media is None:
-        remedy = ""
-        if ARROW in (accept or ""):
-            remedy = (
-                "; changes since an epoch come without Arrow"
-                if since
-                else "; for Arrow the server needs `pip install 'recrawl[arrow]'`"
-            )
-        raise NotAcceptable(f"accept one of {', '.join(offers)}{remedy}")
-    return media
+    reason = "changes since an epoch come without Arrow" if since else INSTALL_ARROW
+    return best_media(accept, offers, reason)
 
 
 def check(query: ScheduleQuery) -> None:
     """Raise `InvalidField` for parameters that exclude each other."""
-    if query.due_before is not None and query.due_before.tzinfo is None:
-        raise InvalidField("due_before", "due_before must carry a zone, as in 2026-05-01T12:00:00Z")
+    check_zone("due_before", query.due_before)
     if query.validators and query.media == ARROW:
         detail = "Arrow batches have no validators; accept application/x-ndjson, or leave it out"
         raise InvalidField("validators", detail)

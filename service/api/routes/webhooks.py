@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
-from msgspec import UNSET, structs
+from fastapi import APIRouter, Path, Request, Response
+from msgspec import UNSET
 
 from recrawl_client.wire.webhooks import (
     CreatedWebhook,
@@ -29,11 +29,11 @@ from service.api.cursors import (
     WebhooksPlace,
     decode_cursor,
     encode_cursor,
-    next_link,
+    limit_of,
 )
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_object
-from service.api.responses.encode import answer, shared
+from service.api.requests.bodies import decode_changes, decode_object, sent_fields
+from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.events import subscriptions
 from service.events.encoding import TEST, event, sample
@@ -72,7 +72,7 @@ def post_webhook(service: TheService, actor: TheActor, body: TheBody) -> Respons
     `RECRAWL_WEBHOOKS_PRIVATE` is set. The answer alone shows the secret.
     """
     wish = decode_object(body, WebhookBody)
-    fields = _settings(structs.asdict(wish))
+    fields = _settings(sent_fields(wish))
     cursor = fields.pop("cursor", None)
     settings = WebhookSettings(**({"secret": new_secret()} | fields))
     place = None if cursor is None else _place(service, cursor)
@@ -93,9 +93,7 @@ def list_webhooks(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of webhooks of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("webhooks of a part")] = 100,
 ) -> Response:
     """List webhooks and the state of their deliveries."""
     after = "" if cursor is None else decode_cursor(cursor, WebhooksPlace, "/webhooks").after
@@ -104,9 +102,7 @@ def list_webhooks(
         listed = tx.webhooks(after, limit)
         items = [WebhookItem(**_fields(feed, tx, webhook)) for webhook in listed]
     place = WebhooksPlace(listed[-1].id) if len(listed) == limit else None
-    next_cursor = None if place is None else encode_cursor(place)
-    part = WebhooksAnswer(items=items, next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, WebhooksAnswer, items, place)
 
 
 @router.get(
@@ -136,21 +132,14 @@ def patch_webhook(
     A new `secret` signs at once, and the old one signs too for a day. `paused` stops the delivery;
     without it, the delivery goes on where it stopped.
     """
-    fields = _settings(structs.asdict(decode_object(body, WebhookPatch)))
-    if not fields:
-        names = ", ".join(WebhookPatch.__struct_fields__)
-        raise InvalidField("url", f"nothing to change; send one of {names}")
+    fields = _settings(decode_changes(body, WebhookPatch))
     feed = service.feed.feed_id
     with service.store.begin() as tx:
         webhook = subscriptions.change(tx, actor, webhook_id, fields, tx.now())
         return _answer(feed, tx, webhook)
 
 
-@router.delete(
-    "/webhooks/{webhook_id}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/webhooks/{webhook_id}", **openapi.no_content(404, 422))
 def delete_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath) -> Response:
     """Delete a webhook; a request that runs may still arrive."""
     with service.store.begin() as tx:
@@ -186,9 +175,7 @@ def list_deliveries(
     service: TheService,
     webhook_id: WebhookPath,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of requests of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("requests of a part")] = 100,
 ) -> Response:
     """List the last requests to the address of a webhook.
 
@@ -200,10 +187,8 @@ def list_deliveries(
         tx.webhook(webhook_id)
         listed = tx.deliveries(webhook_id, before, limit)
     place = DeliveriesPlace(listed[-1].number) if len(listed) == limit else None
-    next_cursor = None if place is None else encode_cursor(place)
     items = [DeliveryItem(**shared(DeliveryItem, delivery)) for delivery in listed]
-    part = DeliveriesAnswer(items=items, next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, DeliveriesAnswer, items, place)
 
 
 @router.post(
@@ -228,9 +213,8 @@ def redeliver(
         return _answer(feed, tx, webhook)
 
 
-def _settings(fields: dict[str, Any]) -> dict[str, Any]:
+def _settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that were sent, as the store has them; raise `InvalidField`."""
-    settings = {name: value for name, value in fields.items() if value is not UNSET}
     if "url" in settings:
         settings["url"] = settings["url"].strip()
         _check_url(settings["url"])

@@ -19,16 +19,10 @@ from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor
 from service.api.assembly import Service, TheBody, TheService
-from service.api.cursors import (
-    CursorParameter,
-    SubscriptionsPlace,
-    decode_cursor,
-    encode_cursor,
-    next_link,
-)
+from service.api.cursors import CursorParameter, SubscriptionsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.bodies import decode_object, read_content
-from service.api.responses.encode import answer, shared
+from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.sitemaps import DocumentOptions, Reader
 from service.connectors.feed import read_feed
@@ -90,9 +84,7 @@ def list_subscriptions(
     request: Request,
     service: TheService,
     cursor: CursorParameter = None,
-    limit: Annotated[
-        int, Query(ge=1, le=1_000, description="Maximum number of subscriptions of a part")
-    ] = 100,
+    limit: Annotated[int, limit_of("subscriptions of a part")] = 100,
 ) -> Response:
     """List subscriptions.
 
@@ -102,16 +94,10 @@ def list_subscriptions(
     with service.store.begin(write=False) as tx:
         listed = tx.subscriptions(after, limit)
     place = SubscriptionsPlace(listed[-1].id) if len(listed) == limit else None
-    next_cursor = None if place is None else encode_cursor(place)
-    part = SubscriptionsAnswer(items=list(map(_item, listed)), next_cursor=next_cursor)
-    return answer(part, headers=next_link(request, next_cursor))
+    return answer_part(request, SubscriptionsAnswer, list(map(_item, listed)), place)
 
 
-@router.delete(
-    "/websub/{subscription_id}",
-    status_code=204,
-    responses=openapi.problems_of(*openapi.EVERYWHERE, 404, 422),
-)
+@router.delete("/websub/{subscription_id}", **openapi.no_content(404, 422))
 def delete_subscription(
     service: TheService, actor: TheActor, subscription_id: SubscriptionPath
 ) -> Response:
@@ -131,13 +117,7 @@ def delete_subscription(
 @callbacks.get(
     "/websub/{subscription_id}",
     response_class=Response,
-    responses={
-        200: {
-            "description": "The challenge",
-            "content": {"text/plain": {"schema": {"type": "string"}}},
-        },
-        **openapi.problems_of(404, 408, 422, 503),
-    },
+    responses=openapi.plain_text("The challenge") | openapi.problems_of(404, 408, 422, 503),
 )
 def verify_subscription(
     service: TheService,

@@ -13,14 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from service.core.change_hours.evidence import Indices
 from service.core.change_hours.profile import HARMONICS, ORDERS, SLOT_STARTS, SLOTS, Profiles, waves
-from service.core.checks import (
-    Bools,
-    Floats,
-    InvalidInput,
-    check_amount,
-    check_array,
-    check_share,
-)
+from service.core.checks import Bools, Floats, InvalidInput, check_amount, check_array, check_share
 
 CONCENTRATION = 6.0
 """Crawls of a host in its best hours, of its mean: the crawls of a day take 24/6 hours."""

@@ -93,8 +93,8 @@ class WebhookStatements(Subject):
         """Return the page_ids of parked pages, ascending."""
 
     @abstractmethod
-    def release_pages(self, webhook_id: str, page_id: Sequence[int] | None) -> None:
-        """Delete parked pages; None: all."""
+    def release_pages(self, webhook_id: str) -> None:
+        """Delete all parked pages of a webhook."""
 
 
 def insertion(table: str, names: Sequence[str]) -> str:
@@ -170,8 +170,7 @@ PARKED_PAGES = f"""
 SELECT {", ".join(PARKED)} FROM parked_pages WHERE webhook_id = %(id)s ORDER BY page_id
 """
 PARKED_OF = "SELECT page_id FROM parked_pages WHERE webhook_id = %(id)s ORDER BY page_id"
-RELEASE_ALL = "DELETE FROM parked_pages WHERE webhook_id = %(id)s"
-RELEASE = f"{RELEASE_ALL} AND page_id = %(page_id)s"
+RELEASE_PAGES = "DELETE FROM parked_pages WHERE webhook_id = %(id)s"
 
 
 class WebhooksSql(Dialect, WebhookStatements):
@@ -263,11 +262,8 @@ class WebhooksSql(Dialect, WebhookStatements):
         return self.ids(PARKED_OF, id=webhook_id)
 
     @override
-    def release_pages(self, webhook_id: str, page_id: Sequence[int] | None) -> None:
-        if page_id is None:
-            self.run(RELEASE_ALL, id=webhook_id)
-        for page in page_id or ():
-            self.run(RELEASE, id=webhook_id, page_id=page)
+    def release_pages(self, webhook_id: str) -> None:
+        self.run(RELEASE_PAGES, id=webhook_id)
 
 
 def _webhook(row: dict[str, Any]) -> Webhook:
