@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from service.core.budget_factor import Window
 from service.core.change_hours.best_hours import MOST_INTERVAL
 from service.core.change_hours.evidence import (
     HourEvidence,
@@ -26,7 +27,6 @@ from service.core.change_hours.fit import fit
 from service.core.change_hours.profile import Profiles
 from service.core.estimators.base import Estimator
 from service.core.estimators.gamma import Gamma, GammaState
-from service.core.spending import Window
 from service.epochs.urgency import LastEpoch, since
 from service.model.arrays import DAY, Bools, Floats, Ints, days, distinct
 from service.model.columns import ChangeHours, EpochColumns, HostHours, ShiftColumns

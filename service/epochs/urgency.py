@@ -3,7 +3,7 @@
 A page is due sooner after crawls found other pages of its URL group changed, and later after crawls
 found them unchanged (`core.siblings`). This counts as far as pages of the group have been seen to
 change together (`core.shared_changes`). One factor on all pages keeps the number of crawls at the
-bandwidth (`core.spending`).
+bandwidth (`core.budget_factor`).
 """
 
 from datetime import timedelta
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.core.budget_factor import HIGHEST, LOWEST, Window, budget_factor, spent
 from service.core.common_values import Joint, anywhere, total
 from service.core.shared_changes import ShareEvidence, in_common, learn, shares
 from service.core.siblings import corpus_ratios, shared, siblings
-from service.core.spending import HIGHEST, LOWEST, Window, budget_factor, spent
 from service.core.waits import JITTER
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import NO_TIME, Bools, Floats, Ints, days, instant

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from recrawl_client.wire.plan import BudgetPlan, PlanAnswer, PlannedHost, PlannedTag, StarvedPage
-from service.epochs.budgets import Basis, Members, Ranked, Solved, minima, planned, reduced
+from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
 from service.epochs.solve import Plan
 from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
 from service.estimation.shard_rates import EpochFacts, ShardRates

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from recrawl_client.wire.common import Item
 from recrawl_client.wire.hosts import Cap, Concurrency, Delay, GroupName, HostBody, Until
-from service.leases.hosts import change_group, change_host
+from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.domain import Host, HostGroup, HostQueue
 from service.model.errors import InvalidField

@@ -33,7 +33,7 @@ from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.estimation.estimates import Rules, width
 from service.ingest.record import record
-from service.leases.hosts import change_group, change_host
+from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.changes import FeedPlace
 from service.model.domain import Timing

@@ -14,9 +14,9 @@ from support.hourly_cases import (
 )
 from support.hours_cases import HOURS, Day, burst
 
+from service.core.budget_factor import Window
 from service.core.change_hours.evidence import unpacked
 from service.core.change_hours.profile import Profiles, busiest
-from service.core.spending import Window
 from service.epochs.change_hours import learn_hours, lesson
 from service.model.columns import ChangeHours, HostHours
 from service.model.domain import Observability

@@ -13,7 +13,7 @@ from service.core.allocation.harmonic import allocate_harmonic
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.leases.hosts import change_group, change_host
+from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.columns import CapColumns
 from service.model.domain import EpochStatus, Observability, PagePatch

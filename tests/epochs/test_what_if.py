@@ -15,12 +15,12 @@ from support.examples import examples
 from support.store_cases import DAY, T0, page_of, read_schedule, register, save
 
 from service.core.estimators.gamma import Gamma
-from service.epochs.budgets import Basis, Members, planned, reduced
+from service.epochs.bandwidth_plans import Basis, Members, planned, reduced
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.epochs.what_if import WhatIf
 from service.estimation.estimates import RateEstimates, estimate_rates, fitted_last
-from service.leases.hosts import change_group, change_host
+from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.arrays import instant
 from service.model.columns import CapColumns, EpochColumns

@@ -12,7 +12,7 @@ from service.history import loads as module
 from service.history.gauges import measure
 from service.history.loads import LoadPlace, hosts_by_load
 from service.history.steps import LOADS_KEPT, HistoryKeeper
-from service.leases.hosts import block
+from service.leases.host_settings import block
 from service.model.arrays import instant
 from service.model.host_loads import HostLoads, MeasuredLoads, packed_loads, unpacked_loads
 

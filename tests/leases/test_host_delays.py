@@ -31,7 +31,7 @@ from support.store_cases import (
 from service.batching.reports import CrawlReport, Recorder
 from service.estimation.estimates import InForce
 from service.ingest.record import PageNames
-from service.leases.hosts import change_group, change_host
+from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue
 from service.leases.settle import LeaseSettler

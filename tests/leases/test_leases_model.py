@@ -37,7 +37,7 @@ from support.store_cases import (
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.ingest import record
 from service.leases import queue as due_queue
-from service.leases.hosts import change_group, change_host
+from service.leases.host_settings import change_group, change_host
 from service.leases.lease import WorkerRequest
 from service.leases.politeness import TROUBLE
 from service.leases.queue import fill_queue, queue_due

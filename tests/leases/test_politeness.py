@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.store_cases import T0, instants
 
 from service.core.waits import backoff
-from service.leases import hosts, politeness
-from service.leases.hosts import Moves, in_force
+from service.leases import host_settings, politeness
+from service.leases.host_settings import Moves, in_force
 from service.leases.politeness import Politeness, ReportSummary
 from service.model.arrays import COLUMN, INSTANT, NO_TIME, Floats, Instants, Ints, instant, moment
 from service.model.domain import HostQueue
@@ -177,11 +177,11 @@ def test_a_host_queue_that_hosts_join_is_shut_as_long_as_those_that_they_leave(r
     left, joined = (
         before.queue_id[np.array([move[i] for move in moves], np.int64)] for i in (0, 1)
     )
-    after = hosts.inherit(before, Moves(host_id=np.arange(len(moves)), left=left, joined=joined))
+    after = host_settings.inherit(before, Moves(host_id=np.arange(len(moves)), left=left, joined=joined))
     for i in range(4):
         sources = [row_of(before, source) for source, target in moves if target == i]
         expected = row_of(before, i)
-        for name in hosts.SHUT_BY:
+        for name in host_settings.SHUT_BY:
             expected[name] = latest(expected[name], *(source[name] for source in sources))
         np.testing.assert_equal(row_of(after, i), expected)
 
@@ -191,8 +191,8 @@ def test_a_new_delay_counts_from_the_crawl_of_the_old_one(rows, own, robots, pol
     before = host_queues(*rows)
     settings = {"min_delay_s": own, "robots_delay_s": robots}
     chosen = np.array([True, False, True])
-    changed = hosts.configure(before, chosen, settings)
-    after = hosts.keep_last_crawl(before, changed, chosen, polite)
+    changed = host_settings.configure(before, chosen, settings)
+    after = host_settings.keep_last_crawl(before, changed, chosen, polite)
     for i in range(3):
         old, new = row_of(before, i), row_of(after, i)
         if not chosen[i]:
@@ -205,7 +205,7 @@ def test_a_new_delay_counts_from_the_crawl_of_the_old_one(rows, own, robots, pol
 def test_none_clears_a_setting_and_a_setting_left_out_stays():
     before = host_queues({"min_delay_s": 1.0, "robots_delay_s": 2.0, "max_concurrency": 3}, {})
     first = before.queue_id == -1
-    cleared = hosts.configure(before, first, {"min_delay_s": None, "max_concurrency": None})
+    cleared = host_settings.configure(before, first, {"min_delay_s": None, "max_concurrency": None})
     assert row_of(cleared, 0) | {"min_delay_s": 0} == row_of(before, 0) | {
         "min_delay_s": 0,
         "max_concurrency": 0,
@@ -217,21 +217,21 @@ def test_none_clears_a_setting_and_a_setting_left_out_stays():
 def test_a_group_follows_the_longest_delay_that_robots_txt_asks():
     before = host_queues({"robots_delay_s": 5.0}, {"robots_delay_s": 9.0})
     group = before.queue_id[:1]
-    after = hosts.follow_robots(before, group.repeat(2), np.array([7.0, 3.0]))
+    after = host_settings.follow_robots(before, group.repeat(2), np.array([7.0, 3.0]))
     assert after.robots_delay_s.tolist() == [7.0, 9.0]
-    without = hosts.follow_robots(before, group[:0], np.zeros(0))
+    without = host_settings.follow_robots(before, group[:0], np.zeros(0))
     assert np.isnan(without.robots_delay_s[0])
 
 
 def test_a_block_takes_the_place_of_a_pause_and_ends_by_hand():
     paused = host_queues({"blocked_until": T0 + DAY, "paused_at": T0, "n_failures": 3}, {})
     row = paused.queue_id == -1
-    blocked = hosts.block(paused, row, instant(T0 + 2 * DAY))
+    blocked = host_settings.block(paused, row, instant(T0 + 2 * DAY))
     assert (row_of(blocked, 0)["blocked_until"], row_of(blocked, 0)["paused_at"]) == (
         T0 + 2 * DAY,
         None,
     )
-    free = hosts.block(blocked, row, NO_TIME)
+    free = host_settings.block(blocked, row, NO_TIME)
     assert (row_of(free, 0)["blocked_until"], free.n_failures[0]) == (None, 3)
     np.testing.assert_equal(row_of(free, 1), row_of(paused, 1))
 
@@ -243,7 +243,7 @@ def test_a_block_takes_the_place_of_a_pause_and_ends_by_hand():
 def test_a_host_queue_is_looked_at_no_later_than_now(next_at: datetime, again, filled):
     before = host_queues({"next_at": next_at}, {"next_at": T0 + 2 * DAY})
     row, at = before.queue_id == -1, instant(T0)
-    for rule, expected in ((hosts.look_again, again), (hosts.fill, filled)):
+    for rule, expected in ((host_settings.look_again, again), (host_settings.fill, filled)):
         after = rule(before, row, at)
         assert [moment(at) for at in after.next_at] == [expected, T0 + 2 * DAY]
 

@@ -7,7 +7,7 @@ import pytest
 from support.crawl_cases import RUDE, UNTIL, next_ready_at, queue, take
 from support.store_cases import T0, page_columns
 
-from service.leases.hosts import change_group
+from service.leases.host_settings import change_group
 from service.leases.queue import fill_queue
 from service.storage.queue.columns import LeaseFilter
 

@@ -19,7 +19,7 @@ from support.store_cases import (
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
-from service.leases.hosts import change_host
+from service.leases.host_settings import change_host
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue, redate
 from service.model.arrays import instant

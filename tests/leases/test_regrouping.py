@@ -8,7 +8,7 @@ import pytest
 from support.crawl_cases import TTL, queue, release, report, take
 from support.store_cases import T0, register
 
-from service.leases.hosts import change_group, change_host
+from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 
 HOSTS = ("a.example", "b.example", "c.example")

@@ -17,7 +17,7 @@ from support.store_cases import (
 
 from service.core.change_hours.evidence import WIDTH
 from service.core.change_hours.profile import TERMS
-from service.leases.hosts import change_group, change_host
+from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.arrays import instant
 from service.model.columns import NOT_SHIFTED, ChangeHours, ShiftColumns

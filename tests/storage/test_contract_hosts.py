@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.store_cases import DAY, T0, publish, register, save, schedule_columns
 
-from service.leases.hosts import change_group, change_host
+from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.domain import HostQueue
 from service.model.errors import GroupNotFound, HostNotFound

@@ -4,9 +4,9 @@ from datetime import UTC
 
 import numpy as np
 
+from service.core.budget_factor import Window
 from service.core.change_hours.profile import TERMS
 from service.core.estimators import make_estimator
-from service.core.spending import Window
 from service.epochs.change_hours import Hours, Lesson, lesson
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import INSTANT

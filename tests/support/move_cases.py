@@ -18,7 +18,7 @@ from recrawl_cluster.moves.move_rows import (
 from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.shard_map import hashed
 from service.ingest.record import record
-from service.leases.hosts import change_group
+from service.leases.host_settings import change_group
 from service.leases.politeness import Politeness
 from service.model.listing import PageTags
 from support.crawl_cases import HOUR, RULES, queue, report, take

@@ -45,7 +45,7 @@ from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.epochs.constraints import CONSTRAINED
 from service.history.loads import LoadPlace, hosts_by_load
-from service.leases.hosts import (
+from service.leases.host_settings import (
     change_group,
     change_host,
     delete_group,

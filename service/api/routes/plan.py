@@ -14,7 +14,7 @@ from service.api.assembly import Service, TheService
 from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
-from service.epochs.budgets import MOST_LISTED
+from service.epochs.bandwidth_plans import MOST_LISTED
 from service.model.errors import Overloaded
 
 router = APIRouter(tags=["epochs"], route_class=DirectRoute, dependencies=GUARDED)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.checks import InvalidInput
-from service.core.spending import (
+from service.core.budget_factor import (
     HIGHEST,
     LOWEST,
     MOST_OVERSPENT,
@@ -17,6 +16,7 @@ from service.core.spending import (
     budget_factor,
     spent,
 )
+from service.core.checks import InvalidInput
 
 DAY = Window(1.0, 0.0)
 
