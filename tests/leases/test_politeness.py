@@ -177,7 +177,9 @@ def test_a_host_queue_that_hosts_join_is_shut_as_long_as_those_that_they_leave(r
     left, joined = (
         before.queue_id[np.array([move[i] for move in moves], np.int64)] for i in (0, 1)
     )
-    after = host_settings.inherit(before, Moves(host_id=np.arange(len(moves)), left=left, joined=joined))
+    after = host_settings.inherit(
+        before, Moves(host_id=np.arange(len(moves)), left=left, joined=joined)
+    )
     for i in range(4):
         sources = [row_of(before, source) for source, target in moves if target == i]
         expected = row_of(before, i)
