@@ -146,7 +146,7 @@ def end_sessions(url):
 def test_no_epoch_leaves_out_a_shard_that_is_on_its_way(sources, shard_urls, monkeypatch):
     with closing(joined_store(shard_urls, 2)) as store:
         first, *others = store.shard_map.databases
-        fewer = replace(first, parts=first.parts - {min(first.parts)})
+        fewer = replace(first, shards=first.shards - {min(first.shards)})
         moving = replace(store.shard_map, databases=(fewer, *others))
         assert len(sources(store)) == 3
         monkeypatch.setattr(store, "map_in_force", lambda: moving)
