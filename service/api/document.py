@@ -42,6 +42,7 @@ TAGS = {
     "hosts": "Set and show how hosts, and groups of hosts that share a server, are crawled.",
     "access": "Create, list, rotate and revoke API keys; read the audit.",
     "health": "Check the service and read its metrics.",
+    "events": "Receive the changes that a webhook sends; no call of the service.",
 }
 """Description of each tag, in the order of the document."""
 KEY = {

@@ -174,6 +174,15 @@ def test_parameters_of_an_operation_have_names_of_their_own():
         assert len({*plain}) == len(plain)
 
 
+def test_webhooks_share_no_tag_with_paths_and_are_no_calls():
+    tags = {s: {t for o in operations(s) for t in o["tags"]} for s in ("paths", "webhooks")}
+    assert tags["webhooks"]
+    assert not tags["paths"] & tags["webhooks"]
+    assert {tag["name"] for tag in DOCUMENT["tags"]} == tags["paths"] | tags["webhooks"]
+    assert all(operation["x-internal"] is True for operation in operations("webhooks"))
+    assert not any("x-internal" in operation for operation in operations("paths"))
+
+
 def test_tags_become_files_and_classes_of_their_own():
     names = [tag["name"] for tag in DOCUMENT["tags"]]
     assert all(re.fullmatch("[a-z]+", name) for name in names)
