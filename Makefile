@@ -30,7 +30,7 @@ test-dear: .venv/dev
 test-all: .venv/dev
 	$(BIN)/pytest $(PARALLEL) --hypothesis-profile thorough -m "not external" $(ARGS)
 
-# OpenAPI linters and TypeScript from npm, buildah for the image, nginx and Prometheus from apt, kubectl
+# OpenAPI linters and TypeScript from npm, clients by openapi-generator (Java), Go, buildah for the image, nginx and Prometheus from apt, kubectl
 test-external: .venv/dev
 	$(BIN)/pytest -m external $(ARGS)
 

@@ -54,10 +54,12 @@ def kind_of(schema: dict[str, Any]) -> str:
         return " or ".join(dict.fromkeys(map(kind_of, schema["anyOf"])))
     if "enum" in schema:
         return ", ".join(code(json.dumps(value)) for value in schema["enum"])
-    if schema.get("type") == "array":
+    kind = schema.get("type", "any")
+    if isinstance(kind, list):
+        return " or ".join(kind_of({**schema, "type": each}) for each in kind)
+    if kind == "array":
         return f"array of {kind_of(schema['items'])}"
-    kind = schema.get("format", schema.get("type", "any"))
-    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+    return str(schema.get("format", kind)) if kind == "string" else str(kind)
 
 
 def description(schema: dict[str, Any], glossary: dict[str, str], name: str) -> str:

@@ -44,6 +44,9 @@ Url = Annotated[
     ),
 ]
 
+Uri = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+"""An address that follows RFC 3986; URLs of pages need not, because they may hold `|` or `[`."""
+
 Instant = Annotated[datetime, Meta(tz=True)]
 """An instant of an answer, RFC 3339 in UTC."""
 
@@ -128,7 +131,7 @@ LISTS = INDEXED | {"page_ids"}
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An error by RFC 9457: what is wrong, and what to do."""
 
-    type: str
+    type: Uri
     """Address of the documentation of the problem's kind; the name of the kind follows `#`."""
     title: str
     """Name of the problem's kind in words."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from recrawl_client.wire.changes import Change, ChangeName
-from recrawl_client.wire.common import END, Instant, Item, Url
+from recrawl_client.wire.common import END, Instant, Item, Uri, Url
 from recrawl_client.wire.pages import Tag
 
 B64 = "[A-Za-z0-9+/]"
@@ -195,7 +195,7 @@ class ChangeEvent(Struct, frozen=True, kw_only=True):
     """Version of CloudEvents."""
     id: str
     """`id` of the change; with `source` the name of the event, the same for every repetition."""
-    source: str
+    source: Uri
     """Name of the database: `urn:recrawl:` and the id of its feed."""
     type: str
     """`io.github.recrawl.page.` and the kind of the change; `io.github.recrawl.test` for a

@@ -16,6 +16,7 @@ from fastapi.openapi.utils import get_openapi
 
 from recrawl_client.wire.common import Item
 from service.access.roles import Right
+from service.api.formats import with_formats
 from service.api.openapi import STRUCTS, IndexNowBody, problems_of
 from service.api.route import DirectRoute
 from service.api.webhook_requests import webhook_requests
@@ -41,6 +42,7 @@ TAGS = {
     "hosts": "Set and show how hosts, and groups of hosts that share a server, are crawled.",
     "access": "Create, list, rotate and revoke API keys; read the audit.",
     "health": "Check the service and read its metrics.",
+    "events": "Receive the changes that a webhook sends; no call of the service.",
 }
 """Description of each tag, in the order of the document."""
 KEY = {
@@ -82,7 +84,8 @@ def document(app: FastAPI) -> dict[str, Any]:
     for path in described["paths"].values():
         for operation in path.values():
             _finish(operation, routes[operation["operationId"]])
-    return described
+    whole: dict[str, Any] = with_formats(described)
+    return whole
 
 
 def _finish(operation: dict[str, Any], route: DirectRoute) -> None:
@@ -134,9 +137,6 @@ def _describe(schema: dict[str, Any], kind: type[msgspec.Struct]) -> None:
         branches = [field, *field.get("anyOf", ())]
         phrases = [branch.pop("description", "") for branch in branches]
         field["description"] = docstrings.get(name) or _sentence(next(filter(None, phrases), ""))
-        for branch in branches:
-            if all(isinstance(value, str) for value in branch.get("enum", [0])):
-                branch["type"] = "string"
         if "default" in field:
             del field["default"]
             if is_answer and not kind.__struct_config__.omit_defaults:

@@ -5,8 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 from support.live_server import Live, cloned, running
+from support.npm import Tool, install
 
 GOOD_URL = "https://good.example/"
+
+
+@pytest.fixture(scope="session")
+def tool(tmp_path_factory) -> Tool:
+    """Return a function that runs one of the tools of tools/openapi."""
+    return install(tmp_path_factory.mktemp("tools") / "openapi")
 
 
 @pytest.fixture

@@ -1,57 +1,18 @@
 """Linters find nothing in openapi/openapi.json; TypeScript generated from it drives the server."""
 
 import json
-import os
 import re
-import shutil
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.live_server import running
+from support.npm import NODE
 
 pytestmark = [pytest.mark.slow, pytest.mark.external]
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "openapi" / "openapi.json"
-NODE = Path(sys.executable).parent / "node"
-"""Node from PyPI, beside this Python."""
-ENVIRONMENT = {
-    **os.environ,
-    "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}",
-    "REDOCLY_TELEMETRY": "off",
-    "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true",
-    "npm_config_update_notifier": "false",
-}
-
-Tool = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory) -> Tool:
-    """Return a function that runs one of the tools of tools/openapi in a folder of its own."""
-    folder = tmp_path_factory.mktemp("tools") / "openapi"
-    shutil.copytree(
-        ROOT / "tools" / "openapi",
-        folder,
-        ignore=shutil.ignore_patterns("node_modules", "out", "schema.ts"),
-    )
-
-    def run(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [name, *map(str, arguments)],
-            cwd=folder,
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    installed = run(str(NODE.parent / "npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-    assert installed.returncode == 0, installed.stderr
-    return lambda name, *arguments: run(str(folder / "node_modules" / ".bin" / name), *arguments)
 
 
 def test_redocly_finds_neither_errors_nor_warnings(tool):
