@@ -254,7 +254,7 @@ def test_a_redirect_leads_to_another_host_and_its_rules_hold_for_the_first(hands
             assert not robots.allowed(site.url("/no")) and robots.allowed(site.url("/yes"))
 
 
-@pytest.mark.parametrize("location", ["", "mailto:me@a.example", "http://[", "/robots.txt"])
+@pytest.mark.parametrize("location", ["", "mailto:me@a.example", "http://:1/", "/robots.txt"])
 def test_a_redirect_to_nowhere_allows_all(hands, location):
     with serving({"/robots.txt": redirect(301, location)}) as site:
         assert reader(hands).allowed(site.url("/"))
