@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, Unpack
 
@@ -294,7 +295,11 @@ class Scheduler(BaseScheduler):
                 continue
             entering = deferred_from_coro(self._enter(crawl, self.robots))
             self.entering.add(entering)
-            entering.addBoth(lambda _, ended=entering: self.entering.discard(ended))
+            entering.addBoth(partial(self._entered, entering))
+
+    def _entered(self, entering: Deferred[None], _: object) -> None:
+        """Forget a crawl that has been sent, reported or cancelled."""
+        self.entering.discard(entering)
 
     async def _enter(self, crawl: Crawl, robots: ScrapyRobots) -> None:
         """Send a page that robots.txt allows, once its delay has passed; report any other."""

@@ -95,10 +95,7 @@ class ScrapyRobots:
                 "download_maxsize": MOST_UNPACKED,
             },
         )
-        engine = self.crawler.engine
-        if engine is None:
-            return RuntimeError("the engine has ended")
-        download = deferred_from_coro(engine.download_async(request))
+        download = deferred_from_coro(self.crawler.engine.download_async(request))
         timer = call_later(DEADLINE_S + 1.0, download.cancel)
         started = time.monotonic()
         try:

@@ -39,7 +39,7 @@ class Watched(dict):
 
 @pytest.fixture
 def live(sqlite_url, monkeypatch):
-    """A service in real time that leases many pages of a host at once."""
+    """Serve in real time, and lease many pages of a host at once."""
     monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
     monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
     with running(sqlite_url, clock=lambda: datetime.now(UTC)) as live:
