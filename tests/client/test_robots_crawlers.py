@@ -180,3 +180,43 @@ def test_a_spider_keeps_the_leases_of_pages_that_wait(tmp_path, live):
                 "all are reported",
             )
     assert site.hits == dict.fromkeys(paths, 1)
+
+
+REACTORS = {
+    "asyncio": {},
+    "select": {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"},
+    "none": {"TWISTED_REACTOR_ENABLED": "False"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reactor", REACTORS)
+def test_a_spider_obeys_robots_txt_with_or_without_a_reactor(reactor, tmp_path, live):
+    rules = b"User-agent: *\nDisallow: /no\nCrawl-delay: 1\n" + b"# more\n" * 100_000
+    paths = ["/1", "/2"]
+    watched = Watched({"/robots.txt": (200, {}, rules), **{path: page(path) for path in paths}})
+    with serving(watched) as site, Client(live.url) as client:
+        urls = list(map(site.url, [*paths, "/no"]))
+        client.register(*urls)
+        with running_python(tmp_path, *command_of("scrapy", live, **REACTORS[reactor])):
+            until(lambda: all(status_of(client, url) for url in urls), "all are reported")
+        log = (tmp_path / "output.txt").read_text()
+        assert [status_of(client, url) for url in urls] == [200, 200, 403], log
+    assert min(watched.gaps()) >= 1 - EARLY_S
+    assert site.hits == dict.fromkeys(["/robots.txt", *paths], 1)
+    assert "Traceback" not in log, log
+
+
+@pytest.mark.slow
+def test_a_spider_that_closes_returns_the_leases_that_wait_for_the_delay(tmp_path, live):
+    rules = b"User-agent: *\nCrawl-delay: 20\n"
+    pages = {"/robots.txt": (200, {}, rules), "/1": page("1"), "/2": page("2")}
+    with serving(pages) as site, Client(live.url) as client:
+        client.register(site.url("/1"), site.url("/2"))
+        with running_python(tmp_path, *command_of("scrapy", live)):
+            until(lambda: any(status_of(client, site.url(path)) for path in ("/1", "/2")), "one")
+        log = (tmp_path / "output.txt").read_text()
+        assert client.host("127.0.0.1").n_leased == 0
+    assert site.hits["/1"] + site.hits["/2"] == 1
+    for sign in ("Traceback", "destroyed", "never awaited"):
+        assert sign not in log, log
