@@ -7,58 +7,28 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
-from urllib.parse import urlsplit
 
 import httpx
-from protego import Protego
 
 import recrawl_client as rc
 
 THREADS = 16
 HEADERS = {"User-Agent": "recrawl-example/0.1 (+https://example.com/who-answers-complaints)"}
 STOP = threading.Event()
-ROBOTS_S = 3600  # time for which a robots.txt is kept
 
 
-class Robots:
-    """The robots.txt of each site, read once an hour."""
-
-    def __init__(self, web: httpx.Client) -> None:
-        self.web = web
-        self.locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self.rules: dict[str, tuple[float, Protego]] = {}
-
-    def allow(self, url: str) -> bool:
-        """Return whether the site permits the request; no robots.txt permits all (RFC 9309).
-
-        A site whose robots.txt cannot be read now raises the error of httpx.
-        """
-        site = "{0.scheme}://{0.netloc}".format(urlsplit(url))
-        with self.locks[site]:  # one request, however many threads wait for it
-            until, rules = self.rules.get(site, (0.0, None))
-            if rules is None or time.monotonic() > until:
-                answer = self.web.get(f"{site}/robots.txt", follow_redirects=True)
-                if answer.is_server_error:
-                    answer.raise_for_status()
-                rules = Protego.parse(answer.text if answer.is_success else "")
-                self.rules[site] = time.monotonic() + ROBOTS_S, rules
-        return bool(rules.can_fetch(url, HEADERS["User-Agent"]))
-
-
-def visit(crawl: rc.Crawl, robots: Robots, reporter: rc.Reporter) -> None:
+def visit(crawl: rc.Crawl, web: httpx.Client, robots: rc.Robots, reporter: rc.Reporter) -> None:
     """Fetch one page by a conditional request, and report the answer.
 
     The crawler follows no redirect, because Recrawl schedules the target as a page.
     """
-    web = robots.web
+    entry = robots.enter(crawl)  # robots.txt allows the page, and its delay has passed
+    if not entry.allowed:
+        print(entry.evidence.get("status", "-"), crawl.url, entry.reason, flush=True)
+        return reporter.report(crawl, **entry.evidence) if entry.evidence else None
     try:
-        if not robots.allow(crawl.url):
-            print(f"403 {crawl.url} robots.txt", flush=True)
-            return reporter.report(crawl, status=403)
         response = web.get(crawl.url, headers=rc.conditions(crawl))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         print(f"0 {crawl.url} {error}", flush=True)
@@ -73,7 +43,7 @@ def visit(crawl: rc.Crawl, robots: Robots, reporter: rc.Reporter) -> None:
     return reporter.report(crawl, **result)
 
 
-def work(robots: Robots, reporter: rc.Reporter) -> None:
+def work(web: httpx.Client, robots: rc.Robots, reporter: rc.Reporter) -> None:
     """Lease and visit one crawl at a time until stopped; finish and report the last one.
 
     A lease request carries the reports that wait, so each crawl takes one request.
@@ -81,7 +51,7 @@ def work(robots: Robots, reporter: rc.Reporter) -> None:
     while not STOP.is_set():
         try:
             for crawl in reporter.lease(count=1, wait_s=2).items:
-                visit(crawl, robots, reporter)
+                visit(crawl, web, robots, reporter)
         except rc.Unavailable as error:
             print(error, file=sys.stderr)
 
@@ -95,6 +65,6 @@ if __name__ == "__main__":
         recrawl.reporter() as reporter,
         ThreadPoolExecutor(THREADS) as pool,
     ):
-        robots = Robots(web)
-        for thread in [pool.submit(work, robots, reporter) for _ in range(THREADS)]:
+        robots = rc.Robots(HEADERS["User-Agent"], recrawl, wait=STOP.wait)
+        for thread in [pool.submit(work, web, robots, reporter) for _ in range(THREADS)]:
             thread.result()

@@ -1,6 +1,6 @@
 """A client of Recrawl for crawlers: take crawls that are due, report their results.
 
-The client needs httpx and msgspec, and no part of the service.
+The client needs httpx, msgspec and protego, and no part of the service.
 
     with Client("http://127.0.0.1:8000") as recrawl, recrawl.reporter() as reporter:
         for crawl in reporter.lease(count=20, wait_s=10).items:
@@ -38,6 +38,8 @@ from recrawl_client.errors import (
 )
 from recrawl_client.headers import conditions, etag, last_modified, redirect_url, retry_after
 from recrawl_client.reporter import AsyncReporter, Reporter
+from recrawl_client.robots import AsyncRobots, Robots
+from recrawl_client.robots_flows import Entry
 from recrawl_client.wire.changes import Change, ChangesAnswer
 from recrawl_client.wire.common import Problem, Rejection
 from recrawl_client.wire.evidence import (
@@ -69,6 +71,7 @@ __all__ = [
     "AsyncBatches",
     "AsyncClient",
     "AsyncReporter",
+    "AsyncRobots",
     "Batches",
     "BudgetPlan",
     "BulkAnswer",
@@ -85,6 +88,7 @@ __all__ = [
     "CreatedWebhook",
     "CursorExpired",
     "Decision",
+    "Entry",
     "Epoch",
     "FreshnessAnswer",
     "HistoryRow",
@@ -113,6 +117,7 @@ __all__ = [
     "Rejection",
     "Reported",
     "Reporter",
+    "Robots",
     "ScheduleFilters",
     "ScheduledPage",
     "SitemapChild",

@@ -9,14 +9,18 @@ Recrawl, and Recrawl decides on the time of their crawls. A request with
 its target registered like a link. Pages are fetched by conditional requests: `parse` receives no
 page that its site reports as unchanged (304), unless `RECRAWL_CONDITIONAL` is false. Requests other
 than GET, and requests with `meta={"recrawl_now": True}`, are sent at once, with their redirects.
+With `ROBOTSTXT_OBEY`, the scheduler reads the robots.txt of due pages, and keeps its delay.
 Threads take leases and send reports, so the reactor never waits.
 """
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, Unpack
 
@@ -33,12 +37,14 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 from w3lib.url import safe_url_string
 
+from recrawl_client.base import utc_now
 from recrawl_client.batches import Batches
 from recrawl_client.calls import CrawlEvidence
 from recrawl_client.client import Client
-from recrawl_client.errors import ClientError, Unavailable
+from recrawl_client.errors import ClientError, LeaseNotHeld, Unavailable
 from recrawl_client.headers import conditions, http_date, retry_seconds, target_url, usable_etag
 from recrawl_client.reporter import Reporter
+from recrawl_client.scrapy_robots import ScrapyRobots
 from recrawl_client.wire.common import empty
 from recrawl_client.wire.evidence import Ping, Pinged
 from recrawl_client.wire.leases import Crawl
@@ -58,11 +64,26 @@ MOST_LEASES = 1_000
 MOST_REMEMBERED = 1_000_000
 """Maximum number of remembered registered pages, which links do not register again."""
 FORBIDDEN = 403
-"""Status of a report without evidence, as on a page that robots.txt or a middleware forbids."""
+"""Status of a report without evidence, as on a page that a middleware forbids."""
+LOOK_S = 0.25
+"""Time between two looks at the ends of the leases in hand, seconds."""
+DEFAULT_TTL_S = 300.0
+"""Duration of a lease whose end the clock of this machine shows in the past, seconds."""
+LONGEST_HELD_S = 3_600.0
+"""Longest time in hand for which a lease is extended, seconds."""
 SUCCESS = range(200, 300)
 """Statuses of pages with content."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Times of a lease in hand, seconds on the monotonic clock."""
+
+    since: float
+    end: float
+    ttl_s: float
 
 
 class Scheduler(BaseScheduler):
@@ -94,14 +115,23 @@ class Scheduler(BaseScheduler):
             self.client.ping_many, empty(Pinged), every_s=LINKS_S
         )
         self.batches = (self.reporter, self.outside, self.pages, self.pings)
+        obeys = options.getbool("ROBOTSTXT_OBEY")
+        self.robots = ScrapyRobots(crawler, self.leasing) if obeys else None
+        self.entering: set[Deferred[None]] = set()
+        """Crawls that wait for robots.txt and its delay."""
         self.ready: deque[Request] = deque()
         self.in_hand: dict[str, Crawl] = {}
         """Crawls without a report, by lease."""
+        self.held: dict[str, Held] = {}
+        """Times of the leases in hand, by lease."""
         self.registered: set[int] = set()
         """Hashes of registered URLs."""
         self.dry = False
         self.room = threading.Condition()
-        self.thread = threading.Thread(target=self._lease_on, name="recrawl-leases", daemon=True)
+        self.threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for name, target in (("leases", self._lease_on), ("ends", self._keep_on))
+        ]
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -119,10 +149,14 @@ class Scheduler(BaseScheduler):
         self.in_engine = engine_thread()
         for batches in self.batches:
             batches.__enter__()
-        self.thread.start()
+        for thread in self.threads:
+            thread.start()
 
     def close(self, reason: str) -> Deferred[None]:  # noqa: ARG002 - the same for all reasons
         """Send the remaining items and release the crawls that were not made."""
+        self.stop.set()
+        for entering in list(self.entering):
+            entering.cancel()
         return deferred_from_coro(run_in_thread(self._end))
 
     def has_pending_requests(self) -> bool:
@@ -130,8 +164,36 @@ class Scheduler(BaseScheduler):
         return bool(self.ready) or not self.dry
 
     def next_request(self) -> Request | None:
-        """Return a request to send now; None without one."""
-        return self.ready.popleft() if self.ready else None
+        """Return a request to send now; None without one.
+
+        A page whose lease has ended is dropped, because another worker may crawl the page.
+        """
+        while self.ready:
+            request = self.ready.popleft()
+            crawl = request.meta.get("recrawl")
+            if crawl is None or self._holds(crawl):
+                return request
+            self._count("recrawl/lease_ended")
+        return None
+
+    def _holds(self, crawl: Crawl) -> bool:
+        """Return whether a lease still runs; drop the lease if not."""
+        with self.room:
+            held = self.held.get(crawl.lease)
+            if held is not None and time.monotonic() < held.end:
+                return True
+            self._drop(crawl.lease)
+            return False
+
+    def _drop(self, lease: str) -> Crawl | None:
+        """Remove a lease, under the lock; return its crawl if it was in hand."""
+        self.held.pop(lease, None)
+        self.room.notify()
+        return self.in_hand.pop(lease, None)
+
+    def _count(self, name: str) -> None:
+        if self.crawler.stats is not None:
+            self.crawler.stats.inc_value(name)
 
     def enqueue_request(self, request: Request) -> bool:
         """Queue a request or register its page; return false if neither is allowed."""
@@ -171,6 +233,8 @@ class Scheduler(BaseScheduler):
         crawl = request.meta.get("recrawl")
         if crawl is None:
             return
+        # spiders copy `meta` to requests that Scrapy itself must check
+        request.meta.pop("dont_obey_robotstxt", None)
         target = target_url(response.status, response.url, _location(response))
         status, digested = response.status, None
         try:
@@ -217,25 +281,55 @@ class Scheduler(BaseScheduler):
 
     def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[CrawlEvidence]) -> None:
         with self.room:
-            mine = self.in_hand.pop(crawl.lease, None)
+            mine = self._drop(crawl.lease)
             n_in_hand = len(self.in_hand)
-            self.room.notify()
         if mine is not None:
             reporter.report(crawl, **evidence)
         if reporter.n_waiting >= n_in_hand:
             reporter.flush()
 
     def _take(self, crawls: list[Crawl]) -> None:
-        engine = self.crawler.engine
         for crawl in crawls:
-            if engine is None or engine.spider is None or self.stop.is_set():
-                return  # released when the spider closes
-            meta = {"recrawl": crawl, "dont_retry": True, "dont_redirect": True}
-            headers = conditions(crawl) if self.conditional else {}
-            request = Request(
-                crawl.url, errback=self._failed, headers=headers, meta=meta, dont_filter=True
-            )
-            engine.crawl(request)  # the engine wakes and calls enqueue_request
+            if self.robots is None:
+                self._send(crawl)
+                continue
+            entering = deferred_from_coro(self._enter(crawl, self.robots))
+            self.entering.add(entering)
+            entering.addBoth(partial(self._entered, entering))
+
+    def _entered(self, entering: Deferred[None], _: object) -> None:
+        """Forget a crawl that has been sent, reported or cancelled."""
+        self.entering.discard(entering)
+
+    async def _enter(self, crawl: Crawl, robots: ScrapyRobots) -> None:
+        """Send a page that robots.txt allows, once its delay has passed; report any other."""
+        try:
+            entry = await robots.enter(crawl)
+        except Exception:
+            log.exception("robots.txt of %s: its page is reported as unanswered", crawl.url)
+            return self._report(crawl, self.reporter, status=0)
+        if entry.allowed:
+            return self._send(crawl)
+        log.debug("not crawled: %s (%s)", crawl.url, entry.reason)
+        if entry.evidence:
+            self._count("recrawl/robotstxt_refused")
+            return self._report(crawl, self.reporter, **entry.evidence)
+        with self.room:
+            self._drop(crawl.lease)
+        return None
+
+    def _send(self, crawl: Crawl) -> None:
+        engine = self.crawler.engine
+        if engine is None or engine.spider is None or self.stop.is_set():
+            return  # released when the spider closes
+        meta = {"recrawl": crawl, "dont_retry": True, "dont_redirect": True}
+        if self.robots is not None:
+            meta["dont_obey_robotstxt"] = True  # the scheduler has
+        headers = conditions(crawl) if self.conditional else {}
+        request = Request(
+            crawl.url, errback=self._failed, headers=headers, meta=meta, dont_filter=True
+        )
+        engine.crawl(request)  # the engine wakes and calls enqueue_request
 
     def _give_up(self, error: ClientError) -> None:
         log.error("the service refused: %s", error)
@@ -257,9 +351,53 @@ class Scheduler(BaseScheduler):
                 return
             with self.room:
                 self.in_hand |= {crawl.lease: crawl for crawl in leased.items}
+                self.held |= {crawl.lease: self._held(crawl) for crawl in leased.items}
                 self.dry = was_quiet and self._over(leased.retry_after_s or 0.0)
             if leased.items:
                 self.in_engine(self._take, leased.items)
+
+    def _held(self, crawl: Crawl) -> Held:
+        """Return the times of a new lease on the clock of this process.
+
+        The clocks of this machine and of the service may differ.
+        """
+        left_s = (crawl.expires_at - utc_now()).total_seconds()
+        ttl_s = self.lease_options["ttl_s"] or (left_s if left_s > 0 else DEFAULT_TTL_S)
+        now = time.monotonic()
+        return Held(since=now, end=now + ttl_s, ttl_s=ttl_s)
+
+    def _keep_on(self) -> None:
+        """Extend leases whose pages are in hand for half of their time."""
+        while not self.stop.wait(LOOK_S):
+            now = time.monotonic()
+            with self.room:
+                late = [
+                    crawl
+                    for lease, crawl in self.in_hand.items()
+                    if now < (held := self.held[lease]).end < now + held.ttl_s / 2
+                    and now < held.since + LONGEST_HELD_S
+                ]
+            for crawl in late:
+                if not self.stop.is_set():
+                    self._extend(crawl)
+
+    def _extend(self, crawl: Crawl) -> None:
+        held = self.held.get(crawl.lease)
+        if held is None:
+            return
+        sent_at = time.monotonic()
+        try:
+            self.leasing.extend(crawl, min(max(held.ttl_s, 1.0), LONGEST_HELD_S))
+        except LeaseNotHeld:
+            end = sent_at  # another worker may have the page
+        except ClientError as error:
+            log.warning("the lease of %s is not extended: %s", crawl.url, error)
+            return
+        else:
+            end = sent_at + held.ttl_s
+        with self.room:
+            if crawl.lease in self.held:
+                self.held[crawl.lease] = replace(held, end=end)
 
     def _room(self) -> int:
         """Return the number of crawls to lease, after a wait for room; 0 when the spider closes."""
@@ -277,7 +415,8 @@ class Scheduler(BaseScheduler):
         with self.room:
             self.stop.set()
             self.room.notify()
-        self.thread.join()
+        for thread in self.threads:
+            thread.join()
         if n := sum(batches.n_waiting for batches in self.batches):
             log.info("sending %d items before the end", n)
         with ThreadPoolExecutor() as pool, self.leasing, self.client:

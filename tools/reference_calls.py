@@ -20,8 +20,9 @@ that the key needs. Every error is a
 CLIENT_HEAD = """# Python client
 
 In a checkout, `pip install ./recrawl_client` installs the package `recrawl_client`, and
-`pip install './recrawl_client[scrapy]'` its scheduler for Scrapy too. It needs httpx and msgspec,
-and nothing of the service. Fields of values have the names of the [glossary](../glossary.md)."""
+`pip install './recrawl_client[scrapy]'` its scheduler for Scrapy too. It needs httpx, msgspec and
+protego, and nothing of the service. Fields of values have the names of the
+[glossary](../glossary.md)."""
 
 
 def table(header: str, rows: list[tuple[str, ...]]) -> str:

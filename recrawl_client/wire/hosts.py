@@ -16,6 +16,14 @@ Delay = Annotated[
         ge=0, le=86_400, description="a number of seconds from one crawl to the next, 0 to 86,400"
     ),
 ]
+RobotsDelay = Annotated[
+    float,
+    Meta(
+        ge=0,
+        description="a number of seconds from one crawl to the next, 0 or more; a longer time than "
+        "a day counts as a day",
+    ),
+]
 Concurrency = Annotated[
     int, Meta(ge=1, le=10_000, description="a whole number of leases at a time, 1 to 10,000")
 ]
@@ -47,7 +55,7 @@ class HostBody(Item, frozen=True, kw_only=True):
 
     min_delay_s: Delay | UnsetType | None = UNSET
     """Minimum time from one crawl of the host to the next, seconds."""
-    robots_delay_s: Delay | UnsetType | None = UNSET
+    robots_delay_s: RobotsDelay | UnsetType | None = UNSET
     """Crawl-delay or Request-rate of the host's robots.txt for this crawler, seconds."""
     max_concurrency: Concurrency | UnsetType | None = UNSET
     """Maximum number of leases at a time."""

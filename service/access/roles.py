@@ -76,7 +76,8 @@ OPERATIONS: dict[str, Right] = {
     "list_hosts": READ,
     "get_host": Right(Role.read, limited=Role.read),
     "put_host": ADMIN,
-    "patch_host": ADMIN,
+    # the route itself keeps all fields but the delay of robots.txt for administrators
+    "patch_host": CRAWL,
     "delete_host_by_name": ADMIN,
     "list_groups": READ,
     "get_group": READ,

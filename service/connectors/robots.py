@@ -1,23 +1,13 @@
 """robots.txt: the delay between crawls that a host requests."""
 
-from math import isfinite
 from pathlib import Path
 
-from protego import Protego
-
+from recrawl_client.robots_rules import Rules
 from service.model.errors import UnreadableFile
-
-MAX_DELAY_S = 86_400.0
-"""Maximum delay, seconds."""
-
-MAX_BYTES = 512_000
-"""Maximum length of the file that is read, bytes; RFC 9309 requires 500 KiB or more."""
 
 
 def requested_delay(content: bytes, user_agent: str) -> float | None:
     r"""Return the longer delay of Crawl-delay and Request-rate, seconds; None without both.
-
-    A rate for some hours of the day holds for all hours.
 
     Examples
     --------
@@ -25,13 +15,7 @@ def requested_delay(content: bytes, user_agent: str) -> float | None:
     >>> requested_delay(robots, "AnyBot"), requested_delay(robots, "newsbot")
     (5.0, 10.0)
     """
-    rules = Protego.parse(content[:MAX_BYTES].decode("utf-8-sig", "replace"))
-    delay, rate = rules.crawl_delay(user_agent), rules.request_rate(user_agent)
-    delays = [float(delay)] if delay is not None else []
-    if rate is not None and rate.requests > 0:
-        delays.append(rate.seconds / rate.requests)
-    sound = [min(seconds, MAX_DELAY_S) for seconds in delays if isfinite(seconds) and seconds >= 0]
-    return max(sound, default=None)
+    return Rules(content, user_agent).delay_s
 
 
 def host_of(file: Path) -> str:

@@ -86,7 +86,7 @@ VIEWS = (
     View("POST", "/console/pages/{page_id}/recrawl", "recrawl_pages", page.recrawl),
     View("GET", "/console/hosts", "list_hosts", hosts.show_all),
     View("GET", "/console/hosts/{host}", "get_host", hosts.show),
-    View("POST", "/console/hosts/{host}/pause", "patch_host", hosts.pause),
+    View("POST", "/console/hosts/{host}/pause", "put_host", hosts.pause),
     View("GET", "/console/epochs", "list_epochs", epochs.show_all),
     View("POST", "/console/epochs", "post_epoch", epochs.request),
     View("GET", "/console/epochs/{epoch}", "get_epoch", epochs.show),

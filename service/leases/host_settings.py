@@ -154,6 +154,7 @@ def _change(
     tx.save_settings(after.take(politeness.differs(own, after, politeness.SETTINGS)))
     again = np.isin(locked.queue_id, looked_at)
     after = keep_last_crawl(inherited, after, again, polite)
+    after = hold_first_delay(tx, inherited, after, again, at, polite)
     after = fill(after, np.isin(locked.queue_id, filled), at)
     if "blocked_until" in settings:
         until = settings["blocked_until"]
@@ -231,6 +232,29 @@ def keep_last_crawl(
     """Return `after`; in the selected rows the new delay counts from the same crawl as the old."""
     (old, _), (new, _) = politeness.limits(before, polite), politeness.limits(after, polite)
     return _put(after, row, {"ready_at": (after.ready_at + (new - old))[row]})
+
+
+def hold_first_delay(
+    tx: Transaction,
+    before: HostQueues,
+    after: HostQueues,
+    row: Bools,
+    at: np.datetime64,
+    polite: Politeness,
+) -> HostQueues:
+    """Return `after`; a first delay counts from now in the selected rows with running leases.
+
+    A queue without a delay keeps no time of its last crawl. A crawler reports the delay of
+    robots.txt during its first crawl, and the second one must wait.
+    """
+    (old, _), (new, _) = politeness.limits(before, polite), politeness.limits(after, polite)
+    first = row & (old == politeness.NO_DELAY) & (new > politeness.NO_DELAY)
+    if not first.any():
+        return after
+    n_running, _ = tx.running(after.queue_id[first], at.repeat(first.sum()))
+    held = first.copy()
+    held[first] = n_running > 0
+    return _put(after, held, {"ready_at": (at + new)[held]})
 
 
 def block(host_queues: HostQueues, row: Bools, until: np.datetime64) -> HostQueues:

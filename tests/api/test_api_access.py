@@ -458,3 +458,25 @@ def test_pages_of_other_sites_cannot_use_a_service_without_keys(open_api, header
 def test_a_service_with_keys_has_any_name(sqlite_api: Live):
     for headers in ({"Host": "recrawl.example"}, {"Origin": "https://evil.example"}):
         assert sqlite_api.client.get("/epochs", headers=headers).status_code == 200
+
+
+def test_a_key_of_role_crawl_reports_the_delay_of_robots_txt_and_nothing_else(sqlite_url):
+    with running(sqlite_url, api_keys=(ADMIN,)) as live:
+        key, _ = new_key(live.service.store, Role.crawl)
+        limited, _ = new_key(live.service.store, Role.crawl, hosts=("a.example",))
+        live.service.gate.ring.refresh()
+
+        def patch(text, **settings):
+            return live.client.patch("/hosts/a.example", json=settings, headers=bearer(text))
+
+        for _ in range(3):
+            assert patch(key, robots_delay_s=5).json()["robots_delay_s"] == 5
+        acts = [each["act"] for each in live.get("/audit").json()["items"]]
+        assert acts.count("host.change") == 1, "a delay that stays is no change"
+        for other in ({"min_delay_s": 0}, {"robots_delay_s": 1, "group": "g"}):
+            refused = patch(key, **other)
+            assert refused.status_code == 403
+            assert "role admin" in refused.json()["detail"]
+        assert patch(limited, robots_delay_s=86_400).status_code == 403
+        assert patch(key, robots_delay_s=None).json()["robots_delay_s"] is None
+        assert patch(ADMIN, min_delay_s=0).status_code == 200

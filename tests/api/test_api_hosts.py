@@ -114,7 +114,9 @@ def test_what_is_no_host_name_is_refused(sqlite_api: Live, name):
     [
         ("min_delay_s", -1, "0 to 86,400"),
         ("min_delay_s", "1", "0 to 86,400"),
-        ("robots_delay_s", 1e9, "0 to 86,400"),
+        ("min_delay_s", 1e9, "0 to 86,400"),
+        ("robots_delay_s", -1, "0 or more"),
+        ("robots_delay_s", "5", "0 or more"),
         ("max_concurrency", 0, "1 to 10,000"),
         ("max_concurrency", 1.5, "1 to 10,000"),
         ("max_crawl_rate", 0, "blocked_until"),
@@ -130,6 +132,24 @@ def test_a_bad_setting_is_named_with_its_remedy(sqlite_api: Live, field, value, 
     assert response.status_code == 422
     assert response.json()["field"] == field
     assert remedy in response.json()["detail"]
+    assert sqlite_api.get(A).status_code == 404
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+@pytest.mark.parametrize("delay_s", [86_400, 86_401, 1e9, 1e308])
+def test_a_delay_of_robots_txt_is_cut_at_a_day(sqlite_api: Live, method, delay_s):
+    response = sqlite_api.client.request(method, A, json={"robots_delay_s": delay_s})
+    assert response.json()["robots_delay_s"] == 86_400, response.text
+    assert response.json()["host_queue"]["delay_s"] == 86_400
+
+
+@pytest.mark.parametrize("delay_s", ["1e999", "NaN", "Infinity", "-0.1", "-1e999"])
+def test_a_delay_that_is_no_finite_time_is_refused(sqlite_api: Live, delay_s):
+    content = '{"robots_delay_s": ' + delay_s + "}"
+    headers = {"Content-Type": "application/json"}
+    for method in ("PUT", "PATCH"):
+        answer = sqlite_api.client.request(method, A, content=content, headers=headers)
+        assert answer.status_code == 422, answer.text
     assert sqlite_api.get(A).status_code == 404
 
 

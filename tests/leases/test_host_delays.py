@@ -96,6 +96,16 @@ def test_a_host_keeps_its_own_delay_where_others_have_none(queue_store, own):
     assert len(take(queue_store, T0 + 6 * SECOND)) == 1
 
 
+def test_a_first_delay_holds_from_its_report_while_a_crawl_runs(queue_store):
+    add(queue_store, 4)
+    first = take(queue_store, T0, count=2)
+    assert len(first) == 2
+    with queue_store.begin() as tx:
+        change_host(tx, "example.org", {"robots_delay_s": 5.0}, T0 + SECOND, RUDE)
+    assert take(queue_store, T0 + 6 * SECOND - SECOND / 100) == []
+    assert len(take(queue_store, T0 + 6 * SECOND)) == 1
+
+
 def test_a_host_that_was_full_is_open_after_a_report_where_others_are_never_full(queue_store):
     add(queue_store, 2)
     with queue_store.begin() as tx:

@@ -27,8 +27,8 @@ def requirements(project: Path) -> set[str]:
     return {requirement.partition(">")[0] for requirement in declared}
 
 
-def test_the_client_needs_httpx_and_msgspec_only():
-    assert requirements(CLIENT) == {"httpx", "msgspec"}
+def test_the_client_needs_httpx_msgspec_and_protego_only():
+    assert requirements(CLIENT) == {"httpx", "msgspec", "protego"}
 
 
 def test_the_service_needs_the_client_and_laboratory_and_cluster_need_the_service():
@@ -43,7 +43,7 @@ def test_no_module_of_the_client_loads_the_service_or_what_only_the_service_need
     modules = [
         "recrawl_client." + ".".join(path.relative_to(CLIENT).with_suffix("").parts)
         for path in CLIENT.rglob("*.py")
-        if path.stem not in ("__init__", "scrapy")
+        if path.stem not in ("__init__", "scrapy", "scrapy_robots")
     ]
     code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
     ended = subprocess.run(

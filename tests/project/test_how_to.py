@@ -80,6 +80,24 @@ def test_the_crawler_of_the_page_for_asyncio_crawls_too(sqlite_url):
     assert sorted(each["status"] for each in crawls) == [0, 200]
 
 
+def test_the_code_of_the_page_on_robots_txt_obeys(sqlite_url, capsys):
+    names = {}
+    exec(blocks("crawl-with-your-own-crawler.md", "python")[2], names)
+    pages = {"/robots.txt": page("User-agent: mybot\nDisallow: /no\n"), "/yes": page("yes")}
+    with (
+        running(
+            sqlite_url, clock=lambda: datetime.now(UTC), host_delay_s=0, host_concurrency=0
+        ) as live,
+        serving(pages) as site,
+    ):
+        ids = live.register(site.url("/yes"), site.url("/no"))
+        names["crawl_politely"](live.url, names["fetch"])
+        crawls = [live.get(f"/pages/{n}").json()["last_crawls"][0]["status"] for n in ids]
+    assert crawls == [200, 403]
+    assert site.hits == {"/robots.txt": 1, "/yes": 1}
+    assert capsys.readouterr().out == f"{site.url('/no')} robots.txt\n"
+
+
 def test_the_reference_crawler_has_a_hundred_lines():
     assert len((ROOT / "examples" / "crawler.py").read_text().splitlines()) <= 100
 

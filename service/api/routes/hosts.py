@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from math import isfinite
 from typing import Annotated, Any, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from recrawl_client.wire.hosts import (
 )
 from recrawl_client.wire.listing import GroupItem, GroupsAnswer
 from service.access.audit import write_audit
+from service.access.roles import ADMIN
 from service.api import openapi
 from service.api.admission import TheActor, TheCaller
 from service.api.assembly import Service, TheBody, TheService
@@ -43,6 +45,7 @@ from service.api.requests.rules import EARLIEST
 from service.api.responses.change_hours import encode_change_hours
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
+from service.core.waits import LONGEST_DELAY_S
 from service.epochs.constraints import CONSTRAINED
 from service.history.loads import LoadPlace, hosts_by_load
 from service.leases.host_settings import (
@@ -67,6 +70,9 @@ from service.storage.pages.listing import NameOrder
 router = APIRouter(tags=["hosts"], route_class=DirectRoute, dependencies=GUARDED)
 
 HostPath = Annotated[str, Path(max_length=2_000, description="Name of a host")]
+ROBOTS = "robots_delay_s"
+"""Setting that crawlers change, too."""
+
 GroupPath = Annotated[
     str,
     Path(
@@ -210,12 +216,18 @@ def put_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody
     responses=openapi.answers(HostAnswer, EXAMPLES["host_answer"], *openapi.WRITES),
     openapi_extra=openapi.request_body(HostBody, EXAMPLES["host_patch"], batch=False),
 )
-def patch_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody) -> Response:
+def patch_host(
+    service: TheService, caller: TheCaller, actor: TheActor, host: HostPath, body: TheBody
+) -> Response:
     """Change how a host is crawled.
 
-    The host may have no page yet. Fields left out keep their values.
+    The host may have no page yet. Fields left out keep their values. A key of role `crawl` may
+    change `robots_delay_s` only, because crawlers read robots.txt.
     """
-    return _change_host(service, actor, host, decode_changes(body, HostBody))
+    changes = decode_changes(body, HostBody)
+    if changes.keys() - {ROBOTS}:
+        caller.check(ADMIN, "patch_host with other fields than robots_delay_s")
+    return _change_host(service, actor, host, changes)
 
 
 @router.delete("/hosts/{host}", **openapi.no_content(404, 409, 422))
@@ -307,6 +319,9 @@ def _change_host(service: Service, actor: Actor, host: str, settings: dict[str, 
     with service.store.begin() as tx:
         tx.hold_settings(name)
         before = host_settings(tx, name)
+        if before is not None and settings.items() <= {(ROBOTS, before[ROBOTS])}:
+            # crawlers report a delay each day, and it seldom changes
+            return _answer_host(service, tx, name)
         change_host(tx, name, settings, service.now(), service.settler.polite)
         write_audit(tx, actor, "host.change", name, before, host_settings(tx, name))
         return _answer_host(service, tx, name)
@@ -319,7 +334,7 @@ def _whole(body: HostBody | GroupBody) -> dict[str, Any]:
 
 
 def _check(service: Service, settings: dict[str, Any]) -> None:
-    """Raise `InvalidField` for a pause out of time, or a cap that no epoch keeps."""
+    """Raise `InvalidField` for a value out of range; cut a delay of robots.txt at a day."""
     until = settings.get("blocked_until")
     if until is not None and not EARLIEST <= until <= LATEST:
         raise InvalidField("blocked_until", "blocked_until lies before 1990 or after 9000")
@@ -329,6 +344,10 @@ def _check(service: Service, settings: dict[str, Any]) -> None:
             f"the objective {service.plan.objective} keeps no caps of hosts; set "
             f"RECRAWL_OBJECTIVE={CONSTRAINED} or leave max_crawl_rate out",
         )
+    if settings.get(ROBOTS) is not None:
+        if not isfinite(settings[ROBOTS]):
+            raise InvalidField(ROBOTS, f"{ROBOTS} is no finite number; send seconds, 0 or more")
+        settings[ROBOTS] = min(settings[ROBOTS], LONGEST_DELAY_S)
 
 
 def _answer_host(service: Service, tx: Transaction, name: str) -> Response:

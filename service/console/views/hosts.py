@@ -61,7 +61,9 @@ def pause(visit: Visit) -> Response:
         raise InvalidField("length", f"length is none of {', '.join(PAUSES)}; choose one of them")
     until = visit.now + PAUSES[length] if length else None
     body = visit.body(blocked_until=until)
-    hosts.patch_host(service=visit.service, actor=visit.actor, host=name, body=body)
+    hosts.patch_host(
+        service=visit.service, caller=visit.caller, actor=visit.actor, host=name, body=body
+    )
     return visit.go(f"/console/hosts/{path_segment(name)}", "paused" if length else "resumed")
 
 
