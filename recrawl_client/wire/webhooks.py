@@ -174,7 +174,7 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     status: int | None = None
     """HTTP status of the answer; null without an answer."""
     error: str | None = None
-    """Reason why there was no answer; null with an answer."""
+    """Reason of a failure that the status does not state, such as the target of a redirect."""
     latency_s: float
     """Time from the request to the answer, seconds."""
 

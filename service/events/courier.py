@@ -29,7 +29,7 @@ from service.events.delivery import (
 )
 from service.events.encoding import encode_changes, event
 from service.events.next_changes import choose, new_name
-from service.events.posting import Poster
+from service.events.posting import Poster, printable
 from service.events.reading import NamedChanges, feed_id, read
 from service.events.subscriptions import audited
 from service.model.access import RECRAWL
@@ -205,6 +205,23 @@ class Courier:
         except Exception:
             log.exception("a webhook was not served", webhook=webhook_id)
 
+    def _fail(self, webhook: Webhook, error: Exception) -> None:
+        """Count an error of the service itself as a failed request, so that it waits like one."""
+        outcome = PostOutcome(None, printable(f"the request could not be made: {error!r}"))
+        with self.store.begin() as tx:
+            present, now = tx.lock_webhook(webhook.id, webhook.token), tx.now()
+            if present is None:
+                return
+            name = present.delivery or new_name()
+            nothing = SentBatch(
+                present,
+                NamedChanges.concatenate([]),
+                _delivery(webhook.id, name, now, 0, outcome),
+                outcome,
+            )
+            failed = self._settle(tx, present, nothing, now)
+            _save(tx, present, replace(failed, leased_until=None))
+
     def deliver(self, webhook_id: str) -> None:
         """Claim a webhook and send its changes, batch by batch."""
         with self.store.begin() as tx:
@@ -215,6 +232,11 @@ class Courier:
         self._claims[webhook_id] = webhook.token
         try:
             self._deliver_batches(webhook)
+        except OUTAGES:
+            raise
+        except Exception as error:
+            self._fail(webhook, error)
+            raise
         finally:
             del self._claims[webhook_id]
 
@@ -247,15 +269,9 @@ class Courier:
             changes = None
             if go_on and webhook.status is WebhookStatus.active and webhook.next_at <= now:
                 webhook, changes = choose(tx, webhook)
-            if webhook.status is WebhookStatus.disabled is not present.status:
-                _note_disabled(tx, present, webhook)
             until = None if changes is None else now + timedelta(seconds=CLAIM_S)
             webhook = replace(webhook, leased_until=until)
-            fields = asdict(webhook)
-            before = asdict(present)
-            tx.change_webhook(
-                webhook.id, **{name: v for name, v in fields.items() if v != before[name]}
-            )
+            _save(tx, present, webhook)
         return None if changes is None else (webhook, changes, now)
 
     def _settle(self, tx: Transaction, webhook: Webhook, sent: SentBatch, now: datetime) -> Webhook:
@@ -292,6 +308,16 @@ class Courier:
         outcome = self.poster.post(webhook, name, events, now)
         delivery = _delivery(webhook.id, name, now, len(events), outcome, events[0].id)
         return SentBatch(webhook, changes, delivery, outcome)
+
+
+def _save(tx: Transaction, before: Webhook, after: Webhook) -> None:
+    """Write what differs."""
+    if after.status is WebhookStatus.disabled is not before.status:
+        _note_disabled(tx, before, after)
+    old = asdict(before)
+    tx.change_webhook(
+        after.id, **{name: value for name, value in asdict(after).items() if value != old[name]}
+    )
 
 
 def _note_disabled(tx: Transaction, before: Webhook, after: Webhook) -> None:

@@ -120,7 +120,7 @@ class Delivery:
     status: int | None
     """HTTP status of the answer; None: no answer."""
     error: str | None
-    """Reason without an answer."""
+    """Reason of a failure that the status does not state."""
     latency_s: float
 
 

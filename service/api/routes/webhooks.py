@@ -68,8 +68,8 @@ def post_webhook(service: TheService, actor: TheActor, body: TheBody) -> Respons
 
     From now on, or from `cursor`, the service sends each change that matches to `url`: as
     CloudEvents 1.0 in JSON, signed by Standard Webhooks, at least once, and the changes of
-    a page in order. An answer 2xx within 15 s confirms. The address must be public, unless
-    `RECRAWL_WEBHOOKS_PRIVATE` is set. The answer alone shows the secret.
+    a page in order. An answer 2xx that is complete within 15 s confirms. The address must be
+    public, unless `RECRAWL_WEBHOOKS_PRIVATE` is set. The answer alone shows the secret.
     """
     wish = decode_object(body, WebhookBody)
     fields = _settings(structs.asdict(wish))
