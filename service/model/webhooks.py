@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from service.model.arrays import UNIX_ZERO
 from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
 
 
@@ -90,6 +91,13 @@ class Webhook(WebhookSettings):
     def end(self) -> FeedPlace:
         """Place after the last change of `delivery`."""
         return FeedPlace(self.to_seq, self.to_item)
+
+
+class DuePlace(NamedTuple):
+    """A place in the order of due webhooks."""
+
+    next_at: datetime = UNIX_ZERO
+    id: str = ""
 
 
 class WebhookProgress(NamedTuple):

@@ -65,7 +65,7 @@ def silent(connection: socket.socket) -> None:
 def answering(answers: dict[str, Answer]) -> Iterator[tuple[int, list[str]]]:
     """Run a server until the end of the block; return its port and the paths of its requests."""
     paths: list[str] = []
-    listening = socket.create_server(("127.0.0.1", 0), backlog=500)
+    listening = socket.create_server(("", 0), backlog=500)
 
     def serve(connection: socket.socket) -> None:
         with suppress(OSError), connection:

@@ -15,11 +15,20 @@ from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.errors import WebhookNotFound
-from service.model.webhooks import Delivery, ParkedPage, Webhook, WebhookProgress, WebhookStatus
+from service.model.webhooks import (
+    Delivery,
+    DuePlace,
+    ParkedPage,
+    Webhook,
+    WebhookProgress,
+    WebhookStatus,
+)
 from service.storage.dialect import Dialect, Subject, assignments
 
 DELIVERIES_KEPT = 1_000
 """Minimum number of deliveries that are kept for each webhook."""
+BEFORE_ALL = DuePlace()
+"""Place before all due webhooks."""
 
 
 class WebhookStatements(Subject):
@@ -46,8 +55,13 @@ class WebhookStatements(Subject):
         """Delete a webhook with its deliveries and parked pages; raise `WebhookNotFound`."""
 
     @abstractmethod
-    def due_webhooks(self, now: datetime, newest: int, limit: int) -> list[Webhook]:
-        """Return active webhooks with changes to deliver whose time has come, longest first."""
+    def due_webhooks(
+        self, now: datetime, newest: int, limit: int, after: DuePlace = BEFORE_ALL
+    ) -> list[Webhook]:
+        """Return active webhooks with changes to deliver whose time has come, after a place.
+
+        Those that wait longest come first, those of one time by id.
+        """
 
     @abstractmethod
     def claim_webhook(self, webhook_id: str, now: datetime, until: datetime) -> Webhook | None:
@@ -128,6 +142,7 @@ DUE = """status = 'active' AND next_at <= %(now)s
     AND (leased_until IS NULL OR leased_until <= %(now)s)"""
 DUE_WEBHOOKS = f"""
 {SELECT} WHERE {DUE} AND (seq <= %(newest)s OR delivery IS NOT NULL)
+    AND (next_at > %(after_at)s OR next_at = %(after_at)s AND id > %(after_id)s)
 ORDER BY next_at, id LIMIT %(limit)s
 """
 CLAIM = f"""
@@ -205,8 +220,17 @@ class WebhooksSql(Dialect, WebhookStatements):
             self.run(statement, id=webhook_id)
 
     @override
-    def due_webhooks(self, now: datetime, newest: int, limit: int) -> list[Webhook]:
-        rows = self.read(DUE_WEBHOOKS, now=now, newest=newest, limit=limit)
+    def due_webhooks(
+        self, now: datetime, newest: int, limit: int, after: DuePlace = BEFORE_ALL
+    ) -> list[Webhook]:
+        rows = self.read(
+            DUE_WEBHOOKS,
+            now=now,
+            newest=newest,
+            limit=limit,
+            after_at=after.next_at,
+            after_id=after.id,
+        )
         return [_webhook(row) for row in rows]
 
     @override
