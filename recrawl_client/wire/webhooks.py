@@ -62,7 +62,7 @@ class WebhookPatch(Item, frozen=True, kw_only=True):
     url: Url | UnsetType = UNSET
     """Address that receives the changes by POST."""
     secret: Secret | UnsetType = UNSET
-    """New key of the signatures; the old key signs too for a day."""
+    """New key of the signatures; each old key signs too for a day, at most ten at a time."""
     kinds: Kinds | UnsetType | None = UNSET
     """Wanted kinds of changes; null for all."""
     host: HostName | UnsetType | None = UNSET

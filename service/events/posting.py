@@ -119,9 +119,7 @@ class Poster:
 
 def keys(webhook: Webhook, now: datetime) -> list[str]:
     """Return the secrets that sign at an instant."""
-    until = webhook.old_secret_until
-    old = webhook.old_secret if until is not None and now < until else None
-    return [webhook.secret] if old is None else [webhook.secret, old]
+    return [webhook.secret, *(old.secret for old in webhook.old_secrets if now < old.until)]
 
 
 def reason_of(error: Exception) -> str:

@@ -41,6 +41,14 @@ class WebhookSettings:
         return ChangeFilter(kinds, self.host, self.prefix, self.tag)
 
 
+class OldSecret(NamedTuple):
+    """A secret before a rotation."""
+
+    secret: str
+    until: datetime
+    """Instant until which the secret signs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook(WebhookSettings):
     """A webhook with the state of its deliveries.
@@ -54,9 +62,8 @@ class Webhook(WebhookSettings):
     status: WebhookStatus = WebhookStatus.active
     reason: str | None = None
     """Reason of the service for `disabled`."""
-    old_secret: str | None = field(default=None, repr=False)
-    """Secret before the last rotation, which signs too until `old_secret_until`."""
-    old_secret_until: datetime | None = None
+    old_secrets: tuple[OldSecret, ...] = field(default=(), repr=False)
+    """Secrets before rotations, the last one first; each signs until its end."""
     seq: int = 0
     item: int = 0
     delivery: str | None = None
@@ -81,6 +88,11 @@ class Webhook(WebhookSettings):
     """Number of the last claim."""
     leased_until: datetime | None = None
     """End of the claim of the process that delivers; None: no process does."""
+
+    @property
+    def old_secret_until(self) -> datetime | None:
+        """End of the last old secret; None without one."""
+        return max((old.until for old in self.old_secrets), default=None)
 
     @property
     def place(self) -> FeedPlace:

@@ -133,8 +133,8 @@ def patch_webhook(
 ) -> Response:
     """Change a webhook.
 
-    A new `secret` signs at once, and the old one signs too for a day. `paused` stops the delivery;
-    without it, the delivery goes on where it stopped.
+    A new `secret` signs at once. Each old one signs too for a day; at most ten do so at a time.
+    `paused` stops the delivery; without it, the delivery goes on where it stopped.
     """
     fields = _settings(structs.asdict(decode_object(body, WebhookPatch)))
     if not fields:
@@ -165,7 +165,8 @@ def delete_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath
 def test_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath) -> Response:
     """Send a test event and show the answer of the address.
 
-    The event has the type `io.github.recrawl.test` and no page, and moves no place in the feed.
+    The event has the type `io.github.recrawl.test`, an `id` of its own that begins with `test-`,
+    and no page. It moves no place in the feed.
     """
     with service.store.begin() as tx:
         webhook, now = tx.webhook(webhook_id), tx.now()

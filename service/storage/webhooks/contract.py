@@ -18,6 +18,7 @@ from service.model.errors import WebhookNotFound
 from service.model.webhooks import (
     Delivery,
     DuePlace,
+    OldSecret,
     ParkedPage,
     Webhook,
     WebhookProgress,
@@ -194,7 +195,7 @@ class WebhooksSql(Dialect, WebhookStatements):
 
     @override
     def add_webhook(self, webhook: Webhook) -> None:
-        self.run(ADD, **asdict(webhook))
+        self.run(ADD, **_columns(asdict(webhook)))
 
     @override
     def webhooks(self, after: str, limit: int) -> list[Webhook]:
@@ -209,7 +210,7 @@ class WebhooksSql(Dialect, WebhookStatements):
     @override
     def change_webhook(self, webhook_id: str, **fields: Any) -> Webhook:
         statement = CHANGE.format(assignments=assignments(fields)) if fields else LOCK
-        for row in self.read(statement, id=webhook_id, **fields):
+        for row in self.read(statement, id=webhook_id, **_columns(fields)):
             return _webhook(row)
         raise WebhookNotFound
 
@@ -294,7 +295,19 @@ class WebhooksSql(Dialect, WebhookStatements):
             self.run(RELEASE, id=webhook_id, page_id=page)
 
 
+def _columns(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of fields."""
+    if "old_secrets" not in fields:
+        return fields
+    kept = tuple((old.secret, old.until.isoformat()) for old in fields["old_secrets"])
+    return fields | {"old_secrets": kept or None}
+
+
 def _webhook(row: dict[str, Any]) -> Webhook:
     kinds = row["kinds"]
     row["kinds"] = None if kinds is None else tuple(kinds)
+    row["old_secrets"] = tuple(
+        OldSecret(secret, datetime.fromisoformat(until))
+        for secret, until in row["old_secrets"] or ()
+    )
     return Webhook(**row | {"status": WebhookStatus(row["status"])})
