@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import re
 import resource
 from datetime import UTC, datetime, timedelta
 
@@ -317,6 +318,17 @@ def test_an_eleventh_rotation_of_a_day_is_refused_and_changes_nothing(live, rece
     assert (again.status_code, again.json()["max_items"]) == (200, 7)  # the present one
     live.clock.advance(hours=24)
     assert live.client.patch(path, json={"secret": secret_of(b"x")}).is_success
+
+
+def test_each_test_event_has_an_id_of_its_own(live, receiver):
+    webhook_id = hook(live, receiver)
+    for _ in range(3):
+        assert live.client.post(f"/webhooks/{webhook_id}/test").json()["first_id"] is None
+    events = [event for request in receiver.requests for event in request.events]
+    assert all(re.fullmatch("test-[0-9a-f]{24}", event["id"]) for event in events)
+    assert [event["data"]["id"] for event in events] == [event["id"] for event in events]
+    assert len({event["id"] for event in events}) == 3
+    assert len({request.delivery for request in receiver.requests}) == 3
 
 
 def test_a_test_shows_the_answer_and_moves_no_place(live, receiver):
