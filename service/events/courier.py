@@ -56,6 +56,8 @@ MOST_DUE = 100
 """Maximum due webhooks of one reading."""
 KEEP_EVERY_S = 60.0
 """Time between two deletions of old changes, seconds."""
+KEEP_S = 0.5
+"""Time after which a deletion of old changes makes room for a look, seconds."""
 BLOCKS_AT_ONCE = 10_000
 """Blocks that one transaction deletes."""
 
@@ -204,16 +206,23 @@ class Courier:
                 return n_due
 
     def keep_feed(self) -> None:
-        """Delete changes beyond the retention, at most once a minute; an archive keeps them."""
+        """Delete changes beyond the retention, at most once a minute; an archive keeps them.
+
+        A deletion that takes long goes on at the next call, so that it delays no webhook.
+        """
         if self.retention is None or self.store.archive is not None:
             return
-        if time.monotonic() - self._kept_at < KEEP_EVERY_S:
+        begun = time.monotonic()
+        if begun - self._kept_at < KEEP_EVERY_S:
             return
-        self._kept_at, more = time.monotonic(), True
-        while more:
+        more, now = True, begun
+        while more and now - begun <= KEEP_S:
             with self.store.begin() as tx:
                 before = int((tx.now() - self.retention).timestamp() * 1e6)
                 more = tx.cut_feed(before, BLOCKS_AT_ONCE)
+            now = time.monotonic()
+        if not more:
+            self._kept_at = now
 
     def test(self, webhook: Webhook, tested: ChangeEvent, now: datetime) -> Delivery:
         """Send one event, and return its delivery."""

@@ -67,8 +67,7 @@ def look(live, n: int = 1) -> None:
 def test_a_webhook_behind_many_without_a_match_has_its_turn(live, receiver, monkeypatch, at_once):
     """Each look visits one webhook, or three, of those that wait longest."""
     monkeypatch.setattr(courier_module, "MOST_DUE", 3)
-    if not at_once:
-        monkeypatch.setattr(courier_module, "LOOK_S", 0.0)
+    monkeypatch.setattr(courier_module, "LOOK_S", 60.0 if at_once else 0.0)
     for n in range(7):
         hook(live, receiver.url, host=f"none{n}.example")
     live.clock.advance(seconds=1)
@@ -98,10 +97,16 @@ def test_each_webhook_has_one_turn_a_round_however_many_join_meanwhile(live, mon
     assert set(visited) == first
 
 
+@pytest.fixture
+def long_looks(monkeypatch):
+    monkeypatch.setattr(courier_module, "LOOK_S", 60.0)
+
+
 def places_of(live, *ids) -> list[str]:
     return [live.get(f"/webhooks/{one}").json()["cursor"] for one in ids]
 
 
+@pytest.mark.usefixtures("long_looks")
 def test_places_without_a_match_are_saved_together_and_wait_behind_others(live, receiver):
     courier, clock = live.service.courier, Seconds()
     courier._scans = scans.Scans(clock)
@@ -128,6 +133,7 @@ def test_places_without_a_match_are_saved_together_and_wait_behind_others(live, 
     assert courier._scans.save(live.service.store) == 0  # nothing new was read
 
 
+@pytest.mark.usefixtures("long_looks")
 def test_a_place_that_is_claimed_or_set_back_meanwhile_is_not_saved(live, receiver):
     courier, clock = live.service.courier, Seconds()
     courier._scans = scans.Scans(clock)
@@ -153,6 +159,7 @@ def test_a_place_that_is_claimed_or_set_back_meanwhile_is_not_saved(live, receiv
 def test_long_searches_take_few_places(live, receiver, monkeypatch):
     monkeypatch.setattr(reading, "MOST_SCANNED", 2)
     monkeypatch.setattr(reading, "CHUNK", 1)
+    monkeypatch.setattr(courier_module, "LOOK_S", 60.0)
     monkeypatch.setitem(places.MOST_OF_KIND, PlaceKind.behind, 1)
     cursor = live.get("/changes", limit=1).json()["next_cursor"]
     for n in range(9):
