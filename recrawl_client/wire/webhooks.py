@@ -62,7 +62,7 @@ class WebhookPatch(Item, frozen=True, kw_only=True):
     url: Url | UnsetType = UNSET
     """Address that receives the changes by POST."""
     secret: Secret | UnsetType = UNSET
-    """New key of the signatures; the old key signs too for a day."""
+    """New key of the signatures; each old key signs too for a day, at most ten at a time."""
     kinds: Kinds | UnsetType | None = UNSET
     """Wanted kinds of changes; null for all."""
     host: HostName | UnsetType | None = UNSET
@@ -174,7 +174,7 @@ class DeliveryItem(Struct, frozen=True, kw_only=True):
     status: int | None = None
     """HTTP status of the answer; null without an answer."""
     error: str | None = None
-    """Reason why there was no answer; null with an answer."""
+    """Reason of a failure that the status does not state, such as the target of a redirect."""
     latency_s: float
     """Time from the request to the answer, seconds."""
 

@@ -6,6 +6,7 @@ certificate stay those of the name. The client ignores proxies of the environmen
 would look the name up again.
 """
 
+import math
 import socket
 import threading
 import time
@@ -110,6 +111,10 @@ look_up = Resolver()
 
 PIECE = 65_536
 """Maximum size of an inflated piece, bytes."""
+WRITTEN_AT_ONCE = 16_384
+"""Bytes that are sent between two looks at the deadline."""
+MAX_HEAD = 262_144
+"""Maximum size of the heads of an answer, those of 1xx included, bytes."""
 GZIP = ("gzip", "x-gzip")
 
 LookUp = Callable[[str, float], list[str]]
@@ -164,11 +169,14 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self.connection: Timed | None = None
+        """Connection of the request; None before its first byte."""
         self._at = 0.0
 
     def restart(self) -> None:
         """Set the deadline of a new request."""
         self._at = time.monotonic() + self.seconds
+        self.connection = None
 
     def left(self) -> float:
         """Return the seconds left; raise `httpcore.ReadTimeout` at the end."""
@@ -240,14 +248,27 @@ class Timed(httpcore.NetworkStream):
     def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
         self.stream = stream
         self.deadline = deadline
+        self.n_read = 0
+        """Bytes that arrived since the last byte of the request."""
+        self.in_head = False
+        """True from the request to the end of the answer's head."""
+        self.has_answered = False
+        """True after the first answer."""
 
     @override
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self.stream.read(max_bytes, self.deadline.left())
+        part = self.stream.read(max_bytes, self.deadline.left())
+        self.n_read += len(part)
+        if self.in_head and self.n_read > MAX_HEAD:
+            raise httpcore.RemoteProtocolError(f"its head has over {MAX_HEAD} bytes")
+        return part
 
     @override
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self.stream.write(buffer, self.deadline.left())
+        self.n_read, self.in_head, self.deadline.connection = 0, True, self
+        # in pieces, because a receiver that reads slowly would get a new timeout for each segment
+        for start in range(0, len(buffer), WRITTEN_AT_ONCE):
+            self.stream.write(buffer[start : start + WRITTEN_AT_ONCE], self.deadline.left())
 
     @override
     def close(self) -> None:
@@ -287,7 +308,7 @@ class GuardedTransport(httpx.BaseTransport):
             request.method, target, headers=request.headers.raw, content=request.stream
         )
         with self._as_httpx():
-            response = self._pool.handle_request(hop)
+            response = self._respond(hop)
         answer = httpx.Response(
             response.status,
             headers=response.headers,
@@ -300,6 +321,25 @@ class GuardedTransport(httpx.BaseTransport):
     def close(self) -> None:
         self._pool.close()
 
+    def _respond(self, hop: httpcore.Request) -> httpcore.Response:
+        """Return the head of the answer; repeat a request whose connection had ended before."""
+        try:
+            response = self._pool.handle_request(hop)
+        except (httpcore.NetworkError, httpcore.RemoteProtocolError):
+            used = self.deadline.connection
+            # a server may close an idle connection at the moment of the next request
+            if used is None or used.n_read or not used.has_answered:
+                raise
+            response = self._pool.handle_request(hop)
+        used = self.deadline.connection
+        if used is not None:
+            used.in_head, used.has_answered = False, True
+            if not used.n_read:
+                response.close()
+                used.close()
+                raise httpcore.RemoteProtocolError("it came before the request")
+        return response
+
     def _read(self, response: httpcore.Response) -> Iterator[bytes]:
         size = 0
         with self._as_httpx():
@@ -308,6 +348,9 @@ class GuardedTransport(httpx.BaseTransport):
                 if size > self.max_bytes:
                     raise AnswerTooLarge(f"it has over {self.max_bytes} bytes")
                 yield part
+        used = self.deadline.connection
+        if used is not None and used.n_read > _usual_size(response, size):
+            used.close()  # what follows the answer would begin the next answer
 
     @contextmanager
     def _as_httpx(self) -> Iterator[None]:
@@ -335,11 +378,27 @@ class _Body(httpx.SyncByteStream):
         self._close()
 
 
+def _usual_size(response: httpcore.Response, size: int) -> float:
+    """Return the bytes of an answer with a body of `size` bytes as servers usually write it.
+
+    Chunks have no usual size.
+    """
+    if any(name.lower() == b"transfer-encoding" for name, _ in response.headers):
+        return math.inf
+    head = len(b"HTTP/1.1 200 \r\n\r\n") + len(response.extensions["reason_phrase"])
+    return head + sum(len(name) + len(value) + 4 for name, value in response.headers) + size
+
+
 def _without_body(redirect: httpx.Response) -> httpx.Response:
     """Return a redirect without its body, because httpx would inflate the whole body."""
     redirect.close()
     headers = [(k, v) for k, v in redirect.headers.raw if k.lower() != b"content-encoding"]
-    return httpx.Response(redirect.status_code, headers=headers, extensions=redirect.extensions)
+    return httpx.Response(
+        redirect.status_code,
+        headers=headers,
+        stream=httpx.ByteStream(b""),  # which can be read, unlike an answer without a stream
+        extensions=redirect.extensions,
+    )
 
 
 def gunzipped(response: httpx.Response) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ process renews while a request runs, keeps two of them from the same webhook.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -22,13 +22,15 @@ from service.access.audit import write_audit
 from service.events.delivery import MOST_PARKED, PostOutcome, RetryRules, counted, disabled, settled
 from service.events.encoding import encode_changes, event
 from service.events.next_changes import choose, new_name
-from service.events.posting import Poster
-from service.events.reading import NamedChanges, feed_id, read
+from service.events.places import PlaceKind, Places, address_of
+from service.events.posting import Poster, printable
+from service.events.reading import NamedChanges, feed_id
+from service.events.scans import Round, Scans
 from service.events.subscriptions import audited
 from service.model.access import RECRAWL
-from service.model.changes import ChangeFilter, FeedPlace
+from service.model.arrays import UNIX_ZERO
 from service.model.errors import OUTAGES
-from service.model.webhooks import Delivery, ParkedPage, Webhook, WebhookStatus
+from service.model.webhooks import Delivery, DuePlace, ParkedPage, Webhook, WebhookStatus
 from service.storage import Store, Transaction
 
 EVERY_S = 0.1
@@ -39,14 +41,16 @@ RENEW_EVERY_S = 1.0
 """Time between two renewals of the claims whose requests run, seconds."""
 SLICE_S = 5.0
 """Time after which a webhook with more changes makes room for others, seconds."""
-MOST_AT_ONCE = 16
-"""Maximum requests at a time."""
+LOOK_S = 0.1
+"""Time after which a look leaves the rest of its round to the next look, seconds."""
+LONG_S = 5.0
+"""Duration of a request after which its webhook takes the places of slow addresses, seconds."""
 MOST_DUE = 100
-"""Maximum due webhooks of one look."""
-SAVE_EVERY_S = 5.0
-"""Time between two commits of a place that moves without a match, seconds."""
+"""Maximum due webhooks of one reading."""
 KEEP_EVERY_S = 60.0
 """Time between two deletions of old changes, seconds."""
+KEEP_S = 0.5
+"""Time after which a deletion of old changes makes room for a look, seconds."""
 BLOCKS_AT_ONCE = 10_000
 """Blocks that one transaction deletes."""
 
@@ -54,19 +58,6 @@ NEWEST = 2**63 - 1
 """Number above those of all deliveries."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The changes without a match that a process has read for a webhook."""
-
-    place: FeedPlace
-    """Place of the webhook in the database."""
-    only: ChangeFilter
-    after: FeedPlace
-    """Place after the changes that were read."""
-    since: float
-    """Start of the scan, seconds of `time.monotonic`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +87,12 @@ class Courier:
         self.rules = rules
         self._rng = rng
         self._drawing = threading.Lock()
-        self._scans: dict[str, Scan] = {}
-        self._busy: dict[str, threading.Thread] = {}
+        self.places = Places()
+        self._scans = Scans()
+        self._round = Round(UNIX_ZERO)
+        self._round.has_ended = True
+        self._slow: set[str] = set()
+        self._threads: list[threading.Thread] = []
         self._claims: dict[str, int] = {}
         self._renewed_at = time.monotonic()
         self._kept_at = -KEEP_EVERY_S
@@ -114,6 +109,8 @@ class Courier:
             try:
                 self.renew()
                 self.look()
+                self._threads.clear()  # which only `run_once` waits for
+                self._scans.save(self.store)
                 self.keep_feed()
             except OUTAGES as error:
                 log.warning("no webhook is served, the next look tries again", reason=str(error))
@@ -128,17 +125,60 @@ class Courier:
         self.poster.close()
 
     def look(self) -> int:
-        """Start the delivery of each due webhook; return the number of webhooks."""
-        self._busy = {name: one for name, one in self._busy.items() if one.is_alive()}
-        with self.store.begin(write=False) as tx:
-            due = tx.due_webhooks(tx.now(), tx.newest_change(), MOST_DUE)
-            due = [one for one in due if one.id not in self._busy and self._has_match(tx, one)]
-        due = due[: MOST_AT_ONCE - len(self._busy)]
-        for one in due:
-            thread = threading.Thread(target=self._deliver_safely, args=(one.id,), daemon=True)
-            self._busy[one.id] = thread
-            thread.start()
-        return len(due)
+        """Start the delivery of due webhooks with a match; return their number.
+
+        A look ends with its round, when all places are taken, or after `LOOK_S`. The next look goes
+        on from there, so that webhooks without a match never keep the others from their turn.
+        """
+        chosen: list[str] = []
+        try:
+            with self.store.begin(write=False) as tx:
+                chosen.extend(self._choose_due(tx))
+            n_chosen = len(chosen)
+            while chosen:
+                self._start(chosen[0])
+                del chosen[0]
+        except BaseException:
+            for name in chosen:
+                self.places.release(name)
+            raise
+        return n_chosen
+
+    def _start(self, webhook_id: str) -> None:
+        thread = threading.Thread(target=self._deliver_safely, args=(webhook_id,), daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _choose_due(self, tx: Transaction) -> Iterator[str]:
+        """Take places for due webhooks in their order; yield the id of each webhook."""
+        ends_at = time.monotonic() + LOOK_S
+        now, newest = tx.now(), tx.newest_change()
+        if self._round.has_ended:
+            self._round = Round(now)
+        walk = self._round
+        while not walk.has_ended:
+            due = tx.due_webhooks(min(now, walk.began_at), newest, MOST_DUE, walk.after)
+            for webhook in due:
+                if self.places.are_full:
+                    return
+                walk.after = DuePlace(webhook.next_at, webhook.id)
+                if webhook.id not in self.places and self._takes_place(tx, webhook, newest):
+                    yield webhook.id
+                if time.monotonic() > ends_at:
+                    return
+            walk.has_ended = len(due) < MOST_DUE
+
+    def _takes_place(self, tx: Transaction, webhook: Webhook, newest: int) -> bool:
+        kind = self._scans.kind(tx, webhook, newest)
+        if kind is None:
+            return False
+        if kind is PlaceKind.sound and webhook.id in self._slow:
+            kind = PlaceKind.slow
+        alike = (kind, address_of(webhook.url))
+        if alike in self._round.refused or not self.places.take(webhook.id, *alike):
+            self._round.refused.add(alike)
+            return False
+        return True
 
     def renew(self) -> None:
         """Renew the claims whose requests run, at most once a second."""
@@ -150,22 +190,32 @@ class Courier:
 
     def run_once(self) -> int:
         """Deliver to each due webhook and wait for the end; return the number of webhooks."""
-        n_due = self.look()
-        for thread in self._busy.values():
-            thread.join()
-        return n_due
+        n_due = 0
+        while True:
+            n_due += self.look()
+            while self._threads:
+                self._threads.pop().join()
+            if self._round.has_ended and not self._round.refused:
+                return n_due
 
     def keep_feed(self) -> None:
-        """Delete changes beyond the retention, at most once a minute; an archive keeps them."""
+        """Delete changes beyond the retention, at most once a minute; an archive keeps them.
+
+        A deletion that takes long goes on at the next call, so that it delays no webhook.
+        """
         if self.retention is None or self.store.archive is not None:
             return
-        if time.monotonic() - self._kept_at < KEEP_EVERY_S:
+        begun = time.monotonic()
+        if begun - self._kept_at < KEEP_EVERY_S:
             return
-        self._kept_at, more = time.monotonic(), True
-        while more:
+        more, now = True, begun
+        while more and now - begun <= KEEP_S:
             with self.store.begin() as tx:
                 before = int((tx.now() - self.retention).timestamp() * 1e6)
                 more = tx.cut_feed(before, BLOCKS_AT_ONCE)
+            now = time.monotonic()
+        if not more:
+            self._kept_at = now
 
     def test(self, webhook: Webhook, tested: ChangeEvent, now: datetime) -> Delivery:
         """Send one event, and return its delivery."""
@@ -176,20 +226,6 @@ class Courier:
             tx.add_delivery(delivery)
             return tx.deliveries(webhook.id, NEWEST, 1)[0]
 
-    def _has_match(self, tx: Transaction, webhook: Webhook) -> bool:
-        """Return whether to claim a webhook: not for changes that its filter leaves out."""
-        if webhook.delivery is not None:
-            return True
-        start = Scan(webhook.place, webhook.only, webhook.place, time.monotonic())
-        scan = self._scans.pop(webhook.id, start)
-        if (scan.place, scan.only) != (webhook.place, webhook.only):
-            scan = start
-        part = read(tx, scan.after, 1, webhook.only)
-        if len(part.changes) or not part.whole or time.monotonic() - scan.since > SAVE_EVERY_S:
-            return True
-        self._scans[webhook.id] = replace(scan, after=part.after)
-        return False
-
     def _deliver_safely(self, webhook_id: str) -> None:
         try:
             self.deliver(webhook_id)
@@ -197,6 +233,25 @@ class Courier:
             log.warning("a webhook was not served", webhook=webhook_id, reason=str(error))
         except Exception:
             log.exception("a webhook was not served", webhook=webhook_id)
+        finally:
+            self.places.release(webhook_id)
+
+    def _fail(self, webhook: Webhook, error: Exception) -> None:
+        """Count an error of the service itself as a failed request, so that it waits like one."""
+        outcome = PostOutcome(None, printable(f"the request could not be made: {error!r}"))
+        with self.store.begin() as tx:
+            present, now = tx.lock_webhook(webhook.id, webhook.token), tx.now()
+            if present is None:
+                return
+            name = present.delivery or new_name()
+            nothing = SentBatch(
+                present,
+                NamedChanges.concatenate([]),
+                _delivery(webhook.id, name, now, 0, outcome),
+                outcome,
+            )
+            failed = self._settle(tx, present, nothing, now)
+            _save(tx, present, replace(failed, leased_until=None))
 
     def deliver(self, webhook_id: str) -> None:
         """Claim a webhook and send its changes, batch by batch."""
@@ -208,6 +263,11 @@ class Courier:
         self._claims[webhook_id] = webhook.token
         try:
             self._deliver_batches(webhook)
+        except OUTAGES:
+            raise
+        except Exception as error:
+            self._fail(webhook, error)
+            raise
         finally:
             del self._claims[webhook_id]
 
@@ -240,15 +300,9 @@ class Courier:
             changes = None
             if go_on and webhook.status is WebhookStatus.active and webhook.next_at <= now:
                 webhook, changes = choose(tx, webhook)
-            if webhook.status is WebhookStatus.disabled is not present.status:
-                _note_disabled(tx, present, webhook)
             until = None if changes is None else now + timedelta(seconds=CLAIM_S)
             webhook = replace(webhook, leased_until=until)
-            fields = asdict(webhook)
-            before = asdict(present)
-            tx.change_webhook(
-                webhook.id, **{name: v for name, v in fields.items() if v != before[name]}
-            )
+            _save(tx, present, webhook)
         return None if changes is None else (webhook, changes, now)
 
     def _settle(self, tx: Transaction, webhook: Webhook, sent: SentBatch, now: datetime) -> Webhook:
@@ -282,9 +336,21 @@ class Courier:
     def _send(self, webhook: Webhook, changes: NamedChanges, now: datetime) -> SentBatch:
         events = [event(change, self.feed_id) for change in encode_changes(changes)]
         name = webhook.delivery or new_name()
+        self.places.restart(webhook.id)
         outcome = self.poster.post(webhook, name, events, now)
+        (self._slow.add if outcome.latency_s > LONG_S else self._slow.discard)(webhook.id)
         delivery = _delivery(webhook.id, name, now, len(events), outcome, events[0].id)
         return SentBatch(webhook, changes, delivery, outcome)
+
+
+def _save(tx: Transaction, before: Webhook, after: Webhook) -> None:
+    """Write what differs."""
+    if after.status is WebhookStatus.disabled is not before.status:
+        _note_disabled(tx, before, after)
+    old = asdict(before)
+    tx.change_webhook(
+        after.id, **{name: value for name, value in asdict(after).items() if value != old[name]}
+    )
 
 
 def _note_disabled(tx: Transaction, before: Webhook, after: Webhook) -> None:

@@ -5,7 +5,7 @@
 | 2xx | the next changes, after a moment if there were few |
 | 400, 413, 422 | half of the batch at once; a single change again, then parked with its page |
 | 410 | disabled |
-| any other, or none | the whole batch again after a wait that grows; disabled after three days |
+| any other, none, or a part of one | again after a wait that grows; after three days disabled |
 """
 
 from dataclasses import dataclass, replace
@@ -46,13 +46,15 @@ class PostOutcome(NamedTuple):
     status: int | None
     """HTTP status; None: no answer."""
     error: str | None = None
-    """Reason without an answer."""
+    """Reason of a failure that the status does not state; None: the status decides."""
     latency_s: float = 0.0
     retry_after_s: float | None = None
 
     @property
     def word(self) -> str:
         """Return the kind of the answer: confirmed, refused or failed."""
+        if self.error is not None:
+            return "failed"
         if self.status is not None and self.status // 100 == HTTPStatus.OK // 100:
             return "confirmed"
         return "refused" if self.status in REFUSALS else "failed"
@@ -96,13 +98,12 @@ def settled(
     webhook: Webhook, outcome: PostOutcome, now: datetime, uniform: float, rules: RetryRules
 ) -> Settled:
     """Return the webhook after the answer to its batch; `uniform` is random in [0, 1)."""
-    status = outcome.status
     if outcome.word == "confirmed":
         return Settled(_confirmed(webhook, now, rules))
-    if status == HTTPStatus.GONE:
+    if outcome.status == HTTPStatus.GONE and outcome.error is None:
         return Settled(disabled(webhook, "the address answered 410: it wants no more changes"))
     webhook = replace(webhook, n_attempts=webhook.n_attempts + 1)
-    if status in REFUSALS:
+    if outcome.word == "refused":
         return _refused(webhook, now, rules)
     since = webhook.failing_since or now
     webhook = replace(webhook, failing_since=since)

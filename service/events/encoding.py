@@ -1,5 +1,6 @@
 """Changes as the structs of answers and as CloudEvents."""
 
+import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -69,9 +70,9 @@ def body(events: Sequence[ChangeEvent], *, batched: bool) -> tuple[bytes, str]:
 
 
 def sample(now: datetime) -> Change:
-    """Return the change of a test, which is of no page."""
+    """Return the change of a test, which is of no page and has an id of its own."""
     return Change(
-        id="test",
+        id=f"test-{secrets.token_hex(12)}",
         kind="changed",
         page_id=0,
         url="https://example.com/",

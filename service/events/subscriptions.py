@@ -9,12 +9,15 @@ from service.access.audit import write_audit
 from service.events.reading import check_place
 from service.model.access import Actor
 from service.model.changes import FeedPlace
-from service.model.webhooks import Webhook, WebhookSettings, WebhookStatus
+from service.model.errors import InvalidField
+from service.model.webhooks import OldSecret, Webhook, WebhookSettings, WebhookStatus
 from service.storage import Transaction
 
 ID_BYTES = 16
 OLD_SECRET_FOR = timedelta(days=1)
 """Time for which the secret before a rotation signs too."""
+MOST_OLD_SECRETS = 10
+"""Maximum old secrets that sign, because each lengthens a header of every request."""
 AUDITED = (
     "url",
     "kinds",
@@ -64,10 +67,18 @@ def create(
 def change(
     tx: Transaction, actor: Actor, webhook_id: str, fields: dict[str, Any], now: datetime
 ) -> Webhook:
-    """Return a webhook after changes of its settings or its status; raise `WebhookNotFound`."""
+    """Return a webhook after changes of its settings or its status.
+
+    Raises
+    ------
+    WebhookNotFound
+        No webhook has this id.
+    InvalidField
+        Too many old secrets still sign.
+    """
     before, after = tx.change_webhook(webhook_id), dict(fields)
     if "secret" in fields and fields["secret"] != before.secret:
-        after |= {"old_secret": before.secret, "old_secret_until": now + OLD_SECRET_FOR}
+        after["old_secrets"] = _old_secrets(before, fields["secret"], now)
     if "max_items" in fields:
         after["most"] = fields["max_items"]
     if fields.get("status") == WebhookStatus.active:
@@ -119,6 +130,19 @@ def delete(tx: Transaction, actor: Actor, webhook_id: str) -> None:
     before = tx.change_webhook(webhook_id)
     tx.delete_webhook(webhook_id)
     write_audit(tx, actor, "webhook.delete", webhook_id, before=audited(before))
+
+
+def _old_secrets(webhook: Webhook, new: str, now: datetime) -> tuple[OldSecret, ...]:
+    """Return the secrets that still sign after a rotation; raise `InvalidField` for too many."""
+    kept = [one for one in webhook.old_secrets if now < one.until and one.secret != new]
+    if len(kept) >= MOST_OLD_SECRETS:
+        until = min(one.until for one in kept)
+        raise InvalidField(
+            "secret",
+            f"{MOST_OLD_SECRETS} old secrets sign already; change the secret again after "
+            f"{until.isoformat()}, when the first of them ends",
+        )
+    return (OldSecret(webhook.secret, now + OLD_SECRET_FOR), *kept)
 
 
 def _at_once(now: datetime) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from service.model.arrays import UNIX_ZERO
 from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
 
 
@@ -40,6 +41,14 @@ class WebhookSettings:
         return ChangeFilter(kinds, self.host, self.prefix, self.tag)
 
 
+class OldSecret(NamedTuple):
+    """A secret before a rotation."""
+
+    secret: str
+    until: datetime
+    """Instant until which the secret signs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook(WebhookSettings):
     """A webhook with the state of its deliveries.
@@ -53,9 +62,8 @@ class Webhook(WebhookSettings):
     status: WebhookStatus = WebhookStatus.active
     reason: str | None = None
     """Reason of the service for `disabled`."""
-    old_secret: str | None = field(default=None, repr=False)
-    """Secret before the last rotation, which signs too until `old_secret_until`."""
-    old_secret_until: datetime | None = None
+    old_secrets: tuple[OldSecret, ...] = field(default=(), repr=False)
+    """Secrets before rotations, the last one first; each signs until its end."""
     seq: int = 0
     item: int = 0
     delivery: str | None = None
@@ -82,6 +90,11 @@ class Webhook(WebhookSettings):
     """End of the claim of the process that delivers; None: no process does."""
 
     @property
+    def old_secret_until(self) -> datetime | None:
+        """End of the last old secret; None without one."""
+        return max((old.until for old in self.old_secrets), default=None)
+
+    @property
     def place(self) -> FeedPlace:
         """Place of the first change that is not yet delivered."""
         return FeedPlace(self.seq, self.item)
@@ -90,6 +103,13 @@ class Webhook(WebhookSettings):
     def end(self) -> FeedPlace:
         """Place after the last change of `delivery`."""
         return FeedPlace(self.to_seq, self.to_item)
+
+
+class DuePlace(NamedTuple):
+    """A place in the order of due webhooks."""
+
+    next_at: datetime = UNIX_ZERO
+    id: str = ""
 
 
 class WebhookProgress(NamedTuple):
@@ -120,7 +140,7 @@ class Delivery:
     status: int | None
     """HTTP status of the answer; None: no answer."""
     error: str | None
-    """Reason without an answer."""
+    """Reason of a failure that the status does not state."""
     latency_s: float
 
 

@@ -405,8 +405,6 @@ webhooks = sa.Table(
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("url", sa.Text, nullable=False),
     sa.Column("secret", sa.Text, nullable=False),
-    sa.Column("old_secret", sa.Text),
-    sa.Column("old_secret_until", Instant),
     sa.Column("kinds", Json),
     sa.Column("host", sa.Text),
     sa.Column("prefix", sa.Text),
@@ -430,6 +428,7 @@ webhooks = sa.Table(
     sa.Column("n_failed", sa.BigInteger, nullable=False),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("leased_until", Instant),
+    sa.Column("old_secrets", Json),
     comment="Subscriptions to the feed of changes, with the state of their deliveries.",
     postgresql_with=HOT,
 )

@@ -1,6 +1,7 @@
 """The guarded client: which addresses it connects to, and what it reads."""
 
 import gzip
+import socket
 import ssl
 import threading
 import time
@@ -261,3 +262,30 @@ def test_other_codings_and_broken_gzip_are_refused(site, coding, says):
         pytest.raises(httpx.DecodingError, match=says),
     ):
         list(gunzipped(response))
+
+
+def test_a_server_that_reads_slowly_does_not_hold_a_request_beyond_its_deadline():
+    """It takes a part every 50 ms, so no single write waits for long."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    over = threading.Event()
+
+    def read_slowly():
+        connection, _ = listening.accept()
+        with connection:
+            while not over.wait(0.05):
+                connection.recv(65_536)
+
+    thread = threading.Thread(target=read_slowly)
+    thread.start()
+    network = Loopback(listening.getsockname()[1])
+    names = Names(a_example=PUBLIC)
+    begun = time.monotonic()
+    with (
+        guarded_client(FetchLimits(0.5, 1), look_up=names, network=network) as client,
+        pytest.raises(httpx.TransportError, match=r"after 0\.5 s"),
+    ):
+        client.post("http://a.example/", content=bytes(64 << 20))
+    assert time.monotonic() - begun < 5
+    over.set()
+    thread.join()
+    listening.close()

@@ -6,6 +6,7 @@ import pytest
 from support.live_server import Clock, running
 from support.receiver import SECRET, receiving
 
+from service.events import courier as courier_module
 from service.events.courier import CLAIM_S, Courier
 from service.events.delivery import PostOutcome
 
@@ -159,3 +160,18 @@ def test_changes_beyond_the_retention_are_deleted_and_the_newest_stays(live):
     courier.keep_feed()
     (item,) = live.get("/changes").json()["items"]
     assert item["url"] == URLS[2]
+
+
+def test_a_long_deletion_of_old_changes_goes_on_at_the_next_call(live, monkeypatch):
+    courier = live.service.courier
+    monkeypatch.setattr(courier_module, "BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr(courier_module, "KEEP_S", 0.0)
+    for k in range(4):
+        at = (live.clock.now - timedelta(hours=9 - k)).isoformat()
+        live.post("/observations", [{"url": URLS[k], "observed_at": at, "digest": "one"}])
+    live.clock.advance(days=31)
+    left = []
+    for _ in range(4):
+        courier.keep_feed()
+        left.append(len(live.get("/changes").json()["items"]))
+    assert left == [3, 2, 1, 1]

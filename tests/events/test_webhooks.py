@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import re
 import resource
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +13,7 @@ from support.receiver import SECRET, receiving
 from service.api.cursors import FeedCursor, encode_cursor
 from service.events import courier, reading
 from service.events.delivery import RetryRules
+from service.events.posting import keys
 
 URLS = [f"https://a.example/{i}" for i in range(8)]
 
@@ -258,6 +260,75 @@ def test_a_rotated_secret_and_the_old_one_sign_for_a_day(live, receiver):
         deliver(live)
     assert pages(receiver.accepted) == URLS[:2]
     assert receiver.faults == []
+
+
+def secret_of(letter: bytes) -> str:
+    return "whsec_" + base64.b64encode(letter * 32).decode()
+
+
+def signing(live, receiver, webhook_id, *secrets) -> list[bool]:
+    """Return which secrets sign a test."""
+    signs = []
+    for secret in secrets:
+        receiver.secret = secret
+        receiver.faults.clear()
+        assert live.client.post(f"/webhooks/{webhook_id}/test").status_code == 200
+        signs.append(receiver.faults == [])
+    receiver.faults.clear()
+    return signs
+
+
+def test_each_secret_signs_for_a_day_after_its_own_rotation(live, receiver):
+    webhook_id = hook(live, receiver)
+    secrets = [SECRET, *map(secret_of, [b"a", b"b", b"c"])]
+    start = live.clock.now
+    for n, secret in enumerate(secrets[1:]):
+        live.clock.now = start + timedelta(hours=8 * n)
+        assert live.client.patch(f"/webhooks/{webhook_id}", json={"secret": secret}).is_success
+    for hours, signs in ((16, 4), (23.9, 4), (24, 3), (32, 2), (40, 1)):
+        with live.service.store.begin(write=False) as tx:
+            webhook = tx.webhook(webhook_id)
+        assert keys(webhook, start + timedelta(hours=hours)) == secrets[::-1][:signs]
+    live.clock.now = start
+    assert signing(live, receiver, webhook_id, *secrets, secret_of(b"x")) == [True] * 4 + [False]
+    shown = live.get("/audit", object=webhook_id).text
+    assert not any(secret[6:] in shown for secret in secrets)
+
+
+def test_a_secret_that_returns_signs_once_and_the_one_between_keeps_its_day(live, receiver):
+    webhook_id, other = hook(live, receiver), secret_of(b"a")
+    for secret in (other, SECRET, SECRET):
+        assert live.client.patch(f"/webhooks/{webhook_id}", json={"secret": secret}).is_success
+    with live.service.store.begin(write=False) as tx:
+        assert keys(tx.webhook(webhook_id), live.clock.now) == [SECRET, other]
+    assert signing(live, receiver, webhook_id, SECRET, other) == [True, True]
+
+
+def test_an_eleventh_rotation_of_a_day_is_refused_and_changes_nothing(live, receiver):
+    webhook_id = hook(live, receiver)
+    path = f"/webhooks/{webhook_id}"
+    for n in range(10):
+        assert live.client.patch(path, json={"secret": secret_of(bytes([n]))}).is_success
+    refused = live.client.patch(path, json={"secret": secret_of(b"x"), "max_items": 7})
+    assert (refused.status_code, refused.json()["field"]) == (422, "secret")
+    assert "after 2" in refused.json()["detail"]
+    assert state(live, webhook_id)["max_items"] == 1
+    assert signing(live, receiver, webhook_id, SECRET, secret_of(b"x")) == [True, False]
+    again = live.client.patch(path, json={"secret": secret_of(bytes([9])), "max_items": 7})
+    assert (again.status_code, again.json()["max_items"]) == (200, 7)  # the present one
+    live.clock.advance(hours=24)
+    assert live.client.patch(path, json={"secret": secret_of(b"x")}).is_success
+
+
+def test_each_test_event_has_an_id_of_its_own(live, receiver):
+    webhook_id = hook(live, receiver)
+    for _ in range(3):
+        assert live.client.post(f"/webhooks/{webhook_id}/test").json()["first_id"] is None
+    events = [event for request in receiver.requests for event in request.events]
+    assert all(re.fullmatch("test-[0-9a-f]{24}", event["id"]) for event in events)
+    assert [event["data"]["id"] for event in events] == [event["id"] for event in events]
+    assert len({event["id"] for event in events}) == 3
+    assert len({request.delivery for request in receiver.requests}) == 3
 
 
 def test_a_test_shows_the_answer_and_moves_no_place(live, receiver):

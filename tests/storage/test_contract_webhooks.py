@@ -7,7 +7,7 @@ from support.feed_cases import change_columns
 from support.store_cases import T0
 
 from service.model.changes import FeedPlace
-from service.model.webhooks import Webhook, WebhookProgress, WebhookStatus
+from service.model.webhooks import DuePlace, Webhook, WebhookProgress, WebhookStatus
 
 WEBHOOK = Webhook(
     id="a", url="https://a.example/", secret="", max_items=1, most=1, created_at=T0, next_at=T0
@@ -69,3 +69,21 @@ def test_claims_are_renewed_by_their_holders_alone(sql_store):
         tx.renew_claims({"held": 1, "lost": 1, "given-up": 1, "absent": 1}, later)
         ends = {one.id: one.leased_until for one in tx.webhooks("", 9)}
     assert ends == {"held": later, "lost": soon, "given-up": None}
+
+
+def test_due_webhooks_are_read_in_parts_those_that_wait_longest_first(sql_store):
+    second = timedelta(seconds=1)
+    waits = {"d": 3, "a": 2, "b": 2, "c": 2, "e": 0, "later": -1, "claimed": 9, "paused": 9}
+    with sql_store.begin() as tx:
+        for name, wait in waits.items():
+            tx.add_webhook(replace(WEBHOOK, id=name, next_at=T0 - wait * second))
+        tx.change_webhook("claimed", leased_until=T0 + second)
+        tx.change_webhook("paused", status=WebhookStatus.paused)
+        tx.add_webhook(replace(WEBHOOK, id="no change", seq=8, next_at=T0 - 9 * second))
+        tx.add_webhook(replace(WEBHOOK, id="batch", seq=8, delivery="m", next_at=T0))
+        parts, after = [], DuePlace()
+        while part := tx.due_webhooks(T0, 7, 2, after):
+            parts.append([one.id for one in part])
+            after = DuePlace(part[-1].next_at, part[-1].id)
+        assert parts == [["d", "a"], ["b", "c"], ["batch", "e"]]
+        assert "".join(one.id for one in tx.due_webhooks(T0, 7, 4)) == "dabc"

@@ -2,6 +2,8 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from support.store_cases import (
 )
 
 from service.model.errors import SchemaAhead, SchemaBehind
+from service.model.webhooks import OldSecret, Webhook
 from service.storage import migrations, open_store, tables
 
 
@@ -76,6 +79,27 @@ def test_every_revision_goes_up_down_and_up_again(empty):
     migrations.upgrade(empty.engine)
     empty.check()
     assert len(register(empty, 2)) == 2
+
+
+def test_old_secrets_of_webhooks_go_up_and_down(empty):
+    """The last old secret of a webhook keeps its end; of several, the last one goes down."""
+    migrations.upgrade(empty.engine, "0003")
+    until = T0 + timedelta(hours=5, microseconds=7)
+    last, first = OldSecret("whsec_b", until), OldSecret("whsec_a", T0)
+    webhook = Webhook(
+        id="many", url="https://a.example/", secret="", most=1, created_at=T0, next_at=T0
+    )
+    with empty.begin() as tx:
+        tx.add_webhook(replace(webhook, old_secrets=(last, first)))
+        tx.add_webhook(replace(webhook, id="none"))
+    migrations.downgrade(empty.engine, "-1")
+    with empty.engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT old_secret FROM webhooks ORDER BY id"))
+        assert [row[0] for row in rows] == ["whsec_b", None]
+    migrations.upgrade(empty.engine, "0003")
+    with empty.begin() as tx:
+        assert tx.webhook("many").old_secrets == (last,)
+        assert tx.webhook("none").old_secrets == ()
 
 
 def test_the_revisions_end_in_one_head():

@@ -68,8 +68,8 @@ def post_webhook(service: TheService, actor: TheActor, body: TheBody) -> Respons
 
     From now on, or from `cursor`, the service sends each change that matches to `url`: as
     CloudEvents 1.0 in JSON, signed by Standard Webhooks, at least once, and the changes of
-    a page in order. An answer 2xx within 15 s confirms. The address must be public, unless
-    `RECRAWL_WEBHOOKS_PRIVATE` is set. The answer alone shows the secret.
+    a page in order. An answer 2xx that is complete within 15 s confirms. The address must be
+    public, unless `RECRAWL_WEBHOOKS_PRIVATE` is set. The answer alone shows the secret.
     """
     wish = decode_object(body, WebhookBody)
     fields = _settings(sent_fields(wish))
@@ -129,8 +129,8 @@ def patch_webhook(
 ) -> Response:
     """Change a webhook.
 
-    A new `secret` signs at once, and the old one signs too for a day. `paused` stops the delivery;
-    without it, the delivery goes on where it stopped.
+    A new `secret` signs at once. Each old one signs too for a day; at most ten do so at a time.
+    `paused` stops the delivery; without it, the delivery goes on where it stopped.
     """
     fields = _settings(decode_changes(body, WebhookPatch))
     feed = service.feed.feed_id
@@ -154,7 +154,8 @@ def delete_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath
 def test_webhook(service: TheService, actor: TheActor, webhook_id: WebhookPath) -> Response:
     """Send a test event and show the answer of the address.
 
-    The event has the type `io.github.recrawl.test` and no page, and moves no place in the feed.
+    The event has the type `io.github.recrawl.test`, an `id` of its own that begins with `test-`,
+    and no page. It moves no place in the feed.
     """
     with service.store.begin() as tx:
         webhook, now = tx.webhook(webhook_id), tx.now()

@@ -15,11 +15,21 @@ from typing_extensions import override
 
 from service.model.arrays import Ints
 from service.model.errors import WebhookNotFound
-from service.model.webhooks import Delivery, ParkedPage, Webhook, WebhookProgress, WebhookStatus
+from service.model.webhooks import (
+    Delivery,
+    DuePlace,
+    OldSecret,
+    ParkedPage,
+    Webhook,
+    WebhookProgress,
+    WebhookStatus,
+)
 from service.storage.dialect import Dialect, Subject, assignments
 
 DELIVERIES_KEPT = 1_000
 """Minimum number of deliveries that are kept for each webhook."""
+BEFORE_ALL = DuePlace()
+"""Place before all due webhooks."""
 
 
 class WebhookStatements(Subject):
@@ -46,8 +56,13 @@ class WebhookStatements(Subject):
         """Delete a webhook with its deliveries and parked pages; raise `WebhookNotFound`."""
 
     @abstractmethod
-    def due_webhooks(self, now: datetime, newest: int, limit: int) -> list[Webhook]:
-        """Return active webhooks with changes to deliver whose time has come, longest first."""
+    def due_webhooks(
+        self, now: datetime, newest: int, limit: int, after: DuePlace = BEFORE_ALL
+    ) -> list[Webhook]:
+        """Return active webhooks with changes to deliver whose time has come, after a place.
+
+        Those that wait longest come first, those of one time by id.
+        """
 
     @abstractmethod
     def claim_webhook(self, webhook_id: str, now: datetime, until: datetime) -> Webhook | None:
@@ -128,6 +143,7 @@ DUE = """status = 'active' AND next_at <= %(now)s
     AND (leased_until IS NULL OR leased_until <= %(now)s)"""
 DUE_WEBHOOKS = f"""
 {SELECT} WHERE {DUE} AND (seq <= %(newest)s OR delivery IS NOT NULL)
+    AND (next_at > %(after_at)s OR next_at = %(after_at)s AND id > %(after_id)s)
 ORDER BY next_at, id LIMIT %(limit)s
 """
 CLAIM = f"""
@@ -178,7 +194,7 @@ class WebhooksSql(Dialect, WebhookStatements):
 
     @override
     def add_webhook(self, webhook: Webhook) -> None:
-        self.run(ADD, **asdict(webhook))
+        self.run(ADD, **_columns(asdict(webhook)))
 
     @override
     def webhooks(self, after: str, limit: int) -> list[Webhook]:
@@ -193,7 +209,7 @@ class WebhooksSql(Dialect, WebhookStatements):
     @override
     def change_webhook(self, webhook_id: str, **fields: Any) -> Webhook:
         statement = CHANGE.format(assignments=assignments(fields)) if fields else LOCK
-        for row in self.read(statement, id=webhook_id, **fields):
+        for row in self.read(statement, id=webhook_id, **_columns(fields)):
             return _webhook(row)
         raise WebhookNotFound
 
@@ -204,8 +220,17 @@ class WebhooksSql(Dialect, WebhookStatements):
             self.run(statement, id=webhook_id)
 
     @override
-    def due_webhooks(self, now: datetime, newest: int, limit: int) -> list[Webhook]:
-        rows = self.read(DUE_WEBHOOKS, now=now, newest=newest, limit=limit)
+    def due_webhooks(
+        self, now: datetime, newest: int, limit: int, after: DuePlace = BEFORE_ALL
+    ) -> list[Webhook]:
+        rows = self.read(
+            DUE_WEBHOOKS,
+            now=now,
+            newest=newest,
+            limit=limit,
+            after_at=after.next_at,
+            after_id=after.id,
+        )
         return [_webhook(row) for row in rows]
 
     @override
@@ -266,7 +291,19 @@ class WebhooksSql(Dialect, WebhookStatements):
         self.run(RELEASE_PAGES, id=webhook_id)
 
 
+def _columns(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of fields."""
+    if "old_secrets" not in fields:
+        return fields
+    kept = tuple((old.secret, old.until.isoformat()) for old in fields["old_secrets"])
+    return fields | {"old_secrets": kept or None}
+
+
 def _webhook(row: dict[str, Any]) -> Webhook:
     kinds = row["kinds"]
     row["kinds"] = None if kinds is None else tuple(kinds)
+    row["old_secrets"] = tuple(
+        OldSecret(secret, datetime.fromisoformat(until))
+        for secret, until in row["old_secrets"] or ()
+    )
     return Webhook(**row | {"status": WebhookStatus(row["status"])})
