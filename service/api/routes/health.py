@@ -83,8 +83,9 @@ FORMATS: dict[str, tuple[Encoder, str]] = {
     },
 )
 async def metrics(request: Request, service: TheMonitored) -> Response:
-    """Read the metrics in Prometheus's format, or in OpenMetrics where Accept prefers it.
+    """Read the metrics in Prometheus's format, or in OpenMetrics.
 
+    The header Accept chooses; the text of version 0.0.4 is the default.
     Callers on other machines need a key, unless `RECRAWL_PUBLIC` names `metrics`. The answer comes
     within 2 s. While the database does not answer, `recrawl_up` is 0 and the metrics from the
     database are those of its last answer.
