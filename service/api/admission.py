@@ -17,7 +17,7 @@ from service.api.assembly import the_monitored
 from service.api.responses import problems
 from service.model.access import Actor
 from service.model.errors import AccessUnavailable, Forbidden, RecrawlError, Unauthorized
-from service.runtime.requests import SECURITY, SLOTS
+from service.runtime.requests import BODY, SECURITY, SLOTS
 
 CALLER = "caller"
 """Key of a scope: the caller of the request."""
@@ -128,10 +128,12 @@ def _is_own_name(host: bytes) -> bool:
 
 
 def leave(scope: Scope) -> None:
-    """Free the place of a request."""
-    slots = scope.get(SLOTS)
+    """Free the place of a request, and the memory of its body."""
+    slots, body = scope.get(SLOTS), scope.get(BODY)
     if slots is not None:
         slots.leave()
+    if body is not None:
+        body.release()
 
 
 def add_limits(scope: Scope, response: Response) -> None:

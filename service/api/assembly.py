@@ -17,6 +17,7 @@ from fastapi import Depends, Request
 from service.access.gate import Gate
 from service.api.requests.bodies import Body, read_body
 from service.api.requests.lease_calls import CallFlush, LeaseCalls, batched_calls
+from service.api.requests.meter import BODIES_AT_ONCE, BodiesInWork
 from service.api.requests.posts import PostRecorder, SmallPosts
 from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
@@ -133,6 +134,7 @@ class Service(Monitored):
     """True where several databases commit the items of a request, each its own."""
     max_items: int
     max_body_bytes: int
+    bodies: BodiesInWork
     slow_request_s: float
     """Duration from which a request is logged as slow, seconds; waiting is not counted."""
     log_requests: bool
@@ -171,6 +173,11 @@ class Service(Monitored):
         )
         self.telemetry.watch(
             "recrawl_waiting_items", "Items that wait to be written", lambda: self.n_waiting_items
+        )
+        self.telemetry.watch(
+            "recrawl_body_bytes",
+            "Memory of the large request bodies in work",
+            lambda: self.bodies.held,
         )
 
 
@@ -224,6 +231,7 @@ def open_service(
         divided=isinstance(store, SeveralBatchers),
         max_items=settings.max_items,
         max_body_bytes=settings.max_body_bytes,
+        bodies=BodiesInWork(BODIES_AT_ONCE * settings.max_body_bytes),
         slow_request_s=settings.slow_request_s,
         log_requests=settings.log_level == "debug",
         key_checks=KeyChecks(now) if settings.indexnow_check else None,

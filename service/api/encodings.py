@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.model.errors import MalformedBody, UnsupportedMediaType
+from service.model.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 GZIP = ("gzip", "x-gzip")
 
@@ -18,6 +18,11 @@ PIECE = 262_144
 """Maximum size of an inflated piece, bytes."""
 SLICE = 256
 """Size of a zstd body to inflate at once, bytes; 4 bytes may inflate to 128 KiB."""
+MAX_RATIO, RATIO_FROM = 100, 4_000_000
+"""Maximum size of an inflated body in sizes as sent, beyond its first bytes.
+
+Logs of crawls inflate up to fifty times; a bomb of gzip inflates a thousand times."""
+BOMB = f"the body inflates over {MAX_RATIO} times"
 
 
 def inflate(coding: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -29,6 +34,8 @@ def inflate(coding: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         The encoding is neither gzip nor zstd.
     MalformedBody
         The body does not have the stated encoding, or ends early; raised while it is read.
+    BodyTooLarge
+        The body is far larger than what was sent; raised while it is read.
     """
     if coding in ("", "identity"):
         return chunks
@@ -89,9 +96,14 @@ class Zstd:
 async def _inflated(
     coding: str, inflater: Gzip | Zstd, chunks: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
+    n_sent = n_inflated = 0
     try:
         async for chunk in chunks:
+            n_sent += len(chunk)
             for piece in inflater.pieces(chunk):
+                n_inflated += len(piece)
+                if n_inflated > max(RATIO_FROM, MAX_RATIO * n_sent):
+                    raise BodyTooLarge(BOMB)
                 yield piece
     except (zlib.error, zstandard.ZstdError) as error:
         raise MalformedBody(f"the body is not {coding}: {error}") from error

@@ -41,6 +41,10 @@ class BatchRejected(RequestError):
     """None of the items was accepted; `rejected` has the reason for each."""
 
 
+class StreamRefused(RequestError):
+    """Most lines of the stream are refused, so its rest is not read; `lines_taken` were read."""
+
+
 class InvalidField(RequestError):
     """A field is outside of its domain."""
 

@@ -40,6 +40,8 @@ def parse(content: str | bytes) -> Any:
         The text is not JSON; the message is the reason.
     """
     try:
+        if not isinstance(content, str):  # json would take UTF-16 too, whose marks no one counts
+            content = content.decode("utf-8", "surrogatepass")
         return json.loads(content, parse_int=_integer, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise ValueError(_fault(error)) from error

@@ -37,6 +37,10 @@ KINDS = ("page", "observation", "ping", "sitemap", "indexnow", "websub")
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
+Encoder = Callable[[CollectorRegistry], bytes]
+"""Function that writes metrics in a format."""
+
+
 class Monitor:
     """The metrics that every process has: its own resources, and rows of the database."""
 
@@ -70,15 +74,15 @@ class Monitor:
         """Add a gauge that calls `read` at every scrape."""
         Gauge(name, help_text, registry=self.registry).set_function(read)
 
-    def scrape(self) -> bytes:
+    def scrape(self, encode: Encoder = generate_latest) -> bytes:
         """Return all metrics; reads a few rows of the database."""
         self.database.read()
-        return generate_latest(self.registry)
+        return encode(self.registry)
 
-    def scrape_process(self) -> bytes:
+    def scrape_process(self, encode: Encoder = generate_latest) -> bytes:
         """Return all metrics without the database: its metrics as they were at its last answer."""
         self.database.answered = False
-        return generate_latest(self.registry)
+        return encode(self.registry)
 
 
 class Telemetry(Monitor):

@@ -107,7 +107,8 @@ class Settings(AccessSettings, ClusterSettings):
     max_items: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Maximum items of a batch, and lines of a block of a stream."""
     max_body_bytes: Annotated[int, Field(ge=1_000)] = 32_000_000
-    """Maximum size of a request body, bytes, compressed and inflated; of a stream: of a line."""
+    """Maximum size of a request body, bytes, compressed and inflated; of a stream: of a line. All
+    large bodies in work share six times this memory."""
     indexnow_check: bool = False
     """True where a site's IndexNow key file replaces an API key."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()

@@ -15,6 +15,8 @@ from service.model.errors import UnreadableFile
 
 BLOCK = 5_000
 NUMBERS = ("importance", "min_crawl_rate", "max_crawl_rate")
+TOO_WIDE = "field larger than field limit"
+"""Words of Python's reader of CSV about a cell that is too long."""
 KINDS = ("csv", "tsv", "ndjson", "jsonl", "parquet")
 
 
@@ -115,6 +117,7 @@ def _csv(
     text: IO[str], path: Path, kind: str, fields: Collection[str]
 ) -> Iterator[tuple[int, Any]]:
     rows = csv.reader(text, delimiter="\t" if kind == "tsv" else ",", strict=True)
+    widest = csv.field_size_limit()
     names = [name.strip() for name in next(rows, [])]
     if "url" not in names:
         raise UnreadableFile(f"{path}: the first line must name the columns, one of them `url`")
@@ -123,17 +126,24 @@ def _csv(
     _refuse_unknown(path, names, fields)
     # cells may have line ends, and an open quote swallows the rest: errors name its first line
     begun = rows.line_num + 1
-    try:
-        for row in rows:
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            # the reader drops the rest of the line, so the next line begins a row
+            if TOO_WIDE not in str(error) or rows.line_num > begun:
+                raise UnreadableFile(
+                    f"{path}:{begun}: not CSV from here on: {error}; is a quote left open?"
+                ) from error
+            yield begun, _Unusable(f"a cell has over {widest:,} characters; shorten it")
+        else:
             if len(row) == len(names):
                 yield rows.line_num, _item(names, row)
             elif row:
                 yield rows.line_num, _Unusable("more or fewer cells than the header has")
-            begun = rows.line_num + 1
-    except csv.Error as error:
-        raise UnreadableFile(
-            f"{path}:{begun}: not CSV from here on: {error}; is a quote left open?"
-        ) from error
+        begun = rows.line_num + 1
 
 
 def _refuse_unknown(path: Path, names: list[str], fields: Collection[str]) -> None:

@@ -8,6 +8,10 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 import sqlalchemy as sa
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as read_openmetrics,
+)
+from prometheus_client.parser import text_string_to_metric_families as read_plain
 from support.document import DOCUMENT
 from support.live_server import Live, cloned, command, running
 
@@ -221,3 +225,42 @@ def test_documentation_needs_no_one_else(sqlite_api: Live, path):
         asset = sqlite_api.client.get(url)
         assert asset.status_code == 200
         assert len(asset.content) > 100
+
+
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+PROMETHEUS_2 = (
+    "application/openmetrics-text;version=1.0.0;q=0.5,"
+    "application/openmetrics-text;version=0.0.1;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.1"
+)
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", PLAIN),
+        ("*/*", PLAIN),
+        ("text/plain", PLAIN),
+        ("text/plain;version=nonsense", PLAIN),
+        ("text/html, application/json;q=0.5", PLAIN),
+        ("application/openmetrics-text;q=0, */*", PLAIN),
+        ("text/plain;version=0.0.4;q=0.5,application/openmetrics-text;version=1.0.0;q=0.4", PLAIN),
+        ("application/openmetrics-text", OPENMETRICS),
+        (PROMETHEUS_2, OPENMETRICS),
+        (PROMETHEUS_3, OPENMETRICS),
+    ],
+)
+def test_metrics_have_the_format_that_the_scraper_prefers(sqlite_api: Live, accept, content_type):
+    response = sqlite_api.client.get("/metrics", headers={"Accept": accept})
+    assert response.headers["Content-Type"] == content_type
+    assert "Accept" in response.headers["Vary"]
+    parse = read_openmetrics if content_type == OPENMETRICS else read_plain
+    families = {family.name: family for family in parse(response.text)}
+    assert families["recrawl_up"].samples[0].value == 1

@@ -260,7 +260,7 @@ def test_many_values_are_refused_before_they_take_memory(shared: Live, item, med
         "/observations", content=content, headers={"Content-Type": media_type}
     )
     assert response.status_code == 413
-    assert "over 1,000,000 values; send fewer items" in response.json()["detail"]
+    assert "over 400,000 values; send fewer items" in response.json()["detail"]
 
 
 def test_a_mark_before_the_items_is_left_out(shared: Live):

@@ -80,6 +80,19 @@ def test_bad_lines_of_a_csv_are_told_by_their_numbers_and_skipped(api: Live, rec
         assert reason in told
 
 
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_a_huge_cell_costs_one_line(api: Live, recrawl, tmp_path, ending, quote):
+    path = tmp_path / f"pages.{ending}"
+    huge = f"{quote}https://a.example/{'x' * 200_000}{quote}"
+    lines = ["url", "https://a.example/1", huge, "https://a.example/2", huge, huge]
+    path.write_text("\n".join([*lines, '"https://a.example/3"']))
+    ended = recrawl("import", path, "--to", api.url)
+    assert (ended.status, ended.out) == (1, "3 new pages registered, 3 lines skipped\n")
+    for line in (3, 5, 6):
+        assert f"{path}:{line}: a cell has over 131,072 characters; shorten it" in ended.err
+
+
 def test_bad_lines_of_ndjson_are_told_by_their_numbers_and_skipped(api: Live, recrawl, tmp_path):
     path = tmp_path / "pages.ndjson"
     good = json.dumps({"url": URLS[0]})
@@ -128,7 +141,7 @@ def test_a_file_longer_than_a_batch_is_sent_in_several(api: Live, recrawl, tmp_p
         ("pages.csv.gz", b"url\nhttps://a.example/\n", "gzip is broken"),
         ("pages.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:-9], "gzip is broken"),
         ("pages.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:15] + b"\0" * 20, "gzip is broken"),
-        ("pages.csv", b'url\n"' + b"x" * 200_000 + b'"\n', "pages.csv:2: not CSV"),
+        ("pages.csv", b'url\n"' + b"x\n" * 200_000 + b'"\n', "pages.csv:2: not CSV"),
         ("pages.csv", b"url,colour,\nhttps://a.example/,red,\n", "there is no field colour;"),
         ("pages.tsv", b"url\tweight\thue\n", "there is no field weight, hue;"),
         ("pages.csv", b"url,url\nhttps://a.example/,x\n", "two columns are named url; rename"),

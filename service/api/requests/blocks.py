@@ -29,11 +29,13 @@ from starlette.requests import ClientDisconnect
 from recrawl_client.wire.evidence import Observation
 from service.access.callers import Caller
 from service.api.assembly import Service
+from service.api.encodings import BOMB
 from service.api.requests.bodies import (
     LINES,
     Batch,
     Body,
     ItemT,
+    arriving,
     decode_batch,
     drain,
     heavy,
@@ -43,13 +45,21 @@ from service.api.requests.bodies import (
 )
 from service.api.requests.decode import Decoded, EvidenceT, decode_crawls
 from service.api.requests.key_limits import admitted
+from service.api.requests.meter import SMALL, BodyLimits, Meter
 from service.api.requests.posts import SMALL_BYTES, Counts, Post
 from service.api.requests.settling import settled
 from service.api.responses.outcomes import add_counts, crawl_counts, measure_crawls
 from service.batching.batcher import Batcher, JobT, ResultT
 from service.batching.reports import CommittedCrawls, CrawlReport, lost
 from service.model.columns import CrawlColumns
-from service.model.errors import BodyTooLarge, Overloaded, RecrawlError, ShardUnavailable
+from service.model.errors import (
+    BodyTooLarge,
+    Overloaded,
+    RecrawlError,
+    ShardUnavailable,
+    StreamRefused,
+    TooManyItems,
+)
 
 T = TypeVar("T")
 
@@ -60,6 +70,10 @@ BLOCK_BYTES = 1_000_000
 
 PART = 65_536
 """Maximum size of a part of a stream between two turns of other requests, bytes."""
+
+
+MOST_REFUSED = 50_000
+"""Maximum number of refused lines of a stream beyond the number of well-formed lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +142,7 @@ class CrawlStream:
         self.reader = reader
         self.service, self.caller = reader.service, reader.caller
         self.register = register
-        self.n_decoded = self.n_taken = 0
+        self.n_decoded = self.n_taken = self.n_refused = 0
         self.counts: Counts | None = None
         self._writing: tuple[Future[CommittedCrawls], Decoded[CrawlColumns]] | None = None
 
@@ -159,6 +173,7 @@ class CrawlStream:
                 async for block in blocks:
                     await self._take(block)
                     await self._pace()
+                    self._check_refused()
             await self._settle()
         except (RecrawlError, ClientDisconnect) as error:
             with suppress(RecrawlError):
@@ -176,8 +191,17 @@ class CrawlStream:
         now = self.service.now()
         decoded = await self.reader.read(block._replace(first=self.n_decoded), now)
         self.n_decoded += decoded.n_items
+        self.n_refused += len(decoded.refusals)
         await self._settle()
         self._writing = await self._submit(decoded.report(now, register=self.register)), decoded
+
+    def _check_refused(self) -> None:
+        """Raise `StreamRefused` for a stream whose lines are nearly all refused."""
+        if self.n_refused > MOST_REFUSED + (self.n_decoded - self.n_refused):
+            raise StreamRefused(
+                f"{self.n_refused} of {self.n_decoded} lines were refused; correct the program "
+                "that writes them"
+            )
 
     async def _pace(self) -> None:
         """Wait until the key has paid for its items; raise `RateLimited` where that takes long."""
@@ -210,27 +234,57 @@ class CrawlStream:
 
 
 async def read_blocks(request: Request, max_items: int, max_bytes: int) -> AsyncGenerator[Body]:
-    """Yield arriving NDJSON in blocks."""
-    kind, arriving = media_type(request), request.stream()
+    """Yield arriving NDJSON in blocks; raise as `read_body`."""
+    kind, chunks = media_type(request), request.stream()
+    limits = BodyLimits.of(max_items, max_bytes)
+    hold = partial(request.app.state.service.bodies.hold, request.scope)
+    pieces, n_lines = arriving(request, chunks, inflated), 0
     try:
-        async for block in cut(inflated(request, arriving), max_items, max_bytes):
-            yield Body(block, kind)
-    except BodyTooLarge:
-        await drain(arriving, max_bytes)
+        async for block in cut(pieces, max_items, max_bytes, hold):
+            meter = Meter(limits, lines=True)
+            for start in range(0, len(block) if len(block) > SMALL else 0, PART):
+                meter.feed(block[start : start + PART])
+            meter.check(f"the part from index {n_lines} on")
+            await _room(partial(hold, meter.weight), begun=n_lines > 0)
+            yield Body(block, kind, n_items=meter.n_items)
+            n_lines += meter.n_items or block.count(b"\n") + 1
+    except (BodyTooLarge, Overloaded, TooManyItems) as error:
+        await drain(chunks, max_bytes)
+        if error.detail == BOMB:
+            raise BodyTooLarge(f"{BOMB} from index {n_lines} on; send it plain") from error
         raise
 
 
-async def cut(chunks: AsyncIterator[bytes], max_items: int, max_bytes: int) -> AsyncIterator[bytes]:
+async def _room(hold: Callable[[], None], *, begun: bool) -> None:
+    """Charge the memory of a block; a begun stream waits for room, others raise `Overloaded`."""
+    give_up_at = deadline(begun=begun)
+    while True:
+        try:
+            return hold()
+        except Overloaded:
+            if time.monotonic() >= give_up_at:
+                raise
+        await asyncio.sleep(POLL_S)
+
+
+async def cut(
+    chunks: AsyncIterator[bytes],
+    max_items: int,
+    max_bytes: int,
+    hold: Callable[[int], None] = lambda _: None,
+) -> AsyncIterator[bytes]:
     """Yield a stream in blocks of whole lines without blank lines, at least one block.
+
+    `hold` receives the size of a long line while it arrives.
 
     Raises
     ------
     BodyTooLarge
-        A line has more than `max_bytes`.
+        A line has more than `max_bytes`, or blank lines in a row have.
     """
     line, lines = bytearray(), list[bytes]()
     n_before, n_bytes, limit = 0, 0, min(BLOCK_BYTES, max_bytes)
-    async for part in _parts(chunks):
+    async for part in _parts(chunks, max_bytes):
         for i, piece in enumerate(part.split(b"\n")):
             if i and line and not line.isspace():
                 n_bytes += len(line) + 1
@@ -242,6 +296,8 @@ async def cut(chunks: AsyncIterator[bytes], max_items: int, max_bytes: int) -> A
             if i:
                 line = bytearray()
             line += piece
+            if len(line) > limit:
+                hold(len(line))
             if len(line) > max_bytes:
                 index = n_before + len(lines)
                 raise BodyTooLarge(f"the line of index {index} has over {max_bytes} bytes")
@@ -249,11 +305,16 @@ async def cut(chunks: AsyncIterator[bytes], max_items: int, max_bytes: int) -> A
         yield b"\n".join(lines)
 
 
-async def _parts(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _parts(chunks: AsyncIterator[bytes], max_blank: int) -> AsyncIterator[bytes]:
     """Yield a stream in small parts, with turns of other requests between; end its last line."""
+    n_blank = 0
     async for chunk in chunks:
         for start in range(0, len(chunk), PART):
-            yield BLANKS.sub(b"\n", chunk[start : start + PART])
+            part = chunk[start : start + PART]
+            n_blank = n_blank + len(part) if part.isspace() else 0
+            if n_blank > max_blank:
+                raise BodyTooLarge(f"the stream has over {max_blank} blank bytes in a row")
+            yield BLANKS.sub(b"\n", part)
             await asyncio.sleep(0)
     yield b"\n"
 

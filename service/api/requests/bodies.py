@@ -1,7 +1,13 @@
-"""Request bodies: read within a limit, decoded item by item, every fault named by its index."""
+"""Request bodies: read within limits, decoded item by item, every fault named by its index.
 
+Every byte of a body comes through `arriving`. `_read` counts a large body as it arrives and keeps
+none of it once a limit is exceeded; the decoders receive the others.
+"""
+
+import asyncio
+import re
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,6 +18,7 @@ from fastapi import Request
 
 from recrawl_client.wire.common import Item, Rejection
 from service.api.encodings import GZIP, inflate
+from service.api.requests.meter import SMALL, BodyLimits, Meter
 from service.api.requests.refusals import RefusedItem, refuse
 from service.model import lenient_json
 from service.model.arrays import Ints
@@ -19,6 +26,7 @@ from service.model.errors import (
     BodyTooLarge,
     InvalidField,
     MalformedBody,
+    Overloaded,
     TooManyItems,
     UnsupportedMediaType,
 )
@@ -49,11 +57,7 @@ EMPTY_PART = 20
 BIG, MANY = 100_000, 1_000
 """Maximum size, bytes, and maximum number of items that the event loop decodes itself."""
 
-MOST_VALUES = 1_000_000
-"""Maximum number of values in a body that is parsed leniently, at least `VALUES_PER_ITEM` an item.
-
-Three bytes, `{},`, take two hundred bytes in memory."""
-VALUES_PER_ITEM = 32
+LINE = re.compile(rb"[^\n]+")
 
 ItemT = TypeVar("ItemT", bound=Item)
 ListedT = TypeVar("ListedT", bound=Item)
@@ -67,6 +71,8 @@ class Body(NamedTuple):
     media_type: str
     first: int = 0
     """Position of the first item in the request."""
+    n_items: int = 0
+    """Number of items, as counted before decoding; 0 where the body is small or has no list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +95,36 @@ def heavy(content: bytes) -> bool:
 
 
 async def read_body(request: Request) -> Body:
-    """Return the body, read up to the service's limit.
+    """Return the body, read up to the service's limits.
 
     Raises
     ------
     BodyTooLarge
-        The inflated body has more than `max_body_bytes`.
+        The inflated body has more than `max_body_bytes`, or far more than was sent.
+    TooManyItems
+        The body has more items, or more values, than a request may have.
     UnsupportedMediaType, MalformedBody
         The Content-Encoding is neither gzip nor zstd, or the body does not have it.
+    Overloaded
+        Other large bodies are in work.
     """
-    return Body(await _read(request, inflated), media_type(request))
+    return await _read_json(request)
 
 
 async def read_within(request: Request, limit: int, hold: Callable[[int], None]) -> Body:
     """Return a body within another limit; `hold` receives the size of each piece."""
-    return Body(await _read(request, inflated, limit, hold), media_type(request))
+    return await _read_json(request, limit, hold)
+
+
+async def _read_json(
+    request: Request, limit: int | None = None, hold: Callable[[int], None] = lambda _: None
+) -> Body:
+    kind, service = media_type(request), request.app.state.service
+    limits = BodyLimits.of(service.max_items, service.max_body_bytes)
+    meter = Meter(limits, lines=kind in LINES)
+    content = await _read(request, inflated, limit, hold, meter)
+    meter.check()
+    return Body(content, kind, n_items=meter.n_items)
 
 
 async def read_document(request: Request) -> bytes:
@@ -111,7 +132,7 @@ async def read_document(request: Request) -> bytes:
 
     Raises
     ------
-    BodyTooLarge, UnsupportedMediaType, MalformedBody
+    BodyTooLarge, UnsupportedMediaType, MalformedBody, Overloaded
         As `read_body`.
     """
     kind = media_type(request) if "content-type" in request.headers else DOCUMENTS[0]
@@ -130,33 +151,70 @@ async def read_document(request: Request) -> bytes:
 
 
 async def read_content(request: Request) -> bytes:
-    """Return a body of any type as it was sent; raise `BodyTooLarge`."""
+    """Return a body of any type as it was sent; raise `BodyTooLarge` or `Overloaded`."""
     return await _read(request, plain)
 
 
-def plain(_: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+Undo = Callable[[Request, AsyncIterator[bytes]], AsyncIterator[bytes]]
+
+
+def plain(_: Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Return the pieces of a body with their Content-Encoding."""
-    return arriving
+    return chunks
+
+
+async def arriving(
+    request: Request, chunks: AsyncIterator[bytes], undo: Undo
+) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body, with turns of other requests after large ones."""
+    async for piece in undo(request, chunks):
+        yield piece
+        if len(piece) > SMALL:
+            await asyncio.sleep(0)
 
 
 async def _read(
     request: Request,
-    undo: Callable[[Request, AsyncIterator[bytes]], AsyncIterator[bytes]],
+    undo: Undo,
     limit: int | None = None,
     hold: Callable[[int], None] = lambda _: None,
+    meter: Meter | None = None,
 ) -> bytes:
-    limit = limit or request.app.state.service.max_body_bytes
-    arriving, content, size = request.stream(), bytearray(), 0
-    async for chunk in undo(request, arriving):
-        size += len(chunk) or EMPTY_PART
-        if size > limit:
-            break
-        hold(len(chunk))
-        content += chunk
+    service = request.app.state.service
+    limit = limit or service.max_body_bytes
+    chunks, content, size = request.stream(), bytearray(), 0
+    try:
+        async for piece in arriving(request, chunks, undo):
+            size += len(piece) or EMPTY_PART
+            if size > limit:
+                break
+            hold(len(piece))
+            if meter is None or not meter.is_over:
+                content += piece
+            if size > SMALL:
+                service.bodies.hold(request.scope, _weight(content, piece, meter))
+    except BodyTooLarge as error:
+        await drain(chunks, limit)
+        raise BodyTooLarge(f"{error.detail}; send it plain, within {limit} bytes") from error
+    except Overloaded:
+        content.clear()
+        await drain(chunks, limit)
+        raise
     if size > limit:
-        await drain(arriving, limit)
+        await drain(chunks, limit)
         raise BodyTooLarge(f"the body has over {limit} bytes; send it in several requests")
     return bytes(content)
+
+
+def _weight(content: bytearray, piece: bytes, meter: Meter | None) -> int:
+    """Return the memory of a large body after its next piece; drop a refused body."""
+    if meter is None:
+        return len(content)
+    meter.feed(piece if meter.size else bytes(content))
+    if not meter.is_over:
+        return meter.weight
+    content.clear()
+    return 0
 
 
 def media_type(request: Request) -> str:
@@ -205,6 +263,7 @@ def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
         parts = _lines
     else:
         raise UnsupportedMediaType
+    _limit(body.n_items, max_items)
     items = _strict(whole, body.content)
     if items is None or (parts is _lines and len(items) != _n_lines(body.content)):
         return _one_by_one(parts(body.content, max_items), kind, body.first)
@@ -268,7 +327,7 @@ def decode_with_items(
         listed = getattr(whole, name)
         _limit(len(listed), max_items)
         return whole, Batch(listed, np.arange(len(listed)), []) if listed else None
-    parsed, batch = _parse(body.content, max_items), None
+    parsed, batch = _parse(body.content), None
     if isinstance(parsed, dict) and isinstance(parsed.get(name), list):
         values = parsed.pop(name)
         _limit(len(values), max_items)
@@ -301,7 +360,7 @@ class _Broken(NamedTuple):
     reason: str
 
 
-def _parse(content: bytes, max_items: int = 1) -> Any:
+def _parse(content: bytes) -> Any:
     """Return leniently parsed JSON: a byte-order mark, NaN and lone surrogates are allowed.
 
     The schema of the item then refuses NaN and surrogates with the name of the field.
@@ -309,9 +368,6 @@ def _parse(content: bytes, max_items: int = 1) -> Any:
     content = content.removeprefix(BOM_UTF8)
     if not content.strip():
         raise MalformedBody("the body is empty; send JSON")
-    most = max(MOST_VALUES, VALUES_PER_ITEM * max_items)
-    if sum(map(content.count, (b",", b"{", b"["))) > most:
-        raise TooManyItems(f"the body has over {most:,} values; send fewer items at a time")
     try:
         return lenient_json.parse(content)
     except ValueError as error:
@@ -319,7 +375,7 @@ def _parse(content: bytes, max_items: int = 1) -> Any:
 
 
 def _array(content: bytes, max_items: int) -> list[Any]:
-    items = _parse(content, max_items)
+    items = _parse(content)
     if not isinstance(items, list):
         raise MalformedBody("the body must be a JSON array of items; wrap a single item in [ ]")
     _limit(len(items), max_items)
@@ -327,14 +383,21 @@ def _array(content: bytes, max_items: int) -> list[Any]:
 
 
 def _n_lines(content: bytes) -> int:
-    return sum(not line.isspace() for line in content.split(b"\n") if line)
+    return sum(not line.isspace() for line in _pieces(content) if line)
+
+
+def _pieces(content: bytes) -> Iterable[bytes]:
+    """Return the lines of a text; most of those without content are left out of a long one."""
+    if content.count(b"\n") <= BIG:
+        return content.split(b"\n")
+    return (line[0] for line in LINE.finditer(content))
 
 
 def _lines(content: bytes, max_items: int) -> list[Any]:
     """Return each line parsed."""
     _limit(_n_lines(content), max_items)
     lines: list[Any] = []
-    for line in content.split(b"\n"):
+    for line in _pieces(content):
         if not line.strip():
             continue
         try:

@@ -31,6 +31,7 @@ STATUS: dict[type[Exception], int] = {
     errors.UnsupportedMediaType: 415,
     errors.NotAcceptable: 406,
     errors.BatchRejected: 422,
+    errors.StreamRefused: 422,
     errors.InvalidField: 422,
     errors.InvalidUrl: 422,
     errors.BadCursor: 422,

@@ -1,20 +1,24 @@
 """Health and metrics, answered on the event loop even while the database is away."""
 
 from contextlib import suppress
+from functools import partial
 
 import structlog
-from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST
+from fastapi import APIRouter, Request, Response
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from service import __version__
 from service.api import openapi
 from service.api.assembly import WITHIN_S, TheMonitored
+from service.api.encodings import best
 from service.api.examples import EXAMPLES
 from service.api.openapi import Health
 from service.api.responses import problems
 from service.api.responses.encode import answer
 from service.api.route import DirectRoute
 from service.model.errors import RecrawlError, StoreUnavailable
+from service.runtime.metrics import Encoder
 
 router = APIRouter(tags=["health"], route_class=DirectRoute)
 log = structlog.get_logger()
@@ -58,22 +62,40 @@ def not_ready(error: RecrawlError) -> Response:
     return problems.problem(503, type(error).__name__, error.detail, **error.extra)
 
 
+TEXT, OPENMETRICS = "text/plain", "application/openmetrics-text"
+FORMATS: dict[str, tuple[Encoder, str]] = {
+    # Prometheus before 3.0, and other scrapers, refuse the version 1.0.0 of the text
+    TEXT: (generate_latest, f"{TEXT}; version=0.0.4; charset=utf-8"),
+    OPENMETRICS: (openmetrics.generate_latest, openmetrics.CONTENT_TYPE_LATEST),
+}
+"""Formats of metrics, each with its content type."""
+
+
 @router.get(
     "/metrics",
     response_class=Response,
-    responses=openapi.plain_text("Prometheus text") | openapi.problems_of(*openapi.EVERYWHERE),
+    responses={
+        200: {
+            "description": "Prometheus text",
+            "content": {kind: {"schema": {"type": "string"}} for kind in FORMATS},
+        },
+        **openapi.problems_of(*openapi.EVERYWHERE),
+    },
 )
-async def metrics(service: TheMonitored) -> Response:
-    """Read the metrics in Prometheus's format.
+async def metrics(request: Request, service: TheMonitored) -> Response:
+    """Read the metrics in Prometheus's format, or in OpenMetrics.
 
+    The header Accept chooses; the text of version 0.0.4 is the default.
     Callers on other machines need a key, unless `RECRAWL_PUBLIC` names `metrics`. The answer comes
     within 2 s. While the database does not answer, `recrawl_up` is 0 and the metrics from the
     database are those of its last answer.
     """
+    accepted = ", ".join(request.headers.getlist("accept"))
+    encode, content_type = FORMATS[best(accepted, tuple(FORMATS)) or TEXT]
     with suppress(TimeoutError):
         await service.counting.run(service.monitor.sums.count)
     try:
-        text = await service.scraping.run(service.monitor.scrape)
+        text = await service.scraping.run(partial(service.monitor.scrape, encode))
     except TimeoutError:
-        text = service.monitor.scrape_process()
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
+        text = service.monitor.scrape_process(encode)
+    return Response(text, headers={"Content-Type": content_type, "Vary": "Accept"})

@@ -86,6 +86,8 @@ def post_sitemap(
 
 MAX_CHILDREN = 50_000
 """Maximum number of sitemaps in an index, by the protocol."""
+MOST_REFUSED = 50_000
+"""Maximum number of rejected entries of a document beyond the number of the others."""
 A_DAY = timedelta(days=1)
 """Maximum lead of a lastmod, because a site east of Greenwich may name the next day."""
 
@@ -121,6 +123,8 @@ class Reader:
         self.counts = outcome_counts()
         self.created = self.n_crawl_now = self.n_taken = self.n_undated = self.n_ahead = 0
         self.undated = ""
+        self.is_cut = False
+        """True where most entries were rejected, and the rest of the document was not read."""
         self.children: dict[bytes, SitemapChild] = {}
 
     def read(self, sitemap: Sitemap) -> SitemapRead:
@@ -129,6 +133,9 @@ class Reader:
         warnings = list(sitemap.warnings)
         if self.n_undated:
             warnings.append(f"{self.n_undated} lastmod were ignored; the first: {self.undated}")
+        if self.is_cut:
+            n_rejected = self.counts["n_rejected"]
+            warnings.append(f"{n_rejected} entries were rejected, and those after were not read")
         return SitemapRead(
             **self.counts,
             kind=sitemap.kind,
@@ -136,7 +143,7 @@ class Reader:
             n_crawl_now=self.n_crawl_now,
             children=list(self.children.values()),
             warnings=warnings,
-            complete=not sitemap.broke_off and not self.n_ahead,
+            complete=not (sitemap.broke_off or self.n_ahead or self.is_cut),
         )
 
     def take(self, entries: Iterable[Entry]) -> None:
@@ -152,6 +159,9 @@ class Reader:
             while block := list(islice(rest, self.service.max_items)):
                 self._take(block)
                 self.n_taken += len(block)
+                if 2 * self.counts["n_rejected"] > MOST_REFUSED + self.n_taken:
+                    self.is_cut = True
+                    break
         except (Overloaded, *OUTAGES) as error:
             progress = (
                 f"the {self.n_taken} entries before were accepted, sending the document again is "
