@@ -21,11 +21,15 @@ class Gate:
         ring: KeyRing,
         tokens: TokenChecker | None = None,
         public: frozenset[str] = frozenset(),
+        *,
+        shared: bool = False,
     ) -> None:
         self.ring = ring
         self.tokens = tokens
         self.public = public
         """Words of `RECRAWL_PUBLIC`."""
+        self.shared = shared
+        """True where `RECRAWL_OPEN` admits other machines without keys."""
         self.stopping = Event()
 
     @property

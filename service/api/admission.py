@@ -1,8 +1,6 @@
 """Admission of requests: the caller by its key, the rights, the limits of the key."""
 
 import time
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
@@ -14,6 +12,7 @@ from service.access.gate import Gate
 from service.access.roles import Right, right_of
 from service.access.tokens import UnknownSigner
 from service.api.assembly import the_monitored
+from service.api.origins import has_own_name, is_local, refuse_others
 from service.api.responses import problems
 from service.model.access import Actor
 from service.model.errors import AccessUnavailable, Forbidden, RecrawlError, Unauthorized
@@ -21,8 +20,6 @@ from service.runtime.requests import SECURITY, SLOTS
 
 CALLER = "caller"
 """Key of a scope: the caller of the request."""
-FORWARDED = frozenset((b"x-forwarded-for", b"forwarded", b"x-real-ip"))
-"""Headers of a proxy, which shows that the caller may be on another machine."""
 BEARER = b"bearer "
 
 DOCUMENT_POLICY = (
@@ -38,16 +35,20 @@ async def enter(request: Request, operation: str, right: Right) -> None:
     Raises
     ------
     Unauthorized, Forbidden, AccessUnavailable
-        As `Gate.admit`.
+        As `Gate.admit`; and as `refuse_others`, of a service without keys.
     RateLimited
         The key has used up its items, or too many of its requests wait.
     """
     scope, service = request.scope, the_monitored(request)
-    if right.public_as and (right.public_as in service.gate.public or is_local(scope)):
+    if right.public_as and (
+        right.public_as in service.gate.public or (is_local(scope) and has_own_name(scope))
+    ):
         scope[CALLER] = STRANGER
         return
     try:
         caller = await identified(service.gate, shown_key(scope), right, operation)
+        if caller is ANYONE:
+            refuse_others(scope, shared=service.gate.shared, acts_by_link=right.acts_by_link)
     except (Unauthorized, Forbidden):
         if not right.site_key or service.key_checks is None:
             raise
@@ -62,11 +63,7 @@ async def take_place(scope: Scope, caller: Caller) -> None:
     ------
     RateLimited
         The key has used up its items, or too many of its requests wait.
-    Forbidden
-        A web page of another site has made the request.
     """
-    if caller is ANYONE:
-        refuse_other_sites(scope)
     scope[CALLER] = caller
     if caller.bucket is not None:
         caller.bucket.admit(time.monotonic())
@@ -88,43 +85,6 @@ async def identified(gate: Gate, key: str, right: Right, operation: str) -> Call
         return gate.admit(key, right, operation)
     except UnknownSigner:
         raise AccessUnavailable from None
-
-
-def refuse_other_sites(scope: Scope) -> None:
-    """Raise `Forbidden` if a web page of another site has made this request to an open service.
-
-    A browser states the page's site as Origin. A site that points its own name to this machine is
-    shown by that name as Host, in a request from this machine.
-    """
-    headers = dict(scope["headers"])
-    origin, host = headers.get(b"origin"), headers.get(b"host", b"")
-    if origin is not None and origin.partition(b"://")[2] != host:
-        listed = getattr(scope["app"].state.service, "cors_origins", ())
-        if origin.decode("latin-1") not in listed:
-            raise Forbidden(
-                "a service without keys admits no web page of another site; list its origin in "
-                "RECRAWL_CORS_ORIGINS, or create a key"
-            )
-    if is_local(scope) and not _is_own_name(host):
-        raise Forbidden(
-            "a service without keys admits calls from this machine by an address or by localhost, "
-            "because a web page may have made the others; use these, or create a key"
-        )
-
-
-@lru_cache(1_024)
-def _is_own_name(host: bytes) -> bool:
-    """Return whether no name server can have given this machine the name of a Host header.
-
-    >>> [_is_own_name(host) for host in (b"[::1]:8000", b"localhost:8000", b"api", b"a.example:1")]
-    [True, True, True, False]
-    """
-    name = host.decode("latin-1").rpartition("]")[0].lstrip("[")
-    name = name or host.decode("latin-1").partition(":")[0]
-    try:
-        return bool(ip_address(name))
-    except ValueError:
-        return "." not in name.removesuffix(".localhost")
 
 
 def leave(scope: Scope) -> None:
@@ -149,22 +109,6 @@ def shown_key(scope: Scope) -> str:
                 return ""
             return str(value[len(BEARER) :].strip(), "latin-1")
     return ""
-
-
-def is_local(scope: Scope) -> bool:
-    """Return whether a request comes from this machine and through no proxy."""
-    client = scope.get("client")
-    if client is None or any(name in FORWARDED for name, _ in scope["headers"]):
-        return False
-    return _is_loopback(client[0])
-
-
-@lru_cache(1_024)
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def the_caller(request: Request) -> Caller:

@@ -68,6 +68,8 @@ GUARDED = [Depends(check_query)]
 """Guards of every router with parameters of our own; the right of an operation is its route's."""
 
 
+ANY_CASE = "/indexnow"
+"""Path that counts in any case of its letters, because search engines write /IndexNow too."""
 CONDITIONS = (RecrawlError, CoreError, ClientDisconnect)
 """Exceptions that may end a stream; all others are faults of the service."""
 ANSWERED = (*CONDITIONS, RequestValidationError)
@@ -176,6 +178,8 @@ class DirectMiddleware:
         if scope["type"] == "http":
             if len(scope["path"]) > 1:
                 scope["path"] = scope["path"].removesuffix("/")
+            if scope["path"].lower() == ANY_CASE:
+                scope["path"] = ANY_CASE
             route = self.routes.get((scope["method"], scope["path"]))
         if route is None:
             await self.app(scope, receive, send)

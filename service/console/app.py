@@ -25,6 +25,7 @@ from service.access.roles import right_of
 from service.api.admission import identified, leave, take_place
 from service.api.app import create_app
 from service.api.assembly import Service
+from service.api.origins import refuse_others
 from service.api.requests.bodies import read_within
 from service.api.responses.problems import HEADERS, STATUS
 from service.console.render import environment, static_files
@@ -155,6 +156,9 @@ class Console:
             request.scope[SECURITY] = POLICY
             session, is_new = Session(), False
             try:
+                if self.service.gate.open:
+                    shared = self.service.gate.shared
+                    refuse_others(request.scope, shared=shared, acts_by_link=False)
                 opened = await self.opened(request.cookies.get(COOKIE, ""))
                 session, is_new = opened or session, opened is None
                 response = await step(request, session)

@@ -14,6 +14,7 @@ import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from service.access.callers import ANYONE
 from service.api import openapi
 from service.api.admission import the_caller
 from service.api.assembly import Service, TheService
@@ -216,7 +217,7 @@ def _take(request: Request, service: Service, sent: Sent) -> Response:
     If API keys are set, a caller without one registers no new pages.
     """
     checks, caller = service.key_checks, the_caller(request)
-    trusted, register = caller.known, caller.known or service.gate.open
+    trusted, register = caller.known, caller.known or caller is ANYONE
     try:
         if checks is not None and not trusted:
             claim, then = sent.claim(), partial(_later, service, sent, register, service.now())
