@@ -1,6 +1,8 @@
 """Admission of requests: the caller by its key, the rights, the limits of the key."""
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
@@ -16,7 +18,7 @@ from service.api.origins import has_own_name, is_local, refuse_others
 from service.api.responses import problems
 from service.model.access import Actor
 from service.model.errors import AccessUnavailable, Forbidden, RecrawlError, Unauthorized
-from service.runtime.requests import SECURITY, SLOTS
+from service.runtime.requests import QUESTION, SECURITY, SLOTS, ask_again
 
 CALLER = "caller"
 """Key of a scope: the caller of the request."""
@@ -40,6 +42,7 @@ async def enter(request: Request, operation: str, right: Right) -> None:
         The key has used up its items, or too many of its requests wait.
     """
     scope, service = request.scope, the_monitored(request)
+    QUESTION.set(None)  # a pipelined request has the context of the one before
     if right.public_as and (
         right.public_as in service.gate.public or (is_local(scope) and has_own_name(scope))
     ):
@@ -53,23 +56,30 @@ async def enter(request: Request, operation: str, right: Right) -> None:
         if not right.site_key or service.key_checks is None:
             raise
         caller = STRANGER
-    await take_place(scope, caller)
+    question = partial(service.gate.ask_again, shown_key(scope), right, operation)
+    await take_place(scope, caller, None if caller is STRANGER else question)
 
 
-async def take_place(scope: Scope, caller: Caller) -> None:
+async def take_place(scope: Scope, caller: Caller, question: Callable[[], object] | None) -> None:
     """Write the caller of a request into its scope, and take a place in work for its key.
+
+    The question is asked again while the request works (`runtime.requests.ask_again`).
 
     Raises
     ------
     RateLimited
         The key has used up its items, or too many of its requests wait.
+    Unauthorized, Forbidden, AccessUnavailable
+        The right has ended before the place was free.
     """
+    QUESTION.set(question)
     scope[CALLER] = caller
     if caller.bucket is not None:
         caller.bucket.admit(time.monotonic())
     if caller.slots is not None:
         await caller.slots.take()
         scope[SLOTS] = caller.slots
+        ask_again()
 
 
 async def identified(gate: Gate, key: str, right: Right, operation: str) -> Caller:

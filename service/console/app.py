@@ -52,7 +52,7 @@ from service.console.views import (
 )
 from service.console.visit import THEME, THEMES, Visit, inside
 from service.model.errors import Forbidden, MalformedBody, RecrawlError, Unauthorized
-from service.runtime.requests import SECURITY
+from service.runtime.requests import QUESTION, SECURITY
 
 MOST_FORM = 64_000
 """Maximum size of the body of a form, bytes."""
@@ -154,6 +154,7 @@ class Console:
 
         async def endpoint(request: Request) -> Response:
             request.scope[SECURITY] = POLICY
+            QUESTION.set(None)
             session, is_new = Session(), False
             try:
                 if self.service.gate.open:
@@ -192,10 +193,11 @@ class Console:
 
     async def respond(self, view: View, request: Request, session: Session) -> Response:
         """Return the answer of a view; raise as a request to the API with the session's key."""
-        caller = await self.caller(session.key)
-        caller.check(right_of(view.operation), view.operation)
+        caller, right = await self.caller(session.key), right_of(view.operation)
+        caller.check(right, view.operation)
         form = await read_form(request, session)
-        await take_place(request.scope, caller)
+        question = partial(self.service.gate.ask_again, session.key, right, view.operation)
+        await take_place(request.scope, caller, question)
         visit = self.visit(request, session, caller, form)
         if iscoroutinefunction(view.respond):
             response: Response = await view.respond(visit)

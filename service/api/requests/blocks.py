@@ -34,6 +34,7 @@ from service.api.requests.bodies import (
     Batch,
     Body,
     ItemT,
+    arrival,
     decode_batch,
     drain,
     heavy,
@@ -50,6 +51,7 @@ from service.batching.batcher import Batcher, JobT, ResultT
 from service.batching.reports import CommittedCrawls, CrawlReport, lost
 from service.model.columns import CrawlColumns
 from service.model.errors import BodyTooLarge, Overloaded, RecrawlError, ShardUnavailable
+from service.runtime.requests import ask_again
 
 T = TypeVar("T")
 
@@ -190,9 +192,13 @@ class CrawlStream:
             await asyncio.sleep(wait_s)
 
     async def _submit(self, job: CrawlReport) -> Future[CommittedCrawls]:
-        """Return the future of a block; only the first block is refused at once by a full queue."""
+        """Return the future of a block; only the first block is refused at once by a full queue.
+
+        Raise as `ask_again`: the lines before stay committed.
+        """
         give_up_at = deadline(begun=self.n_taken > 0)
         while True:
+            ask_again()
             writing = attempt(self.service.crawl_reports, job, give_up_at)
             if writing is not None:
                 return writing
@@ -211,7 +217,7 @@ class CrawlStream:
 
 async def read_blocks(request: Request, max_items: int, max_bytes: int) -> AsyncGenerator[Body]:
     """Yield arriving NDJSON in blocks."""
-    kind, arriving = media_type(request), request.stream()
+    kind, arriving = media_type(request), arrival(request)
     try:
         async for block in cut(inflated(request, arriving), max_items, max_bytes):
             yield Body(block, kind)

@@ -1,5 +1,6 @@
 """Request bodies: read within a limit, decoded item by item, every fault named by its index."""
 
+import time
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from service.model.errors import (
 )
 from service.model.field_faults import fault_of, worded
 from service.model.lenient_json import Contradiction
+from service.runtime.requests import ASK_EVERY_S, ask_again
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -146,7 +148,7 @@ async def _read(
     hold: Callable[[int], None] = lambda _: None,
 ) -> bytes:
     limit = limit or request.app.state.service.max_body_bytes
-    arriving, content, size = request.stream(), bytearray(), 0
+    arriving, content, size = arrival(request), bytearray(), 0
     async for chunk in undo(request, arriving):
         size += len(chunk) or EMPTY_PART
         if size > limit:
@@ -156,7 +158,18 @@ async def _read(
     if size > limit:
         await drain(arriving, limit)
         raise BodyTooLarge(f"the body has over {limit} bytes; send it in several requests")
+    ask_again()
     return bytes(content)
+
+
+async def arrival(request: Request) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body as they arrive; ask again for the caller's right meanwhile."""
+    asked_at = time.monotonic()
+    async for piece in request.stream():
+        if time.monotonic() - asked_at >= ASK_EVERY_S:
+            ask_again()
+            asked_at = time.monotonic()
+        yield piece
 
 
 def media_type(request: Request) -> str:

@@ -20,11 +20,11 @@ from service.api.cursors import (
 from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer, encode_epoch
 from service.api.route import GUARDED, DirectRoute
+from service.api.waiting import reach
 from service.history.reading import calibrations_of
 from service.model import domain
 from service.model.access import Actor
 from service.model.errors import EpochNotFound
-from service.runtime.requests import waiting
 
 router = APIRouter(tags=["epochs"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -102,8 +102,7 @@ async def post_epoch(
     """
     epoch = await run_in_threadpool(request_epoch, service, actor)
     if wait_s:
-        with waiting(request.scope):
-            await service.watch.reached(epoch.epoch, wait_s)
+        await reach(request.scope, service.watch, epoch.epoch, wait_s)
         epoch = await run_in_threadpool(read_epoch, service, epoch.epoch)
     return answer(encode_epoch(epoch), 202, {"Location": f"/epochs/{epoch.epoch}"})
 

@@ -37,6 +37,7 @@ from service.api.responses.encode import (
 from service.api.responses.tables import parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import find
+from service.api.waiting import reach
 from service.epochs.watch import Watch
 from service.leases import due
 from service.model.columns import ScheduleChanges, SchedulePart
@@ -48,7 +49,6 @@ from service.model.errors import (
     PageNotFound,
 )
 from service.model.urls import normalise_host
-from service.runtime.requests import waiting
 from service.storage import Transaction
 
 router = APIRouter(tags=["schedule"], route_class=DirectRoute, dependencies=GUARDED)
@@ -229,8 +229,7 @@ async def unchanged(watch: Watch, query: ScheduleQuery, wait_s: float, scope: Sc
         return False
     is_current = query.since == epoch or matches(query.etag, epoch)
     if wait_s and (is_current or epoch == BEFORE_THE_FIRST):
-        with waiting(scope):
-            await watch.reached(epoch + 1, wait_s)
+        await reach(scope, watch, epoch + 1, wait_s)
     return is_current and watch.in_force == epoch
 
 

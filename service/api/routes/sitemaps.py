@@ -34,8 +34,16 @@ from service.ingest.record import PageNames, PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
 from service.model.domain import ItemVerdict
-from service.model.errors import OUTAGES, Forbidden, InvalidUrl, Overloaded
+from service.model.errors import (
+    OUTAGES,
+    AccessUnavailable,
+    Forbidden,
+    InvalidUrl,
+    Overloaded,
+    Unauthorized,
+)
 from service.model.urls import NormalUrl, normalise
+from service.runtime.requests import ask_again
 
 router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -150,9 +158,10 @@ class Reader:
         rest = iter(entries)
         try:
             while block := list(islice(rest, self.service.max_items)):
+                ask_again()
                 self._take(block)
                 self.n_taken += len(block)
-        except (Overloaded, *OUTAGES) as error:
+        except (Overloaded, Unauthorized, Forbidden, AccessUnavailable, *OUTAGES) as error:
             progress = (
                 f"the {self.n_taken} entries before were accepted, sending the document again is "
                 "safe"
