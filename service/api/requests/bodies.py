@@ -15,7 +15,7 @@ from recrawl_client.wire.common import Item, Rejection
 from service.api.encodings import GZIP, inflate
 from service.api.requests.refusals import RefusedItem, refuse
 from service.model import lenient_json
-from service.model.arrays import Ints
+from service.model.arrays import Ints, Texts
 from service.model.errors import (
     BodyTooLarge,
     InvalidField,
@@ -78,6 +78,8 @@ class Batch(Generic[ItemT]):
     items: list[ItemT]
     index: Ints
     refusals: list[RefusedItem]
+    own_hosts: Texts = None
+    """As `CrawlColumns.own_hosts`, of each item."""
 
     @property
     def n_items(self) -> int:
