@@ -14,8 +14,9 @@ from service.access.gate import Gate
 from service.access.roles import Right, right_of
 from service.access.tokens import UnknownSigner
 from service.api.assembly import the_monitored
-from service.api.origins import has_own_name, is_local, refuse_others
+from service.api.origins import has_own_name, is_local, peer_of, refuse_others
 from service.api.responses import problems
+from service.api.threads import CALLER_NAME
 from service.model.access import Actor
 from service.model.errors import AccessUnavailable, Forbidden, RecrawlError, Unauthorized
 from service.runtime.requests import QUESTION, SECURITY, SLOTS, ask_again
@@ -42,7 +43,9 @@ async def enter(request: Request, operation: str, right: Right) -> None:
         The key has used up its items, or too many of its requests wait.
     """
     scope, service = request.scope, the_monitored(request)
-    QUESTION.set(None)  # a pipelined request has the context of the one before
+    # a pipelined request has the context of the one before
+    QUESTION.set(None)
+    CALLER_NAME.set(f"@{peer_of(scope)}")
     if right.public_as and (
         right.public_as in service.gate.public or (is_local(scope) and has_own_name(scope))
     ):
@@ -73,6 +76,7 @@ async def take_place(scope: Scope, caller: Caller, question: Callable[[], object
         The right has ended before the place was free.
     """
     QUESTION.set(question)
+    CALLER_NAME.set(caller.name if caller.known else f"@{peer_of(scope)}")
     scope[CALLER] = caller
     if caller.bucket is not None:
         caller.bucket.admit(time.monotonic())

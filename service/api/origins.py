@@ -5,7 +5,7 @@ A service without keys admits everybody, so it asks where a request comes from.
 
 import re
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from starlette.types import Scope
 
@@ -190,3 +190,20 @@ def _is_own_name(host: bytes) -> bool:
         return bool(ip_address(name))
     except ValueError:
         return "." not in name.removesuffix(".localhost") and ":" not in name
+
+
+def peer_of(scope: Scope) -> str:
+    """Return the address of a caller, as `customer`."""
+    client = scope.get("client")
+    return customer(str(client[0]) if client else "")
+
+
+def customer(host: str) -> str:
+    """Return an address; for IPv6 its /64 network, which belongs to one customer."""
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        return host
+    if not isinstance(ip, IPv6Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or IPv6Network((ip, 64), strict=False).network_address)

@@ -13,7 +13,6 @@ from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_h
 
 import structlog
 from fastapi import Depends, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -28,6 +27,7 @@ from typing_extensions import TypedDict, override
 from service.access.roles import right_of
 from service.api.admission import add_limits, enter, leave
 from service.api.responses import problems
+from service.api.threads import in_thread
 from service.core.checks import CoreError
 from service.model.errors import RecrawlError
 from service.model.field_faults import expected, shown
@@ -156,7 +156,7 @@ class DirectRoute(APIRoute):
         if self.dependant.request_param_name:
             values[self.dependant.request_param_name] = request
         if self.blocks:
-            return await run_in_threadpool(self.in_thread, values)
+            return await in_thread(self.in_thread, values)
         response: Response = await self.endpoint(**values)
         return response
 

@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Scope
@@ -25,9 +24,10 @@ from service.access.roles import right_of
 from service.api.admission import identified, leave, take_place
 from service.api.app import create_app
 from service.api.assembly import Service
-from service.api.origins import refuse_others
+from service.api.origins import peer_of, refuse_others
 from service.api.requests.bodies import read_within
 from service.api.responses.problems import HEADERS, STATUS
+from service.api.threads import CALLER_NAME, in_thread
 from service.console.render import environment, static_files
 from service.console.session import (
     COOKIE,
@@ -155,6 +155,7 @@ class Console:
         async def endpoint(request: Request) -> Response:
             request.scope[SECURITY] = POLICY
             QUESTION.set(None)
+            CALLER_NAME.set(f"@{peer_of(request.scope)}")
             session, is_new = Session(), False
             try:
                 if self.service.gate.open:
@@ -171,7 +172,7 @@ class Console:
                 leave(request.scope)
             if is_new and COOKIE not in response.headers.get("set-cookie", ""):
                 with suppress(RecrawlError):  # an outage has its own page
-                    keep(response, request.scope, await run_in_threadpool(self.seal.close, session))
+                    keep(response, request.scope, await in_thread(self.seal.close, session))
             return response
 
         return endpoint
@@ -184,7 +185,7 @@ class Console:
         AccessUnavailable
             The list of sessions that were signed out could not be read of late.
         """
-        session = await run_in_threadpool(self.seal.open, cookie) if cookie else None
+        session = await in_thread(self.seal.open, cookie) if cookie else None
         if session is None or (session.key and self.service.gate.ring.has_ended(session.digest)):
             return None
         return session
@@ -202,7 +203,7 @@ class Console:
         if iscoroutinefunction(view.respond):
             response: Response = await view.respond(visit)
             return response
-        return await run_in_threadpool(cast("Callable[[Visit], Response]", view.respond), visit)
+        return await in_thread(cast("Callable[[Visit], Response]", view.respond), visit)
 
     async def caller(self, key: str) -> Caller:
         """Return the caller who shows a key.
@@ -272,7 +273,7 @@ class Console:
         except Forbidden as error:
             return visit.page("sign_in.html", 403, back=back, reason=error.detail)
         response = visit.go(back)
-        cookie = await run_in_threadpool(self.seal.close, Session(key))
+        cookie = await in_thread(self.seal.close, Session(key))
         keep(response, request.scope, cookie)
         return response
 
@@ -280,7 +281,7 @@ class Console:
         """End the session, on every server."""
         await read_form(request, session)
         if session.key:
-            await run_in_threadpool(self.end, session)
+            await in_thread(self.end, session)
         response = self.visit(request, session, STRANGER, {}).go("/console/sign-in")
         forget(response, request.scope)
         return response

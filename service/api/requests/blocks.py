@@ -23,7 +23,6 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.evidence import Observation
@@ -47,6 +46,7 @@ from service.api.requests.key_limits import admitted
 from service.api.requests.posts import SMALL_BYTES, Counts, Post
 from service.api.requests.settling import settled
 from service.api.responses.outcomes import add_counts, crawl_counts, measure_crawls
+from service.api.threads import in_thread
 from service.batching.batcher import Batcher, JobT, ResultT
 from service.batching.reports import CommittedCrawls, CrawlReport, lost
 from service.model.columns import CrawlColumns
@@ -93,7 +93,7 @@ async def beside(content: bytes, caller: Caller, decode: Callable[[], T]) -> T:
     Large bodies take long, and the pages of a limited key's leases are read from the store.
     """
     if heavy(content) or caller.boundary is not None:
-        return await run_in_threadpool(decode)
+        return await in_thread(decode)
     return decode()
 
 

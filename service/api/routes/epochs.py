@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer
 from service.access.audit import write_audit
@@ -20,6 +19,7 @@ from service.api.cursors import (
 from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer, encode_epoch
 from service.api.route import GUARDED, DirectRoute
+from service.api.threads import in_thread
 from service.api.waiting import reach
 from service.history.reading import calibrations_of
 from service.model import domain
@@ -100,10 +100,10 @@ async def post_epoch(
 
     If an epoch already waits to start, the answer is that epoch.
     """
-    epoch = await run_in_threadpool(request_epoch, service, actor)
+    epoch = await in_thread(request_epoch, service, actor)
     if wait_s:
         await reach(request.scope, service.watch, epoch.epoch, wait_s)
-        epoch = await run_in_threadpool(read_epoch, service, epoch.epoch)
+        epoch = await in_thread(read_epoch, service, epoch.epoch)
     return answer(encode_epoch(epoch), 202, {"Location": f"/epochs/{epoch.epoch}"})
 
 
