@@ -6,8 +6,8 @@ from threading import Event, Thread
 from service.access.callers import ANYONE, STRANGER, Caller
 from service.access.keyring import KeyRing
 from service.access.roles import Right
-from service.access.tokens import TokenChecker
-from service.model.errors import Unauthorized
+from service.access.tokens import TokenChecker, UnknownSigner
+from service.model.errors import AccessUnavailable, Unauthorized
 
 TOKEN_DOTS = 2
 """Number of dots in a JSON Web Token."""
@@ -21,11 +21,15 @@ class Gate:
         ring: KeyRing,
         tokens: TokenChecker | None = None,
         public: frozenset[str] = frozenset(),
+        *,
+        shared: bool = False,
     ) -> None:
         self.ring = ring
         self.tokens = tokens
         self.public = public
         """Words of `RECRAWL_PUBLIC`."""
+        self.shared = shared
+        """True where `RECRAWL_OPEN` admits other machines without keys."""
         self.stopping = Event()
 
     @property
@@ -56,6 +60,16 @@ class Gate:
             raise Unauthorized
         caller.check(right, operation)
         return caller
+
+    def ask_again(self, key: str, right: Right, operation: str) -> None:
+        """Raise as `admit` if a caller has lost a right since its request was admitted.
+
+        A token whose signer is unknown by now cannot be checked without a reading.
+        """
+        try:
+            self.admit(key, right, operation)
+        except UnknownSigner:
+            raise AccessUnavailable from None
 
     def caller(self, key: str) -> Caller | None:
         """Return the caller who shows a key or a token; None for an invalid one."""

@@ -154,10 +154,11 @@ class KeyRing:
         """Return the entry of a key, with the bucket and the places of its former entry."""
         before = self.entries.get(f"{PREFIX}{key.key_id}_", NOBODY)
         # a new bucket would be full again, and new places free
-        if before.caller is not None:
-            return RingEntry(key.digest, before.caller, key.expires_at)
-        bucket = None
-        if key.items_per_s is not None:
+        slots = Slots(self.n_slots) if before.caller is None else before.caller.slots
+        bucket = None if before.caller is None else before.caller.bucket
+        if key.items_per_s is None:
+            bucket = None
+        elif bucket is None or bucket.per_s != key.items_per_s:
             bucket = TokenBucket.full(key.items_per_s, self.seconds())
         caller = Caller(
             name=key.key_id,
@@ -165,9 +166,10 @@ class KeyRing:
             known=True,
             boundary=boundary_of(key.hosts, key.url_prefixes),
             bucket=bucket,
-            slots=Slots(self.n_slots),
+            slots=slots,
         )
-        return RingEntry(key.digest, caller, key.expires_at)
+        same = caller == before.caller and before.caller is not None
+        return RingEntry(key.digest, before.caller if same else caller, key.expires_at)
 
     def mark_used(self, *, last: bool = False) -> None:
         """Write the instants of last use, at most once a minute, and at the end."""

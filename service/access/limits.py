@@ -74,6 +74,12 @@ class TokenBucket:
         with self.lock:
             self.left -= n_items
 
+    def pay(self, n_items: int, now: float) -> None:
+        """Take further items before the work on them; raise `RateLimited` while there is a debt."""
+        if self.balance(now) < 0.0:
+            raise self.refusal(now)
+        self.charge(n_items)
+
     def wait_s(self, now: float) -> int:
         """Return the time until the next request is admitted, whole seconds.
 

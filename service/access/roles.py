@@ -19,6 +19,8 @@ class Right(NamedTuple):
     """True if the key of a site can replace an API key, where the settings allow it."""
     public_as: str = ""
     """Word of `RECRAWL_PUBLIC` that opens the operation to everybody."""
+    acts_by_link: bool = False
+    """True if a GET of the operation writes, so that a link or an image could use it."""
 
 
 PUBLIC, READ, REPORT, CRAWL, ADMIN = (
@@ -41,7 +43,7 @@ OPERATIONS: dict[str, Right] = {
     "post_observations": Right(Role.report, limited=Role.crawl),
     "post_pings": Right(Role.report, limited=Role.report),
     "post_sitemap": Right(Role.report, limited=Role.report),
-    "get_indexnow": Right(Role.report, limited=Role.report, site_key=True),
+    "get_indexnow": Right(Role.report, limited=Role.report, site_key=True, acts_by_link=True),
     "post_indexnow": Right(Role.report, limited=Role.report, site_key=True),
     # leases
     "post_leases": Right(Role.crawl, limited=Role.crawl),

@@ -1,8 +1,8 @@
 """Admission of requests: the caller by its key, the rights, the limits of the key."""
 
 import time
-from functools import lru_cache
-from ipaddress import ip_address
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
@@ -14,15 +14,15 @@ from service.access.gate import Gate
 from service.access.roles import Right, right_of
 from service.access.tokens import UnknownSigner
 from service.api.assembly import the_monitored
+from service.api.origins import has_own_name, is_local, peer_of, refuse_others
 from service.api.responses import problems
+from service.api.threads import CALLER_NAME
 from service.model.access import Actor
 from service.model.errors import AccessUnavailable, Forbidden, RecrawlError, Unauthorized
-from service.runtime.requests import BODY, SECURITY, SLOTS
+from service.runtime.requests import BODY, QUESTION, SECURITY, SLOTS, ask_again
 
 CALLER = "caller"
 """Key of a scope: the caller of the request."""
-FORWARDED = frozenset((b"x-forwarded-for", b"forwarded", b"x-real-ip"))
-"""Headers of a proxy, which shows that the caller may be on another machine."""
 BEARER = b"bearer "
 
 DOCUMENT_POLICY = (
@@ -38,41 +38,52 @@ async def enter(request: Request, operation: str, right: Right) -> None:
     Raises
     ------
     Unauthorized, Forbidden, AccessUnavailable
-        As `Gate.admit`.
+        As `Gate.admit`; and as `refuse_others`, of a service without keys.
     RateLimited
         The key has used up its items, or too many of its requests wait.
     """
     scope, service = request.scope, the_monitored(request)
-    if right.public_as and (right.public_as in service.gate.public or is_local(scope)):
+    # a pipelined request has the context of the one before
+    QUESTION.set(None)
+    CALLER_NAME.set(f"@{peer_of(scope)}")
+    if right.public_as and (
+        right.public_as in service.gate.public or (is_local(scope) and has_own_name(scope))
+    ):
         scope[CALLER] = STRANGER
         return
     try:
         caller = await identified(service.gate, shown_key(scope), right, operation)
+        if caller is ANYONE:
+            refuse_others(scope, shared=service.gate.shared, acts_by_link=right.acts_by_link)
     except (Unauthorized, Forbidden):
         if not right.site_key or service.key_checks is None:
             raise
         caller = STRANGER
-    await take_place(scope, caller)
+    question = partial(service.gate.ask_again, shown_key(scope), right, operation)
+    await take_place(scope, caller, None if caller is STRANGER else question)
 
 
-async def take_place(scope: Scope, caller: Caller) -> None:
+async def take_place(scope: Scope, caller: Caller, question: Callable[[], object] | None) -> None:
     """Write the caller of a request into its scope, and take a place in work for its key.
+
+    The question is asked again while the request works (`runtime.requests.ask_again`).
 
     Raises
     ------
     RateLimited
         The key has used up its items, or too many of its requests wait.
-    Forbidden
-        A web page of another site has made the request.
+    Unauthorized, Forbidden, AccessUnavailable
+        The right has ended before the place was free.
     """
-    if caller is ANYONE:
-        refuse_other_sites(scope)
+    QUESTION.set(question)
+    CALLER_NAME.set(caller.name if caller.known else f"@{peer_of(scope)}")
     scope[CALLER] = caller
     if caller.bucket is not None:
         caller.bucket.admit(time.monotonic())
     if caller.slots is not None:
         await caller.slots.take()
         scope[SLOTS] = caller.slots
+        ask_again()
 
 
 async def identified(gate: Gate, key: str, right: Right, operation: str) -> Caller:
@@ -88,43 +99,6 @@ async def identified(gate: Gate, key: str, right: Right, operation: str) -> Call
         return gate.admit(key, right, operation)
     except UnknownSigner:
         raise AccessUnavailable from None
-
-
-def refuse_other_sites(scope: Scope) -> None:
-    """Raise `Forbidden` if a web page of another site has made this request to an open service.
-
-    A browser states the page's site as Origin. A site that points its own name to this machine is
-    shown by that name as Host, in a request from this machine.
-    """
-    headers = dict(scope["headers"])
-    origin, host = headers.get(b"origin"), headers.get(b"host", b"")
-    if origin is not None and origin.partition(b"://")[2] != host:
-        listed = getattr(scope["app"].state.service, "cors_origins", ())
-        if origin.decode("latin-1") not in listed:
-            raise Forbidden(
-                "a service without keys admits no web page of another site; list its origin in "
-                "RECRAWL_CORS_ORIGINS, or create a key"
-            )
-    if is_local(scope) and not _is_own_name(host):
-        raise Forbidden(
-            "a service without keys admits calls from this machine by an address or by localhost, "
-            "because a web page may have made the others; use these, or create a key"
-        )
-
-
-@lru_cache(1_024)
-def _is_own_name(host: bytes) -> bool:
-    """Return whether no name server can have given this machine the name of a Host header.
-
-    >>> [_is_own_name(host) for host in (b"[::1]:8000", b"localhost:8000", b"api", b"a.example:1")]
-    [True, True, True, False]
-    """
-    name = host.decode("latin-1").rpartition("]")[0].lstrip("[")
-    name = name or host.decode("latin-1").partition(":")[0]
-    try:
-        return bool(ip_address(name))
-    except ValueError:
-        return "." not in name.removesuffix(".localhost")
 
 
 def leave(scope: Scope) -> None:
@@ -151,22 +125,6 @@ def shown_key(scope: Scope) -> str:
                 return ""
             return str(value[len(BEARER) :].strip(), "latin-1")
     return ""
-
-
-def is_local(scope: Scope) -> bool:
-    """Return whether a request comes from this machine and through no proxy."""
-    client = scope.get("client")
-    if client is None or any(name in FORWARDED for name, _ in scope["headers"]):
-        return False
-    return _is_loopback(client[0])
-
-
-@lru_cache(1_024)
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def the_caller(request: Request) -> Caller:

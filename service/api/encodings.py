@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 import zstandard
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.threads import in_thread
 from service.model.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 GZIP = ("gzip", "x-gzip")
@@ -196,7 +196,7 @@ class Compressing:
             if len(body) < IN_A_THREAD:
                 message["body"] = self._compressed(body, more=more)
             else:
-                message["body"] = await run_in_threadpool(self._compressed, body, more=more)
+                message["body"] = await in_thread(self._compressed, body, more=more)
         await self.send(message)
 
     def _begin(self, message: Message) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import re
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
@@ -137,6 +138,8 @@ MAX_HEAD_BYTES = 262_144
 
 CONNECT = b"CONNECT"
 TRANSFER_ENCODING = b"transfer-encoding"
+AUTHORITY = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
+"""Scheme and authority of a target in absolute form."""
 
 STALLED_S = 300.0
 """Maximum time in which a client reads nothing before its connection is aborted, seconds."""
@@ -229,6 +232,10 @@ class BoundedConnection(HttpToolsProtocol):
         self.ignoring = self.parser.should_upgrade() and self.parser.get_method() != CONNECT
         if not self.ignoring:
             codings = [value for name, value in self.headers if name == TRANSFER_ENCODING]
+            absolute = AUTHORITY.match(self.url)
+            if absolute:  # the target counts, not the Host header (RFC 9112, section 3.2.2)
+                others = [header for header in self.headers if header[0] != b"host"]
+                self.headers[:] = [(b"host", absolute[1]), *others]
             if codings:
                 fault = transfer_fault(codings, self.parser.get_http_version())
                 self.app = fault or self.app

@@ -5,6 +5,7 @@ validates all parameters at once, without a tree of dependencies. The decision a
 figures are in docs/decisions/0005-one-road-for-http.md.
 """
 
+import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -12,23 +13,25 @@ from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_h
 
 import structlog
 from fastapi import Depends, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
 from starlette.routing import Match
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import TypedDict, override
 
 from service.access.roles import right_of
 from service.api.admission import add_limits, enter, leave
 from service.api.responses import problems
+from service.api.threads import in_thread
 from service.core.checks import CoreError
 from service.model.errors import RecrawlError
 from service.model.field_faults import expected, shown
+from service.runtime.requests import ASK_EVERY_S, ask_again
 
 
 def check_query(request: Request) -> None:
@@ -68,6 +71,8 @@ GUARDED = [Depends(check_query)]
 """Guards of every router with parameters of our own; the right of an operation is its route's."""
 
 
+ANY_CASE = "/indexnow"
+"""Path that counts in any case of its letters, because search engines write /IndexNow too."""
 CONDITIONS = (RecrawlError, CoreError, ClientDisconnect)
 """Exceptions that may end a stream; all others are faults of the service."""
 ANSWERED = (*CONDITIONS, RequestValidationError)
@@ -131,9 +136,12 @@ class DirectRoute(APIRoute):
             leave(scope)
 
     async def send(self, response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send a response; a named condition ends its stream."""
+        """Send a response; a named condition, or the end of the caller's right, ends its stream."""
         try:
-            await response(scope, receive, send)
+            if isinstance(response, StreamingResponse):
+                await send_stream(response, scope, receive, send)
+            else:
+                await response(scope, receive, send)
         except CONDITIONS as error:
             reason = f"{type(error).__name__}: {error}"
             log.warning("a stream ended early", path=self.path, reason=reason)
@@ -148,9 +156,34 @@ class DirectRoute(APIRoute):
         if self.dependant.request_param_name:
             values[self.dependant.request_param_name] = request
         if self.blocks:
-            return await run_in_threadpool(self.endpoint, **values)
+            return await in_thread(self.in_thread, values)
         response: Response = await self.endpoint(**values)
         return response
+
+    def in_thread(self, values: dict[str, Any]) -> Response:
+        """Return what the endpoint returns, unless the right has ended before a thread was free."""
+        ask_again()
+        response: Response = self.endpoint(**values)
+        return response
+
+
+async def send_stream(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send a stream; raise as `ask_again` before each piece, and while the client does not read."""
+
+    async def asked(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            ask_again()
+        await send(message)
+
+    sending = asyncio.ensure_future(response(scope, receive, asked))
+    try:
+        while not (await asyncio.wait((sending,), timeout=ASK_EVERY_S))[0]:
+            ask_again()
+    except BaseException:
+        sending.cancel()
+        await asyncio.wait((sending,))
+        raise
+    await sending
 
 
 class DirectMiddleware:
@@ -176,6 +209,8 @@ class DirectMiddleware:
         if scope["type"] == "http":
             if len(scope["path"]) > 1:
                 scope["path"] = scope["path"].removesuffix("/")
+            if scope["path"].lower() == ANY_CASE:
+                scope["path"] = ANY_CASE
             route = self.routes.get((scope["method"], scope["path"]))
         if route is None:
             await self.app(scope, receive, send)

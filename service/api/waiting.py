@@ -1,4 +1,4 @@
-"""Lease requests that wait for a crawl, woken when a lease of this process ends.
+"""Requests that wait: for a newer epoch, or for a crawl until a lease of this process ends.
 
 An ended lease allows its host one crawl more. Without the wake-up, a waiting request would look
 again only after a pause of up to one second. A host that allows one crawl at a time would be idle
@@ -9,6 +9,22 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
+
+from starlette.types import Scope
+
+from service.runtime.requests import ASK_EVERY_S, waiting
+from service.storage.stores.newest import NewestWatch
+
+
+async def reach(scope: Scope, watch: NewestWatch, number: int, within_s: float) -> None:
+    """Wait until a watch reaches a number, at most `within_s`; raise as `waiting`."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + within_s
+    while (left_s := until - loop.time()) > 0:
+        with waiting(scope):
+            done = await watch.reached(number, min(left_s, ASK_EVERY_S))
+        if done:
+            return
 
 
 class LeaseWaiters:

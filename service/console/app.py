@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Scope
@@ -25,8 +24,10 @@ from service.access.roles import right_of
 from service.api.admission import identified, leave, take_place
 from service.api.app import create_app
 from service.api.assembly import Service
+from service.api.origins import peer_of, refuse_others
 from service.api.requests.bodies import read_within
 from service.api.responses.problems import HEADERS, STATUS
+from service.api.threads import CALLER_NAME, in_thread
 from service.console.render import environment, static_files
 from service.console.session import (
     COOKIE,
@@ -51,7 +52,7 @@ from service.console.views import (
 )
 from service.console.visit import THEME, THEMES, Visit, inside
 from service.model.errors import Forbidden, MalformedBody, RecrawlError, Unauthorized
-from service.runtime.requests import SECURITY
+from service.runtime.requests import QUESTION, SECURITY
 
 MOST_FORM = 64_000
 """Maximum size of the body of a form, bytes."""
@@ -153,8 +154,13 @@ class Console:
 
         async def endpoint(request: Request) -> Response:
             request.scope[SECURITY] = POLICY
+            QUESTION.set(None)
+            CALLER_NAME.set(f"@{peer_of(request.scope)}")
             session, is_new = Session(), False
             try:
+                if self.service.gate.open:
+                    shared = self.service.gate.shared
+                    refuse_others(request.scope, shared=shared, acts_by_link=False)
                 opened = await self.opened(request.cookies.get(COOKIE, ""))
                 session, is_new = opened or session, opened is None
                 response = await step(request, session)
@@ -166,7 +172,7 @@ class Console:
                 leave(request.scope)
             if is_new and COOKIE not in response.headers.get("set-cookie", ""):
                 with suppress(RecrawlError):  # an outage has its own page
-                    keep(response, request.scope, await run_in_threadpool(self.seal.close, session))
+                    keep(response, request.scope, await in_thread(self.seal.close, session))
             return response
 
         return endpoint
@@ -179,7 +185,7 @@ class Console:
         AccessUnavailable
             The list of sessions that were signed out could not be read of late.
         """
-        session = await run_in_threadpool(self.seal.open, cookie) if cookie else None
+        session = await in_thread(self.seal.open, cookie) if cookie else None
         if session is None or (session.key and self.service.gate.ring.has_ended(session.digest)):
             return None
         return session
@@ -188,15 +194,16 @@ class Console:
 
     async def respond(self, view: View, request: Request, session: Session) -> Response:
         """Return the answer of a view; raise as a request to the API with the session's key."""
-        caller = await self.caller(session.key)
-        caller.check(right_of(view.operation), view.operation)
+        caller, right = await self.caller(session.key), right_of(view.operation)
+        caller.check(right, view.operation)
         form = await read_form(request, session)
-        await take_place(request.scope, caller)
+        question = partial(self.service.gate.ask_again, session.key, right, view.operation)
+        await take_place(request.scope, caller, question)
         visit = self.visit(request, session, caller, form)
         if iscoroutinefunction(view.respond):
             response: Response = await view.respond(visit)
             return response
-        return await run_in_threadpool(cast("Callable[[Visit], Response]", view.respond), visit)
+        return await in_thread(cast("Callable[[Visit], Response]", view.respond), visit)
 
     async def caller(self, key: str) -> Caller:
         """Return the caller who shows a key.
@@ -266,7 +273,7 @@ class Console:
         except Forbidden as error:
             return visit.page("sign_in.html", 403, back=back, reason=error.detail)
         response = visit.go(back)
-        cookie = await run_in_threadpool(self.seal.close, Session(key))
+        cookie = await in_thread(self.seal.close, Session(key))
         keep(response, request.scope, cookie)
         return response
 
@@ -274,7 +281,7 @@ class Console:
         """End the session, on every server."""
         await read_form(request, session)
         if session.key:
-            await run_in_threadpool(self.end, session)
+            await in_thread(self.end, session)
         response = self.visit(request, session, STRANGER, {}).go("/console/sign-in")
         forget(response, request.scope)
         return response

@@ -20,7 +20,7 @@ from cryptography.fernet import Fernet, InvalidToken
 from starlette.responses import Response
 from starlette.types import Scope
 
-from service.api.admission import is_local
+from service.api.origins import is_local
 from service.storage import Store
 from service.storage.clock import Clock
 

@@ -129,8 +129,14 @@ class LeaseSettler:
             row, locked = row[counts], locked.take(counts)
         if len(row):
             some = crawls.take(row)
+            foreign = concerns_others(tx, some, locked.queue_id)
             reports = LeaseReports(
-                some.page_id, some.observed_at, some.status, some.retry_after_s, new[row]
+                some.page_id,
+                # like a release: the lease ends, and the host queue neither fails nor recovers
+                np.where(foreign, NO_TIME, some.observed_at),
+                np.where(foreign, UNSPECIFIED, some.status).astype(np.int16),
+                some.retry_after_s,
+                new[row],
             )
             pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
             held[row] = self.settle(tx, reports, pages, locked, now)
@@ -188,6 +194,26 @@ class LeaseSettler:
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
         """Queue the pages whose crawls pings have requested."""
         queue_due(tx, page_id, now + self.horizon)
+
+
+def concerns_others(tx: Transaction, crawls: CrawlColumns, queue_id: Ints) -> Bools:
+    """Return which crawls of limited keys would pause hosts that are not those of the key.
+
+    The hosts of a group share one host queue, whose id is negative.
+    """
+    foreign = np.zeros(len(crawls), np.bool_)
+    if crawls.own_hosts is None:
+        return foreign
+    judged: dict[tuple[int, frozenset[str]], bool] = {}
+    for row, own in enumerate(crawls.own_hosts.tolist()):
+        if own == "":
+            continue
+        place = int(queue_id[row]), own
+        if place not in judged:
+            hosts = tx.members(-place[0], len(own) + 1) if place[0] < 0 else []
+            judged[place] = not own or not own.issuperset(hosts)
+        foreign[row] = judged[place]
+    return foreign
 
 
 def _once(held: Bools, page_id: Ints) -> Bools:

@@ -74,6 +74,8 @@ class CrawlColumns(Columns):
     """Entity tag of the answer; "": none."""
     note: Texts = None
     """JSON of the crawler's note; "": none."""
+    own_hosts: Texts = None
+    """Set of the hosts that the report may pause, by the limits of its key; "": no limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ def open_gate(store: Store, settings: AccessSettings, now: Clock) -> Gate:
     if provider is not None:
         fetch = partial(fetch_jwks, provider.jwks_url)
         tokens = TokenChecker(provider, fetch, now, n_slots=n_slots)
-    return Gate(ring, tokens, frozenset(settings.public))
+    return Gate(ring, tokens, frozenset(settings.public), shared=settings.open)
 
 
 def fetch_jwks(url: str) -> Any:

@@ -30,7 +30,8 @@ class AccessSettings(BaseSettings):
     """Keys of administrators, separated by commas, which need no database; other keys are made by
     `recrawl keys create`. Without any key no key is required."""
     open: bool = False
-    """True where `recrawl serve` may serve other machines without keys."""
+    """True where `recrawl serve` may serve other machines, and callers behind a proxy, without
+    keys."""
     public: Words = ()
     """Parts that other machines may read without a key, separated by commas: metrics, docs."""
     cors_origins: Words = ()

@@ -1,8 +1,9 @@
 """Requests for operators: identifier, duration, intended wait and line in the log."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from http import HTTPStatus
 from random import getrandbits
 
@@ -35,7 +36,28 @@ SECURITY_HEADERS = (
 PLAIN_HEADERS = (*SECURITY_HEADERS, (b"content-security-policy", POLICY))
 """Headers of answers that bypass `RequestMiddleware`."""
 
+QUESTION: ContextVar[Callable[[], object] | None] = ContextVar("question", default=None)
+"""Function that raises once the caller's right has ended; of the request in work."""
+ASK_EVERY_S = 1.0
+"""Time between two questions while a request waits, seconds."""
+
 log = structlog.get_logger()
+
+
+def ask_again() -> None:
+    """Ask again whether the caller has its right; in any thread of the request.
+
+    A key is revoked, expires or is replaced while its requests run. So a request asks again before
+    each block that it writes or sends, and after each wait.
+
+    Raises
+    ------
+    Unauthorized, Forbidden, AccessUnavailable
+        The right has ended, or cannot be checked now.
+    """
+    question = QUESTION.get()
+    if question is not None:
+        question()
 
 
 def identifier(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -56,7 +78,10 @@ def identifier(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 @contextmanager
 def waiting(scope: Scope) -> Iterator[None]:
-    """Count the time of the block as intended wait of the request, which is not in work."""
+    """Count the time of the block as intended wait of the request, which is not in work.
+
+    Raise as `ask_again` after the block.
+    """
     started, slots = time.perf_counter(), scope.get(SLOTS)
     if slots is not None:
         slots.leave()
@@ -67,6 +92,7 @@ def waiting(scope: Scope) -> Iterator[None]:
             slots.retake()
         waited_s = time.perf_counter() - started
         scope[WAITED_S] = scope.get(WAITED_S, 0.0) + waited_s
+    ask_again()
 
 
 class RequestMiddleware:

@@ -480,3 +480,86 @@ def test_a_key_of_role_crawl_reports_the_delay_of_robots_txt_and_nothing_else(sq
         assert patch(limited, robots_delay_s=86_400).status_code == 403
         assert patch(key, robots_delay_s=None).json()["robots_delay_s"] is None
         assert patch(ADMIN, min_delay_s=0).status_code == 200
+
+
+# -- what belongs to operators
+
+
+def test_a_limited_key_sets_no_tags(api: Live):
+    items = [{"url": OURS, "tags": ["vip"]}, {"url": f"{OURS}1", "tags": []}, {"url": f"{OURS}2"}]
+    for role in ("report", "crawl"):
+        answer = send(api, limited(api, role), "/pages", items).json()
+        rejected = [(each["index"], each["code"], each["field"]) for each in answer["rejected"]]
+        assert rejected == [(0, "not_allowed", "tags"), (1, "not_allowed", "tags")]
+    assert api.get("/pages", tag="vip").json()["items"] == []
+    assert send(api, bearer(created(api, "report")["key"]), "/pages", items[:1]).status_code == 200
+    assert len(api.get("/pages", tag="vip").json()["items"]) == 1
+
+
+def blocked(api: Live, group="shared"):
+    return api.get(f"/groups/{group}").json()["host_queue"]["blocked_until"]
+
+
+@pytest.mark.parametrize("way", ["json", "ndjson", "lease", "url"])
+@pytest.mark.parametrize("status", [429, 0])
+def test_a_limited_key_pauses_no_other_host_of_its_group(api: Live, way, status):
+    api.client.put("/groups/shared", json={"members": ["a.example", "c.example"]})
+    api.register(*(f"{OURS}{n}" for n in range(4)), THEIRS)
+    headers, at = limited(api, "crawl"), api.clock().isoformat()
+    trouble = {"observed_at": at, "status": status, "retry_after_s": 86_400}
+    leased = send(api, headers, "/leases", {"hosts": ["a.example"]}).json()["items"]
+    items = [{"url": f"{OURS}{n}", **trouble} for n in range(4)]
+    if way != "url":
+        items = [{"lease": leased[0]["lease"], **trouble}, *items[1:]]
+    if way == "ndjson":
+        lines = {**headers, "Content-Type": "application/x-ndjson"}
+        content = "\n".join(map(json.dumps, items))
+        done = api.client.post("/observations", content=content, headers=lines).json()
+    elif way == "lease":
+        body = {"hosts": ["a.example"], "report": items}
+        done = send(api, headers, "/leases", body).json()["reported"]
+    else:
+        done = send(api, headers, "/observations", items).json()
+    assert (done["accepted"], done["leases_ended"]) == (4, int(way != "url"))
+    assert blocked(api) is None
+    api.clock.advance(minutes=6)
+    (other,) = api.post("/leases", {"hosts": ["c.example"]}).json()["items"]
+    assert other["url"] == THEIRS
+    report = {"lease": other["lease"], **trouble, "observed_at": api.clock().isoformat()}
+    assert send(api, bearer(ADMIN), "/observations", [report] * 3).status_code == 200
+    if status == 429:
+        assert blocked(api) is not None
+
+
+def test_a_limited_key_ends_no_row_of_failures_of_its_group(api: Live):
+    api.client.put("/groups/shared", json={"members": ["a.example", "c.example"]})
+    api.register(OURS, THEIRS)
+    headers = limited(api, "crawl")
+    for n in range(3):
+        at = api.clock.advance(seconds=10).isoformat()
+        send(api, bearer(ADMIN), "/observations", [{"url": THEIRS, "observed_at": at, "status": 0}])
+        good = [{"url": OURS, "observed_at": at, "digest": str(n)}]
+        assert send(api, headers, "/observations", good).json()["accepted"] == 1
+    assert blocked(api) is not None
+
+
+@pytest.mark.parametrize("members", [[], ["a.example"], ["a.example", "d.example"]])
+def test_a_limited_key_pauses_its_own_hosts(api: Live, members):
+    if members:
+        api.client.put("/groups/shared", json={"members": members})
+    api.register(OURS)
+    headers = bearer(created(api, "crawl", hosts=["a.example", "d.example"])["key"])
+    at = api.clock().isoformat()
+    item = {"url": OURS, "observed_at": at, "status": 429, "retry_after_s": 600}
+    assert send(api, headers, "/observations", [item]).json()["accepted"] == 1
+    place = "/groups/shared" if members else "/hosts/a.example"
+    assert api.get(place).json()["host_queue"]["blocked_until"] is not None
+
+
+def test_a_key_of_some_urls_pauses_no_host(api: Live):
+    """Other pages of the host are not those of the key."""
+    api.register(f"{BLOG}1")
+    headers, at = limited(api, "crawl"), api.clock().isoformat()
+    item = {"url": f"{BLOG}1", "observed_at": at, "status": 429, "retry_after_s": 600}
+    assert send(api, headers, "/observations", [item]).json()["accepted"] == 1
+    assert api.get("/hosts/b.example").json()["host_queue"]["blocked_until"] is None

@@ -37,6 +37,7 @@ def test_a_slash_at_the_end_changes_no_answer(sqlite_api: Live, path):
 
 
 def test_indexnow_is_taken_with_a_slash(sqlite_api: Live):
+    sqlite_api.service.gate.shared = True
     body = {"host": "a.example", "key": KEY, "urlList": ["https://a.example/1"]}
     posted = sqlite_api.client.post("/indexnow/", json=body, headers=FORWARDED)
     assert (posted.status_code, posted.json()["n_taken"]) == (200, 1)

@@ -109,6 +109,7 @@ def crawl_columns(
     last_modified=NO_TIME,
     etag=None,
     note=None,
+    own_hosts=None,
 ):
     return columns(
         CrawlColumns,
@@ -125,6 +126,7 @@ def crawl_columns(
         last_modified=last_modified,
         etag=etag,
         note=note,
+        own_hosts=own_hosts,
     )
 
 

@@ -23,7 +23,6 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from fastapi import Request
-from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.evidence import Observation
@@ -35,6 +34,7 @@ from service.api.requests.bodies import (
     Batch,
     Body,
     ItemT,
+    arrival,
     arriving,
     decode_batch,
     drain,
@@ -49,6 +49,7 @@ from service.api.requests.meter import SMALL, BodyLimits, Meter
 from service.api.requests.posts import SMALL_BYTES, Counts, Post
 from service.api.requests.settling import settled
 from service.api.responses.outcomes import add_counts, crawl_counts, measure_crawls
+from service.api.threads import in_thread
 from service.batching.batcher import Batcher, JobT, ResultT
 from service.batching.reports import CommittedCrawls, CrawlReport, lost
 from service.model.columns import CrawlColumns
@@ -60,6 +61,7 @@ from service.model.errors import (
     StreamRefused,
     TooManyItems,
 )
+from service.runtime.requests import ask_again
 
 T = TypeVar("T")
 
@@ -105,7 +107,7 @@ async def beside(content: bytes, caller: Caller, decode: Callable[[], T]) -> T:
     Large bodies take long, and the pages of a limited key's leases are read from the store.
     """
     if heavy(content) or caller.boundary is not None:
-        return await run_in_threadpool(decode)
+        return await in_thread(decode)
     return decode()
 
 
@@ -214,9 +216,13 @@ class CrawlStream:
             await asyncio.sleep(wait_s)
 
     async def _submit(self, job: CrawlReport) -> Future[CommittedCrawls]:
-        """Return the future of a block; only the first block is refused at once by a full queue."""
+        """Return the future of a block; only the first block is refused at once by a full queue.
+
+        Raise as `ask_again`: the lines before stay committed.
+        """
         give_up_at = deadline(begun=self.n_taken > 0)
         while True:
+            ask_again()
             writing = attempt(self.service.crawl_reports, job, give_up_at)
             if writing is not None:
                 return writing
@@ -235,7 +241,7 @@ class CrawlStream:
 
 async def read_blocks(request: Request, max_items: int, max_bytes: int) -> AsyncGenerator[Body]:
     """Yield arriving NDJSON in blocks; raise as `read_body`."""
-    kind, chunks = media_type(request), request.stream()
+    kind, chunks = media_type(request), arrival(request)
     limits = BodyLimits.of(max_items, max_bytes)
     hold = partial(request.app.state.service.bodies.hold, request.scope)
     pieces, n_lines = arriving(request, chunks, inflated), 0

@@ -6,6 +6,7 @@ none of it once a limit is exceeded; the decoders receive the others.
 
 import asyncio
 import re
+import time
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from service.api.encodings import GZIP, inflate
 from service.api.requests.meter import SMALL, BodyLimits, Meter
 from service.api.requests.refusals import RefusedItem, refuse
 from service.model import lenient_json
-from service.model.arrays import Ints
+from service.model.arrays import Ints, Texts
 from service.model.errors import (
     BodyTooLarge,
     InvalidField,
@@ -32,6 +33,7 @@ from service.model.errors import (
 )
 from service.model.field_faults import fault_of, worded
 from service.model.lenient_json import Contradiction
+from service.runtime.requests import ASK_EVERY_S, ask_again
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -82,6 +84,8 @@ class Batch(Generic[ItemT]):
     items: list[ItemT]
     index: Ints
     refusals: list[RefusedItem]
+    own_hosts: Texts = None
+    """As `CrawlColumns.own_hosts`, of each item."""
 
     @property
     def n_items(self) -> int:
@@ -182,7 +186,7 @@ async def _read(
 ) -> bytes:
     service = request.app.state.service
     limit = limit or service.max_body_bytes
-    chunks, content, size = request.stream(), bytearray(), 0
+    chunks, content, size = arrival(request), bytearray(), 0
     try:
         async for piece in arriving(request, chunks, undo):
             size += len(piece) or EMPTY_PART
@@ -203,6 +207,7 @@ async def _read(
     if size > limit:
         await drain(chunks, limit)
         raise BodyTooLarge(f"the body has over {limit} bytes; send it in several requests")
+    ask_again()
     return bytes(content)
 
 
@@ -215,6 +220,16 @@ def _weight(content: bytearray, piece: bytes, meter: Meter | None) -> int:
         return meter.weight
     content.clear()
     return 0
+
+
+async def arrival(request: Request) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body as they arrive; ask again for the caller's right meanwhile."""
+    asked_at = time.monotonic()
+    async for piece in request.stream():
+        if time.monotonic() - asked_at >= ASK_EVERY_S:
+            ask_again()
+            asked_at = time.monotonic()
+        yield piece
 
 
 def media_type(request: Request) -> str:

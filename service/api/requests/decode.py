@@ -110,6 +110,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         last_modified=_dates(items),
         etag=_texts([item.etag for item in items]),
         note=_texts(notes),
+        own_hosts=batch.own_hosts,
     )
     return _taken(columns, urls, batch.index, good, refusals, targets if any(targets) else ())
 

@@ -19,8 +19,10 @@ from service.model.errors import Forbidden, InvalidUrl
 from service.model.urls import NormalUrl, normalise
 from service.storage import Store
 
-SETTINGS = ("importance", "observability", "min_crawl_rate", "max_crawl_rate")
-"""Settings of a page that a limited key may not choose, because all pages share one budget."""
+SETTINGS = ("importance", "observability", "min_crawl_rate", "max_crawl_rate", "tags")
+"""Settings of a page that a limited key may not choose, because all pages share one budget.
+
+Operators act on pages by their tags, so tags lead to importance."""
 
 ItemT = TypeVar("ItemT", bound=Item)
 
@@ -45,11 +47,24 @@ def admitted(batch: Batch[ItemT], caller: Caller, store: Store) -> Batch[ItemT]:
         else:
             rejection = Rejection(index=index, code="not_allowed", field=wrong[0], detail=wrong[1])
             refusals.append(refuse(rejection, batch.items[i]))
+    own_hosts = np.full(len(good), "", object)
+    for row, i in enumerate(good):
+        own_hosts[row] = _own_hosts(urls[i], boundary)
     return Batch(
         [_without_target(batch.items[i], boundary) for i in good],
         batch.index[np.array(good, np.int64)],
         sorted(refusals, key=lambda each: each.rejection.index),
+        own_hosts,
     )
+
+
+def _own_hosts(url: str | UnsetType, boundary: Boundary) -> frozenset[str]:
+    """Return the hosts that a report may pause: none for a page of a host that is not the key's."""
+    try:
+        own = not isinstance(url, UnsetType) and normalise(url).host in boundary.hosts
+    except InvalidUrl:
+        own = False
+    return boundary.hosts if own else frozenset()
 
 
 def charge(caller: Caller, n_items: int) -> None:

@@ -99,7 +99,13 @@ def joined(batches: Sequence[Batch[Observation]], starts: Ints) -> Batch[Observa
         for each in batch.refusals
     ]
     items = [item for batch in batches for item in batch.items]
+    own_hosts = None
+    if any(batch.own_hosts is not None for batch in batches):
+        own_hosts = np.full(len(items), "", object)
+        for start, batch in zip(starts.tolist(), batches, strict=True):
+            if batch.own_hosts is not None:
+                own_hosts[start : start + len(batch.items)] = batch.own_hosts
     if not refusals:
-        return Batch(items, np.arange(len(items)), [])
+        return Batch(items, np.arange(len(items)), [], own_hosts)
     index = [start + batch.index for start, batch in zip(starts, batches, strict=True)]
-    return Batch(items, np.concatenate(index), refusals)
+    return Batch(items, np.concatenate(index), refusals, own_hosts)

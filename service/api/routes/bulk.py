@@ -38,6 +38,7 @@ from service.model.access import Actor
 from service.model.arrays import KEY, Ints, distinct
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import normalise
+from service.runtime.requests import ask_again
 from service.storage import Transaction
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
@@ -166,6 +167,11 @@ def _act(
 ) -> Response:
     after = 0 if cursor is None else decode_cursor(cursor, PagesPlace, LIST_PATH).after
     until = time.monotonic() + BULK_S
+
+    def enough() -> bool:
+        ask_again()
+        return time.monotonic() > until
+
     outcome = act_on_selected(
         service.store,
         selection,
@@ -174,7 +180,7 @@ def _act(
         after,
         dry_run=dry_run,
         note=note,
-        enough=lambda: time.monotonic() > until,
+        enough=enough,
     )
     return _bulk_answer(outcome, dry_run=dry_run)
 

@@ -9,7 +9,6 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from msgspec import json
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.changes import ChangesAnswer, ChangesPlace
@@ -22,6 +21,7 @@ from service.api.requests.filters import TAG
 from service.api.requests.rules import check_zone
 from service.api.responses.encode import answer, best_media
 from service.api.route import GUARDED, DirectRoute
+from service.api.threads import in_thread, read_in_thread
 from service.events.encoding import encode_changes
 from service.events.reading import Changes, check_place, read
 from service.model.arrays import instant
@@ -101,8 +101,7 @@ class FeedReader:
 
     async def part(self) -> Changes:
         """Return the next changes, read in a thread."""
-        async with self.service.readers:
-            return await run_in_threadpool(self.next)
+        return await read_in_thread(self.service.readers, self.next)
 
 
 @router.get("/changes", description=CHANGES, responses=RESPONSES)
@@ -140,7 +139,7 @@ async def get_changes(
     """Return a part of the feed, or a stream of it."""
     media = best_media(accept, (JSON, NDJSON))
     only = change_filter(kind, host, prefix, tag)
-    place, same_feed = await run_in_threadpool(start, service, cursor, since)
+    place, same_feed = await in_thread(start, service, cursor, since)
     streamed = media == NDJSON
     reader = FeedReader(service, place, BLOCK if streamed else limit, only, same_feed)
     deadline = asyncio.get_running_loop().time() + wait_s

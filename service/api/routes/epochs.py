@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer
 from service.access.audit import write_audit
@@ -14,11 +13,12 @@ from service.api.cursors import CursorParameter, EpochsPlace, decode_cursor, lim
 from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer, answer_part, encode_epoch
 from service.api.route import GUARDED, DirectRoute
+from service.api.threads import in_thread
+from service.api.waiting import reach
 from service.history.reading import calibrations_of
 from service.model import domain
 from service.model.access import Actor
 from service.model.errors import EpochNotFound
-from service.runtime.requests import waiting
 
 router = APIRouter(tags=["epochs"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -91,11 +91,10 @@ async def post_epoch(
 
     If an epoch already waits to start, the answer is that epoch.
     """
-    epoch = await run_in_threadpool(request_epoch, service, actor)
+    epoch = await in_thread(request_epoch, service, actor)
     if wait_s:
-        with waiting(request.scope):
-            await service.watch.reached(epoch.epoch, wait_s)
-        epoch = await run_in_threadpool(read_epoch, service, epoch.epoch)
+        await reach(request.scope, service.watch, epoch.epoch, wait_s)
+        epoch = await in_thread(read_epoch, service, epoch.epoch)
     return answer(encode_epoch(epoch), 202, {"Location": f"/epochs/{epoch.epoch}"})
 
 

@@ -6,25 +6,26 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 
+from service.access.callers import ANYONE
 from service.api import openapi
 from service.api.admission import the_caller
 from service.api.assembly import Service, TheService
 from service.api.examples import EXAMPLES
 from service.api.openapi import IndexNowAnswer, IndexNowBody
+from service.api.origins import customer
 from service.api.requests.bodies import Body, read_body, read_within
 from service.api.requests.decode import instants, name_pages
 from service.api.requests.key_limits import charge, check_urls
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import batch_counts
 from service.api.route import DirectRoute
+from service.api.threads import in_thread
 from service.batching.reports import PingReport
 from service.connectors.indexnow import MAX_URLS, KeyClaim, Submission, claimed, submission
 from service.connectors.indexnow_keys import MAX_BYTES, Outcome, Waiting
@@ -143,15 +144,8 @@ def _fault(error: Exception) -> str:
 
 
 def peer(request: Request) -> str:
-    """Return the address of a caller; for IPv6 its /64 network, which belongs to one customer."""
-    host = request.client.host if request.client else ""
-    try:
-        ip = ip_address(host)
-    except ValueError:
-        return host
-    if not isinstance(ip, IPv6Address):
-        return str(ip)
-    return str(ip.ipv4_mapped or IPv6Network((ip, 64), strict=False).network_address)
+    """Return the address of a caller, as `customer`."""
+    return customer(request.client.host if request.client else "")
 
 
 router = APIRouter(tags=["evidence"], route_class=DirectRoute)
@@ -200,10 +194,10 @@ async def post_indexnow(request: Request, service: TheService) -> Response:
     """
     if service.key_checks is None or the_caller(request).known:
         body = await read_body(request)
-        return await run_in_threadpool(_take_many, request, service, body)
+        return await in_thread(_take_many, request, service, body)
     with service.key_checks.bodies.held(peer(request)) as hold:  # a body without an API key
         body = await read_within(request, min(MAX_BYTES, service.max_body_bytes), hold)
-        return await run_in_threadpool(_take_many, request, service, body)
+        return await in_thread(_take_many, request, service, body)
 
 
 def _take_many(request: Request, service: Service, body: Body) -> Response:
@@ -216,7 +210,7 @@ def _take(request: Request, service: Service, sent: Sent) -> Response:
     If API keys are set, a caller without one registers no new pages.
     """
     checks, caller = service.key_checks, the_caller(request)
-    trusted, register = caller.known, caller.known or service.gate.open
+    trusted, register = caller.known, caller.known or caller is ANYONE
     try:
         if checks is not None and not trusted:
             claim, then = sent.claim(), partial(_later, service, sent, register, service.now())

@@ -38,6 +38,7 @@ from service.api.responses.encode import (
 from service.api.responses.tables import CSV, parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import PageIdPath, find, page_response
+from service.api.threads import iterated
 from service.leases.listing import Selection, count, list_pages
 from service.model.arrays import UNIX_ZERO
 from service.model.domain import Kind
@@ -149,7 +150,7 @@ def _stream(service: Service, selection: Selection, after: int, media: str) -> R
     pages = (part.pages for part in parts)
     bodies = {NDJSON: tables.lines, CSV: tables.csv_rows, ARROW: tables.arrow_batches}
     body: Iterator[bytes] = bodies[media](pages)
-    return StreamingResponse(body, headers={"Vary": "Accept"}, media_type=media)
+    return StreamingResponse(iterated(body), headers={"Vary": "Accept"}, media_type=media)
 
 
 @router.get(

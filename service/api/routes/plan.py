@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from recrawl_client.wire.plan import PlanAnswer
 from service.api import openapi
@@ -14,6 +13,7 @@ from service.api.assembly import Service, TheService
 from service.api.examples import EXAMPLES
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
+from service.api.threads import in_thread
 from service.epochs.bandwidth_plans import MOST_LISTED
 from service.model.errors import Overloaded
 
@@ -76,7 +76,7 @@ async def read_plan(service: Service, bandwidths: Sequence[float], limit: int) -
     except TimeoutError:
         raise Overloaded("other plans are being computed; send this again") from None
     try:
-        return await run_in_threadpool(service.what_if.ask, bandwidths, limit)
+        return await in_thread(service.what_if.ask, bandwidths, limit)
     finally:
         service.planning.release()
         what_if = service.what_if

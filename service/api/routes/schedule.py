@@ -9,7 +9,6 @@ from typing import Annotated, Literal, NamedTuple
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from msgspec import UNSET, json
-from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
 from recrawl_client.wire.schedule import ScheduleAnswer, ScheduledPage
@@ -40,13 +39,14 @@ from service.api.responses.encode import (
 from service.api.responses.tables import parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import find
+from service.api.threads import iterated, read_in_thread
+from service.api.waiting import reach
 from service.epochs.watch import Watch
 from service.leases import due
 from service.model.columns import ScheduleChanges, SchedulePart
 from service.model.domain import Epoch, Observability, ScheduleFilter
 from service.model.errors import EpochNotFound, InvalidField, PageNotFound
 from service.model.urls import normalise_host
-from service.runtime.requests import waiting
 from service.storage import Transaction
 
 router = APIRouter(tags=["schedule"], route_class=DirectRoute, dependencies=GUARDED)
@@ -186,8 +186,7 @@ async def get_schedule(
     check(query)
     if query.place is None and await unchanged(service.watch, query, wait_s, request.scope):
         return not_modified(service.watch.newest)
-    async with service.readers:
-        return await run_in_threadpool(first_rows, request, service, query)
+    return await read_in_thread(service.readers, first_rows, request, service, query)
 
 
 def media_type_of(accept: str | None, since: int | None) -> str:
@@ -215,8 +214,7 @@ async def unchanged(watch: Watch, query: ScheduleQuery, wait_s: float, scope: Sc
         return False
     is_current = query.since == epoch or matches(query.etag, epoch)
     if wait_s and (is_current or epoch == BEFORE_THE_FIRST):
-        with waiting(scope):
-            await watch.reached(epoch + 1, wait_s)
+        await reach(scope, watch, epoch + 1, wait_s)
     return is_current and watch.in_force == epoch
 
 
@@ -255,7 +253,9 @@ def first_rows(request: Request, service: Service, query: ScheduleQuery) -> Resp
         part = reader.next(tx, 0 if query.place is None else query.place.after)
     if streamed:
         body = reader.lines(part) if query.media == NDJSON else reader.batches(part)
-        return StreamingResponse(body, headers=headers(epoch.epoch), media_type=query.media)
+        return StreamingResponse(
+            iterated(body), headers=headers(epoch.epoch), media_type=query.media
+        )
     place = None if part.after is None else SchedulePlace(epoch.epoch, part.after)
     next_cursor = None if place is None else encode_cursor(place)
     page = ScheduleAnswer(

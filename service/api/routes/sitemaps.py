@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from recrawl_client.wire.common import Counts, Rejection
 from recrawl_client.wire.evidence import SitemapChild, SitemapRead
+from service.access.callers import Caller
 from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.assembly import Service, TheService
@@ -34,8 +35,16 @@ from service.ingest.record import PageNames, PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
 from service.model.domain import ItemVerdict
-from service.model.errors import OUTAGES, Forbidden, InvalidUrl, Overloaded
+from service.model.errors import (
+    OUTAGES,
+    AccessUnavailable,
+    Forbidden,
+    InvalidUrl,
+    Overloaded,
+    Unauthorized,
+)
 from service.model.urls import NormalUrl, normalise
+from service.runtime.requests import ask_again
 
 router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -78,8 +87,8 @@ def post_sitemap(
     if caller.boundary is not None and cross_host:
         raise Forbidden(f"this key is limited to {caller.boundary}; leave cross_host out")
     origin = DocumentOptions(fetched.host, cross_host, register)
-    result = Reader(service, origin).read(Sitemap(content, service.max_body_bytes))
-    charge(caller, result.accepted + result.duplicate + result.late + result.n_rejected)
+    reader = Reader(service, origin, caller)
+    result = reader.read(Sitemap(content, service.max_body_bytes))
     refuse_empty({name: getattr(result, name) for name in Counts.__struct_fields__})
     return answer(result)
 
@@ -117,8 +126,12 @@ class ValidEntry(NamedTuple):
 class Reader:
     """Reader of a document that counts the outcomes of its entries."""
 
-    def __init__(self, service: Service, options: DocumentOptions) -> None:
+    def __init__(
+        self, service: Service, options: DocumentOptions, caller: Caller | None = None
+    ) -> None:
         self.service = service
+        self.caller = caller
+        """The caller whose key pays for the entries; None: nobody."""
         self.options = options
         self.counts = outcome_counts()
         self.created = self.n_crawl_now = self.n_taken = self.n_undated = self.n_ahead = 0
@@ -155,19 +168,35 @@ class Reader:
             The error of the failed block; sending the document again is safe.
         """
         rest = iter(entries)
+        self._pay(0)
         try:
             while block := list(islice(rest, self.service.max_items)):
+                ask_again()
+                self._pay(len(block))
                 self._take(block)
                 self.n_taken += len(block)
                 if 2 * self.counts["n_rejected"] > MOST_REFUSED + self.n_taken:
                     self.is_cut = True
                     break
-        except (Overloaded, *OUTAGES) as error:
+        except (Overloaded, Unauthorized, Forbidden, AccessUnavailable, *OUTAGES) as error:
             progress = (
                 f"the {self.n_taken} entries before were accepted, sending the document again is "
                 "safe"
             )
             raise cut_short(error, progress if self.n_taken else "") from error.__cause__
+
+    def _pay(self, n_entries: int) -> None:
+        """Charge the caller's key for entries before the work on them.
+
+        A key in debt by other requests sends nothing; the entries of one document may be a debt,
+        as those of one array. Raise `RateLimited`.
+        """
+        if self.caller is None:
+            return
+        if self.caller.bucket is not None and not self.n_taken:
+            self.caller.bucket.pay(0, time.monotonic())
+        if n_entries:
+            charge(self.caller, n_entries + (self.n_taken > 0))
 
     def _take(self, block: list[Entry]) -> None:
         now = self.service.now()

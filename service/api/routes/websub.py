@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from msgspec import UNSET
 
 from recrawl_client.wire.websub import (
@@ -25,6 +24,7 @@ from service.api.requests.bodies import decode_object, read_content
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.sitemaps import DocumentOptions, Reader
+from service.api.threads import in_thread
 from service.connectors.feed import read_feed
 from service.connectors.websub import is_signed
 from service.model.errors import InvalidField, InvalidUrl, SubscriptionGone, SubscriptionNotFound
@@ -183,9 +183,9 @@ async def post_content(
     a ping of the topic itself. Content without the agreed signature has the same answer and is
     ignored; metrics count it. No API key is needed.
     """
-    subscription = await run_in_threadpool(_load, service, subscription_id)
+    subscription = await in_thread(_load, service, subscription_id)
     content = await read_content(request)
-    await run_in_threadpool(_take, service, subscription, content, signature)
+    await in_thread(_take, service, subscription, content, signature)
     return Response(status_code=202)
 
 

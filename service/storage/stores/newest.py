@@ -46,22 +46,23 @@ class NewestWatch(ABC):
         if newer and self.loop is not None:
             self.loop.call_soon_threadsafe(self._wake)
 
-    async def reached(self, number: int, within_s: float) -> None:
+    async def reached(self, number: int, within_s: float) -> bool:
         """Wait until the newest number is as high, at most `within_s`, or until released.
 
-        Return at once if `MOST_WAITING` requests wait already.
+        Return at once if `MOST_WAITING` requests wait already. Return False if the time is over.
         """
         if self.n_waiting >= MOST_WAITING:
-            return
+            return True
         self.n_waiting += 1
         try:
             async with asyncio.timeout(within_s):
                 while self.newest < number and not self.released:
                     await self.moved.wait()
         except TimeoutError:
-            return
+            return False
         finally:
             self.n_waiting -= 1
+        return True
 
     def release(self) -> None:
         """End all waits, because the server ends; call this on the event loop."""
