@@ -84,5 +84,5 @@ async def read_in_thread(
 async def iterated(parts: Iterator[T]) -> AsyncIterator[T]:
     """Yield the parts of an iterator, each computed in a thread within the caller's share."""
     end = object()
-    while (part := await in_thread(next, parts, end)) is not end:  # type: ignore[arg-type]
+    while (part := await in_thread(next, parts, end)) is not end:
         yield part  # type: ignore[misc]

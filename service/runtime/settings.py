@@ -285,14 +285,14 @@ def _in_file() -> list[str]:
         raise InvalidSettings(f"{path} is not UTF-8; save the file as UTF-8") from error
     names = []
     for number, line in enumerate(lines, 1):
-        found = NAME.match(line)
-        if found is None or not found[1].upper().startswith(PREFIX):
+        match = NAME.match(line)
+        if match is None or not match[1].upper().startswith(PREFIX):
             continue
-        if found[2] != "=":  # the rest may be a secret, so no error shows it
+        if match[2] != "=":  # the rest may be a secret, so no error shows it
             raise InvalidSettings(
-                f"line {number} of {path} names {found[1]} without a value; write {found[1]}=VALUE"
+                f"line {number} of {path} names {match[1]} without a value; write {match[1]}=VALUE"
             )
-        names.append(found[1])
+        names.append(match[1])
     return names
 
 
