@@ -21,6 +21,7 @@ from service.cli.serve import openapi, serve, worker
 from service.cli.site_documents import hosts, sitemap, websub
 from service.cli.status import epochs, status, why
 from service.model.errors import RecrawlError
+from service.model.redaction import redacted
 
 app = typer.Typer(
     name="recrawl",
@@ -65,7 +66,8 @@ def postgres_message(cause: BaseException) -> str | None:
 
 def refuse(reason: str) -> NoReturn:
     """Print one sentence and exit with status 2."""
-    console.print("[bold red]recrawl:[/]", Text(reason), highlight=False, soft_wrap=True)
+    shown = Text(redacted(reason))
+    console.print("[bold red]recrawl:[/]", shown, highlight=False, soft_wrap=True)
     sys.exit(2)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from service.model.quotes import unquoted
+
 if TYPE_CHECKING:
     from recrawl_client import Client
     from service.runtime.settings import Settings
@@ -35,6 +37,7 @@ def finite(number: float | None) -> float | None:
 
 def address(url: str | None) -> str | None:
     """Return the URL; refuse any other scheme than http and https."""
+    url = unquoted(url)
     if url is not None and not url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"{url!r} is no http:// or https:// address; use one like {URL}")
     return url
@@ -42,6 +45,7 @@ def address(url: str | None) -> str | None:
 
 def header(value: str | None) -> str | None:
     """Return the value of a header; refuse other characters than ASCII without showing them."""
+    value = unquoted(value)
     if value is not None and not (value.isascii() and value.isprintable()):
         raise typer.BadParameter("the value has a character that is not printable ASCII; remove it")
     return value

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode
 from service.access.keys import PREFIX as KEY_PREFIX
 from service.access.tokens import TokenSettings
 from service.model.access import Role, role_names
+from service.model.quotes import QUOTES, unquoted
 
 MIN_KEY_LENGTH = 20
 """Minimum length of an API key, characters."""
@@ -126,7 +127,8 @@ def words_of(text: str) -> tuple[str, ...]:
     >>> words_of("metrics, docs,")
     ('metrics', 'docs')
     """
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    words = (unquoted(word.strip()) for word in unquoted(text.strip()).split(","))
+    return tuple(word for word in words if word)
 
 
 def each(words: tuple[str, ...], allowed: Callable[[str], bool], remedy: str) -> tuple[str, ...]:
@@ -177,6 +179,8 @@ def keys_of(text: str) -> tuple[str, ...]:
         raise ValueError("RECRAWL_API_KEYS holds no key between its commas; unset it or name one")
     if not all(key.isascii() and key.isprintable() for key in keys):
         raise ValueError("RECRAWL_API_KEYS has a character that is not printable ASCII; remove it")
+    if any(key[0] in QUOTES or key[-1] in QUOTES for key in keys):
+        raise ValueError("RECRAWL_API_KEYS holds a quote at the end of a key; remove the quotes")
     if any(key.startswith(KEY_PREFIX) for key in keys):
         raise ValueError(
             f"RECRAWL_API_KEYS holds a key that begins with {KEY_PREFIX}, as keys of the database "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 import numpy as np
 import structlog
+from structlog.typing import EventDict
 
 from service import __version__
 from service.connectors.guarded import FetchLimits, guarded_client
@@ -24,6 +25,7 @@ from service.estimation.estimates import Rules, width
 from service.events.courier import Courier
 from service.history.counting import HistoryCounter
 from service.model.errors import EstimatorMismatch, InvalidSettings, RecrawlError
+from service.model.redaction import redacted
 from service.runtime.settings import Settings
 from service.storage import Store, open_store
 from service.storage.clock import Clock
@@ -62,11 +64,19 @@ def configure_logging(level: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            without_passwords,
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(numeric),
         logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", LossyStream(sys.stderr))),
     )
+
+
+def without_passwords(_: object, __: str, line: EventDict) -> EventDict:
+    """Return a line of the log without the passwords of URLs, such as in messages of drivers."""
+    return {
+        name: redacted(value) if isinstance(value, str) else value for name, value in line.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

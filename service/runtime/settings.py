@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -18,6 +19,7 @@ from service.epochs.solve import Plan
 from service.leases.politeness import Politeness
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings
+from service.model.quotes import unquoted
 from service.runtime.access_settings import AccessSettings
 from service.runtime.cluster_settings import ClusterSettings
 from service.storage import CLUSTER
@@ -25,6 +27,8 @@ from service.storage.postgres.connections import REQUEST_TIMEOUT_S
 
 PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
+NAME = re.compile(r"\s*(?:export\s+)?['\"]?(\w+)['\"]?\s*(=?)")
+"""Name of a variable at the start of a line of .env, and the sign behind it."""
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
 """Variables of the commands that call a service: its address and a key."""
 BLANK_MEANS_NONE = frozenset(
@@ -140,6 +144,11 @@ class Settings(AccessSettings, ClusterSettings):
                 f"{PREFIX}CLUSTER and {PREFIX}DATABASE_URL are both set; unset one of them"
             )
         return {**values, "database_url": f"{CLUSTER}:///{path}"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unquoted(cls, values: Any) -> Any:  # defined last of its kind, so it runs first
+        return {name: unquoted(value) for name, value in values.items()}
 
     @model_validator(mode="after")
     def _known_and_compatible(self) -> "Settings":
@@ -275,8 +284,17 @@ def _in_file() -> list[str]:
         lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     except UnicodeDecodeError as error:
         raise InvalidSettings(f"{path} is not UTF-8; save the file as UTF-8") from error
-    names = (line.removeprefix("export ").partition("=")[0].strip() for line in lines)
-    return [name for name in names if name.upper().startswith(PREFIX)]
+    names = []
+    for number, line in enumerate(lines, 1):
+        match = NAME.match(line)
+        if match is None or not match[1].upper().startswith(PREFIX):
+            continue
+        if match[2] != "=":  # the rest may be a secret, so no error shows it
+            raise InvalidSettings(
+                f"line {number} of {path} names {match[1]} without a value; write {match[1]}=VALUE"
+            )
+        names.append(match[1])
+    return names
 
 
 def _faults(error: ValidationError) -> list[str]:

@@ -10,6 +10,8 @@ from service.storage.pages.contract import Brought, RegisteredPages
 from service.storage.stores.contract import Lead, Store, Transaction
 
 if TYPE_CHECKING:
+    import sqlalchemy as sa
+
     from service.storage.postgres.connections import Deadlines
 
 __all__ = [
@@ -67,6 +69,8 @@ def open_store(
             "is special in a password (several hosts: ?host=one:5432&host=two:5432)"
         ) from error
     backend = parsed.get_backend_name()
+    if backend in ("postgresql", "postgres"):
+        _check_postgres(parsed)
     if backend in ("postgresql", "postgres") and parsed.database:
         deadlines = BATCH if timeout_s is None else request_deadlines(timeout_s)
         store: Store = PostgresStore(url, width, deadlines=deadlines, clock=clock)
@@ -82,3 +86,26 @@ def open_store(
         )
     store.archive = archive
     return store
+
+
+def _check_postgres(url: "sa.URL") -> None:
+    """Raise `InvalidSettings` for a URL whose password ends elsewhere, or with an unknown option.
+
+    Else the errors of the driver would show a part of the password.
+    """
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import make_conninfo
+
+    from service.model.errors import InvalidSettings
+
+    if "@" in f"{url.host or ''}{url.database or ''}":
+        raise InvalidSettings(
+            "RECRAWL_DATABASE_URL has an @ or / in its password; write %40 for @ and %2F for /"
+        )
+    for name in url.query:
+        try:
+            make_conninfo("", **{name: "1"})
+        except ProgrammingError as error:
+            raise InvalidSettings(
+                f"RECRAWL_DATABASE_URL has the unknown option {name[:40]}; remove it"
+            ) from error

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -134,6 +135,10 @@ def _absent(name: str, column: NDArray[Any]) -> Bools:
     return absent
 
 
+OWNER_ONLY = 0o600
+"""Mode of an export."""
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file that replaces `path` at the end; yield a device or a pipe itself.
@@ -147,13 +152,20 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     whole = path.is_file() or not path.exists()
     part = path.with_name(path.name + ".part") if whole else path
     try:
-        file = part.open("wb")
+        file = part.open("wb") if not whole else os.fdopen(_created(part), "wb")
     except OSError as error:
         raise UnreadableFile(f"{path}: {error.strerror}; choose another place") from error
     with file:
         yield file
     if whole:
         part.replace(path)
+
+
+def _created(path: Path) -> int:
+    """Return the descriptor of an empty file that only its owner reads, as the database."""
+    descriptor = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, OWNER_ONLY)
+    os.fchmod(descriptor, OWNER_ONLY)  # the part of an export that broke off
+    return descriptor
 
 
 @contextmanager

@@ -190,15 +190,15 @@ def test_a_request_that_waits_ends_soon_after_its_right(sqlite_live: Live, path,
     live, (method, body, accept) = sqlite_live, WAITS[path]
     text, key_id = a_key(live, Role.admin)
     caller = live.service.gate.caller(text)
-    found = []
+    answers = []
 
     def ask():
         headers = {**bearer(text), "Accept": accept}
         try:
             answer = live.client.request(method, path, json=body, headers=headers)
-            found.append(answer.status_code)
+            answers.append(answer.status_code)
         except httpx.RemoteProtocolError:
-            found.append("broken off")
+            answers.append("broken off")
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -216,7 +216,7 @@ def test_a_request_that_waits_ends_soon_after_its_right(sqlite_live: Live, path,
     began = time.monotonic()
     asking.join(20)
     assert time.monotonic() - began < 5
-    assert found == ["broken off" if accept.endswith("ndjson") else 401]
+    assert answers == ["broken off" if accept.endswith("ndjson") else 401]
     assert caller.slots.free == caller.slots.n_slots
 
 

@@ -73,7 +73,7 @@ def test_a_key_holds_at_most_a_third_of_the_threads(sqlite_url, gate):
 
 
 def test_a_caller_without_a_key_counts_by_its_address(sqlite_url, gate):
-    """The operator's own calls go on while a stranger holds its share."""
+    """Health is answered while a stranger holds its share."""
     with running(sqlite_url, open=True) as live, ThreadPoolExecutor(16) as pool:
         sent = [pool.submit(send, live, {}) for _ in range(16)]
         until(lambda: gate.n_inside == SHARE, "the share is used")

@@ -48,7 +48,7 @@ CONSOLE = ("/console", "/console/pages", "/console/sign-in", "/console/no-such-p
 
 @pytest.fixture(scope="module")
 def keyless(sqlite_template, tmp_path_factory):
-    """A service without keys, with the console."""
+    """Serve without keys, with the console."""
     path = tmp_path_factory.mktemp("keyless") / "recrawl.db"
     path.write_bytes(sqlite_template.read_bytes())
     url = f"sqlite:///{path}"

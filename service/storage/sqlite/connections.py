@@ -1,12 +1,14 @@
 """Connections to a SQLite file: opening, locks, and the errors of the file."""
 
+import os
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -66,6 +68,8 @@ PRAGMAS = (
     "temp_store = MEMORY",
 )
 
+OWNER_ONLY = 0o600
+"""Mode of a new database file."""
 READING_CACHE = -4096
 """Cache of each reader, -KiB: small, because readers walk along keys and may be many."""
 
@@ -76,9 +80,20 @@ def opened(url: str, cache_size: int, begin: str) -> sa.Engine:
     SQLAlchemy's own transactions, such as migrations, start with the statement `begin`.
     """
     engine = sa.create_engine(url, pool_size=10, max_overflow=40)
+    sa.event.listen(engine, "do_connect", _create_for_owner)
     sa.event.listen(engine, "connect", partial(prepare, cache_size=cache_size))
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
+
+
+def _create_for_owner(_: object, __: object, args: Sequence[Any], ___: object) -> None:
+    """Create a missing file so that no other user reads it: it has secrets of webhooks.
+
+    The write-ahead log takes the mode of the file.
+    """
+    if args and not str(args[0]).startswith((":memory:", "file:")):
+        with suppress(OSError):  # the driver has the better sentence
+            os.close(os.open(args[0], os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_ONLY))
 
 
 def prepare(
