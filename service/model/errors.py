@@ -185,6 +185,10 @@ ENDED = "this process ends; send this again, to another one or when it is back"
 """Detail of `StoreUnavailable` once a store has been aborted."""
 
 
+class RowLocked(StoreUnavailable):
+    """Another session holds a lock of the database for long; send this again."""
+
+
 class ShardUnavailable(StoreUnavailable):
     """A database of the store did not answer; send this again: committed items stay committed."""
 

@@ -60,6 +60,7 @@ STATUS: dict[type[Exception], int] = {
     errors.GroupDivided: 409,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
+    errors.RowLocked: 503,
     errors.ShardUnavailable: 503,
     errors.ShardMoved: 503,
     errors.NoDatabase: 503,

@@ -1,11 +1,14 @@
 """Connections to Postgres: opening, pooling, limits, and the lead of epochs.
 
-| work | statement | lock | silence | reason |
-| --- | --- | --- | --- | --- |
-| request | 10 s | 5 s | 12 s | callers wait; they send the request again after Retry-After |
-| check | 1 s | 0.5 s | 1 s | `/readyz` answers within 2 s |
-| batch | none | 60 s | asks after 30 s | an epoch of 20 million pages indexes for minutes |
-| migration | none | 10 s | asks after 30 s | writers queue behind a migration that waits |
+| work | statement | lock | silence | idle | reason |
+| --- | --- | --- | --- | --- | --- |
+| request | 10 s | 5 s | 12 s | 12 s | callers wait; they send the request again after Retry-After |
+| check | 1 s | 0.5 s | 1 s | 1 s | `/readyz` answers within 2 s |
+| batch | none | 60 s | asks after 30 s | none | an epoch of 20 million pages takes minutes |
+| migration | none | 10 s | asks after 30 s | none | writers queue behind a migration that waits |
+
+The server ends a transaction whose client is idle for longer than the column "idle" states. So a
+process that is frozen in a transaction does not hold its rows for long.
 
 A stopped server ends no connection, so the client closes a connection on which nothing arrives.
 Batches first ask on another connection: a busy server answers there, a stopped one does not.
@@ -22,7 +25,14 @@ import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
 
-from service.model.errors import ENDED, AnswerTaken, RecrawlError, StoreFull, StoreUnavailable
+from service.model.errors import (
+    ENDED,
+    AnswerTaken,
+    RecrawlError,
+    RowLocked,
+    StoreFull,
+    StoreUnavailable,
+)
 from service.storage.postgres.statements import Statements
 from service.storage.tables import lease_answers
 
@@ -47,15 +57,17 @@ class Deadlines(NamedTuple):
     """Maximum time without a byte from the server, after which the client closes the connection."""
     asks: bool = False
     """True if the client first asks on another connection whether the server answers."""
+    idle_s: float = 0
+    """Maximum pause of the client in a transaction, after which the server ends it; 0: no limit."""
 
 
-CHECK = Deadlines(1, 0.5, 1)
+CHECK = Deadlines(1, 0.5, 1, idle_s=1)
 BATCH = Deadlines(0, 60, 30, asks=True)
 
 
 def request_deadlines(timeout_s: float = REQUEST_TIMEOUT_S) -> Deadlines:
     """Return the limits of a request whose statements may take this many seconds."""
-    return Deadlines(timeout_s, timeout_s / 2, timeout_s + 2)
+    return Deadlines(timeout_s, timeout_s / 2, timeout_s + 2, idle_s=timeout_s + 2)
 
 
 class Silent(psycopg.OperationalError):
@@ -210,7 +222,8 @@ LEAD_TIMEOUTS = {
 
 LIMIT = """
 SELECT set_config('statement_timeout', %(statement)s, false),
-    set_config('lock_timeout', %(lock)s, false)
+    set_config('lock_timeout', %(lock)s, false),
+    set_config('idle_in_transaction_session_timeout', %(idle)s, false)
 """
 WATCH = "SELECT set_config(name, %(value)s, false) FROM pg_settings WHERE name = %(name)s"
 """Statement that skips settings unknown to the server; the last two came with Postgres 12, 14."""
@@ -254,7 +267,11 @@ def prepare(driver: Connection, _record: object) -> None:
 
 def limit(driver: Connection, deadlines: Deadlines) -> None:
     """Set the server's limits for this session, in a separate transaction."""
-    limits = {"statement": deadlines.statement_s, "lock": deadlines.lock_s}
+    limits = {
+        "statement": deadlines.statement_s,
+        "lock": deadlines.lock_s,
+        "idle": deadlines.idle_s,
+    }
     ms = {name: f"{seconds * 1000:.0f}ms" for name, seconds in limits.items()}
     driver.statements.run(LIMIT, ms, kept=False)
 
@@ -354,6 +371,8 @@ def outage(cause: BaseException | None) -> RecrawlError:
         return StoreFull()
     if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
         return StoreUnavailable(READ_ONLY)
-    if isinstance(cause, psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled):
+    if isinstance(cause, psycopg.errors.LockNotAvailable):
+        return RowLocked(TOO_LONG)
+    if isinstance(cause, psycopg.errors.QueryCanceled):
         return StoreUnavailable(TOO_LONG)
     return StoreUnavailable()
