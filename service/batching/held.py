@@ -20,7 +20,7 @@ import structlog
 from service.ingest.record import PageNames
 from service.model.arrays import Codes, Columns, Ints, distinct
 from service.model.domain import ItemVerdict
-from service.model.errors import OUTAGES, RowLocked
+from service.model.errors import OUTAGES, RowLocked, TablesChanged
 from service.storage import Store, Transaction
 
 PATIENCE_S = 5.0
@@ -75,12 +75,15 @@ class Attempt:
 def attempted(store: Store, apart: Ints, flush: Callable[[Attempt], T]) -> T:
     """Return the result of a flush, without the items of pages that hold it up.
 
-    Raise `RowLocked` where no page of the batch is locked, because the lock is on something else.
+    A flush that meets changed tables is repeated. Raise `RowLocked` if no page of the batch is
+    locked, because the lock is on something else.
     """
     for _ in range(MAX_ATTEMPTS - 1):
         attempt = Attempt(apart)
         try:
             return flush(attempt)
+        except TablesChanged:
+            continue
         except RowLocked:
             if not len(attempt.page_id):
                 raise

@@ -11,7 +11,7 @@ from service.batching.batcher import Limits
 from service.leases import lease
 from service.leases.lease import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
-from service.model.errors import RowLocked
+from service.model.errors import RowLocked, TablesChanged
 from service.storage import Store
 from service.storage.queue.columns import LeaseFilter
 
@@ -69,7 +69,7 @@ def _lease_free(store: Store, leasing: Callable[..., DealtPages]) -> DealtPages:
         with store.begin() as tx:
             tx.hurry()
             return leasing(tx)
-    except RowLocked:
+    except (RowLocked, TablesChanged):
         with store.begin() as tx:
             return leasing(tx, wait=False)
 

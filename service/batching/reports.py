@@ -43,7 +43,7 @@ from service.leases.settle import LeaseSettler, dated
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
-from service.model.errors import OUTAGES, RowLocked
+from service.model.errors import OUTAGES, RowLocked, TablesChanged
 from service.storage import RegisteredPages, Store, Transaction
 from service.storage.pages.tagging import TaggedRows
 
@@ -316,6 +316,8 @@ class Registrar:
         The pages are queued in a second transaction if a host queue is locked for long.
         """
         try:
+            return self._flush(jobs)
+        except TablesChanged:
             return self._flush(jobs)
         except RowLocked:
             registered = self._flush(jobs, apart=True)

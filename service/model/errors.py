@@ -189,6 +189,10 @@ class RowLocked(StoreUnavailable):
     """Another session holds a lock of the database for long; send this again."""
 
 
+class TablesChanged(StoreUnavailable):
+    """The tables of the database were changed meanwhile; nothing was kept, send this again."""
+
+
 class ShardUnavailable(StoreUnavailable):
     """A database of the store did not answer; send this again: committed items stay committed."""
 

@@ -61,6 +61,7 @@ STATUS: dict[type[Exception], int] = {
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,
     errors.RowLocked: 503,
+    errors.TablesChanged: 503,
     errors.ShardUnavailable: 503,
     errors.ShardMoved: 503,
     errors.NoDatabase: 503,

@@ -32,8 +32,9 @@ from service.model.errors import (
     RowLocked,
     StoreFull,
     StoreUnavailable,
+    TablesChanged,
 )
-from service.storage.postgres.statements import Statements
+from service.storage.postgres.statements import Outdated, Plans, Statements
 from service.storage.tables import lease_answers
 
 REQUEST_TIMEOUT_S = 10.0
@@ -86,6 +87,7 @@ class Silence:
         self.silent = False
         self.ended = False
         """True when the process ends, which ends all waits."""
+        self.plans = Plans()
         self._asking = threading.Lock()
         self._asked_at = -ASK_EVERY_S
 
@@ -173,7 +175,7 @@ def connect(silence: Silence, deadlines: Deadlines, **parameters: Any) -> Connec
         silence.silent = True
         raise
     connection.deadlines, connection.silence = deadlines, silence
-    connection.statements = Statements(connection)
+    connection.statements = Statements(connection, silence.plans)
     return connection
 
 
@@ -371,6 +373,8 @@ def outage(cause: BaseException | None) -> RecrawlError:
         return StoreFull()
     if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
         return StoreUnavailable(READ_ONLY)
+    if isinstance(cause, Outdated):
+        return TablesChanged()
     if isinstance(cause, psycopg.errors.LockNotAvailable):
         return RowLocked(TOO_LONG)
     if isinstance(cause, psycopg.errors.QueryCanceled):
