@@ -1,4 +1,4 @@
-"""Connections to Postgres: opening, pooling, limits, and the lead of epochs.
+"""Connections to Postgres: opening, pooling and limits.
 
 | work | statement | lock | silence | idle | reason |
 | --- | --- | --- | --- | --- | --- |
@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
 import psycopg
 import sqlalchemy as sa
@@ -88,8 +89,20 @@ class Silence:
         self.ended = False
         """True when the process ends, which ends all waits."""
         self.plans = Plans()
+        self._opened = WeakSet[Connection]()
+        self._opening = threading.Lock()
         self._asking = threading.Lock()
         self._asked_at = -ASK_EVERY_S
+
+    def add(self, connection: "Connection") -> None:
+        """Note a connection of the store."""
+        with self._opening:
+            self._opened.add(connection)
+
+    def pids(self) -> list[int]:
+        """Return the numbers of the sessions that are open."""
+        with self._opening:
+            return [each.pgconn.backend_pid for each in self._opened if not each.closed]
 
     def forgives(self, deadlines: Deadlines, silent_s: float) -> bool:
         """Return whether to count the time without a byte from 0 again; raise `Silent` if over."""
@@ -176,6 +189,7 @@ def connect(silence: Silence, deadlines: Deadlines, **parameters: Any) -> Connec
         raise
     connection.deadlines, connection.silence = deadlines, silence
     connection.statements = Statements(connection, silence.plans)
+    silence.add(connection)
     return connection
 
 
@@ -306,24 +320,6 @@ def taken(engine: sa.Engine) -> Iterator[Connection]:
         if driver.closed and pooled.is_valid:
             pooled.invalidate()
         pooled.close()
-
-
-@contextmanager
-def leading(engine: sa.Engine, number: int, other: type[RecrawlError]) -> Iterator[Connection]:
-    """Take a connection with an advisory lock; raise `other` while another process has it."""
-    with taken(engine) as driver, as_batch(driver):
-        lock = {"lock": number}
-        ((locked,),) = driver.statements.run("SELECT pg_try_advisory_lock(%(lock)s)", lock)
-        if not locked:
-            raise other
-        try:
-            watch(driver.statements)
-            yield driver
-        finally:
-            try:
-                driver.statements.run("SELECT pg_advisory_unlock(%(lock)s)", lock)
-            except psycopg.Error:
-                driver.close()  # closing releases the lock as well
 
 
 @contextmanager
