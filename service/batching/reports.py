@@ -43,7 +43,7 @@ from service.leases.settle import LeaseSettler, dated
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
-from service.model.errors import OUTAGES, RowLocked, TablesChanged
+from service.model.errors import OUTAGES, TablesChanged
 from service.storage import RegisteredPages, Store, Transaction
 from service.storage.pages.tagging import TaggedRows
 
@@ -313,19 +313,13 @@ class Registrar:
         """Register the pages and queue the new ones; raise `OverlappingPages`.
 
         A page whose bounds would cross stays as it is, and has the id `CROSSED` in the result.
-        The pages are queued in a second transaction if a host queue is locked for long.
         """
         try:
             return self._flush(jobs)
         except TablesChanged:
             return self._flush(jobs)
-        except RowLocked:
-            registered = self._flush(jobs, apart=True)
-        page_id = np.concatenate([each.page_id[each.created] for each in registered])
-        queue_apart(self.store, self.settler, distinct(page_id), max(job.now for job in jobs))
-        return registered
 
-    def _flush(self, jobs: list[Registration], *, apart: bool = False) -> list[RegisteredPages]:
+    def _flush(self, jobs: list[Registration]) -> list[RegisteredPages]:
         pages = PageColumns.concatenate([job.pages for job in jobs])
         # flushed alone and in order, the later request changes what the earlier one created
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
@@ -333,8 +327,6 @@ class Registrar:
         now, tags = max(job.now for job in jobs), _tags(jobs)
         page_id, created = np.full(len(pages), CROSSED), np.zeros(len(pages), np.bool_)
         with self.store.begin() as tx:
-            if not apart:
-                tx.hurry()
             stored_id = np.zeros(len(pages), np.int64)
             if tags is not None or bounded(pages).any():  # all locks at once, ascending
                 stored_id = tx.page_ids(pages.key, pages.host)
@@ -345,8 +337,7 @@ class Registrar:
             )
             if tags is not None:
                 tags.where(good).save(tx, page_id)
-            if not apart:
-                self.settler.queue_pinged(tx, page_id[created], now)
+            self.settler.queue_pinged(tx, page_id[created], now)
         return [
             RegisteredPages(page_id[rows], created[rows])
             for rows in slices(len(job.pages) for job in jobs)

@@ -11,7 +11,6 @@ from support.store_cases import (
     DAY,
     T0,
     crawl_columns,
-    page_columns,
     page_of,
     ping_columns,
     register,
@@ -23,8 +22,6 @@ from service.batching.reports import (
     CrawlReport,
     PingReport,
     Recorder,
-    Registrar,
-    Registration,
     batched,
 )
 from service.estimation.estimates import InForce
@@ -175,17 +172,6 @@ def test_reports_of_a_batcher_are_answered_beside_those_that_wait(recorder, ids,
             assert verdicts(first) == [ACCEPTED]
     finally:
         batcher.stop()
-
-
-def test_registrations_of_other_hosts_go_on_beside_a_locked_host_queue(recorder, ids, postgres_url):
-    registrar = Registrar(recorder.store, recorder.settler)
-    with locked(postgres_url, ids[0], "host queue"):
-        jobs = [Registration(page_columns([f"https://{h}.example/new"]), T0) for h in "ab"]
-        registered = registrar.flush(jobs)
-        new = np.concatenate([each.page_id for each in registered])
-        with recorder.store.begin(write=False) as tx:
-            queued = tx.ids("SELECT page_id FROM due_pages").tolist()
-    assert [page in queued for page in new.tolist()] == [False, True]
 
 
 def test_leases_of_other_hosts_go_on_beside_a_locked_host_queue(recorder, ids, postgres_url):
