@@ -281,6 +281,10 @@ class SchemaBehind(StartupRefused):
     """The database is not at the revision this code needs; run `recrawl migrate`."""
 
 
+class SchemaDiffers(SchemaBehind):
+    """The tables are not those of the database's revision; restore a backup, or import anew."""
+
+
 class SchemaAhead(StartupRefused):
     """A newer version of Recrawl has migrated this database; install that version."""
 

@@ -66,6 +66,7 @@ STATUS: dict[type[Exception], int] = {
     errors.ShardMoved: 503,
     errors.NoDatabase: 503,
     errors.SchemaBehind: 503,
+    errors.SchemaDiffers: 503,
     errors.SchemaAhead: 503,
     errors.StoreFull: 507,
     errors.ArchiveUnavailable: 503,

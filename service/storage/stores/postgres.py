@@ -205,7 +205,7 @@ class PostgresStore(Store):
     def check_ready(self) -> Sequence[str]:
         with failing("connection"), translated():
             with self.checking.connect() as connection, failing("schema"):
-                migrations.check(connection)
+                migrations.check_whole(connection)
             with taken(self.checking) as driver, failing("writes"), translated():
                 self._try(driver.statements)
         return ()
@@ -222,7 +222,7 @@ class PostgresStore(Store):
     def check(self) -> None:
         try:
             with translated(), self.engine.connect() as connection:
-                migrations.check(connection)
+                migrations.check_whole(connection)
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 f"the database does not answer; see that it runs and that {self.setting} is right, "
