@@ -82,9 +82,10 @@ def check_tables(connection: sa.Connection, revision: str) -> None:
     differences = list(_differences(connection))
     if differences:
         more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+        shown = "; ".join(differences[:SHOWN])
         raise SchemaDiffers(
             f"the database is at revision {revision}, but its tables are not those of this "
-            f"revision: {'; '.join(differences[:SHOWN])}{more}; undo the change, or restore a backup. "
+            f"revision: {shown}{more}; undo the change, or restore a backup. "
             "Export a database of an unreleased version with that version, then import it anew"
         )
 
