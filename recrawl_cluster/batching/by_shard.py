@@ -5,6 +5,7 @@ to a host of another database is registered there first, in a transaction of its
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -15,6 +16,7 @@ from recrawl_cluster.batching.divided import DividedBatcher, Division, Parts
 from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.shard_map import CLOSED, ShardMap
 from service.batching.batcher import Batcher, Flush, ResultT
+from service.batching.held import after
 from service.batching.reports import (
     CommittedCrawls,
     CommittedT,
@@ -26,9 +28,10 @@ from service.batching.reports import (
     batched,
     batched_registrations,
     lost,
+    some_items,
 )
 from service.estimation.estimates import InForce, Rules
-from service.ingest.record import PageNames, PingOutcome
+from service.ingest.record import PingOutcome
 from service.leases.settle import LeaseSettler
 from service.model.arrays import Bools, Ints
 from service.model.errors import OUTAGES
@@ -39,26 +42,12 @@ JobT = TypeVar("JobT", CrawlReport, PingReport, Registration)
 AnyJob = CrawlReport | PingReport | Registration
 
 
-def selected(names: PageNames, rows: Ints) -> PageNames:
-    """Return the names of some items, with the URLs that these items need."""
-    row = names.row[rows]
-    target = None if names.target is None else names.target[rows]
-    needed = row if target is None else np.concatenate([row, target])
-    kept = np.unique(needed[needed >= 0])
-
-    def renumbered(old: Ints) -> Ints:
-        return np.where(old >= 0, np.searchsorted(kept, old), -1)
-
-    new_target = None if target is None or (target < 0).all() else renumbered(target)
-    return PageNames(names.page_id[rows], renumbered(row), names.pages.take(kept), new_target)
-
-
 def some_of(job: JobT, rows: Ints) -> JobT:
     """Return the job of some items."""
     if isinstance(job, Registration):
         tags = None if job.tags is None else tags_of_rows(job.tags, rows)
         return replace(job, pages=job.pages.take(rows), tags=tags)
-    return replace(job, columns=job.columns.take(rows), names=selected(job.names, rows))
+    return some_items(job, rows)
 
 
 def tags_of_rows(tags: TaggedRows, rows: Ints) -> TaggedRows | None:
@@ -122,19 +111,25 @@ class ShardRecorder:
     position: int
     recorder: Recorder
 
-    def flush_crawls(self, jobs: list[CrawlReport]) -> list[CommittedCrawls]:
+    def flush_crawls(
+        self, jobs: list[CrawlReport]
+    ) -> list[CommittedCrawls | Future[CommittedCrawls]]:
         """Record crawls; items whose redirect leads to a database that is away are lost."""
         foreign: dict[bytes, int] = {}
         kept = [self._kept(job, self._know(job, foreign)) for job in jobs]
         some = [some_of(job, rows) for job, rows in zip(jobs, kept, strict=True)]
 
         def prepare(tx: Transaction) -> None:
-            tx.foreign = foreign  # type: ignore[attr-defined]
+            tx.foreign = {**tx.foreign, **foreign}  # type: ignore[attr-defined]
 
         committed = self.recorder.flush_crawls(some, prepare)
         every = [np.arange(len(job.columns)) for job in jobs]
+
+        def completed(whole: Ints, rows: Ints, own: CommittedCrawls) -> CommittedCrawls:
+            return united(CommittedCrawls, [(rows, own), (np.setdiff1d(whole, rows), None)])
+
         return [
-            united(CommittedCrawls, [(rows, own), (np.setdiff1d(whole, rows), None)])
+            after(own, partial(completed, whole, rows))
             for whole, rows, own in zip(every, kept, committed, strict=True)
         ]
 
@@ -215,7 +210,9 @@ class ShardBatchers:
         return [Recorder(store, InForce(self.rules), self.settler) for store in stores]
 
     def _batched(
-        self, name: str, flushes: Sequence[Callable[[list[JobT]], Sequence[ResultT]]]
+        self,
+        name: str,
+        flushes: Sequence[Callable[[list[JobT]], Sequence[ResultT | Future[ResultT]]]],
     ) -> list[Batcher[JobT, ResultT]]:
         limits = self.n_writers, self.watch
         return [batched(f"{name}-{n}", flush, *limits) for n, flush in enumerate(flushes)]

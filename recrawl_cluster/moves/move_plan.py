@@ -11,7 +11,8 @@ from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import Claim, claimed
 from recrawl_cluster.store.database import ShardDatabase
 from service.model.errors import MoveRefused, ShardMoving
-from service.storage.postgres.connections import leading, translated
+from service.storage.postgres.connections import translated
+from service.storage.postgres.leading import holding
 from service.storage.stores.postgres import PostgresTransaction
 
 SAME_NAMES = "SELECT name FROM host_groups WHERE name = ANY(%(names)s)"
@@ -23,7 +24,7 @@ def alone(store: ShardedStore) -> Iterator[None]:
     """Keep other processes from moving shards; raise `ShardMoving` while another one does."""
     coordinator = store.coordinator
     busy = ShardMoving
-    with coordinator.named(), translated(), leading(coordinator.engine, MOVE_LOCK, busy):
+    with coordinator.named(), translated(), holding(coordinator.engine, MOVE_LOCK, busy):
         yield
 
 

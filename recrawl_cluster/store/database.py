@@ -266,13 +266,13 @@ class ShardDatabase(PostgresStore):
     @contextmanager
     def lead(self) -> Iterator[PostgresLead]:
         with self.named(), super().lead() as lead:
-            yield ShardLead(lead.driver, self)
+            yield ShardLead(lead.heartbeat, self)
 
     @override
     @contextmanager
     def archiving(self) -> Iterator[PostgresLead]:
         with self.named(), super().archiving() as lead:
-            yield ShardLead(lead.driver, self)
+            yield ShardLead(lead.heartbeat, self)
 
     @override
     def check(self) -> None:

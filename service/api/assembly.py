@@ -46,6 +46,7 @@ from service.runtime.metrics import Monitor, Telemetry
 from service.runtime.settings import Settings
 from service.storage import Store
 from service.storage.clock import Clock
+from service.storage.postgres.connections import request_deadlines
 from service.transfer.archiving import Archivist
 
 if TYPE_CHECKING:
@@ -196,7 +197,8 @@ def open_service(
     settler = LeaseSettler(polite, base.runner.ahead, settler_rng)
     n_writers = 1 if store.embedded else 2
     writers = n_writers, telemetry.count_commit
-    recorder = Recorder(store, InForce(base.rules), settler)
+    patience_s = request_deadlines(settings.database_timeout_s).lock_s
+    recorder = Recorder(store, InForce(base.rules), settler, patience_s)
     posts = PostRecorder(recorder, telemetry, now)
     if isinstance(store, SeveralBatchers):
         divided = store.divided_batchers(base.rules, settler, *writers)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -53,7 +54,8 @@ class Flush(NamedTuple):
 class Batcher(Generic[JobT, ResultT]):
     """A queue of jobs and the threads that flush them in batches.
 
-    **Answered means committed.** A future has a result only after `flush` has committed.
+    **Answered means committed.** A future has a result only after `flush` has committed. A job
+    that must wait longer than the others of its batch has a future as its result.
     **Faults.** A batch that fails is flushed again job by job, so that only the job at fault fails.
     An outage of the database fails every job of the batch.
     **Order.** A batch has the oldest job and later jobs of its kind, in no order among each other.
@@ -65,7 +67,7 @@ class Batcher(Generic[JobT, ResultT]):
     def __init__(
         self,
         name: str,
-        flush: Callable[[list[JobT]], Sequence[ResultT]],
+        flush: Callable[[list[JobT]], Sequence[ResultT | Future[ResultT]]],
         limits: Limits,
         *,
         n_writers: int = 1,
@@ -190,7 +192,18 @@ class Batcher(Generic[JobT, ResultT]):
                 future.set_exception(error)
         else:
             for (_, future), result in zip(batch, results, strict=True):
-                future.set_result(result)
+                if isinstance(result, Future):
+                    result.add_done_callback(partial(_pass_on, future))
+                else:
+                    future.set_result(result)
+
+
+def _pass_on(to: Future[ResultT], done: Future[ResultT]) -> None:
+    error = done.exception()
+    if error is None:
+        to.set_result(done.result())
+    else:
+        to.set_exception(error)
 
 
 def slices(sizes: Iterable[int]) -> list[slice]:

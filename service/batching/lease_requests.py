@@ -1,8 +1,9 @@
 """Lease requests, batched: one thread leases for all workers, which receive pages in turns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from service.batching.batcher import Limits
 from service.leases import lease
 from service.leases.lease import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
+from service.model.errors import RowLocked, TablesChanged
 from service.storage import Store
 from service.storage.queue.columns import LeaseFilter
 
@@ -51,14 +53,25 @@ def lease_all(
     missing = np.array([job.size for job in jobs] if counts is None else counts)
     while (hungry := np.flatnonzero(missing)).size and len(dealt) < MAX_TRANSACTIONS:
         wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
-        with store.begin() as tx:
-            # the jobs of a batch are of one kind
-            part = lease.lease(tx, wishes, jobs[0].kind, polite, rng)
+        # the jobs of a batch are of one kind
+        leasing = partial(lease.lease, requests=wishes, of=jobs[0].kind, polite=polite, rng=rng)
+        part = _lease_free(store, leasing)
         dealt.append(part._replace(to=hungry[part.to]))
         missing -= np.bincount(dealt[-1].to, minlength=len(jobs))
         if not part.more:
             break
     return dealt
+
+
+def _lease_free(store: Store, leasing: Callable[..., DealtPages]) -> DealtPages:
+    """Return leases of one transaction, without host queues that hold it up for long."""
+    try:
+        with store.begin() as tx:
+            tx.hurry()
+            return leasing(tx)
+    except (RowLocked, TablesChanged):
+        with store.begin() as tx:
+            return leasing(tx, wait=False)
 
 
 def next_ready(store: Store, reach: LeaseFilter) -> datetime | None:

@@ -6,15 +6,26 @@ deadlocks.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
+from service.batching.held import (
+    PATIENCE_S,
+    Attempt,
+    Prepare,
+    WaitingItems,
+    attempted,
+    patched,
+    selected,
+)
 from service.estimation.estimates import InForce
 from service.ingest.bounds import bounded, crossed
 from service.ingest.record import (
@@ -32,7 +43,7 @@ from service.leases.settle import LeaseSettler, dated
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
-from service.model.errors import OUTAGES
+from service.model.errors import OUTAGES, TablesChanged
 from service.storage import RegisteredPages, Store, Transaction
 from service.storage.pages.tagging import TaggedRows
 
@@ -81,34 +92,84 @@ CrawlReports = Batcher[Report[CrawlColumns], CommittedCrawls]
 PingReports = Batcher[Report[PingColumns], PingOutcome]
 
 
-@dataclass(frozen=True, slots=True)
-class Recorder:
-    """Records the reports of several requests in one transaction."""
+def some_items(job: Report[ColumnsT], rows: Ints) -> Report[ColumnsT]:
+    """Return the report of some items."""
+    return replace(job, columns=job.columns.take(rows), names=selected(job.names, rows))
 
-    store: Store
-    rules: InForce
-    settler: LeaseSettler | None
-    """Settler of leases; None: the store has no queue."""
+
+class Recorder:
+    """Records the reports of several requests in one transaction.
+
+    `settler` ends leases; None: the store has no queue. `patience_s` is the time for which items of
+    locked pages are tried.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rules: InForce,
+        settler: LeaseSettler | None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.store = store
+        self.rules = rules
+        self.settler = settler
+        self.crawls: WaitingItems[CrawlReport, CommittedCrawls] = WaitingItems(
+            store, self._flush_crawls, some_items, patience_s
+        )
+        self.pings: WaitingItems[PingReport, PingOutcome] = WaitingItems(
+            store, self._flush_pings, some_items, patience_s
+        )
 
     def flush_crawls(
-        self,
-        jobs: list[Report[CrawlColumns]],
-        prepare: Callable[[Transaction], None] = lambda _: None,
-    ) -> list[CommittedCrawls]:
-        """Record crawls, end their leases and queue their pages again."""
+        self, jobs: list[CrawlReport], prepare: Prepare = lambda _: None
+    ) -> Sequence[CommittedCrawls | Future[CommittedCrawls]]:
+        """Record crawls, end their leases and queue their pages again.
+
+        The outcome of a report with crawls of locked pages is a future.
+        """
+        outcomes = self.flush_free_crawls(jobs, prepare)
+        pairs = zip(jobs, outcomes, strict=True)
+        return [self.crawls.result(job, own, prepare) for job, own in pairs]
+
+    def flush_free_crawls(
+        self, jobs: list[CrawlReport], prepare: Prepare = lambda _: None
+    ) -> Sequence[CommittedCrawls]:
+        """Record crawls as `flush_crawls`; those of locked pages have the verdict `locked`."""
+        flush = partial(self._flush_crawls, jobs, [prepare])
+        return attempted(self.store, self.crawls.pages(), flush)
+
+    def _flush_crawls(
+        self, jobs: list[CrawlReport], prepares: Sequence[Prepare], attempt: Attempt
+    ) -> Sequence[CommittedCrawls]:
         with self.store.begin() as tx:
-            prepare(tx)
-            committed, sooner = self.record_crawls(tx, jobs)
+            for prepare in prepares:
+                prepare(tx)
+            committed, sooner = self.record_crawls(tx, jobs, attempt)
         self.queue_apart(sooner, _latest(jobs))
         return [committed] if len(jobs) == 1 else [committed.take(rows) for rows in _rows(jobs)]
 
     def record_crawls(
-        self, tx: Transaction, jobs: list[Report[CrawlColumns]]
+        self, tx: Transaction, jobs: list[CrawlReport], attempt: Attempt
     ) -> tuple[CommittedCrawls, Ints]:
         """Record crawls, and return the pages for `queue_apart` after the commit."""
+        tx.hurry()
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
         crawls = replace(crawls, page_id=pages.page_id, redirects_to=pages.redirects_to)
+        free = attempt.free(crawls.page_id)
+        if free is None:
+            committed, sooner = self._record_free(tx, crawls, now, attempt)
+        else:
+            own, sooner = self._record_free(tx, crawls.take(free), now, attempt)
+            committed = spread_out(own, free, crawls.page_id)
+        return committed, distinct(np.append(pages.new, sooner))
+
+    def _record_free(
+        self, tx: Transaction, crawls: CrawlColumns, now: datetime, attempt: Attempt
+    ) -> tuple[CommittedCrawls, Ints]:
+        """Record crawls of pages that are not set aside; return the pages that fail or are gone."""
+        attempt.page_id = pages_of(crawls.page_id)
         if self.settler is None:
             outcome = record(tx, crawls, self.rules)
             lease_ended = np.zeros(len(crawls), np.bool_)
@@ -118,8 +179,7 @@ class Recorder:
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
         # the end of a lease has queued its page already
-        sooner = crawls.page_id[outcome.sooner & ~lease_ended]
-        return committed, distinct(np.append(pages.new, sooner))
+        return committed, crawls.page_id[outcome.sooner & ~lease_ended]
 
     def _record_leased(
         self, tx: Transaction, settler: LeaseSettler, crawls: CrawlColumns, now: datetime
@@ -133,14 +193,30 @@ class Recorder:
         new = outcome.verdict == ItemVerdict.accepted
         return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())
 
-    def flush_pings(self, jobs: list[Report[PingColumns]]) -> list[PingOutcome]:
-        """Record pings and queue the pages whose crawls they request."""
+    def flush_pings(self, jobs: list[PingReport]) -> Sequence[PingOutcome | Future[PingOutcome]]:
+        """Record pings and queue the pages whose crawls they request.
+
+        The outcome of a report with pings of locked pages is a future.
+        """
+        flush = partial(self._flush_pings, jobs, [])
+        outcomes = attempted(self.store, self.pings.pages(), flush)
+        return [self.pings.result(job, own) for job, own in zip(jobs, outcomes, strict=True)]
+
+    def _flush_pings(
+        self, jobs: list[PingReport], _: Sequence[Prepare], attempt: Attempt
+    ) -> Sequence[PingOutcome]:
         now, pings = _latest(jobs), PingColumns.concatenate([job.columns for job in jobs])
         with self.store.begin() as tx:
+            tx.hurry()
             pings = replace(pings, page_id=_resolve(tx, jobs, now).page_id)
-            outcome = ping(tx, pings, self.rules)
+            free = attempt.free(pings.page_id)
+            some = pings if free is None else pings.take(free)
+            attempt.page_id = pages_of(some.page_id)
+            outcome = ping(tx, some, self.rules)
             if self.settler is not None and outcome.crawl.any():
-                self.settler.queue_pinged(tx, pings.page_id[outcome.crawl], tx.now())
+                self.settler.queue_pinged(tx, some.page_id[outcome.crawl], tx.now())
+        if free is not None:
+            outcome = spread_out(outcome, free, pings.page_id)
         return [outcome.take(rows) for rows in _rows(jobs)]
 
     def queue_apart(self, page_id: Ints, now: datetime) -> None:
@@ -148,10 +224,27 @@ class Recorder:
 
         If the database fails here, the next epoch queues the pages.
         """
-        if self.settler is None or not len(page_id):
-            return
-        with suppress(*OUTAGES), self.store.begin() as tx:
-            self.settler.queue_pinged(tx, page_id, now)
+        if self.settler is not None and len(page_id):
+            queue_apart(self.store, self.settler, page_id, now)
+
+
+def queue_apart(store: Store, settler: LeaseSettler, page_id: Ints, now: datetime) -> None:
+    """Queue pages in a transaction of their own, without those of locked host queues."""
+
+    def queue(attempt: Attempt) -> None:
+        attempt.page_id = np.setdiff1d(page_id, attempt.apart)
+        with store.begin() as tx:
+            tx.hurry()
+            settler.queue_pinged(tx, attempt.page_id, now)
+
+    with suppress(*OUTAGES):
+        attempted(store, page_id[:0], queue)
+
+
+def spread_out(own: CommittedT, free: Ints, page_id: Ints) -> CommittedT:
+    """Return the outcomes of free items among those of all items, which are of locked pages."""
+    every = replace(lost(type(own), len(page_id), ItemVerdict.locked), page_id=page_id)
+    return patched(every, free, own)
 
 
 def _rows(jobs: list[Report[ColumnsT]]) -> list[slice]:
@@ -171,7 +264,7 @@ def _resolve(
 
 def batched(
     name: str,
-    flush: Callable[[list[JobT]], Sequence[ResultT]],
+    flush: Callable[[list[JobT]], Sequence[ResultT | Future[ResultT]]],
     n_writers: int = 1,
     watch: Callable[[Flush], None] = lambda _: None,
 ) -> Batcher[JobT, ResultT]:
@@ -221,6 +314,12 @@ class Registrar:
 
         A page whose bounds would cross stays as it is, and has the id `CROSSED` in the result.
         """
+        try:
+            return self._flush(jobs)
+        except TablesChanged:
+            return self._flush(jobs)
+
+    def _flush(self, jobs: list[Registration]) -> list[RegisteredPages]:
         pages = PageColumns.concatenate([job.pages for job in jobs])
         # flushed alone and in order, the later request changes what the earlier one created
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
@@ -259,14 +358,13 @@ def batched_registrations(store: Store, settler: LeaseSettler, n_writers: int = 
     )
 
 
-def lost(kind: type[CommittedT], n: int) -> CommittedT:
+def lost(
+    kind: type[CommittedT], n: int, verdict: ItemVerdict = ItemVerdict.unavailable
+) -> CommittedT:
     """Return the outcomes of n items that no database has committed."""
+    values = {"verdict": int(verdict), "reason": PingReason.unknown_page}
     columns: dict[str, NDArray[Any]] = {
-        name: np.full(n, LOST.get(name, 0), column.dtype)
+        name: np.full(n, values.get(name, 0), column.dtype)
         for name, column in kind.empty().arrays().items()
     }
     return kind(**columns)
-
-
-LOST = {"verdict": int(ItemVerdict.unavailable), "reason": PingReason.unknown_page}
-"""Values of columns of lost items that are not 0."""

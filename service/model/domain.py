@@ -47,6 +47,8 @@ class ItemVerdict(IntEnum):
     """The item's URL names another page than its lease."""
     unavailable = 5
     """The database of the item's page is away; the item may be sent again."""
+    locked = 6
+    """Another session holds the page's row; the item may be sent again."""
 
 
 class PingReason(StrEnum):

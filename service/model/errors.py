@@ -189,6 +189,14 @@ ENDED = "this process ends; send this again, to another one or when it is back"
 """Detail of `StoreUnavailable` once a store has been aborted."""
 
 
+class RowLocked(StoreUnavailable):
+    """Another session holds a lock of the database for long; send this again."""
+
+
+class TablesChanged(StoreUnavailable):
+    """The tables of the database were changed meanwhile; nothing was kept, send this again."""
+
+
 class ShardUnavailable(StoreUnavailable):
     """A database of the store did not answer; send this again: committed items stay committed."""
 
@@ -275,6 +283,10 @@ class ShardsDisagree(StartupRefused):
 
 class SchemaBehind(StartupRefused):
     """The database is not at the revision this code needs; run `recrawl migrate`."""
+
+
+class SchemaDiffers(SchemaBehind):
+    """The tables are not those of the database's revision; restore a backup, or import anew."""
 
 
 class SchemaAhead(StartupRefused):

@@ -13,6 +13,7 @@ from alembic.script import ScriptDirectory
 
 from service import __version__
 from service.model.errors import SchemaAhead, SchemaBehind, StoreUnavailable
+from service.storage.shape import check_tables
 
 NOT_OURS = (psycopg.errors.InsufficientPrivilege, psycopg.errors.DuplicateTable)
 """Errors of missing rights, and of tables that belong to another program."""
@@ -84,8 +85,9 @@ def _run(engine: sa.Engine, step: Any, revision: str) -> None:
     try:
         with engine.connect() as connection:
             before = current(connection)
-        if revision == "head" and before == head():
-            return  # because Alembic executes the scripts of all revisions to find none missing
+            if revision == "head" and before == head():
+                check_tables(connection, head())
+                return  # because Alembic executes the scripts of all revisions to find none missing
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 keep_out(connection)
@@ -121,3 +123,9 @@ def check(connection: sa.Connection) -> None:
             f"the database is at revision {revision or 'none'}, this version of Recrawl needs "
             f"{head()}; run `recrawl migrate`"
         )
+
+
+def check_whole(connection: sa.Connection) -> None:
+    """Raise what `check` raises, or `SchemaDiffers` if the tables are not those of the revision."""
+    check(connection)
+    check_tables(connection, head())

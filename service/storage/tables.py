@@ -37,6 +37,17 @@ meta = sa.Table(
     comment="Entries by name, such as the estimator that wrote the states.",
 )
 
+leads = sa.Table(
+    "leads",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("token", Id, nullable=False),
+    sa.Column("sessions", Json, nullable=False),
+    sa.Column("renewed_at", Instant, nullable=False),
+    sa.Column("expires_at", Instant, nullable=False),
+    comment="Leases of the leaders, and the sessions of their processes; on Postgres only.",
+)
+
 hosts = sa.Table(
     "hosts",
     metadata,

@@ -19,7 +19,7 @@ from support.store_cases import (
     urls,
 )
 
-from service.model.errors import SchemaAhead, SchemaBehind
+from service.model.errors import SchemaAhead, SchemaBehind, SchemaDiffers
 from service.storage import Store, migrations, open_store
 
 OTHERS = {"9999_future": SchemaAhead, None: SchemaBehind}
@@ -146,3 +146,62 @@ def test_a_migration_does_not_wait_for_ever_behind_a_reader(postgres_store, monk
         with pytest.raises(Exception, match="lock timeout"):
             migrations.downgrade(postgres_store.engine, "base")
     assert len(register(postgres_store, 2)) == 2
+
+
+REFUSED = {
+    "ALTER TABLE epochs RENAME COLUMN status TO state": "epochs has no column status",
+    "DROP TABLE api_keys": "there is no table api_keys",
+    "ALTER TABLE change_hours RENAME TO clocks": "there is no table change_hours",
+}
+ALLOWED = (
+    "CREATE INDEX my_index ON pages (url)",
+    "CREATE TABLE my_table (n integer NOT NULL)",
+    "ALTER TABLE pages ADD COLUMN mine text",
+    "ALTER TABLE pages ADD COLUMN other integer NOT NULL DEFAULT 7",
+    "CREATE VIEW shown AS SELECT url FROM pages",
+)
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_tables_that_are_not_those_of_the_revision_are_refused_by_name(sql_store, change):
+    sql_store.check()
+    run(sql_store, change)
+    for check in (
+        sql_store.check,
+        sql_store.check_ready,
+        lambda: migrations.upgrade(sql_store.engine),
+    ):
+        with pytest.raises(SchemaDiffers, match=REFUSED[change]) as refused:
+            check()
+        assert f"at revision {migrations.head()}" in str(refused.value)
+        assert "restore a backup" in str(refused.value)
+
+
+def test_indexes_tables_and_columns_of_the_operator_are_no_difference(sql_store):
+    for change in ALLOWED:
+        run(sql_store, change)
+    sql_store.check()
+    sql_store.check_ready()
+    migrations.upgrade(sql_store.engine)
+    assert len(register(sql_store, 3)) == 3
+
+
+@pytest.mark.parametrize(
+    "change", ["ALTER observability TYPE text", "ADD more text NOT NULL", "DROP n_changes"]
+)
+def test_types_of_another_kind_and_columns_that_need_a_value_are_refused(
+    postgres_server, postgres_template, change
+):
+    with cloned(postgres_server, postgres_template) as url, closing(open_store(url, 2)) as store:
+        run(store, "ALTER TABLE page_states ALTER n_failures TYPE integer")
+        store.check()  # another width is no difference
+        run(store, f"ALTER TABLE page_states {change}")
+        with pytest.raises(SchemaDiffers, match=f"page_states.*{change.split()[1]}"):
+            store.check()
+
+
+def test_a_database_whose_tables_differ_answers_503_and_names_them(sql_store):
+    run(sql_store, "ALTER TABLE epochs RENAME COLUMN status TO state")
+    with pytest.raises(SchemaDiffers) as refused:
+        sql_store.check_ready()
+    assert refused.value.extra["check"] == "schema"

@@ -6,6 +6,8 @@ import psycopg
 import pytest
 from support.store_cases import T0, log_columns, register, save
 
+from service.model.errors import TablesChanged
+
 ADD = "INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)"
 COUNT = "SELECT count(*) FROM meta WHERE name = %(name)s"
 DIVIDE = "SELECT 1 / %(by)s"
@@ -168,3 +170,67 @@ def test_plans_of_empty_tables_scan_no_table_that_has_grown(postgres_store):
         save(postgres_store, page_id[:500], n_changes=n)
         register(postgres_store, 500)
     assert scanned(postgres_store) == before
+
+
+RETYPE = "ALTER TABLE meta ALTER value TYPE {}"
+READ = "SELECT value FROM meta WHERE name = %(name)s"
+
+
+@contextmanager
+def retyped(url):
+    """Change the type of a column, as an operator may, and change it back after the block."""
+    with psycopg.connect(url, autocommit=True) as operator:
+        operator.execute(RETYPE.format("varchar(400)"))
+        try:
+            yield
+        finally:
+            operator.execute(RETYPE.format("text"))
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_statement_is_parsed_again_after_a_column_has_another_type(postgres_store, write):
+    def read():
+        with postgres_store.begin(write=write) as tx:
+            add_to = tx.later(COUNT, name="b")
+            found = [row["value"] for row in tx.read(READ, name="a")]
+            assert [count for (count,) in add_to] == [0]
+            return found
+
+    with postgres_store.begin() as tx:
+        add(tx, "a")
+    assert read() == [""]
+    with retyped(postgres_store.url):
+        assert [read(), read()] == [[""], [""]]
+    assert read() == [""]
+
+
+def test_a_transaction_under_way_is_rolled_back_and_the_next_one_succeeds(postgres_store):
+    with postgres_store.begin() as tx:
+        add(tx, "a")
+    with postgres_store.begin(write=False) as tx:
+        tx.read(READ, name="a")
+
+    def add_and_read():
+        with postgres_store.begin() as tx:
+            tx.run(ADD, name="b", value="")
+            return tx.read(READ, name="a")
+
+    with retyped(postgres_store.url):
+        with pytest.raises(TablesChanged):
+            add_and_read()
+        assert kept(postgres_store, "b") == 0
+        assert add_and_read() == [{"value": ""}]
+    assert kept(postgres_store, "b") == 1
+
+
+def test_one_connection_that_meets_a_change_is_enough_for_all(postgres_store):
+    def read(tx):
+        return tx.read(READ, name="a")
+
+    with postgres_store.begin(write=False) as one, postgres_store.begin(write=False) as two:
+        assert read(one) == read(two) == []
+    with retyped(postgres_store.url), postgres_store.begin(write=False) as one:
+        read(one)
+        with postgres_store.begin() as two:
+            two.run(ADD, name="b", value="")
+            assert read(two) == []

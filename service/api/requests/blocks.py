@@ -133,7 +133,7 @@ def count_block(
 ) -> Counts:
     """Return the counts of a committed block, and add them to the metrics."""
     counts = crawl_counts(decoded, committed)
-    measure_crawls(service.telemetry, decoded, counts)
+    measure_crawls(service.telemetry, decoded.columns, counts)
     return counts[0]
 
 

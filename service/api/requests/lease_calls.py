@@ -6,8 +6,10 @@ answer.
 """
 
 from collections.abc import Hashable
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import blake2b
 from itertools import compress
 from typing import NamedTuple
@@ -19,14 +21,14 @@ from recrawl_client.wire.evidence import Reported
 from recrawl_client.wire.leases import Crawl, Leased
 from service.api.requests.posts import Counts, GatheredPosts, Post, PostRecorder
 from service.api.responses.encode import encode_leased
-from service.api.responses.outcomes import measure_crawls
 from service.batching.batcher import Batcher
+from service.batching.held import Attempt, after, attempted
 from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all, next_ready
 from service.leases import lease
 from service.leases.lease import DealtPages
 from service.leases.politeness import Politeness
 from service.model.arrays import INSTANT, instant
-from service.model.errors import AnswerTaken, KeyReused
+from service.model.errors import AnswerTaken, KeyReused, RowLocked
 from service.storage import Store, Transaction
 from service.storage.queue.answers import ANSWERS_KEPT, LeaseAnswers
 
@@ -85,11 +87,17 @@ class CallReply:
     """JSON of the whole answer, for a request with a key and leases."""
     next_ready_at: datetime | None = None
     """Earliest time of the next due page where nothing was leased; None: nothing is queued."""
+    waits_for: Future[Counts] | None = None
+    """Outcomes of a report with crawls that wait for locked pages."""
 
     @property
     def is_empty(self) -> bool:
         """True if the request has no leases."""
         return not self.items and self.answer is None
+
+    def with_counts(self, counts: Counts) -> "CallReply":
+        """Return the reply with the outcomes that it waits for."""
+        return replace(self, counts=counts, waits_for=None)
 
 
 LeaseCalls = Batcher[LeaseCall, CallReply]
@@ -106,11 +114,12 @@ class CallFlush:
     drop_at: datetime | None = None
     """Time of the next deletion of expired answers."""
 
-    def __call__(self, calls: list[LeaseCall]) -> list[CallReply]:
+    def __call__(self, calls: list[LeaseCall]) -> list[CallReply | Future[CallReply]]:
         """Record, lease and store in one transaction; lease the rest for requests without a key.
 
-        A request with a key has leases of one transaction only. Raise `RepeatedKey`, or the
-        `KeyReused` of one request.
+        A request with a key has leases of one transaction only. A request with a crawl of a locked
+        page has no leases, and its reply is a future. Raise `RepeatedKey`, or the `KeyReused` of
+        one request.
         """
         keyed = [call.key.key for call in calls if call.key is not None]
         if len(set(keyed)) < len(keyed):
@@ -120,46 +129,78 @@ class CallFlush:
         if reports or keyed:
             self._commit(calls, replies)
         if reports and keyed:  # this transaction waits for host queues, the first one did not
-            still = [r.is_empty and c.key is not None for c, r in zip(calls, replies, strict=True)]
+            still = [
+                r.is_empty and c.key is not None and r.waits_for is None
+                for c, r in zip(calls, replies, strict=True)
+            ]
             unreported = [replace(call, post=None) for call in compress(calls, still)]
             if unreported:
                 self._commit(unreported, list(compress(replies, still)))
         self._lease_rest(calls, replies)
         if keyed:
             self._drop_expired()
-        return replies
+        return [
+            reply if reply.waits_for is None else after(reply.waits_for, reply.with_counts)
+            for reply in replies
+        ]
 
     def _commit(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
-        """Run one transaction; repeat it if another process has answered one of its keys."""
-        try:
-            self._commit_once(calls, replies)
-        except AnswerTaken:
-            self._commit_once(calls, replies)
+        """Run one transaction; repeat it if another process has answered one of its keys.
 
-    def _commit_once(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
+        Host queues that hold it up for long are left out.
+        """
+        wait = all(call.post is None for call in calls)
+        try:
+            self._attempt(calls, replies, wait=wait)
+        except AnswerTaken:
+            self._attempt(calls, replies, wait=wait)
+        except RowLocked:
+            if not wait:
+                raise
+            self._attempt(calls, replies, wait=False)
+
+    def _attempt(self, calls: list[LeaseCall], replies: list[CallReply], *, wait: bool) -> None:
+        flush = partial(self._commit_once, calls, replies, wait=wait)
+        attempted(self.store, self.posts.recorder.crawls.pages(), flush)
+
+    def _commit_once(
+        self, calls: list[LeaseCall], replies: list[CallReply], attempt: Attempt, *, wait: bool
+    ) -> None:
         posts, now = [call.post for call in calls if call.post is not None], self.posts.now()
         keys = np.array([call.key.key for call in calls if call.key is not None], np.int64)
         gathered = GatheredPosts.of(posts, now) if posts else None
-        after = [CallReply(reply.counts) for reply in replies]
+        own, waiting = [CallReply(reply.counts) for reply in replies], list[LeaseCall]()
         with self.store.begin() as tx:
+            tx.hurry()
             rows = tx.lease_answers(keys) if len(keys) else ()
             if gathered is not None:
-                committed, sooner = self.posts.recorder.record_crawls(tx, [gathered.report])
+                committed, sooner = self.posts.recorder.record_crawls(
+                    tx, [gathered.report], attempt
+                )
                 counts = gathered.counts(committed)
-                reporting = (call.post is not None for call in calls)
-                for reply, of_reply in zip(compress(after, reporting), counts, strict=True):
+                held = gathered.holding(committed)
+                reporting = [call.post is not None for call in calls]
+                for reply, of_reply in zip(compress(own, reporting), counts, strict=True):
                     reply.counts = of_reply
+                for call, waits in zip(compress(calls, reporting), held, strict=True):
+                    waiting += [call] if waits else []
             stored = {key: StoredAnswer(body, answer) for key, body, answer in rows}
             repeated = [_stored(call, stored) for call in calls]
-            fresh = [answer is None for answer in repeated]
-            new = list(compress(calls, fresh)), list(compress(after, fresh))
-            self._lease(tx, *new, wait=not posts)
+            fresh = [
+                answer is None and call not in waiting
+                for call, answer in zip(calls, repeated, strict=True)
+            ]
+            new = list(compress(calls, fresh)), list(compress(own, fresh))
+            self._lease(tx, *new, wait=wait)
         if gathered is not None:
             self.posts.recorder.queue_apart(sooner, now)
-            measure_crawls(self.posts.telemetry, gathered.decoded, counts)
-        for reply, own, answer in zip(replies, after, repeated, strict=True):
-            reply.counts, reply.items = own.counts, own.items
-            reply.answer = own.answer if answer is None else answer
+            outcomes = self.posts.counted(gathered, committed)
+            for reply, outcome in zip(compress(own, reporting), outcomes, strict=True):
+                reply.waits_for = outcome if isinstance(outcome, Future) else None
+        for reply, of_call, answer in zip(replies, own, repeated, strict=True):
+            reply.counts, reply.items = of_call.counts, of_call.items
+            reply.waits_for = of_call.waits_for
+            reply.answer = of_call.answer if answer is None else answer
 
     def _lease(
         self, tx: Transaction, calls: list[LeaseCall], replies: list[CallReply], *, wait: bool
@@ -188,7 +229,9 @@ class CallFlush:
     def _lease_rest(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
         """Lease what requests without a key still miss; read when the next page is ready."""
         missing = [
-            0 if call.key is not None else call.request.size - len(reply.items)
+            0
+            if call.key is not None or reply.waits_for is not None
+            else call.request.size - len(reply.items)
             for call, reply in zip(calls, replies, strict=True)
         ]
         requests = [call.request for call in calls]

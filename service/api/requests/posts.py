@@ -5,8 +5,10 @@ columns together; each post receives the counts of its own items.
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from service.api.requests.bodies import Batch
 from service.api.requests.decode import Decoded, decode_crawls
 from service.api.responses.outcomes import crawl_counts, measure_crawls
 from service.batching.batcher import Batcher
+from service.batching.held import after, locked_rows
 from service.batching.reports import CommittedCrawls, CrawlReport, Recorder
 from service.model.arrays import Ints
 from service.model.columns import CrawlColumns
@@ -71,6 +74,13 @@ class GatheredPosts(NamedTuple):
         """Return the counts of each post."""
         return crawl_counts(self.decoded, committed, self.starts)
 
+    def holding(self, committed: CommittedCrawls) -> list[bool]:
+        """Return which posts have crawls of locked pages."""
+        holding = np.zeros(len(self.starts), np.bool_)
+        index = self.decoded.index[locked_rows(committed)]
+        holding[self.starts.searchsorted(index, "right") - 1] = True
+        return holding.tolist()
+
 
 @dataclass(frozen=True, slots=True)
 class PostRecorder:
@@ -80,12 +90,38 @@ class PostRecorder:
     telemetry: Telemetry
     now: Callable[[], datetime]
 
-    def flush(self, posts: list[Post]) -> list[Counts]:
+    def flush(self, posts: list[Post]) -> list[Counts | Future[Counts]]:
         """Record the items of all posts as one report, and count the outcomes of each post."""
         gathered = GatheredPosts.of(posts, self.now())
-        (committed,) = self.recorder.flush_crawls([gathered.report])
-        counts = gathered.counts(committed)
-        measure_crawls(self.telemetry, gathered.decoded, counts)
+        (committed,) = self.recorder.flush_free_crawls([gathered.report])
+        return self.counted(gathered, committed)
+
+    def counted(
+        self, gathered: GatheredPosts, committed: CommittedCrawls
+    ) -> list[Counts | Future[Counts]]:
+        """Return the counts of each post, as a future where a crawl waits for a locked page."""
+        whole = gathered.counts(committed)
+        rows, crawls = locked_rows(committed), gathered.decoded.columns
+        if not len(rows):
+            measure_crawls(self.telemetry, crawls, whole)
+            return [*whole]
+        post = gathered.starts.searchsorted(gathered.decoded.index, "right") - 1
+        waiting = np.unique(post[rows])
+        free = [own for i, own in enumerate(whole) if i not in waiting]
+        measure_crawls(self.telemetry, crawls.take(~np.isin(post, waiting)), free)
+        counts: list[Counts | Future[Counts]] = [*whole]
+        for i in waiting.tolist():
+            done = self.recorder.crawls.result(
+                gathered.report, committed, rows=rows[post[rows] == i]
+            )
+            counts[i] = after(done, partial(self._counts_of, gathered, i, crawls.take(post == i)))
+        return counts
+
+    def _counts_of(
+        self, gathered: GatheredPosts, i: int, crawls: CrawlColumns, committed: CommittedCrawls
+    ) -> Counts:
+        counts = gathered.counts(committed)[i]
+        measure_crawls(self.telemetry, crawls, [counts])
         return counts
 
 

@@ -15,7 +15,7 @@ from service.ingest.bounds import CROSSING
 from service.model.arrays import Codes, Ints
 from service.model.columns import CrawlColumns
 from service.model.domain import ItemVerdict
-from service.model.errors import BatchRejected, ShardUnavailable
+from service.model.errors import BatchRejected, RowLocked, ShardUnavailable
 from service.runtime.metrics import Telemetry
 
 LISTED = 1_000
@@ -98,12 +98,12 @@ def crawl_counts(
 
 
 def measure_crawls(
-    telemetry: Telemetry, decoded: Decoded[CrawlColumns], counts: Sequence[dict[str, Any]]
+    telemetry: Telemetry, crawls: CrawlColumns, counts: Sequence[dict[str, Any]]
 ) -> None:
-    """Add the counts of a committed batch of crawls to the metrics."""
+    """Add the counts of committed crawls to the metrics."""
     names = ("accepted", "duplicate", "late", "n_rejected", "leases_ended")
     totals = {name: sum(map(itemgetter(name), counts)) for name in names}
-    n_leases = int((decoded.columns.token != 0).sum())
+    n_leases = int((crawls.token != 0).sum())
     telemetry.count_reported_leases(n_leases, totals["leases_ended"])
     telemetry.count_items("observation", totals)
 
@@ -121,8 +121,11 @@ def refuse_empty(counts: dict[str, Any]) -> None:
     n_taken = counts["accepted"] + counts["duplicate"] + counts["late"]
     if counts["rejected"] and not n_taken:
         first = counts["rejected"][0]
-        if any(item.code == SHARD_UNAVAILABLE for item in counts["rejected"]):
+        codes = {item.code for item in counts["rejected"]}
+        if SHARD_UNAVAILABLE in codes:
             raise ShardUnavailable(AWAY)
+        if PAGE_LOCKED in codes:
+            raise RowLocked(LOCKED)
         raise BatchRejected(
             f"all {counts['n_rejected']} items were rejected; item {first.index}: {first.detail}",
             field=first.field,
@@ -132,6 +135,13 @@ def refuse_empty(counts: dict[str, Any]) -> None:
 
 SHARD_UNAVAILABLE = "shard_unavailable"
 AWAY = "the database of this page is away; send the item again after some seconds"
+
+
+PAGE_LOCKED = "page_locked"
+LOCKED = (
+    "another session of the database holds the row of this page; send the item again after some "
+    "seconds"
+)
 
 
 def away(index: int) -> Rejection:
@@ -153,6 +163,8 @@ def _rejection(index: int, verdict: ItemVerdict, *, by_id: bool) -> Rejection:
     """Return the rejection of an item by the store."""
     if verdict is ItemVerdict.unavailable:
         return away(index)
+    if verdict is ItemVerdict.locked:
+        return Rejection(index=index, code=PAGE_LOCKED, field=None, detail=LOCKED)
     if verdict is ItemVerdict.elsewhere:
         detail = "the lease is on another page than `url` names; leave `url` out"
         return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)

@@ -13,8 +13,10 @@ from typing_extensions import override
 
 from service.model.arrays import Floats, Ints, nothing
 from service.model.columns import PageStates
+from service.storage.dialect import HOST_QUEUE
 from service.storage.pages.states import (
     GONE_CHECKS,
+    HURRY_S,
     NULL_FOR_ZERO,
     SELDOM_SET,
     StatesSql,
@@ -85,6 +87,34 @@ FROM (
     ORDER BY page_states.page_id FOR NO KEY UPDATE OF page_states
 ) AS locked
 """
+
+HURRY = """
+SELECT set_config('lock_timeout', least(%(ms)s, extract(epoch FROM
+    nullif(current_setting('lock_timeout')::interval, '0')) * 1000)::int::text, true)
+"""
+LOCKED_PAGES = f"""
+WITH given AS (
+    SELECT pages.page_id, {HOST_QUEUE} AS queue_id FROM pages JOIN hosts USING (host_id)
+    WHERE page_id = ANY(%(page_id)s::bigint[])
+), free_states AS (
+    SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+    FOR NO KEY UPDATE SKIP LOCKED
+), free_rows AS (
+    SELECT page_id FROM due_pages WHERE page_id = ANY(%(page_id)s::bigint[])
+    FOR UPDATE SKIP LOCKED
+), free_queues AS (
+    SELECT queue_id FROM host_queues WHERE queue_id IN (SELECT queue_id FROM given)
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT array_agg(page_id ORDER BY page_id) FROM given
+WHERE page_id IN (SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+        EXCEPT SELECT page_id FROM free_states)
+    OR page_id IN (SELECT page_id FROM due_pages WHERE page_id = ANY(%(page_id)s::bigint[])
+        EXCEPT SELECT page_id FROM free_rows)
+    OR queue_id IN (SELECT queue_id FROM host_queues WHERE queue_id IN (SELECT queue_id FROM given)
+        EXCEPT SELECT queue_id FROM free_queues)
+"""
+"""Statement that waits for nobody: the rows that it cannot lock are those of others."""
 
 READ_ONLY = ("page_id", "pings_since", "observability", "host_id")
 WRITTEN = [name for name in OF_STATES if name not in READ_ONLY]
@@ -217,6 +247,14 @@ class PostgresStates(StatesSql, PostgresDialect, ValidatorStatements):
         states["estimate"] = states["estimate"].view("<f8").reshape(-1, self.width)
         crawl_rate, crawl_probability = rates or np.full((2, len(rare)), np.nan)
         return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
+
+    @override
+    def hurry(self) -> None:
+        self.later(HURRY, ms=1000 * HURRY_S)
+
+    @override
+    def locked_pages(self, page_id: Ints) -> Ints:
+        return self.id_array(LOCKED_PAGES, page_id=page_id)
 
     @override
     def save_states(self, states: PageStates) -> None:

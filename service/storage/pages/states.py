@@ -15,6 +15,9 @@ from service.storage.queue.contract import QueueStatements
 GONE_CHECKS = 5
 """Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
 
+HURRY_S = 0.25
+"""Maximum wait of a batch of many callers for a lock, seconds; ours are held for less."""
+
 NULL_FOR_ZERO = (
     "digest",
     "n_pings",
@@ -50,6 +53,16 @@ class StateStatements(QueueStatements):
     ) -> tuple[PageStates, LockedLeases]:
         """Lock states as `lock_states`, then leases as `lock_leases`, in one step."""
         return self.lock_states(page_id, scheduled=scheduled), self.lock_leases(tokens)
+
+    def hurry(self) -> None:
+        """From now on, wait only `HURRY_S` for a lock, then raise `RowLocked`."""
+
+    def locked_pages(self, page_id: Ints) -> Ints:
+        """Return those of some pages whose rows another transaction has locked, ascending.
+
+        The rows are the page's state, its row in the queue and its host queue.
+        """
+        return page_id[:0]
 
     @abstractmethod
     def save_states(self, states: PageStates) -> None:

@@ -128,9 +128,9 @@ def _loaded_array(data: bytes) -> NDArray[Any]:
     """Return the array that Postgres sent; read all elements at once."""
     if len(data) == EMPTY.size:
         oid = EMPTY.unpack(data)[2]
-        return np.empty(0, object if oid == TEXT else np.float64)
+        return np.empty(0, object if oid in TEXTS else np.float64)
     _, _, oid, n, _ = HEAD.unpack_from(data)
-    if oid == TEXT:
+    if oid in TEXTS:
         return _texts(data, n)
     width = (len(data) - HEAD.size) // n
     dtype = ELEMENT_DTYPES.get(oid) or f"V{width - 4}"
@@ -152,6 +152,8 @@ ELEMENT_DTYPES = {
     if kind not in ("V", "O")
 }
 TEXT = OIDS["O"][0]
+TEXTS = (TEXT, 1042, 1043)
+"""Oids of text, char(n) and varchar."""
 JSONB, JSONB_VERSION = 3802, b"\1"
 FIRST, MICROSECOND = datetime(2000, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 FROM_1970 = int(POSTGRES_EPOCH.astype(np.int64))
@@ -184,10 +186,10 @@ LOADERS: dict[int, Callable[[bytes], Any]] = {
     701: lambda data: struct.unpack(">d", data)[0],
     1184: lambda data: datetime_at(_whole(data) + FROM_1970),
     JSONB: lambda data: json.loads(data[len(JSONB_VERSION) :]),
-    **dict.fromkeys((18, 19, TEXT, 1043), bytes.decode),
-    **dict.fromkeys((array for _, array in OIDS.values()), _loaded_array),
+    **dict.fromkeys((18, 19, *TEXTS), bytes.decode),
+    **dict.fromkeys((1014, 1015, *(array for _, array in OIDS.values())), _loaded_array),
 }
-"""Decoder of values by oid; "char", name, text and varchar are text."""
+"""Decoder of values by oid; "char", name, text, char(n) and varchar are text."""
 
 
 def loaded(oid: int, data: bytes | None) -> Any:

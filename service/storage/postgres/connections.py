@@ -1,11 +1,14 @@
-"""Connections to Postgres: opening, pooling, limits, and the lead of epochs.
+"""Connections to Postgres: opening, pooling and limits.
 
-| work | statement | lock | silence | reason |
-| --- | --- | --- | --- | --- |
-| request | 10 s | 5 s | 12 s | callers wait; they send the request again after Retry-After |
-| check | 1 s | 0.5 s | 1 s | `/readyz` answers within 2 s |
-| batch | none | 60 s | asks after 30 s | an epoch of 20 million pages indexes for minutes |
-| migration | none | 10 s | asks after 30 s | writers queue behind a migration that waits |
+| work | statement | lock | silence | idle | reason |
+| --- | --- | --- | --- | --- | --- |
+| request | 10 s | 5 s | 12 s | 12 s | callers wait; they send the request again after Retry-After |
+| check | 1 s | 0.5 s | 1 s | 1 s | `/readyz` answers within 2 s |
+| batch | none | 60 s | asks after 30 s | none | an epoch of 20 million pages takes minutes |
+| migration | none | 10 s | asks after 30 s | none | writers queue behind a migration that waits |
+
+The server ends a transaction whose client is idle for longer than the column "idle" states. So a
+process that is frozen in a transaction does not hold its rows for long.
 
 A stopped server ends no connection, so the client closes a connection on which nothing arrives.
 Batches first ask on another connection: a busy server answers there, a stopped one does not.
@@ -17,13 +20,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakSet
 
 import psycopg
 import sqlalchemy as sa
 from psycopg.abc import PQGen
 
-from service.model.errors import ENDED, AnswerTaken, RecrawlError, StoreFull, StoreUnavailable
-from service.storage.postgres.statements import Statements
+from service.model.errors import (
+    ENDED,
+    AnswerTaken,
+    RecrawlError,
+    RowLocked,
+    StoreFull,
+    StoreUnavailable,
+    TablesChanged,
+)
+from service.storage.postgres.statements import Outdated, Plans, Statements
 from service.storage.tables import lease_answers
 
 REQUEST_TIMEOUT_S = 10.0
@@ -47,15 +59,17 @@ class Deadlines(NamedTuple):
     """Maximum time without a byte from the server, after which the client closes the connection."""
     asks: bool = False
     """True if the client first asks on another connection whether the server answers."""
+    idle_s: float = 0
+    """Maximum pause of the client in a transaction, after which the server ends it; 0: no limit."""
 
 
-CHECK = Deadlines(1, 0.5, 1)
+CHECK = Deadlines(1, 0.5, 1, idle_s=1)
 BATCH = Deadlines(0, 60, 30, asks=True)
 
 
 def request_deadlines(timeout_s: float = REQUEST_TIMEOUT_S) -> Deadlines:
     """Return the limits of a request whose statements may take this many seconds."""
-    return Deadlines(timeout_s, timeout_s / 2, timeout_s + 2)
+    return Deadlines(timeout_s, timeout_s / 2, timeout_s + 2, idle_s=timeout_s + 2)
 
 
 class Silent(psycopg.OperationalError):
@@ -74,8 +88,21 @@ class Silence:
         self.silent = False
         self.ended = False
         """True when the process ends, which ends all waits."""
+        self.plans = Plans()
+        self._opened = WeakSet[Connection]()
+        self._opening = threading.Lock()
         self._asking = threading.Lock()
         self._asked_at = -ASK_EVERY_S
+
+    def add(self, connection: "Connection") -> None:
+        """Note a connection of the store."""
+        with self._opening:
+            self._opened.add(connection)
+
+    def pids(self) -> list[int]:
+        """Return the numbers of the sessions that are open."""
+        with self._opening:
+            return [each.pgconn.backend_pid for each in self._opened if not each.closed]
 
     def forgives(self, deadlines: Deadlines, silent_s: float) -> bool:
         """Return whether to count the time without a byte from 0 again; raise `Silent` if over."""
@@ -161,7 +188,8 @@ def connect(silence: Silence, deadlines: Deadlines, **parameters: Any) -> Connec
         silence.silent = True
         raise
     connection.deadlines, connection.silence = deadlines, silence
-    connection.statements = Statements(connection)
+    connection.statements = Statements(connection, silence.plans)
+    silence.add(connection)
     return connection
 
 
@@ -210,7 +238,8 @@ LEAD_TIMEOUTS = {
 
 LIMIT = """
 SELECT set_config('statement_timeout', %(statement)s, false),
-    set_config('lock_timeout', %(lock)s, false)
+    set_config('lock_timeout', %(lock)s, false),
+    set_config('idle_in_transaction_session_timeout', %(idle)s, false)
 """
 WATCH = "SELECT set_config(name, %(value)s, false) FROM pg_settings WHERE name = %(name)s"
 """Statement that skips settings unknown to the server; the last two came with Postgres 12, 14."""
@@ -254,7 +283,11 @@ def prepare(driver: Connection, _record: object) -> None:
 
 def limit(driver: Connection, deadlines: Deadlines) -> None:
     """Set the server's limits for this session, in a separate transaction."""
-    limits = {"statement": deadlines.statement_s, "lock": deadlines.lock_s}
+    limits = {
+        "statement": deadlines.statement_s,
+        "lock": deadlines.lock_s,
+        "idle": deadlines.idle_s,
+    }
     ms = {name: f"{seconds * 1000:.0f}ms" for name, seconds in limits.items()}
     driver.statements.run(LIMIT, ms, kept=False)
 
@@ -287,24 +320,6 @@ def taken(engine: sa.Engine) -> Iterator[Connection]:
         if driver.closed and pooled.is_valid:
             pooled.invalidate()
         pooled.close()
-
-
-@contextmanager
-def leading(engine: sa.Engine, number: int, other: type[RecrawlError]) -> Iterator[Connection]:
-    """Take a connection with an advisory lock; raise `other` while another process has it."""
-    with taken(engine) as driver, as_batch(driver):
-        lock = {"lock": number}
-        ((locked,),) = driver.statements.run("SELECT pg_try_advisory_lock(%(lock)s)", lock)
-        if not locked:
-            raise other
-        try:
-            watch(driver.statements)
-            yield driver
-        finally:
-            try:
-                driver.statements.run("SELECT pg_advisory_unlock(%(lock)s)", lock)
-            except psycopg.Error:
-                driver.close()  # closing releases the lock as well
 
 
 @contextmanager
@@ -354,6 +369,10 @@ def outage(cause: BaseException | None) -> RecrawlError:
         return StoreFull()
     if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction):
         return StoreUnavailable(READ_ONLY)
-    if isinstance(cause, psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled):
+    if isinstance(cause, Outdated):
+        return TablesChanged()
+    if isinstance(cause, psycopg.errors.LockNotAvailable):
+        return RowLocked(TOO_LONG)
+    if isinstance(cause, psycopg.errors.QueryCanceled):
         return StoreUnavailable(TOO_LONG)
     return StoreUnavailable()

@@ -7,11 +7,11 @@ commits.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import psycopg
@@ -35,7 +35,40 @@ WRITE, AUTOCOMMIT = "BEGIN", ""
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 """Statements that begin a transaction; with `AUTOCOMMIT` each statement is a transaction."""
 
+REPLANNED = "RevalidateCachedQuery"
+"""Function of Postgres that refuses a parsed statement whose columns have other types now."""
+
 Row = tuple[Any, ...]
+
+
+class Outdated(psycopg.OperationalError):
+    """The tables were changed after the statement was parsed; the transaction is rolled back."""
+
+
+class Plans:
+    """Age of the parsed statements of all connections of a store."""
+
+    def __init__(self) -> None:
+        self.n_changes = 0
+        """Number of changes of the tables that a connection has met."""
+
+
+def is_outdated(error: psycopg.Error) -> bool:
+    """Return whether a statement must be parsed again; no message, because those are translated."""
+    if isinstance(error, psycopg.errors.InvalidSqlStatementName):
+        return True
+    changed = isinstance(error, psycopg.errors.FeatureNotSupported)
+    return changed and error.diag.source_function == REPLANNED
+
+
+class Message(NamedTuple):
+    """A statement with its values, and the place of its answer."""
+
+    statement: str
+    parameters: dict[str, Any]
+    kept: bool
+    rows: "PostgresRows"
+    send: Callable[[], None]
 
 
 class PostgresRows:
@@ -77,14 +110,16 @@ class PostgresRows:
 class Statements:
     """The statements of one connection: the parsed ones, and the deferred ones (`put_off`)."""
 
-    def __init__(self, driver: psycopg.Connection[Any]) -> None:
+    def __init__(self, driver: psycopg.Connection[Any], plans: Plans | None = None) -> None:
         self.driver = driver
+        self.plans = plans or Plans()
+        self.n_changes = self.plans.n_changes
         # otherwise a rollback by psycopg ends all prepared statements
         driver.prepare_threshold = None
         self.opening = AUTOCOMMIT
         self.names: dict[tuple[Any, ...], bytes] = {}
-        self.put_off: list[tuple[Callable[[], None], PostgresRows]] = []
-        self.ending: list[tuple[Callable[[], None], PostgresRows]] = []
+        self.put_off: list[Message] = []
+        self.ending: list[Message] = []
         """Statements that are sent in one message with COMMIT (`at_end`)."""
 
     @contextmanager
@@ -92,6 +127,8 @@ class Statements:
         """Commit at the end of the block, roll back after an exception."""
         self.opening = opening
         try:
+            if self.n_changes != self.plans.n_changes:
+                self._parse_again()
             yield self
             self.commit()
         except BaseException:
@@ -114,15 +151,13 @@ class Statements:
     ) -> PostgresRows:
         """Defer one statement: it runs together with the next statement that is not deferred."""
         self.put_off.append(self._message(statement, parameters, kept=kept))
-        return self.put_off[-1][1]
+        return self.put_off[-1].rows
 
     def at_end(self, statement: str, parameters: dict[str, Any]) -> None:
         """Defer one statement to the end of the transaction: it is sent together with COMMIT."""
         self.ending.append(self._message(statement, parameters))
 
-    def _message(
-        self, statement: str, parameters: dict[str, Any], *, kept: bool = True
-    ) -> tuple[Callable[[], None], PostgresRows]:
+    def _message(self, statement: str, parameters: dict[str, Any], *, kept: bool = True) -> Message:
         text, names = parsed(statement)
         typed = [dumped(parameters[name]) for name in names]
         kinds, values = [kind for kind, _ in typed], [value for _, value in typed]
@@ -133,28 +168,61 @@ class Statements:
             send = partial(pgconn.send_query_prepared, name, values, formats, BINARY)
         else:
             send = partial(pgconn.send_query_params, text, values, kinds, formats, BINARY)
-        return send, PostgresRows(self)
+        return Message(statement, parameters, kept, PostgresRows(self), send)
 
     def send(self) -> None:
-        """Begin, send the deferred statements and wait for the answers; raise the first error."""
+        """Begin, send the deferred statements and wait for the answers; raise the first error.
+
+        Statements that must be parsed again are parsed and sent again, if the transaction begins
+        with them. Otherwise raise `Outdated`.
+        """
         messages, self.put_off = self.put_off, []
-        pgconn = self.driver.pgconn
-        if self.opening and pgconn.transaction_status == pq.TransactionStatus.IDLE:
+        begins = self.driver.pgconn.transaction_status == pq.TransactionStatus.IDLE
+        if self.opening and begins:
             messages = [self._message(self.opening, {}), *messages]
         if not messages:
             return
+        try:
+            self._exchange(messages)
+        except psycopg.Error as error:
+            if not is_outdated(error):
+                raise
+            self.plans.n_changes += 1
+            if not begins:
+                raise Outdated from error
+            self.driver.rollback()
+            self._parse_again()
+            self._exchange([self._again(message) for message in messages])
+
+    def _again(self, message: Message) -> Message:
+        """Return a message with its statement parsed again; its answer has the same place."""
+        again = self._message(message.statement, message.parameters, kept=message.kept)
+        return again._replace(rows=message.rows)
+
+    def _parse_again(self) -> None:
+        """Forget the parsed statements of this connection, which is in no transaction."""
+        self.n_changes = self.plans.n_changes
+        self.names.clear()
+        pgconn = self.driver.pgconn
+        pgconn.send_query_params(b"DEALLOCATE ALL", [])
+        for result in self.driver.wait(generators.execute(pgconn)):
+            _good(result)
+
+    def _exchange(self, messages: Sequence[Message]) -> None:
+        pgconn = self.driver.pgconn
         sent_at = elapsed()
         if len(messages) > 1:
             pgconn.enter_pipeline_mode()
-        for send, _ in messages:
-            send()
+        for message in messages:
+            message.send()
         if len(messages) > 1:
             pgconn.pipeline_sync()
             results = self.driver.wait(answers(pgconn, len(messages)))
         else:
             results = self.driver.wait(generators.execute(pgconn))
         received_at = elapsed()
-        for result, (_, rows) in zip(results, messages, strict=False):
+        for result, message in zip(results, messages, strict=False):
+            rows = message.rows
             rows.answer = _good(result)
             rows.sent_at, rows.received_at = sent_at, received_at
 

@@ -1,8 +1,9 @@
 """The store on Postgres, for any number of processes.
 
 An epoch's schedule is one partition. One transaction loads and attaches the partition, a second
-transaction of a single row puts the epoch in force. The leader of epochs holds an advisory lock. It
-publishes over the connection that holds the lock, so a lost connection ends the right to publish.
+transaction of a single row puts the epoch in force. The leader of epochs holds an advisory lock
+and a lease. It publishes over the connection that holds the lock, so a lost connection ends the
+right to publish.
 """
 
 import base64
@@ -35,20 +36,22 @@ from service.storage.postgres.connections import (
     BATCH,
     CHECK,
     LEAD_LOCK,
-    Connection,
     Deadlines,
     as_batch,
-    leading,
     opened,
     taken,
     translated,
 )
+from service.storage.postgres.leading import Heartbeat, LeadOf, leading
 from service.storage.postgres.listening import Listener
 from service.storage.postgres.statements import AUTOCOMMIT, SNAPSHOT, WRITE, Statements
 from service.storage.queue.postgres import PostgresQueue
 from service.storage.stores.contract import Lead, Store, Transaction, failing
 from service.storage.webhooks.contract import WebhooksSql
 from service.storage.webhooks.subscriptions import SubscriptionsSql
+
+EPOCHS_LEAD = LeadOf("epochs", LEAD_LOCK, EpochRunning)
+ARCHIVE_LEAD = LeadOf("archive", ARCHIVE_LOCK, ArchiveRunning)
 
 N_BYTES = 49_152
 """Random bytes of a trial: 64 KiB of text, or 33 chunks of a long value."""
@@ -175,18 +178,23 @@ class PostgresStore(Store):
     @contextmanager
     def lead(self) -> Iterator["PostgresLead"]:
         self.silence.refuse()
-        with translated(self.check_schema), leading(self.engine, LEAD_LOCK, EpochRunning) as driver:
-            yield PostgresLead(driver, self)
+        with self._leading(EPOCHS_LEAD) as heartbeat:
+            yield PostgresLead(heartbeat, self)
 
     @override
     @contextmanager
     def archiving(self) -> Iterator["PostgresLead"]:
         self.silence.refuse()
+        with self._leading(ARCHIVE_LEAD) as heartbeat:
+            yield PostgresLead(heartbeat, self)
+
+    @contextmanager
+    def _leading(self, of: LeadOf) -> Iterator[Heartbeat]:
         with (
             translated(self.check_schema),
-            leading(self.engine, ARCHIVE_LOCK, ArchiveRunning) as driver,
+            leading(self.engine, self.silence, self.checking, of) as heartbeat,
         ):
-            yield PostgresLead(driver, self)
+            yield heartbeat
 
     def check_schema(self) -> None:
         """Raise `SchemaBehind` or `SchemaAhead`; return if the database does not answer."""
@@ -197,7 +205,7 @@ class PostgresStore(Store):
     def check_ready(self) -> Sequence[str]:
         with failing("connection"), translated():
             with self.checking.connect() as connection, failing("schema"):
-                migrations.check(connection)
+                migrations.check_whole(connection)
             with taken(self.checking) as driver, failing("writes"), translated():
                 self._try(driver.statements)
         return ()
@@ -214,7 +222,7 @@ class PostgresStore(Store):
     def check(self) -> None:
         try:
             with translated(), self.engine.connect() as connection:
-                migrations.check(connection)
+                migrations.check_whole(connection)
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 f"the database does not answer; see that it runs and that {self.setting} is right, "
@@ -232,14 +240,15 @@ class PostgresStore(Store):
 class PostgresLead(Lead):
     """The lead, bound to the connection that holds the advisory lock."""
 
-    def __init__(self, driver: Connection, store: PostgresStore) -> None:
-        self.driver = driver
+    def __init__(self, heartbeat: Heartbeat, store: PostgresStore) -> None:
+        self.heartbeat = heartbeat
+        self.driver = heartbeat.driver
         self.store = store
 
     @override
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
-        if self.driver.closed:
+        if self.driver.closed or self.heartbeat.lost:
             raise LeadershipLost
         opening = WRITE if write else SNAPSHOT
         statements = self.driver.statements

@@ -322,7 +322,7 @@ class SqliteStore(Store):
         if self.ended:
             raise StoreUnavailable(ENDED)
         with translated(), self.reading.connect() as connection:
-            migrations.check(connection)
+            migrations.check_whole(connection)
 
     @override
     def close(self) -> None:
