@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from service.batching.batcher import Batcher, Flush, JobT, Limits, ResultT, slices
 from service.estimation.estimates import InForce
 from service.ingest.bounds import bounded, crossed
+from service.ingest.crawls import needs_rates
 from service.ingest.record import (
     CrawlOutcome,
     PageNames,
@@ -125,7 +126,7 @@ class Recorder:
         self, tx: Transaction, settler: LeaseSettler, crawls: CrawlColumns, now: datetime
     ) -> tuple[CrawlOutcome, Bools]:
         """Record crawls and end their leases; return the outcome and which leases ended."""
-        needs_rate = self.rules.estimator.needs_crawl_rate
+        needs_rate = self.rules.estimator.needs_crawl_rate or needs_rates(crawls)
         page_id = pages_of(crawls.page_id)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
         crawls = dated(crawls, leased, now)

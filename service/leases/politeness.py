@@ -13,14 +13,11 @@ from numpy.typing import NDArray
 from service.core import waits
 from service.model.arrays import NO_TIME, Bools, Codes, Floats, Instants, Ints
 from service.model.domain import MOST_FAILURES
+from service.model.outcomes import asks_for_pause, host_in_trouble
 from service.storage.queue.columns import HostQueues
 
 Spans = NDArray[np.timedelta64]
 
-SLOW_DOWN = (429, 503)
-"""HTTP statuses with which a host requests a pause."""
-TROUBLE = 500
-"""Lowest HTTP status of a server error."""
 TROUBLE_AFTER = 3
 """Reports of other trouble in a row after which a host queue pauses."""
 
@@ -185,18 +182,6 @@ class SettledLeases(NamedTuple):
 # -- reports
 
 
-def trouble(status: Codes) -> Bools:
-    """Return which statuses show a host in trouble, or request a pause."""
-    ill: Bools = (status == 0) | slow_down(status) | (status >= TROUBLE)
-    return ill
-
-
-def slow_down(status: Codes) -> Bools:
-    """Return which statuses request a pause."""
-    slow: Bools = (status == SLOW_DOWN[0]) | (status == SLOW_DOWN[1])
-    return slow
-
-
 def sum_up(
     settled: SettledLeases,
     observed_at: Instants,
@@ -218,8 +203,8 @@ def sum_up(
     dated = np.where(np.isnat(observed_at), NO_TIME, dated)
     fetched = np.where(observed_at <= settled.leased_at, at, dated)
     ended, counts = here & settled.held, here & (settled.held | new)
-    bad = counts & trouble(status)
-    good, slow = counts & ~bad & ~np.isnat(dated), bad & slow_down(status)
+    bad = counts & host_in_trouble(status)
+    good, slow = counts & ~bad & ~np.isnat(dated), bad & asks_for_pause(status)
     pause_s = np.zeros(n)
     np.maximum.at(pause_s, row[slow], np.nan_to_num(retry_after_s[slow]))
     queued = np.full(n, NO_TIME)

@@ -18,7 +18,6 @@ from service.leases.politeness import (
     differs,
     set_back,
     sum_up,
-    trouble,
 )
 from service.leases.queue import queue_due, queue_rows
 from service.model.arrays import (
@@ -35,6 +34,7 @@ from service.model.arrays import (
     is_among,
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
+from service.model.outcomes import host_in_trouble
 from service.storage import Transaction
 from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
 
@@ -96,7 +96,7 @@ class LeaseSettler:
         self, tx: Transaction, page_id: Ints, crawls: CrawlColumns, *, scheduled: bool
     ) -> tuple[PageStates, LeasedCrawls]:
         """Lock the states of pages (ascending, unique), then the leases that crawls may end."""
-        row = np.flatnonzero((crawls.token != 0) | trouble(crawls.status))
+        row = np.flatnonzero((crawls.token != 0) | host_in_trouble(crawls.status))
         if not len(row):
             states = tx.lock_states(page_id, scheduled=scheduled)
             return states, LeasedCrawls(row, NO_LEASES)
@@ -157,7 +157,7 @@ class LeaseSettler:
         next_at = np.where(soon, due, NO_TIME)
         tx.requeue(queue_rows(pages, next_at).where(held))
         # reports lock only host queues that they change, so that others need not wait
-        changes = soon | trouble(reports.status) | locked.limited | self.polite.gated
+        changes = soon | host_in_trouble(reports.status) | locked.limited | self.polite.gated
         host_queues = HostQueues.empty()
         if changes.any():
             host_queues = tx.lock_reported(distinct(locked.queue_id[changes]))

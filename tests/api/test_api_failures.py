@@ -44,7 +44,7 @@ def test_a_failing_page_is_leased_again_after_delays_that_double(rude):
     rude.epoch()
     for n, hours in enumerate((1, 2, 4), start=1):
         (crawl,) = lease(rude)
-        answer = report(rude, {"lease": crawl["lease"], "status": 404 + n}).json()
+        answer = report(rude, {"lease": crawl["lease"], "status": 410 + n}).json()
         assert (answer["accepted"], answer["leases_ended"]) == (1, 1)
         assert page(rude)["n_failures"] == n
         rude.clock.advance(hours=hours, seconds=-1)
@@ -61,7 +61,12 @@ def test_a_failing_page_is_leased_again_after_delays_that_double(rude):
 def test_a_gone_page_is_checked_ever_more_rarely_then_retired_and_registering_has_it_crawled(rude):
     rude.register(NEWS)
     rude.epoch()
-    for n, days in enumerate((1, 2, 4, 8, 16), start=1):
+    (crawl,) = lease(rude)
+    report(rude, {"lease": crawl["lease"], "status": 410})
+    assert (page(rude)["gone"], page(rude)["n_failures"]) == (False, 1)
+    rude.clock.advance(hours=1)
+    rude.epoch()
+    for n, days in enumerate((1, 2, 4, 8, 16), start=2):
         (crawl,) = lease(rude)
         report(rude, {"lease": crawl["lease"], "status": 410})
         shown = page(rude)
@@ -75,7 +80,7 @@ def test_a_gone_page_is_checked_ever_more_rarely_then_retired_and_registering_ha
     report(rude, {"lease": crawl["lease"], "status": 410})
     shown = page(rude)
     assert (shown["retired"], shown["schedule"]["next_crawl_at"]) == (True, None)
-    assert shown["why"]["sentence"].startswith("not crawled: it is gone, as its last 6 crawls")
+    assert shown["why"]["sentence"].startswith("not crawled: it is gone, as its last 7 crawls")
     rude.clock.advance(days=400)
     rude.epoch()
     assert lease(rude) == []
@@ -96,9 +101,14 @@ def test_a_redirect_registers_its_target_and_queues_it(rude):
     shown = page(rude)
     target = page(rude, NEW)
     assert shown["redirects_to"] == {"page_id": target["page_id"], "url": NEW}
-    assert (shown["gone"], shown["n_failures"]) == (True, 1)
+    assert (shown["gone"], shown["n_failures"]) == (False, 1)
     assert (target["last_crawl_at"], target["redirects_to"]) == (None, None)
     assert [crawl["page_id"] for crawl in lease(rude)] == [target["page_id"]]
+    rude.clock.advance(hours=1)
+    rude.epoch()
+    (crawl,) = (one for one in lease(rude) if one["page_id"] == page_id)
+    report(rude, {**told, "lease": crawl["lease"]})
+    assert (page(rude)["gone"], page(rude)["n_failures"]) == (True, 2)
     rude.epoch()
     assert page(rude)["why"]["sentence"].startswith("checked ever more rarely: it has moved")
     assert rude.client.delete(f"/pages/{target['page_id']}").status_code == 204
@@ -108,8 +118,10 @@ def test_a_redirect_registers_its_target_and_queues_it(rude):
 
 def test_without_registering_a_redirect_is_recorded_without_its_target(api: Live):
     api.register(NEWS)
-    answer = report(api, {"status": 308, "redirect_url": NEW}, register=False)
-    assert answer.json()["accepted"] == 1
+    for _ in range(2):
+        answer = report(api, {"status": 308, "redirect_url": NEW}, register=False)
+        assert answer.json()["accepted"] == 1
+        api.clock.advance(hours=1)
     assert api.get("/pages", url=NEW).status_code == 404
     assert (page(api)["gone"], page(api)["redirects_to"]) == (True, None)
 
@@ -122,7 +134,7 @@ def test_a_redirect_to_the_page_itself_is_none(api: Live):
     api.clock.advance(seconds=10)
     assert api.post("/observations", [{**by_id, **told}]).json()["accepted"] == 1
     shown = page(api)
-    assert (shown["gone"], shown["n_failures"], shown["redirects_to"]) == (False, 0, None)
+    assert (shown["gone"], shown["n_failures"], shown["redirects_to"]) == (False, 2, None)
 
 
 def test_redirects_of_a_batch_lead_each_to_its_own_target_and_the_last_in_time_counts(api: Live):
@@ -146,7 +158,7 @@ def test_redirects_of_a_batch_lead_each_to_its_own_target_and_the_last_in_time_c
     for i in (0, 49):
         shown = page(api, f"https://a.example/{i}")
         assert shown["redirects_to"]["url"] == f"https://b.example/{i}"
-        assert (shown["gone"], shown["n_failures"]) == (False, 0)
+        assert (shown["gone"], shown["n_failures"]) == (False, 2)
     assert page(api)["redirects_to"] is None
     assert page(api, "https://c.example/7")["last_crawl_at"] is None
 
