@@ -34,7 +34,7 @@ from service.model.arrays import (
     is_among,
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
-from service.model.outcomes import host_in_trouble
+from service.model.outcomes import Outcome, host_in_trouble, outcome_of
 from service.storage import Transaction
 from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
 
@@ -50,14 +50,14 @@ class LeaseReports(NamedTuple):
     status: Codes
     """HTTP status; 0: no answer; UNSPECIFIED: not reported."""
     retry_after_s: Floats
-    """Pause that the host requested, seconds; NaN: none."""
+    """Pause that the host requested, seconds; NaN: none, or the crawl has content."""
     new: Bools
     """True if the report was accepted. A duplicate or late report counts only under a lease in
     force, because a lease ends only once."""
 
 
 class LeasedCrawls(NamedTuple):
-    """Crawls of a report that may end a lease, or that show a host in trouble."""
+    """Crawls of a report that may end a lease, or that may pause a host."""
 
     row: Ints
     """(R,) positions in the report."""
@@ -96,7 +96,8 @@ class LeaseSettler:
         self, tx: Transaction, page_id: Ints, crawls: CrawlColumns, *, scheduled: bool
     ) -> tuple[PageStates, LeasedCrawls]:
         """Lock the states of pages (ascending, unique), then the leases that crawls may end."""
-        row = np.flatnonzero((crawls.token != 0) | host_in_trouble(crawls.status))
+        speaks = host_in_trouble(crawls.status) | (crawls.retry_after_s > 0)
+        row = np.flatnonzero((crawls.token != 0) | speaks)
         if not len(row):
             states = tx.lock_states(page_id, scheduled=scheduled)
             return states, LeasedCrawls(row, NO_LEASES)
@@ -130,7 +131,7 @@ class LeaseSettler:
         if len(row):
             some = crawls.take(row)
             reports = LeaseReports(
-                some.page_id, some.observed_at, some.status, some.retry_after_s, new[row]
+                some.page_id, some.observed_at, some.status, _pauses(some), new[row]
             )
             pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
             held[row] = self.settle(tx, reports, pages, locked, now)
@@ -158,6 +159,7 @@ class LeaseSettler:
         tx.requeue(queue_rows(pages, next_at).where(held))
         # reports lock only host queues that they change, so that others need not wait
         changes = soon | host_in_trouble(reports.status) | locked.limited | self.polite.gated
+        changes |= reports.retry_after_s > 0
         host_queues = HostQueues.empty()
         if changes.any():
             host_queues = tx.lock_reported(distinct(locked.queue_id[changes]))
@@ -188,6 +190,12 @@ class LeaseSettler:
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
         """Queue the pages whose crawls pings have requested."""
         queue_due(tx, page_id, now + self.horizon)
+
+
+def _pauses(crawls: CrawlColumns) -> Floats:
+    """Return the pauses that hosts requested with crawls, seconds; NaN with content."""
+    outcome = outcome_of(crawls.status, crawls.changed, crawls.digest, crawls.redirects_to)
+    return np.where(outcome == Outcome.content, np.nan, crawls.retry_after_s)
 
 
 def _once(held: Bools, page_id: Ints) -> Bools:

@@ -225,7 +225,11 @@ class Leases(RuleBasedStateMachine):
                 blocked_until = tx.host(hosts[name]).host_queue.blocked_until
             host_queue = self.model.host_queues[name]
             if name in told and status in (429, 503):
-                assert blocked_until >= at + timedelta(seconds=30)
+                # a crawl from before the last pause is part of the incident of that pause
+                paused = host_queue.paused_at
+                assert blocked_until is not None
+                assert paused or blocked_until >= at + timedelta(seconds=30)
+                host_queue.paused_at = self.model.now
             elif name not in told or 0 < status < TROUBLE.start:
                 assert (blocked_until or T0) == host_queue.blocked_until
             host_queue.blocked_until = max(host_queue.blocked_until, blocked_until or T0)

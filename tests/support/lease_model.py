@@ -29,6 +29,7 @@ class HostQueue:
     concurrency: int
     ready_at: datetime | None = None
     blocked_until: datetime = T0
+    paused_at: datetime | None = None
 
     @property
     def waits_until(self):
