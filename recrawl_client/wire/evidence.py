@@ -54,7 +54,8 @@ class Observation(Item, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
-    """Retry-After of the answer, seconds; the service pauses the host for this long."""
+    """Retry-After of the answer, seconds; without content the service pauses the host for this
+    long."""
     last_modified: (
         Annotated[
             datetime,

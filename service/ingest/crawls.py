@@ -87,14 +87,14 @@ def absences(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: 
     A crawl that shows neither content nor an absence changes nothing.
     """
     absent, content = IS_ABSENT[outcome], outcome == Outcome.content
-    known = states.gone | ~np.isnat(states.absent_since)
-    if not (known.any() or absent.any()):
+    seen = states.gone | ~np.isnat(states.absent_since)
+    if not (seen.any() or absent.any()):
         return Absences(absent, absent, states.absent_since)
     at = crawls.observed_at
     # number of absences since the last content, with 1 for those of earlier batches
     so_far: Ints = np.cumsum(absent)
     others: Ints = so_far - absent
-    base = groups.before(known - others[groups.start], content, -others)
+    base = groups.before(seen - others[groups.start], content, -others)
     opens = absent & (others + base == 0)
     # a gone page of an older release has no time of its first absence
     first = np.where(states.gone & np.isnat(states.absent_since), FIRST_FAILED, states.absent_since)

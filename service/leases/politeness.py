@@ -268,8 +268,8 @@ def failing(summary: ReportSummary) -> Bools:
 def failures_in_a_row(host_queues: HostQueues, summary: ReportSummary) -> Ints:
     """Return the reports of trouble in a row.
 
-    A batch counts once, but its reports count one by one up to `TROUBLE_AFTER`, unless the host
-    requested a pause, because these reports are one incident. An answer clears
+    A batch counts once, but its reports count one by one up to `TROUBLE_AFTER`. The reports of a
+    host that requested a pause are one incident, and count once. An answer clears
     all failures before it, and so does a day after the end of the last pause.
     """
     answered = ~np.isnat(summary.good)

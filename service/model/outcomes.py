@@ -51,7 +51,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """What an outcome means."""
+    """The meaning of an outcome for its page."""
 
     shows: bool = False
     """True if the crawl shows the state of the page; an absence once it is confirmed."""
@@ -112,8 +112,8 @@ def outcome_of(status: Codes, changed: Codes, digest: Ints, redirects_to: Ints) 
     ['content', 'empty', 'moved', 'elsewhere', 'absent', 'refused', 'failed', 'failed', 'content']
     """
     away, unstated = redirects_to != 0, status == UNSPECIFIED
-    known = (status >= 0) & (status <= INVENTED)
-    code = np.where(known, BY_STATUS[np.where(known, status, INVENTED)], Outcome.failed)
+    listed = (status >= 0) & (status <= INVENTED)
+    code = np.where(listed, BY_STATUS[np.where(listed, status, INVENTED)], Outcome.failed)
     code = np.where(unstated, Outcome.content, code)
     code = np.where((code == Outcome.moved) & ~away, Outcome.elsewhere, code)
     success = (code == Outcome.content) & (status != NOT_MODIFIED)

@@ -40,7 +40,7 @@ def due_by_hand(last, requested, gone, n, rate, interval_factor):
         delay = min(3_600.0, interval)
         for _ in range(min(n, 40) - 1):
             delay *= 2
-        clock = last + min(timedelta(seconds=delay), 30 * DAY)
+        clock = last + timedelta(seconds=min(delay, 30 * 86_400.0))
     else:
         clock = last + interval_factor / rate * DAY if rate else None
     return min((at for at in (asked, clock) if at is not None), default=None)
