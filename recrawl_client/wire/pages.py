@@ -211,7 +211,7 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     gone: bool
     """True if two looks have found 404, 410 or a permanent redirect since the last content."""
     n_failures: int
-    """Number of consecutive crawls without content; of a gone page, of those that found it absent."""
+    """Number of consecutive crawls without content; of a gone page, those that found it absent."""
     retired: bool
     """True if the page was gone for so long that only a ping or a registration leads to a crawl."""
     redirects_to: RedirectAnswer | None = None
