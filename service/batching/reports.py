@@ -30,6 +30,7 @@ from service.ingest.record import (
     resolve,
 )
 from service.leases.settle import LeaseSettler, dated
+from service.leases.settle import bounded as bounded_times
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
@@ -129,7 +130,7 @@ class Recorder:
         needs_rate = self.rules.estimator.needs_crawl_rate or needs_rates(crawls)
         page_id = pages_of(crawls.page_id)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
-        crawls = dated(crawls, leased, now)
+        crawls = dated(bounded_times(crawls, leased, states, now), leased, now)
         outcome = record(tx, crawls, self.rules, states)
         new = outcome.verdict == ItemVerdict.accepted
         return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())

@@ -337,7 +337,8 @@ def _next_states(
 
 def redirected(comparison: CrawlComparison) -> Bools:
     """Return which crawls state the redirect of their page, or that it has none."""
-    return comparison.reached | (comparison.outcome == Outcome.moved)
+    states: Bools = comparison.reached | (comparison.outcome == Outcome.moved)
+    return states
 
 
 def _interval_factor(states: PageStates, groups: Groups, newest: Instants, rules: Rules) -> Floats:

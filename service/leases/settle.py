@@ -65,6 +65,32 @@ class LeasedCrawls(NamedTuple):
     """(R,) locked leases of these crawls."""
 
 
+FUTURE_ALLOWED = np.timedelta64(5, "m")
+"""Maximum lead of the time of a crawl over the service's clock."""
+EARLIEST = np.datetime64("1990-01-01", "us")
+"""Earliest time of a crawl."""
+
+
+def bounded(
+    crawls: CrawlColumns, leased: LeasedCrawls, states: PageStates, now: datetime
+) -> CrawlColumns:
+    """Return the crawls, with now in place of a time that cannot be true, under a lease in force.
+
+    Without the lease such a crawl is a repeated report; it gets the time of the page's last crawl.
+    """
+    row, at = leased.row, crawls.observed_at[leased.row]
+    wrong = (at > instant(now) + FUTURE_ALLOWED) | (at < EARLIEST)
+    if not wrong.any():
+        return crawls
+    row, page_id = row[wrong], crawls.page_id[row[wrong]]
+    place = np.minimum(states.page_id.searchsorted(page_id), max(len(states) - 1, 0))
+    last = states.last_crawl_at[place] if len(states) else np.full(len(row), NO_TIME)
+    stays = leased.locked.held[wrong] | np.isnat(last)
+    observed_at = crawls.observed_at.copy()
+    observed_at[row] = np.where(stays, instant(now), last)
+    return replace(crawls, observed_at=observed_at)
+
+
 def dated(crawls: CrawlColumns, leased: LeasedCrawls, now: datetime) -> CrawlColumns:
     """Return the crawls, with times no earlier than the start of their lease in force.
 

@@ -151,7 +151,7 @@ def test_redirects_of_a_batch_lead_each_to_its_own_target_and_the_last_in_time_c
         for i in range(50)
     ]
     plain = {"url": NEWS, "observed_at": api.clock().isoformat(), "digest": "1"}
-    bad = {**items[0], "redirect_url": "/relative"}
+    bad = {**items[0], "redirect_url": NEW, "status": 200}
     answer = api.post("/observations", [plain, *items, bad]).json()
     assert (answer["accepted"], answer["n_rejected"]) == (101, 1)
     assert [(r["index"], r["field"]) for r in answer["rejected"]] == [(101, "redirect_url")]
@@ -171,9 +171,6 @@ def test_redirects_of_a_batch_lead_each_to_its_own_target_and_the_last_in_time_c
         ({"status": 304}, "status 304 is no redirect"),
         ({"status": 404}, "status 404 is no redirect"),
         ({"digest": "1"}, "no status is no redirect"),
-        ({"status": 301, "redirect_url": "/new"}, "cannot be parsed"),
-        ({"status": 301, "redirect_url": "ftp://a.example/"}, "ftp: is not crawled"),
-        ({"status": 301, "redirect_url": ""}, "redirect_url"),
         ({"status": 301, "redirect_url": 7}, "redirect_url"),
     ],
 )
@@ -183,6 +180,52 @@ def test_a_redirect_that_cannot_be_is_refused_by_its_field(api: Live, said, deta
     (rejected,) = answer.json()["rejected"]
     assert rejected["field"] == "redirect_url"
     assert detail in rejected["detail"]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"status": 999},
+        {"status": 42},
+        {"status": 600},
+        {"status": 2**31 - 1},
+        {"status": 150},
+        {"status": 302, "redirect_url": "mailto:me@a.example"},
+        {"status": 301, "redirect_url": "/new"},
+        {"status": 301, "redirect_url": ""},
+        {"status": 307, "redirect_url": "ftp://a.example/"},
+        {"status": 200, "digest": "1", "etag": '"ü"'},
+        {"status": 200, "digest": "1", "last_modified": "9999-01-01T00:00:00Z"},
+        {"status": 200},
+        {"note": 1},
+    ],
+)
+def test_a_value_that_a_site_chose_refuses_no_report_of_a_lease(rude, value):
+    rude.register(NEWS)
+    (crawl,) = lease(rude)
+    answer = report(rude, {"lease": crawl["lease"], **value}).json()
+    assert (answer["accepted"], answer["leases_ended"], answer["rejected"]) == (1, 1, [])
+    shown = page(rude)
+    assert shown["last_crawl_at"] is not None
+    assert (shown["gone"], shown["redirects_to"]) == (False, None)
+    assert lease(rude) == []
+
+
+@pytest.mark.parametrize("seconds", [360, 10**9, -(10**10)])
+def test_a_wrong_clock_ends_its_lease_and_a_repeated_report_changes_nothing(rude, seconds):
+    rude.register(NEWS)
+    (crawl,) = lease(rude)
+    at = (rude.clock() + timedelta(seconds=min(seconds, 10**9))) if seconds > 0 else None
+    said = {"lease": crawl["lease"], "status": 200, "digest": "1"}
+    said["observed_at"] = at.isoformat() if at else "1901-01-01T00:00:00Z"
+    answer = rude.post("/observations", [said]).json()
+    assert (answer["accepted"], answer["leases_ended"]) == (1, 1)
+    before = page(rude)
+    rude.clock.advance(seconds=30)
+    answer = rude.post("/observations", [said]).json()
+    assert (answer["accepted"], answer["duplicate"], answer["leases_ended"]) == (0, 1, 0)
+    assert page(rude)["last_crawl_at"] == before["last_crawl_at"]
 
 
 def test_a_ping_soon_after_a_crawl_is_dropped_where_that_is_set(database_url, monkeypatch):
