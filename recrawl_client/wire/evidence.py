@@ -50,7 +50,7 @@ class Observation(Item, frozen=True, kw_only=True):
     """Token of the lease of this crawl; the report ends the lease."""
     retry_after_s: (
         Annotated[
-            float, Meta(ge=0, le=1e7, description="a number of seconds from 0, as in Retry-After")
+            float, Meta(ge=0, le=1e300, description="a number of seconds from 0, as in Retry-After")
         ]
         | UnsetType
     ) = UNSET

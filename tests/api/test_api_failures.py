@@ -198,6 +198,8 @@ def test_a_redirect_that_cannot_be_is_refused_by_its_field(api: Live, said, deta
         {"status": 200, "digest": "1", "etag": '"ü"'},
         {"status": 200, "digest": "1", "last_modified": "9999-01-01T00:00:00Z"},
         {"status": 200},
+        {"status": 503, "retry_after_s": 1e9},
+        {"status": 403, "retry_after_s": 1e300},
         {"note": 1},
     ],
 )
