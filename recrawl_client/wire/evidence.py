@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from recrawl_client.wire.common import Counts, Etag, Instant, Item, Lease, Moment, PageId, Url
+from recrawl_client.wire.common import Counts, Instant, Item, Lease, Moment, PageId, Url
 
 Digest = Annotated[
     str,
@@ -20,8 +20,8 @@ Status = Annotated[
     int,
     Meta(
         ge=0,
-        le=599,
-        description="the HTTP status of the crawl, 100 to 599, or 0 when there was no answer",
+        le=2**31 - 1,
+        description="the HTTP status of the crawl, or 0 when there was no answer",
     ),
 ]
 
@@ -50,11 +50,12 @@ class Observation(Item, frozen=True, kw_only=True):
     """Token of the lease of this crawl; the report ends the lease."""
     retry_after_s: (
         Annotated[
-            float, Meta(ge=0, le=1e7, description="a number of seconds from 0, as in Retry-After")
+            float, Meta(ge=0, le=1e300, description="a number of seconds from 0, as in Retry-After")
         ]
         | UnsetType
     ) = UNSET
-    """Retry-After of the answer, seconds; the service pauses the host for this long."""
+    """Retry-After of the answer, seconds; without content the service pauses the host for this
+    long."""
     last_modified: (
         Annotated[
             datetime,
@@ -68,8 +69,9 @@ class Observation(Item, frozen=True, kw_only=True):
     ) = UNSET
     """Instant of the last change as the site states it; implausible instants are no evidence. The
     next lease returns the instant, for If-Modified-Since."""
-    etag: Etag | UnsetType = UNSET
-    """ETag of the answer; the next lease returns it, for If-None-Match."""
+    etag: str | UnsetType = UNSET
+    """ETag of the answer; the next lease returns it, for If-None-Match. One that is not 1 to 512
+    printable ASCII characters is dropped."""
     note: Annotated[
         Any,
         Meta(description="any JSON value of at most 1,024 bytes; null removes the stored note"),
@@ -80,14 +82,14 @@ class Observation(Item, frozen=True, kw_only=True):
         Annotated[
             str,
             Meta(
-                min_length=1,
                 description="the absolute URL that the page redirects to, with a status of 300 to "
                 "399 other than 304",
             ),
         ]
         | UnsetType
     ) = UNSET
-    """Target of the redirect; only with a status of 300 to 399 other than 304."""
+    """Target of the redirect; only with a status of 300 to 399 other than 304. A target that is no
+    http or https URL is dropped."""
 
 
 class Ping(Item, frozen=True, kw_only=True):

@@ -209,9 +209,9 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     created_at: Instant
     """Instant of the registration."""
     gone: bool
-    """True if the last answer was 404, 410 or a permanent redirect."""
+    """True if two looks have found 404, 410 or a permanent redirect since the last content."""
     n_failures: int
-    """Number of consecutive failed crawls; of a gone page, of crawls that found the page gone."""
+    """Number of consecutive crawls without content; of a gone page, those that found it absent."""
     retired: bool
     """True if the page was gone for so long that only a ping or a registration leads to a crawl."""
     redirects_to: RedirectAnswer | None = None

@@ -242,8 +242,8 @@ class MemorySchedule(Transaction):
 
     def _due_columns(self, row: Ints, rows: ScheduleColumns) -> dict[str, Any]:
         """Return the columns of `DueColumns` except the page_id."""
-        names = ("last_crawl_at", "requested_at", "gone", "n_failures", "interval_factor")
-        columns = {name: self.states[name][row] for name in names}
+        names = ("last_crawl_at", "requested_at", "gone", "n_failures", "outcome")
+        columns = {name: self.states[name][row] for name in (*names, "interval_factor")}
         with np.errstate(over="ignore"):
             due_rate = rows.crawl_rate * rows.urgency
         return {**columns, "created_at": self.pages["created_at"][row], "due_rate": due_rate}

@@ -40,6 +40,7 @@ from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import PageTags
+from service.model.outcomes import Outcome
 from service.model.urls import url_groups
 from service.storage.pages.contract import Brought, RegisteredPages
 from service.storage.pages.states import GONE_CHECKS
@@ -117,6 +118,7 @@ class MemoryTransaction(MemorySchedule):
             last_observed_at=NO_TIME,
             last_ping_at=NO_TIME,
             requested_at=NO_TIME,
+            absent_since=NO_TIME,
             pings_since=now,
             interval_factor=1.0,
             last_age=np.nan,
@@ -395,4 +397,4 @@ def decode(cell: Any, kind: Any) -> Any:
     if kind == bool | None:
         return bool(cell)
     plain = cell.item() if isinstance(cell, np.generic) else cell
-    return kind(plain) if kind in (Observability, Kind) else plain
+    return kind(plain) if kind in (Observability, Kind, Outcome) else plain

@@ -28,6 +28,7 @@ from service.batching.held import (
 )
 from service.estimation.estimates import InForce
 from service.ingest.bounds import bounded, crossed
+from service.ingest.crawls import needs_rates
 from service.ingest.record import (
     CrawlOutcome,
     PageNames,
@@ -40,6 +41,7 @@ from service.ingest.record import (
     resolve,
 )
 from service.leases.settle import LeaseSettler, dated
+from service.leases.settle import bounded as bounded_times
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
@@ -185,10 +187,10 @@ class Recorder:
         self, tx: Transaction, settler: LeaseSettler, crawls: CrawlColumns, now: datetime
     ) -> tuple[CrawlOutcome, Bools]:
         """Record crawls and end their leases; return the outcome and which leases ended."""
-        needs_rate = self.rules.estimator.needs_crawl_rate
+        needs_rate = self.rules.estimator.needs_crawl_rate or needs_rates(crawls)
         page_id = pages_of(crawls.page_id)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
-        crawls = dated(crawls, leased, now)
+        crawls = dated(bounded_times(crawls, leased, states, now), leased, now)
         outcome = record(tx, crawls, self.rules, states)
         new = outcome.verdict == ItemVerdict.accepted
         return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())

@@ -2,7 +2,13 @@
 
 import numpy as np
 
-from service.ingest.crawls import CrawlComparison, last_answer, moved_permanently, redirect_before
+from service.ingest.crawls import (
+    CrawlComparison,
+    last_answer,
+    moved_permanently,
+    redirect_before,
+    redirected,
+)
 from service.model.arrays import NO_TIME, Groups
 from service.model.changes import ChangeColumns, ChangeKind
 from service.model.columns import CrawlColumns, PageStates
@@ -19,12 +25,13 @@ def changes(
     gone, moved, or present.
     """
     answer, first = comparison.answer, np.isnan(comparison.interval)
-    is_change = answer & (first | (comparison.changed == 1))
+    is_back = answer & comparison.was_gone & ~comparison.gone
+    is_change = is_back | (answer & (first | (comparison.changed == 1)))
     still_gone = answer & comparison.gone & comparison.was_gone
     if not (is_change.any() or still_gone.any()):
         return NO_CHANGES
-    moved, target = moved_permanently(crawls), np.maximum(crawls.redirects_to, 0)
-    target_before = redirect_before(states, groups, crawls, comparison.failing)
+    moved, target = moved_permanently(comparison), np.maximum(crawls.redirects_to, 0)
+    target_before = redirect_before(states, groups, crawls, redirected(comparison))
     # a page that is gone may still move, or move elsewhere
     is_change |= still_gone & (target_before != moved * target)
     where = np.flatnonzero(is_change)

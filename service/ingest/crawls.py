@@ -4,12 +4,15 @@ Arrays are (N,) for crawls, ordered by page and time, and (P,) for their pages.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.core import waits
 from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
 from service.model.arrays import (
+    DAY,
     NO_TIME,
     UNIX_ZERO,
     UNSPECIFIED,
@@ -23,75 +26,134 @@ from service.model.arrays import (
     instant,
 )
 from service.model.columns import CrawlColumns, LogColumns, PageStates
-from service.model.domain import MOST_COUNTED, MOST_FAILURES, Kind, Observability, Timing
+from service.model.domain import (
+    MOST_COUNTED,
+    MOST_FAILURES,
+    Kind,
+    Observability,
+    Timing,
+)
+from service.model.outcomes import (
+    ABSENT,
+    ANSWERS,
+    IS_ABSENT,
+    IS_FAILURE,
+    MOVED,
+    NOT_MODIFIED,
+    REDIRECTS,
+    SHOWS,
+    Outcome,
+    outcome_of,
+)
 
-NOT_MODIFIED = 304
-GONE = (404, 410)
-MOVED = (301, 308)
-SUCCESS = range(200, 400)
+MICROSECOND = np.timedelta64(1, "us")
+SLOWEST = 1e-3
+"""Minimum crawl rate whose interval is compared with an hour, 1/day."""
 FIRST_FAILED = instant(UNIX_ZERO)
-"""Request of a page that has never answered."""
+"""Request of a page that has never had content."""
+CONFIRMED_AFTER = 1.0 / 24.0
+"""Maximum time from the first look at an absent page to the look that confirms it, days."""
+CONFIRMING_LOOKS = 2
+"""Number of looks that make a page gone."""
 GENERATED_WITHIN = np.timedelta64(1, "m")
 """Age up to which a Last-Modified is ignored."""
 
 
-def answers(crawls: CrawlColumns) -> tuple[Bools, Bools]:
-    """Return which crawls show the state of the page, and which of them show that it is gone.
-
-    The content after a redirect belongs to another page.
-    """
-    status, away = crawls.status, crawls.redirects_to != 0
-    gone: Bools = (status == GONE[0]) | (status == GONE[1])
-    gone |= moved_permanently(crawls)
-    answer = (status == UNSPECIFIED) | gone | (status == NOT_MODIFIED)
-    content = ((crawls.changed != UNSPECIFIED) | (crawls.digest != 0)) & ~away
-    return answer | (content & (status >= SUCCESS.start) & (status < SUCCESS.stop)), gone
-
-
-def moved_permanently(crawls: CrawlColumns) -> Bools:
-    """Return which crawls were redirected for good to another page."""
+def needs_rates(crawls: CrawlColumns) -> bool:
+    """Return whether any crawl found its page absent, which the interval of the page confirms."""
     status = crawls.status
-    moved: Bools = (crawls.redirects_to != 0) & ((status == MOVED[0]) | (status == MOVED[1]))
-    return moved
+    return bool((status >= REDIRECTS.start).any() and np.isin(status, (*ABSENT, *MOVED)).any())
 
 
-def failing(status: Codes, answer: Bools) -> Bools:
-    """Return which crawls failed; a redirect, or a success without content, did not fail."""
-    failing: Bools = ~answer & ((status < SUCCESS.start) | (status >= SUCCESS.stop))
-    return failing
+def outcomes(crawls: CrawlColumns) -> Codes:
+    """Return the outcome of each crawl."""
+    return outcome_of(crawls.status, crawls.changed, crawls.digest, crawls.redirects_to)
 
 
-def failures(
-    states: PageStates, groups: Groups, answer: Bools, gone: Bools, failing: Bools, was_gone: Bools
-) -> Ints:
-    """Return (P,) failures in a row of present pages, and confirmations of pages that are gone.
+class Absences(NamedTuple):
+    """(N,) absences of pages among crawls, and what they show together."""
 
-    A crawl without an answer does not reset the count of a page that is gone.
+    confirmed: Bools
+    """True if the crawl found the page absent, and a look long enough before it did too."""
+    was_gone: Bools
+    """True if the page was gone before the crawl."""
+    since: Instants
+    """(P,) time of the first absence since the last content; NaT: none."""
+
+
+def absences(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes) -> Absences:
+    """Return the absences of pages: a second look confirms the first one.
+
+    A crawl that shows neither content nor an absence changes nothing.
     """
-    if not (states.n_failures.any() or gone.any() or failing.any()):
+    absent, content = IS_ABSENT[outcome], outcome == Outcome.content
+    seen = states.gone | ~np.isnat(states.absent_since)
+    if not (seen.any() or absent.any()):
+        return Absences(absent, absent, states.absent_since)
+    at = crawls.observed_at
+    # number of absences since the last content, with 1 for those of earlier batches
+    so_far: Ints = np.cumsum(absent)
+    others: Ints = so_far - absent
+    base = groups.before(seen - others[groups.start], content, -others)
+    opens = absent & (others + base == 0)
+    # a gone page of an older release has no time of its first absence
+    first = np.where(states.gone & np.isnat(states.absent_since), FIRST_FAILED, states.absent_since)
+    since = groups.before(first, opens | content, np.where(opens, at, NO_TIME))
+    confirmed = absent & ~opens & (at - since >= _confirmed_after(states)[groups.page])
+    was_gone = groups.before(states.gone, content | confirmed, confirmed)
+    confirmed |= absent & was_gone
+    return Absences(
+        confirmed,
+        was_gone,
+        groups.after(first, opens | content, np.where(opens, at, NO_TIME)),
+    )
+
+
+def _confirmed_after(states: PageStates) -> NDArray[np.timedelta64]:
+    """Return (P,) spans between two looks at an absent page: an hour, or a shorter interval."""
+    scheduled = states.crawl_rate > 0
+    rate = np.where(scheduled, states.crawl_rate, 1.0)
+    interval = np.where(scheduled, states.interval_factor, 1.0) / np.maximum(rate, SLOWEST)
+    shorter: NDArray[np.timedelta64] = (
+        np.minimum(interval, CONFIRMED_AFTER) * (DAY / MICROSECOND)
+    ).astype("m8[us]")
+    return shorter
+
+
+def failures(states: PageStates, groups: Groups, outcome: Codes, absent: Absences) -> Ints:
+    """Return (P,) crawls in a row without content; for a gone page, those that found it absent."""
+    content = outcome == Outcome.content
+    if content.all() and not states.n_failures.any():
         return states.n_failures
-    counts = gone | (failing & ~was_gone)
-    resets = (answer & ~gone) | (~was_gone & ~failing)
+    confirms = absent.confirmed & ~absent.was_gone
+    counts = np.where(absent.was_gone, IS_ABSENT[outcome], ~content)
     so_far: Ints = np.cumsum(counts)
     others: Ints = so_far - counts
     initial = states.n_failures - others[groups.start]
-    n_failures = so_far[groups.end] + groups.after(initial, resets, -others)
+    restart = np.where(confirms, CONFIRMING_LOOKS, 0) - so_far
+    n_failures = so_far[groups.end] + groups.after(initial, content | confirms, restart)
     return np.minimum(n_failures, MOST_FAILURES)
 
 
-def redirects(states: PageStates, groups: Groups, crawls: CrawlColumns, failing: Bools) -> Ints:
+def moved_permanently(comparison: "CrawlComparison") -> Bools:
+    """Return which crawls were redirected for good to another page."""
+    moved: Bools = comparison.outcome == Outcome.moved
+    return moved
+
+
+def redirects(states: PageStates, groups: Groups, crawls: CrawlColumns, redirected: Bools) -> Ints:
     """Return the page to which each page's last answer redirected; 0: none."""
     if not (states.redirects_to.any() or crawls.redirects_to.any()):
         return states.redirects_to
     # a target that is not registered, UNSPECIFIED, is stored as none
-    return groups.after(states.redirects_to, ~failing, np.maximum(crawls.redirects_to, 0))
+    return groups.after(states.redirects_to, redirected, np.maximum(crawls.redirects_to, 0))
 
 
 def redirect_before(
-    states: PageStates, groups: Groups, crawls: CrawlColumns, failing: Bools
+    states: PageStates, groups: Groups, crawls: CrawlColumns, redirected: Bools
 ) -> Ints:
     """Return (N,) the page to which the answer before each crawl redirected; 0: none."""
-    return groups.before(states.redirects_to, ~failing, np.maximum(crawls.redirects_to, 0))
+    return groups.before(states.redirects_to, redirected, np.maximum(crawls.redirects_to, 0))
 
 
 def last_answer(
@@ -106,7 +168,11 @@ def reported_change(
 ) -> Codes:
     """Return whether each page has changed since its last answer; UNSPECIFIED: compare digests."""
     changed = np.where(crawls.status == NOT_MODIFIED, 0, crawls.changed)
-    changed = np.where(gone | was_gone, gone != was_gone, changed)
+    changed = np.where(gone, ~was_gone, changed)
+    # of a page that is back, only its digest shows whether it is the old one
+    compared = np.where(crawls.digest != 0, UNSPECIFIED, 1)
+    compared[crawls.status == NOT_MODIFIED] = 0
+    changed = np.where(was_gone & ~gone, compared, changed)
     return np.where(np.isnat(last_observed_at), UNSPECIFIED, changed).astype(np.int16)
 
 
@@ -127,11 +193,16 @@ def add_counts(so_far: Ints, more: Ints) -> Ints:
 class CrawlComparison:
     """(N,) crawls compared with the previous crawl."""
 
+    outcome: Codes
     answer: Bools
-    """True if the crawl shows the state of the page."""
+    """True if the crawl shows the state of the page: content, or a confirmed absence."""
     gone: Bools
     was_gone: Bools
+    absent: Absences
     failing: Bools
+    """True if the crawl failed, as the history counts."""
+    reached: Bools
+    """True if the crawl answers a request, and states the page's redirect."""
     sets_digest: Bools
     changed: Codes
     interval: Floats
@@ -169,29 +240,36 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
 
     A crawl with an answer ends the running interval and starts the next. The interval is evidence
     of the change rate if both ends can be compared. The intervals of `complete` pages are no
-    evidence, because their crawls follow changes. A page has changed if it disappeared, moved
-    permanently or came back.
+    evidence, because their crawls follow changes. A page has changed if it is gone or has moved,
+    and if it is back with other content.
     """
-    page, at = groups.page, crawls.observed_at
-    answer, gone = answers(crawls)
+    page, at, outcome = groups.page, crawls.observed_at, outcomes(crawls)
+    absent = absences(states, groups, crawls, outcome)
+    gone, was_gone = absent.confirmed, absent.was_gone
+    looked = IS_ABSENT[outcome] & ~gone
+    answer = SHOWS[outcome] & ~looked
     last_observed_at = last_answer(states, groups, crawls, answer)
-    was_gone = groups.before(states.gone, answer, gone)
     reported = reported_change(crawls, last_observed_at, was_gone, gone)
     reported = np.where(answer, reported, UNSPECIFIED)
     # a reported change without a digest clears the old one, which no longer fits the page
-    sets_digest = answer & ((crawls.digest != 0) | (reported == 1))
+    sets_digest = answer & ~gone & ((crawls.digest != 0) | (reported == 1))
     digest = groups.before(states.digest, sets_digest, crawls.digest)
     comparable = answer & (reported == UNSPECIFIED) & (crawls.digest != 0) & (digest != 0)
     changed = np.where(comparable, crawls.digest != digest, reported).astype(np.int16)
+    # a page that is back without a digest to compare has changed
+    changed[answer & was_gone & ~gone & (reported == UNSPECIFIED) & ~comparable] = 1
     interval = days(at - last_observed_at)
     is_evidence = (changed != UNSPECIFIED) & (interval > 0)
     is_evidence &= (states.observability != Observability.complete)[page]
     n_pings, n_pings_after = _count_pings(states, groups, answer, at)
     return CrawlComparison(
+        outcome=outcome,
         answer=answer,
         gone=gone,
         was_gone=was_gone,
-        failing=failing(crawls.status, answer),
+        absent=absent,
+        failing=IS_FAILURE[outcome],
+        reached=ANSWERS[outcome] & ~looked,
         sets_digest=sets_digest,
         changed=changed,
         interval=interval,
@@ -224,16 +302,15 @@ def _next_states(
     rules: Rules,
 ) -> PageStates:
     at, answer, gone = crawls.observed_at, comparison.answer, comparison.gone
-    failing, is_evidence = comparison.failing, comparison.is_evidence
+    outcome, is_evidence = comparison.outcome, comparison.is_evidence
     changed = comparison.changed == 1
     # the sign of `last_interval` is the result of its crawl
     signed = np.where(changed, comparison.interval, -comparison.interval)
     newest = np.fmax.reduceat(np.where(answer, at, NO_TIME), groups.start)
     # a crawl that failed answers no request
-    reached = np.fmax.reduceat(np.where(failing, NO_TIME, at), groups.start)
+    reached = np.fmax.reduceat(np.where(comparison.reached, at, NO_TIME), groups.start)
     requested_at = np.where(states.requested_at <= reached, NO_TIME, states.requested_at)
-    no_copy = np.isnat(states.last_observed_at) & np.isnat(newest) & failing[groups.end]
-    n_failures = failures(states, groups, answer, gone, failing, comparison.was_gone)
+    no_copy = np.isnat(states.last_observed_at) & np.isnat(newest)
     return replace(
         states,
         last_crawl_at=at[groups.end],
@@ -242,18 +319,26 @@ def _next_states(
         gone=groups.after(states.gone, answer, gone),
         n_observations=add_counts(states.n_observations, groups.count(is_evidence)),
         n_changes=add_counts(states.n_changes, groups.count(is_evidence & changed)),
-        # a page that has never answered is tried again at a crawl rate of 0 too
+        # a page that has never had content is tried again at a crawl rate of 0 too
         requested_at=np.where(no_copy & np.isnat(requested_at), FIRST_FAILED, requested_at),
         interval_factor=_interval_factor(states, groups, newest, rules),
         last_interval=groups.after(
             states.last_interval, answer, np.where(is_evidence, signed, 0.0)
         ),
         last_age=groups.after(states.last_age, answer, age),
-        n_failures=n_failures,
-        redirects_to=redirects(states, groups, crawls, failing),
+        n_failures=failures(states, groups, outcome, comparison.absent),
+        outcome=outcome[groups.end],
+        absent_since=comparison.absent.since,
+        redirects_to=redirects(states, groups, crawls, redirected(comparison)),
         pings_since_crawl=groups.after(states.pings_since_crawl, answer, comparison.n_pings_after),
         **learnt._asdict(),
     )
+
+
+def redirected(comparison: CrawlComparison) -> Bools:
+    """Return which crawls state the redirect of their page, or that it has none."""
+    states: Bools = comparison.reached | (comparison.outcome == Outcome.moved)
+    return states
 
 
 def _interval_factor(states: PageStates, groups: Groups, newest: Instants, rules: Rules) -> Floats:

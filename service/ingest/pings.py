@@ -16,7 +16,7 @@ from service.model.columns import LogColumns, PageStates, PingColumns
 from service.model.domain import Kind, Observability, PingReason, Timing
 from service.storage.pages.states import GONE_CHECKS
 
-RETRY_RETIRED = np.timedelta64(1 << (GONE_CHECKS - 1), "D")
+RETRY_RETIRED = np.timedelta64(1 << (GONE_CHECKS - 2), "D")
 """Minimum time between two crawls of a retired page that untrusted pings request."""
 
 

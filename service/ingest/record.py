@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from service.estimation.estimates import InForce, Rules
 from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
-from service.ingest.crawls import CrawlComparison, observe
+from service.ingest.crawls import CrawlComparison, needs_rates, observe
 from service.ingest.pings import notice
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import (
@@ -69,7 +69,7 @@ def record(
     `states` are the locked states of their pages; None: lock them.
     """
     if states is None:
-        needs_rate = rules.estimator.needs_crawl_rate
+        needs_rate = rules.estimator.needs_crawl_rate or needs_rates(crawls)
         states = tx.lock_states(pages_of(crawls.page_id), scheduled=needs_rate)
     row = _rows_of(states, crawls.page_id)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
@@ -88,9 +88,11 @@ def record(
         tx.save_states(after)
         tx.append_changes(changes(before, groups, accepted, comparison))
         if has_values(accepted):
-            tx.save_validators(validator_changes(after.page_id, groups, accepted))
+            answer, gone = comparison.answer, comparison.gone
+            changed = validator_changes(after.page_id, groups, accepted, answer, gone)
+            tx.save_validators(changed)
         else:
-            tx.clear_validators(reset_pages(after.page_id, groups, accepted))
+            tx.clear_validators(reset_pages(after.page_id, groups, accepted, comparison.answer))
         states = _with(states, after)
     return CrawlOutcome(verdict, sooner, states, newer, events)
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.ingest.crawls import NOT_MODIFIED, answers
 from service.model.arrays import NO_TIME, Bools, Groups, Ints, Texts
 from service.model.columns import CrawlColumns
+from service.model.outcomes import NOT_MODIFIED
 from service.storage.pages.validators import ValidatorChanges
 
 
@@ -22,18 +22,19 @@ def has_values(crawls: CrawlColumns) -> bool:
     return dated or crawls.etag is not None or crawls.note is not None
 
 
-def reset_pages(page_id: Ints, groups: Groups, crawls: CrawlColumns) -> Ints:
+def reset_pages(page_id: Ints, groups: Groups, crawls: CrawlColumns, answer: Bools) -> Ints:
     """Return those of (P,) pages that have a new answer, by (N,) crawls without validators."""
-    answer, _ = answers(crawls)
-    return page_id[_last(groups, answer & (crawls.status != NOT_MODIFIED)) >= 0]
+    new = answer & (crawls.status != NOT_MODIFIED)
+    return page_id[_last(groups, new) >= 0]
 
 
-def validator_changes(page_id: Ints, groups: Groups, crawls: CrawlColumns) -> ValidatorChanges:
+def validator_changes(
+    page_id: Ints, groups: Groups, crawls: CrawlColumns, answer: Bools, gone: Bools
+) -> ValidatorChanges:
     """Return the changes of (P,) pages by (N,) crawls, ordered by page and time.
 
-    A note counts whatever the crawl found.
+    A note counts whatever the crawl found. `answer` and `gone` are those of the comparison.
     """
-    answer, gone = answers(crawls)
     reset_at = _last(groups, answer & (crawls.status != NOT_MODIFIED))
     shown, dated = answer & ~gone, ~np.isnat(crawls.last_modified)
     changes = ValidatorChanges(

@@ -4,13 +4,15 @@ The rules apply in this order; `interval` is `interval_factor / due_rate` days, 
 `MAX_DUE_DAYS`:
 
 1. A page never crawled is due from its registration on.
-2. A page that is gone is due 1 day x 2^(n-1) after the last crawl, n = `n_failures`, at least 1.
+2. A page that is gone is due 1 day x 2^(n-2) after the last crawl, n = `n_failures`, at least 2.
    With n above `GONE_CHECKS` the page is retired, which means never due. The exception is a retired
    page with a request that no crawl has answered: such a page waits as with n = `GONE_CHECKS`.
-3. A page that did not answer its last n crawls is due min(`RETRY_S`, interval) x 2^(n-1) later.
-   The wait is at most max(interval, 1 day). The interval counts as 1 day if no epoch has scheduled
-   the page, or if the rate is 0 and a crawl was requested. A page that has never answered counts as
-   requested (`ingest.crawls.FIRST_FAILED`).
+3. A page without content in its last n crawls, whatever their outcomes, is due by the outcome of
+   the last one (`model.outcomes`). An absence waits for its second look min(`RETRY_S`, interval). A
+   page elsewhere, refused or empty waits interval x 2^(n-1), any other page min(`RETRY_S`,
+   interval) x 2^(n-1). The wait is at most `MOST_WAIT_DAYS`. The interval counts as 1 day if no
+   epoch has scheduled the page, or if the rate is 0 and a crawl was requested. A page that has
+   never had content counts as requested (`ingest.crawls.FIRST_FAILED`).
 4. Any other page is due one interval after the last crawl, and never if the rate is 0.
 
 A request that is newer than the last crawl makes the page due no later than the request.
@@ -24,6 +26,7 @@ import numpy as np
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
+from service.model.outcomes import IS_ABSENT, IS_PATIENT
 from service.storage.epochs.schedule import MOST_SCANNED
 from service.storage.pages.states import GONE_CHECKS
 from service.storage.stores.contract import Transaction
@@ -35,10 +38,13 @@ LEAST_RATE = 1e-200
 """Minimum rate that counts, 1/day."""
 
 RETRY_S = 3_600.0
-"""Maximum wait after the first crawl without an answer, seconds."""
+"""Maximum wait after the first crawl that failed, seconds."""
 
-MOST_DOUBLINGS = 30
-"""Number of failures after which the wait no longer doubles, because it has reached its bound."""
+MOST_WAIT_DAYS = 30.0
+"""Maximum wait after a crawl without content, days."""
+
+MOST_DOUBLINGS = 60
+"""Number of crawls without content after which the wait no longer doubles."""
 
 DAY_S = 86_400.0
 """Length of a day, seconds."""
@@ -56,7 +62,8 @@ def due_at(pages: DueColumns) -> Instants:
     >>> one = {name: np.array([value]) for name, value in {
     ...     "page_id": 1, "created_at": np.datetime64("2026-01-01", "us"),
     ...     "last_crawl_at": np.datetime64("2026-05-01", "us"), "requested_at": NO_TIME,
-    ...     "gone": False, "n_failures": 0, "interval_factor": 1.5, "due_rate": 0.5}.items()}
+    ...     "gone": False, "n_failures": 0, "outcome": 0,
+    ...     "interval_factor": 1.5, "due_rate": 0.5}.items()}
     >>> due_at(DueColumns(**one)).tolist()
     [datetime.datetime(2026, 5, 4, 0, 0)]
     """
@@ -74,14 +81,15 @@ def due_at(pages: DueColumns) -> Instants:
 
 def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[Floats, Bools]:
     """Return (N,) days from the last crawl to the next, and which pages are never due (2 and 3)."""
-    n, gone = pages.n_failures, pages.gone
-    failing = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
-    retry = np.minimum(interval, RETRY_S / DAY_S) * np.exp2(np.clip(n, 1, MOST_DOUBLINGS) - 1)
-    wait = np.where(failing, np.minimum(retry, np.maximum(interval, 1.0)), interval)
-    wait = np.where(gone, np.exp2(np.clip(n, 1, GONE_CHECKS) - 1), wait)
+    n, gone, outcome = pages.n_failures, pages.gone, pages.outcome
+    lacking = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
+    first = np.where(IS_PATIENT[outcome], interval, np.minimum(interval, RETRY_S / DAY_S))
+    doublings = np.where(IS_ABSENT[outcome], 1, np.clip(n, 1, MOST_DOUBLINGS)) - 1
+    wait = np.where(lacking, np.minimum(first * np.exp2(doublings), MOST_WAIT_DAYS), interval)
+    wait = np.where(gone, np.exp2(np.clip(n, 2, GONE_CHECKS) - 2), wait)
     # an answer clears older requests, so a request before the last crawl still waits for one
     retired = (n > GONE_CHECKS) & ~(pages.requested_at <= pages.last_crawl_at)
-    return wait, np.where(gone, retired, ~failing & never)
+    return wait, np.where(gone, retired, ~lacking & never)
 
 
 def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:
@@ -100,7 +108,15 @@ def requested(pages: DueColumns) -> Bools:
 
 def of_crawled(states: PageStates) -> DueColumns:
     """Return the values that decide when crawled pages are due, with NaN for the rate."""
-    names = ("page_id", "last_crawl_at", "requested_at", "gone", "n_failures", "interval_factor")
+    names = (
+        "page_id",
+        "last_crawl_at",
+        "requested_at",
+        "gone",
+        "n_failures",
+        "outcome",
+        "interval_factor",
+    )
     never, none = np.full(len(states), NO_TIME), np.full(len(states), np.nan)
     columns = {name: getattr(states, name) for name in names}
     return DueColumns(**columns, created_at=never, due_rate=none)
@@ -110,7 +126,7 @@ def next_crawl_at(page: Page) -> datetime | None:
     """Return the due time of one page; None if only a ping makes the page due."""
     cells: dict[str, Any] = {
         name: np.array([getattr(page, name)])
-        for name in ("page_id", "gone", "n_failures", "interval_factor")
+        for name in ("page_id", "gone", "n_failures", "outcome", "interval_factor")
     }
     for name in ("created_at", "last_crawl_at", "requested_at"):
         at = getattr(page, name)

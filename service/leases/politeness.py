@@ -1,5 +1,8 @@
 """Politeness: the times at which a host queue may be crawled, by settings and reports. Pure.
 
+An incident of a host is one pause: only a crawl that was leased after the pause began makes the
+next pause longer. Twelve crawls in flight that all get a 429 are one incident.
+
 A host queue is open if the delay since the last crawl and the pause after trouble are over. Also,
 fewer leases must run than the concurrency allows. The store keeps all instants over a restart.
 """
@@ -13,14 +16,11 @@ from numpy.typing import NDArray
 from service.core import waits
 from service.model.arrays import NO_TIME, Bools, Codes, Floats, Instants, Ints
 from service.model.domain import MOST_FAILURES
+from service.model.outcomes import asks_for_pause, host_in_trouble
 from service.storage.queue.columns import HostQueues
 
 Spans = NDArray[np.timedelta64]
 
-SLOW_DOWN = (429, 503)
-"""HTTP statuses with which a host requests a pause."""
-TROUBLE = 500
-"""Lowest HTTP status of a server error."""
 TROUBLE_AFTER = 3
 """Reports of other trouble in a row after which a host queue pauses."""
 
@@ -79,11 +79,13 @@ class ReportSummary(NamedTuple):
     good: Instants
     """Time of the newest crawl that the host answered."""
     ill: Instants
-    """Time of the newest crawl in trouble."""
+    """Time of the newest crawl in trouble that is no part of the last pause."""
     n_ill: Ints
-    """Number of crawls in trouble."""
+    """Number of such crawls."""
     slow: Bools
-    """True if the host requested a pause."""
+    """True if the host requested a pause by the status of such a crawl."""
+    asked: Instants
+    """Time of the newest crawl with a Retry-After."""
     retry_after_s: Floats
     """Pause that the host requested, seconds; 0: none."""
     queued: Instants
@@ -185,18 +187,6 @@ class SettledLeases(NamedTuple):
 # -- reports
 
 
-def trouble(status: Codes) -> Bools:
-    """Return which statuses show a host in trouble, or request a pause."""
-    ill: Bools = (status == 0) | slow_down(status) | (status >= TROUBLE)
-    return ill
-
-
-def slow_down(status: Codes) -> Bools:
-    """Return which statuses request a pause."""
-    slow: Bools = (status == SLOW_DOWN[0]) | (status == SLOW_DOWN[1])
-    return slow
-
-
 def sum_up(
     settled: SettledLeases,
     observed_at: Instants,
@@ -207,7 +197,8 @@ def sum_up(
 ) -> ReportSummary:
     """Return the sums of reports that are new or under a lease, by host queue.
 
-    A crawl that a slow clock dates before its lease gets the time of the lease. Because such a
+    Trouble of a crawl that began before the last pause is part of the incident of that pause. A
+    crawl that a slow clock dates before its lease gets the time of the lease. Because such a
     crawl may be as late as its report, the delay counts from the report.
     """
     queue_id, n = settled.host_queues.queue_id, len(settled.host_queues)
@@ -218,10 +209,14 @@ def sum_up(
     dated = np.where(np.isnat(observed_at), NO_TIME, dated)
     fetched = np.where(observed_at <= settled.leased_at, at, dated)
     ended, counts = here & settled.held, here & (settled.held | new)
-    bad = counts & trouble(status)
-    good, slow = counts & ~bad & ~np.isnat(dated), bad & slow_down(status)
+    bad = counts & host_in_trouble(status)
+    good = counts & ~bad & ~np.isnat(dated)
+    began = np.where(np.isnat(settled.leased_at), dated, settled.leased_at)
+    # no lease begins in a pause, so one of the pause's first instant is older
+    bad &= ~(began <= settled.host_queues.paused_at[row])
+    slow, asks = bad & asks_for_pause(status), counts & (retry_after_s > 0)
     pause_s = np.zeros(n)
-    np.maximum.at(pause_s, row[slow], np.nan_to_num(retry_after_s[slow]))
+    np.maximum.at(pause_s, row[asks], retry_after_s[asks])
     queued = np.full(n, NO_TIME)
     np.fmin.at(queued, row[here], settled.next_at[here])
     return ReportSummary(
@@ -231,6 +226,7 @@ def sum_up(
         ill=_newest(n, row[bad], dated[bad]),
         n_ill=np.bincount(row[bad], minlength=n),
         slow=np.bincount(row[slow], minlength=n) > 0,
+        asked=_newest(n, row[asks], dated[asks]),
         retry_after_s=pause_s,
         queued=queued,
     )
@@ -272,7 +268,8 @@ def failing(summary: ReportSummary) -> Bools:
 def failures_in_a_row(host_queues: HostQueues, summary: ReportSummary) -> Ints:
     """Return the reports of trouble in a row.
 
-    A batch counts once, but its reports count one by one up to `TROUBLE_AFTER`. An answer clears
+    A batch counts once, but its reports count one by one up to `TROUBLE_AFTER`. The reports of a
+    host that requested a pause are one incident, and count once. An answer clears
     all failures before it, and so does a day after the end of the last pause.
     """
     answered = ~np.isnat(summary.good)
@@ -281,7 +278,7 @@ def failures_in_a_row(host_queues: HostQueues, summary: ReportSummary) -> Ints:
     forgiven = answered | (summary.ill > host_queues.blocked_until + day)
     before = np.where(forgiven, 0, host_queues.n_failures)
     # `n_ill` counts trouble before the answer too; only one is certain to be newer
-    one_by_one = before + np.where(answered, 1, summary.n_ill)
+    one_by_one = before + np.where(answered | summary.slow, 1, summary.n_ill)
     after = np.maximum(before + 1, np.minimum(one_by_one, TROUBLE_AFTER))
     return np.minimum(np.where(failing(summary), after, before), MOST_FAILURES)
 
@@ -292,13 +289,19 @@ def pause(
     """Return host queues, paused after trouble; `n_failures` must include the reports.
 
     A host that requests a pause gets one at once. Other trouble causes a pause from `TROUBLE_AFTER`
-    failures on. A pause counts from the crawl and never shortens a longer pause.
+    failures on. A Retry-After counts whatever the trouble, and without any. A pause counts from the
+    crawl and never shortens a longer pause.
     """
     n_failures = host_queues.n_failures
     n_pauses = np.where(summary.slow, np.maximum(n_failures, 1), n_failures - (TROUBLE_AFTER - 1))
     since: Instants = np.where(np.isnat(summary.ill), at, summary.ill)
-    until = since + pause_length(np.maximum(n_pauses, 1), summary.retry_after_s, uniform)
-    pauses = summary.slow | (failing(summary) & (n_pauses > 0))
+    trouble = summary.slow | (failing(summary) & (n_pauses > 0))
+    paused_s = waits.backoff(np.maximum(n_pauses, 1), PAUSE_S, LONGEST_PAUSE_S, uniform)
+    until = np.where(trouble, since + seconds(paused_s), NO_TIME)
+    asked_s = seconds(np.minimum(summary.retry_after_s, LONGEST_PAUSE_S))
+    asked: Instants = np.where(np.isnat(summary.asked), at, summary.asked)
+    until = np.fmax(until, np.where(asked_s > NO_DELAY, asked + asked_s, NO_TIME))
+    pauses = ~np.isnat(until)
     # not `>`, which is false for NaT, a host queue without a pause
     longer = pauses & ~(until <= host_queues.blocked_until)
     return replace(
@@ -306,12 +309,6 @@ def pause(
         blocked_until=np.where(longer, until, host_queues.blocked_until),
         paused_at=np.where(longer, at, host_queues.paused_at),
     )
-
-
-def pause_length(n_pauses: Ints, retry_after_s: Floats, uniform: Floats) -> Spans:
-    """Return the n-th pause in a row: doubled each time, at least `retry_after_s`, up to a day."""
-    pause_s = waits.backoff(n_pauses, PAUSE_S, LONGEST_PAUSE_S, uniform)
-    return seconds(np.maximum(pause_s, np.minimum(retry_after_s, LONGEST_PAUSE_S)))
 
 
 # -- saving

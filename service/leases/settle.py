@@ -18,7 +18,6 @@ from service.leases.politeness import (
     differs,
     set_back,
     sum_up,
-    trouble,
 )
 from service.leases.queue import queue_due, queue_rows
 from service.model.arrays import (
@@ -35,6 +34,7 @@ from service.model.arrays import (
     is_among,
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
+from service.model.outcomes import Outcome, host_in_trouble, outcome_of
 from service.storage import Transaction
 from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
 
@@ -50,19 +50,45 @@ class LeaseReports(NamedTuple):
     status: Codes
     """HTTP status; 0: no answer; UNSPECIFIED: not reported."""
     retry_after_s: Floats
-    """Pause that the host requested, seconds; NaN: none."""
+    """Pause that the host requested, seconds; NaN: none, or the crawl has content."""
     new: Bools
     """True if the report was accepted. A duplicate or late report counts only under a lease in
     force, because a lease ends only once."""
 
 
 class LeasedCrawls(NamedTuple):
-    """Crawls of a report that may end a lease, or that show a host in trouble."""
+    """Crawls of a report that may end a lease, or that may pause a host."""
 
     row: Ints
     """(R,) positions in the report."""
     locked: LockedLeases
     """(R,) locked leases of these crawls."""
+
+
+FUTURE_ALLOWED = np.timedelta64(5, "m")
+"""Maximum lead of the time of a crawl over the service's clock."""
+EARLIEST = np.datetime64("1990-01-01", "us")
+"""Earliest time of a crawl."""
+
+
+def bounded(
+    crawls: CrawlColumns, leased: LeasedCrawls, states: PageStates, now: datetime
+) -> CrawlColumns:
+    """Return the crawls, with now in place of a time that cannot be true, under a lease in force.
+
+    Without the lease such a crawl is a repeated report; it gets the time of the page's last crawl.
+    """
+    row, at = leased.row, crawls.observed_at[leased.row]
+    wrong = (at > instant(now) + FUTURE_ALLOWED) | (at < EARLIEST)
+    if not wrong.any():
+        return crawls
+    row, page_id = row[wrong], crawls.page_id[row[wrong]]
+    place = np.minimum(states.page_id.searchsorted(page_id), max(len(states) - 1, 0))
+    last = states.last_crawl_at[place] if len(states) else np.full(len(row), NO_TIME)
+    stays = leased.locked.held[wrong] | np.isnat(last)
+    observed_at = crawls.observed_at.copy()
+    observed_at[row] = np.where(stays, instant(now), last)
+    return replace(crawls, observed_at=observed_at)
 
 
 def dated(crawls: CrawlColumns, leased: LeasedCrawls, now: datetime) -> CrawlColumns:
@@ -96,7 +122,8 @@ class LeaseSettler:
         self, tx: Transaction, page_id: Ints, crawls: CrawlColumns, *, scheduled: bool
     ) -> tuple[PageStates, LeasedCrawls]:
         """Lock the states of pages (ascending, unique), then the leases that crawls may end."""
-        row = np.flatnonzero((crawls.token != 0) | trouble(crawls.status))
+        speaks = host_in_trouble(crawls.status) | (crawls.retry_after_s > 0)
+        row = np.flatnonzero((crawls.token != 0) | speaks)
         if not len(row):
             states = tx.lock_states(page_id, scheduled=scheduled)
             return states, LeasedCrawls(row, NO_LEASES)
@@ -135,7 +162,7 @@ class LeaseSettler:
                 # like a release: the lease ends, and the host queue neither fails nor recovers
                 np.where(foreign, NO_TIME, some.observed_at),
                 np.where(foreign, UNSPECIFIED, some.status).astype(np.int16),
-                some.retry_after_s,
+                np.where(foreign, np.nan, _pauses(some)),
                 new[row],
             )
             pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
@@ -163,7 +190,8 @@ class LeaseSettler:
         next_at = np.where(soon, due, NO_TIME)
         tx.requeue(queue_rows(pages, next_at).where(held))
         # reports lock only host queues that they change, so that others need not wait
-        changes = soon | trouble(reports.status) | locked.limited | self.polite.gated
+        changes = soon | host_in_trouble(reports.status) | locked.limited | self.polite.gated
+        changes |= reports.retry_after_s > 0
         host_queues = HostQueues.empty()
         if changes.any():
             host_queues = tx.lock_reported(distinct(locked.queue_id[changes]))
@@ -214,6 +242,12 @@ def concerns_others(tx: Transaction, crawls: CrawlColumns, queue_id: Ints) -> Bo
             judged[place] = not own or not own.issuperset(hosts)
         foreign[row] = judged[place]
     return foreign
+
+
+def _pauses(crawls: CrawlColumns) -> Floats:
+    """Return the pauses that hosts requested with crawls, seconds; NaN with content."""
+    outcome = outcome_of(crawls.status, crawls.changed, crawls.digest, crawls.redirects_to)
+    return np.where(outcome == Outcome.content, np.nan, crawls.retry_after_s)
 
 
 def _once(held: Bools, page_id: Ints) -> Bools:

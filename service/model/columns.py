@@ -105,7 +105,7 @@ class PageStates(Columns):
     """Time of the newest crawl with an answer: the start of the running interval."""
     digest: Ints
     gone: Bools
-    """True if the last answer was that the page is gone or has moved permanently."""
+    """True if two looks have found the page absent, or permanently moved, since its content."""
     n_observations: Ints
     n_changes: Ints
     n_pings: Ints
@@ -133,7 +133,11 @@ class PageStates(Columns):
     """Days from the modification that the site reported with the newest answered crawl to that
     crawl; NaN: no report. A store may keep seven digits."""
     n_failures: Ints
-    """Crawls in a row without an answer; for a page that is gone, crawls that confirmed it."""
+    """Crawls in a row without content; for a page that is gone, those that found it absent."""
+    outcome: Codes
+    """Outcome of the last crawl (`model.outcomes`)."""
+    absent_since: Instants
+    """Time of the first crawl since the last content that found the page absent; NaT: none."""
     redirects_to: Ints
     """Page to which the last answer redirected; 0: none, or not registered."""
     estimate: Floats
@@ -300,6 +304,8 @@ class DueColumns(Columns):
     requested_at: Instants
     gone: Bools
     n_failures: Ints
+    outcome: Codes
+    """Outcome of the last crawl (`model.outcomes`)."""
     interval_factor: Floats
     due_rate: Floats
     """Crawl rate times urgency, 1/day; NaN for a page that no epoch has scheduled."""

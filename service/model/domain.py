@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from service.model.outcomes import Outcome
+
 MOST_FAILURES = 1_000
 """Maximum count of failures in a row; delays reach their bounds long before."""
 
@@ -146,6 +148,8 @@ class Page:
     last_modified: datetime | None = None
     note: str | None = None
     """JSON of the note."""
+    outcome: Outcome = Outcome.content
+    """Outcome of the last crawl."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,6 @@ class Tracing:
         for owner, name, title in USE_CASES:
             self._wrap(owner, name, partial(self._use_case, title))
         self._wrap(run, "stopwatch", self._stage)
-        self._wrap(Statements, "_message", _with_text)
         self._wrap(Statements, "send", self._round_trip)
         self._wrap(binary, "copy_out", self._copy)
         self._wrap(loading, "read_packed", self._copy)
@@ -202,7 +201,7 @@ class Tracing:
 
     def _round_trip(self, send: Callable[[Statements], None]) -> Callable[[Statements], None]:
         def traced(statements: Statements) -> None:
-            texts = [vars(rows)["text"] for _, rows in statements.put_off]
+            texts = [message.statement for message in statements.put_off]
             idle = statements.driver.pgconn.transaction_status == TransactionStatus.IDLE
             if statements.opening and idle:
                 texts = [statements.opening, *texts]
@@ -243,17 +242,6 @@ class Tracing:
 
         sa.event.listen(sa.Engine, "do_connect", connecting)
         self._added.callback(sa.event.remove, sa.Engine, "do_connect", connecting)
-
-
-def _with_text(message: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `Statements._message` that notes the text of its statement."""
-
-    def traced(statements: Statements, statement: str, *args: Any, **kwargs: Any) -> Any:
-        send, rows = message(statements, statement, *args, **kwargs)
-        rows.text = statement
-        return send, rows
-
-    return traced
 
 
 def _add_ids(_: object, __: str, event: EventDict) -> EventDict:

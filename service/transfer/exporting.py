@@ -249,7 +249,7 @@ def _parquet(file: IO[bytes], names: tuple[str, ...]) -> Iterator[Write]:
     instant = pa.timestamp("us", "UTC")
 
     def type_of(name: str) -> Any:
-        named_so = name.endswith("_at") or name in ("pings_since", "last_modified")
+        named_so = name.endswith("_at") or name in ("pings_since", "absent_since", "last_modified")
         return types.get(name, instant if named_so else pa.float64())
 
     schema = pa.schema([(name, type_of(name)) for name in names])

@@ -30,7 +30,8 @@ def fed(api: Live) -> Live:
     """A service whose feed has new pages, changes, and one page that is gone."""
     report(api, *URLS, digest="one")
     report(api, *URLS[:3], digest="two", hours=1, status=200)
-    report(api, URLS[0], status=404, hours=2)
+    for hours in (2, 3):
+        report(api, URLS[0], status=404, hours=hours)
     return api
 
 
@@ -168,7 +169,8 @@ def test_changes_of_deleted_pages_are_left_out(fed):
 
 def test_a_move_names_its_target(api):
     report(api, URLS[0], digest="one")
-    report(api, URLS[0], status=301, redirect_url=URLS[1], hours=1)
+    for hours in (1, 2):
+        report(api, URLS[0], status=301, redirect_url=URLS[1], hours=hours)
     moved = part(api, kind="moved")["items"]
     assert [(item["url"], item["moved_to"]) for item in moved] == [(URLS[0], URLS[1])]
 

@@ -91,12 +91,17 @@ def test_filters_select_pages(world: Live):
     assert urls(world, url_prefix="https://a.example") == urls(world, host="a.example")
     assert urls(world, host="unknown.example") == []
     assert urls(world, state="never_crawled") == urls(world)
-    at = (START + timedelta(seconds=1)).isoformat()
+    at = START.isoformat()
     world.clock.advance(hours=1)
     world.post(
         "/observations",
         [
             {"url": f"{B}1", "observed_at": at, "status": 404},
+            {
+                "url": f"{B}1",
+                "observed_at": (START + timedelta(hours=1)).isoformat(),
+                "status": 404,
+            },
             {"url": f"{B}2", "observed_at": at, "status": 500},
             {"url": f"{A}news/1", "observed_at": at, "digest": "1"},
         ],

@@ -108,21 +108,39 @@ def test_the_order_within_a_batch_does_not_matter(api: Live):
         ({"changed": True}, {"digest": "a"}, (0, 0)),
         ({"digest": "a", "status": 200}, {"status": 304}, (1, 0)),
         ({"digest": "a", "status": 200}, {"status": 304, "digest": "b"}, (1, 0)),
-        ({"digest": "a", "status": 200}, {"status": 404}, (1, 1)),
-        ({"digest": "a", "status": 200}, {"status": 410}, (1, 1)),
-        ({"status": 404}, {"status": 404}, (1, 0)),
-        ({"status": 404}, {"status": 200, "digest": "a"}, (1, 1)),
+        ({"digest": "a", "status": 200}, {"status": 404}, (0, 0)),
+        ({"digest": "a", "status": 200}, {"status": 410}, (0, 0)),
+        ({"status": 404}, {"status": 404}, (0, 0)),
+        ({"status": 404}, {"status": 200, "digest": "a"}, (0, 0)),
         ({"digest": "a"}, {"status": 0}, (0, 0)),
         ({"digest": "a"}, {"status": 500}, (0, 0)),
         ({"digest": "a"}, {"status": 503, "digest": "error page"}, (0, 0)),
         ({"digest": "a"}, {"status": 429}, (0, 0)),
         ({"digest": "a"}, {"status": 302}, (0, 0)),
-        ({"digest": "a"}, {"status": 301, "digest": "b"}, (1, 1)),
+        ({"digest": "a"}, {"status": 301, "digest": "b"}, (0, 0)),
     ],
 )
 def test_what_a_crawl_says_of_a_change(sqlite_api: Live, first, second, expected):
     assert counts(observe(sqlite_api, crawl(1, **first))) == (1, 0, 0, 0)
     assert counts(observe(sqlite_api, crawl(2, **second))) == (1, 0, 0, 0)
+    assert evidence(sqlite_api) == expected
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ([{"digest": "a"}, {"status": 404}, {"status": 404}], (1, 1)),
+        ([{"digest": "a"}, {"status": 410}, {"status": 404}, {"status": 404}], (2, 1)),
+        ([{"digest": "a"}, {"status": 404}, {"digest": "a"}], (1, 0)),
+        ([{"digest": "a"}, {"status": 404}, {"status": 404}, {"digest": "a"}], (2, 1)),
+        ([{"digest": "a"}, {"status": 404}, {"status": 404}, {"digest": "b"}], (2, 2)),
+        ([{"status": 404}, {"status": 404}, {"digest": "a"}], (1, 1)),
+    ],
+)
+def test_a_second_look_makes_a_page_that_is_away_gone(sqlite_api: Live, results, expected):
+    for hour, result in enumerate(results):
+        assert counts(observe(sqlite_api, crawl(hour, **result))) == (1, 0, 0, 0)
     assert evidence(sqlite_api) == expected
 
 
@@ -137,7 +155,9 @@ def test_a_failed_crawl_keeps_the_interval_and_the_digest_of_the_last_good_one(a
 
 
 def test_a_gone_page_says_so_until_it_answers_again(api: Live):
-    observe(api, crawl(1, digest="a"), crawl(2, status=410))
+    observe(api, crawl(0, digest="a"), crawl(1, status=410))
+    assert api.get("/pages", url=NEWS).json()["gone"] is False
+    observe(api, crawl(2, status=410))
     assert api.get("/pages", url=NEWS).json()["gone"] is True
     observe(api, crawl(3, status=200, digest="a"))
     assert api.get("/pages", url=NEWS).json()["gone"] is False

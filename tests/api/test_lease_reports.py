@@ -56,6 +56,9 @@ def test_a_report_ends_its_lease_and_the_next_page_is_leased(rude):
 def test_a_reported_crawl_that_finds_a_change_stands_in_the_feed(rude):
     (first,) = ask(rude, count=1).json()["items"]
     (second,) = ask(rude, count=1, report=[crawled(rude, first, digest="1")]).json()["items"]
+    once = {"page_id": second["page_id"], "observed_at": rude.clock().isoformat(), "status": 404}
+    rude.post("/observations", [once])
+    rude.clock.advance(hours=1)
     answer = ask(rude, "k", count=1, report=[crawled(rude, second, status=404)])
     again = ask(rude, "k", count=1, report=[crawled(rude, second, status=404)])
     assert again.json() == answer.json()

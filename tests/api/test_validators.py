@@ -114,10 +114,6 @@ def test_new_content_without_an_etag_has_none_and_a_304_keeps_it(live):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("etag", ""),
-        ("etag", "a" * 513),
-        ("etag", '"line\nbreak"'),
-        ("etag", '"ü"'),
         ("note", "x" * 1_023),
         ("note", {"deep": ["ü" * 600]}),
     ],
@@ -127,6 +123,15 @@ def test_a_value_that_cannot_be_stored_is_named(live, field, value):
     refused = live.post("/observations", [item | {field: value}])
     assert refused.status_code == 422
     assert refused.json()["field"] == field
+
+
+@pytest.mark.parametrize("etag", ["", "a" * 513, '"line\nbreak"', '"ü"', '"\x7f"'])
+def test_an_etag_that_cannot_be_repeated_is_dropped_and_the_crawl_counts(live, etag):
+    url = "https://a.example/odd"
+    (page_id,) = live.register(url)
+    report(live, url, etag=etag)
+    assert page(live, page_id)["etag"] is None
+    assert live.get("/pages", url=url).json()["last_crawl_at"] is not None
 
 
 def test_a_note_has_up_to_a_kilobyte(live):

@@ -9,6 +9,7 @@ from recrawl_client.wire.change_hours import BusiestAnswer, ChangeHoursAnswer
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
 from service.model.domain import Certificate, Epoch, EpochStatus, Observability, Page
+from service.model.outcomes import Outcome
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 QUANTILES = tuple(i / 100 for i in range(101))
@@ -27,6 +28,7 @@ PAGE = replace(
     crawl_rate=0.25,
     crawl_probability=0.0,
     urgency=1.2,
+    outcome=Outcome.content,
 )
 CHANGES = "it changes about every 2.0 days and its importance is 2.5"
 RANK = "; 25% of all pages have lower crawl rates"
@@ -121,6 +123,20 @@ def why(
             ),
         ),
         (
+            {"n_failures": 3, "outcome": Outcome.elsewhere},
+            (
+                f"crawled every 4.0 days: {DRIVERS}; its last 3 crawls got no content, because it "
+                "redirects elsewhere, it is tried again"
+            ),
+        ),
+        (
+            {"n_failures": 1, "outcome": Outcome.absent},
+            (
+                f"crawled every 4.0 days: {DRIVERS}; its last crawl got no content, because it "
+                "seems to be gone, which a second look confirms, it is tried again"
+            ),
+        ),
+        (
             {"gone": True, "n_failures": 1},
             "checked ever more rarely: it is gone, as its last crawl found",
         ),
@@ -129,12 +145,12 @@ def why(
             "checked ever more rarely: it has moved, as its last 2 crawls found",
         ),
         (
-            {"gone": True, "n_failures": 6},
-            f"not crawled: it is gone, as its last 6 crawls found; {AGAIN}",
+            {"gone": True, "n_failures": 7},
+            f"not crawled: it is gone, as its last 7 crawls found; {AGAIN}",
         ),
         (
-            {"gone": True, "n_failures": 6, "redirects_to": 7},
-            f"not crawled: it has moved, as its last 6 crawls found; {AGAIN}",
+            {"gone": True, "n_failures": 7, "redirects_to": 7},
+            f"not crawled: it has moved, as its last 7 crawls found; {AGAIN}",
         ),
     ],
 )

@@ -116,6 +116,8 @@ async def everything(client, live):
             reporter.report(crawls[3], status=301, redirect_url="https://b.example/")
     await note(reporter.total)
     live.clock.advance(days=1)
+    await note(client.report(URLS[1], status=404))
+    await note(client.report(URLS[3], status=301, redirect_url="https://b.example/"))
     await note(client.ping(1))
     await note(client.ping_many([rc.Ping(url=URLS[1], changed_at=START)]))
     await note(client.sitemap("https://a.example/sitemap.xml", SITEMAP))

@@ -231,7 +231,8 @@ def test_gauges_are_those_of_a_loop_over_all_pages(sql_store, clock, monkeypatch
         at = clock() + timedelta(days=float(days))
         crawl(sql_store, page, at, digest=1)
     gone = ids[5]
-    crawl(sql_store, gone, clock() + timedelta(days=31), status=404)
+    for hour in range(2):
+        crawl(sql_store, gone, clock() + timedelta(days=31, hours=hour), status=404)
     clock.now += timedelta(days=40)
     measured = measure(sql_store, GAMMA, np.array([1]), clock).gauges
     assert measured[1].fresh_share == measured[ALL_HOSTS].fresh_share  # there is one host

@@ -46,10 +46,16 @@ def test_a_crawl_without_an_answer_moves_no_interval(sql_store, pages):
 
 
 def test_a_page_disappears_once_and_comes_back_once(sql_store, pages):
-    for hour, status in enumerate([200, 404, 410, 500, 200, 404]):
+    for hour, status in enumerate([200, 404, 410, 500, 200, 404, 404]):
         crawl(sql_store, pages[0], T0 + hour * HOUR, digest=7, status=status)
     assert kinds(sql_store) == [NEW, GONE, BACK, GONE]
     assert feed_of(sql_store).digest.tolist() == [7, 0, 7, 0]
+
+
+def test_a_glitch_is_neither_gone_nor_back(sql_store, pages):
+    for minutes, status in enumerate([200, 404, 404, 404, 200]):
+        crawl(sql_store, pages[0], T0 + minutes * HOUR / 4, digest=7, status=status)
+    assert kinds(sql_store) == [NEW]
 
 
 def test_a_page_that_was_never_there_is_gone_at_its_first_answer(sql_store, pages):
@@ -63,6 +69,7 @@ def test_a_permanent_redirect_moves_a_page_to_its_target(sql_store, pages):
     one, two, three = pages
     crawl(sql_store, one, T0, digest=7)
     crawl(sql_store, one, T0 + HOUR, status=301, redirects_to=two)
+    assert kinds(sql_store) == [NEW]
     crawl(sql_store, one, T0 + 2 * HOUR, status=301, redirects_to=two)
     crawl(sql_store, one, T0 + 3 * HOUR, status=308, redirects_to=three)
     crawl(sql_store, one, T0 + 4 * HOUR, status=404)

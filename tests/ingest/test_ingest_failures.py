@@ -1,7 +1,5 @@
 """Crawls of pages that fail, are gone or redirect."""
 
-from datetime import timedelta
-
 import numpy as np
 import pytest
 from support.ingest_cases import HOUR, announce, counts, crawl, log, rules
@@ -37,16 +35,15 @@ def test_failures_in_a_row_are_counted_until_the_page_answers(memory, page):
     assert counted == [1, 2, 3, 0, 1]
 
 
-def test_a_page_that_fails_is_tried_again_after_delays_that_double_up_to_its_interval(memory, page):
+def test_a_page_that_fails_is_tried_again_after_delays_that_double_up_to_30_days(memory, page):
     publish(memory, schedule_columns([page], crawl_rate=1.0))
     crawl(memory, page, T0, digest=5)
     waits, at = [], T0 + DAY
-    for _ in range(7):
+    for _ in range(12):
         crawl(memory, page, at, status=503)
         waits.append((due_of(memory, page) - at) / HOUR)
         at += 2 * DAY
-    assert waits[:5] == [1, 2, 4, 8, 16]
-    assert waits[5:] == pytest.approx([24, 24], rel=0.05)
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 720, 720]
     crawl(memory, page, at, digest=5)
     assert due_of(memory, page) - at == pytest.approx(DAY, rel=0.05)
 
@@ -59,6 +56,61 @@ def test_a_page_whose_first_crawl_fails_is_tried_again_after_an_hour_too(memory)
     assert {due_of(memory, i) for i in ids} == {T0 + HOUR}
 
 
+@pytest.mark.parametrize(
+    "result", [{"status": 302, "redirects_to": -1}, {"status": 403}, {"status": 200}]
+)
+def test_a_page_without_content_is_tried_again_after_intervals_that_double(memory, page, result):
+    publish(memory, schedule_columns([page], crawl_rate=1.0))
+    crawl(memory, page, T0, digest=5)
+    waits, at = [], T0 + DAY
+    for _ in range(7):
+        crawl(memory, page, at, **result)
+        waits.append((due_of(memory, page) - at) / DAY)
+        at += 2 * DAY
+    assert waits == pytest.approx([1, 2, 4, 8, 16, 30, 30], rel=0.05)
+
+
+def test_outcomes_that_take_turns_count_together(memory, page):
+    publish(memory, schedule_columns([page], crawl_rate=1.0))
+    for day, status in enumerate([503, 302, 404, 403, 503]):
+        crawl(memory, page, T0 + day * DAY, status=status)
+    found = page_of(memory, page)
+    assert (found.gone, found.n_failures) == (False, 5)
+    assert next_crawl_at(found) == T0 + 4 * DAY + 16 * HOUR
+
+
+def test_a_glitch_of_404_is_neither_a_change_nor_evidence(memory, page):
+    publish(memory, schedule_columns([page], crawl_rate=10.0))
+    crawl(memory, page, T0, digest=5)
+    crawl(memory, page, T0 + 2 * HOUR, status=404)
+    assert next_crawl_at(page_of(memory, page)) == T0 + 3 * HOUR
+    crawl(memory, page, T0 + 2.5 * HOUR, status=404)
+    assert page_of(memory, page).gone is False
+    crawl(memory, page, T0 + 3 * HOUR, digest=5)
+    found = page_of(memory, page)
+    assert (found.gone, found.n_failures, counts(memory, page)) == (False, 0, (1, 0))
+    assert log(memory, page)[0].interval == 0.125
+
+
+def test_a_page_that_is_back_with_its_old_digest_has_not_changed(memory, page):
+    crawl(memory, page, T0, digest=5)
+    for hour in (1, 2):
+        crawl(memory, page, T0 + hour * HOUR, status=404)
+    assert (page_of(memory, page).gone, counts(memory, page)) == (True, (1, 1))
+    crawl(memory, page, T0 + 3 * HOUR, digest=5)
+    assert (page_of(memory, page).gone, counts(memory, page)) == (False, (2, 1))
+
+
+def test_the_second_look_of_a_page_crawled_often_comes_after_its_interval(memory, page):
+    publish(memory, schedule_columns([page], crawl_rate=96.0))
+    crawl(memory, page, T0, digest=5)
+    crawl(memory, page, T0 + HOUR, status=404)
+    second = next_crawl_at(page_of(memory, page))
+    assert second - T0 - HOUR == pytest.approx(HOUR / 4, rel=0.05)
+    crawl(memory, page, second, status=404)
+    assert page_of(memory, page).gone is True
+
+
 def test_a_gone_page_is_checked_after_1_2_4_8_and_16_days_and_then_retired(memory, page):
     publish(memory, schedule_columns([page], crawl_rate=24.0))
     crawl(memory, page, T0, digest=5)
@@ -68,10 +120,10 @@ def test_a_gone_page_is_checked_after_1_2_4_8_and_16_days_and_then_retired(memor
         assert not retired(page_of(memory, page))
         crawl(memory, page, at, status=404)
         at = due_of(memory, page)
-        waits.append(at and (at - last) // DAY)
-    assert waits == [1, 2, 4, 8, 16, None]
+        waits.append(at and (at - last) / DAY)
+    assert waits == [pytest.approx(1 / 24, rel=0.05), 1, 2, 4, 8, 16, None]
     found = page_of(memory, page)
-    assert (found.gone, found.n_failures, retired(found)) == (True, 6, True)
+    assert (found.gone, found.n_failures, retired(found)) == (True, 7, True)
     assert counts(memory, page) == (6, 1)
 
 
@@ -84,10 +136,10 @@ def test_a_crawl_that_says_nothing_of_a_gone_page_leaves_its_checks_as_they_are(
     crawl(memory, page, T0 + 9 * DAY, **result)
     found = page_of(memory, page)
     assert (found.gone, found.n_failures) == (True, 3)
-    assert next_crawl_at(found) == T0 + 13 * DAY
+    assert next_crawl_at(found) == T0 + 11 * DAY
 
 
-def test_a_retired_page_that_comes_back_has_changed_and_is_crawled_as_ever(memory, page):
+def test_a_retired_page_that_comes_back_as_it_was_is_crawled_as_ever(memory, page):
     publish(memory, schedule_columns([page], crawl_rate=1.0))
     crawl(memory, page, T0, digest=5)
     for day in range(1, 8):
@@ -96,13 +148,13 @@ def test_a_retired_page_that_comes_back_has_changed_and_is_crawled_as_ever(memor
     crawl(memory, page, T0 + 60 * DAY, digest=5)
     found = page_of(memory, page)
     assert (found.gone, found.n_failures, retired(found)) == (False, 0, False)
-    assert log(memory, page)[0].changed is True
+    assert log(memory, page)[0].changed is False
     assert next_crawl_at(found) - (T0 + 60 * DAY) == pytest.approx(DAY, rel=0.05)
 
 
 def retire(store, page_id, at):
-    for minutes in range(-6, 0):
-        crawl(store, page_id, at + minutes * timedelta(minutes=1), status=404)
+    for hours in range(-7, 0):
+        crawl(store, page_id, at + hours * HOUR, status=404)
 
 
 @pytest.mark.parametrize("observability", Observability)
@@ -149,11 +201,15 @@ def test_a_page_that_has_moved_for_good_is_gone_and_names_its_target(memory, sta
     crawl(memory, one, T0, digest=5)
     crawl(memory, one, T0 + DAY, status=status, digest=6, changed=0, redirects_to=other)
     found = page_of(memory, one)
-    assert (found.gone, found.n_failures, found.redirects_to) == (True, 1, other)
+    assert (found.gone, found.n_failures, found.redirects_to) == (False, 1, other)
+    assert log(memory, one)[0].changed is None
+    crawl(memory, one, T0 + 2 * DAY, status=status, digest=6, changed=0, redirects_to=other)
+    found = page_of(memory, one)
+    assert (found.gone, found.n_failures, found.redirects_to) == (True, 2, other)
     assert log(memory, one)[0].changed is True
-    crawl(memory, one, T0 + 2 * DAY, status=404)
+    crawl(memory, one, T0 + 3 * DAY, status=404)
     assert page_of(memory, one).redirects_to is None
-    assert page_of(memory, one).n_failures == 2
+    assert page_of(memory, one).n_failures == 3
 
 
 @pytest.mark.parametrize("status", [300, 302, 303, 305, 307])
@@ -163,7 +219,7 @@ def test_a_redirect_for_now_is_neither_evidence_nor_failure(memory, status):
     crawl(memory, one, T0 + HOUR, status=503)
     crawl(memory, one, T0 + DAY, status=status, digest=6, changed=1, redirects_to=other)
     found = page_of(memory, one)
-    assert (found.gone, found.n_failures, found.redirects_to) == (False, 0, other)
+    assert (found.gone, found.n_failures, found.redirects_to) == (False, 2, other)
     assert (found.last_crawl_at, found.last_observed_at) == (T0 + DAY, T0)
     assert log(memory, one)[0].changed is None
     assert states_of(memory, [one]).digest.tolist() == [5]
@@ -173,7 +229,8 @@ def test_a_redirect_for_now_is_neither_evidence_nor_failure(memory, status):
 
 
 def test_a_redirect_to_where_nobody_registered_names_no_target_but_moves_the_page(memory, page):
-    crawl(memory, page, T0, status=301, redirects_to=-1)
+    for hour in range(2):
+        crawl(memory, page, T0 + hour * HOUR, status=301, redirects_to=-1)
     found = page_of(memory, page)
     assert (found.gone, found.redirects_to) == (True, None)
 
@@ -187,4 +244,5 @@ def test_a_crawl_that_a_ping_asked_for_is_done_when_it_redirects_and_not_when_it
     crawl(memory, page_id, T0 + 3 * HOUR, status=500)
     assert due_of(memory, page_id) == T0 + 5 * HOUR
     crawl(memory, page_id, T0 + 5 * HOUR, status=302, redirects_to=-1)
-    assert due_of(memory, page_id) is None
+    assert page_of(memory, page_id).requested_at is None
+    assert due_of(memory, page_id) == T0 + 5 * HOUR + 4 * DAY

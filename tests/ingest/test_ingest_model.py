@@ -48,6 +48,7 @@ class PageModel:
     last_observed: int | None = None
     digest: int = 0
     gone: bool = False
+    absent_since: int | None = None
     n_failures: int = 0
     redirects_to: int | None = None
     n_observations: int = 0
@@ -63,41 +64,51 @@ class PageModel:
     def crawl(self, at, told_change, digest, status, redirects_to=None):
         if self.last_crawl is not None and at <= self.last_crawl:
             return ItemVerdict.duplicate if at == self.last_crawl else ItemVerdict.late
-        gone = status in (404, 410) or (redirects_to is not None and status in (301, 308))
+        absent = status in (404, 410) or (redirects_to is not None and status in (301, 308))
         told = redirects_to is None and (told_change != -1 or digest != 0)
-        answered = status in (-1, 304) or gone or (200 <= status < 400 and told)
-        failing = not answered and not 200 <= status < 400
-        self._count(answered, gone, failing=failing)
-        if answered or 200 <= status < 400:
+        content = status == 304 or (told and (status == -1 or 200 <= status < 300))
+        gone = absent and (self.gone or self._confirms(at))
+        answered, failing = content or gone, status == 0 or (status >= 400 and not gone)
+        self._count(content, absent, gone)
+        if content:
+            self.absent_since = None
+        elif absent and self.absent_since is None:
+            self.absent_since = at
+        if status in (301, 308) or not failing:
             self.redirects_to = None if redirects_to == UNKNOWN_PAGE else redirects_to
-            if self.wanted is not None and self.wanted <= at:
-                self.wanted = None
+        waits = self.wanted is not None and self.wanted <= at
+        if waits and not failing and (gone or not absent):
+            self.wanted = None
         if answered:
             self._observe(
                 at, self._changed(told_change, digest, status, gone), digest, gone, status
             )
         else:
-            self.log.append((at, 0, None, None, status))
-            if failing and self.last_observed is None and self.wanted is None:
+            self.log.append((at, 0, None, None, None if status == -1 else status))
+            if self.last_observed is None and self.wanted is None:
                 self.wanted = SINCE_1970
         self.last_crawl = at
         return ItemVerdict.accepted
 
-    def _count(self, answered, gone, failing):
-        if gone:
-            self.n_failures = self.n_failures + 1 if self.gone else 1
-        elif answered:
+    def _confirms(self, at):
+        """A second look confirms an absence an hour after the first, or an interval if shorter."""
+        return self.absent_since is not None and at - self.absent_since >= 60
+
+    def _count(self, content, absent, gone):
+        if content:
             self.n_failures = 0
-        elif not self.gone:
-            self.n_failures = self.n_failures + 1 if failing else 0
+        elif gone and not self.gone:
+            self.n_failures = 2
+        elif absent or not self.gone:
+            self.n_failures += 1
 
     def _changed(self, told_change, digest, status, gone):
         if self.last_observed is None:
             return None
-        if gone or self.gone:
-            return gone != self.gone
-        if status == 304:
-            return False
+        if gone or status == 304:
+            return gone and not self.gone
+        if self.gone:
+            return not (digest and digest == self.digest)
         if told_change != -1:
             return bool(told_change)
         if digest and self.digest:
@@ -116,9 +127,9 @@ class PageModel:
                 self.estimate = tuple(float(number) for number in state)
             self.n_observations += 1
             self.n_changes += changed
-        if digest:
+        if digest and not gone:
             self.digest = digest
-        elif changed:
+        elif changed and not gone:
             self.digest = 0
         self.gone, self.last_observed = gone, at
         self.log.append((at, 0, changed, days, None if status == -1 else status))
@@ -137,7 +148,7 @@ class PageModel:
     def _decide(self, at):
         if self.last_crawl is None:
             return True, "never_crawled"
-        waited = self.n_failures > 5 and at >= self.last_crawl + 16 * 1440
+        waited = self.n_failures > 6 and at >= self.last_crawl + 16 * 1440
         if self.gone and at > self.last_crawl and (self.observability == 1 or waited):
             return True, "may_be_back"
         if not (self.observability == 1 or (self.observability == 2 and self.probability)):
@@ -153,13 +164,13 @@ class PageModel:
 
 
 positions = st.integers(0, UNKNOWN_PAGE)
-minutes = st.integers(-1000, 40) | st.integers(0, 12)
+minutes = st.integers(-1000, 140) | st.integers(0, 12)
 crawls = st.tuples(
     positions,
     minutes,
     st.sampled_from([-1, -1, 0, 1]),
     st.sampled_from([0, 1, 2, -(2**63), 2**63 - 1]),
-    st.sampled_from([-1, -1, 0, 200, 204, 301, 304, 400, 404, 410, 500]),
+    st.sampled_from([-1, -1, 0, 200, 204, 301, 304, 400, 403, 404, 404, 410, 500]),
 )
 redirects = st.tuples(
     positions,

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.store_cases import T0, crawl_columns, instants
 
+from service.ingest.crawls import outcomes
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import NO_TIME, UNSPECIFIED, Groups, instant
+from service.model.outcomes import IS_ABSENT, SHOWS
 
 DATE = T0 - timedelta(days=9)
 
@@ -54,7 +56,13 @@ def texts(values):
 
 
 def changes(*crawls):
-    return validator_changes(*grouped(*crawls))
+    return validator_changes(*shown(*grouped(*crawls)))
+
+
+def shown(pages, groups, columns):
+    """Add which crawls show their page, and that it is gone, as after a second look."""
+    outcome = outcomes(columns)
+    return pages, groups, columns, SHOWS[outcome], IS_ABSENT[outcome]
 
 
 CRAWL = st.tuples(
@@ -92,14 +100,14 @@ def test_batches_leave_what_one_crawl_after_another_leaves(batches):
 def test_crawls_without_values_reset_the_same_pages_by_the_short_way(crawls):
     pages, groups, columns = grouped(*crawls)
     assert not has_values(columns)
-    long_way = validator_changes(pages, groups, columns)
+    long_way = validator_changes(*shown(pages, groups, columns))
     assert long_way.only_reset.all()
-    assert reset_pages(pages, groups, columns).tolist() == long_way.page_id.tolist()
+    assert reset_pages(*shown(pages, groups, columns)[:4]).tolist() == long_way.page_id.tolist()
 
 
 def test_only_a_new_answer_resets_a_page():
     crawls = grouped((1, 200, "", None, ""), (2, 500, "", None, ""), (3, 304, "", None, ""))
-    assert reset_pages(*crawls).tolist() == [1]
+    assert reset_pages(*shown(*crawls)[:4]).tolist() == [1]
 
 
 @pytest.mark.parametrize("values", [('"a"', None, ""), ("", DATE, ""), ("", None, "1")])

@@ -15,6 +15,7 @@ from service.leases.due import due_at, due_before, requested
 from service.model.arrays import INSTANT, NO_TIME, instant, moment
 from service.model.columns import DueColumns
 from service.model.domain import ScheduleFilter
+from service.model.outcomes import Outcome
 from service.storage.epochs.schedule import MOST_SCANNED
 
 T0 = datetime(2026, 5, 1, tzinfo=UTC)
@@ -25,8 +26,9 @@ NEVER = None
 
 
 def columns(*rows):
-    """Rows of (last_crawl_at, requested_at, gone, n_failures, interval_factor, due_rate)."""
-    last, request, gone, n, factor, rate = zip(*rows, strict=True)
+    """Rows of (last_crawl_at, requested_at, gone, n_failures, factor, due_rate[, outcome])."""
+    rows = [row if len(row) == 7 else (*row, Outcome.failed) for row in rows]
+    last, request, gone, n, factor, rate, outcome = zip(*rows, strict=True)
     return DueColumns(
         page_id=np.arange(len(rows)),
         created_at=instants([CREATED] * len(rows)),
@@ -34,6 +36,7 @@ def columns(*rows):
         requested_at=instants(request),
         gone=np.array(gone),
         n_failures=np.array(n),
+        outcome=np.array(outcome, np.int16),
         interval_factor=np.array(factor),
         due_rate=np.array(rate, float),
     )
@@ -65,38 +68,48 @@ def due(*rows):
         ((T0, None, False, 0, 1.0, np.inf), T0),
         ((T0, None, False, 1, 1.0, 1.0), T0 + HOUR),
         ((T0, None, False, 3, 1.0, 1.0), T0 + 4 * HOUR),
-        ((T0, None, False, 9, 1.0, 1.0), T0 + DAY),
+        ((T0, None, False, 9, 1.0, 1.0), T0 + 256 * HOUR),
+        ((T0, None, False, 40, 1.0, 1.0), T0 + 30 * DAY),
+        ((T0, None, False, 1, 1.0, 1.0, Outcome.elsewhere), T0 + DAY),
+        ((T0, None, False, 3, 1.0, 1.0, Outcome.refused), T0 + 4 * DAY),
+        ((T0, None, False, 9, 1.0, 1.0, Outcome.empty), T0 + 30 * DAY),
+        ((T0, None, False, 2, 1.0, None, Outcome.empty), T0 + 2 * DAY),
+        ((T0, None, False, 1, 1.0, 1.0, Outcome.absent), T0 + HOUR),
+        ((T0, None, False, 7, 1.0, 48.0, Outcome.moved), T0 + HOUR / 2),
         ((T0, None, False, 1, 1.0, 48.0), T0 + HOUR / 2),
-        ((T0, None, False, 9, 4.0, 1.0), T0 + 4 * DAY),
-        ((T0, None, False, 1_000, 4.0, None), T0 + DAY),
+        ((T0, None, False, 9, 40.0, 1.0), T0 + 256 * HOUR),
+        ((T0, None, False, 1_000, 4.0, None), T0 + 30 * DAY),
         ((T0, None, False, 4, 1.0, 0.0), NEVER),
         ((T0, T0 - DAY, False, 2, 1.0, 0.0), T0 + 2 * HOUR),
         ((T0, None, True, 0, 1.0, 1.0), T0 + DAY),
-        ((T0, None, True, 3, 1.0, 1.0), T0 + 4 * DAY),
-        ((T0, None, True, 5, 1.0, 1.0), T0 + 16 * DAY),
-        ((T0, None, True, 6, 1.0, 1.0), NEVER),
-        ((T0, T0 - DAY, True, 6, 1.0, 1.0), T0 + 16 * DAY),
-        ((T0, T0 + DAY, True, 6, 1.0, 1.0), T0 + DAY),
+        ((T0, None, True, 2, 1.0, 1.0), T0 + DAY),
+        ((T0, None, True, 4, 1.0, 1.0), T0 + 4 * DAY),
+        ((T0, None, True, 6, 1.0, 1.0), T0 + 16 * DAY),
+        ((T0, None, True, 7, 1.0, 1.0), NEVER),
+        ((T0, T0 - DAY, True, 7, 1.0, 1.0), T0 + 16 * DAY),
+        ((T0, T0 + DAY, True, 7, 1.0, 1.0), T0 + DAY),
     ],
 )
 def test_golden_values(state, expected):
     assert due(state) == [expected]
 
 
-def due_by_hand(last, request, gone, n, factor, rate):
+def due_by_hand(last, request, gone, n, factor, rate, outcome=Outcome.failed):
     """The rule at the head of `leases.due`, in plain Python."""
     asks = request is not None and (last is None or request > last)
     if last is None:
         clock = CREATED
     elif gone:
         unanswered = request is not None and not asks
-        clock = None if n > 5 and not unanswered else last + DAY * [1, 1, 2, 4, 8, 16][min(n, 5)]
+        waits = [1, 1, 1, 2, 4, 8, 16]
+        clock = None if n > 6 and not unanswered else last + DAY * waits[min(n, 6)]
     elif n > 0 and (rate != 0 or request is not None):
         interval = min(factor / rate, 36_500.0) if rate else 1.0
-        delay = min(1 / 24, interval)
-        for _ in range(min(n, 30) - 1):
+        patient = outcome in (Outcome.elsewhere, Outcome.refused, Outcome.empty)
+        delay = interval if patient else min(1 / 24, interval)
+        for _ in range(0 if outcome in (Outcome.absent, Outcome.moved) else min(n, 60) - 1):
             delay *= 2
-        clock = last + min(delay, max(1.0, interval)) * DAY
+        clock = last + min(delay, 30.0) * DAY
     else:
         clock = last + min(factor / rate, 36_500.0) * DAY if rate else None
     return min((at for at in (request if asks else None, clock) if at is not None), default=None)
@@ -110,6 +123,7 @@ GRID = list(
         (0, 1, 2, 3, 5, 6, 9, 40, 1_000),
         (0.0, 0.3, 1.0),
         (None, 0.0, 0.125, 1.0, 144.0, 5e5),
+        Outcome,
     )
 )
 
@@ -129,6 +143,7 @@ states = st.tuples(
     st.integers(0, 1_000),
     st.just(0.0) | st.floats(1e-6, 40),
     st.none() | st.just(0.0) | st.floats(1e-300, 1e300),
+    st.sampled_from(Outcome),
 )
 
 
@@ -156,7 +171,7 @@ def test_a_request_makes_a_page_due_no_later_than_the_request(state):
 
 @given(states, st.floats(1.0, 1e3))
 def test_a_higher_rate_makes_no_page_due_later(state, ratio):
-    last, request, gone, _, factor, rate = state
+    last, request, gone, _, factor, rate, _ = state
     rate = rate or 1.0
     slow, fast = due(
         (last, request, gone, 0, factor, rate), (last, request, gone, 0, factor, rate * ratio)

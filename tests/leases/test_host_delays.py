@@ -296,3 +296,45 @@ def test_reports_that_share_a_commit_hold_their_hosts_from_when_they_were_seen(q
     settler = LeaseSettler(POLITE, UNTIL, rng())
     Recorder(queue_store, InForce(RULES), settler).flush_crawls(jobs)
     assert next_ready_at(queue_store, ("example.org",)) == seen + SECOND
+
+
+@pytest.mark.parametrize("status", [429, 503, 0])
+@pytest.mark.parametrize("together", [True, False])
+def test_crawls_in_flight_that_meet_one_incident_are_one_pause(queue_store, status, together):
+    add(queue_store, 40)
+    given = take(queue_store, T0, 12)
+    retry_after_s = 1 if status == 429 else np.nan
+    batches = [given] if together else [[crawl] for crawl in given]
+    for second, batch in enumerate(batches, start=1):
+        at = T0 + second * SECOND / 12
+        report(queue_store, batch, at, status=status, retry_after_s=retry_after_s)
+    opens = next_ready_at(queue_store)
+    assert 29 <= (opens - T0).total_seconds() <= 92
+    report(queue_store, take(queue_store, opens, 1), opens, status=429)
+    again = (next_ready_at(queue_store) - opens).total_seconds()
+    assert again <= (180 if status else 740), "the next incident pauses for longer"
+    assert again >= 60
+
+
+@pytest.mark.parametrize("status", [200, 302, 403, 404, 500, 400])
+def test_a_host_that_asks_for_a_time_is_left_alone_whatever_else_it_says(queue_store, status):
+    add(queue_store, 3)
+    retry_after_s = 700
+    report(queue_store, take(queue_store, T0, 1), T0, status=status, changed=-1, retry_after_s=700)
+    opens = T0 + retry_after_s * SECOND
+    assert take(queue_store, opens - SECOND, 1) == []
+    assert len(take(queue_store, opens, 1)) == 1
+
+
+def test_content_asks_for_no_time(queue_store):
+    add(queue_store, 3)
+    report(queue_store, take(queue_store, T0, 1), T0, status=200, retry_after_s=700)
+    assert len(take(queue_store, T0 + SECOND, 1)) == 1
+
+
+def test_a_crawl_without_a_lease_asks_for_a_time_too(queue_store):
+    (one, *_) = add(queue_store, 3)
+    crawl = Crawl(one, "", "example.org", 0, 0.0)
+    report(queue_store, [crawl], T0, status=403, changed=-1, retry_after_s=700)
+    assert take(queue_store, T0 + 699 * SECOND, 1) == []
+    assert len(take(queue_store, T0 + 700 * SECOND, 1)) == 1

@@ -39,11 +39,11 @@ from service.ingest import record
 from service.leases import queue as due_queue
 from service.leases.host_settings import change_group, change_host
 from service.leases.lease import WorkerRequest
-from service.leases.politeness import TROUBLE
 from service.leases.queue import fill_queue, queue_due
 from service.leases.settle import LeaseSettler
 from service.model.arrays import UNIX_ZERO
 from service.model.domain import ItemVerdict
+from service.model.outcomes import TROUBLE, Outcome
 from service.storage import open_store
 from service.storage.queue.columns import ALL_PAGES, LeaseFilter
 
@@ -194,15 +194,17 @@ class Leases(RuleBasedStateMachine):
         page = self.model.pages.get(page_id)
         if page is None or (page.last_crawl_at is not None and at <= page.last_crawl_at):
             return False
-        page.last_crawl_at = at
-        (page.interval_factor,) = states_of(self.store, [page_id]).interval_factor.tolist()
         if status == 404:
-            page.gone, page.n_failures = True, page.n_failures * page.gone + 1
+            page.look(at)
         elif status in (200, 304):
-            page.gone, page.n_failures = False, 0
+            page.gone, page.n_failures, page.absent_since = False, 0, None
+            page.outcome = Outcome.content
         else:
             page.n_failures += not page.gone
-        answers = status in (200, 304, 404)
+            page.outcome = Outcome.failed
+        page.last_crawl_at = at
+        (page.interval_factor,) = states_of(self.store, [page_id]).interval_factor.tolist()
+        answers = status in (200, 304) or (status == 404 and page.gone)
         if answers and page.requested_at is not None and page.requested_at <= at:
             page.requested_at = None
         page.has_answered |= answers
@@ -223,8 +225,12 @@ class Leases(RuleBasedStateMachine):
                 blocked_until = tx.host(hosts[name]).host_queue.blocked_until
             host_queue = self.model.host_queues[name]
             if name in told and status in (429, 503):
-                assert blocked_until >= at + timedelta(seconds=30)
-            elif name not in told or 0 < status < TROUBLE:
+                # a crawl from before the last pause is part of the incident of that pause
+                paused = host_queue.paused_at
+                assert blocked_until is not None
+                assert paused or blocked_until >= at + timedelta(seconds=30)
+                host_queue.paused_at = self.model.now
+            elif name not in told or 0 < status < TROUBLE.start:
                 assert (blocked_until or T0) == host_queue.blocked_until
             host_queue.blocked_until = max(host_queue.blocked_until, blocked_until or T0)
 
@@ -240,7 +246,8 @@ class Leases(RuleBasedStateMachine):
         )
         with self.store.begin() as tx:
             settler = LeaseSettler(POLITE, UNTIL, RULES.rng)
-            states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
+            rates = record.needs_rates(crawled)
+            states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=rates)
             made = record.record(tx, crawled, RULES, states)
             new = made.verdict == ItemVerdict.accepted
             settler.settle_crawls(tx, crawled, new, made.states, leased, self.model.now)

@@ -39,7 +39,7 @@ queues = st.fixed_dictionaries(
 reports = st.fixed_dictionaries(
     {
         "ended": st.booleans(),
-        **dict.fromkeys(("last", "good", "ill", "queued"), moments),
+        **dict.fromkeys(("last", "good", "ill", "asked", "queued"), moments),
         "n_ill": st.integers(1, 5),
         "slow": st.booleans(),
         "retry_after_s": st.floats(0.0, 3 * DAY_S),
@@ -96,7 +96,7 @@ def failures_of(row, report):
     if ill is None or (good and good > ill):
         return n
     n += 1
-    for _ in range(0 if good else report["n_ill"] - 1):
+    for _ in range(0 if good or report["slow"] else report["n_ill"] - 1):
         if n < politeness.TROUBLE_AFTER:
             n += 1
     return n
@@ -107,11 +107,14 @@ def pause_of(row, report, n, now, uniform):
     ill, good = report["ill"], report["good"]
     n_pauses = max(n, 1) if report["slow"] else n - 2
     failing = ill is not None and not (good and good > ill)
-    if not report["slow"] and (not failing or n_pauses < 1):
-        return None
-    pause_s = float(backoff(np.array(n_pauses), 60.0, DAY_S, np.array(uniform)))
-    until = (ill or now) + span(max(pause_s, min(report["retry_after_s"], DAY_S)))
-    longer = row["blocked_until"] is None or until > row["blocked_until"]
+    until = None
+    if report["slow"] or (failing and n_pauses >= 1):
+        pause_s = float(backoff(np.array(n_pauses), 60.0, DAY_S, np.array(uniform)))
+        until = (ill or now) + span(pause_s)
+    if report["retry_after_s"]:
+        asked = (report["asked"] or now) + span(min(report["retry_after_s"], DAY_S))
+        until = latest(until, asked)
+    longer = until and (row["blocked_until"] is None or until > row["blocked_until"])
     return until if longer else None
 
 
@@ -140,7 +143,7 @@ def after_report(row, report, polite, now, uniform):
 def test_reports_do_to_many_host_queues_what_they_do_to_one(rows, polite):
     before = host_queues(*(row for row, _, _ in rows))
     columns = {name: [report[name] for _, report, _ in rows] for name in ReportSummary._fields}
-    dated = {name: instants(columns[name]) for name in ("last", "good", "ill", "queued")}
+    dated = {name: instants(columns[name]) for name in ("last", "good", "ill", "asked", "queued")}
     plain = {name: np.array(columns[name]) for name in set(columns) - set(dated)}
     plain["n_ill"] = np.where(np.isnat(dated["ill"]), 0, plain["n_ill"])
     uniform = np.array([u for *_, u in rows])

@@ -55,11 +55,12 @@ MEASURED = {
 BOUNDED = {
     "host_queues.max_concurrency": "requests may ask for 10,000 at most",
     "page_states.observability": "one of three codes",
+    "page_states.outcome": "one of eight codes",
     "page_states.url_group": "a hash of 31 bits",
     "observations.stretch": "months since 1970",
     "observations.kind": "one of two codes",
     "observations.changed": "one of three codes",
-    "observations.status": "requests may say 599 at most",
+    "observations.status": "a larger one counts as 999",
     "epochs.passes": "a solver makes hundreds at most",
     "url_groups.shard": "1,023 at most",
     "schedule.epoch": "68 years of one epoch a second",

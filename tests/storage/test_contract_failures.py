@@ -17,6 +17,8 @@ from support.store_cases import (
     schedule_columns,
 )
 
+from service.model.outcomes import Outcome
+
 HOUR = timedelta(hours=1)
 
 
@@ -31,13 +33,14 @@ def due_by_hand(last, requested, gone, n, rate, interval_factor):
         clock = T0
     elif gone:
         unanswered = requested is not None and requested <= last
-        clock = None if n > 5 and not unanswered else last + DAY * [1, 1, 2, 4, 8, 16][min(n, 5)]
+        waits = [1, 1, 1, 2, 4, 8, 16]
+        clock = None if n > 6 and not unanswered else last + DAY * waits[min(n, 6)]
     elif n > 0 and (rate != 0 or requested is not None):
         interval = 86_400.0 * (interval_factor / rate if rate else 1)
         delay = min(3_600.0, interval)
-        for _ in range(n - 1):
+        for _ in range(min(n, 40) - 1):
             delay *= 2
-        clock = last + timedelta(seconds=min(delay, max(86_400.0, interval)))
+        clock = last + timedelta(seconds=min(delay, 30 * 86_400.0))
     else:
         clock = last + interval_factor / rate * DAY if rate else None
     return min((at for at in (asked, clock) if at is not None), default=None)
@@ -64,6 +67,7 @@ def test_when_a_page_is_due_follows_from_its_state_as_by_hand(store):
         requested_at=requested,
         gone=gone,
         n_failures=n,
+        outcome=Outcome.failed,
         interval_factor=interval_factor,
     )
     scheduled = np.array([r is not None for r in rate])
@@ -84,7 +88,7 @@ def test_when_a_page_is_due_follows_from_its_state_as_by_hand(store):
 def test_a_retired_page_is_woken_once_and_no_other(store):
     ids = np.sort(register(store, 6))
     gone = [True, True, True, False, False, True]
-    save(store, ids, gone=gone, n_failures=[6, 5, 9, 9, 0, 7], last_crawl_at=T0)
+    save(store, ids, gone=gone, n_failures=[7, 6, 9, 9, 0, 8], last_crawl_at=T0)
     save(store, ids[5:], requested_at=T0 - DAY)
     with store.begin() as tx:
         assert sorted(tx.wake(ids[::-1], T0 + DAY).tolist()) == ids[[0, 2]].tolist()

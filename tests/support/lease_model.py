@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from service.leases.due import RETRY_S
+from service.model.outcomes import Outcome
 from service.storage.pages.states import GONE_CHECKS
 from support.crawl_cases import UNTIL
 from support.store_cases import DAY, T0
@@ -28,6 +29,7 @@ class HostQueue:
     concurrency: int
     ready_at: datetime | None = None
     blocked_until: datetime = T0
+    paused_at: datetime | None = None
 
     @property
     def waits_until(self):
@@ -46,7 +48,9 @@ class Page:
     has_answered: bool = False
     interval_factor: float = 1.0
     gone: bool = False
+    absent_since: datetime | None = None
     n_failures: int = 0
+    outcome: Outcome = Outcome.content
     rate: float | None = None
     token: int = 0
     leased_at: datetime = T0
@@ -63,6 +67,16 @@ class Page:
     def _crawled_since(self):
         return self.last_crawl_at is not None and self.last_crawl_at >= self.requested_at
 
+    def look(self, at):
+        """Find the page absent; a look long enough after the first one makes the page gone."""
+        hour = timedelta(seconds=RETRY_S)
+        wait = min(hour, DAY * (self.interval_factor / self.rate)) if self.rate else hour
+        confirms = self.absent_since is not None and at - self.absent_since >= wait
+        self.n_failures = 2 if confirms and not self.gone else self.n_failures + 1
+        self.gone |= confirms
+        self.absent_since = self.absent_since or at
+        self.outcome = Outcome.absent
+
     def due_at(self):
         """Return the instant at which the page is due; None: never."""
         times = [self.requested_at] if self.requested else []
@@ -77,11 +91,11 @@ class Page:
         has_request, n = self.requested_at is not None, self.n_failures
         if self.gone:
             rests = n > GONE_CHECKS and (not has_request or self.requested)
-            return None if rests else DAY * 2 ** (min(n, GONE_CHECKS) - 1)
+            return None if rests else DAY * 2 ** (min(n, GONE_CHECKS) - 2)
         interval = DAY * (self.interval_factor / self.rate) if self.rate else DAY
         if n and (has_request or self.rate != 0):
-            delay = min(timedelta(seconds=RETRY_S), interval) * 2 ** (n - 1)
-            return min(delay, max(interval, DAY))
+            doublings = 0 if self.outcome is Outcome.absent else min(n, 30) - 1
+            return min(min(timedelta(seconds=RETRY_S), interval) * 2**doublings, 30 * DAY)
         return interval if self.rate else None
 
     def urgency(self, now):

@@ -111,6 +111,10 @@ def crawl_columns(
     note=None,
     own_hosts=None,
 ):
+    bare = ((changed, UNSPECIFIED), (digest, 0), (status, UNSPECIFIED), (redirects_to, 0))
+    if all(np.isscalar(value) and value == default for value, default in bare):
+        # a crawl with content; the page's first one is compared with nothing
+        changed = 0
     return columns(
         CrawlColumns,
         len(page_id),

@@ -372,6 +372,8 @@ def states(draw):
         last_interval=column(st.floats(-1e7, 1e7), "f8"),
         last_age=column(st.one_of(st.floats(0, 1e7), st.just(np.nan)), "f8"),
         n_failures=column(st.integers(0, 1_000), "i8"),
+        outcome=column(st.integers(0, 7), "i2"),
+        absent_since=instant_or_never(),
         redirects_to=np.zeros(n, np.int64),
         estimate=np.column_stack([column(finite, "f8"), column(finite, "f8")]),
         observability=column(st.integers(0, 2), "i2"),

@@ -1,5 +1,6 @@
 """Conversion of decoded items to columns."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,6 +44,7 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
+from service.model.outcomes import INVENTED
 from service.model.urls import NormalUrl, normalise
 from service.storage.pages.tagging import TaggedRows
 
@@ -50,6 +52,9 @@ OBSERVABILITY: dict[Any, int] = {
     UNSET: UNSPECIFIED,
     **{observability.name: observability.value for observability in Observability},
 }
+
+ETAG = re.compile(r"[\x20-\x7e]{1,512}")
+"""ETags that a request may repeat."""
 
 NO_PAGES = PageColumns.empty()
 
@@ -102,16 +107,18 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         observed_at=instants([item.observed_at for item in items]),
         changed=_codes([item.changed for item in items]),
         digest=np.array(digest, np.int64),
-        status=_codes([item.status for item in items]),
+        status=_codes([_status(item.status) for item in items]),
         leased_page_id=leased_page_id,
         token=token,
         retry_after_s=_numbers([item.retry_after_s for item in items]),
         redirects_to=np.zeros(len(items), np.int64),
         last_modified=_dates(items),
-        etag=_texts([item.etag for item in items]),
+        etag=_texts([_etag(item.etag) for item in items]),
         note=_texts(notes),
         own_hosts=batch.own_hosts,
     )
+    # a site may lead anywhere, such as to mailto:; its crawl counts as one without a target
+    targets = [None if isinstance(target, InvalidUrl) else target for target in targets]
     return _taken(columns, urls, batch.index, good, refusals, targets if any(targets) else ())
 
 
@@ -268,6 +275,16 @@ def _notes(items: Sequence[Observation]) -> list[str | UnsetType]:
     if _all_unset(notes):
         return []
     return [UNSET if note is UNSET else read_note(note) for note in notes]
+
+
+def _status(status: int | UnsetType) -> int | UnsetType:
+    """Return a status of three digits; a site may send any number."""
+    return status if isinstance(status, UnsetType) or status <= INVENTED else INVENTED
+
+
+def _etag(etag: str | UnsetType) -> str | UnsetType:
+    """Return an ETag that a request may repeat; UNSET for another."""
+    return etag if isinstance(etag, UnsetType) or ETAG.fullmatch(etag) else UNSET
 
 
 def _all_unset(values: Sequence[Any]) -> bool:

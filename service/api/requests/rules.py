@@ -18,7 +18,7 @@ FUTURE_ALLOWED = timedelta(minutes=5)
 EARLIEST = datetime(1990, 1, 1, tzinfo=UNIX_ZERO.tzinfo)
 """Earliest instant of evidence; no web page is older."""
 
-LOWEST_STATUS = 100
+SUCCESSES = range(200, 300)
 REDIRECTS = 300
 NOT_MODIFIED = 304
 FAILURES = 400
@@ -48,17 +48,17 @@ def check_observation(
         check_name(item, url)
     else:
         _check_leased(item, url)
-    check_time("observed_at", item.observed_at, latest)
+    if item.lease is UNSET:  # a lease bounds the time of its crawl (`leases.settle.dated`)
+        check_time("observed_at", item.observed_at, latest)
     status = item.status
-    if status is not UNSET and 0 < status < LOWEST_STATUS:
-        raise InvalidField("status", f"{status} is no HTTP status; send 100 to 599, or 0 for none")
     if not digest and item.digest is not UNSET:
         raise InvalidField("digest", "the digest holds a lone surrogate; send valid Unicode")
     if target is not None:
-        _check_redirect(target, status)
+        _check_redirect(status)
     if digest or item.changed is not UNSET:
         return
-    if status is UNSET or 0 != status < REDIRECTS:
+    # under a lease the crawl counts as empty, because its page must not be leased for ever
+    if item.lease is UNSET and (status is UNSET or status in SUCCESSES):
         raise InvalidField(
             "changed", f"the item has no evidence of a change; {REMEDY}", "no_evidence"
         )
@@ -116,14 +116,12 @@ def _check_leased(item: Observation, url: ReadUrl) -> None:
         raise InvalidField("lease", detail, "lease_mismatch")
 
 
-def _check_redirect(target: ReadUrl, status: int | UnsetType) -> None:
+def _check_redirect(status: int | UnsetType) -> None:
     code = -1 if isinstance(status, UnsetType) else status
     if code == NOT_MODIFIED or not REDIRECTS <= code < FAILURES:
         stated = "no status" if status is UNSET else f"status {status}"
         detail = f"{stated} is no redirect; send a status of 300 to 399 other than 304 with it"
         raise InvalidField("redirect_url", detail)
-    if isinstance(target, InvalidUrl):
-        raise InvalidField("redirect_url", target.detail, target.code) from target
 
 
 def check_time(field: str, moment: datetime, latest: datetime) -> None:

@@ -10,6 +10,7 @@ from service.api.responses.change_hours import shift_of
 from service.estimation.estimates import PageEstimate
 from service.leases.due import next_crawl_at, retired
 from service.model.domain import Certificate, Epoch, Observability, Page
+from service.model.outcomes import Outcome
 
 UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
 """Units of time, days; a duration is written in the first unit that fits twice."""
@@ -18,6 +19,17 @@ NOTABLE = 0.05
 """Minimum deviation of the observed-to-expected ratio from 1 that a sentence mentions."""
 NOTABLE_SHIFT = timedelta(minutes=30)
 """Minimum shift of a crawl that a sentence mentions."""
+FOUND = {
+    Outcome.content: "got no answer",
+    Outcome.moved: "got no content, because it redirects for good, which a second look confirms",
+    Outcome.absent: "got no content, because it seems to be gone, which a second look confirms",
+    Outcome.elsewhere: "got no content, because it redirects elsewhere",
+    Outcome.refused: "got no content, because the site refuses it",
+    Outcome.empty: "got no content, because the answer was empty",
+    Outcome.failed: "got no answer",
+    Outcome.unfinished: "got no answer",
+}
+"""End of a sentence on the last crawls of a page, by the outcome of the last one."""
 MOST_CERTAIN = 0.99
 """Maximum certainty that a sentence mentions."""
 
@@ -50,7 +62,7 @@ def _sentence(
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
         again = "" if next_crawl_at(page) is None else ", it is tried again"
-        clauses.append(f"{_last_crawls(page.n_failures)} got no answer{again}")
+        clauses.append(f"{_last_crawls(page.n_failures)} {FOUND[page.outcome]}{again}")
     elif page.shift is not None:  # the shift is part of the urgency
         clauses += _shift(page, epoch, change_hours)
     elif group := _url_group(page, epoch.certificate):

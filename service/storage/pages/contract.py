@@ -12,6 +12,7 @@ from service.model.arrays import UNSPECIFIED, Bools, Instants, Ints, Keys
 from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability, Page, PagePatch
 from service.model.errors import PageNotFound
+from service.model.outcomes import Outcome
 from service.storage.dialect import Dialect
 from service.storage.pages.bulk import BulkStatements
 from service.storage.queue.hosts import HostStatements
@@ -89,7 +90,7 @@ PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
 PAGE = """
 SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observability,
     pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at,
-    {observed_at} AS last_observed_at, gone, n_failures, n_observations, n_changes,
+    {observed_at} AS last_observed_at, gone, n_failures, outcome, n_observations, n_changes,
     n_pings, last_ping_at, pings_since, real_pings, false_pings, trust, url_group, estimate,
     CAST(change_rate AS double precision) AS change_rate,
     CAST(crawl_rate AS double precision) AS crawl_rate, urgency, shift, requested_at,
@@ -157,7 +158,7 @@ class PagesSql(Dialect, PageStatements, HostStatements):
             raise no_page(page_id)
         (values,) = rows
         values["observability"] = Observability(values["observability"])
-        values["gone"] = bool(values["gone"])
+        values["gone"], values["outcome"] = bool(values["gone"]), Outcome(values["outcome"] or 0)
         values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures")}
         values["estimate"] = tuple(np.frombuffer(values["estimate"]).tolist())
         return Page(**values)

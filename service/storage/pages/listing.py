@@ -97,7 +97,8 @@ TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
 
 LISTED = """
 SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
-    coalesce(n_failures, 0) AS n_failures, interval_factor, {due_rate} AS due_rate, url, importance,
+    coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome, interval_factor,
+    {due_rate} AS due_rate, url, importance,
     observability, min_crawl_rate, max_crawl_rate, schedule.change_rate, schedule.crawl_rate,
     n_observations, n_changes, {tags} AS tags
 FROM {source}

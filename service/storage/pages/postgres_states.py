@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import Floats, Ints, nothing
+from service.model.arrays import Codes, Floats, Ints, nothing
 from service.model.columns import PageStates
 from service.storage.dialect import HOST_QUEUE
 from service.storage.pages.states import (
@@ -38,12 +38,18 @@ PAGE_STATE = PageStates.__dataclass_fields__
 RATES_IN_FORCE = ("crawl_rate", "crawl_probability")
 
 OF_STATES = [name for name in PageStates.__dataclass_fields__ if name not in RATES_IN_FORCE]
-NULL_FOR_NO_TIME = ("last_crawl_at", "last_observed_at", "last_ping_at", "requested_at")
+NULL_FOR_NO_TIME = (
+    "last_crawl_at",
+    "last_observed_at",
+    "last_ping_at",
+    "requested_at",
+    "absent_since",
+)
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
 NONE |= {"last_age": "'NaN'", "last_observed_at": "last_crawl_at, '-infinity'"}
 """Values in arrays for NULL in the columns of a state."""
 
-WIDE: dict[Any, str] = {Ints: "::bigint", Floats: "::float8"}
+WIDE: dict[Any, str] = {Ints: "::bigint", Floats: "::float8", Codes: "::smallint"}
 
 
 def _read(name: str) -> str:

@@ -12,8 +12,8 @@ from service.storage.dialect import Dialect
 from service.storage.queue.columns import LeaseTokens, LockedLeases
 from service.storage.queue.contract import QueueStatements
 
-GONE_CHECKS = 5
-"""Checks of a gone page, after 1, 2, 4, … days, before it is retired."""
+GONE_CHECKS = 6
+"""Looks at an absent page, after an hour and 1, 2, 4, 8, 16 days, before it is retired."""
 
 HURRY_S = 0.25
 """Maximum wait of a batch of many callers for a lock, seconds; ours are held for less."""
@@ -27,6 +27,7 @@ NULL_FOR_ZERO = (
     "false_pings",
     "trust",
     "n_failures",
+    "outcome",
     "redirects_to",
 )
 """Columns of `page_states` that are NULL where they are 0, which makes most rows shorter.
@@ -34,7 +35,12 @@ NULL_FOR_ZERO = (
 On Postgres `last_observed_at` is NULL where it equals `last_crawl_at`, and -infinity for a page
 whose crawls had no answer yet.
 """
-SELDOM_SET = (*(name for name in NULL_FOR_ZERO if name != "digest"), "last_ping_at", "requested_at")
+SELDOM_SET = (
+    *(name for name in NULL_FOR_ZERO if name != "digest"),
+    "last_ping_at",
+    "requested_at",
+    "absent_since",
+)
 """Columns of `page_states` that few pages use: those of pings, requests and failures."""
 
 
