@@ -2,10 +2,13 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
+import httpx
 from support.live_server import START, Live, until
 
 from service.api.assembly import MAX_THREADS
+from service.api.threads import share
 from service.epochs.watch import Watch
 
 
@@ -18,8 +21,20 @@ def test_slow_readers_hold_up_neither_health_nor_evidence(api: Live, monkeypatch
         assert let_go.wait(180)
 
     monkeypatch.setattr(Watch, "note", slow)
-    with ThreadPoolExecutor(2 * MAX_THREADS) as pool:
-        asked = [pool.submit(api.get, "/epochs") for _ in range(2 * MAX_THREADS)]
+    n_callers = -(-MAX_THREADS // share(MAX_THREADS))
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(2 * MAX_THREADS))
+        callers = [
+            stack.enter_context(
+                httpx.Client(
+                    base_url=api.url,
+                    transport=httpx.HTTPTransport(local_address=f"127.0.0.{n + 2}"),
+                    timeout=None,
+                )
+            )
+            for n in range(n_callers)
+        ]
+        asked = [pool.submit(callers[n % n_callers].get, "/epochs") for n in range(2 * MAX_THREADS)]
         for _ in range(MAX_THREADS):
             assert waiting.acquire(timeout=180)
         for path in ("/healthz", "/readyz", "/metrics"):

@@ -200,7 +200,7 @@ def test_no_other_module_reads_bodies():
         for path in (root / "service").rglob("*.py")
         if any(read in path.read_text() for read in reads)
     }
-    assert readers == {"bodies.py", "blocks.py"}
+    assert readers == {"bodies.py"}
 
 
 @pytest.mark.parametrize("coding", COMPRESS)

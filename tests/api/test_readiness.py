@@ -138,7 +138,7 @@ def test_a_check_that_does_not_end_is_cut_off_and_metrics_of_the_process_remain(
     sqlite_api.service.readiness.within_s = 0.2
     store = type(sqlite_api.service.store)
     monkeypatch.setattr(store, "check_ready", lambda _: let_go.wait(180))
-    monkeypatch.setattr(type(sqlite_api.service.telemetry), "scrape", lambda _: let_go.wait(180))
+    monkeypatch.setattr(type(sqlite_api.service.telemetry), "scrape", lambda *_: let_go.wait(180))
     try:
         assert failed_check(sqlite_api) == "connection"
         assert "recrawl_up 0.0" in sqlite_api.get("/metrics").text

@@ -314,11 +314,13 @@ class Leases(RuleBasedStateMachine):
         concurrency=st.sampled_from([1, 2, 3]),
     )
     def be_polite(self, name, delay_s, concurrency):
-        """A new delay counts from the last crawl that had one."""
+        """A new delay counts from the last crawl that had one; a first one from now."""
         self.configure(name, {"min_delay_s": delay_s, "max_concurrency": concurrency})
         host_queue = self.model.host_queues[name]
         if host_queue.ready_at is not None:
             host_queue.ready_at += timedelta(seconds=delay_s - host_queue.delay_s)
+        if delay_s and not host_queue.delay_s and self.model.n_live(name):
+            host_queue.ready_at = self.model.now + timedelta(seconds=delay_s)
         host_queue.delay_s, host_queue.concurrency = delay_s, concurrency
 
     @rule(name=st.sampled_from(list(HOST_QUEUES)), seconds=st.sampled_from([0, 2, 100]))

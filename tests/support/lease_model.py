@@ -120,6 +120,12 @@ class Model:
     def live(self, page):
         return page.token and page.expires_at > self.now
 
+    def n_live(self, host_queue):
+        """Return the number of leases that run."""
+        return sum(
+            bool(self.live(page)) for page in self.pages.values() if page.host_queue == host_queue
+        )
+
     def running(self, host_queue):
         """Return the ends of the leases that count, in ascending order.
 
