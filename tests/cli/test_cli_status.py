@@ -200,7 +200,7 @@ def test_a_command_that_waits_says_so(recrawl, tmp_path, monkeypatch):
     (tmp_path / "pages.csv").write_text(f"url\n{URL}\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-    monkeypatch.setattr(options, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(options, "PATIENCE_S", 5.0)
     ended = recrawl("import", "pages.csv", url=url)
     assert ended.status == 2
     assert f"waiting for {url}, which has not answered yet" in ended.err
