@@ -80,7 +80,7 @@ WITH given AS (
     SELECT * FROM
     {given("page_id", "importance", "observability", "min_crawl_rate", "max_crawl_rate")}
 ), locked AS (
-    SELECT page_id, page_states.observability AS was, given.observability AS said
+    SELECT page_id, page_states.observability AS was, given.observability AS chosen
     FROM pages JOIN given USING (page_id) JOIN page_states USING (page_id)
     WHERE coalesce(nullif(given.importance, 'NaN'), pages.importance) <> pages.importance
         OR given.observability NOT IN (-1, page_states.observability)
@@ -88,11 +88,11 @@ WITH given AS (
         OR nullif(given.max_crawl_rate, 'NaN') <> coalesce(pages.max_crawl_rate, -1)
     ORDER BY page_id FOR NO KEY UPDATE OF pages, page_states
 ), changed AS (
-    UPDATE page_states SET observability = said,
-        n_pings = CASE said WHEN 1 THEN NULL ELSE n_pings END,
-        pings_since = CASE said WHEN 1 THEN %(now)s ELSE pings_since END,
-        ping_credit = CASE said WHEN 1 THEN NULL ELSE ping_credit END
-    FROM locked WHERE locked.page_id = page_states.page_id AND said NOT IN (-1, was)
+    UPDATE page_states SET observability = chosen,
+        n_pings = CASE chosen WHEN 1 THEN NULL ELSE n_pings END,
+        pings_since = CASE chosen WHEN 1 THEN %(now)s ELSE pings_since END,
+        ping_credit = CASE chosen WHEN 1 THEN NULL ELSE ping_credit END
+    FROM locked WHERE locked.page_id = page_states.page_id AND chosen NOT IN (-1, was)
 )
 UPDATE pages SET
     importance = coalesce(nullif(given.importance, 'NaN'), pages.importance),
