@@ -45,6 +45,8 @@ from service.model.urls import key_of
 EVERYTHING = 1 << 62
 OFTEN = 0.5
 """Time between epochs once a host has change hours, as a share of the usual time."""
+PAGE_BITS = 32
+"""Bits of a digest below the number of its page."""
 MICROSECONDS = 86_400e6
 _START = instant(START)
 
@@ -224,7 +226,8 @@ class LocalFleet:
             page_id=self._page_id[crawls.page],
             observed_at=instants_of(crawls.at),
             changed=unsaid,
-            digest=1 + version,
+            # as two pages have two contents, their versions have different digests
+            digest=1 + version + (crawls.page.astype(np.int64) << PAGE_BITS),
             status=unsaid,
             leased_page_id=np.zeros(n, np.int64),
             token=np.zeros(n, np.int64),
