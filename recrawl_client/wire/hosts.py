@@ -158,6 +158,26 @@ class HostLoad(Struct, frozen=True, kw_only=True):
     """Share of the pages that were measured; below 1 the numbers are estimates."""
 
 
+IncidentKind = Literal["absent", "refused", "alike"]
+"""Sign that most pages of a host show in an incident: absent, refused, or of one digest."""
+
+
+class IncidentAnswer(Struct, frozen=True, kw_only=True):
+    """An incident of a host: within an hour most of its pages showed the same.
+
+    Crawls that show it teach nothing. It ends with the first other content, or after a day.
+    """
+
+    kind: IncidentKind
+    """Sign that the pages show."""
+    since: Instant
+    """Instant of the first crawl that showed it."""
+    until: Instant
+    """Instant from which the crawls count, if no other content comes before."""
+    n_pages: int
+    """Number of pages that have shown it."""
+
+
 class HostItem(Struct, frozen=True, kw_only=True):
     """A host: its settings and its queue."""
 
@@ -175,6 +195,8 @@ class HostItem(Struct, frozen=True, kw_only=True):
     """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     host_queue: HostQueueAnswer
     """Queue of the host; of a host in a group, the queue of the group."""
+    incident: IncidentAnswer | None = None
+    """Incident in force; null for none."""
 
 
 class ListedHost(HostItem, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 | rows | copied | by |
 | --- | --- | --- |
 | pages, states, tags, validators, log | in use, then the changed ones again | id of the page |
-| hosts, groups, host queues, leases, change hours | after the shard is closed | id |
+| hosts, groups, host queues, leases, incidents, change hours | after the shard is closed | id |
 | schedule of the kept epochs, URL groups, names of files of the log | under the lead | id, epoch |
 
 The first rows may be in two databases, because statements on all pages leave out the shards of
@@ -26,6 +26,7 @@ from service.storage.tables import (
     due_pages,
     epochs,
     host_groups,
+    host_incidents,
     host_queues,
     hosts,
     log_files,
@@ -73,6 +74,7 @@ ACTIVE = (
     ),
     _table(due_pages, OF_PAGE, "token IS NOT NULL"),
     _table(change_hours, OF_HOST),
+    _table(host_incidents, OF_HOST),
 )
 """Tables whose rows take effect in any database."""
 SCHEDULE = _table(

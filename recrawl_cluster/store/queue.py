@@ -24,13 +24,15 @@ from recrawl_cluster.store.routing import (
     by_id,
     by_ids,
     joined,
+    nothing,
     on_all,
     on_range,
 )
 from recrawl_cluster.store.shard_map import SHIFT
-from service.model.arrays import Ints
+from service.model.arrays import Ints, is_among
 from service.model.domain import Host, HostGroup, HostPages
 from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
+from service.model.incidents import HostIncidents
 from service.storage.queue.answers import LeaseAnswers
 from service.storage.queue.columns import (
     ALL_PAGES,
@@ -167,7 +169,28 @@ def joined_pairs(_: Sequence[Share], results: Sequence[Any]) -> Any:
 
 
 class ShardedHosts(Routing):
-    """The statements on hosts and groups."""
+    """The statements on hosts, their incidents, and groups."""
+
+    save_incidents = by_column("save_incidents", column="host_id")
+    drop_incidents = by_ids("drop_incidents", nothing)
+    crawled_between = by_id("crawled_between")
+    incident_of = by_id("incident_of")
+    forget_incidents = on_all("forget_incidents")
+
+    @override
+    def has_incidents(self) -> bool:
+        # the databases of the pages whose states are locked, else all
+        return any(tx.has_incidents() for tx in self.opened or self.every())
+
+    @override
+    def lock_incidents(self, host_id: Ints, suspected: Ints) -> HostIncidents:
+        shares = self.split(host_id)
+        parts = [
+            tx.lock_incidents(own, suspected[is_among(suspected, own)])
+            for tx, own in ((tx, host_id[rows]) for tx, rows in shares)
+        ]
+        locked: HostIncidents = ascending(shares, parts)
+        return locked
 
     @override
     def hosts(self, after: int, limit: int) -> list[Host]:

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from recrawl_lab.memory.contents import OF_PAGE, PAGE, WRITTEN, Contents
 from recrawl_lab.memory.growing import Undo
-from recrawl_lab.memory.schedule import MemorySchedule
+from recrawl_lab.memory.incidents import MemoryIncidents
 from service.model.arrays import (
     NO_TIME,
     UNSPECIFIED,
@@ -67,7 +67,7 @@ def refuses_the_rest(transaction: type[T]) -> type[T]:
 
 
 @refuses_the_rest
-class MemoryTransaction(MemorySchedule):
+class MemoryTransaction(MemoryIncidents):
     """The statements on arrays."""
 
     def __init__(self, store: Contents) -> None:

@@ -29,6 +29,7 @@ from service.batching.held import (
 from service.estimation.estimates import InForce
 from service.ingest.bounds import bounded, crossed
 from service.ingest.crawls import needs_rates
+from service.ingest.recent_digests import RecentDigests
 from service.ingest.record import (
     CrawlOutcome,
     PageNames,
@@ -116,6 +117,7 @@ class Recorder:
         self.store = store
         self.rules = rules
         self.settler = settler
+        self.recent = RecentDigests()
         self.crawls: WaitingItems[CrawlReport, CommittedCrawls] = WaitingItems(
             store, self._flush_crawls, some_items, patience_s
         )
@@ -173,7 +175,7 @@ class Recorder:
         """Record crawls of pages that are not set aside; return the pages that fail or are gone."""
         attempt.page_id = pages_of(crawls.page_id)
         if self.settler is None:
-            outcome = record(tx, crawls, self.rules)
+            outcome = record(tx, crawls, self.rules, recent=self.recent)
             lease_ended = np.zeros(len(crawls), np.bool_)
         else:
             outcome, lease_ended = self._record_leased(tx, self.settler, crawls, now)
@@ -191,9 +193,12 @@ class Recorder:
         page_id = pages_of(crawls.page_id)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
         crawls = dated(bounded_times(crawls, leased, states, now), leased, now)
-        outcome = record(tx, crawls, self.rules, states)
+        outcome = record(tx, crawls, self.rules, states, self.recent)
         new = outcome.verdict == ItemVerdict.accepted
-        return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())
+        held = settler.settle_crawls(
+            tx, crawls, new, outcome.states, leased, tx.now(), outcome.in_incident
+        )
+        return outcome, held
 
     def flush_pings(self, jobs: list[PingReport]) -> Sequence[PingOutcome | Future[PingOutcome]]:
         """Record pings and queue the pages whose crawls they request.

@@ -78,34 +78,42 @@ class Absences(NamedTuple):
     was_gone: Bools
     """True if the page was gone before the crawl."""
     since: Instants
-    """(P,) time of the first absence since the last content; NaT: none."""
+    """(P,) time of the first absence since the last content, or of the first of the doubtful crawls
+    in a row; NaT: none."""
 
 
 def absences(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes) -> Absences:
     """Return the absences of pages: a second look confirms the first one.
 
-    A crawl that shows neither content nor an absence changes nothing.
+    A crawl that shows neither content nor an absence changes nothing. A doubtful crawl makes the
+    absences before it none, because the first look may have been part of the incident.
     """
     absent, content = IS_ABSENT[outcome], outcome == Outcome.content
-    seen = states.gone | ~np.isnat(states.absent_since)
-    if not (seen.any() or absent.any()):
+    doubted, was_doubted = outcome == Outcome.doubtful, states.outcome == Outcome.doubtful
+    looked = ~np.isnat(states.absent_since)
+    if not (states.gone.any() or looked.any() or absent.any() or doubted.any()):
         return Absences(absent, absent, states.absent_since)
+    seen = states.gone | (looked & ~was_doubted)
     at = crawls.observed_at
     # number of absences since the last content, with 1 for those of earlier batches
     so_far: Ints = np.cumsum(absent)
     others: Ints = so_far - absent
-    base = groups.before(seen - others[groups.start], content, -others)
+    base = groups.before(seen - others[groups.start], content | doubted, -others)
     opens = absent & (others + base == 0)
     # a gone page of an older release has no time of its first absence
     first = np.where(states.gone & np.isnat(states.absent_since), FIRST_FAILED, states.absent_since)
-    since = groups.before(first, opens | content, np.where(opens, at, NO_TIME))
+    # the time of the first doubt lasts as long as the doubts go on
+    doubts_before = groups.before(was_doubted, np.ones_like(doubted), doubted)
+    begins = opens | (doubted & ~doubts_before)
+    sets = begins | content | (doubts_before & ~doubted)
+    since = groups.before(first, sets, np.where(begins, at, NO_TIME))
     confirmed = absent & ~opens & (at - since >= _confirmed_after(states)[groups.page])
     was_gone = groups.before(states.gone, content | confirmed, confirmed)
     confirmed |= absent & was_gone
     return Absences(
         confirmed,
         was_gone,
-        groups.after(first, opens | content, np.where(opens, at, NO_TIME)),
+        groups.after(first, sets, np.where(begins, at, NO_TIME)),
     )
 
 
@@ -121,12 +129,17 @@ def _confirmed_after(states: PageStates) -> NDArray[np.timedelta64]:
 
 
 def failures(states: PageStates, groups: Groups, outcome: Codes, absent: Absences) -> Ints:
-    """Return (P,) crawls in a row without content; for a gone page, those that found it absent."""
+    """Return (P,) crawls in a row without content; for a gone page, those that found it absent.
+
+    A doubtful crawl counts only as the first one, so that an incident makes no page wait longer.
+    """
     content = outcome == Outcome.content
     if content.all() and not states.n_failures.any():
         return states.n_failures
     confirms = absent.confirmed & ~absent.was_gone
-    counts = np.where(absent.was_gone, IS_ABSENT[outcome], ~content)
+    in_row = groups.before(states.n_failures > 0, np.ones_like(content), ~content)
+    again = in_row & (outcome == Outcome.doubtful)
+    counts = np.where(absent.was_gone, IS_ABSENT[outcome], ~content & ~again)
     so_far: Ints = np.cumsum(counts)
     others: Ints = so_far - counts
     initial = states.n_failures - others[groups.start]
@@ -216,10 +229,17 @@ class CrawlComparison:
 
 
 def observe(
-    states: PageStates, groups: Groups, crawls: CrawlColumns, rules: Rules
+    states: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    rules: Rules,
+    outcome: Codes | None = None,
 ) -> tuple[PageStates, LogColumns, CrawlComparison]:
-    """Return the states of (P,) pages after (N,) crawls, the log's entries, and the comparison."""
-    comparison = compare(states, groups, crawls)
+    """Return the states of (P,) pages after (N,) crawls, the log's entries, and the comparison.
+
+    `outcome` has the outcomes of the crawls (`ingest.doubts`); None: by the crawls alone.
+    """
+    comparison = compare(states, groups, crawls, outcome)
     evidence = OrderedCrawls(
         page=groups.page,
         observed_at=crawls.observed_at,
@@ -235,7 +255,9 @@ def observe(
     return after, _log_crawls(crawls, comparison, evidence.crawl_rate), comparison
 
 
-def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlComparison:
+def compare(
+    states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes | None = None
+) -> CrawlComparison:
     """Return the comparison of each crawl with the previous crawl.
 
     A crawl with an answer ends the running interval and starts the next. The interval is evidence
@@ -243,7 +265,8 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
     evidence, because their crawls follow changes. A page has changed if it is gone or has moved,
     and if it is back with other content.
     """
-    page, at, outcome = groups.page, crawls.observed_at, outcomes(crawls)
+    page, at = groups.page, crawls.observed_at
+    outcome = outcomes(crawls) if outcome is None else outcome
     absent = absences(states, groups, crawls, outcome)
     gone, was_gone = absent.confirmed, absent.was_gone
     looked = IS_ABSENT[outcome] & ~gone

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from service.estimation.estimates import InForce, Rules
 from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
-from service.ingest.crawls import CrawlComparison, needs_rates, observe
+from service.ingest.crawls import CrawlComparison, needs_rates, observe, outcomes
+from service.ingest.doubts import doubts
 from service.ingest.pings import notice
+from service.ingest.recent_digests import RecentDigests
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import (
     UNSPECIFIED,
@@ -32,6 +34,7 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.history import HostEvents
+from service.model.outcomes import Outcome
 from service.storage import Transaction
 
 
@@ -47,6 +50,8 @@ class CrawlOutcome(NamedTuple):
     """(K,) rows of the accepted crawls, by page and time."""
     events: CrawlEvents | None
     """The accepted crawls as the history counts them; None: there are none."""
+    in_incident: Bools | None = None
+    """True if the crawl shows the sign of an incident of its host; None: no crawl does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +67,16 @@ class PingOutcome(Columns):
 
 
 def record(
-    tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce, states: PageStates | None = None
+    tx: Transaction,
+    crawls: CrawlColumns,
+    rules: Rules | InForce,
+    states: PageStates | None = None,
+    recent: RecentDigests | None = None,
 ) -> CrawlOutcome:
     """Record crawls, those of one page in the order of their times.
 
-    `states` are the locked states of their pages; None: lock them.
+    `states` are the locked states of their pages; None: lock them. `recent` remembers the digests
+    of earlier crawls; None: those of these crawls are compared with each other only.
     """
     if states is None:
         needs_rate = rules.estimator.needs_crawl_rate or needs_rates(crawls)
@@ -74,13 +84,20 @@ def record(
     row = _rows_of(states, crawls.page_id)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSPECIFIED] = ItemVerdict.elsewhere
-    sooner, events = np.zeros(len(crawls), np.bool_), None
+    sooner, events, in_incident = np.zeros(len(crawls), np.bool_), None, None
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
         accepted = crawls.take(newer)
         in_force = rules.of(tx)
-        after, entries, comparison = observe(before, groups, accepted, in_force)
+        recent = recent or RecentDigests(bits=1)
+        outcome = outcomes(accepted)
+        some = doubts(tx, before, groups, accepted, outcome, recent)
+        if some is not None:
+            outcome[some.doubtful] = Outcome.doubtful
+            in_incident = np.zeros(len(crawls), np.bool_)
+            in_incident[newer] = some.in_incident
+        after, entries, comparison = observe(before, groups, accepted, in_force, outcome)
         events = _events(before, groups, accepted, comparison, in_force)
         tx.count(events)
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
@@ -94,7 +111,7 @@ def record(
         else:
             tx.clear_validators(reset_pages(after.page_id, groups, accepted, comparison.answer))
         states = _with(states, after)
-    return CrawlOutcome(verdict, sooner, states, newer, events)
+    return CrawlOutcome(verdict, sooner, states, newer, events, in_incident)
 
 
 def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOutcome:

@@ -8,11 +8,11 @@ The rules apply in this order; `interval` is `interval_factor / due_rate` days, 
    With n above `GONE_CHECKS` the page is retired, which means never due. The exception is a retired
    page with a request that no crawl has answered: such a page waits as with n = `GONE_CHECKS`.
 3. A page without content in its last n crawls, whatever their outcomes, is due by the outcome of
-   the last one (`model.outcomes`). An absence waits for its second look min(`RETRY_S`, interval). A
-   page elsewhere, refused or empty waits interval x 2^(n-1), any other page min(`RETRY_S`,
-   interval) x 2^(n-1). The wait is at most `MOST_WAIT_DAYS`. The interval counts as 1 day if no
-   epoch has scheduled the page, or if the rate is 0 and a crawl was requested. A page that has
-   never had content counts as requested (`ingest.crawls.FIRST_FAILED`).
+   the last one (`model.outcomes`). A page that was absent or doubtful waits for its second look
+   min(`RETRY_S`, interval). A page elsewhere, refused or empty waits interval x 2^(n-1), any other
+   page min(`RETRY_S`, interval) x 2^(n-1). The wait is at most `MOST_WAIT_DAYS`. The interval
+   counts as 1 day if no epoch has scheduled the page, or if the rate is 0 and a crawl was
+   requested. A page that has never had content counts as requested (`ingest.crawls.FIRST_FAILED`).
 4. Any other page is due one interval after the last crawl, and never if the rate is 0.
 
 A request that is newer than the last crawl makes the page due no later than the request.
@@ -26,7 +26,7 @@ import numpy as np
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
-from service.model.outcomes import IS_ABSENT, IS_PATIENT
+from service.model.outcomes import IS_PATIENT, IS_STEADY
 from service.storage.epochs.schedule import MOST_SCANNED
 from service.storage.pages.states import GONE_CHECKS
 from service.storage.stores.contract import Transaction
@@ -84,7 +84,7 @@ def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[
     n, gone, outcome = pages.n_failures, pages.gone, pages.outcome
     lacking = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
     first = np.where(IS_PATIENT[outcome], interval, np.minimum(interval, RETRY_S / DAY_S))
-    doublings = np.where(IS_ABSENT[outcome], 1, np.clip(n, 1, MOST_DOUBLINGS)) - 1
+    doublings = np.where(IS_STEADY[outcome], 1, np.clip(n, 1, MOST_DOUBLINGS)) - 1
     wait = np.where(lacking, np.minimum(first * np.exp2(doublings), MOST_WAIT_DAYS), interval)
     wait = np.where(gone, np.exp2(np.clip(n, 2, GONE_CHECKS) - 2), wait)
     # an answer clears older requests, so a request before the last crawl still waits for one

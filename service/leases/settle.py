@@ -54,6 +54,8 @@ class LeaseReports(NamedTuple):
     new: Bools
     """True if the report was accepted. A duplicate or late report counts only under a lease in
     force, because a lease ends only once."""
+    in_incident: Bools | None = None
+    """True if the crawl shows the sign of an incident of its host; None: no crawl does."""
 
 
 class LeasedCrawls(NamedTuple):
@@ -139,6 +141,7 @@ class LeaseSettler:
         states: PageStates,
         leased: LeasedCrawls,
         now: datetime,
+        in_incident: Bools | None = None,
     ) -> Bools:
         """End the leases of reported crawls; return which of the leases were in force.
 
@@ -164,6 +167,7 @@ class LeaseSettler:
                 np.where(foreign, UNSPECIFIED, some.status).astype(np.int16),
                 np.where(foreign, np.nan, _pauses(some)),
                 new[row],
+                None if in_incident is None else in_incident[row] & ~foreign,
             )
             pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
             held[row] = self.settle(tx, reports, pages, locked, now)
@@ -192,13 +196,15 @@ class LeaseSettler:
         # reports lock only host queues that they change, so that others need not wait
         changes = soon | host_in_trouble(reports.status) | locked.limited | self.polite.gated
         changes |= reports.retry_after_s > 0
+        if reports.in_incident is not None:
+            changes |= reports.in_incident
         host_queues = HostQueues.empty()
         if changes.any():
             host_queues = tx.lock_reported(distinct(locked.queue_id[changes]))
         if len(host_queues):
             leased_at = np.where(held, locked.leased_at, NO_TIME)
             settled = SettledLeases(locked.queue_id, held, next_at, leased_at, host_queues)
-            summary = sum_up(settled, *reports[1:], at)
+            summary = sum_up(settled, *reports[1:5], at, reports.in_incident)
             own = set_back(host_queues, self.polite, at)
             after = after_reports(own, summary, self.polite, at, self.rng.random(len(own)))
             tx.save_host_queues(after.where(differs(host_queues, after)))

@@ -137,7 +137,8 @@ class PageStates(Columns):
     outcome: Codes
     """Outcome of the last crawl (`model.outcomes`)."""
     absent_since: Instants
-    """Time of the first crawl since the last content that found the page absent; NaT: none."""
+    """Time of the first crawl since the last content that found the page absent, or of the first of
+    the doubtful crawls in a row; NaT: none."""
     redirects_to: Ints
     """Page to which the last answer redirected; 0: none, or not registered."""
     estimate: Floats

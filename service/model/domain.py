@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from service.model.incidents import Incident
 from service.model.outcomes import Outcome
 
 MOST_FAILURES = 1_000
@@ -205,6 +206,8 @@ class Host:
     max_crawl_rate: float | None
     host_queue: HostQueue
     """The host's own queue, or that of its group."""
+    incident: Incident | None = None
+    """The last incident that no content has ended; None: none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ due times, politeness and the answer to "why" read this table in place of condit
 | empty | 2xx, or none, without digest and `changed` |
 | failed | 0, 1xx, 408, 425, 429, 5xx, other 4xx, any number that a site invents |
 | unfinished | no status: the lease expired or was returned, or its report was refused |
+| doubtful | any that shows the sign of an incident of its host (`ingest.incidents`) |
 """
 
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class Outcome(IntEnum):
     empty = 5
     failed = 6
     unfinished = 7
+    doubtful = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +65,20 @@ class Meaning:
     """True if the history counts the crawl as failed."""
     patient: bool = False
     """True if the next crawl waits an interval, doubled each time, in place of an hour."""
+    steady: bool = False
+    """True if the wait for the next crawl does not double."""
 
 
 MEANING = {
     Outcome.content: Meaning(shows=True, answers=True),
-    Outcome.moved: Meaning(shows=True, absent=True, answers=True),
-    Outcome.absent: Meaning(shows=True, absent=True, answers=True),
+    Outcome.moved: Meaning(shows=True, absent=True, answers=True, steady=True),
+    Outcome.absent: Meaning(shows=True, absent=True, answers=True, steady=True),
     Outcome.elsewhere: Meaning(answers=True, patient=True),
     Outcome.refused: Meaning(failure=True, patient=True),
     Outcome.empty: Meaning(answers=True, patient=True),
     Outcome.failed: Meaning(failure=True),
     Outcome.unfinished: Meaning(),
+    Outcome.doubtful: Meaning(failure=True, steady=True),
 }
 """Meaning of each outcome, in the order of the codes."""
 
@@ -84,6 +89,7 @@ def _column(name: str) -> Bools:
 
 SHOWS, IS_ABSENT, ANSWERS = _column("shows"), _column("absent"), _column("answers")
 IS_FAILURE, IS_PATIENT = _column("failure"), _column("patient")
+IS_STEADY = _column("steady")
 """Columns of the table, to be indexed by codes of outcomes."""
 
 

@@ -137,6 +137,11 @@ def of_queue(census: QueueCensus) -> Iterator[Metric]:
             census.n_expired,
         ),
         ("hosts", "Hosts, or groups of hosts, with a queue", census.n_host_queues),
+        (
+            "hosts_in_incident",
+            "Hosts most of whose pages show the same, which teaches nothing for a day",
+            census.n_incidents,
+        ),
     ):
         yield gauge(name, help_text, value)
     yield labelled(

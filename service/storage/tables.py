@@ -173,6 +173,26 @@ host_queues = sa.Table(
     postgresql_with=HOT,
 )
 
+host_incidents = sa.Table(
+    "host_incidents",
+    metadata,
+    sa.Column("host_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("opened_at", Instant),
+    *(
+        sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+        for name in ("n_crawled", "n_absent", "n_refused", "n_alike", "digest", "digest_before")
+    ),
+    sa.Column("n_before", sa.BigInteger, nullable=False, server_default="-1"),
+    sa.Column("counted_at", Instant),
+    sa.Column("kind", sa.SmallInteger, nullable=False, server_default="0"),
+    sa.Column("since", Instant),
+    sa.Column("shown_at", Instant),
+    sa.Column("ended_at", Instant),
+    sa.Column("n_pages", sa.BigInteger, nullable=False, server_default="0"),
+    comment="Hosts most of whose pages may show the same sign, and their last incident.",
+    postgresql_with=HOT,
+)
+
 due_pages = sa.Table(
     "due_pages",
     metadata,

@@ -64,7 +64,7 @@ class StateLine(Page, frozen=True, kw_only=True):
     false_pings: Number = 0.0
     trust: Number = 0.0
     n_failures: Annotated[int, Meta(ge=0, le=1_000)] = 0
-    outcome: Annotated[int, Meta(ge=0, le=7)] = 0
+    outcome: Annotated[int, Meta(ge=0, le=8)] = 0
     """Outcome of the last crawl (`service.model.outcomes`)."""
     absent_since: Moment | None = None
     last_interval: Interval = 0.0

@@ -76,6 +76,7 @@ def due(*rows):
         ((T0, None, False, 2, 1.0, None, Outcome.empty), T0 + 2 * DAY),
         ((T0, None, False, 1, 1.0, 1.0, Outcome.absent), T0 + HOUR),
         ((T0, None, False, 7, 1.0, 48.0, Outcome.moved), T0 + HOUR / 2),
+        ((T0, None, False, 7, 1.0, 1.0, Outcome.doubtful), T0 + HOUR),
         ((T0, None, False, 1, 1.0, 48.0), T0 + HOUR / 2),
         ((T0, None, False, 9, 40.0, 1.0), T0 + 256 * HOUR),
         ((T0, None, False, 1_000, 4.0, None), T0 + 30 * DAY),
@@ -107,7 +108,8 @@ def due_by_hand(last, request, gone, n, factor, rate, outcome=Outcome.failed):
         interval = min(factor / rate, 36_500.0) if rate else 1.0
         patient = outcome in (Outcome.elsewhere, Outcome.refused, Outcome.empty)
         delay = interval if patient else min(1 / 24, interval)
-        for _ in range(0 if outcome in (Outcome.absent, Outcome.moved) else min(n, 60) - 1):
+        steady = outcome in (Outcome.absent, Outcome.moved, Outcome.doubtful)
+        for _ in range(0 if steady else min(n, 60) - 1):
             delay *= 2
         clock = last + min(delay, 30.0) * DAY
     else:

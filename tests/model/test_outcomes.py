@@ -9,6 +9,7 @@ from service.model.outcomes import (
     IS_ABSENT,
     IS_FAILURE,
     IS_PATIENT,
+    IS_STEADY,
     SHOWS,
     Outcome,
     asks_for_pause,
@@ -62,8 +63,9 @@ def test_no_crawl_is_no_outcome():
         (SHOWS, {"content", "moved", "absent"}),
         (IS_ABSENT, {"moved", "absent"}),
         (ANSWERS, {"content", "moved", "absent", "elsewhere", "empty"}),
-        (IS_FAILURE, {"refused", "failed"}),
+        (IS_FAILURE, {"refused", "failed", "doubtful"}),
         (IS_PATIENT, {"elsewhere", "refused", "empty"}),
+        (IS_STEADY, {"moved", "absent", "doubtful"}),
     ],
 )
 def test_the_columns_name_these_outcomes(column, outcomes):

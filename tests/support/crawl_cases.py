@@ -91,7 +91,10 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
         states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
         made = record.record(tx, crawled, RULES, states)
         new = made.verdict == ItemVerdict.accepted
-        held = settler.settle_crawls(tx, crawled, new, made.states, leased, now or at)
+        at_last = now or at
+        held = settler.settle_crawls(
+            tx, crawled, new, made.states, leased, at_last, made.in_incident
+        )
     queue(store, page_id[made.sooner & ~held], now or at)
     return held.tolist()
 

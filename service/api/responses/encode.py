@@ -36,6 +36,7 @@ from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
 from service.model.errors import NotAcceptable
 from service.model.history import Calibrations
+from service.model.incidents import Incident
 from service.storage.pages.validators import ValidatorColumns
 from service.storage.queue.columns import DuePages
 
@@ -165,8 +166,12 @@ def encode_page(
     estimate: PageEstimate,
     change_hours: ChangeHoursAnswer | None,
     tags: list[str],
+    incident: Incident | None = None,
 ) -> PageAnswer:
-    """Return one page with its estimate, its schedule and the reason of its rate."""
+    """Return one page with its estimate, its schedule and the reason of its rate.
+
+    `incident` is one of the page's host in force; None: there is none.
+    """
     scheduled = why = target = None
     if epoch is not None and page.crawl_rate is not None:
         scheduled = PageScheduleAnswer(
@@ -178,7 +183,7 @@ def encode_page(
             shift_s=None if (shift := shift_of(page, epoch)) is None else shift.total_seconds(),
             next_crawl_at=due.next_crawl_at(page),
         )
-        why = explain(page, epoch, estimate, change_hours)
+        why = explain(page, epoch, estimate, change_hours, incident)
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])

@@ -7,9 +7,11 @@ import numpy as np
 from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.pages import WhyAnswer
 from service.api.responses.change_hours import shift_of
+from service.api.responses.incidents import incident_clause
 from service.estimation.estimates import PageEstimate
 from service.leases.due import next_crawl_at, retired
 from service.model.domain import Certificate, Epoch, Observability, Page
+from service.model.incidents import Incident
 from service.model.outcomes import Outcome
 
 UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
@@ -28,6 +30,7 @@ FOUND = {
     Outcome.empty: "got no content, because the answer was empty",
     Outcome.failed: "got no answer",
     Outcome.unfinished: "got no answer",
+    Outcome.doubtful: "is in doubt, because other pages of its host showed the same at that time",
 }
 """End of a sentence on the last crawls of a page, by the outcome of the last one."""
 MOST_CERTAIN = 0.99
@@ -35,13 +38,20 @@ MOST_CERTAIN = 0.99
 
 
 def explain(
-    page: Page, epoch: Epoch, estimate: PageEstimate, change_hours: ChangeHoursAnswer | None = None
+    page: Page,
+    epoch: Epoch,
+    estimate: PageEstimate,
+    change_hours: ChangeHoursAnswer | None = None,
+    incident: Incident | None = None,
 ) -> WhyAnswer:
-    """Return what drives the crawl rate of a scheduled page."""
+    """Return what drives the crawl rate of a scheduled page; `incident` is one of its host."""
     certificate, change_rate = epoch.certificate, page.change_rate or 0.0
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
+    sentence = _sentence(page, epoch, estimate, share, change_hours)
+    if incident is not None:
+        sentence = f"{sentence}; {incident_clause(page.host, incident)}"
     return WhyAnswer(
-        sentence=_sentence(page, epoch, estimate, share, change_hours),
+        sentence=sentence,
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else None,

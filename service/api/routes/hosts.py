@@ -44,6 +44,7 @@ from service.api.requests.key_limits import check_hosts
 from service.api.requests.rules import EARLIEST
 from service.api.responses.change_hours import encode_change_hours
 from service.api.responses.encode import answer, answer_part, shared
+from service.api.responses.incidents import incident_answer
 from service.api.route import GUARDED, DirectRoute
 from service.core.waits import LONGEST_DELAY_S
 from service.epochs.constraints import CONSTRAINED
@@ -126,8 +127,16 @@ def list_hosts(
             measured = tx.host_loads()
     host_queues = _host_queues(service, [host.host_queue for host in listed])
     own = zip(listed, host_queues, _loads(listed, measured), strict=True)
+    now = service.now()
     items = [
-        ListedHost(**{**shared(ListedHost, host), "host_queue": queue, "load": load})
+        ListedHost(
+            **{
+                **shared(ListedHost, host),
+                "host_queue": queue,
+                "load": load,
+                "incident": incident_answer(host.incident, now),
+            }
+        )
         for host, queue, load in own
     ]
     return answer_part(request, HostsAnswer, items, place)
@@ -358,6 +367,7 @@ def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
         "host_queue": _host_queues(service, [host.host_queue])[0],
         "feed": feed and FeedAnswer(**shared(FeedAnswer, feed), false=1.0 - feed.real),
         "change_hours": encode_change_hours(tx.change_hours(np.array([host.host_id]))),
+        "incident": incident_answer(host.incident, now),
     }
     return answer(HostAnswer(**{**shared(HostAnswer, host, pages), **fields}))
 

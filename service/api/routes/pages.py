@@ -154,7 +154,10 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     service.watch.note([epoch] if epoch else [])
     change_hours = encode_change_hours(tx.change_hours(np.array([page.host_id])))
     tags = tx.tags_of(np.array([page_id])).tag.tolist()
-    return answer(encode_page(page, log, epoch, estimate, change_hours, tags))
+    incident = tx.incident_of(page.host_id)
+    if incident is not None and incident.until <= service.now():
+        incident = None
+    return answer(encode_page(page, log, epoch, estimate, change_hours, tags, incident))
 
 
 def patches_of(changes: Mapping[str, Any]) -> tuple[PagePatch, TagPatch]:

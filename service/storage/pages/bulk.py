@@ -128,6 +128,7 @@ DELETE_QUEUED = f"DELETE FROM due_pages WHERE {IN_IDS} RETURNING queue_id, lease
 HAS_PAGES = "SELECT 1 FROM pages WHERE host_id = %(host_id)s LIMIT 1"
 DELETE_HOST = "DELETE FROM hosts WHERE host_id = %(host_id)s"
 DELETE_CHANGE_HOURS = "DELETE FROM change_hours WHERE host_id = %(host_id)s"
+DELETE_INCIDENT = "DELETE FROM host_incidents WHERE host_id = %(host_id)s"
 DELETE_GROUP = "DELETE FROM host_groups WHERE group_id = %(group_id)s"
 DELETE_HOST_QUEUE = "DELETE FROM host_queues WHERE queue_id = %(queue_id)s"
 
@@ -243,6 +244,7 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
         for statement in (
             DELETE_HOST,
             DELETE_CHANGE_HOURS,
+            DELETE_INCIDENT,
         ):  # on SQLite a new host may have the id again
             self.run(statement, host_id=host.host_id)
         self.run(DELETE_HOST_QUEUE, queue_id=host.host_id)

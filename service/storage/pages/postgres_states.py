@@ -100,7 +100,7 @@ SELECT set_config('lock_timeout', least(%(ms)s, extract(epoch FROM
 """
 LOCKED_PAGES = f"""
 WITH given AS (
-    SELECT pages.page_id, {HOST_QUEUE} AS queue_id FROM pages JOIN hosts USING (host_id)
+    SELECT pages.page_id, host_id, {HOST_QUEUE} AS queue_id FROM pages JOIN hosts USING (host_id)
     WHERE page_id = ANY(%(page_id)s::bigint[])
 ), free_states AS (
     SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
@@ -111,6 +111,11 @@ WITH given AS (
 ), free_queues AS (
     SELECT queue_id FROM host_queues WHERE queue_id IN (SELECT queue_id FROM given)
     FOR NO KEY UPDATE SKIP LOCKED
+), hosts_given AS (
+    SELECT DISTINCT host_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+), free_incidents AS (
+    SELECT host_id FROM host_incidents WHERE host_id IN (SELECT host_id FROM hosts_given)
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 SELECT array_agg(page_id ORDER BY page_id) FROM given
 WHERE page_id IN (SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
@@ -119,6 +124,9 @@ WHERE page_id IN (SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)
         EXCEPT SELECT page_id FROM free_rows)
     OR queue_id IN (SELECT queue_id FROM host_queues WHERE queue_id IN (SELECT queue_id FROM given)
         EXCEPT SELECT queue_id FROM free_queues)
+    OR host_id IN (SELECT host_id FROM host_incidents
+            WHERE host_id IN (SELECT host_id FROM hosts_given)
+        EXCEPT SELECT host_id FROM free_incidents)
 """
 """Statement that waits for nobody: the rows that it cannot lock are those of others."""
 

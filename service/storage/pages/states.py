@@ -66,7 +66,7 @@ class StateStatements(QueueStatements):
     def locked_pages(self, page_id: Ints) -> Ints:
         """Return those of some pages whose rows another transaction has locked, ascending.
 
-        The rows are the page's state, its row in the queue and its host queue.
+        The rows are the page's state, its row in the queue, its host queue and its host's incident.
         """
         return page_id[:0]
 

@@ -141,6 +141,8 @@ class QueueCensus:
     """Host queues that an operator has blocked."""
     n_paused: int
     """Host queues that pause after trouble."""
+    n_incidents: int = 0
+    """Hosts with an incident in force."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ is that of the host, or minus that of the group. The rules are in `leases.polite
 group uses the group's host queue. A host that leaves a group uses its own settings again. Only the
 holder of a host queue's lock leases its pages.
 **Leases.** A page has at most one lease that runs; only the lease's token ends it before its time.
-**Locks.** The order is page states or hosts, then rows of the queue, then host queues, each by
-ascending id. A transaction that leases locks host queues first and skips rows that others have
-locked. After a report in the same transaction, it skips the locked host queues too (`ready`).
+**Locks.** The order is page states or hosts, then rows of the queue, then incidents of hosts, then
+host queues, each by ascending id. A transaction that leases locks host queues first and skips rows
+that others have locked. After a report in the same transaction, it skips the locked host queues too
+(`ready`).
 """
 
 from abc import abstractmethod
@@ -23,6 +24,7 @@ from typing_extensions import override
 
 from service.model.arrays import Bools, Instants, Ints
 from service.model.columns import DueColumns
+from service.model.incidents import LONGEST
 from service.storage.dialect import HOST_QUEUE, Dialect, Subject, all_of
 from service.storage.queue.columns import (
     ALL_PAGES,
@@ -247,7 +249,9 @@ SELECT count(*) AS n_queued,
     (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NULL)
         AS n_blocked,
     (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NOT NULL)
-        AS n_paused
+        AS n_paused,
+    (SELECT count(*) FROM host_incidents
+        WHERE kind <> 0 AND ended_at IS NULL AND since > %(day_ago)s) AS n_incidents
 FROM due_pages
 """
 EXTEND_LEASE = """
@@ -288,7 +292,7 @@ class QueueSql(Dialect, QueueStatements):
 
     @override
     def queue_census(self, now: datetime) -> QueueCensus:
-        (row,) = self.read(CENSUS, now=now)
+        (row,) = self.read(CENSUS, now=now, day_ago=now - LONGEST)
         return QueueCensus(**row)
 
     @override

@@ -14,6 +14,7 @@ from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observab
 from service.model.errors import GroupNotFound, HostNotFound
 from service.storage.dialect import HOST_QUEUE, Dialect, Subject, assignments
 from service.storage.queue.columns import HostQueues
+from service.storage.queue.incidents import IS_OPEN, incident_in
 
 MOST_SUMMED = 1_000_000
 """Maximum number of a host's pages in its sums."""
@@ -92,8 +93,9 @@ OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
 HOSTS = f"""
 SELECT hosts.host_id, host, name, hosts.max_crawl_rate, own.min_delay_s AS own_min_delay_s,
     own.robots_delay_s AS own_robots_delay_s, own.max_concurrency AS own_max_concurrency,
-    {OF_HOST_QUEUE}
+    {OF_HOST_QUEUE}, host_incidents.kind, host_incidents.since, host_incidents.n_pages
 FROM hosts
+LEFT JOIN host_incidents ON host_incidents.host_id = hosts.host_id AND {IS_OPEN}
 LEFT JOIN host_groups ON host_groups.group_id = hosts.group_id
 LEFT JOIN host_queues AS own ON own.queue_id = hosts.host_id
 LEFT JOIN host_queues AS used ON used.queue_id = {HOST_QUEUE}
@@ -274,7 +276,8 @@ def host_of(row: dict[str, Any]) -> Host:
     """Return the host in a row of `HOSTS`."""
     own = {name: row[f"own_{name}"] for name in SETTINGS}
     own |= {name: row[name] for name in ("host_id", "host", "max_crawl_rate")}
-    return Host(group=row["name"], host_queue=_host_queue(row), **own)
+    incident = None if row["kind"] is None else incident_in(row)
+    return Host(group=row["name"], host_queue=_host_queue(row), incident=incident, **own)
 
 
 def host_group_of(row: dict[str, Any]) -> HostGroup:

@@ -10,6 +10,7 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, Bools, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostPages
+from service.model.incidents import HostIncidents
 from service.storage.dialect import HOST_QUEUE
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE
 from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
@@ -36,6 +37,18 @@ from service.storage.queue.contract import (
     rows_in,
 )
 from service.storage.queue.hosts import HostsSql
+from service.storage.queue.incidents import COLUMN_OF as OF_INCIDENT
+from service.storage.queue.incidents import WRITTEN as WRITTEN_OF_INCIDENT
+from service.storage.queue.incidents import IncidentsSql
+
+
+def _of_incident(name: str) -> str:
+    """Return the assignment that writes a column of an incident; -infinity becomes NULL."""
+    value = f"given.{name}"
+    return f"{name} = " + (
+        f"nullif({value}, '-infinity')" if OF_INCIDENT[name] == INSTANT else value
+    )
+
 
 DUE = {
     "page_id": "page_id",
@@ -211,6 +224,11 @@ FROM (
 """
 """Statement that reads host queues by a subquery, because a join may scan all of them."""
 
+SAVE_INCIDENTS = f"""
+UPDATE host_incidents SET {", ".join(map(_of_incident, WRITTEN_OF_INCIDENT))}
+FROM {given(*OF_INCIDENT)} WHERE host_incidents.host_id = given.host_id
+"""
+
 ADD_LEASE_ANSWERS = f"""
 INSERT INTO lease_answers (key, body, expires_at, answer)
 SELECT key, body, expires_at, answer FROM {given("key", "body", "expires_at", "answer")}
@@ -218,7 +236,7 @@ ORDER BY key
 """
 
 
-class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
+class PostgresQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, PostgresDialect):
     """The queue in the SQL of Postgres.
 
     A lock is a separate statement, so that the next statement sees all commits before the lock.
@@ -302,6 +320,16 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
     @override
     def lock_reported(self, queue_id: Ints) -> HostQueues:
         return self._lock("%(queue_id)s::bigint[]", queue_id=queue_id)
+
+    @override
+    def has_incidents(self) -> bool:
+        ((*_, any_of_them),) = self.ask_epoch()
+        return bool(any_of_them)
+
+    @override
+    def save_incidents(self, incidents: HostIncidents) -> None:
+        if len(incidents):
+            self.later(SAVE_INCIDENTS, **incidents.arrays())
 
     @override
     def lease(self, leases: Leases, now: datetime) -> None:

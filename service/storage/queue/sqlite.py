@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
 from service.model.columns import DueColumns
+from service.model.incidents import HostIncidents
 from service.storage.dialect import HOST_QUEUE
 from service.storage.epochs.schedule import DUE_RATE
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
@@ -35,6 +36,8 @@ from service.storage.queue.contract import (
     rows_in,
 )
 from service.storage.queue.hosts import HostsSql
+from service.storage.queue.incidents import WRITTEN as OF_INCIDENT
+from service.storage.queue.incidents import IncidentsSql
 from service.storage.sqlite.sql import SqliteDialect, named
 from service.storage.sqlite.values import (
     NAT,
@@ -157,12 +160,16 @@ SELECT page_id, {HOST_QUEUE} FROM pages JOIN hosts ON hosts.host_id = pages.host
 WHERE page_id IN (SELECT value FROM json_each(?))
 """
 
+SAVE_INCIDENT = f"""
+UPDATE host_incidents SET {", ".join(f"{name} = ?" for name in OF_INCIDENT)} WHERE host_id = ?
+"""
+
 ADD_LEASE_ANSWER = """
 INSERT INTO lease_answers (key, body, expires_at, answer) VALUES (?, ?, ?, ?)
 """
 
 
-class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
+class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
     """The queue in the SQL of SQLite."""
 
     def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:
@@ -268,6 +275,10 @@ class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
     @override
     def lock_reported(self, queue_id: Ints) -> HostQueues:
         return self._host_queues(queue_id)
+
+    @override
+    def save_incidents(self, incidents: HostIncidents) -> None:
+        self.run_many(SAVE_INCIDENT, *_cells(incidents, *OF_INCIDENT, "host_id"))
 
     @override
     def lease(self, leases: Leases, now: datetime) -> None:

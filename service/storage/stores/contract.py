@@ -47,6 +47,7 @@ from service.storage.pages.validators import ValidatorStatements
 from service.storage.queue.answers import AnswerStatements
 from service.storage.queue.contract import QueueStatements
 from service.storage.queue.hosts import HostStatements
+from service.storage.queue.incidents import IncidentStatements
 from service.storage.webhooks.contract import WebhookStatements
 from service.storage.webhooks.subscriptions import SubscriptionStatements
 
@@ -63,6 +64,7 @@ class Transaction(
     HistoryStatements,
     PageStatements,
     HostStatements,
+    IncidentStatements,
     StateStatements,
     QueueStatements,
     AnswerStatements,
