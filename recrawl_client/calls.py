@@ -65,6 +65,7 @@ class HostSettings(TypedDict, total=False):
     max_crawl_rate: float | None
     group: str | None
     blocked_until: datetime | None
+    false_304_at: datetime | None
 
 
 class ScheduleFilters(TypedDict, total=False):

@@ -5,8 +5,8 @@
 
 The spider's `parse` receives the responses. The scheduler registers the requests of `parse` with
 Recrawl, and Recrawl decides on the time of their crawls. A request with
-`meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported, and
-its target registered like a link. Pages are fetched by conditional requests: `parse` receives no
+`meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported with its
+target, which the service schedules if the spider may crawl it. Pages are fetched by conditional requests: `parse` receives no
 page that its site reports as unchanged (304), unless `RECRAWL_CONDITIONAL` is false. Requests other
 than GET, and requests with `meta={"recrawl_now": True}`, are sent at once, with their redirects.
 With `ROBOTSTXT_OBEY`, the scheduler reads the robots.txt of due pages, and keeps its delay.
@@ -65,6 +65,8 @@ MOST_REMEMBERED = 1_000_000
 """Maximum number of remembered registered pages, which links do not register again."""
 FORBIDDEN = 403
 """Status of a report without evidence, as on a page that a middleware forbids."""
+TARGET = "recrawl_target"
+"""Name in `meta` of the list that gets the URL of a redirect's target, if it may be crawled."""
 LOOK_S = 0.25
 """Time between two looks at the ends of the leases in hand, seconds."""
 DEFAULT_TTL_S = 300.0
@@ -200,6 +202,9 @@ class Scheduler(BaseScheduler):
         if self._now(request):
             self.ready.append(request)
             return True
+        if (followed := request.meta.get(TARGET)) is not None:
+            followed += [request.url] if self.register else []
+            return True
         changed_at = request.meta.get("recrawl_changed_at")
         if not request.url.startswith(("http:", "https:")) or not (self.register or changed_at):
             return False
@@ -245,7 +250,7 @@ class Scheduler(BaseScheduler):
             status = FORBIDDEN
         self._report(
             crawl,
-            self.reporter if target is None or self._registers(target) else self.outside,
+            self.reporter if target is None or self._follows(target) else self.outside,
             status=status,
             digest=digested,
             retry_after_s=retry_seconds(_header(response, "Retry-After")) or None,
@@ -254,23 +259,28 @@ class Scheduler(BaseScheduler):
             redirect_url=target,
         )
         if isinstance(response, HtmlResponse) and (url := get_meta_refresh(response)[1]):
-            self._registers(url)
+            self._pass(Request(url))
 
     def _digest(self, response: Response, spider: Spider) -> str:
         own: Callable[[Response], str] = getattr(spider, "recrawl_digest", digest)
         return own(response)
 
-    def _registers(self, url: str) -> bool:
-        """Register the target of a redirect like a link; return whether this is allowed.
+    def _follows(self, url: str) -> bool:
+        """Return whether the service may register the target of a redirect.
 
-        The settings and the spider's `allowed_domains` may forbid the registration.
+        The settings and the spider's `allowed_domains` may forbid it. The report names the target,
+        and the service counts its redirects: registered here, it would be asked for like a link.
         """
+        followed: list[str] = []
+        self._pass(Request(url, meta={TARGET: followed}))
+        return bool(followed)
+
+    def _pass(self, request: Request) -> None:
+        """Pass a request through the engine and its middlewares, which call `enqueue_request`."""
         engine = self.crawler.engine
-        if engine is None or engine.spider is None or not url.startswith(("http:", "https:")):
-            return False
-        request = Request(url)
-        engine.crawl(request)  # the engine calls enqueue_request
-        return hash(request.url) in self.registered
+        web = request.url.startswith(("http:", "https:"))
+        if engine is not None and engine.spider is not None and web:
+            engine.crawl(request)
 
     def _failed(self, failure: Failure) -> Failure:
         """Report a request without a response; Scrapy logs the failure."""

@@ -65,6 +65,8 @@ class HostBody(Item, frozen=True, kw_only=True):
     """Group of hosts that share a server; the first use creates the group, null leaves it."""
     blocked_until: Until | UnsetType | None = UNSET
     """End of the pause of the host, and of all hosts of its group; null ends the pause now."""
+    false_304_at: Until | UnsetType | None = UNSET
+    """Instant from which the host's 304 is not believed for 30 days; null trusts the host again."""
 
 
 class GroupBody(Item, frozen=True, kw_only=True):
@@ -199,6 +201,9 @@ class HostAnswer(HostItem, frozen=True, kw_only=True):
     """Pings of the host; null when no `auto` page has had a ping since its registration."""
     change_hours: ChangeHoursAnswer | None = None
     """Hours at which the pages of the host change; null when no such hours are known."""
+    false_304_at: Instant | None = None
+    """Instant at which a 304 of the host proved wrong; its pages are requested without validators
+    for 30 days from then. Null without a proof."""
 
 
 class HostsAnswer(Struct, frozen=True, kw_only=True):

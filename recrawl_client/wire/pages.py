@@ -213,15 +213,19 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     n_failures: int
     """Number of consecutive crawls without content; of a gone page, those that found it absent."""
     retired: bool
-    """True if the page was gone for so long that only a ping or a registration leads to a crawl."""
+    """True if only a ping or a registration leads to a crawl, because the page was gone for long, or
+    because only redirects led to it."""
+    hops: int = 0
+    """Redirects from a page that was asked for to this page; 0 for a page that was asked for, below
+    0 if no page redirects to it any more."""
     redirects_to: RedirectAnswer | None = None
     """Target of the redirect of the last answer; null for none."""
     last_crawl_at: Instant | None
     """Instant of the last crawl; null before the first."""
     etag: str | None = None
-    """ETag of the last answer with content; null without one."""
+    """ETag of the last answer with content; null without one, and while the site's 304 is doubted."""
     last_modified: Instant | None = None
-    """Last-Modified of that answer; null without one."""
+    """Last-Modified of that answer; null like `etag`, and for a date within a minute before it."""
     note: Any = None
     """Note of the crawler; null without one."""
     estimate: EstimateAnswer

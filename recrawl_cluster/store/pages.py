@@ -77,6 +77,14 @@ class ShardedPages(Routing):
     validators = by_ids("validators", ascending)
     save_validators = by_column("save_validators")
     clear_validators = by_ids("clear_validators", nothing)
+    doubt_validators = by_ids("doubt_validators", nothing)
+    set_false_304 = by_ids("set_false_304", nothing)
+
+    links_of = by_ids("links_of", ascending)
+    link = by_ids("link", ascending)
+    unlink = by_ids("unlink", ascending)
+    add_hops = by_ids("add_hops", nothing)
+    request_retired = by_ids("request_retired", ascending)
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:

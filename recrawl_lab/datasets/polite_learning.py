@@ -121,6 +121,8 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         outcome=np.zeros(n, np.int16),
         absent_since=never,
         redirects_to=np.zeros(n, np.int64),
+        hops=np.zeros(n, np.int16),
+        n_targets=np.zeros(n, np.int16),
         n_observations=taught.n_observations.astype(np.int64),
         n_changes=taught.n_changes.astype(np.int64),
         n_pings=n_pings,

@@ -74,8 +74,10 @@ class MemorySchedule(Transaction):
         own = (f.name for f in fields(EpochColumns) if f.name in self.pages.columns)
         state = (f.name for f in fields(EpochColumns) if f.name in self.states.columns)
         columns = {name: self.pages[name][row] for name in own}
-        gone = self.states["gone"][row]
-        columns["importance"][gone], columns["min_crawl_rate"][gone] = 0.0, np.nan
+        states = self.states
+        shareless = states["gone"][row]
+        shareless |= (states["hops"][row] != 0) & np.isnat(states["last_observed_at"][row])
+        columns["importance"][shareless], columns["min_crawl_rate"][shareless] = 0.0, np.nan
         return EpochColumns(
             page_id=row + 1, **columns, **{name: self.states[name][row] for name in state}
         )
@@ -242,7 +244,7 @@ class MemorySchedule(Transaction):
 
     def _due_columns(self, row: Ints, rows: ScheduleColumns) -> dict[str, Any]:
         """Return the columns of `DueColumns` except the page_id."""
-        names = ("last_crawl_at", "requested_at", "gone", "n_failures", "outcome")
+        names = ("last_crawl_at", "requested_at", "gone", "n_failures", "outcome", "hops")
         columns = {name: self.states[name][row] for name in (*names, "interval_factor")}
         with np.errstate(over="ignore"):
             due_rate = rows.crawl_rate * rows.urgency

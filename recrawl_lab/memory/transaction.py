@@ -43,8 +43,9 @@ from service.model.listing import PageTags
 from service.model.outcomes import Outcome
 from service.model.urls import url_groups
 from service.storage.pages.contract import Brought, RegisteredPages
+from service.storage.pages.links import Links
 from service.storage.pages.states import GONE_CHECKS
-from service.storage.pages.validators import ValidatorChanges, ValidatorColumns
+from service.storage.pages.validators import StoredValidators, ValidatorChanges
 
 T = TypeVar("T")
 
@@ -333,8 +334,8 @@ class MemoryTransaction(MemorySchedule):
     # -- pages that are exported
 
     @override
-    def validators(self, page_id: Ints) -> ValidatorColumns:
-        return ValidatorColumns.empty()
+    def validators(self, page_id: Ints) -> StoredValidators:
+        return StoredValidators.empty()
 
     @override
     def save_validators(self, changes: ValidatorChanges) -> None:
@@ -343,6 +344,39 @@ class MemoryTransaction(MemorySchedule):
     @override
     def clear_validators(self, page_id: Ints) -> None:
         """Clear nothing, because `save_validators` keeps nothing."""
+
+    @override
+    def doubt_validators(self, page_id: Ints) -> None:
+        """Doubt nothing, because `save_validators` keeps nothing."""
+
+    # -- redirects
+
+    @override
+    def links_of(self, page_id: Ints) -> Links:
+        states = self.lock_states(np.unique(page_id))
+        return Links(**{f.name: getattr(states, f.name) for f in fields(Links)})
+
+    @override
+    def link(self, page_id: Ints, hops: int) -> Ints:
+        links = self.links_of(page_id)
+        unlinked = links.hops < 0
+        self.add_hops(links.page_id[unlinked | (links.hops > hops)], hops)
+        return links.page_id[unlinked]
+
+    @override
+    def unlink(self, page_id: Ints) -> Ints:
+        states = self.lock_states(np.unique(page_id))
+        dropped = states.where((states.hops > 0) & np.isnat(states.last_observed_at))
+        self.states.put(self.undo, dropped.page_id - 1, hops=-dropped.hops)
+        return dropped.page_id
+
+    @override
+    def request_retired(self, page_id: Ints, now: datetime) -> Ints:
+        return self.wake(page_id, now)
+
+    @override
+    def add_hops(self, page_id: Ints, hops: int) -> None:
+        self.states.put(self.undo, page_id - 1, hops=np.int16(hops))
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:

@@ -230,6 +230,7 @@ class LocalFleet:
             token=np.zeros(n, np.int64),
             retry_after_s=np.full(n, np.nan),
             redirects_to=np.zeros(n, np.int64),
+            leads=np.zeros(n, np.int16),
             last_modified=np.full(n, NO_TIME),
         )
         with self.store.begin() as tx:

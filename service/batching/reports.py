@@ -158,7 +158,8 @@ class Recorder:
         tx.hurry()
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
-        crawls = replace(crawls, page_id=pages.page_id, redirects_to=pages.redirects_to)
+        to = {"redirects_to": pages.redirects_to, "leads": pages.leads}
+        crawls = replace(crawls, page_id=pages.page_id, **to)
         free = attempt.free(crawls.page_id)
         if free is None:
             committed, sooner = self._record_free(tx, crawls, now, attempt)
@@ -181,7 +182,7 @@ class Recorder:
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
         # the end of a lease has queued its page already
-        return committed, crawls.page_id[outcome.sooner & ~lease_ended]
+        return committed, np.append(crawls.page_id[outcome.sooner & ~lease_ended], outcome.again)
 
     def _record_leased(
         self, tx: Transaction, settler: LeaseSettler, crawls: CrawlColumns, now: datetime

@@ -42,6 +42,7 @@ from service.model.outcomes import (
     NOT_MODIFIED,
     REDIRECTS,
     SHOWS,
+    Leads,
     Outcome,
     outcome_of,
 )
@@ -67,7 +68,8 @@ def needs_rates(crawls: CrawlColumns) -> bool:
 
 def outcomes(crawls: CrawlColumns) -> Codes:
     """Return the outcome of each crawl."""
-    return outcome_of(crawls.status, crawls.changed, crawls.digest, crawls.redirects_to)
+    columns = crawls.status, crawls.changed, crawls.digest, crawls.redirects_to, crawls.leads
+    return outcome_of(*columns)
 
 
 class Absences(NamedTuple):
@@ -147,6 +149,15 @@ def redirects(states: PageStates, groups: Groups, crawls: CrawlColumns, redirect
         return states.redirects_to
     # a target that is not registered, UNSPECIFIED, is stored as none
     return groups.after(states.redirects_to, redirected, np.maximum(crawls.redirects_to, 0))
+
+
+def new_targets(states: PageStates, groups: Groups, crawls: CrawlColumns) -> Codes:
+    """Return (P,) numbers of new pages that each page's redirects have registered."""
+    to_new = crawls.leads == Leads.to_new
+    if not to_new.any():
+        return states.n_targets
+    n: Codes = np.minimum(states.n_targets + groups.count(to_new), MOST_FAILURES).astype(np.int16)
+    return n
 
 
 def redirect_before(
@@ -330,6 +341,7 @@ def _next_states(
         outcome=outcome[groups.end],
         absent_since=comparison.absent.since,
         redirects_to=redirects(states, groups, crawls, redirected(comparison)),
+        n_targets=new_targets(states, groups, crawls),
         pings_since_crawl=groups.after(states.pings_since_crawl, answer, comparison.n_pings_after),
         **learnt._asdict(),
     )

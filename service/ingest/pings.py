@@ -26,7 +26,7 @@ def notice(
     """Return the states of (P,) pages after (N,) pings, the log, and the decisions with reasons.
 
     A ping of a change before the start of counting does not count, because the number of other
-    pings in that time is unknown.
+    pings in that time is unknown. A pinged page is one that was asked for.
     """
     page, at, by = groups.page, pings.changed_at, pings.changed_by
     crawl, reason, credit = _decide(states, groups, pings, rules)
@@ -39,6 +39,7 @@ def notice(
         pings_since_crawl=add_counts(states.pings_since_crawl, groups.count(unseen)),
         last_ping_at=at[groups.end],
         ping_credit=credit,
+        hops=np.zeros_like(states.hops),
         requested_at=np.where(np.isnat(states.requested_at), earliest, states.requested_at),
     )
     return after, _log_pings(pings, states.crawl_rate[page]), crawl, reason

@@ -17,7 +17,17 @@ from service.estimation.estimates import InForce, Rules
 from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
 from service.ingest.crawls import CrawlComparison, needs_rates, observe
+from service.ingest.doubts import contradicted, proofs, unlearnt
 from service.ingest.pings import notice
+from service.ingest.redirects import (
+    NO_PAGES,
+    Judged,
+    Redirects,
+    judge,
+    nearest,
+    relink,
+    relinked,
+)
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import (
     UNSPECIFIED,
@@ -32,6 +42,7 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.history import HostEvents
+from service.model.outcomes import Leads
 from service.storage import Transaction
 
 
@@ -41,6 +52,8 @@ class CrawlOutcome(NamedTuple):
     verdict: Codes
     sooner: Bools
     """True if the page may be due sooner than by its rate, because it fails or is gone, or was."""
+    again: Ints
+    """Pages, ascending, to which a redirect leads again."""
     states: PageStates
     """(P,) states of the registered pages after the crawls, by ascending page_id."""
     accepted: Ints
@@ -74,18 +87,22 @@ def record(
     row = _rows_of(states, crawls.page_id)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSPECIFIED] = ItemVerdict.elsewhere
-    sooner, events = np.zeros(len(crawls), np.bool_), None
+    sooner, events, again = np.zeros(len(crawls), np.bool_), None, NO_PAGES
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
         accepted = crawls.take(newer)
         in_force = rules.of(tx)
+        if (proven := proofs(tx, before, groups, accepted)) is not None:
+            before = unlearnt(tx, before, proven, in_force)
         after, entries, comparison = observe(before, groups, accepted, in_force)
         events = _events(before, groups, accepted, comparison, in_force)
         tx.count(events)
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         tx.save_states(after)
+        if (relinks := relinked(before, after, accepted)) is not None:
+            again = relink(tx, relinks)
         tx.append_changes(changes(before, groups, accepted, comparison))
         if has_values(accepted):
             answer, gone = comparison.answer, comparison.gone
@@ -93,8 +110,11 @@ def record(
             tx.save_validators(changed)
         else:
             tx.clear_validators(reset_pages(after.page_id, groups, accepted, comparison.answer))
+        denied = contradicted(before, groups, accepted, comparison.answer)
+        if len(denied):
+            tx.doubt_validators(denied)
         states = _with(states, after)
-    return CrawlOutcome(verdict, sooner, states, newer, events)
+    return CrawlOutcome(verdict, sooner, again, states, newer, events)
 
 
 def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOutcome:
@@ -215,6 +235,8 @@ class PageRows(NamedTuple):
     """Target of the redirect, as in `CrawlColumns`."""
     new: Ints
     """Pages that were registered because others redirect to them."""
+    leads: Codes
+    """Where the redirect leads (`Leads`)."""
 
 
 def merge_names(names: Sequence[PageNames]) -> PageNames:
@@ -248,24 +270,52 @@ def resolve(
 
     A page that redirects to itself does not redirect. An item under a lease must name the `leased`
     page (0: no lease). The URLs of an item that names another page are not registered.
+    `ingest.redirects` has the rules for targets of redirects.
     """
     none = np.zeros(len(names.page_id), np.int64)
+    onward = np.full(len(none), Leads.on, np.int16)
     if not len(names.pages):
-        return PageRows(names.page_id, none, none[:0])
+        return PageRows(names.page_id, none, none[:0], onward)
     url_page_id = tx.page_ids(names.pages.key, names.pages.host)
     if leased is not None and leased.any():
         elsewhere = (leased > 0) & (names.row >= 0) & (url_page_id[names.row] != leased)
         names = _without(names, elsewhere)
-    new = (url_page_id == 0) & _used(names)
+    named = _used(len(names.pages), names.row)
+    hops = np.zeros(len(named), np.int64)
+    if names.target is not None and (names.target >= 0).any():
+        away, judged = _judged(tx, names, url_page_id, named)
+        onward[away] = judged.leads
+        to_new = judged.leads == Leads.to_new
+        hops = nearest(len(hops), names.target[away[to_new]], judged.hops[to_new])
+    new = (url_page_id == 0) & (named | (hops > 0))
     if register and new.any():
         url_page_id[new] = tx.register(names.pages.take(new), now).page_id
+        for n in np.unique(hops[new & ~named]).tolist():
+            tx.add_hops(np.sort(url_page_id[new & ~named & (hops == n)]), n)
     page_id = np.where(names.row >= 0, url_page_id[names.row], names.page_id)
     if names.target is None:
-        return PageRows(page_id, none, none[:0])
+        return PageRows(page_id, none, none[:0], onward)
     target = np.where(url_page_id[names.target] > 0, url_page_id[names.target], UNSPECIFIED)
     away = (names.target >= 0) & (target != page_id)
     added = names.target[away & new[names.target]] if register else none[:0]
-    return PageRows(page_id, np.where(away, target, 0), np.unique(url_page_id[added]))
+    # without registering, the target of a redirect stays unknown
+    leads = np.where(away & (register | (onward == Leads.nowhere)), onward, Leads.on)
+    to = np.where(away, target, 0)
+    return PageRows(page_id, to, np.unique(url_page_id[added]), leads.astype(np.int16))
+
+
+def _judged(
+    tx: Transaction, names: PageNames, url_page_id: Ints, named: Bools
+) -> tuple[Ints, Judged]:
+    """Return the items that redirect to another page, and where their redirects lead."""
+    assert names.target is not None
+    # a URL that no page has is named by its row
+    ids = np.append(np.where(url_page_id > 0, url_page_id, -1 - np.arange(len(url_page_id))), 0)
+    source = np.where(names.row >= 0, ids[names.row], names.page_id)
+    target = ids[names.target]
+    away = np.flatnonzero((target != 0) & (source != 0) & (target != source))
+    new = np.append((url_page_id == 0) & ~named, False)[names.target[away]]
+    return away, judge(tx, Redirects(source[away], target[away], new))
 
 
 def _without(names: PageNames, elsewhere: Bools) -> PageNames:
@@ -276,10 +326,8 @@ def _without(names: PageNames, elsewhere: Bools) -> PageNames:
     return PageNames(page_id, row, names.pages, target)
 
 
-def _used(names: PageNames) -> Bools:
-    """Return which URLs an item names, or has as target of a redirect."""
-    used = np.zeros(len(names.pages) + 1, np.bool_)  # the last entry is for row -1, no URL
-    used[names.row] = True
-    if names.target is not None:
-        used[names.target] = True
+def _used(n: int, row: Ints) -> Bools:
+    """Return which of n URLs an item names."""
+    used = np.zeros(n + 1, np.bool_)  # the last entry is for row -1, no URL
+    used[row] = True
     return used[:-1]

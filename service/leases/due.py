@@ -13,7 +13,10 @@ The rules apply in this order; `interval` is `interval_factor / due_rate` days, 
    interval) x 2^(n-1). The wait is at most `MOST_WAIT_DAYS`. The interval counts as 1 day if no
    epoch has scheduled the page, or if the rate is 0 and a crawl was requested. A page that has
    never had content counts as requested (`ingest.crawls.FIRST_FAILED`).
-4. Any other page is due one interval after the last crawl, and never if the rate is 0.
+4. A page known only as the target of redirects (`ingest.redirects`) is retired once its next crawl
+   would come more than `TARGET_DAYS` after its first of at least three crawls in a row without
+   content; and at once, without content, when no page redirects to it any more.
+5. Any other page is due one interval after the last crawl, and never if the rate is 0.
 
 A request that is newer than the last crawl makes the page due no later than the request.
 """
@@ -40,8 +43,14 @@ LEAST_RATE = 1e-200
 RETRY_S = 3_600.0
 """Maximum wait after the first crawl that failed, seconds."""
 
+LEAST_TRIES = 3
+"""Minimum number of crawls of a target of redirects without content."""
+
 MOST_WAIT_DAYS = 30.0
 """Maximum wait after a crawl without content, days."""
+
+TARGET_DAYS = 7.0
+"""Time for which a target of redirects is tried without content, days."""
 
 MOST_DOUBLINGS = 60
 """Number of crawls without content after which the wait no longer doubles."""
@@ -62,7 +71,7 @@ def due_at(pages: DueColumns) -> Instants:
     >>> one = {name: np.array([value]) for name, value in {
     ...     "page_id": 1, "created_at": np.datetime64("2026-01-01", "us"),
     ...     "last_crawl_at": np.datetime64("2026-05-01", "us"), "requested_at": NO_TIME,
-    ...     "gone": False, "n_failures": 0, "outcome": 0,
+    ...     "gone": False, "n_failures": 0, "outcome": 0, "hops": 0,
     ...     "interval_factor": 1.5, "due_rate": 0.5}.items()}
     >>> due_at(DueColumns(**one)).tolist()
     [datetime.datetime(2026, 5, 4, 0, 0)]
@@ -72,7 +81,7 @@ def due_at(pages: DueColumns) -> Instants:
     if pages.gone.any() or pages.n_failures.any():
         wait, never = _after_failures(pages, wait, never)
     due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
-    due = np.where(np.isnat(last), pages.created_at, np.where(never, NO_TIME, due))
+    due = np.where(np.isnat(last), _first_due(pages), np.where(never, NO_TIME, due))
     request = np.where(requested(pages), pages.requested_at, NO_TIME)
     # fmin skips NaT: a page that is never due is due at its request
     earlier: Instants = np.fmin(due, request)
@@ -83,13 +92,38 @@ def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[
     """Return (N,) days from the last crawl to the next, and which pages are never due (2 and 3)."""
     n, gone, outcome = pages.n_failures, pages.gone, pages.outcome
     lacking = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
-    first = np.where(IS_PATIENT[outcome], interval, np.minimum(interval, RETRY_S / DAY_S))
+    first = _first_wait(pages, interval)
     doublings = np.where(IS_ABSENT[outcome], 1, np.clip(n, 1, MOST_DOUBLINGS)) - 1
     wait = np.where(lacking, np.minimum(first * np.exp2(doublings), MOST_WAIT_DAYS), interval)
     wait = np.where(gone, np.exp2(np.clip(n, 2, GONE_CHECKS) - 2), wait)
     # an answer clears older requests, so a request before the last crawl still waits for one
     retired = (n > GONE_CHECKS) & ~(pages.requested_at <= pages.last_crawl_at)
-    return wait, np.where(gone, retired, ~lacking & never)
+    return wait, np.where(gone, retired, (~lacking & never) | given_up(pages))
+
+
+def _first_due(pages: DueColumns) -> Instants:
+    """Return the time of the first crawl: the registration, and never for an unlinked target."""
+    return np.where(pages.hops < 0, NO_TIME, pages.created_at)
+
+
+def _first_wait(pages: DueColumns, interval: Floats) -> Floats:
+    """Return (N,) days to the next crawl after a first one without content."""
+    at_most = np.minimum(interval, RETRY_S / DAY_S)
+    return np.where(IS_PATIENT[pages.outcome], interval, at_most)
+
+
+def given_up(pages: DueColumns) -> Bools:
+    """Return which pages are targets of redirects that are no longer tried (4)."""
+    n, hops, none = pages.n_failures, pages.hops, np.zeros(len(pages), np.bool_)
+    if not hops.any():
+        return none
+    unlinked = (hops < 0) & ((n > 0) | np.isnat(pages.last_crawl_at))
+    interval = _interval_days(pages.interval_factor, pages.due_rate, pages.due_rate > 0)
+    # waits of 1, 2, 4, …, 2^(n-1) add up to 2^n - 1
+    tried = _first_wait(pages, interval) * (np.exp2(np.clip(n, 0, MOST_DOUBLINGS)) - 1.0)
+    late = (hops > 0) & (n >= LEAST_TRIES) & (tried > TARGET_DAYS)
+    ended: Bools = ~pages.gone & (unlinked | late)
+    return ended
 
 
 def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:
@@ -115,6 +149,7 @@ def of_crawled(states: PageStates) -> DueColumns:
         "gone",
         "n_failures",
         "outcome",
+        "hops",
         "interval_factor",
     )
     never, none = np.full(len(states), NO_TIME), np.full(len(states), np.nan)
@@ -124,20 +159,25 @@ def of_crawled(states: PageStates) -> DueColumns:
 
 def next_crawl_at(page: Page) -> datetime | None:
     """Return the due time of one page; None if only a ping makes the page due."""
+    return moment(due_at(_columns(page))[0])
+
+
+def _columns(page: Page) -> DueColumns:
+    """Return the values that decide when one page is due."""
     cells: dict[str, Any] = {
         name: np.array([getattr(page, name)])
-        for name in ("page_id", "gone", "n_failures", "outcome", "interval_factor")
+        for name in ("page_id", "gone", "n_failures", "outcome", "hops", "interval_factor")
     }
     for name in ("created_at", "last_crawl_at", "requested_at"):
         at = getattr(page, name)
         cells[name] = np.array([NO_TIME if at is None else instant(at)], INSTANT)
     cells["due_rate"] = np.array([page.due_rate], np.float64)
-    return moment(due_at(DueColumns(**cells))[0])
+    return DueColumns(**cells)
 
 
 def retired(page: Page) -> bool:
-    """Return whether a page is retired: gone for so long that only a ping makes it due."""
-    return page.gone and next_crawl_at(page) is None
+    """Return whether only a ping makes a page due: it is gone for long, or a target given up."""
+    return (page.gone or bool(given_up(_columns(page))[0])) and next_crawl_at(page) is None
 
 
 def due_before(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.leases.conditional import handed_out
 from service.leases.due import due_at, requested
 from service.leases.politeness import (
     Gates,
@@ -133,6 +134,7 @@ def lease(
         correct_others(tx, offer.rows.page_id, picked, bound, now)
     after = after_leasing(offer, picked[taken], bound, of, at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
+    pages = handed_out(pages, at, rng)
     leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
     order = _most_urgent_first(leased)
     order = order[taken[order]]

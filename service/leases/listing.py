@@ -5,7 +5,7 @@ A page has one state:
 | state | pages |
 | --- | --- |
 | `never_crawled` | no crawl was reported |
-| `retired` | gone for so long that only a ping or a request makes it due (`leases.due`) |
+| `retired` | gone, or the target of a redirect, and due only by a ping or request (`leases.due`) |
 | `gone` | the last answer was that the page is gone |
 | `failing` | the last crawls had no answer |
 | `active` | all others |
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.leases.due import due_at
+from service.leases.due import due_at, given_up
 from service.model.arrays import Bools, instant
 from service.model.columns import DueColumns
 from service.model.listing import ListedPages, ListedPart, PageFilter
@@ -62,14 +62,16 @@ OVERDUE = "overdue"
 
 COLUMNS_OF: dict[str, dict[str, Any]] = {
     PageState.never_crawled: {"crawled": False},
-    PageState.retired: {"crawled": True, "gone": True},
+    PageState.retired: {"may_retire": True},
     PageState.gone: {"crawled": True, "gone": True},
     PageState.failing: {"crawled": True, "gone": False, "failing": True},
     PageState.active: {"crawled": True, "gone": False, "failing": False},
     OVERDUE: {},
 }
 """Values of columns that each state needs, by which the store filters."""
-NEEDS_RULE = frozenset({PageState.retired, PageState.gone, OVERDUE})
+NEEDS_RULE = frozenset(
+    {PageState.never_crawled, PageState.retired, PageState.gone, PageState.failing, OVERDUE}
+)
 """States for which the values of columns are not enough."""
 
 
@@ -105,8 +107,9 @@ class Selection(NamedTuple):
 
 def states_of(pages: DueColumns) -> NDArray[np.object_]:
     """Return the state of each page."""
-    retired = pages.gone & np.isnat(due_at(pages))
-    conditions = [np.isnat(pages.last_crawl_at), retired, pages.gone, pages.n_failures > 0]
+    retired = (pages.gone | given_up(pages)) & np.isnat(due_at(pages))
+    never = np.isnat(pages.last_crawl_at) & ~retired
+    conditions = [never, retired, pages.gone, pages.n_failures > 0]
     names = [state.value for state in PageState]
     place = np.select(conditions, range(len(conditions)), len(conditions))
     state: NDArray[np.object_] = np.array(names, object)[place]

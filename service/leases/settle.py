@@ -246,7 +246,8 @@ def concerns_others(tx: Transaction, crawls: CrawlColumns, queue_id: Ints) -> Bo
 
 def _pauses(crawls: CrawlColumns) -> Floats:
     """Return the pauses that hosts requested with crawls, seconds; NaN with content."""
-    outcome = outcome_of(crawls.status, crawls.changed, crawls.digest, crawls.redirects_to)
+    columns = crawls.status, crawls.changed, crawls.digest, crawls.redirects_to, crawls.leads
+    outcome = outcome_of(*columns)
     return np.where(outcome == Outcome.content, np.nan, crawls.retry_after_s)
 
 

@@ -68,6 +68,8 @@ class CrawlColumns(Columns):
     """Pause that the host requested, seconds; NaN: none."""
     redirects_to: Ints
     """Target of the redirect; 0: no redirect; UNSPECIFIED: the target is not registered."""
+    leads: Codes
+    """Where the redirect leads (`model.outcomes.Leads`)."""
     last_modified: Instants
     """Last modification of the page as the site reports; NaT: no report."""
     etag: Texts = None
@@ -140,6 +142,11 @@ class PageStates(Columns):
     """Time of the first crawl since the last content that found the page absent; NaT: none."""
     redirects_to: Ints
     """Page to which the last answer redirected; 0: none, or not registered."""
+    hops: Codes
+    """Redirects from a page that was asked for to this page, which is known only as their target;
+    0: asked for; negative: no page redirects to it any more (`ingest.redirects`)."""
+    n_targets: Codes
+    """New pages that were registered because this page redirects to them."""
     estimate: Floats
     """(N, width) states of the estimator."""
     observability: Codes
@@ -306,6 +313,8 @@ class DueColumns(Columns):
     n_failures: Ints
     outcome: Codes
     """Outcome of the last crawl (`model.outcomes`)."""
+    hops: Codes
+    """As in `PageStates`."""
     interval_factor: Floats
     due_rate: Floats
     """Crawl rate times urgency, 1/day; NaN for a page that no epoch has scheduled."""

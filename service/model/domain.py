@@ -150,6 +150,14 @@ class Page:
     """JSON of the note."""
     outcome: Outcome = Outcome.content
     """Outcome of the last crawl."""
+    hops: int = 0
+    """Redirects from a page that was asked for; 0: asked for; negative: as in `PageStates`."""
+    n_targets: int = 0
+    """New pages that were registered because this page redirects to them."""
+    doubted: bool = False
+    """True if the next request goes without validators (`leases.conditional`)."""
+    false_304_at: datetime | None = None
+    """Time of the proof that a 304 of the host was wrong; None: no proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +213,8 @@ class Host:
     max_crawl_rate: float | None
     host_queue: HostQueue
     """The host's own queue, or that of its group."""
+    false_304_at: datetime | None = None
+    """Time of the proof that a 304 of the host was wrong; None: no proof."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ class PageFilter:
     """True: pages with failures in a row."""
     crawled: bool | None = None
     """True: pages with a reported crawl."""
+    may_retire: bool | None = None
+    """True: pages that are gone, or known only as the target of a redirect."""
     change_rate_from: float | None = None
     change_rate_to: float | None = None
     crawl_rate_from: float | None = None

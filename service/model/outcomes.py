@@ -8,7 +8,7 @@ due times, politeness and the answer to "why" read this table in place of condit
 | content | 2xx, or none, with a digest or `changed`; 304 |
 | moved | 301 and 308 with a target |
 | absent | 404, 410 |
-| elsewhere | other 3xx; 301 and 308 without a target; content that a redirect led to |
+| elsewhere | other 3xx; 301, 308 without a target or to nowhere; content behind a redirect |
 | refused | 401, 402, 403, 405, 406, 451 |
 | empty | 2xx, or none, without digest and `changed` |
 | failed | 0, 1xx, 408, 425, 429, 5xx, other 4xx, any number that a site invents |
@@ -34,6 +34,17 @@ TROUBLE = range(500, 600)
 """Statuses of a server in trouble."""
 INVENTED = 999
 """Status that stands for a number that is no status of three digits."""
+
+
+class Leads(IntEnum):
+    """Where a redirect leads, as far as the chain of redirects is known (`ingest.redirects`)."""
+
+    on = 0
+    """To a page, or there is no redirect."""
+    to_new = 1
+    """To a page that was registered because of this redirect."""
+    nowhere = 2
+    """Back to a page of its own chain, or beyond the redirects that are followed."""
 
 
 class Outcome(IntEnum):
@@ -102,7 +113,9 @@ def _by_status() -> Codes:
 BY_STATUS = _by_status()
 
 
-def outcome_of(status: Codes, changed: Codes, digest: Ints, redirects_to: Ints) -> Codes:
+def outcome_of(
+    status: Codes, changed: Codes, digest: Ints, redirects_to: Ints, leads: Codes | None = None
+) -> Codes:
     """Return the (N,) outcomes of crawls, by their columns (`CrawlColumns`).
 
     >>> statuses = np.array([200, 200, 301, 301, 404, 403, 503, 999, -1], np.int16)
@@ -115,7 +128,8 @@ def outcome_of(status: Codes, changed: Codes, digest: Ints, redirects_to: Ints) 
     listed = (status >= 0) & (status <= INVENTED)
     code = np.where(listed, BY_STATUS[np.where(listed, status, INVENTED)], Outcome.failed)
     code = np.where(unstated, Outcome.content, code)
-    code = np.where((code == Outcome.moved) & ~away, Outcome.elsewhere, code)
+    onward = away if leads is None else away & (leads != Leads.nowhere)
+    code = np.where((code == Outcome.moved) & ~onward, Outcome.elsewhere, code)
     success = (code == Outcome.content) & (status != NOT_MODIFIED)
     # the content after a redirect belongs to another page
     code = np.where(success & away, Outcome.elsewhere, code)

@@ -55,6 +55,7 @@ hosts = sa.Table(
     sa.Column("host", sa.Text, nullable=False, unique=True),
     sa.Column("group_id", Id),
     sa.Column("max_crawl_rate", sa.Double),
+    sa.Column("false_304_at", Instant),
     sa.Index(
         "hosts_group_id_idx",
         "group_id",
@@ -140,6 +141,8 @@ page_states = sa.Table(
     sa.Column("redirects_to", Id),
     sa.Column("outcome", sa.SmallInteger),
     sa.Column("absent_since", Instant),
+    sa.Column("hops", sa.SmallInteger),
+    sa.Column("n_targets", sa.SmallInteger),
     sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     comment="One row a page, updated by every observation: no secondary index, room for HOT.",
@@ -198,6 +201,7 @@ page_validators = sa.Table(
     sa.Column("last_modified", Instant),
     sa.Column("etag", sa.Text),
     sa.Column("note", sa.Text),
+    sa.Column("doubted", sa.Boolean),
     comment="Validators for conditional requests and notes, for pages that have any.",
 )
 

@@ -67,6 +67,9 @@ class StateLine(Page, frozen=True, kw_only=True):
     outcome: Annotated[int, Meta(ge=0, le=7)] = 0
     """Outcome of the last crawl (`service.model.outcomes`)."""
     absent_since: Moment | None = None
+    hops: Annotated[int, Meta(ge=-5, le=5)] = 0
+    """Redirects from a page that was asked for (`service.model.columns.PageStates`)."""
+    n_targets: Annotated[int, Meta(ge=0, le=1_000)] = 0
     last_interval: Interval = 0.0
     last_age: Annotated[float, Meta(ge=0, le=1e7)] | None = None
     """Days from the last modification that the site reported to the crawl that reported it."""

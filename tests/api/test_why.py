@@ -29,6 +29,8 @@ PAGE = replace(
     crawl_probability=0.0,
     urgency=1.2,
     outcome=Outcome.content,
+    hops=0,
+    n_targets=0,
 )
 CHANGES = "it changes about every 2.0 days and its importance is 2.5"
 RANK = "; 25% of all pages have lower crawl rates"

@@ -374,6 +374,8 @@ def states(draw):
         n_failures=column(st.integers(0, 1_000), "i8"),
         outcome=column(st.integers(0, 7), "i2"),
         absent_since=instant_or_never(),
+        hops=column(st.integers(-5, 5), "i2"),
+        n_targets=column(st.integers(0, 1_000), "i2"),
         redirects_to=np.zeros(n, np.int64),
         estimate=np.column_stack([column(finite, "f8"), column(finite, "f8")]),
         observability=column(st.integers(0, 2), "i2"),

@@ -112,6 +112,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         token=token,
         retry_after_s=_numbers([item.retry_after_s for item in items]),
         redirects_to=np.zeros(len(items), np.int64),
+        leads=np.zeros(len(items), np.int16),
         last_modified=_dates(items),
         etag=_texts([_etag(item.etag) for item in items]),
         note=_texts(notes),

@@ -1,6 +1,7 @@
 """Answers: conversion of columns, verdicts and values to structs, and to JSON or Arrow."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,6 +30,7 @@ from service.api.responses.history import encode_calibrations
 from service.api.responses.why import explain
 from service.estimation.estimates import PageEstimate
 from service.leases import due
+from service.leases.conditional import distrusted_until
 from service.leases.due import due_at
 from service.leases.lease import LeasedPages
 from service.model.arrays import moments
@@ -165,6 +167,7 @@ def encode_page(
     estimate: PageEstimate,
     change_hours: ChangeHoursAnswer | None,
     tags: list[str],
+    now: datetime,
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate."""
     scheduled = why = target = None
@@ -178,7 +181,7 @@ def encode_page(
             shift_s=None if (shift := shift_of(page, epoch)) is None else shift.total_seconds(),
             next_crawl_at=due.next_crawl_at(page),
         )
-        why = explain(page, epoch, estimate, change_hours)
+        why = explain(page, epoch, estimate, change_hours, now)
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])
@@ -189,6 +192,7 @@ def encode_page(
         "retired": due.retired(page),
         "redirects_to": target,
         "note": encode_note(page.note),
+        **known_validators(page, now),
         "estimate": EstimateAnswer(**estimated, credible_interval=bounds),
         "schedule": scheduled,
         "why": why,
@@ -198,6 +202,13 @@ def encode_page(
         ],
     }
     return PageAnswer(**{**shared(PageAnswer, page), **fields})
+
+
+def known_validators(page: Page, now: datetime) -> dict[str, Any]:
+    """Return the validators of a page for a conditional request; None in doubt."""
+    doubted = page.doubted or distrusted_until(page.false_304_at, now) is not None
+    named = {"etag": page.etag, "last_modified": page.last_modified}
+    return dict.fromkeys(named) if doubted else named
 
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -1,6 +1,6 @@
 """The reason of a page's crawl rate, in one sentence."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -8,6 +8,8 @@ from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.pages import WhyAnswer
 from service.api.responses.change_hours import shift_of
 from service.estimation.estimates import PageEstimate
+from service.ingest.redirects import MOST_HOPS, MOST_TARGETS
+from service.leases.conditional import distrusted_until
 from service.leases.due import next_crawl_at, retired
 from service.model.domain import Certificate, Epoch, Observability, Page
 from service.model.outcomes import Outcome
@@ -30,18 +32,25 @@ FOUND = {
     Outcome.unfinished: "got no answer",
 }
 """End of a sentence on the last crawls of a page, by the outcome of the last one."""
+WRONG_304 = "its site has answered 304 although a page had changed"
 MOST_CERTAIN = 0.99
 """Maximum certainty that a sentence mentions."""
 
 
 def explain(
-    page: Page, epoch: Epoch, estimate: PageEstimate, change_hours: ChangeHoursAnswer | None = None
+    page: Page,
+    epoch: Epoch,
+    estimate: PageEstimate,
+    change_hours: ChangeHoursAnswer | None = None,
+    now: datetime | None = None,
 ) -> WhyAnswer:
     """Return what drives the crawl rate of a scheduled page."""
     certificate, change_rate = epoch.certificate, page.change_rate or 0.0
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
     return WhyAnswer(
-        sentence=_sentence(page, epoch, estimate, share, change_hours),
+        sentence="; ".join(
+            [_sentence(page, epoch, estimate, share, change_hours), *_plain_requests(page, now)]
+        ),
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else None,
@@ -57,12 +66,15 @@ def _sentence(
 ) -> str:
     if page.gone:
         return _gone(page)
+    if page.hops and retired(page):
+        return _given_up(page)
     clauses = [f"{_manner(page)}: {_drivers(page, estimate)}"]
     if share is not None and page.crawl_rate:
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
         again = "" if next_crawl_at(page) is None else ", it is tried again"
-        clauses.append(f"{_last_crawls(page.n_failures)} {FOUND[page.outcome]}{again}")
+        found = f"{FOUND[page.outcome]}{_not_followed(page)}"
+        clauses.append(f"{_last_crawls(page.n_failures)} {found}{again}")
     elif page.shift is not None:  # the shift is part of the urgency
         clauses += _shift(page, epoch, change_hours)
     elif group := _url_group(page, epoch.certificate):
@@ -76,6 +88,33 @@ def _gone(page: Page) -> str:
     if not retired(page):
         return f"checked ever more rarely: {evidence}"
     return f"not crawled: {evidence}; a ping or POST /pages with its url has it crawled once more"
+
+
+def _given_up(page: Page) -> str:
+    state = "no page redirects to it any more" if page.hops < 0 else "it has had no content"
+    return (
+        f"not crawled: only redirects led to it, and {state}; a ping or POST /pages with its url has "
+        "it crawled"
+    )
+
+
+def _not_followed(page: Page) -> str:
+    """Return why the last redirect of a page was not followed, where it was not."""
+    if page.outcome is not Outcome.elsewhere or page.redirects_to is not None:
+        return ""
+    if page.hops >= MOST_HOPS:
+        return f", {MOST_HOPS} redirects away from a page that was asked for, which is the maximum"
+    if page.n_targets >= MOST_TARGETS:
+        return f", after {page.n_targets} other targets, which is the maximum"
+    return ""
+
+
+def _plain_requests(page: Page, now: datetime | None) -> list[str]:
+    """Return why the page is requested without validators, where it is."""
+    until = None if now is None else distrusted_until(page.false_304_at, now)
+    if until is None or (page.etag is None and page.last_modified is None):
+        return []
+    return [f"it is requested without ETag and date until {until:%Y-%m-%d}: {WRONG_304}"]
 
 
 def _manner(page: Page) -> str:

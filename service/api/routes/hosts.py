@@ -204,8 +204,8 @@ def get_host(service: TheService, caller: TheCaller, host: HostPath) -> Response
 def put_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody) -> Response:
     """Set how a host is crawled.
 
-    The host may have no page yet. Fields left out go back to their defaults; only `blocked_until`
-    keeps its value. A host in a group follows the delay and the concurrency of its group. A pause
+    The host may have no page yet. Fields left out go back to their defaults; only `blocked_until` and
+    `false_304_at` keep their values. A host in a group follows the delay and the concurrency of its group. A pause
     of one host is a pause of all hosts of its group.
     """
     return _change_host(service, actor, host, _whole(decode_object(body, HostBody)))
@@ -328,16 +328,20 @@ def _change_host(service: Service, actor: Actor, host: str, settings: dict[str, 
 
 
 def _whole(body: HostBody | GroupBody) -> dict[str, Any]:
-    """Return the settings of a PUT; those left out become None, but a pause and members stay."""
-    cleared = set(body.__struct_fields__) - {"blocked_until", "members"}
+    """Return the settings of a PUT; those left out become None.
+
+    A pause, the doubt about 304 answers, and members stay.
+    """
+    cleared = set(body.__struct_fields__) - {"blocked_until", "false_304_at", "members"}
     return dict.fromkeys(cleared) | sent_fields(body)
 
 
 def _check(service: Service, settings: dict[str, Any]) -> None:
     """Raise `InvalidField` for a value out of range; cut a delay of robots.txt at a day."""
-    until = settings.get("blocked_until")
-    if until is not None and not EARLIEST <= until <= LATEST:
-        raise InvalidField("blocked_until", "blocked_until lies before 1990 or after 9000")
+    for name in ("blocked_until", "false_304_at"):
+        at = settings.get(name)
+        if at is not None and not EARLIEST <= at <= LATEST:
+            raise InvalidField(name, f"{name} lies before 1990 or after 9000; send another instant")
     if settings.get("max_crawl_rate") is not None and service.plan.objective != CONSTRAINED:
         raise InvalidField(
             "max_crawl_rate",

@@ -48,7 +48,8 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
 
     The URL is the key. Fields left out keep their value; a new page has importance 1, is `auto`
     and has no bounds. An item whose bound would cross the other bound of its page is rejected; send
-    both. A page that is retired, because it was gone for long, is crawled once more.
+    both. A page that is retired is crawled once more, because it was gone for long, or because only
+    redirects led to it.
     """
     batch = decode_batch(body, Page, service.max_items)
     pages = decode_pages(admitted(batch, caller, service.store))
@@ -154,7 +155,8 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     service.watch.note([epoch] if epoch else [])
     change_hours = encode_change_hours(tx.change_hours(np.array([page.host_id])))
     tags = tx.tags_of(np.array([page_id])).tag.tolist()
-    return answer(encode_page(page, log, epoch, estimate, change_hours, tags))
+    now = service.now()
+    return answer(encode_page(page, log, epoch, estimate, change_hours, tags, now))
 
 
 def patches_of(changes: Mapping[str, Any]) -> tuple[PagePatch, TagPatch]:

@@ -43,6 +43,8 @@ from service.api.threads import iterated, read_in_thread
 from service.api.waiting import reach
 from service.epochs.watch import Watch
 from service.leases import due
+from service.leases.conditional import handed_out
+from service.model.arrays import instant
 from service.model.columns import ScheduleChanges, SchedulePart
 from service.model.domain import Epoch, Observability, ScheduleFilter
 from service.model.errors import EpochNotFound, InvalidField, PageNotFound
@@ -302,11 +304,16 @@ class ScheduleReader:
             return self.next(tx, after)
 
     def encoded(self, part: SchedulePart) -> list[ScheduledPage]:
-        """Return the rows of a part, with their validators if the query wants them."""
+        """Return the rows of a part, with their validators if the query wants them.
+
+        As in leases, a few rows have none (`leases.conditional`).
+        """
         if not self.query.validators:
             return encode_schedule(part.pages)
         with self.service.store.begin(write=False) as tx:
-            return encode_schedule(part.pages, tx.validators(part.pages.page_id))
+            stored = tx.validators(part.pages.page_id)
+        some = handed_out(stored, instant(self.service.now()), self.service.rng)
+        return encode_schedule(part.pages, some)
 
     def lines(self, part: SchedulePart) -> Iterator[bytes]:
         """Yield one page a line."""

@@ -16,7 +16,9 @@ class LoadStatements(Subject):
 
     @abstractmethod
     def load_columns(self) -> EpochColumns:
-        """Return every page for an epoch, as of one instant; gone pages have importance 0.
+        """Return every page for an epoch, as of one instant.
+
+        Pages that are gone have importance 0, and so have targets of redirects without content yet.
 
         The transaction is that of `Store.read_whole` or of a lead that does not write.
         """

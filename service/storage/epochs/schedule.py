@@ -54,7 +54,7 @@ class ScheduleStatements(Subject):
 SCHEDULE = """
 SELECT pages.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, false) AS gone,
     coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
-    coalesce(interval_factor, 1.0) AS interval_factor,
+    coalesce(hops, 0) AS hops, coalesce(interval_factor, 1.0) AS interval_factor,
     {due_rate} AS due_rate, url, importance, schedule.change_rate, schedule.crawl_rate,
     coalesce(schedule.crawl_probability, 0.0) AS crawl_probability
 FROM pages

@@ -97,8 +97,8 @@ TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
 
 LISTED = """
 SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
-    coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome, interval_factor,
-    {due_rate} AS due_rate, url, importance,
+    coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
+    coalesce(hops, 0) AS hops, interval_factor, {due_rate} AS due_rate, url, importance,
     observability, min_crawl_rate, max_crawl_rate, schedule.change_rate, schedule.crawl_rate,
     n_observations, n_changes, {tags} AS tags
 FROM {source}
@@ -124,7 +124,9 @@ TAGS = """(
 )"""
 WALKED = {"tag": "page_tags", "host": "pages", "": "pages"}
 """Table whose index a list walks along, by the filter."""
-OF_STATES = frozenset({"observability", "gone", "failing", "crawled", "changed_since"})
+OF_STATES = frozenset(
+    {"observability", "gone", "failing", "crawled", "may_retire", "changed_since"}
+)
 OF_SCHEDULE = frozenset({"change_rate_from", "change_rate_to", "crawl_rate_from", "crawl_rate_to"})
 OF_PAGES = frozenset({"host", "url_prefix"})
 JOINED = "{table} ON {table}.page_id = {first}.page_id"
@@ -143,6 +145,7 @@ ONLY = {
     "gone": "gone = %(gone)s",
     "failing": "(coalesce(n_failures, 0) > 0) = %(failing)s",
     "crawled": "(last_crawl_at IS NOT NULL) = %(crawled)s",
+    "may_retire": "(gone OR hops IS NOT NULL) = %(may_retire)s",
     "change_rate_from": "schedule.change_rate{double} >= %(change_rate_from)s",
     "change_rate_to": "schedule.change_rate{double} <= %(change_rate_to)s",
     "crawl_rate_from": "schedule.crawl_rate{double} >= %(crawl_rate_from)s",

@@ -8,12 +8,11 @@ from typing_extensions import override
 
 from service.model.arrays import Bools, Ints
 from service.model.columns import PageStates
-from service.storage.dialect import Dialect
+from service.storage.pages.links import GONE_CHECKS as GONE_CHECKS
+from service.storage.pages.links import RETIRED as RETIRED
+from service.storage.pages.links import LinksSql, LinkStatements
 from service.storage.queue.columns import LeaseTokens, LockedLeases
 from service.storage.queue.contract import QueueStatements
-
-GONE_CHECKS = 6
-"""Looks at an absent page, after an hour and 1, 2, 4, 8, 16 days, before it is retired."""
 
 HURRY_S = 0.25
 """Maximum wait of a batch of many callers for a lock, seconds; ours are held for less."""
@@ -29,6 +28,8 @@ NULL_FOR_ZERO = (
     "n_failures",
     "outcome",
     "redirects_to",
+    "hops",
+    "n_targets",
 )
 """Columns of `page_states` that are NULL where they are 0, which makes most rows shorter.
 
@@ -44,7 +45,7 @@ SELDOM_SET = (
 """Columns of `page_states` that few pages use: those of pings, requests and failures."""
 
 
-class StateStatements(QueueStatements):
+class StateStatements(QueueStatements, LinkStatements):
     """The statements on states of pages."""
 
     @abstractmethod
@@ -80,9 +81,10 @@ class StateStatements(QueueStatements):
 
     @abstractmethod
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        """Request a crawl of the retired pages among these; return the retired pages.
+        """Ask for pages: request a crawl of those that are retired; return the pages that changed.
 
-        The method locks states, so the transaction must not have locked states before.
+        A page known only as the target of a redirect becomes one that was asked for, and is crawled
+        if its last crawl had no content. The method locks states, so the transaction must not have locked states before.
         """
 
     @abstractmethod
@@ -98,13 +100,17 @@ class StateStatements(QueueStatements):
         """Write the name of the estimator of the stored states."""
 
 
+UNASKED = "hops IS NOT NULL OR n_targets IS NOT NULL"
+LACKING = "hops IS NOT NULL AND n_failures > 0 AND NOT gone"
+"""Conditions of `wake`: targets of redirects, and those without content."""
+
 CLEAR_ESTIMATES = """
 UPDATE page_states SET estimate = %(zeros)s WHERE page_id BETWEEN %(first)s AND %(last)s
 """
 """Statement that does not read the old bytes, which may have another width."""
 
 
-class StatesSql(Dialect, StateStatements):
+class StatesSql(LinksSql, StateStatements):
     """The statements on states that Postgres and SQLite share."""
 
     width: int

@@ -76,7 +76,9 @@ class DuePages(DueColumns):
     etag: NDArray[np.object_]
     last_modified: Instants
     note: NDArray[np.object_]
-    """Validators and note as in `ValidatorColumns`."""
+    doubted: Bools
+    false_304_at: Instants
+    """Validators, note and doubts as in `ValidatorColumns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,8 @@ OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
     coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.ready_at, used.next_at"""
 
 HOSTS = f"""
-SELECT hosts.host_id, host, name, hosts.max_crawl_rate, own.min_delay_s AS own_min_delay_s,
+SELECT hosts.host_id, host, name, hosts.max_crawl_rate, false_304_at,
+    own.min_delay_s AS own_min_delay_s,
     own.robots_delay_s AS own_robots_delay_s, own.max_concurrency AS own_max_concurrency,
     {OF_HOST_QUEUE}
 FROM hosts
@@ -273,7 +274,7 @@ class HostsSql(Dialect, HostStatements):
 def host_of(row: dict[str, Any]) -> Host:
     """Return the host in a row of `HOSTS`."""
     own = {name: row[f"own_{name}"] for name in SETTINGS}
-    own |= {name: row[name] for name in ("host_id", "host", "max_crawl_rate")}
+    own |= {name: row[name] for name in ("host_id", "host", "max_crawl_rate", "false_304_at")}
     return Host(group=row["name"], host_queue=_host_queue(row), **own)
 
 

@@ -45,12 +45,13 @@ DUE = {
     "gone": "coalesce(gone, false)",
     "n_failures": "coalesce(n_failures, 0)::bigint",
     "outcome": "coalesce(outcome, 0)::smallint",
+    "hops": "coalesce(hops, 0)::smallint",
     "interval_factor": "coalesce(interval_factor, 1)::float8",
     "due_rate": "coalesce(due_rate, 'NaN')",
 }
 """Expression of each of the `DueColumns`, with a value in place of NULL."""
 DUE_ARRAYS = ", ".join(f"array_agg({column})" for column in DUE.values())
-_STATE = f"""last_crawl_at, requested_at, gone, n_failures, outcome, interval_factor,
+_STATE = f"""last_crawl_at, requested_at, gone, n_failures, outcome, hops, interval_factor,
     {DUE_RATE} AS due_rate"""
 
 DUE_BLOCK = f"""
@@ -77,9 +78,11 @@ SELECT {DUE_ARRAYS} FROM (
 DUE_PAGES = f"""
 SELECT {DUE_ARRAYS}, array_agg(coalesce(host_id, 0)), array_agg(coalesce(url, '')),
     array_agg(coalesce(host, '')), array_agg(coalesce(etag, '')),
-    array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, ''))
+    array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, '')),
+    array_agg(coalesce(doubted, false)), array_agg(coalesce(false_304_at, '-infinity'))
 FROM (
-    SELECT given.page_id, created_at, pages.host_id, url, host, {_STATE}, etag, last_modified, note
+    SELECT given.page_id, created_at, pages.host_id, url, host, {_STATE}, etag, last_modified, note,
+        doubted, false_304_at
     FROM {GIVEN_STATES} LEFT JOIN pages ON pages.page_id = given.page_id
     LEFT JOIN hosts ON hosts.host_id = pages.host_id
     LEFT JOIN page_validators ON page_validators.page_id = given.page_id ORDER BY position

@@ -62,7 +62,7 @@ ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
 
 DUE_RATE_NOW = named(DUE_RATE)
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
-    coalesce(outcome, 0), coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
+    coalesce(outcome, 0), coalesce(hops, 0), coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
 """Expressions of the `DueColumns` without the page_id."""
 STATES = """page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch"""
@@ -82,7 +82,8 @@ ORDER BY given.key
 """
 DUE_PAGES = f"""
 SELECT given.value, {DUE}, coalesce(pages.host_id, 0), coalesce(url, ''),
-    coalesce(host, ''), coalesce(etag, ''), last_modified, coalesce(note, '')
+    coalesce(host, ''), coalesce(etag, ''), last_modified, coalesce(note, ''),
+    coalesce(doubted, 0), false_304_at
 FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
 LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 ORDER BY given.key

@@ -67,12 +67,13 @@ RARELY_DUE: dict[str, Any] = {
     "gone": Bools,
     "n_failures": Ints,
     "outcome": Codes,
+    "hops": Codes,
 }
 """Columns of `DueColumns` that matter for few pages; `created_at` for pages never crawled."""
 RARELY = """
 CASE WHEN last_crawl_at IS NULL OR requested_at IS NOT NULL OR gone OR n_failures > 0
     THEN json_array(created_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
-        coalesce(outcome, 0)) END
+        coalesce(outcome, 0), coalesce(hops, 0)) END
 """
 """Expression with all columns of `RARELY_DUE`, because the driver takes time for each column."""
 
