@@ -6,9 +6,10 @@
 The spider's `parse` receives the responses. The scheduler registers the requests of `parse` with
 Recrawl, and Recrawl decides on the time of their crawls. A request with
 `meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported with its
-target, which the service schedules if the spider may crawl it. Pages are fetched by conditional requests: `parse` receives no
-page that its site reports as unchanged (304), unless `RECRAWL_CONDITIONAL` is false. Requests other
-than GET, and requests with `meta={"recrawl_now": True}`, are sent at once, with their redirects.
+target, which the service schedules if the spider may crawl it. Pages are fetched by conditional
+requests: `parse` receives no page that its site reports as unchanged (304), unless
+`RECRAWL_CONDITIONAL` is false. Requests other than GET, and requests with
+`meta={"recrawl_now": True}`, are sent at once, with their redirects.
 With `ROBOTSTXT_OBEY`, the scheduler reads the robots.txt of due pages, and keeps its delay.
 Threads take leases and send reports, so the reactor never waits.
 """

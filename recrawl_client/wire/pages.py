@@ -213,8 +213,8 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     n_failures: int
     """Number of consecutive crawls without content; of a gone page, those that found it absent."""
     retired: bool
-    """True if only a ping or a registration leads to a crawl, because the page was gone for long, or
-    because only redirects led to it."""
+    """True if only a ping or a registration leads to a crawl: the page was gone for long, or only
+    redirects led to it."""
     hops: int = 0
     """Redirects from a page that was asked for to this page; 0 for a page that was asked for, below
     0 if no page redirects to it any more."""
@@ -223,7 +223,7 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     last_crawl_at: Instant | None
     """Instant of the last crawl; null before the first."""
     etag: str | None = None
-    """ETag of the last answer with content; null without one, and while the site's 304 is doubted."""
+    """ETag of the last answer with content; null without one, and in doubt about the site's 304."""
     last_modified: Instant | None = None
     """Last-Modified of that answer; null like `etag`, and for a date within a minute before it."""
     note: Any = None

@@ -43,8 +43,7 @@ from service.model.listing import PageTags
 from service.model.outcomes import Outcome
 from service.model.urls import url_groups
 from service.storage.pages.contract import Brought, RegisteredPages
-from service.storage.pages.links import Links
-from service.storage.pages.states import GONE_CHECKS
+from service.storage.pages.links import GONE_CHECKS, LEAST_TRIES, Links
 from service.storage.pages.validators import StoredValidators, ValidatorChanges
 
 T = TypeVar("T")
@@ -357,11 +356,15 @@ class MemoryTransaction(MemorySchedule):
         return Links(**{f.name: getattr(states, f.name) for f in fields(Links)})
 
     @override
-    def link(self, page_id: Ints, hops: int) -> Ints:
-        links = self.links_of(page_id)
-        unlinked = links.hops < 0
-        self.add_hops(links.page_id[unlinked | (links.hops > hops)], hops)
-        return links.page_id[unlinked]
+    def link(self, page_id: Ints, hops: int, now: datetime, before: datetime) -> Ints:
+        states = self.lock_states(np.unique(page_id))
+        states = states.where(states.hops != 0)
+        nearer = np.where(states.hops < 0, hops, np.minimum(states.hops, hops))
+        tried = (states.n_failures >= LEAST_TRIES) & (states.last_crawl_at < instant(before))
+        requested_at = np.where(tried & ~states.gone, instant(now), states.requested_at)
+        row = states.page_id - 1
+        self.states.put(self.undo, row, hops=nearer, n_targets=0, requested_at=requested_at)
+        return states.page_id
 
     @override
     def unlink(self, page_id: Ints) -> Ints:

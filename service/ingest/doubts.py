@@ -92,9 +92,7 @@ def _strong(etag: str) -> str:
     return etag.removeprefix("W/")
 
 
-def contradicted(
-    states: PageStates, groups: Groups, crawls: CrawlColumns, answer: Bools
-) -> Ints:
+def contradicted(states: PageStates, groups: Groups, crawls: CrawlColumns, answer: Bools) -> Ints:
     """Return the pages whose last answer is a 304 to a crawl that was requested, ascending.
 
     A ping, or a person, knew of a change that the site denies.
@@ -165,4 +163,3 @@ def _last(n: int, page: Ints, mask: Bools) -> Ints:
     last = np.full(n, -1)
     last[page[mask]] = np.flatnonzero(mask)  # of several places the last one counts
     return last
-

@@ -14,7 +14,7 @@ from service.ingest.crawls import add_counts
 from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Floats, Groups, Instants, Ints, rounds
 from service.model.columns import LogColumns, PageStates, PingColumns
 from service.model.domain import Kind, Observability, PingReason, Timing
-from service.storage.pages.states import GONE_CHECKS
+from service.storage.pages.links import GONE_CHECKS
 
 RETRY_RETIRED = np.timedelta64(1 << (GONE_CHECKS - 2), "D")
 """Minimum time between two crawls of a retired page that untrusted pings request."""

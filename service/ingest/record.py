@@ -283,7 +283,7 @@ def resolve(
     named = _used(len(names.pages), names.row)
     hops = np.zeros(len(named), np.int64)
     if names.target is not None and (names.target >= 0).any():
-        away, judged = _judged(tx, names, url_page_id, named)
+        away, judged = _judged(tx, names, names.target, url_page_id, named)
         onward[away] = judged.leads
         to_new = judged.leads == Leads.to_new
         hops = nearest(len(hops), names.target[away[to_new]], judged.hops[to_new])
@@ -305,16 +305,18 @@ def resolve(
 
 
 def _judged(
-    tx: Transaction, names: PageNames, url_page_id: Ints, named: Bools
+    tx: Transaction, names: PageNames, to: Ints, url_page_id: Ints, named: Bools
 ) -> tuple[Ints, Judged]:
-    """Return the items that redirect to another page, and where their redirects lead."""
-    assert names.target is not None
+    """Return the items that redirect to another page, and where their redirects lead.
+
+    `to` has the row of each item's target, -1 for none.
+    """
     # a URL that no page has is named by its row
     ids = np.append(np.where(url_page_id > 0, url_page_id, -1 - np.arange(len(url_page_id))), 0)
     source = np.where(names.row >= 0, ids[names.row], names.page_id)
-    target = ids[names.target]
+    target = ids[to]
     away = np.flatnonzero((target != 0) & (source != 0) & (target != source))
-    new = np.append((url_page_id == 0) & ~named, False)[names.target[away]]
+    new = np.append((url_page_id == 0) & ~named, False)[to[away]]
     return away, judge(tx, Redirects(source[away], target[away], new))
 
 

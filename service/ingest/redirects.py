@@ -3,21 +3,24 @@
 1. A page that was asked for (registered, pinged, or reported by its URL) has 0 hops. The target of
    a redirect that nobody asked for has one hop more than the page that leads there, at most
    `MOST_HOPS`. A redirect beyond that registers no page.
-2. One page registers at most `MOST_TARGETS` new targets, until it is asked for again.
+2. A page that was asked for registers at most `MOST_TARGETS` new targets, until it is asked for
+   again. A target registers one, and one more each time that a redirect leads to it again.
 3. A redirect back into its own chain leads nowhere: its page is elsewhere, not moved.
 4. A target that never had content is unlinked when its page no longer redirects to it, and so are
-   the targets after it. A further redirect to it links it again.
+   the targets after it. A further redirect to it links it again, and has a target that is retired
+   crawled, once a week at most.
 
 `leases.due` retires unlinked targets, and those without content for a week. The redirects of a
 batch are judged by those that the store has.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
 
-from service.model.arrays import UNSPECIFIED, Bools, Codes, Ints, distinct
+from service.model.arrays import Bools, Codes, Ints, distinct
 from service.model.columns import CrawlColumns, PageStates
 from service.model.outcomes import Leads
 from service.storage import Transaction
@@ -26,7 +29,11 @@ from service.storage.pages.links import Links
 MOST_HOPS = 5
 """Maximum redirects from a page that was asked for to a new page."""
 MOST_TARGETS = 10
-"""Maximum new pages that the redirects of one page register."""
+"""Maximum new pages that the redirects of a page register that was asked for."""
+MOST_ONWARD = 1
+"""Maximum new pages that a target registers for each redirect that leads to it."""
+TRIED_AGAIN = timedelta(days=7)
+"""Minimum time between two crawls of a target without content to which redirects lead again."""
 
 NO_PAGES = np.zeros(0, np.int64)
 
@@ -57,10 +64,11 @@ def judge(tx: Transaction, redirects: Redirects) -> Judged:
     source, target, new = redirects.source, redirects.target, redirects.new
     links = tx.links_of(_pages(source, target))
     row, there = links.rows(source)
-    hops = 1 + np.where(there, np.abs(_at(links.hops, row)), 0).astype(np.int64)
-    n_targets = np.where(there, _at(links.n_targets, row), 0).astype(np.int64)
+    hops = 1 + np.where(there, np.abs(_at(links.hops, row)), 0)
+    nth = np.where(there, _at(links.n_targets, row), 0) + rank(source, target, new)
     leads = np.where(new, Leads.to_new, Leads.on)
-    too_far = new & ((hops > MOST_HOPS) | (n_targets + rank(source, target, new) >= MOST_TARGETS))
+    too_far = new & (hops > MOST_HOPS)
+    too_far |= new & (nth >= np.where(hops > 1, MOST_ONWARD, MOST_TARGETS))
     too_far |= new & (source > 0) & ~there  # a page that does not exist leads nowhere
     leads = np.where(too_far | returns(tx, links, source, target), Leads.nowhere, leads)
     return Judged(leads.astype(np.int16), hops)
@@ -154,17 +162,18 @@ def relink(tx: Transaction, relinks: Relinks) -> Ints:
     A redirect leads to these again. Or they are retired, and redirected back when they were last
     crawled: a site may have turned its redirect around since.
     """
-    again = [NO_PAGES]
-    for hops in np.unique(relinks.hops).tolist():
-        again.append(tx.link(distinct(relinks.page_id[relinks.hops == hops]), hops))
-    left = relinks.left
+    page_id, of_page, left = relinks.page_id, relinks.hops, relinks.left
+    now, again = tx.now(), [NO_PAGES]
+    for hops in np.unique(of_page).tolist():
+        linked = distinct(page_id[of_page == hops])
+        again += [tx.link(linked, hops, now, now - TRIED_AGAIN)]
     for _ in range(MOST_HOPS):  # the targets of an unlinked target are left too
         dropped = tx.unlink(left) if len(left) else NO_PAGES
         if not len(dropped):
             break
-        left = _pages(tx.links_of(dropped).redirects_to)
+        left = np.setdiff1d(_pages(tx.links_of(dropped).redirects_to), page_id)
     if len(relinks.looped):
-        again.append(tx.request_retired(relinks.looped, tx.now()))
+        again += [tx.request_retired(relinks.looped, now)]
     return distinct(np.concatenate(again))
 
 

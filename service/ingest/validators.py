@@ -18,7 +18,6 @@ from service.model.columns import CrawlColumns
 from service.model.outcomes import NOT_MODIFIED
 from service.storage.pages.validators import ValidatorChanges
 
-
 DATED_AFTER = np.timedelta64(1, "m")
 """Minimum age of a Last-Modified that is stored (RFC 9110, section 8.8.2.2)."""
 

@@ -31,7 +31,7 @@ from service.model.columns import DueColumns, PageStates, ScheduledPages, Schedu
 from service.model.domain import Page, ScheduleFilter
 from service.model.outcomes import IS_ABSENT, IS_PATIENT
 from service.storage.epochs.schedule import MOST_SCANNED
-from service.storage.pages.states import GONE_CHECKS
+from service.storage.pages.links import GONE_CHECKS, LEAST_TRIES
 from service.storage.stores.contract import Transaction
 
 MAX_DUE_DAYS = 36_500.0
@@ -42,9 +42,6 @@ LEAST_RATE = 1e-200
 
 RETRY_S = 3_600.0
 """Maximum wait after the first crawl that failed, seconds."""
-
-LEAST_TRIES = 3
-"""Minimum number of crawls of a target of redirects without content."""
 
 MOST_WAIT_DAYS = 30.0
 """Maximum wait after a crawl without content, days."""

@@ -14,7 +14,6 @@ def live(database_url, monkeypatch):
     monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
     monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
     monkeypatch.setenv("RECRAWL_BANDWIDTH", "48")
-    monkeypatch.setattr("service.leases.conditional.PLAIN_SHARE", 0.0)
     with running(database_url) as live:
         yield live
 
@@ -56,8 +55,10 @@ def test_a_constant_etag_is_found_out_and_its_304s_are_unlearnt(live):
     shown = page(live)
     assert host(live)["false_304_at"] == live.clock().isoformat().replace("+00:00", "Z")
     assert (shown["estimate"]["n_observations"], shown["estimate"]["n_changes"]) == (1, 1)
-    assert shown["estimate"]["change_rate"] > 5 * believed
-    assert shown["last_crawls"][0]["interval"] == pytest.approx((live.clock() - first).days + 15 / 24)
+    assert shown["estimate"]["change_rate"] > 3 * believed
+    assert shown["last_crawls"][0]["interval"] == pytest.approx(
+        (live.clock() - first).days + 15 / 24
+    )
     (change,) = live.get("/changes", kind="changed").json()["items"]
     assert change["changed_after"] == first.isoformat().replace("+00:00", "Z")
     assert (shown["etag"], leased(live)[:2]) == (None, (None, None))
@@ -100,7 +101,7 @@ def test_only_the_same_validator_with_other_content_is_a_proof(live, before, aft
     report(live, digest="1", **before)
     report(live, 304)
     report(live, digest="2", **after)
-    assert ("false_304_at" in host(live)) is proves
+    assert (host(live)["false_304_at"] is not None) is proves
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_sites_with_many_etags_stay_trusted(live, answers):
     live.register(URL)
     for digest, etag in answers:
         report(live, digest=digest, etag=etag)
-    assert "false_304_at" not in host(live)
+    assert host(live)["false_304_at"] is None
     assert leased(live)[0] == answers[-1][1]
 
 
@@ -127,7 +128,7 @@ def test_a_page_that_is_gone_and_back_is_no_proof(live):
         report(live, 404, hours=2)
     report(live, digest="2", etag=ETAG)
     assert page(live)["estimate"]["n_changes"] == 2
-    assert "false_304_at" not in host(live)
+    assert host(live)["false_304_at"] is None
 
 
 @pytest.mark.parametrize(("age_s", "kept"), [(-30, False), (0, False), (59, False), (60, True)])
@@ -152,9 +153,9 @@ def test_a_host_is_trusted_again_after_30_days_or_by_an_operator(live):
     report(live, digest="3", etag=ETAG)
     assert leased(live, other)[0] is None
     kept = live.client.put("/hosts/a.example", json={"min_delay_s": 0}).json()
-    assert "false_304_at" in kept
+    assert kept["false_304_at"] is not None
     reset = live.client.patch("/hosts/a.example", json={"false_304_at": None}).json()
-    assert "false_304_at" not in reset
+    assert reset["false_304_at"] is None
     assert leased(live, other)[0] == ETAG
     refused = live.client.patch("/hosts/a.example", json={"false_304_at": "1980-01-01T00:00:00Z"})
     assert (refused.status_code, refused.json()["field"]) == (422, "false_304_at")
@@ -171,7 +172,7 @@ def test_a_304_that_contradicts_a_request_makes_the_next_request_plain(live):
     assert etag is None
     report(live, digest="1", lease=lease, etag=ETAG, hours=0)
     assert (page(live)["etag"], leased(live)[0]) == (ETAG, ETAG), "the site was right"
-    assert "false_304_at" not in host(live)
+    assert host(live)["false_304_at"] is None
 
 
 def test_a_304_without_a_request_is_believed(live):
@@ -196,7 +197,7 @@ def test_every_proof_of_a_batch_counts(live):
         batch(status=304)
     batch(status=200, digest="2")
     for name in "abc":
-        assert "false_304_at" in live.get(f"/hosts/{name}.example").json()
+        assert live.get(f"/hosts/{name}.example").json()["false_304_at"] is not None
     for url in urls:
         estimate = page(live, url)["estimate"]
         assert (estimate["n_observations"], estimate["n_changes"]) == (1, 1)

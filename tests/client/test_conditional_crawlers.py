@@ -87,8 +87,9 @@ def test_crawlers_send_the_validators_of_the_lease_and_report_the_answers(crawle
     }
     assert {path: page.last_crawls[0].changed for path, page in pages.items()}["/both"] is False
     etags = {path: page.etag for path, page in pages.items()}
-    assert etags == {"/both": TAG, "/tag": TAG, "/date": None, "/new": '"77"', "/none": None}
-    assert pages["/date"].last_modified == DATE
+    # a 304 that contradicts a ping is doubted, so the next request is plain
+    assert etags == {**dict.fromkeys(PAGES), "/new": '"77"'}
+    assert pages["/date"].last_modified is None
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from support.ingest_cases import HOUR, announce, crawl, log, rules
 from support.store_cases import T0, page_of, publish, register, schedule_columns, states_of
 
 from recrawl_lab.memory.store import MemoryStore
-from service.core.estimators.lln import LLN
 from service.core.estimators.stochastic import SA
 from service.ingest.rebuild import rebuild
 
@@ -28,7 +27,7 @@ def learnt(store, page):
     return states.estimate.tolist(), states.n_observations.tolist(), states.n_changes.tolist()
 
 
-@pytest.mark.parametrize("estimator", [None, LLN(), SA()])
+@pytest.mark.parametrize("estimator", [None, SA()])
 def test_a_page_has_learnt_what_it_would_have_without_its_wrong_304s(sql_store, estimator):
     lied_to, other = sorted(register(sql_store, 2).tolist())
     publish(sql_store, schedule_columns([lied_to, other], crawl_rate=2.0))
@@ -105,4 +104,3 @@ def test_a_rebuild_of_a_log_without_overlaps_leaves_nothing_out(steps):
     list(rebuild(store, by))
     after = states_of(store, [page])
     np.testing.assert_allclose(after.estimate, before.estimate, rtol=1e-9)
-

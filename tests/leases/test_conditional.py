@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.store_cases import DAY, T0, columns, instants
 
+from service.leases import conditional
 from service.leases.conditional import DISTRUST_DAYS, distrusted_until, handed_out, withheld
 from service.model.arrays import NO_TIME, instant
 from service.storage.pages.validators import StoredValidators
@@ -31,15 +32,11 @@ def rng(seed=1):
     return np.random.default_rng(seed)
 
 
-class Never:
-    """Draws that leave every validator in place."""
-
-    def random(self, n):
-        return np.ones(n)
-
-
 @pytest.mark.parametrize(("etag", "date"), [('"a"', None), ("", DATE), ('W/"a"', DATE)])
-def test_one_request_in_twenty_goes_without_validators_and_keeps_its_note(etag, date):
+def test_one_request_in_twenty_goes_without_validators_and_keeps_its_note(
+    plain_share, monkeypatch, etag, date
+):
+    monkeypatch.setattr(conditional, "PLAIN_SHARE", plain_share)
     given = stored(20_000, etag, date)
     got = handed_out(given, AT, rng())
     plain = (got.etag == "") & np.isnat(got.last_modified)
@@ -58,7 +55,7 @@ def test_pages_without_validators_draw_nothing():
 
 
 def test_the_request_after_a_contradiction_goes_without_validators():
-    got = handed_out(stored(doubted=True), AT, Never())
+    got = handed_out(stored(doubted=True), AT, rng())
     assert (got.etag[0], np.isnat(got.last_modified[0])) == ("", True)
 
 
@@ -67,11 +64,11 @@ def test_the_request_after_a_contradiction_goes_without_validators():
 )
 def test_validators_of_a_host_whose_304_was_wrong_rest_for_30_days(days, plain):
     proof = T0 - timedelta(days=days)
-    assert withheld(stored(false_304_at=proof), AT, Never()).tolist() == [plain]
+    assert withheld(stored(false_304_at=proof), AT, rng()).tolist() == [plain]
     until = distrusted_until(proof, T0)
     assert until == (proof + timedelta(days=DISTRUST_DAYS) if plain else None)
 
 
 def test_a_host_without_a_proof_is_trusted():
-    assert withheld(stored(), AT, Never()).tolist() == [False]
+    assert withheld(stored(), AT, rng()).tolist() == [False]
     assert distrusted_until(None, T0) is None

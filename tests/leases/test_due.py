@@ -26,7 +26,7 @@ NEVER = None
 
 
 def columns(*rows):
-    """Rows of (last_crawl_at, requested_at, gone, n_failures, factor, due_rate[, outcome[, hops]])."""
+    """Rows of (last_crawl_at, requested_at, gone, n_failures, factor, due_rate, outcome, hops)."""
     rows = [(*row, *(Outcome.failed, 0)[len(row) - 6 :]) for row in rows]
     last, request, gone, n, factor, rate, outcome, hops = zip(*rows, strict=True)
     return DueColumns(

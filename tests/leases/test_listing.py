@@ -12,7 +12,7 @@ from service.leases.due import due_before, next_crawl_at
 from service.leases.listing import OVERDUE, PageState, Selection, count, parts_of, states_of
 from service.model.domain import ScheduleFilter
 from service.model.listing import PageFilter
-from service.storage.pages.states import GONE_CHECKS
+from service.storage.pages.links import GONE_CHECKS
 
 ALL = PageFilter()
 LATER = T0 + 10 * DAY

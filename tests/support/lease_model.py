@@ -7,7 +7,7 @@ import numpy as np
 
 from service.leases.due import RETRY_S
 from service.model.outcomes import Outcome
-from service.storage.pages.states import GONE_CHECKS
+from service.storage.pages.links import GONE_CHECKS
 from support.crawl_cases import UNTIL
 from support.store_cases import DAY, T0
 

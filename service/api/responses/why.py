@@ -93,8 +93,8 @@ def _gone(page: Page) -> str:
 def _given_up(page: Page) -> str:
     state = "no page redirects to it any more" if page.hops < 0 else "it has had no content"
     return (
-        f"not crawled: only redirects led to it, and {state}; a ping or POST /pages with its url has "
-        "it crawled"
+        f"not crawled: only redirects led to it, and {state}; a ping or POST /pages with its url "
+        "has it crawled"
     )
 
 

@@ -204,9 +204,9 @@ def get_host(service: TheService, caller: TheCaller, host: HostPath) -> Response
 def put_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody) -> Response:
     """Set how a host is crawled.
 
-    The host may have no page yet. Fields left out go back to their defaults; only `blocked_until` and
-    `false_304_at` keep their values. A host in a group follows the delay and the concurrency of its group. A pause
-    of one host is a pause of all hosts of its group.
+    The host may have no page yet. Fields left out go back to their defaults; only `blocked_until`
+    and `false_304_at` keep their values. A host in a group follows the delay and the concurrency of
+    its group. A pause of one host is a pause of all hosts of its group.
     """
     return _change_host(service, actor, host, _whole(decode_object(body, HostBody)))
 

@@ -113,7 +113,9 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     """Return all pages by ascending page_id; the transaction has one snapshot."""
     driver.execute(ONLY_WORKERS)
     pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES), PAGES, 0)
-    states, (shareless, ages, pings) = read_packed(driver, _ranges(driver, STATES), STATES, 8 * width)
+    states, (shareless, ages, pings) = read_packed(
+        driver, _ranges(driver, STATES), STATES, 8 * width
+    )
     page_id = pages["page_id"]
     if not np.array_equal(page_id, states["page_id"]):
         page_id = np.intersect1d(page_id, states["page_id"], assume_unique=True)

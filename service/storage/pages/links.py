@@ -15,9 +15,12 @@ from typing_extensions import override
 from service.model.arrays import Bools, Codes, Columns, Ints
 from service.storage.dialect import Dialect, Subject
 
-
 GONE_CHECKS = 6
 """Looks at an absent page, after an hour and 1, 2, 4, 8, 16 days, before it is retired."""
+
+
+LEAST_TRIES = 3
+"""Minimum number of crawls of a target without content, before it is retired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +50,12 @@ class LinkStatements(Subject):
         """Return the redirects of those of these pages that exist; the method locks nothing."""
 
     @abstractmethod
-    def link(self, page_id: Ints, hops: int) -> Ints:
-        """Write that redirects lead to pages; return those that were unlinked, ascending.
+    def link(self, page_id: Ints, hops: int, now: datetime, before: datetime) -> Ints:
+        """Write that redirects lead to targets; return the targets that changed, ascending.
 
-        A page that was asked for, or that fewer redirects lead to, stays as it is. So does a page
-        whose state another transaction has locked: its next redirect comes with the next crawl.
+        A target counts its new targets anew, and has at most these hops. A crawl is requested of
+        one that was crawled three times without content, last before an instant. A page that was
+        asked for stays as it is, and one whose state another transaction has locked.
         """
 
     @abstractmethod
@@ -79,13 +83,18 @@ SELECT page_id, coalesce(hops, 0) AS hops, coalesce(n_targets, 0) AS n_targets,
 FROM page_states WHERE page_id IN (SELECT value FROM {ids}) ORDER BY page_id
 """
 TYPES = {"page_id": "i8", "hops": "i2", "n_targets": "i2", "redirects_to": "i8"}
-UNLINKED = """
-SELECT page_id FROM page_states WHERE page_id IN (SELECT value FROM {ids}) AND hops < 0
-ORDER BY page_id {lock_free_rows}
+FARTHER = "hops < 0 OR hops > %(hops)s"
+TRIED = f"""n_failures >= {LEAST_TRIES} AND NOT gone AND last_crawl_at < %(before)s
+    AND (requested_at IS NULL OR requested_at <= last_crawl_at)"""
+LINKED = f"""
+SELECT page_id FROM page_states WHERE page_id IN (SELECT value FROM {{ids}}) AND hops IS NOT NULL
+    AND ({FARTHER} OR n_targets IS NOT NULL OR {TRIED})
+ORDER BY page_id {{lock_free_rows}}
 """
-FARTHER = """
-SELECT page_id FROM page_states WHERE page_id IN (SELECT value FROM {ids}) AND hops > %(hops)s
-ORDER BY page_id {lock_free_rows}
+LINK = f"""
+UPDATE page_states SET hops = CASE WHEN {FARTHER} THEN %(hops)s ELSE hops END, n_targets = NULL,
+    requested_at = CASE WHEN {TRIED} THEN %(now)s ELSE requested_at END
+WHERE page_id IN (SELECT value FROM {{ids}})
 """
 WITHOUT_CONTENT = """
 SELECT page_id FROM page_states WHERE page_id IN (SELECT value FROM {ids}) AND hops > 0
@@ -115,11 +124,11 @@ class LinksSql(Dialect, LinkStatements):
         return Links(**self.arrays(LINKS_OF, TYPES, ids=page_id))
 
     @override
-    def link(self, page_id: Ints, hops: int) -> Ints:
-        unlinked = self.ids(UNLINKED, ids=page_id)
-        nearer = np.append(unlinked, self.ids(FARTHER, ids=page_id, hops=hops))
-        self.add_hops(nearer, hops)
-        return unlinked
+    def link(self, page_id: Ints, hops: int, now: datetime, before: datetime) -> Ints:
+        linked = self.ids(LINKED, ids=page_id, hops=hops, before=before)
+        if len(linked):
+            self.run(LINK, ids=linked, hops=hops, now=now, before=before)
+        return linked
 
     @override
     def unlink(self, page_id: Ints) -> Ints:

@@ -14,11 +14,11 @@ from typing_extensions import override
 from service.model.arrays import Codes, Floats, Ints, nothing
 from service.model.columns import PageStates
 from service.storage.dialect import HOST_QUEUE
+from service.storage.pages.links import RETIRED
 from service.storage.pages.states import (
     HURRY_S,
     LACKING,
     NULL_FOR_ZERO,
-    RETIRED,
     SELDOM_SET,
     UNASKED,
     StatesSql,

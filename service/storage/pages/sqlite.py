@@ -17,10 +17,10 @@ from service.model.domain import Observability
 from service.model.urls import url_groups
 from service.storage.dialect import NUMBER_IN_FORCE
 from service.storage.pages.contract import Brought, PagesSql, RegisteredPages
+from service.storage.pages.links import RETIRED
 from service.storage.pages.states import (
     LACKING,
     NULL_FOR_ZERO,
-    RETIRED,
     SELDOM_SET,
     UNASKED,
     StatesSql,

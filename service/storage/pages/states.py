@@ -8,8 +8,6 @@ from typing_extensions import override
 
 from service.model.arrays import Bools, Ints
 from service.model.columns import PageStates
-from service.storage.pages.links import GONE_CHECKS as GONE_CHECKS
-from service.storage.pages.links import RETIRED as RETIRED
 from service.storage.pages.links import LinksSql, LinkStatements
 from service.storage.queue.columns import LeaseTokens, LockedLeases
 from service.storage.queue.contract import QueueStatements
@@ -84,7 +82,8 @@ class StateStatements(QueueStatements, LinkStatements):
         """Ask for pages: request a crawl of those that are retired; return the pages that changed.
 
         A page known only as the target of a redirect becomes one that was asked for, and is crawled
-        if its last crawl had no content. The method locks states, so the transaction must not have locked states before.
+        if its last crawl had no content. The method locks states, so the transaction must not have
+        locked states before.
         """
 
     @abstractmethod
