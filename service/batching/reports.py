@@ -158,8 +158,12 @@ class Recorder:
         tx.hurry()
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
-        to = {"redirects_to": pages.redirects_to, "leads": pages.leads}
-        crawls = replace(crawls, page_id=pages.page_id, **to)
+        crawls = replace(
+            crawls,
+            page_id=pages.page_id,
+            redirects_to=pages.redirects_to,
+            leads=pages.leads,
+        )
         free = attempt.free(crawls.page_id)
         if free is None:
             committed, sooner = self._record_free(tx, crawls, now, attempt)

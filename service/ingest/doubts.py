@@ -103,7 +103,8 @@ def contradicted(states: PageStates, groups: Groups, crawls: CrawlColumns, answe
     asked = (states.requested_at > FIRST_FAILED)[groups.page]
     asked &= states.requested_at[groups.page] <= crawls.observed_at
     denied = groups.after(np.zeros(len(states), np.bool_), answer, unchanged & asked)
-    return states.page_id[denied]
+    pages: Ints = states.page_id[denied]
+    return pages
 
 
 def unlearnt(tx: Transaction, states: PageStates, proofs: Proofs, rules: Rules) -> PageStates:

@@ -236,7 +236,7 @@ class PageRows(NamedTuple):
     new: Ints
     """Pages that were registered because others redirect to them."""
     leads: Codes
-    """Where the redirect leads (`Leads`)."""
+    """End of the redirect (`Leads`)."""
 
 
 def merge_names(names: Sequence[PageNames]) -> PageNames:

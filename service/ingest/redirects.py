@@ -54,7 +54,7 @@ class Judged(NamedTuple):
     """(R,) redirects as they are followed."""
 
     leads: Codes
-    """Where each redirect leads (`Leads`)."""
+    """End of each redirect (`Leads`)."""
     hops: Ints
     """Hops of each target."""
 

@@ -28,12 +28,12 @@ StoredT = TypeVar("StoredT", StoredValidators, DuePages)
 
 def withheld(stored: StoredT, at: np.datetime64, rng: np.random.Generator) -> Bools:
     """Return which of (N,) pages with validators are requested without them at an instant."""
-    has = (stored.etag != "") | ~np.isnat(stored.last_modified)
+    has: Bools = (stored.etag != "") | ~np.isnat(stored.last_modified)
     if not has.any():
         return has
-    plain = stored.doubted | distrusted(stored.false_304_at, at)
+    plain: Bools = stored.doubted | distrusted(stored.false_304_at, at)
     plain |= rng.random(len(has)) < PLAIN_SHARE
-    return plain & has
+    return np.logical_and(plain, has)
 
 
 def distrusted(false_304_at: Instants, at: np.datetime64) -> Bools:

@@ -69,7 +69,7 @@ class CrawlColumns(Columns):
     redirects_to: Ints
     """Target of the redirect; 0: no redirect; UNSPECIFIED: the target is not registered."""
     leads: Codes
-    """Where the redirect leads (`model.outcomes.Leads`)."""
+    """End of the redirect (`model.outcomes.Leads`)."""
     last_modified: Instants
     """Last modification of the page as the site reports; NaT: no report."""
     etag: Texts = None

@@ -37,7 +37,7 @@ INVENTED = 999
 
 
 class Leads(IntEnum):
-    """Where a redirect leads, as far as the chain of redirects is known (`ingest.redirects`)."""
+    """The end of a redirect, by the chain of redirects that the store has (`ingest.redirects`)."""
 
     on = 0
     """To a page, or there is no redirect."""

@@ -73,8 +73,8 @@ def _sentence(
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
         again = "" if next_crawl_at(page) is None else ", it is tried again"
-        found = f"{FOUND[page.outcome]}{_not_followed(page)}"
-        clauses.append(f"{_last_crawls(page.n_failures)} {found}{again}")
+        result = f"{FOUND[page.outcome]}{_not_followed(page)}"
+        clauses.append(f"{_last_crawls(page.n_failures)} {result}{again}")
     elif page.shift is not None:  # the shift is part of the urgency
         clauses += _shift(page, epoch, change_hours)
     elif group := _url_group(page, epoch.certificate):

@@ -8,6 +8,7 @@ page redirects any more.
 from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
@@ -121,7 +122,8 @@ class LinksSql(Dialect, LinkStatements):
 
     @override
     def links_of(self, page_id: Ints) -> Links:
-        return Links(**self.arrays(LINKS_OF, TYPES, ids=page_id))
+        columns: dict[str, Any] = self.arrays(LINKS_OF, TYPES, ids=page_id)
+        return Links(**columns)
 
     @override
     def link(self, page_id: Ints, hops: int, now: datetime, before: datetime) -> Ints:

@@ -81,7 +81,7 @@ class StateStatements(QueueStatements, LinkStatements):
     def wake(self, page_id: Ints, now: datetime) -> Ints:
         """Ask for pages: request a crawl of those that are retired; return the pages that changed.
 
-        A page known only as the target of a redirect becomes one that was asked for, and is crawled
+        A page known only as the target of a redirect becomes one that was asked for. It is crawled
         if its last crawl had no content. The method locks states, so the transaction must not have
         locked states before.
         """
