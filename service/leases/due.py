@@ -13,9 +13,9 @@ The rules apply in this order; `interval` is `interval_factor / due_rate` days, 
    interval) x 2^(n-1). The wait is at most `MOST_WAIT_DAYS`. The interval counts as 1 day if no
    epoch has scheduled the page, or if the rate is 0 and a crawl was requested. A page that has
    never had content counts as requested (`ingest.crawls.FIRST_FAILED`).
-4. A page known only as the target of redirects (`ingest.redirects`) is retired after three or more
-   crawls in a row without content, when the next would come over `TARGET_DAYS` after the first of
-   them. It is retired at once, without content, when no page redirects to it any more.
+4. A page known only as the target of redirects (`ingest.redirects`) is retired after at least three
+   crawls in a row without content. Its next crawl would then come more than `TARGET_DAYS` after the
+   first of them. It is retired at once, without content, when no page redirects to it any more.
 5. Any other page is due one interval after the last crawl, and never if the rate is 0.
 
 A request that is newer than the last crawl makes the page due no later than the request.
