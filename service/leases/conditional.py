@@ -37,9 +37,12 @@ def withheld(stored: StoredT, at: np.datetime64, rng: np.random.Generator) -> Bo
 
 
 def distrusted(false_304_at: Instants, at: np.datetime64) -> Bools:
-    """Return whether the 304 of each host is not believed, by the times of its proofs."""
-    young: Bools = false_304_at > at - DISTRUST
-    return young
+    """Return whether the 304 of each host is not believed, by the times of its proofs.
+
+    A time after now does not count yet: an operator chose it, or a clock ran ahead.
+    """
+    recent: Bools = (false_304_at > at - DISTRUST) & (false_304_at <= at)
+    return recent
 
 
 def handed_out(stored: StoredT, at: np.datetime64, rng: np.random.Generator) -> StoredT:

@@ -122,7 +122,7 @@ def test_a_ping_asks_for_a_page_too(live):
 def test_a_loop_costs_its_own_pages_alone_and_none_of_them_moves(live, status):
     live.register(f"{SITE}/a")
     loop = {f"{SITE}/a": f"{SITE}/b", f"{SITE}/b": f"{SITE}/c", f"{SITE}/c": f"{SITE}/a"}
-    crawled = run(live, lambda url: to(loop[url], status), 40, hours=24)
+    crawled = run(live, lambda url: to(loop[url], status), 20, hours=24)
     assert set(pages(live)) == set(loop)
     assert len(crawled) < 30
     assert not any(page(live, url)["gone"] for url in loop)
@@ -136,14 +136,14 @@ def test_a_redirect_that_turns_around_is_followed_again(live):
     def moved(url):
         return to(new, 301) if url == old else content()
 
-    run(live, moved, 60, hours=24)
+    run(live, moved, 36, hours=24)
     assert (page(live, old)["retired"], page(live, new)["gone"]) == (True, False)
 
     def back(url):
         return to(old, 301) if url == new else content()
 
     live.client.post("/pages/recrawl", json={"page_ids": [page(live, new)["page_id"]]})
-    run(live, back, 60, hours=24)
+    run(live, back, 10, hours=24)
     assert (page(live, old)["gone"], page(live, new)["gone"]) == (False, True)
 
 
@@ -222,7 +222,7 @@ def test_a_target_without_content_is_tried_for_a_week_and_then_retired(live):
         times[url].append((live.clock() - begun).days)
         return answer(url)
 
-    run(live, noted, 40, hours=24)
+    run(live, noted, 30, hours=24)
     tried = times[f"{SITE}/login"]
     assert tried[:4] == [0, 1, 3, 7]
     assert set(tried[4:]) <= set(times[f"{SITE}/0"]), "again only when its page leads to it again"

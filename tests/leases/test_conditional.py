@@ -60,7 +60,8 @@ def test_the_request_after_a_contradiction_goes_without_validators():
 
 
 @pytest.mark.parametrize(
-    ("days", "plain"), [(0, True), (1, True), (29.99, True), (30, False), (400, False)]
+    ("days", "plain"),
+    [(-1, False), (0, True), (1, True), (29.99, True), (30, False), (400, False)],
 )
 def test_validators_of_a_host_whose_304_was_wrong_rest_for_30_days(days, plain):
     proof = T0 - timedelta(days=days)
