@@ -1,6 +1,7 @@
 """Limits of the caller's key on a batch: its items a second, and the pages that it may name."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from service.api.requests.refusals import refuse
 from service.api.requests.rules import read_lease
 from service.model.arrays import distinct
 from service.model.changes import ChangeFilter
-from service.model.errors import Forbidden, InvalidUrl
+from service.model.errors import Forbidden, InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
 from service.storage import Store
 
@@ -119,6 +120,21 @@ def _inside(url: str, boundary: Boundary) -> bool:
         return boundary.allows(normalise(url))
     except InvalidUrl:
         return True
+
+
+def check_ttl(caller: Caller, ttl_s: float | UnsetType, default: timedelta) -> None:
+    """Raise `InvalidField` for a lease of a limited key that is longer than the default.
+
+    A lease takes a place in the concurrency of its host, and of all hosts of its group.
+    """
+    most_s = default.total_seconds()
+    if caller.boundary is not None and not isinstance(ttl_s, UnsetType) and ttl_s > most_s:
+        raise InvalidField(
+            "ttl_s",
+            f"ttl_s is {ttl_s:g}; a key that is limited to {caller.boundary} has leases of at most "
+            f"{most_s:g} s (RECRAWL_LEASE_TTL_S); send less, and extend the lease with PATCH while "
+            "the crawl runs",
+        )
 
 
 def outside(page: str, boundary: Boundary) -> str:

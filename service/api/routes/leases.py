@@ -19,7 +19,7 @@ from service.api.cursors import CursorParameter, LeasesPlace, decode_cursor, lim
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import beside, record_report
 from service.api.requests.bodies import decode_object, decode_with_items
-from service.api.requests.key_limits import admitted, charge, check_hosts
+from service.api.requests.key_limits import admitted, charge, check_hosts, check_ttl
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.posts import Post
 from service.api.requests.rules import read_lease
@@ -120,6 +120,7 @@ async def post_leases(
     if idempotency_key is not None:
         of_caller = f"{caller.name}\0{idempotency_key}"
         key = CallKey.of(of_caller, body.content, b"register" if register else b"")
+    check_ttl(caller, wish.ttl_s, service.lease_ttl)
     leases = lease_request(wish, service.lease_ttl)
     check_hosts(caller, leases.kind.hosts)
     call = LeaseCall(leases, post, key)
@@ -193,9 +194,12 @@ def list_leases(
     responses=openapi.answers(LeaseAnswer, EXAMPLES["lease_answer"], 404, *openapi.WRITES),
     openapi_extra=openapi.request_body(LeasePatchBody, EXAMPLES["lease_patch"], batch=False),
 )
-def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Response:
+def patch_lease(
+    service: TheService, caller: TheCaller, lease: LeasePath, body: TheBody
+) -> Response:
     """Extend or shorten a lease that runs."""
     ttl_s = decode_object(body, LeasePatchBody).ttl_s
+    check_ttl(caller, ttl_s, service.lease_ttl)
     page_id, token = read_lease(lease)
     with service.store.begin() as tx:
         now = tx.now()
