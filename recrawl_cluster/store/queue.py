@@ -97,6 +97,11 @@ class ShardedQueue(Routing):
         times = [tx.ready_since() for tx in self.answering()]
         return min((at for at in times if at is not None), default=None)
 
+    @override
+    def oldest_snapshot(self) -> datetime | None:
+        times = [tx.oldest_snapshot() for tx in self.answering()]
+        return min((at for at in times if at is not None), default=None)
+
     def answering(self, of: LeaseFilter = ALL_PAGES) -> list[ShardTransaction]:
         """Return the transactions on the databases that may have pages of a filter, and answer.
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 import yaml
@@ -209,6 +210,21 @@ def test_a_clock_that_was_set(alerts, tmp_path, sqlite_url):
         watch.fires(*alerts)
         live.clock.advance(hours=-2)
         watch.fires(*alerts)
+
+
+@causes("RecrawlSnapshotOld")
+def test_a_dump_that_runs_for_hours(alerts, tmp_path, postgres_url):
+    with (
+        watched(tmp_path, postgres_url) as (live, watch),
+        psycopg.connect(postgres_url) as dump,
+    ):
+        watch.is_quiet(*alerts)
+        dump.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        dump.execute("SELECT FROM pages")
+        live.clock.advance(hours=2)
+        watch.fires(*alerts)
+        dump.rollback()
+        watch.is_quiet(*alerts)
 
 
 @causes("RecrawlRejects")

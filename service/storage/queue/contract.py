@@ -139,6 +139,13 @@ class QueueStatements(Subject):
     def queue_census(self, now: datetime) -> QueueCensus:
         """Return the numbers of the queue; the method reads all rows of the queue."""
 
+    def oldest_snapshot(self) -> datetime | None:
+        """Return the begin of the oldest snapshot that keeps old rows; None: none is held.
+
+        Leases change rows of the queue all the time, and read past the old ones.
+        """
+        return None
+
     # -- leases
 
     @abstractmethod

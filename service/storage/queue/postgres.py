@@ -218,6 +218,13 @@ ORDER BY key
 """
 
 
+OLDEST_SNAPSHOT = """
+SELECT min(xact_start) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+"""
+"""Statement that sees the sessions of its own role, and with `pg_read_all_stats` those of all."""
+
+
 class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
     """The queue in the SQL of Postgres.
 
@@ -291,6 +298,11 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
     @override
     def next_host_queues(self, after: int, limit: int) -> HostQueues:
         return self._lock(f"ARRAY({NEXT_HOST_QUEUES})", after=after, limit=limit)
+
+    @override
+    def oldest_snapshot(self) -> datetime | None:
+        oldest: datetime | None = self.scalar(OLDEST_SNAPSHOT)
+        return oldest
 
     @override
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
