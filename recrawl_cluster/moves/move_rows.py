@@ -23,6 +23,7 @@ from recrawl_cluster.store.shard_map import SHIFT
 from service.storage.postgres.words import SHIFT as BLOCK_BITS
 from service.storage.tables import (
     change_hours,
+    deleted_hosts,
     due_pages,
     epochs,
     host_groups,
@@ -72,6 +73,7 @@ ACTIVE = (
         "OR queue_id >= -{last} AND queue_id <= -{first})",
     ),
     _table(due_pages, OF_PAGE, "token IS NOT NULL"),
+    _table(deleted_hosts, OF_HOST),
     _table(change_hours, OF_HOST),
 )
 """Tables whose rows take effect in any database."""

@@ -150,8 +150,8 @@ class LeaseSettler:
         if not len(row):
             return held
         counts = (crawls.token[row] != 0) | new[row]
-        # an item without a page has no state by which a page could be queued
-        counts &= is_among(crawls.page_id[row], states.page_id)
+        # an item without a page counts only if its lease has outlived the page
+        counts &= locked.held | is_among(crawls.page_id[row], states.page_id)
         if not counts.all():
             row, locked = row[counts], locked.take(counts)
         if len(row):
@@ -165,7 +165,7 @@ class LeaseSettler:
                 np.where(foreign, np.nan, _pauses(some)),
                 new[row],
             )
-            pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
+            pages = pages_after(tx, some.page_id, states)
             held[row] = self.settle(tx, reports, pages, locked, now)
         return held
 
@@ -222,6 +222,17 @@ class LeaseSettler:
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
         """Queue the pages whose crawls pings have requested."""
         queue_due(tx, page_id, now + self.horizon)
+
+
+def pages_after(tx: Transaction, page_id: Ints, states: PageStates) -> DueColumns:
+    """Return the pages of crawls after the crawls; deleted pages are never due."""
+    there = is_among(page_id, states.page_id)
+    own = of_crawled(states.take(states.page_id.searchsorted(page_id[there])))
+    if there.all():
+        return own
+    every = DueColumns.concatenate([own, tx.due_columns(page_id[~there])])
+    back = np.argsort(np.concatenate([np.flatnonzero(there), np.flatnonzero(~there)]))
+    return every.take(back)
 
 
 def concerns_others(tx: Transaction, crawls: CrawlColumns, queue_id: Ints) -> Bools:

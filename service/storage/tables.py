@@ -37,6 +37,22 @@ meta = sa.Table(
     comment="Entries by name, such as the estimator that wrote the states.",
 )
 
+incarnations = sa.Table(
+    "incarnations",
+    metadata,
+    sa.Column("number", Id, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("began_at", Instant, nullable=False),
+    sa.Column("place", sa.Text, nullable=False),
+    sa.Column("timeline", sa.Text, nullable=False),
+    *(
+        sa.Column(f"{end}_{what}", sa.BigInteger, nullable=False)
+        for what in ("page", "epoch", "change")
+        for end in ("last", "first")
+    ),
+    comment="Lives of the database: one from its start, and one from each restore.",
+)
+
 leads = sa.Table(
     "leads",
     metadata,
@@ -186,9 +202,32 @@ due_pages = sa.Table(
     sa.Column("expires_at", Instant),
     sa.Column("requested", sa.Boolean, nullable=False),
     sa.Column("worker", sa.Text),
+    sa.Column("deleted_key", Key),
+    sa.Column("deleted_host", sa.Text),
     sa.Index("due_pages_queue_id_next_at_idx", "queue_id", "next_at"),
-    comment="Pages due soon, and the leases on them.",
+    *(
+        sa.Index(
+            f"due_pages_{name}_idx",
+            name,
+            postgresql_where=sa.text(f"{name} IS NOT NULL"),
+            sqlite_where=sa.text(f"{name} IS NOT NULL"),
+        )
+        for name in ("deleted_key", "deleted_host")
+    ),
+    comment="Pages due soon, and the leases on them, also those that outlive their pages.",
     postgresql_with=HOT,
+)
+
+deleted_hosts = sa.Table(
+    "deleted_hosts",
+    metadata,
+    sa.Column("host", sa.Text, primary_key=True),
+    sa.Column("host_id", Id, nullable=False),
+    sa.Column("n_failures", sa.SmallInteger, nullable=False),
+    sa.Column("blocked_until", Instant),
+    sa.Column("paused_at", Instant),
+    sa.Column("ready_at", Instant),
+    comment="Pauses and delays of hosts that were deleted before their end.",
 )
 
 page_validators = sa.Table(

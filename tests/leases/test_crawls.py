@@ -338,6 +338,7 @@ def test_a_page_deleted_while_leased_stays_deleted(queue_store):
     batch = take(queue_store, T0)
     with queue_store.begin() as tx:
         tx.delete_page(page)
+    assert report(queue_store, batch, T0 + SECOND) == [True], "the lease has outlived the page"
     assert report(queue_store, batch, T0 + SECOND) == [False]
     fill_queue(queue_store, T0 + UNTIL)
     assert take(queue_store, T0 + DAY) == []

@@ -15,9 +15,10 @@ from service.model.arrays import Ints, distinct, instant
 from service.model.domain import Host, Observability, PagePatch
 from service.model.errors import HostHasPages
 from service.model.listing import PageBounds, PageTags
-from service.storage.dialect import Dialect, Subject, assignments
+from service.storage.dialect import Subject, assignments
 from service.storage.queue.columns import HostQueueBounds
 from service.storage.queue.contract import QueueStatements
+from service.storage.queue.kept import KeptSql
 
 
 class BulkStatements(Subject):
@@ -44,6 +45,10 @@ class BulkStatements(Subject):
         """Lock pages, ascending, and return the pages that exist."""
 
     @abstractmethod
+    def locked_page_rows(self, page_id: Ints) -> Ints:
+        """Lock those of some pages that are free, and return the others, ascending."""
+
+    @abstractmethod
     def bounds_of(self, page_id: Ints) -> PageBounds:
         """Return the bounds of the crawl rates of those of these pages that exist."""
 
@@ -61,7 +66,10 @@ class BulkStatements(Subject):
 
     @abstractmethod
     def delete_many(self, page_id: Ints) -> int:
-        """Delete pages as `delete_page` does; return how many there were."""
+        """Delete pages as `delete_page` does; return how many there were.
+
+        A lease that runs outlives its page, and still counts for its host.
+        """
 
     @abstractmethod
     def hold_hosts(self) -> None:
@@ -78,7 +86,8 @@ class BulkStatements(Subject):
     def delete_host(self, host: Host) -> None:
         """Delete a host without a group, and its queue; raise `HostHasPages` if it has any.
 
-        The transaction must hold the hosts, so that no page is left without its host.
+        A pause that runs comes back with the host. The transaction must hold the hosts, so that no
+        page is left without its host.
         """
 
     @abstractmethod
@@ -100,6 +109,10 @@ LOCK_PAGES, LOCK_STATES, LOCK_QUEUED = (
     f"SELECT page_id FROM {table} WHERE {IN_IDS} ORDER BY page_id {{lock_rows}}"
     for table in ("pages", "page_states", "due_pages")
 )
+
+LOCK_FREE_PAGES = f"""
+SELECT page_id FROM pages WHERE {IN_IDS} ORDER BY page_id {{lock_free_rows}}
+"""
 
 CHANGE_MANY = "UPDATE pages SET {assignments} WHERE {in_ids} AND ({differs})"
 WATCH_MANY = f"""
@@ -123,7 +136,10 @@ DELETE_STATES = f"DELETE FROM page_states WHERE {IN_IDS}"
 DELETE_TAGS = f"DELETE FROM page_tags WHERE {IN_IDS}"
 DELETE_VALIDATORS = f"DELETE FROM page_validators WHERE {IN_IDS}"
 DELETE_LOGS = f"DELETE FROM observations WHERE {{log_of_any}} AND {IN_IDS}"
-DELETE_QUEUED = f"DELETE FROM due_pages WHERE {IN_IDS} RETURNING queue_id, leased_at"
+DELETE_QUEUED = f"""
+DELETE FROM due_pages WHERE {IN_IDS} AND deleted_key IS NULL RETURNING queue_id, leased_at
+"""
+"""Statement that leaves the rows of leases that run (`queue.kept`)."""
 
 HAS_PAGES = "SELECT 1 FROM pages WHERE host_id = %(host_id)s LIMIT 1"
 DELETE_HOST = "DELETE FROM hosts WHERE host_id = %(host_id)s"
@@ -132,7 +148,7 @@ DELETE_GROUP = "DELETE FROM host_groups WHERE group_id = %(group_id)s"
 DELETE_HOST_QUEUE = "DELETE FROM host_queues WHERE queue_id = %(queue_id)s"
 
 
-class BulkSql(Dialect, BulkStatements, QueueStatements):
+class BulkSql(KeptSql, BulkStatements, QueueStatements):
     """The statements on tags and on many pages that Postgres and SQLite share."""
 
     @abstractmethod
@@ -167,6 +183,11 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
     @override
     def lock_page_rows(self, page_id: Ints) -> Ints:
         return self.ids(LOCK_PAGES, ids=page_id)
+
+    @override
+    def locked_page_rows(self, page_id: Ints) -> Ints:
+        free = self.ids(LOCK_FREE_PAGES, ids=page_id)
+        return np.setdiff1d(self.existing_pages(page_id), free)
 
     @override
     def bounds_of(self, page_id: Ints) -> PageBounds:
@@ -221,9 +242,10 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
         if not len(there):
             return 0
         self.ids(LOCK_STATES, ids=there)
+        self.ids(LOCK_QUEUED, ids=there)
+        self.keep_leases(there, self.now())
         for statement in (DELETE_TAGS, DELETE_VALIDATORS, DELETE_LOGS, DELETE_STATES, DELETE_PAGES):
             self.run(statement, ids=there)
-        self.ids(LOCK_QUEUED, ids=there)
         leased = ((queue, at) for queue, at in self._deleted_leases(there) if at is not None)
         self.lower_host_queues(earliest(leased))
         return len(there)
@@ -240,6 +262,7 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
             raise HostHasPages(
                 f"{host.host} has pages; delete them first with DELETE /pages?host={host.host}"
             )
+        self.keep_pause(host, self.now())
         for statement in (
             DELETE_HOST,
             DELETE_CHANGE_HOURS,

@@ -13,9 +13,9 @@ from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.outcomes import Outcome
-from service.storage.dialect import Dialect
 from service.storage.pages.bulk import BulkStatements
 from service.storage.queue.hosts import HostStatements
+from service.storage.queue.kept import KeptSql
 
 
 class RegisteredPages(NamedTuple):
@@ -114,7 +114,7 @@ SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(lim
 """
 
 
-class PagesSql(Dialect, PageStatements, HostStatements):
+class PagesSql(KeptSql, PageStatements, HostStatements):
     """The statements on single pages that Postgres and SQLite share."""
 
     @override
@@ -126,6 +126,8 @@ class PagesSql(Dialect, PageStatements, HostStatements):
         if new.any():
             added = self.add_pages(pages.take(new), now, brought and brought.take(new))
             page_id[new], new[new] = added
+            if new.any():
+                self.adopt_leases(page_id[new])
         specified = ~np.isnan(pages.importance) | (pages.observability != UNSPECIFIED)
         specified |= ~np.isnan(pages.min_crawl_rate) | ~np.isnan(pages.max_crawl_rate)
         if (changes := specified & ~new).any():

@@ -12,8 +12,9 @@ from typing_extensions import override
 from service.model.arrays import Floats, Ints, distinct
 from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
 from service.model.errors import GroupNotFound, HostNotFound
-from service.storage.dialect import HOST_QUEUE, Dialect, Subject, assignments
+from service.storage.dialect import HOST_QUEUE, Subject, assignments
 from service.storage.queue.columns import HostQueues
+from service.storage.queue.kept import KeptSql
 
 MOST_SUMMED = 1_000_000
 """Maximum number of a host's pages in its sums."""
@@ -173,7 +174,7 @@ SAVE_HOST_CAP = "UPDATE hosts SET max_crawl_rate = %(cap)s WHERE host_id = %(id)
 SAVE_GROUP_CAP = "UPDATE host_groups SET max_crawl_rate = %(cap)s WHERE group_id = %(id)s"
 
 
-class HostsSql(Dialect, HostStatements):
+class HostsSql(KeptSql, HostStatements):
     """The statements on hosts that Postgres and SQLite share."""
 
     @override
@@ -214,7 +215,8 @@ class HostsSql(Dialect, HostStatements):
     def host_ids(self, names: Sequence[str]) -> Ints:
         ids = self._host_ids(names)
         if new := [name for name in names if name not in ids]:
-            self.run(ADD_HOSTS, names=np.array(new, object))
+            if self.run(ADD_HOSTS, names=np.array(new, object)).rowcount:
+                self.resume_pauses(new)
             ids |= self._host_ids(new)
         return np.array([ids[name] for name in names], np.int64)
 
@@ -244,6 +246,7 @@ class HostsSql(Dialect, HostStatements):
         group_id = np.maximum(-queue_id, 0)
         for group in distinct(group_id).tolist():
             self.run(JOIN_GROUP, group_id=group or None, ids=host_id[group_id == group])
+        self.move_leases(host_id)
         return distinct(np.array([row[0] for row in self.run(MOVE_ROWS, ids=host_id)], np.int64))
 
     @override

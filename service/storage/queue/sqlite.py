@@ -150,7 +150,7 @@ UPDATE due_pages SET next_at = ?, last_crawl_at = ?, crawl_rate = ?, requested =
 WHERE page_id = ?
 """
 
-LEASED_AT = "SELECT leased_at FROM due_pages WHERE page_id = ? AND token = ?"
+LEASED_AT = "SELECT leased_at, queue_id FROM due_pages WHERE page_id = ? AND token = ?"
 
 HOST_QUEUES_OF = f"""
 SELECT page_id, {HOST_QUEUE} FROM pages JOIN hosts ON hosts.host_id = pages.host_id
@@ -291,12 +291,14 @@ class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
-        starts = [self.run(LEASED_AT, *pair).fetchone() for pair in pairs]
-        leased_at = column([None if row is None else row[0] for row in starts], Instants, 0)
+        rows = [self.run(LEASED_AT, *pair).fetchone() or (None, 0) for pair in pairs]
+        leased_at = column([start for start, _ in rows], Instants, 0)
+        queue_of_lease = np.array([queue for _, queue in rows], np.int64)
         parameters = {"page_id": listed(tokens.page_id), "epoch": self.number_in_force()}
         rates = [rate for (rate,) in self.driver.execute(DUE_RATES, parameters)]
         return LockedLeases(
-            queue_id=self._queue_of(tokens.page_id),
+            # the lease of a deleted page knows its host queue alone
+            queue_id=np.where(queue_of_lease != 0, queue_of_lease, self._queue_of(tokens.page_id)),
             held=~np.isnat(leased_at),
             leased_at=leased_at,
             due_rate=np.array(rates, np.float64),
