@@ -112,6 +112,7 @@ class ShardedPages(Routing):
     logged_changes = by_ids("logged_changes", aligned, rowwise=True)
     existing_pages = by_ids("existing_pages", ascending)
     lock_page_rows = by_ids("lock_page_rows", ascending)
+    locked_page_rows = by_ids("locked_page_rows", ascending)
     bounds_of = by_ids("bounds_of", ascending)
     contradicted = by_ids("contradicted", ascending)
     change_many = by_ids("change_many", ascending)

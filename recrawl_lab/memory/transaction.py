@@ -39,6 +39,7 @@ from service.model.columns import (
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
+from service.model.incarnations import Incarnation
 from service.model.listing import PageTags
 from service.model.outcomes import Outcome
 from service.model.urls import url_groups
@@ -76,6 +77,14 @@ class MemoryTransaction(MemorySchedule):
         self.states = store.states
         self.log = store.log
         self.undo: Undo = []
+
+    @override
+    def incarnations(self) -> list[Incarnation]:
+        return []
+
+    @override
+    def incarnation(self) -> str:
+        return ""
 
     # -- pages
 

@@ -4,13 +4,14 @@ import re
 import sys
 from typing import Annotated, NoReturn
 
+import structlog
 import typer
 from rich.text import Text
 
 from service import __version__
 from service.cli.archive import archive
 from service.cli.changes import changes
-from service.cli.database import migrate, rebuild
+from service.cli.database import migrate, rebuild, restored
 from service.cli.files import export, import_
 from service.cli.keys import keys
 from service.cli.options import console
@@ -37,6 +38,8 @@ app = typer.Typer(
 
 def main() -> None:
     """Run a command; after an error of the model, a file or a disk, print a sentence and exit 2."""
+    # the output of a command is for other programs
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         app()
     except RecrawlError as error:
@@ -87,7 +90,7 @@ def common(
     """Read the options before the command."""
 
 
-for command in (serve, worker, migrate, rebuild, archive):
+for command in (serve, worker, migrate, restored, rebuild, archive):
     app.command()(command)
 app.command(name="import")(import_)
 app.command()(export)

@@ -204,6 +204,7 @@ class Runner:
         """Run an epoch if one is due and no other runner does; queue pages; keep the history."""
         epoch = None
         self.store.keep_time()
+        self.store.recognise()
         try:
             epoch = self._run_due()
             self.fill_queue()

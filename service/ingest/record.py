@@ -32,6 +32,7 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.history import HostEvents
+from service.model.incarnations import lost_pages
 from service.storage import Transaction
 
 
@@ -73,6 +74,7 @@ def record(
         states = tx.lock_states(pages_of(crawls.page_id), scheduled=needs_rate)
     row = _rows_of(states, crawls.page_id)
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
+    note_lost(tx, verdict, crawls.page_id)
     verdict[crawls.page_id == UNSPECIFIED] = ItemVerdict.elsewhere
     sooner, events = np.zeros(len(crawls), np.bool_), None
     if len(newer):
@@ -106,6 +108,7 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
     row = _rows_of(states, pings.page_id)
     rules = rules.of(tx)
     verdict, newer = _judge(row, pings.changed_at, states.last_ping_at)
+    note_lost(tx, verdict, pings.page_id)
     crawl = np.zeros(len(pings), np.bool_)
     reason = np.where(row < 0, PingReason.unknown_page, PingReason.not_newer).astype(object)
     if rules.ping_delay_s and len(newer):
@@ -124,6 +127,14 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
         tx.save_states(after)
         tx.count(HostEvents("n_pings", before.host_id[groups.page]))
     return PingOutcome(page_id=pings.page_id, verdict=verdict, crawl=crawl, reason=reason)
+
+
+def note_lost(tx: Transaction, verdict: Codes, page_id: Ints) -> None:
+    """Set the verdict of ids that a restore of the database has lost."""
+    unknown = np.flatnonzero((verdict == ItemVerdict.unknown) & (page_id > 0))
+    if len(unknown):
+        lost = lost_pages(page_id[unknown], tx.incarnations())
+        verdict[unknown[lost]] = ItemVerdict.lost
 
 
 def pages_of(page_id: Ints) -> Ints:

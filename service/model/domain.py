@@ -51,6 +51,8 @@ class ItemVerdict(IntEnum):
     """The database of the item's page is away; the item may be sent again."""
     locked = 6
     """Another session holds the page's row; the item may be sent again."""
+    lost = 7
+    """No such page: its id was handed out before the database was restored."""
 
 
 class PingReason(StrEnum):

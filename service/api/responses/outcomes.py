@@ -144,9 +144,20 @@ LOCKED = (
 )
 
 
+LOST = (
+    "this id was handed out before the database was restored from an older copy, so it names no "
+    "page; name the page by `url`"
+)
+
+
 def away(index: int) -> Rejection:
     """Return the rejection of an item whose database is away."""
     return Rejection(index=index, code=SHARD_UNAVAILABLE, field=None, detail=AWAY)
+
+
+def locked(index: int) -> Rejection:
+    """Return the rejection of an item whose page another session holds."""
+    return Rejection(index=index, code=PAGE_LOCKED, field=None, detail=LOCKED)
 
 
 def crossing(index: int) -> Rejection:
@@ -164,7 +175,9 @@ def _rejection(index: int, verdict: ItemVerdict, *, by_id: bool) -> Rejection:
     if verdict is ItemVerdict.unavailable:
         return away(index)
     if verdict is ItemVerdict.locked:
-        return Rejection(index=index, code=PAGE_LOCKED, field=None, detail=LOCKED)
+        return locked(index)
+    if verdict is ItemVerdict.lost:
+        return Rejection(index=index, code="page_lost", field="page_id", detail=LOST)
     if verdict is ItemVerdict.elsewhere:
         detail = "the lease is on another page than `url` names; leave `url` out"
         return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)

@@ -107,6 +107,7 @@ ONLY = {
 """Condition of each field of a `ScheduleFilter`."""
 
 HOST_ID = "SELECT host_id FROM hosts WHERE host = %(host)s"
+NEXT_PAGE_ID = "SELECT min(page_id) FROM pages WHERE page_id > %(after)s"
 LAST_SCHEDULED = "{last_scheduled: %(epoch)s}"
 MOST_PAGE_ID = 2**63 - 1
 
@@ -154,8 +155,12 @@ class ScheduleSql(Dialect, ScheduleStatements):
     def _next(self, rows: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
         if len(rows) and len(rows) == limit:
             return int(rows.page_id[-1])
-        ends = [self.scalar(LAST_SCHEDULED, epoch=epoch) or 0 for epoch in epochs]
-        return last if last < max(ends) else None
+        end = max(self.scalar(LAST_SCHEDULED, epoch=epoch) or 0 for epoch in epochs)
+        if last >= end:
+            return None
+        # a restore leaves a wide gap between ids, which no reader should cross step by step
+        following = self.scalar(NEXT_PAGE_ID, after=last)
+        return end if following is None else min(following - 1, end)
 
     @abstractmethod
     def read_schedule(

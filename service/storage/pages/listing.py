@@ -22,7 +22,14 @@ from service.model.domain import Host, HostGroup, Observability
 from service.model.id_space import IdSpace
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
 from service.storage.dialect import Dialect, Subject, all_of
-from service.storage.epochs.schedule import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID, MOST_SCANNED
+from service.storage.epochs.schedule import (
+    BETWEEN,
+    DUE_RATE,
+    HOST_ID,
+    MOST_PAGE_ID,
+    MOST_SCANNED,
+    NEXT_PAGE_ID,
+)
 from service.storage.queue.hosts import GROUPS, HOSTS, host_group_of, host_of
 
 NameOrder = Literal["host_id", "-host_id", "host", "-host"]
@@ -88,9 +95,12 @@ class ListingStatements(Subject):
     def groups(self, after: int, limit: int) -> list[HostGroup]:
         """Return groups with group_id > after, ascending, at most `limit`."""
 
+    @abstractmethod
     def page_ranges(self) -> IdSpace:
-        """Return the ranges that have all page_ids; a store of one database has one range."""
-        return IdSpace(np.array([[0, self.last_page_id()]]))
+        """Return the ranges that have all page_ids.
+
+        Each restore of the database, and each logical shard, begins another range.
+        """
 
 
 TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
@@ -169,6 +179,19 @@ SELECT count(*) AS n, max(page_id) AS last FROM (
 ) AS candidates
 """
 LAST_PAGE_ID = "SELECT max(page_id) FROM pages"
+CELL = 2**22
+"""Number of page_ids among which a gap is no gap."""
+CELLS = f"""
+WITH RECURSIVE cells (first) AS (
+    SELECT min(page_id) FROM pages
+    UNION ALL
+    SELECT (SELECT min(page_id) FROM pages WHERE page_id > (cells.first | {CELL - 1}))
+    FROM cells WHERE cells.first IS NOT NULL
+)
+SELECT first, (SELECT max(page_id) FROM pages WHERE page_id <= (first | {CELL - 1}))
+FROM cells WHERE first IS NOT NULL ORDER BY first
+"""
+"""Statement that finds the cells with pages, by two look-ups for each."""
 
 LAST_QUEUED = """
 SELECT page_id FROM due_pages WHERE page_id > %(after)s ORDER BY page_id LIMIT 1 OFFSET %(n)s
@@ -214,8 +237,10 @@ class ListingSql(Dialect, ListingStatements):
         )
         if len(pages) == limit:
             return ListedPart(pages, int(pages.page_id[-1]))
-        ends = end if end < (self.last_page_id() if last is None else last) else None
-        return ListedPart(pages, ends)
+        # a restore leaves a wide gap between ids, which no reader should cross step by step
+        following = self.scalar(NEXT_PAGE_ID, after=end)
+        ends = following is None or (last is not None and following > last)
+        return ListedPart(pages, None if ends else following - 1)
 
     @override
     def candidates(self, after: int, n: int, only: PageFilter) -> tuple[int, int]:
@@ -230,6 +255,17 @@ class ListingSql(Dialect, ListingStatements):
     @override
     def last_page_id(self) -> int:
         return self.scalar(LAST_PAGE_ID) or 0
+
+    @override
+    def page_ranges(self) -> IdSpace:
+        ranges: list[list[int]] = []
+        for first, last in self.run(CELLS):
+            goes_on = bool(ranges) and ranges[-1][1] // CELL + 1 == first // CELL
+            if goes_on:
+                ranges[-1][1] = last
+            else:
+                ranges.append([first - 1 if first > CELL else 0, last])
+        return IdSpace(np.array(ranges or [[0, 0]], np.int64))
 
     def _walk(self, only: PageFilter) -> tuple[str, dict[str, Any]]:
         """Return the filter whose index a list walks along, and all filters with a value."""
