@@ -6,7 +6,7 @@ to a host of another database is registered there first, in a transaction of its
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -17,16 +17,19 @@ from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.shard_map import CLOSED, ShardMap
 from service.batching.batcher import Batcher, Flush, ResultT
 from service.batching.held import after
+from service.batching.registrations import (
+    Registration,
+    Registrations,
+    batched_registrations,
+    some_pages,
+)
 from service.batching.reports import (
     CommittedCrawls,
     CommittedT,
     CrawlReport,
     PingReport,
     Recorder,
-    Registration,
-    Registrations,
     batched,
-    batched_registrations,
     lost,
     some_items,
 )
@@ -36,7 +39,6 @@ from service.leases.settle import LeaseSettler
 from service.model.arrays import Bools, Ints
 from service.model.errors import OUTAGES
 from service.storage import RegisteredPages, Transaction
-from service.storage.pages.tagging import TaggedRows
 
 JobT = TypeVar("JobT", CrawlReport, PingReport, Registration)
 AnyJob = CrawlReport | PingReport | Registration
@@ -45,16 +47,8 @@ AnyJob = CrawlReport | PingReport | Registration
 def some_of(job: JobT, rows: Ints) -> JobT:
     """Return the job of some items."""
     if isinstance(job, Registration):
-        tags = None if job.tags is None else tags_of_rows(job.tags, rows)
-        return replace(job, pages=job.pages.take(rows), tags=tags)
+        return some_pages(job, rows)
     return some_items(job, rows)
-
-
-def tags_of_rows(tags: TaggedRows, rows: Ints) -> TaggedRows | None:
-    """Return the tags of some ascending rows, numbered among these; None if none has tags."""
-    here, pairs = np.isin(tags.row, rows), np.isin(tags.pair_row, rows)
-    row, pair_row = rows.searchsorted(tags.row[here]), rows.searchsorted(tags.pair_row[pairs])
-    return TaggedRows(row, pair_row, tags.tag[pairs]) if here.any() else None
 
 
 def owners(shard_map: ShardMap, job: AnyJob) -> Ints:

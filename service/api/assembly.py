@@ -22,14 +22,8 @@ from service.api.requests.posts import PostRecorder, SmallPosts
 from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
 from service.batching.divided import SeveralBatchers
-from service.batching.reports import (
-    CrawlReports,
-    PingReports,
-    Recorder,
-    Registrations,
-    batched,
-    batched_registrations,
-)
+from service.batching.registrations import Registrations, batched_registrations
+from service.batching.reports import CrawlReports, PingReports, Recorder, batched
 from service.connectors.indexnow_keys import KeyChecks
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
@@ -207,7 +201,7 @@ def open_service(
     else:
         crawl_reports = batched("crawls", recorder.flush_crawls, *writers)
         ping_reports = batched("pings", recorder.flush_pings, *writers)
-        registrations = batched_registrations(store, settler, n_writers)
+        registrations = batched_registrations(store, settler, n_writers, patience_s)
     service = Service(
         store=store,
         rules=recorder.rules,

@@ -1,4 +1,4 @@
-"""Reports of crawls and pings, and registrations of pages, batched.
+"""Reports of crawls and pings, batched.
 
 A batch is recorded like a single request, so the items of each page are in the order of time. One
 statement locks all pages of a batch, because crawls and pings have separate batchers. This avoids
@@ -27,7 +27,6 @@ from service.batching.held import (
     selected,
 )
 from service.estimation.estimates import InForce
-from service.ingest.bounds import bounded, crossed
 from service.ingest.crawls import needs_rates
 from service.ingest.record import (
     CrawlOutcome,
@@ -43,11 +42,10 @@ from service.ingest.record import (
 from service.leases.settle import LeaseSettler, dated
 from service.leases.settle import bounded as bounded_times
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
-from service.model.columns import CrawlColumns, PageColumns, PingColumns
+from service.model.columns import CrawlColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
-from service.model.errors import OUTAGES, TablesChanged
-from service.storage import RegisteredPages, Store, Transaction
-from service.storage.pages.tagging import TaggedRows
+from service.model.errors import OUTAGES
+from service.storage import Store, Transaction
 
 LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
 """Limits of crawls and of pings; an item is a crawl or a ping."""
@@ -273,91 +271,6 @@ def batched(
     """Return a batcher of crawls or pings; a single writer lingers for a full batch."""
     limits = LIMITS if n_writers > 1 else replace(LIMITS, min_batch=LIMITS.max_batch)
     return Batcher(name, flush, limits, n_writers=n_writers, watch=watch)
-
-
-REGISTRATION_LIMITS = Limits(max_batch=50_000, max_waiting=1_000_000, min_batch=1)
-"""Limits of registrations, which never linger; an item is a page."""
-
-
-class OverlappingPages(Exception):
-    """Two requests have the same page, so the batcher must flush each request alone, in order."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Registration:
-    """The pages of one request, each distinct."""
-
-    pages: PageColumns
-    now: datetime
-    tags: TaggedRows | None = None
-    kind = None
-
-    @property
-    def size(self) -> int:
-        """Number of pages, at least one."""
-        return max(len(self.pages), 1)
-
-
-Registrations = Batcher[Registration, RegisteredPages]
-
-CROSSED = -1
-"""Id of a page that was not registered, because its minimum would lie above its maximum."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registrar:
-    """Registers the pages of several requests in one transaction."""
-
-    store: Store
-    settler: LeaseSettler
-
-    def flush(self, jobs: list[Registration]) -> list[RegisteredPages]:
-        """Register the pages and queue the new ones; raise `OverlappingPages`.
-
-        A page whose bounds would cross stays as it is, and has the id `CROSSED` in the result.
-        """
-        try:
-            return self._flush(jobs)
-        except TablesChanged:
-            return self._flush(jobs)
-
-    def _flush(self, jobs: list[Registration]) -> list[RegisteredPages]:
-        pages = PageColumns.concatenate([job.pages for job in jobs])
-        # flushed alone and in order, the later request changes what the earlier one created
-        if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
-            raise OverlappingPages
-        now, tags = max(job.now for job in jobs), _tags(jobs)
-        page_id, created = np.full(len(pages), CROSSED), np.zeros(len(pages), np.bool_)
-        with self.store.begin() as tx:
-            stored_id = np.zeros(len(pages), np.int64)
-            if tags is not None or bounded(pages).any():  # all locks at once, ascending
-                stored_id = tx.page_ids(pages.key, pages.host)
-                tx.lock_page_rows(stored_id)
-            good = ~crossed(tx, pages, stored_id)
-            page_id[good], created[good] = tx.register(
-                pages if good.all() else pages.take(good), now
-            )
-            if tags is not None:
-                tags.where(good).save(tx, page_id)
-            self.settler.queue_pinged(tx, page_id[created], now)
-        return [
-            RegisteredPages(page_id[rows], created[rows])
-            for rows in slices(len(job.pages) for job in jobs)
-        ]
-
-
-def _tags(jobs: list[Registration]) -> TaggedRows | None:
-    """Return the tags of the pages of all jobs; None if none has tags."""
-    starts = (rows.start for rows in slices(len(job.pages) for job in jobs))
-    parts = [job.tags.moved(n) for job, n in zip(jobs, starts, strict=True) if job.tags]
-    return TaggedRows(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
-
-
-def batched_registrations(store: Store, settler: LeaseSettler, n_writers: int = 1) -> Registrations:
-    """Return the batcher of registrations."""
-    return Batcher(
-        "registrations", Registrar(store, settler).flush, REGISTRATION_LIMITS, n_writers=n_writers
-    )
 
 
 def lost(

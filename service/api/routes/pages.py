@@ -18,9 +18,15 @@ from service.api.requests.key_limits import admitted
 from service.api.requests.rules import check_bounds
 from service.api.responses.change_hours import encode_change_hours
 from service.api.responses.encode import answer, encode_page
-from service.api.responses.outcomes import away, crossing, outcome_counts, refuse_empty
+from service.api.responses.outcomes import (
+    away,
+    crossing,
+    locked,
+    outcome_counts,
+    refuse_empty,
+)
 from service.api.route import GUARDED, DirectRoute
-from service.batching.reports import CROSSED, Registration
+from service.batching.registrations import CROSSED, LOCKED, Registration
 from service.estimation.estimates import of_page
 from service.model import domain
 from service.model.arrays import KEY, SHARD_BITS, Ints, instant
@@ -64,6 +70,8 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
         page_ids[i] = page_id if page_id > 0 else None
         if page_id == CROSSED:
             lost.append(crossing(i))
+        elif page_id == LOCKED:
+            lost.append(locked(i))
         elif not page_id:
             lost.append(away(i))
     n_new = int((registered.page_id > 0).sum())
