@@ -82,7 +82,7 @@ class BoundedCheck:
 
 FLUSHES = ("record posts", "record crawls", "record pings", "register pages", "lease")
 """Names of the spans of batchers, in the order of `Service.batchers`."""
-MAX_THREADS = 14
+MAX_THREADS = 24
 """Maximum number of requests in threads.
 
 A store has ten connections more. This avoids that the writer of a batcher waits for one."""

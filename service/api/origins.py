@@ -198,6 +198,7 @@ def peer_of(scope: Scope) -> str:
     return customer(str(client[0]) if client else "")
 
 
+@lru_cache(1_024)
 def customer(host: str) -> str:
     """Return an address; for IPv6 its /64 network, which belongs to one customer."""
     try:

@@ -39,8 +39,8 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Turns]] = WeakKey
 def share(n_threads: float) -> int:
     """Return the number of threads that one caller may hold, at least one.
 
-    >>> [share(n) for n in (14, 3, 2, 1)]
-    [4, 1, 1, 1]
+    >>> [share(n) for n in (24, 3, 2, 1)]
+    [8, 1, 1, 1]
     """
     return max(int(n_threads) // SHARE, 1)
 

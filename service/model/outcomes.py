@@ -88,8 +88,12 @@ IS_FAILURE, IS_PATIENT = _column("failure"), _column("patient")
 
 
 def _by_status() -> Codes:
-    """Return the outcome of each status from 0 on, of crawls with a target and evidence."""
-    code = np.full(INVENTED + 1, Outcome.failed, np.int16)
+    """Return the outcome of each status, of crawls with a target and evidence.
+
+    The last row is that of `UNSPECIFIED`.
+    """
+    code = np.full(INVENTED + 2, Outcome.failed, np.int16)
+    code[UNSPECIFIED] = Outcome.content
     code[SUCCESSES] = Outcome.content
     code[REDIRECTS] = Outcome.elsewhere
     code[NOT_MODIFIED] = Outcome.content
@@ -100,6 +104,10 @@ def _by_status() -> Codes:
 
 
 BY_STATUS = _by_status()
+# Python 3.11 looks members up slowly, and a batch may be one crawl
+_CONTENT, _MOVED, _ELSEWHERE, _EMPTY = (
+    int(outcome) for outcome in (Outcome.content, Outcome.moved, Outcome.elsewhere, Outcome.empty)
+)
 
 
 def outcome_of(status: Codes, changed: Codes, digest: Ints, redirects_to: Ints) -> Codes:
@@ -111,17 +119,15 @@ def outcome_of(status: Codes, changed: Codes, digest: Ints, redirects_to: Ints) 
     >>> [Outcome(code).name for code in outcome_of(statuses, np.full(9, -1), digest, target)]
     ['content', 'empty', 'moved', 'elsewhere', 'absent', 'refused', 'failed', 'failed', 'content']
     """
-    away, unstated = redirects_to != 0, status == UNSPECIFIED
-    listed = (status >= 0) & (status <= INVENTED)
-    code = np.where(listed, BY_STATUS[np.where(listed, status, INVENTED)], Outcome.failed)
-    code = np.where(unstated, Outcome.content, code)
-    code = np.where((code == Outcome.moved) & ~away, Outcome.elsewhere, code)
-    success = (code == Outcome.content) & (status != NOT_MODIFIED)
+    away = redirects_to != 0
+    known = (status >= UNSPECIFIED) & (status <= INVENTED)
+    # UNSPECIFIED, -1, takes the last row
+    code = BY_STATUS[np.where(known, status, INVENTED)]
+    success = (code == _CONTENT) & (status != NOT_MODIFIED)
     # the content after a redirect belongs to another page
-    code = np.where(success & away, Outcome.elsewhere, code)
-    evidence = (changed != UNSPECIFIED) | (digest != 0)
-    codes: Codes = np.where(success & ~away & ~evidence, Outcome.empty, code).astype(np.int16)
-    return codes
+    code[np.where(away, success, code == _MOVED)] = _ELSEWHERE
+    code[success & ~away & (changed == UNSPECIFIED) & (digest == 0)] = _EMPTY
+    return code
 
 
 def asks_for_pause(status: Codes) -> Bools:

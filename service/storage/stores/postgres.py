@@ -117,7 +117,7 @@ class PostgresStore(Store):
         url: str,
         width: int,
         *,
-        pool_size: int = 12,
+        pool_size: int = 17,
         deadlines: Deadlines = BATCH,
         clock: Clock | None = None,
     ) -> None:
