@@ -48,6 +48,8 @@ class CrawlEvidence(TypedDict, total=False):
     digest: str | None
     status: int | None
     """HTTP status, 0 for no answer; an invalid status over 599 counts as 599."""
+    robots_denied: bool | None
+    """True if robots.txt forbids the page, so that nobody asked for it."""
     retry_after_s: float | None
     last_modified: datetime | None
     etag: str | None

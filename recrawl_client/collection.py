@@ -34,7 +34,16 @@ class PageFilters(TypedDict, total=False):
     host: str
     url_prefix: str
     tag: str
-    state: Literal["active", "failing", "gone", "retired", "never_crawled", "overdue"]
+    state: Literal[
+        "active",
+        "failing",
+        "no_content",
+        "gone",
+        "retired",
+        "never_crawled",
+        "overdue",
+        "moved",
+    ]
     observability: Watched
     change_rate_from: float
     change_rate_to: float

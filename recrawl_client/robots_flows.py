@@ -107,7 +107,7 @@ ALLOWED = Entry(allowed=True)
 
 def denied() -> CrawlEvidence:
     """Return the report of a page that robots.txt denies."""
-    return {"status": 403}
+    return {"robots_denied": True}
 
 
 @dataclass(slots=True)

@@ -44,6 +44,7 @@ from recrawl_client.client import Client
 from recrawl_client.errors import ClientError, LeaseNotHeld, Unavailable
 from recrawl_client.headers import conditions, http_date, retry_seconds, target_url, usable_etag
 from recrawl_client.reporter import Reporter
+from recrawl_client.robots_flows import denied
 from recrawl_client.scrapy_robots import ScrapyRobots
 from recrawl_client.wire.common import empty
 from recrawl_client.wire.evidence import Ping, Pinged
@@ -276,7 +277,11 @@ class Scheduler(BaseScheduler):
         """Report a request without a response; Scrapy logs the failure."""
         crawl = failure.request.meta["recrawl"]  # type: ignore[attr-defined]
         forbidden = isinstance(failure.value, IgnoreRequest)
-        self._report(crawl, self.reporter, status=FORBIDDEN if forbidden else 0)
+        evidence: CrawlEvidence = {"status": FORBIDDEN if forbidden else 0}
+        # a middleware of robots.txt, Scrapy's or another, names it in its reason
+        if forbidden and "robots.txt" in str(failure.value):
+            evidence = denied()
+        self._report(crawl, self.reporter, **evidence)
         return failure
 
     def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[CrawlEvidence]) -> None:

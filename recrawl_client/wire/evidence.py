@@ -46,6 +46,15 @@ class Observation(Item, frozen=True, kw_only=True):
     """Digest of the content; another digest than that of the last crawl means a change."""
     status: Status | UnsetType = UNSET
     """HTTP status of the crawl; 0 when there was no answer."""
+    robots_denied: (
+        Annotated[
+            bool,
+            Meta(description="true if robots.txt forbids the page, so that nobody asked for it"),
+        ]
+        | UnsetType
+    ) = UNSET
+    """True if robots.txt forbids the page. Nobody asked for it, so of the other values only the
+    `note` counts."""
     lease: Lease | UnsetType = UNSET
     """Token of the lease of this crawl; the report ends the lease."""
     retry_after_s: (

@@ -11,7 +11,7 @@ from recrawl_client.wire.pages import CrawlAnswer, Watched
 MOST_NAMED = 10_000
 """Maximum number of pages that one request names."""
 
-State = Literal["never_crawled", "retired", "gone", "failing", "active"]
+State = Literal["never_crawled", "retired", "gone", "no_content", "failing", "active"]
 
 
 class ListedPage(Struct, frozen=True):
@@ -22,8 +22,9 @@ class ListedPage(Struct, frozen=True):
     url: str
     """Normalised URL of the page."""
     state: State
-    """State of the page: `never_crawled`, `active`, `failing` (the last crawls had no answer),
-    `gone`, or `retired` (long gone: only a ping or a request leads to a crawl)."""
+    """State of the page: `never_crawled`, `active`, `failing`, `no_content`, `gone` or `retired`.
+    `failing`: no content in the last crawl or two. `no_content`: none in three or more, so no share
+    of the budget. `retired`: long gone, so only a ping or a request leads to a crawl."""
     tags: list[str]
     """Tags of the page, in alphabetical order."""
     importance: float
@@ -48,6 +49,8 @@ class ListedPage(Struct, frozen=True):
     """Instant of the last crawl; null before the first."""
     next_crawl_at: Instant | None
     """Instant of the next crawl; null when only a ping leads to one."""
+    redirect_url: str | None
+    """URL of the page to which the last answer redirected; null for none."""
 
 
 class PagesAnswer(Struct, frozen=True, kw_only=True):

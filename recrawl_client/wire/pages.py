@@ -176,6 +176,8 @@ class CrawlAnswer(Struct, frozen=True, kw_only=True):
     """Days since the crawl before; null for the first crawl and for pings."""
     status: int | None
     """HTTP status, 0 for no answer; null when not reported."""
+    robots_denied: bool = False
+    """True if robots.txt forbade the crawl."""
 
 
 class RedirectAnswer(Struct, frozen=True, kw_only=True):
@@ -212,6 +214,9 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     """True if two looks have found 404, 410 or a permanent redirect since the last content."""
     n_failures: int
     """Number of consecutive crawls without content; of a gone page, those that found it absent."""
+    no_content: bool = False
+    """True if the page is not gone, but had no content in three crawls in a row or more: it has no
+    share of the budget, and is tried again ever more rarely."""
     retired: bool
     """True if the page was gone for so long that only a ping or a registration leads to a crawl."""
     redirects_to: RedirectAnswer | None = None

@@ -120,6 +120,7 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         n_failures=np.zeros(n, np.int64),
         outcome=np.zeros(n, np.int16),
         absent_since=never,
+        retry_rate=np.zeros(n),
         redirects_to=np.zeros(n, np.int64),
         n_observations=taught.n_observations.astype(np.int64),
         n_changes=taught.n_changes.astype(np.int64),

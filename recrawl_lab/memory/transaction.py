@@ -119,6 +119,7 @@ class MemoryTransaction(MemorySchedule):
             last_ping_at=NO_TIME,
             requested_at=NO_TIME,
             absent_since=NO_TIME,
+            retry_rate=0.0,
             pings_since=now,
             interval_factor=1.0,
             last_age=np.nan,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from service.core import waits
 from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
+from service.ingest.retries import retry_rates
 from service.model.arrays import (
     DAY,
     NO_TIME,
@@ -34,23 +35,21 @@ from service.model.domain import (
     Timing,
 )
 from service.model.outcomes import (
-    ABSENT,
     ANSWERS,
     IS_ABSENT,
     IS_FAILURE,
-    MOVED,
     NOT_MODIFIED,
-    REDIRECTS,
     SHOWS,
     Outcome,
+    all_show,
     outcome_of,
 )
 
 MICROSECOND = np.timedelta64(1, "us")
 SLOWEST = 1e-3
 """Minimum crawl rate whose interval is compared with an hour, 1/day."""
-FIRST_FAILED = instant(UNIX_ZERO)
-"""Request of a page that has never had content."""
+LONG_AGO = instant(UNIX_ZERO)
+"""First absence of a page that an older release found gone."""
 CONFIRMED_AFTER = 1.0 / 24.0
 """Maximum time from the first look at an absent page to the look that confirms it, days."""
 CONFIRMING_LOOKS = 2
@@ -60,9 +59,13 @@ GENERATED_WITHIN = np.timedelta64(1, "m")
 
 
 def needs_rates(crawls: CrawlColumns) -> bool:
-    """Return whether any crawl found its page absent, which the interval of the page confirms."""
-    status = crawls.status
-    return bool((status >= REDIRECTS.start).any() and np.isin(status, (*ABSENT, *MOVED)).any())
+    """Return whether any crawl had no content, so that the rates of its page matter.
+
+    They bound the time to the second look at an absent page, and to the retries of any other.
+    """
+    if crawls.digest.all() and not crawls.redirects_to.any():  # most batches
+        return not all_show(crawls.status)
+    return bool((outcomes(crawls) != Outcome.content).any())
 
 
 def outcomes(crawls: CrawlColumns) -> Codes:
@@ -96,8 +99,7 @@ def absences(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: 
     others: Ints = so_far - absent
     base = groups.before(seen - others[groups.start], content, -others)
     opens = absent & (others + base == 0)
-    # a gone page of an older release has no time of its first absence
-    first = np.where(states.gone & np.isnat(states.absent_since), FIRST_FAILED, states.absent_since)
+    first = np.where(states.gone & np.isnat(states.absent_since), LONG_AGO, states.absent_since)
     since = groups.before(first, opens | content, np.where(opens, at, NO_TIME))
     confirmed = absent & ~opens & (at - since >= _confirmed_after(states)[groups.page])
     was_gone = groups.before(states.gone, content | confirmed, confirmed)
@@ -111,8 +113,8 @@ def absences(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: 
 
 def _confirmed_after(states: PageStates) -> NDArray[np.timedelta64]:
     """Return (P,) spans between two looks at an absent page: an hour, or a shorter interval."""
-    scheduled = states.crawl_rate > 0
-    rate = np.where(scheduled, states.crawl_rate, 1.0)
+    rate = np.where(states.crawl_rate > 0, states.crawl_rate, states.retry_rate)
+    scheduled = rate > 0
     interval = np.where(scheduled, states.interval_factor, 1.0) / np.maximum(rate, SLOWEST)
     shorter: NDArray[np.timedelta64] = (
         np.minimum(interval, CONFIRMED_AFTER) * (DAY / MICROSECOND)
@@ -309,8 +311,7 @@ def _next_states(
     newest = np.fmax.reduceat(np.where(answer, at, NO_TIME), groups.start)
     # a crawl that failed answers no request
     reached = np.fmax.reduceat(np.where(comparison.reached, at, NO_TIME), groups.start)
-    requested_at = np.where(states.requested_at <= reached, NO_TIME, states.requested_at)
-    no_copy = np.isnat(states.last_observed_at) & np.isnat(newest)
+    n_failures = failures(states, groups, outcome, comparison.absent)
     return replace(
         states,
         last_crawl_at=at[groups.end],
@@ -319,14 +320,14 @@ def _next_states(
         gone=groups.after(states.gone, answer, gone),
         n_observations=add_counts(states.n_observations, groups.count(is_evidence)),
         n_changes=add_counts(states.n_changes, groups.count(is_evidence & changed)),
-        # a page that has never had content is tried again at a crawl rate of 0 too
-        requested_at=np.where(no_copy & np.isnat(requested_at), FIRST_FAILED, requested_at),
+        requested_at=np.where(states.requested_at <= reached, NO_TIME, states.requested_at),
         interval_factor=_interval_factor(states, groups, newest, rules),
         last_interval=groups.after(
             states.last_interval, answer, np.where(is_evidence, signed, 0.0)
         ),
         last_age=groups.after(states.last_age, answer, age),
-        n_failures=failures(states, groups, outcome, comparison.absent),
+        n_failures=n_failures,
+        retry_rate=retry_rates(states, n_failures),
         outcome=outcome[groups.end],
         absent_since=comparison.absent.since,
         redirects_to=redirects(states, groups, crawls, redirected(comparison)),

@@ -14,10 +14,12 @@ from service.ingest.crawls import add_counts
 from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Floats, Groups, Instants, Ints, rounds
 from service.model.columns import LogColumns, PageStates, PingColumns
 from service.model.domain import Kind, Observability, PingReason, Timing
+from service.model.outcomes import lacks_content
 from service.storage.pages.states import GONE_CHECKS
 
 RETRY_RETIRED = np.timedelta64(1 << (GONE_CHECKS - 2), "D")
-"""Minimum time between two crawls of a retired page that untrusted pings request."""
+"""Minimum time between two crawls that untrusted pings request, of a retired page or of one without
+content."""
 
 
 def notice(
@@ -45,15 +47,18 @@ def notice(
 
 
 def may_be_back(states: PageStates, groups: Groups, at: Instants) -> Bools:
-    """Return which pings cause a check whether a page that is gone is back.
+    """Return which pings cause a check whether a page that is gone or lacks content is back.
 
     Sites that do not announce every change may list pages that they have deleted. Therefore pings
-    of such a site do not cause more frequent checks of a retired page than `RETRY_RETIRED`.
+    of such a site do not cause more frequent checks of a retired page, or of one without content,
+    than `RETRY_RETIRED`.
     """
-    if not states.gone.any():
+    lacking = lacks_content(states.gone, states.n_failures)
+    if not (states.gone.any() or lacking.any()):
         return np.zeros(len(at), np.bool_)
-    trusted = states.gone & (states.observability == Observability.complete)
-    retired = states.gone & (states.n_failures > GONE_CHECKS)
+    away = states.gone | lacking
+    trusted = away & (states.observability == Observability.complete)
+    retired = lacking | (states.gone & (states.n_failures > GONE_CHECKS))
     overdue = at >= (states.last_crawl_at + RETRY_RETIRED)[groups.page]
     back: Bools = trusted[groups.page] | (retired[groups.page] & overdue)
     return back

@@ -1,7 +1,9 @@
 """Due times of pages, on columns as the stores return them. Pure except for `due_before`.
 
-The rules apply in this order; `interval` is `interval_factor / due_rate` days, at most
-`MAX_DUE_DAYS`:
+The rules apply in this order; `interval` is `interval_factor / rate` days, at most `MAX_DUE_DAYS`.
+The rate is `due_rate`. A page that lacks content (`outcomes.lacks_content`), or has no share, takes
+its `retry_rate` instead, the rate of its last share. Therefore its retries do not drift when the
+epoch takes the share away, and a page that is back is due before the next epoch.
 
 1. A page never crawled is due from its registration on.
 2. A page that is gone is due 1 day x 2^(n-2) after the last crawl, n = `n_failures`, at least 2.
@@ -10,10 +12,9 @@ The rules apply in this order; `interval` is `interval_factor / due_rate` days, 
 3. A page without content in its last n crawls, whatever their outcomes, is due by the outcome of
    the last one (`model.outcomes`). An absence waits for its second look min(`RETRY_S`, interval). A
    page elsewhere, refused or empty waits interval x 2^(n-1), any other page min(`RETRY_S`,
-   interval) x 2^(n-1). The wait is at most `MOST_WAIT_DAYS`. The interval counts as 1 day if no
-   epoch has scheduled the page, or if the rate is 0 and a crawl was requested. A page that has
-   never had content counts as requested (`ingest.crawls.FIRST_FAILED`).
-4. Any other page is due one interval after the last crawl, and never if the rate is 0.
+   interval) x 2^(n-1). The wait is at most `MOST_WAIT_DAYS`. The interval counts as 1 day if the
+   page has never had a share.
+4. Any other page is due one interval after the last crawl, and never without a rate.
 
 A request that is newer than the last crawl makes the page due no later than the request.
 """
@@ -26,7 +27,7 @@ import numpy as np
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
-from service.model.outcomes import IS_ABSENT, IS_PATIENT
+from service.model.outcomes import IS_ABSENT, IS_PATIENT, lacks_content
 from service.storage.epochs.schedule import MOST_SCANNED
 from service.storage.pages.states import GONE_CHECKS
 from service.storage.stores.contract import Transaction
@@ -62,13 +63,14 @@ def due_at(pages: DueColumns) -> Instants:
     >>> one = {name: np.array([value]) for name, value in {
     ...     "page_id": 1, "created_at": np.datetime64("2026-01-01", "us"),
     ...     "last_crawl_at": np.datetime64("2026-05-01", "us"), "requested_at": NO_TIME,
-    ...     "gone": False, "n_failures": 0, "outcome": 0,
+    ...     "gone": False, "n_failures": 0, "outcome": 0, "retry_rate": 0.0,
     ...     "interval_factor": 1.5, "due_rate": 0.5}.items()}
     >>> due_at(DueColumns(**one)).tolist()
     [datetime.datetime(2026, 5, 4, 0, 0)]
     """
-    last, scheduled = pages.last_crawl_at, pages.due_rate > 0
-    wait, never = _interval_days(pages.interval_factor, pages.due_rate, scheduled), ~scheduled
+    last, rate = pages.last_crawl_at, _rates(pages)
+    scheduled = rate > 0
+    wait, never = _interval_days(pages.interval_factor, rate, scheduled), ~scheduled
     if pages.gone.any() or pages.n_failures.any():
         wait, never = _after_failures(pages, wait, never)
     due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
@@ -79,10 +81,19 @@ def due_at(pages: DueColumns) -> Instants:
     return earlier
 
 
+def _rates(pages: DueColumns) -> Floats:
+    """Return (N,) rates of the pages' intervals, 1/day; 0 or NaN where there is none."""
+    own = pages.retry_rate
+    if not own.any():
+        return pages.due_rate
+    shares = (pages.due_rate > 0) & ~lacks_content(pages.gone, pages.n_failures)
+    return np.where((own > 0) & ~shares, own, pages.due_rate)
+
+
 def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[Floats, Bools]:
     """Return (N,) days from the last crawl to the next, and which pages are never due (2 and 3)."""
     n, gone, outcome = pages.n_failures, pages.gone, pages.outcome
-    lacking = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
+    lacking = ~gone & (n > 0)
     first = np.where(IS_PATIENT[outcome], interval, np.minimum(interval, RETRY_S / DAY_S))
     doublings = np.where(IS_ABSENT[outcome], 1, np.clip(n, 1, MOST_DOUBLINGS)) - 1
     wait = np.where(lacking, np.minimum(first * np.exp2(doublings), MOST_WAIT_DAYS), interval)
@@ -92,12 +103,26 @@ def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[
     return wait, np.where(gone, retired, ~lacking & never)
 
 
-def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:
+def _interval_days(factor: Floats, rate: Floats, scheduled: Bools) -> Floats:
     """Return (N,) days between crawls of the scheduled pages, 1 for the others."""
     # with a lower rate the interval would overflow
-    interval = factor / np.maximum(due_rate, LEAST_RATE)
+    interval = factor / np.maximum(rate, LEAST_RATE)
     # every database can add a century to a date
     return np.where(scheduled, np.minimum(interval, MAX_DUE_DAYS), 1.0)
+
+
+def ranking_rates(pages: DueColumns, due: Instants) -> Floats:
+    """Return (N,) rates that rank pages due at these times, 1/day; 0 or NaN where there is none.
+
+    A page whose last crawl had no content ranks by its wait. So a retry after 16 days is no more
+    overdue than a crawl after the interval of any other page.
+    """
+    late = pages.gone | (pages.n_failures > 0)
+    if not late.any():
+        return pages.due_rate
+    wait = (due - pages.last_crawl_at) / DAY
+    late &= wait > 0
+    return np.where(late, 1.0 / np.where(late, wait, 1.0), pages.due_rate)
 
 
 def requested(pages: DueColumns) -> Bools:
@@ -115,6 +140,7 @@ def of_crawled(states: PageStates) -> DueColumns:
         "gone",
         "n_failures",
         "outcome",
+        "retry_rate",
         "interval_factor",
     )
     never, none = np.full(len(states), NO_TIME), np.full(len(states), np.nan)
@@ -126,7 +152,7 @@ def next_crawl_at(page: Page) -> datetime | None:
     """Return the due time of one page; None if only a ping makes the page due."""
     cells: dict[str, Any] = {
         name: np.array([getattr(page, name)])
-        for name in ("page_id", "gone", "n_failures", "outcome", "interval_factor")
+        for name in ("page_id", "gone", "n_failures", "outcome", "retry_rate", "interval_factor")
     }
     for name in ("created_at", "last_crawl_at", "requested_at"):
         at = getattr(page, name)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.leases.due import due_at, requested
+from service.leases.due import due_at, ranking_rates, requested
 from service.leases.politeness import (
     Gates,
     Politeness,
@@ -240,7 +240,8 @@ def _leases(
 
 def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
     """Return (now - last crawl) x crawl rate; a page never crawled is due from registration on."""
-    rate = np.where(pages.due_rate > 0, pages.due_rate, UNSCHEDULED_RATE)
+    rate = ranking_rates(pages, due_at(pages))
+    rate = np.where(rate > 0, rate, UNSCHEDULED_RATE)
     first = np.isnat(pages.last_crawl_at)
     since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
     return days(at - since) * rate + first

@@ -7,11 +7,12 @@ A page has one state:
 | `never_crawled` | no crawl was reported |
 | `retired` | gone for so long that only a ping or a request makes it due (`leases.due`) |
 | `gone` | the last answer was that the page is gone |
-| `failing` | the last crawls had no answer |
+| `no_content` | no content in three crawls in a row or more: no share in the allocation |
+| `failing` | no content in the last crawl, or the last two |
 | `active` | all others |
 
 A list filters by the columns that decide; this module then applies the rule. `overdue` selects
-pages of any state that are due before now.
+pages of any state that are due before now, `moved` those whose last crawl was redirected for good.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from service.leases.due import due_at
 from service.model.arrays import Bools, instant
 from service.model.columns import DueColumns
 from service.model.listing import ListedPages, ListedPart, PageFilter
+from service.model.outcomes import lacks_content
 from service.storage import Transaction
 
 MOST_RULED = 20_000
@@ -54,19 +56,22 @@ class PageState(StrEnum):
     never_crawled = "never_crawled"
     retired = "retired"
     gone = "gone"
+    no_content = "no_content"
     failing = "failing"
     active = "active"
 
 
-OVERDUE = "overdue"
+OVERDUE, MOVED = "overdue", "moved"
 
 COLUMNS_OF: dict[str, dict[str, Any]] = {
     PageState.never_crawled: {"crawled": False},
     PageState.retired: {"crawled": True, "gone": True},
     PageState.gone: {"crawled": True, "gone": True},
-    PageState.failing: {"crawled": True, "gone": False, "failing": True},
+    PageState.no_content: {"crawled": True, "gone": False, "no_content": True},
+    PageState.failing: {"crawled": True, "gone": False, "failing": True, "no_content": False},
     PageState.active: {"crawled": True, "gone": False, "failing": False},
     OVERDUE: {},
+    MOVED: {"moved": True},
 }
 """Values of columns that each state needs, by which the store filters."""
 NEEDS_RULE = frozenset({PageState.retired, PageState.gone, OVERDUE})
@@ -78,7 +83,7 @@ class Selection(NamedTuple):
 
     only: PageFilter
     state: str | None = None
-    """A `PageState`, or `OVERDUE`; None: all states."""
+    """A `PageState`, `OVERDUE` or `MOVED`; None: all states."""
 
     @property
     def columns(self) -> PageFilter:
@@ -105,8 +110,9 @@ class Selection(NamedTuple):
 
 def states_of(pages: DueColumns) -> NDArray[np.object_]:
     """Return the state of each page."""
-    retired = pages.gone & np.isnat(due_at(pages))
-    conditions = [np.isnat(pages.last_crawl_at), retired, pages.gone, pages.n_failures > 0]
+    gone, n_failures = pages.gone, pages.n_failures
+    retired, lacking = gone & np.isnat(due_at(pages)), lacks_content(gone, n_failures)
+    conditions = [np.isnat(pages.last_crawl_at), retired, gone, lacking, n_failures > 0]
     names = [state.value for state in PageState]
     place = np.select(conditions, range(len(conditions)), len(conditions))
     state: NDArray[np.object_] = np.array(names, object)[place]

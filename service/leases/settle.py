@@ -34,7 +34,7 @@ from service.model.arrays import (
     is_among,
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
-from service.model.outcomes import Outcome, host_in_trouble, outcome_of
+from service.model.outcomes import ROBOTS_DENIED, Outcome, host_in_trouble, outcome_of
 from service.storage import Transaction
 from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
 
@@ -156,13 +156,14 @@ class LeaseSettler:
             row, locked = row[counts], locked.take(counts)
         if len(row):
             some = crawls.take(row)
-            foreign = concerns_others(tx, some, locked.queue_id)
+            # of a page that robots.txt forbids, nobody asked the host
+            silent = concerns_others(tx, some, locked.queue_id) | (some.status == ROBOTS_DENIED)
             reports = LeaseReports(
                 some.page_id,
                 # like a release: the lease ends, and the host queue neither fails nor recovers
-                np.where(foreign, NO_TIME, some.observed_at),
-                np.where(foreign, UNSPECIFIED, some.status).astype(np.int16),
-                np.where(foreign, np.nan, _pauses(some)),
+                np.where(silent, NO_TIME, some.observed_at),
+                np.where(silent, UNSPECIFIED, some.status).astype(np.int16),
+                np.where(silent, np.nan, _pauses(some)),
                 new[row],
             )
             pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))

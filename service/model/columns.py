@@ -138,6 +138,9 @@ class PageStates(Columns):
     """Outcome of the last crawl (`model.outcomes`)."""
     absent_since: Instants
     """Time of the first crawl since the last content that found the page absent; NaT: none."""
+    retry_rate: Floats
+    """Crawl rate of the page's last share in the allocation, 1/day, if it lacks content or has just
+    come back; 0: none. A store may keep seven digits."""
     redirects_to: Ints
     """Page to which the last answer redirected; 0: none, or not registered."""
     estimate: Floats
@@ -306,6 +309,8 @@ class DueColumns(Columns):
     n_failures: Ints
     outcome: Codes
     """Outcome of the last crawl (`model.outcomes`)."""
+    retry_rate: Floats
+    """Crawl rate by which a page without a share is due, 1/day; 0: none (`PageStates`)."""
     interval_factor: Floats
     due_rate: Floats
     """Crawl rate times urgency, 1/day; NaN for a page that no epoch has scheduled."""

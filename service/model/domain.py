@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from service.model.outcomes import Outcome
+from service.model.outcomes import NO_CONTENT_AFTER, ROBOTS_DENIED, Outcome
 
 MOST_FAILURES = 1_000
 """Maximum count of failures in a row; delays reach their bounds long before."""
@@ -101,6 +101,12 @@ class LogEntry:
     changed: bool | None
     interval: float | None
     status: int | None
+    """HTTP status, or `outcomes.ROBOTS_DENIED`; None: not reported."""
+
+    @property
+    def robots_denied(self) -> bool:
+        """True if robots.txt forbade the crawl."""
+        return self.status == ROBOTS_DENIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,13 @@ class Page:
     """JSON of the note."""
     outcome: Outcome = Outcome.content
     """Outcome of the last crawl."""
+    retry_rate: float = 0.0
+    """Crawl rate by which the page is due without a share, 1/day; 0: none (`PageStates`)."""
+
+    @property
+    def no_content(self) -> bool:
+        """True if the page has no share in the allocation for want of content."""
+        return not self.gone and self.n_failures >= NO_CONTENT_AFTER
 
 
 @dataclass(frozen=True, slots=True)

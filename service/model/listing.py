@@ -23,7 +23,11 @@ class PageFilter:
     observability: Observability | None = None
     gone: bool | None = None
     failing: bool | None = None
-    """True: pages with failures in a row."""
+    """True: pages whose last crawl had no content."""
+    no_content: bool | None = None
+    """True: pages without content in `outcomes.NO_CONTENT_AFTER` crawls in a row or more."""
+    moved: bool | None = None
+    """True: pages whose last crawl was redirected for good."""
     crawled: bool | None = None
     """True: pages with a reported crawl."""
     change_rate_from: float | None = None
@@ -50,6 +54,10 @@ class ListedPages(DueColumns):
     n_changes: Ints
     tags: NDArray[np.object_]
     """Tags of each page, separated by spaces; "" without one."""
+    redirects_to: Ints
+    """Page to which the last answer redirected; 0: none."""
+    redirect_url: NDArray[np.object_]
+    """URL of that page; "" for none."""
 
 
 class ListedPart(NamedTuple):

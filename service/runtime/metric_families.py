@@ -77,6 +77,9 @@ def of_step(step: Row, gauges: Gauges, now: datetime) -> Iterator[Metric]:
     age = max((now - gauges.measured_at).total_seconds(), 0.0)
     yield gauge("measured_age_seconds", "Time since the state of all pages was measured", age)
     yield gauge("never_crawled_pages", "Pages that were never crawled", gauges.n_never_crawled)
+    if gauges.n_no_content is not None:
+        help_text = "Pages that had no content in three crawls in a row or more"
+        yield gauge("no_content_pages", help_text, gauges.n_no_content)
     yield gauge("overdue_pages", "Pages whose next crawl is overdue", gauges.n_overdue)
     yield labelled(
         "expected_fresh_ratio",

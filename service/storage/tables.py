@@ -140,6 +140,7 @@ page_states = sa.Table(
     sa.Column("redirects_to", Id),
     sa.Column("outcome", sa.SmallInteger),
     sa.Column("absent_since", Instant),
+    sa.Column("retry_rate", Short),
     sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     comment="One row a page, updated by every observation: no secondary index, room for HOT.",

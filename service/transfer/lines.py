@@ -67,6 +67,8 @@ class StateLine(Page, frozen=True, kw_only=True):
     outcome: Annotated[int, Meta(ge=0, le=7)] = 0
     """Outcome of the last crawl (`service.model.outcomes`)."""
     absent_since: Moment | None = None
+    retry_rate: Amount = 0.0
+    """Crawl rate by which the page is due without a share, 1/day; 0: none."""
     last_interval: Interval = 0.0
     last_age: Annotated[float, Meta(ge=0, le=1e7)] | None = None
     """Days from the last modification that the site reported to the crawl that reported it."""

@@ -413,7 +413,7 @@ def test_pages_of_a_host_wait_for_its_delay(hands):
         hands.at += 2
         assert robots.enter(crawl_of(site.url("/2"), hands)).allowed
         assert hands.waits == [3.0]
-        assert robots.enter(crawl_of(site.url("/no"), hands)).evidence == {"status": 403}
+        assert robots.enter(crawl_of(site.url("/no"), hands)).evidence == {"robots_denied": True}
         assert hands.waits == [3.0], "a page that is denied does not wait"
         hands.at += 6
         assert robots.enter(crawl_of(site.url("/3"), hands)).allowed
@@ -519,7 +519,7 @@ def test_a_reader_for_asyncio_has_the_same_answers(live, hands):
 
     with serving(robots_txt("User-agent: *\nCrawl-delay: 5\nDisallow: /no")) as site:
         evidence, delay_s = asyncio.run(main(site))
-    assert (evidence, delay_s, waits) == ([{}, {"status": 403}, {}], 5.0, [5.0])
+    assert (evidence, delay_s, waits) == ([{}, {"robots_denied": True}, {}], 5.0, [5.0])
     assert site.hits["/robots.txt"] == 1
 
 

@@ -111,8 +111,9 @@ def scrapy(directory, live, start, spider=EXAMPLE, **settings):
 
 
 def status(live, url):
-    """Give the status that was reported last of a page."""
-    return live.get("/pages", url=url).json()["last_crawls"][0]["status"]
+    """Give the status that was reported last of a page, "denied" by robots.txt."""
+    last = live.get("/pages", url=url).json()["last_crawls"][0]
+    return "denied" if last["robots_denied"] else last["status"]
 
 
 @pytest.mark.slow
@@ -130,7 +131,7 @@ def test_a_site_is_found_crawled_once_and_reported(tmp_path, live, site):
     expected = {"/": 200, "/2": 203, "/gone": 404, "/moved": 302, "/broken": 302}
     assert site.hits == dict.fromkeys((*expected, "/1", "/busy"), 1)
     assert {path: status(live, home + path) for path in expected} == expected
-    assert status(live, f"{home}/private") == 403
+    assert status(live, f"{home}/private") == "denied"
     assert live.get("/pages", url=f"{home}/moved").json()["redirects_to"]["url"] == f"{home}/1"
     assert status(live, f"http://localhost:{site.port}/busy") == 429
     assert status(live, f"http://localhost:{site.dead_port}/") == 0

@@ -26,11 +26,9 @@ from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import Rules
 from service.ingest.rebuild import rebuild
 from service.ingest.record import ping, record
-from service.model.arrays import UNIX_ZERO
 from service.model.domain import ItemVerdict, Timing
 
 MINUTE = timedelta(minutes=1)
-SINCE_1970 = (UNIX_ZERO - T0) // MINUTE
 """Request of a page whose first crawl failed."""
 OBSERVABILITY = [0, 1, 2, 0]
 PROBABILITY = [0.0, 0.4, 0.5, None]
@@ -85,8 +83,6 @@ class PageModel:
             )
         else:
             self.log.append((at, 0, None, None, None if status == -1 else status))
-            if self.last_observed is None and self.wanted is None:
-                self.wanted = SINCE_1970
         self.last_crawl = at
         return ItemVerdict.accepted
 
@@ -148,8 +144,11 @@ class PageModel:
     def _decide(self, at):
         if self.last_crawl is None:
             return True, "never_crawled"
-        waited = self.n_failures > 6 and at >= self.last_crawl + 16 * 1440
-        if self.gone and at > self.last_crawl and (self.observability == 1 or waited):
+        lacking = not self.gone and self.n_failures >= 3
+        waited = lacking or self.n_failures > 6
+        waited = waited and at >= self.last_crawl + 16 * 1440
+        away = self.gone or lacking
+        if away and at > self.last_crawl and (self.observability == 1 or waited):
             return True, "may_be_back"
         if not (self.observability == 1 or (self.observability == 2 and self.probability)):
             return False, "not_trusted"

@@ -42,6 +42,7 @@ from service.leases import lease
 from service.leases import queue as due_queue
 from service.leases.queue import fill_queue, queue_due
 from service.model.domain import ItemVerdict, Observability, PagePatch
+from service.model.outcomes import Outcome
 from service.storage.queue.columns import ALL_PAGES
 
 
@@ -129,6 +130,19 @@ def test_the_most_overdue_come_first(queue_store):
     assert ids(rest) == due[7:]
     for crawl in first + rest:
         assert crawl.overdue == pytest.approx(overdue[crawl.page_id], rel=2e-7)
+
+
+def test_a_retry_is_as_overdue_as_its_wait_is_exceeded(queue_store):
+    """Twelve days are six intervals of a page, three waits of another, and one and a half here."""
+    living, refused, gone = page_id = np.sort(register(queue_store, 3))
+    publish(queue_store, schedule_columns(page_id, crawl_rate=[0.5, 0.0, 0.0]))
+    save(queue_store, page_id, last_crawl_at=T0 - 12 * DAY, interval_factor=1.0)
+    save(queue_store, [refused], n_failures=4, outcome=Outcome.refused)
+    save(queue_store, [gone], n_failures=4, gone=True, outcome=Outcome.absent)
+    queue(queue_store, page_id.tolist(), T0)
+    batch = take(queue_store, T0, 1) + take(queue_store, T0, 10)
+    assert ids(batch) == [living, gone, refused]
+    assert [crawl.overdue for crawl in batch] == pytest.approx([6.0, 3.0, 1.5])
 
 
 def test_a_page_whose_siblings_have_changed_comes_before_one_of_the_same_rate(queue_store):

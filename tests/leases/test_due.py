@@ -26,9 +26,10 @@ NEVER = None
 
 
 def columns(*rows):
-    """Rows of (last_crawl_at, requested_at, gone, n_failures, factor, due_rate[, outcome])."""
-    rows = [row if len(row) == 7 else (*row, Outcome.failed) for row in rows]
-    last, request, gone, n, factor, rate, outcome = zip(*rows, strict=True)
+    """Rows of (last_crawl_at, requested_at, gone, n_failures, factor, due_rate), and more or not:
+    the outcome, and the retry rate."""
+    rows = [(*row, *(Outcome.failed, 0.0)[len(row) - 6 :]) for row in rows]
+    last, request, gone, n, factor, rate, outcome, retry = zip(*rows, strict=True)
     return DueColumns(
         page_id=np.arange(len(rows)),
         created_at=instants([CREATED] * len(rows)),
@@ -37,6 +38,7 @@ def columns(*rows):
         gone=np.array(gone),
         n_failures=np.array(n),
         outcome=np.array(outcome, np.int16),
+        retry_rate=np.array(retry, float),
         interval_factor=np.array(factor),
         due_rate=np.array(rate, float),
     )
@@ -79,7 +81,16 @@ def due(*rows):
         ((T0, None, False, 1, 1.0, 48.0), T0 + HOUR / 2),
         ((T0, None, False, 9, 40.0, 1.0), T0 + 256 * HOUR),
         ((T0, None, False, 1_000, 4.0, None), T0 + 30 * DAY),
-        ((T0, None, False, 4, 1.0, 0.0), NEVER),
+        ((T0, None, False, 4, 1.0, 0.0), T0 + 8 * HOUR),
+        ((T0, None, False, 4, 1.0, 0.0, Outcome.refused), T0 + 8 * DAY),
+        ((T0, None, False, 1, 1.0, 0.0, Outcome.refused, 0.5), T0 + 2 * DAY),
+        ((T0, None, False, 2, 1.0, 1.0, Outcome.refused, 0.5), T0 + 2 * DAY),
+        ((T0, None, False, 3, 1.0, 1.0, Outcome.refused, 0.5), T0 + 8 * DAY),
+        ((T0, None, False, 3, 1.5, 0.0, Outcome.refused, 2.0), T0 + 3 * DAY),
+        ((T0, None, False, 3, 1.0, 0.0, Outcome.failed, 48.0), T0 + 2 * HOUR),
+        ((T0, None, False, 0, 1.5, 0.0, Outcome.content, 0.5), T0 + 3 * DAY),
+        ((T0, None, False, 0, 1.0, 2.0, Outcome.content, 0.5), T0 + DAY / 2),
+        ((T0, None, True, 3, 1.0, 0.0, Outcome.absent, 0.5), T0 + 2 * DAY),
         ((T0, T0 - DAY, False, 2, 1.0, 0.0), T0 + 2 * HOUR),
         ((T0, None, True, 0, 1.0, 1.0), T0 + DAY),
         ((T0, None, True, 2, 1.0, 1.0), T0 + DAY),
@@ -94,8 +105,10 @@ def test_golden_values(state, expected):
     assert due(state) == [expected]
 
 
-def due_by_hand(last, request, gone, n, factor, rate, outcome=Outcome.failed):
+def due_by_hand(last, request, gone, n, factor, rate, outcome=Outcome.failed, retry=0.0):
     """The rule at the head of `leases.due`, in plain Python."""
+    if retry and (not rate or (n >= 3 and not gone)):
+        rate = retry
     asks = request is not None and (last is None or request > last)
     if last is None:
         clock = CREATED
@@ -103,7 +116,7 @@ def due_by_hand(last, request, gone, n, factor, rate, outcome=Outcome.failed):
         unanswered = request is not None and not asks
         waits = [1, 1, 1, 2, 4, 8, 16]
         clock = None if n > 6 and not unanswered else last + DAY * waits[min(n, 6)]
-    elif n > 0 and (rate != 0 or request is not None):
+    elif n > 0:
         interval = min(factor / rate, 36_500.0) if rate else 1.0
         patient = outcome in (Outcome.elsewhere, Outcome.refused, Outcome.empty)
         delay = interval if patient else min(1 / 24, interval)
@@ -124,6 +137,7 @@ GRID = list(
         (0.0, 0.3, 1.0),
         (None, 0.0, 0.125, 1.0, 144.0, 5e5),
         Outcome,
+        (0.0, 0.25),
     )
 )
 
@@ -144,6 +158,7 @@ states = st.tuples(
     st.just(0.0) | st.floats(1e-6, 40),
     st.none() | st.just(0.0) | st.floats(1e-300, 1e300),
     st.sampled_from(Outcome),
+    st.just(0.0) | st.floats(1e-300, 1e300),
 )
 
 
@@ -171,7 +186,7 @@ def test_a_request_makes_a_page_due_no_later_than_the_request(state):
 
 @given(states, st.floats(1.0, 1e3))
 def test_a_higher_rate_makes_no_page_due_later(state, ratio):
-    last, request, gone, _, factor, rate, _ = state
+    last, request, gone, _, factor, rate, *_ = state
     rate = rate or 1.0
     slow, fast = due(
         (last, request, gone, 0, factor, rate), (last, request, gone, 0, factor, rate * ratio)

@@ -41,7 +41,6 @@ from service.leases.host_settings import change_group, change_host
 from service.leases.lease import WorkerRequest
 from service.leases.queue import fill_queue, queue_due
 from service.leases.settle import LeaseSettler
-from service.model.arrays import UNIX_ZERO
 from service.model.domain import ItemVerdict
 from service.model.outcomes import TROUBLE, Outcome
 from service.storage import open_store
@@ -113,7 +112,7 @@ class Leases(RuleBasedStateMachine):
             assert sum(map(len, parts)) <= count
             for part in parts:
                 urgency = [self.model.pages[c.page_id].urgency(now) for c in part]
-                np.testing.assert_allclose(urgency, sorted(urgency)[::-1], rtol=1e-9)
+                np.testing.assert_allclose(urgency, sorted(urgency)[::-1], rtol=1e-6)
         taken = list(chain.from_iterable(chain.from_iterable(waves)))
         for crawl in taken:
             self.hand_out(crawl, hosts, now + ttl)
@@ -194,6 +193,7 @@ class Leases(RuleBasedStateMachine):
         page = self.model.pages.get(page_id)
         if page is None or (page.last_crawl_at is not None and at <= page.last_crawl_at):
             return False
+        n_before = page.n_failures
         if status == 404:
             page.look(at)
         elif status in (200, 304):
@@ -207,9 +207,10 @@ class Leases(RuleBasedStateMachine):
         answers = status in (200, 304) or (status == 404 and page.gone)
         if answers and page.requested_at is not None and page.requested_at <= at:
             page.requested_at = None
-        page.has_answered |= answers
-        if not page.has_answered and page.requested_at is None:
-            page.requested_at = UNIX_ZERO  # so that it is tried again at a crawl rate of 0 too
+        if page.n_failures and page.rate:
+            page.retry_rate = page.rate
+        elif not (page.n_failures or n_before):
+            page.retry_rate = 0.0
         return True
 
     def heard(self, page_ids, spoke, status, at):

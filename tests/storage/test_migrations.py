@@ -17,6 +17,7 @@ from support.store_cases import (
     page_of,
     publish,
     register,
+    save,
     schedule_columns,
 )
 
@@ -100,6 +101,25 @@ def test_old_secrets_of_webhooks_go_up_and_down(empty):
     with empty.begin() as tx:
         assert tx.webhook("many").old_secrets == (last,)
         assert tx.webhook("none").old_secrets == ()
+
+
+def test_requests_of_1970_are_no_requests_and_come_back_on_the_way_down(empty):
+    """Pages that had never had content were due by such a request."""
+    migrations.upgrade(empty.engine)
+    ids = np.sort(register(empty, 3))
+    save(empty, ids[:2], last_crawl_at=T0, n_failures=1, requested_at=[None, T0])
+    requests = {
+        "sqlite": "requested_at / 1000000",
+        "postgresql": "extract(epoch FROM requested_at)",
+    }
+    query = f"SELECT {requests[empty.engine.dialect.name]} FROM page_states ORDER BY page_id"
+    migrations.downgrade(empty.engine, "0005")
+    with empty.engine.connect() as connection:
+        assert [*connection.scalars(sa.text(query))] == [0, T0.timestamp(), None]
+    migrations.upgrade(empty.engine)
+    requested_at = [page_of(empty, page_id).requested_at for page_id in ids]
+    assert requested_at == [None, T0, None]
+    assert [page_of(empty, page_id).retry_rate for page_id in ids] == [0, 0, 0]
 
 
 def test_the_revisions_end_in_one_head():

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from service.leases.due import RETRY_S
-from service.model.outcomes import Outcome
+from service.model.outcomes import NO_CONTENT_AFTER, Outcome
 from service.storage.pages.states import GONE_CHECKS
 from support.crawl_cases import UNTIL
 from support.store_cases import DAY, T0
@@ -45,10 +45,10 @@ class Page:
     last_crawl_at: datetime | None = None
     last_ping_at: datetime | None = None
     requested_at: datetime | None = None
-    has_answered: bool = False
     interval_factor: float = 1.0
     gone: bool = False
     absent_since: datetime | None = None
+    retry_rate: float = 0.0
     n_failures: int = 0
     outcome: Outcome = Outcome.content
     rate: float | None = None
@@ -70,7 +70,8 @@ class Page:
     def look(self, at):
         """Find the page absent; a look long enough after the first one makes the page gone."""
         hour = timedelta(seconds=RETRY_S)
-        wait = min(hour, DAY * (self.interval_factor / self.rate)) if self.rate else hour
+        rate = self.rate or self.retry_rate
+        wait = min(hour, DAY * (self.interval_factor / rate)) if rate else hour
         confirms = self.absent_since is not None and at - self.absent_since >= wait
         self.n_failures = 2 if confirms and not self.gone else self.n_failures + 1
         self.gone |= confirms
@@ -89,20 +90,24 @@ class Page:
     def _wait(self):
         """Return the time from its last crawl until the page is due by itself; None: never."""
         has_request, n = self.requested_at is not None, self.n_failures
+        own = self.retry_rate and (not self.rate or (n >= NO_CONTENT_AFTER and not self.gone))
+        rate = self.retry_rate if own else self.rate
         if self.gone:
             rests = n > GONE_CHECKS and (not has_request or self.requested)
             return None if rests else DAY * 2 ** (min(n, GONE_CHECKS) - 2)
-        interval = DAY * (self.interval_factor / self.rate) if self.rate else DAY
-        if n and (has_request or self.rate != 0):
+        interval = DAY * (self.interval_factor / rate) if rate else DAY
+        if n:
             doublings = 0 if self.outcome is Outcome.absent else min(n, 30) - 1
             return min(min(timedelta(seconds=RETRY_S), interval) * 2**doublings, 30 * DAY)
-        return interval if self.rate else None
+        return interval if rate else None
 
     def urgency(self, now):
         if self.requested:
             return np.inf
         since = self.last_crawl_at or self.created_at
-        return (now - since) / DAY * (self.rate or 1.0) + (self.last_crawl_at is None)
+        late = (self.n_failures or self.gone) and self.last_crawl_at is not None
+        rate = DAY / self._wait() if late and self._wait() else self.rate or 1.0
+        return (now - since) / DAY * rate + (self.last_crawl_at is None)
 
 
 @dataclass

@@ -112,7 +112,7 @@ def contents(store):
         pages, states = tx.read_pages(0, 10_000)
     short = {
         name: getattr(states, name).astype(np.float32)
-        for name in ("interval_factor", "last_interval", "last_age")
+        for name in ("interval_factor", "last_interval", "last_age", "retry_rate")
     }
     states = replace(states, **short)
     order = np.argsort(pages.url.astype(str))
@@ -374,6 +374,7 @@ def states(draw):
         n_failures=column(st.integers(0, 1_000), "i8"),
         outcome=column(st.integers(0, 7), "i2"),
         absent_since=instant_or_never(),
+        retry_rate=column(amounts, "f8"),
         redirects_to=np.zeros(n, np.int64),
         estimate=np.column_stack([column(finite, "f8"), column(finite, "f8")]),
         observability=column(st.integers(0, 2), "i2"),

@@ -44,7 +44,7 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
-from service.model.outcomes import INVENTED
+from service.model.outcomes import INVENTED, ROBOTS_DENIED
 from service.model.urls import NormalUrl, normalise
 from service.storage.pages.tagging import TaggedRows
 
@@ -107,7 +107,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         observed_at=instants([item.observed_at for item in items]),
         changed=_codes([item.changed for item in items]),
         digest=np.array(digest, np.int64),
-        status=_codes([_status(item.status) for item in items]),
+        status=_codes([_status(item) for item in items]),
         leased_page_id=leased_page_id,
         token=token,
         retry_after_s=_numbers([item.retry_after_s for item in items]),
@@ -118,7 +118,10 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         own_hosts=batch.own_hosts,
     )
     # a site may lead anywhere, such as to mailto:; its crawl counts as one without a target
-    targets = [None if isinstance(target, InvalidUrl) else target for target in targets]
+    targets = [
+        None if isinstance(target, InvalidUrl) or item.robots_denied is True else target
+        for target, item in zip(targets, items, strict=True)
+    ]
     return _taken(columns, urls, batch.index, good, refusals, targets if any(targets) else ())
 
 
@@ -277,8 +280,11 @@ def _notes(items: Sequence[Observation]) -> list[str | UnsetType]:
     return [UNSET if note is UNSET else read_note(note) for note in notes]
 
 
-def _status(status: int | UnsetType) -> int | UnsetType:
-    """Return a status of three digits; a site may send any number."""
+def _status(item: Observation) -> int | UnsetType:
+    """Return a status of three digits, or `ROBOTS_DENIED`; a site may send any number."""
+    if item.robots_denied is True:
+        return ROBOTS_DENIED
+    status = item.status
     return status if isinstance(status, UnsetType) or status <= INVENTED else INVENTED
 
 

@@ -44,8 +44,21 @@ class PageParameters(NamedTuple):
         ),
     ] = None
     state: Annotated[
-        Literal["active", "failing", "gone", "retired", "never_crawled", "overdue"] | None,
-        Query(description="State of the pages; `overdue` pages are due before now"),
+        Literal[
+            "active",
+            "failing",
+            "no_content",
+            "gone",
+            "retired",
+            "never_crawled",
+            "overdue",
+            "moved",
+        ]
+        | None,
+        Query(
+            description="State of the pages; `overdue` pages are due before now, `moved` pages "
+            "were redirected for good at their last crawl"
+        ),
     ] = None
     observability: Annotated[
         Literal["incomplete", "complete", "auto"] | None,

@@ -24,7 +24,7 @@ NOT_MODIFIED = 304
 FAILURES = 400
 REMEDY = (
     "send `changed`, or a `digest` to compare, or a `status` that decides (304, 404, 410, or a "
-    "failure: 0, 4xx, 5xx)"
+    "failure: 0, 4xx, 5xx), or `robots_denied`"
 )
 
 ReadUrl = NormalUrl | InvalidUrl | None
@@ -53,6 +53,8 @@ def check_observation(
     status = item.status
     if not digest and item.digest is not UNSET:
         raise InvalidField("digest", "the digest holds a lone surrogate; send valid Unicode")
+    if item.robots_denied is True:
+        return
     if target is not None:
         _check_redirect(status)
     if digest or item.changed is not UNSET:

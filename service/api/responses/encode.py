@@ -178,7 +178,7 @@ def encode_page(
             shift_s=None if (shift := shift_of(page, epoch)) is None else shift.total_seconds(),
             next_crawl_at=due.next_crawl_at(page),
         )
-        why = explain(page, epoch, estimate, change_hours)
+        why = explain(page, epoch, estimate, change_hours, log)
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])
@@ -193,11 +193,15 @@ def encode_page(
         "schedule": scheduled,
         "why": why,
         "change_hours": change_hours,
-        "last_crawls": [
-            CrawlAnswer(**{**shared(CrawlAnswer, entry), "kind": entry.kind.name}) for entry in log
-        ],
+        "last_crawls": list(map(encode_entry, log)),
     }
     return PageAnswer(**{**shared(PageAnswer, page), **fields})
+
+
+def encode_entry(entry: LogEntry) -> CrawlAnswer:
+    """Return one entry of a page's log; a crawl that robots.txt forbade has no HTTP status."""
+    own = {"kind": entry.kind.name} | ({"status": None} if entry.robots_denied else {})
+    return CrawlAnswer(**{**shared(CrawlAnswer, entry), **own})
 
 
 ARROW = "application/vnd.apache.arrow.stream"

@@ -72,6 +72,7 @@ def listed(pages: ListedPages) -> list[ListedPage]:
     tags = columns.pop("tags").tolist()
     values = {name: _values(column) for name, column in columns.items()}
     values["tags"] = [sorted(each.split()) if each else NO_TAGS for each in tags]
+    values["redirect_url"] = [url or None for url in values["redirect_url"]]
     return list(map(ListedPage, *(values[name] for name in COLUMNS)))
 
 
@@ -131,6 +132,8 @@ def arrow_batches(parts: Iterable[ListedPages]) -> Iterator[bytes]:
         if name == "tags":
             column = np.fromiter((sorted(tags.split()) for tags in column), object, len(column))
         none = np.isnan(column) if column.dtype.kind == "f" else None
+        if name == "redirect_url":
+            none = column == ""
         return pa.array(column, schema.field(name).type, mask=none)
 
     yield schema.serialize().to_pybytes()

@@ -1,5 +1,6 @@
 """The reason of a page's crawl rate, in one sentence."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import numpy as np
@@ -9,7 +10,7 @@ from recrawl_client.wire.pages import WhyAnswer
 from service.api.responses.change_hours import shift_of
 from service.estimation.estimates import PageEstimate
 from service.leases.due import next_crawl_at, retired
-from service.model.domain import Certificate, Epoch, Observability, Page
+from service.model.domain import Certificate, Epoch, Kind, LogEntry, Observability, Page
 from service.model.outcomes import Outcome
 
 UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
@@ -30,18 +31,39 @@ FOUND = {
     Outcome.unfinished: "got no answer",
 }
 """End of a sentence on the last crawls of a page, by the outcome of the last one."""
+DENIED = "got no content, because robots.txt forbids it"
+REMEDY = {
+    Outcome.content: "wait for the next crawl",
+    Outcome.moved: "wait for the next crawl",
+    Outcome.absent: "wait for the next crawl",
+    Outcome.elsewhere: "register the page behind the redirect in its place, or delete it",
+    Outcome.refused: "have your crawler let in, or delete the page",
+    Outcome.empty: "report a digest or `changed`, or delete the page",
+    Outcome.failed: "look after the site, or delete the page",
+    Outcome.unfinished: "look after the crawlers, which do not report it",
+}
+"""Remedy for a page without content, by the outcome of its last crawl."""
+REMEDY_DENIED = "ask its site for leave, or delete the page"
 MOST_CERTAIN = 0.99
 """Maximum certainty that a sentence mentions."""
 
 
 def explain(
-    page: Page, epoch: Epoch, estimate: PageEstimate, change_hours: ChangeHoursAnswer | None = None
+    page: Page,
+    epoch: Epoch,
+    estimate: PageEstimate,
+    change_hours: ChangeHoursAnswer | None = None,
+    log: Sequence[LogEntry] = (),
 ) -> WhyAnswer:
-    """Return what drives the crawl rate of a scheduled page."""
-    certificate, change_rate = epoch.certificate, page.change_rate or 0.0
+    """Return what drives the crawl rate of a scheduled page.
+
+    `log` has the newest entries of its log, newest first.
+    """
+    certificate = epoch.certificate
+    change_rate = 0.0 if page.no_content or _never_had_content(page) else page.change_rate or 0.0
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
     return WhyAnswer(
-        sentence=_sentence(page, epoch, estimate, share, change_hours),
+        sentence=_sentence(page, epoch, estimate, share, change_hours, denied=_denied(log)),
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else None,
@@ -54,15 +76,25 @@ def _sentence(
     estimate: PageEstimate,
     share: float | None,
     change_hours: ChangeHoursAnswer | None,
+    *,
+    denied: bool,
 ) -> str:
     if page.gone:
         return _gone(page)
+    if page.no_content:
+        return _no_content(page, denied=denied)
+    if _never_had_content(page):
+        last = f"{_last_crawls(page.n_failures)} {_found(page, denied=denied)}"
+        return f"tried again soon: {last}, and it has had no content yet"
+    if page.retry_rate and not page.crawl_rate and not page.n_failures:
+        return _back(page)
     clauses = [f"{_manner(page)}: {_drivers(page, estimate)}"]
     if share is not None and page.crawl_rate:
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
         again = "" if next_crawl_at(page) is None else ", it is tried again"
-        clauses.append(f"{_last_crawls(page.n_failures)} {FOUND[page.outcome]}{again}")
+        result = _found(page, denied=denied)
+        clauses.append(f"{_last_crawls(page.n_failures)} {result}{again}")
     elif page.shift is not None:  # the shift is part of the urgency
         clauses += _shift(page, epoch, change_hours)
     elif group := _url_group(page, epoch.certificate):
@@ -76,6 +108,31 @@ def _gone(page: Page) -> str:
     if not retired(page):
         return f"checked ever more rarely: {evidence}"
     return f"not crawled: {evidence}; a ping or POST /pages with its url has it crawled once more"
+
+
+def _no_content(page: Page, *, denied: bool) -> str:
+    remedy = REMEDY_DENIED if denied else REMEDY[page.outcome]
+    last = f"{_last_crawls(page.n_failures)} {_found(page, denied=denied)}"
+    return f"{remedy}: {last}; it has no share of the budget, and is tried again ever more rarely"
+
+
+def _back(page: Page) -> str:
+    span = _span(1 / page.retry_rate)
+    return f"crawled after {span}: it has content again, and the next epoch decides on its share"
+
+
+def _never_had_content(page: Page) -> bool:
+    """Return whether the last crawls of a page had no content, and none before them."""
+    return page.n_failures > 0 and page.last_observed_at is None
+
+
+def _denied(log: Sequence[LogEntry]) -> bool:
+    """Return whether robots.txt forbade the last crawl."""
+    return next((entry.robots_denied for entry in log if entry.kind is Kind.crawl), False)
+
+
+def _found(page: Page, *, denied: bool) -> str:
+    return DENIED if denied and page.outcome is Outcome.refused else FOUND[page.outcome]
 
 
 def _manner(page: Page) -> str:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from recrawl_client.wire.listing import LogAnswer, PagesAnswer
-from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
+from recrawl_client.wire.pages import PageAnswer
 from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.assembly import Service, TheService
@@ -33,7 +33,7 @@ from service.api.responses.encode import (
     answer,
     answer_part,
     best_media,
-    shared,
+    encode_entry,
 )
 from service.api.responses.tables import CSV, parts_ahead
 from service.api.route import GUARDED, DirectRoute
@@ -179,5 +179,5 @@ def list_observations(
     following = None
     if end is not None:
         following = LogPlace((end[0] - UNIX_ZERO) // MICROSECOND, end[1].value)
-    items = [CrawlAnswer(**{**shared(CrawlAnswer, each), "kind": each.kind.name}) for each in log]
+    items = list(map(encode_entry, log))
     return answer_part(request, LogAnswer, items, following)

@@ -32,12 +32,16 @@ Report crawls.
 Each item succeeds or fails alone. Sending a batch again changes nothing.
 
 `changed` is your own judgement. A `digest` is compared with that of the last crawl. A `status` of
-304 means unchanged; 404 and 410 mean gone. Failures (0, other 4xx, 5xx) are no evidence. A page
-that fails is due again after an hour, or after its interval if that is shorter. Every further
-failure doubles the time. A page that is gone is due after 1, 2, 4, 8 and 16 days, then it is
-retired; a page that comes back has changed. Time moves forward per page: an item that is not newer
-than the page's last crawl counts as `duplicate` or `late` and changes nothing. The first crawl of
-a page opens its first interval.
+304 means unchanged; 404 and 410 mean gone, once a second look confirms it. Failures (0, other 4xx,
+5xx) are no evidence. A page that fails is due again after an hour, or after its interval if that is
+shorter. Every further failure doubles the time, up to 30 days. A page without content in three
+crawls in a row has no share of the budget until its content is back. A page that is gone is due
+after 1, 2, 4, 8 and 16 days, then it is retired. Time moves forward per page: an item that is not
+newer than the page's last crawl counts as `duplicate` or `late` and changes nothing. The first
+crawl of a page opens its first interval.
+
+Send `robots_denied` in place of a `status` for a page that robots.txt forbids. Nobody asked for the
+page then, so of the other values only the `note` counts.
 
 Send `last_modified` when the site states it, as a header or a date in the page. A change at a
 stated instant is better evidence than a change at some time since the last crawl. The date does
@@ -91,10 +95,11 @@ async def post_pings(
 
     The answer states for each page whether to crawl it now, and why. Reasons to crawl:
     `never_crawled`; `credit`, its crawl probabilities add up to one crawl; `unscheduled`, no epoch
-    has scheduled it yet; `may_be_back`, it is gone, and is `complete`, or retired and not crawled
-    for 16 days. Reasons not to crawl: `saving`, the crawl probabilities do not add up yet;
-    `crawled_since`, also within `RECRAWL_PING_DELAY_S` after a crawl; `not_trusted`, the page is
-    `incomplete`, or its pings have not proved reliable; `not_newer`.
+    has scheduled it yet; `may_be_back`, it is gone or lacks content, and is `complete`, or it is
+    retired or lacks content, and was not crawled for 16 days. Reasons not to crawl: `saving`, the
+    crawl probabilities do not add up yet; `crawled_since`, also within `RECRAWL_PING_DELAY_S` after
+    a crawl; `not_trusted`, the page is `incomplete`, or its pings have not proved reliable;
+    `not_newer`.
     """
     now = service.now()
     pings = await BlockReader(service, caller, Ping, decode_pings).read(body, now)

@@ -8,6 +8,7 @@ from typing_extensions import override
 from service.model.arrays import COLUMN, Ints
 from service.model.columns import CapColumns, EpochColumns
 from service.model.listing import TagColumns
+from service.model.outcomes import NO_CONTENT_AFTER
 from service.storage.dialect import Dialect, Subject
 
 
@@ -16,9 +17,10 @@ class LoadStatements(Subject):
 
     @abstractmethod
     def load_columns(self) -> EpochColumns:
-        """Return every page for an epoch, as of one instant; gone pages have importance 0.
+        """Return every page for an epoch, as of one instant.
 
-        The transaction is that of `Store.read_whole` or of a lead that does not write.
+        A page without a share, gone or without content, has importance 0 and no minimum crawl
+        rate. The transaction is that of `Store.read_whole` or of a lead that does not write.
         """
 
     @abstractmethod
@@ -37,6 +39,9 @@ class LoadStatements(Subject):
     def host_names(self, host_id: Ints) -> dict[int, str]:
         """Return the names of those of these hosts that exist."""
 
+
+NO_SHARE = f"(gone OR n_failures >= {NO_CONTENT_AFTER})"
+"""Condition on the pages without a share: gone, or without content (`outcomes.lacks_content`)."""
 
 CAPS = """
 SELECT host_id, host, hosts.max_crawl_rate, coalesce(host_groups.group_id, 0), coalesce(name, ''),

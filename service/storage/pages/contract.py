@@ -90,9 +90,9 @@ PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
 PAGE = """
 SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observability,
     pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at,
-    {observed_at} AS last_observed_at, gone, n_failures, outcome, n_observations, n_changes,
-    n_pings, last_ping_at, pings_since, real_pings, false_pings, trust, url_group, estimate,
-    CAST(change_rate AS double precision) AS change_rate,
+    {observed_at} AS last_observed_at, gone, n_failures, outcome, retry_rate, n_observations,
+    n_changes, n_pings, last_ping_at, pings_since, real_pings, false_pings, trust, url_group,
+    estimate, CAST(change_rate AS double precision) AS change_rate,
     CAST(crawl_rate AS double precision) AS crawl_rate, urgency, shift, requested_at,
     interval_factor,
     CAST(crawl_rate AS double precision) * urgency AS due_rate,
@@ -159,7 +159,7 @@ class PagesSql(Dialect, PageStatements, HostStatements):
         (values,) = rows
         values["observability"] = Observability(values["observability"])
         values["gone"], values["outcome"] = bool(values["gone"]), Outcome(values["outcome"] or 0)
-        values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures")}
+        values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures", "retry_rate")}
         values["estimate"] = tuple(np.frombuffer(values["estimate"]).tolist())
         return Page(**values)
 

@@ -21,6 +21,7 @@ from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup, Observability
 from service.model.id_space import IdSpace
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
+from service.model.outcomes import NO_CONTENT_AFTER, Outcome
 from service.storage.dialect import Dialect, Subject, all_of
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID, MOST_SCANNED
 from service.storage.queue.hosts import GROUPS, HOSTS, host_group_of, host_of
@@ -97,10 +98,12 @@ TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
 
 LISTED = """
 SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
-    coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome, interval_factor,
+    coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
+    coalesce(retry_rate, 0.0) AS retry_rate, interval_factor,
     {due_rate} AS due_rate, url, importance,
     observability, min_crawl_rate, max_crawl_rate, schedule.change_rate, schedule.crawl_rate,
-    n_observations, n_changes, {tags} AS tags
+    n_observations, n_changes, {tags} AS tags, coalesce(redirects_to, 0) AS redirects_to,
+    {target} AS redirect_url
 FROM {source}
 LEFT JOIN page_states ON page_states.page_id = {picked}.page_id AND {states}
 {{{scheduled}: schedule, {picked}.page_id, %(epoch)s}}
@@ -122,9 +125,14 @@ TAGS = """(
     SELECT {joined_tags} FROM page_tags AS own JOIN tags ON tags.tag_id = own.tag_id
     WHERE own.page_id = pages.page_id
 )"""
+TARGET = """(
+    SELECT target.url FROM pages AS target WHERE target.page_id = page_states.redirects_to
+)"""
 WALKED = {"tag": "page_tags", "host": "pages", "": "pages"}
 """Table whose index a list walks along, by the filter."""
-OF_STATES = frozenset({"observability", "gone", "failing", "crawled", "changed_since"})
+OF_STATES = frozenset(
+    {"observability", "gone", "failing", "no_content", "moved", "crawled", "changed_since"}
+)
 OF_SCHEDULE = frozenset({"change_rate_from", "change_rate_to", "crawl_rate_from", "crawl_rate_to"})
 OF_PAGES = frozenset({"host", "url_prefix"})
 JOINED = "{table} ON {table}.page_id = {first}.page_id"
@@ -142,6 +150,8 @@ ONLY = {
     "observability": "observability = %(observability)s",
     "gone": "gone = %(gone)s",
     "failing": "(coalesce(n_failures, 0) > 0) = %(failing)s",
+    "no_content": f"(coalesce(n_failures, 0) >= {NO_CONTENT_AFTER}) = %(no_content)s",
+    "moved": f"(coalesce(outcome, 0) = {Outcome.moved.value}) = %(moved)s",
     "crawled": "(last_crawl_at IS NOT NULL) = %(crawled)s",
     "change_rate_from": "schedule.change_rate{double} >= %(change_rate_from)s",
     "change_rate_to": "schedule.change_rate{double} <= %(change_rate_to)s",
@@ -332,6 +342,7 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
         scheduled=scheduled,
         due_rate=DUE_RATE,
         tags=TAGS,
+        target=TARGET,
     )
 
 

@@ -28,6 +28,7 @@ NULL_FOR_ZERO = (
     "trust",
     "n_failures",
     "outcome",
+    "retry_rate",
     "redirects_to",
 )
 """Columns of `page_states` that are NULL where they are 0, which makes most rows shorter.

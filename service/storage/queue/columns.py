@@ -54,7 +54,7 @@ class QueueRows(Columns):
     """Lower bound of the due time; NaT: no row."""
     last_crawl_at: Instants
     crawl_rate: Floats
-    """Crawl rate times urgency, 1/day; NaN where no epoch has scheduled the page."""
+    """Rate that ranks the page (`leases.due.ranking_rates`), 1/day; NaN where there is none."""
     requested: Bools
     """True if a ping has requested a crawl."""
 

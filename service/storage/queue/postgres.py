@@ -45,12 +45,13 @@ DUE = {
     "gone": "coalesce(gone, false)",
     "n_failures": "coalesce(n_failures, 0)::bigint",
     "outcome": "coalesce(outcome, 0)::smallint",
+    "retry_rate": "coalesce(retry_rate, 0)::float8",
     "interval_factor": "coalesce(interval_factor, 1)::float8",
     "due_rate": "coalesce(due_rate, 'NaN')",
 }
 """Expression of each of the `DueColumns`, with a value in place of NULL."""
 DUE_ARRAYS = ", ".join(f"array_agg({column})" for column in DUE.values())
-_STATE = f"""last_crawl_at, requested_at, gone, n_failures, outcome, interval_factor,
+_STATE = f"""last_crawl_at, requested_at, gone, n_failures, outcome, retry_rate, interval_factor,
     {DUE_RATE} AS due_rate"""
 
 DUE_BLOCK = f"""

@@ -62,7 +62,8 @@ ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
 
 DUE_RATE_NOW = named(DUE_RATE)
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
-    coalesce(outcome, 0), coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
+    coalesce(outcome, 0), coalesce(retry_rate, 0.0), coalesce(interval_factor, 1.0),
+    {DUE_RATE_NOW}"""
 """Expressions of the `DueColumns` without the page_id."""
 STATES = """page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch"""
