@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from hashlib import blake2b
 
 import httpx
@@ -28,12 +29,13 @@ def visit(crawl: rc.Crawl, web: httpx.Client, robots: rc.Robots, reporter: rc.Re
     if not entry.allowed:
         print(entry.evidence.get("status", "-"), crawl.url, entry.reason, flush=True)
         return reporter.report(crawl, **entry.evidence) if entry.evidence else None
+    sent_at = datetime.now(UTC)  # a ping that is newer leads to another crawl
     try:
         response = web.get(crawl.url, headers=rc.conditions(crawl))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         print(f"0 {crawl.url} {error}", flush=True)
-        return reporter.report(crawl, status=0)
-    result: rc.CrawlEvidence = {"status": response.status_code}
+        return reporter.report(crawl, status=0, observed_at=sent_at)
+    result: rc.CrawlEvidence = {"status": response.status_code, "observed_at": sent_at}
     if response.is_success:  # store response.content here
         result["digest"] = blake2b(response.content, digest_size=16).hexdigest()
     result["etag"], result["last_modified"] = rc.etag(response), rc.last_modified(response)

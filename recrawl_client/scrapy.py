@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, Unpack
@@ -124,6 +125,8 @@ class Scheduler(BaseScheduler):
         """Crawls without a report, by lease."""
         self.held: dict[str, Held] = {}
         """Times of the leases in hand, by lease."""
+        self.sent_at: dict[str, datetime] = {}
+        """Times at which the pages of leases in hand were requested, by lease."""
         self.registered: set[int] = set()
         """Hashes of registered URLs."""
         self.dry = False
@@ -145,7 +148,9 @@ class Scheduler(BaseScheduler):
         self.lease_options["worker"] = (
             self.crawler.settings.get("RECRAWL_WORKER") or spider.name[:100]
         )
-        self.crawler.signals.connect(self._received, signal=signals.response_received)
+        connect = self.crawler.signals.connect
+        connect(self._sent, signal=signals.request_reached_downloader)
+        connect(self._received, signal=signals.response_received)
         self.in_engine = engine_thread()
         for batches in self.batches:
             batches.__enter__()
@@ -188,6 +193,7 @@ class Scheduler(BaseScheduler):
     def _drop(self, lease: str) -> Crawl | None:
         """Remove a lease, under the lock; return its crawl if it was in hand."""
         self.held.pop(lease, None)
+        self.sent_at.pop(lease, None)
         self.room.notify()
         return self.in_hand.pop(lease, None)
 
@@ -228,6 +234,16 @@ class Scheduler(BaseScheduler):
         if len(self.registered) >= MOST_REMEMBERED:
             self.registered.clear()
         self.registered.add(hash(url))
+
+    def _sent(self, request: Request, spider: Spider) -> None:  # noqa: ARG002 - Scrapy's names
+        """Note the time of a request, which a middleware may repeat; the last one counts.
+
+        A ping that is newer leads to another crawl.
+        """
+        crawl = request.meta.get("recrawl")
+        with self.room:
+            if crawl is not None and crawl.lease in self.in_hand:
+                self.sent_at[crawl.lease] = utc_now()
 
     def _received(self, response: Response, request: Request, spider: Spider) -> None:
         crawl = request.meta.get("recrawl")
@@ -281,10 +297,12 @@ class Scheduler(BaseScheduler):
 
     def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[CrawlEvidence]) -> None:
         with self.room:
+            sent_at = self.sent_at.get(crawl.lease)
             mine = self._drop(crawl.lease)
             n_in_hand = len(self.in_hand)
         if mine is not None:
-            reporter.report(crawl, **evidence)
+            # without a request, such as of a page that robots.txt forbids, the lease dates it
+            reporter.report(crawl, **{"observed_at": sent_at, **evidence})
         if reporter.n_waiting >= n_in_hand:
             reporter.flush()
 

@@ -73,6 +73,7 @@ class ShardedPages(Routing):
     append_log = by_column("append_log")
     log_of = by_ids("log_of", ascending)
     evidence_of = by_ids("evidence_of", ascending)
+    pings_after = by_ids("pings_after", aligned, rowwise=True)
 
     validators = by_ids("validators", ascending)
     save_validators = by_column("save_validators")

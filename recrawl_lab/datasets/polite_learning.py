@@ -132,6 +132,7 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         false_pings=zero,
         trust=zero,
         requested_at=never,
+        renewed_at=never,
         interval_factor=waits.exponential(uniform) if poisson else uniform,
         last_interval=zero,
         last_age=np.full(n, np.nan),

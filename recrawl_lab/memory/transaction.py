@@ -118,6 +118,7 @@ class MemoryTransaction(MemorySchedule):
             last_observed_at=NO_TIME,
             last_ping_at=NO_TIME,
             requested_at=NO_TIME,
+            renewed_at=NO_TIME,
             absent_since=NO_TIME,
             pings_since=now,
             interval_factor=1.0,
@@ -292,10 +293,17 @@ class MemoryTransaction(MemorySchedule):
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
         states = self.lock_states(np.unique(page_id))
-        retired = states.gone & (states.n_failures > GONE_CHECKS) & np.isnat(states.requested_at)
-        woken: Ints = states.page_id[retired]
-        self.states.put(self.undo, woken - 1, requested_at=instant(now))
-        return woken
+        waits = states.requested_at > states.last_crawl_at
+        retired = states.gone & (states.n_failures > GONE_CHECKS)
+        states = states.where(retired & (waits | np.isnat(states.requested_at)))
+        first = np.isnat(states.requested_at)
+        self.states.put(
+            self.undo,
+            states.page_id - 1,
+            requested_at=np.where(first, instant(now), states.requested_at),
+            renewed_at=np.where(first, NO_TIME, instant(now)),
+        )
+        return states.page_id
 
     @override
     def append_log(self, entries: LogColumns) -> None:

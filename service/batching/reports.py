@@ -40,8 +40,8 @@ from service.ingest.record import (
     record,
     resolve,
 )
-from service.leases.settle import LeaseSettler, dated
-from service.leases.settle import bounded as bounded_times
+from service.leases.settle import LeaseSettler
+from service.leases.starts import started
 from service.model.arrays import Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
@@ -173,7 +173,7 @@ class Recorder:
         """Record crawls of pages that are not set aside; return the pages that fail or are gone."""
         attempt.page_id = pages_of(crawls.page_id)
         if self.settler is None:
-            outcome = record(tx, crawls, self.rules)
+            outcome = record(tx, crawls, self.rules)  # nothing is leased, so all times are stated
             lease_ended = np.zeros(len(crawls), np.bool_)
         else:
             outcome, lease_ended = self._record_leased(tx, self.settler, crawls, now)
@@ -190,8 +190,8 @@ class Recorder:
         needs_rate = self.rules.estimator.needs_crawl_rate or needs_rates(crawls)
         page_id = pages_of(crawls.page_id)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
-        crawls = dated(bounded_times(crawls, leased, states, now), leased, now)
-        outcome = record(tx, crawls, self.rules, states)
+        crawls, starts = started(crawls, leased, states, now)
+        outcome = record(tx, crawls, self.rules, states, starts)
         new = outcome.verdict == ItemVerdict.accepted
         return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())
 
@@ -214,7 +214,7 @@ class Recorder:
             free = attempt.free(pings.page_id)
             some = pings if free is None else pings.take(free)
             attempt.page_id = pages_of(some.page_id)
-            outcome = ping(tx, some, self.rules)
+            outcome = ping(tx, some, self.rules, now)
             if self.settler is not None and outcome.crawl.any():
                 self.settler.queue_pinged(tx, some.page_id[outcome.crawl], tx.now())
         if free is not None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from service.core import waits
 from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
+from service.ingest.requests import MICROSECOND, left
 from service.model.arrays import (
     DAY,
     NO_TIME,
@@ -46,7 +47,6 @@ from service.model.outcomes import (
     outcome_of,
 )
 
-MICROSECOND = np.timedelta64(1, "us")
 SLOWEST = 1e-3
 """Minimum crawl rate whose interval is compared with an hour, 1/day."""
 FIRST_FAILED = instant(UNIX_ZERO)
@@ -202,7 +202,7 @@ class CrawlComparison:
     failing: Bools
     """True if the crawl failed, as the history counts."""
     reached: Bools
-    """True if the crawl answers a request, and states the page's redirect."""
+    """True if the crawl states the page's redirect, or that it has none."""
     sets_digest: Bools
     changed: Codes
     interval: Floats
@@ -215,11 +215,20 @@ class CrawlComparison:
     """Pings of the next interval that arrived before the crawl."""
 
 
+class Began(NamedTuple):
+    """(N,) starts of crawls, which divide requests and pings."""
+
+    at: Instants
+    """Instant up to which the crawl answers requests."""
+    n_pings_ahead: Ints
+    """Number of pings that arrived before the report and are dated after this instant."""
+
+
 def observe(
-    states: PageStates, groups: Groups, crawls: CrawlColumns, rules: Rules
+    states: PageStates, groups: Groups, crawls: CrawlColumns, rules: Rules, began: Began
 ) -> tuple[PageStates, LogColumns, CrawlComparison]:
     """Return the states of (P,) pages after (N,) crawls, the log's entries, and the comparison."""
-    comparison = compare(states, groups, crawls)
+    comparison = compare(states, groups, crawls, began.n_pings_ahead)
     evidence = OrderedCrawls(
         page=groups.page,
         observed_at=crawls.observed_at,
@@ -231,11 +240,14 @@ def observe(
         age=age(crawls),
     )
     learnt = learn_crawls(rules.estimator, states, evidence.where(comparison.is_evidence))
-    after = _next_states(states, groups, crawls, comparison, evidence.age, learnt, rules)
+    ages = evidence.age
+    after = _next_states(states, groups, crawls, comparison, began.at, ages, learnt, rules)
     return after, _log_crawls(crawls, comparison, evidence.crawl_rate), comparison
 
 
-def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlComparison:
+def compare(
+    states: PageStates, groups: Groups, crawls: CrawlColumns, n_pings_ahead: Ints
+) -> CrawlComparison:
     """Return the comparison of each crawl with the previous crawl.
 
     A crawl with an answer ends the running interval and starts the next. The interval is evidence
@@ -261,7 +273,7 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
     interval = days(at - last_observed_at)
     is_evidence = (changed != UNSPECIFIED) & (interval > 0)
     is_evidence &= (states.observability != Observability.complete)[page]
-    n_pings, n_pings_after = _count_pings(states, groups, answer, at)
+    n_pings, n_pings_after = _count_pings(states, groups, answer, n_pings_ahead)
     return CrawlComparison(
         outcome=outcome,
         answer=answer,
@@ -280,16 +292,15 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
 
 
 def _count_pings(
-    states: PageStates, groups: Groups, answer: Bools, at: Instants
+    states: PageStates, groups: Groups, answer: Bools, ahead: Ints
 ) -> tuple[Ints, Ints]:
     """Return the number of pings in each crawl's interval, and in the next interval so far.
 
-    A ping that is dated after the crawl but arrived before belongs to the next interval.
+    A ping that is dated after the start of the crawl belongs to the next interval.
     """
-    ahead = (states.last_ping_at[groups.page] > at).astype(np.int64)
     after = np.minimum(states.pings_since_crawl[groups.page], ahead)
     before = groups.before(states.pings_since_crawl, answer, after)
-    return np.maximum(before - ahead, 0), after
+    return np.maximum(before - after, 0), after
 
 
 def _next_states(
@@ -297,6 +308,7 @@ def _next_states(
     groups: Groups,
     crawls: CrawlColumns,
     comparison: CrawlComparison,
+    began: Instants,
     age: Floats,
     learnt: EvidenceState,
     rules: Rules,
@@ -307,9 +319,9 @@ def _next_states(
     # the sign of `last_interval` is the result of its crawl
     signed = np.where(changed, comparison.interval, -comparison.interval)
     newest = np.fmax.reduceat(np.where(answer, at, NO_TIME), groups.start)
-    # a crawl that failed answers no request
-    reached = np.fmax.reduceat(np.where(comparison.reached, at, NO_TIME), groups.start)
-    requested_at = np.where(states.requested_at <= reached, NO_TIME, states.requested_at)
+    # a crawl that does not show the page answers no request
+    answered = np.fmax.reduceat(np.where(answer, began, NO_TIME), groups.start)
+    requests = left(states, at[groups.end], began[groups.end], answered)
     no_copy = np.isnat(states.last_observed_at) & np.isnat(newest)
     return replace(
         states,
@@ -320,7 +332,10 @@ def _next_states(
         n_observations=add_counts(states.n_observations, groups.count(is_evidence)),
         n_changes=add_counts(states.n_changes, groups.count(is_evidence & changed)),
         # a page that has never had content is tried again at a crawl rate of 0 too
-        requested_at=np.where(no_copy & np.isnat(requested_at), FIRST_FAILED, requested_at),
+        requested_at=np.where(
+            no_copy & np.isnat(requests.requested_at), FIRST_FAILED, requests.requested_at
+        ),
+        renewed_at=requests.renewed_at,
         interval_factor=_interval_factor(states, groups, newest, rules),
         last_interval=groups.after(
             states.last_interval, answer, np.where(is_evidence, signed, 0.0)

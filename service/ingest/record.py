@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from service.estimation.estimates import InForce, Rules
 from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
-from service.ingest.crawls import CrawlComparison, needs_rates, observe
+from service.ingest.crawls import Began, CrawlComparison, needs_rates, observe
 from service.ingest.pings import notice
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import (
@@ -62,11 +62,16 @@ class PingOutcome(Columns):
 
 
 def record(
-    tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce, states: PageStates | None = None
+    tx: Transaction,
+    crawls: CrawlColumns,
+    rules: Rules | InForce,
+    states: PageStates | None = None,
+    starts: Instants | None = None,
 ) -> CrawlOutcome:
     """Record crawls, those of one page in the order of their times.
 
-    `states` are the locked states of their pages; None: lock them.
+    `states` are the locked states of their pages; None: lock them. `starts` are the (N,) instants
+    up to which crawls answer requests and pings (`leases.starts`); None: their times.
     """
     if states is None:
         needs_rate = rules.estimator.needs_crawl_rate or needs_rates(crawls)
@@ -80,7 +85,9 @@ def record(
         before = _of(groups, states, row[newer])
         accepted = crawls.take(newer)
         in_force = rules.of(tx)
-        after, entries, comparison = observe(before, groups, accepted, in_force)
+        began_at = accepted.observed_at if starts is None else starts[newer]
+        began = Began(began_at, pings_ahead(tx, before, groups, began_at))
+        after, entries, comparison = observe(before, groups, accepted, in_force, began)
         events = _events(before, groups, accepted, comparison, in_force)
         tx.count(events)
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
@@ -97,10 +104,13 @@ def record(
     return CrawlOutcome(verdict, sooner, states, newer, events)
 
 
-def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOutcome:
+def ping(
+    tx: Transaction, pings: PingColumns, rules: Rules | InForce, now: datetime | None = None
+) -> PingOutcome:
     """Record pings and decide for each whether to crawl its page now.
 
-    A ping dated within `ping_delay_s` after its page's last crawl is dropped.
+    A ping dated within `ping_delay_s` after its page's last crawl is dropped. `now` is the arrival
+    of the pings, after which a crawl must start to answer them; None: their own times.
     """
     states = tx.lock_states(pages_of(pings.page_id), scheduled=True)
     row = _rows_of(states, pings.page_id)
@@ -118,12 +128,28 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
         after, entries, crawl[newer], reason[newer] = notice(
-            before, groups, pings.take(newer), rules
+            before, groups, pings.take(newer), rules, now
         )
         tx.append_log(entries)
         tx.save_states(after)
         tx.count(HostEvents("n_pings", before.host_id[groups.page]))
     return PingOutcome(page_id=pings.page_id, verdict=verdict, crawl=crawl, reason=reason)
+
+
+def pings_ahead(tx: Transaction, states: PageStates, groups: Groups, at: Instants) -> Ints:
+    """Return (N,) numbers of the pings of each crawl's page that are dated after its start.
+
+    Only of a page with several pings since its last answer must the log tell how many came during
+    the crawl.
+    """
+    page = groups.page
+    later: Bools = states.last_ping_at[page] > at
+    ahead = later.astype(np.int64)
+    several = np.flatnonzero(later & (states.pings_since_crawl[page] > 1))
+    if len(several):
+        page_id = states.page_id[page[several]]
+        ahead[several] = tx.pings_after(page_id, at[several])
+    return ahead
 
 
 def pages_of(page_id: Ints) -> Ints:

@@ -100,7 +100,7 @@ def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats
     return np.where(scheduled, np.minimum(interval, MAX_DUE_DAYS), 1.0)
 
 
-def requested(pages: DueColumns) -> Bools:
+def requested(pages: DueColumns | PageStates) -> Bools:
     """Return (N,) whether a request is newer than the last crawl."""
     waiting: Bools = ~np.isnat(pages.requested_at) & ~(pages.last_crawl_at >= pages.requested_at)
     return waiting

@@ -38,9 +38,6 @@ from service.model.outcomes import Outcome, host_in_trouble, outcome_of
 from service.storage import Transaction
 from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
 
-PROMPT = np.timedelta64(1, "s")
-"""Maximum age at which `dated` keeps a crawl's time."""
-
 
 class LeaseReports(NamedTuple):
     """(N,) reports of crawls to their host queues; a release reports nothing."""
@@ -63,47 +60,6 @@ class LeasedCrawls(NamedTuple):
     """(R,) positions in the report."""
     locked: LockedLeases
     """(R,) locked leases of these crawls."""
-
-
-FUTURE_ALLOWED = np.timedelta64(5, "m")
-"""Maximum lead of the time of a crawl over the service's clock."""
-EARLIEST = np.datetime64("1990-01-01", "us")
-"""Earliest time of a crawl."""
-
-
-def bounded(
-    crawls: CrawlColumns, leased: LeasedCrawls, states: PageStates, now: datetime
-) -> CrawlColumns:
-    """Return the crawls, with now in place of a time that cannot be true, under a lease in force.
-
-    Without the lease such a crawl is a repeated report; it gets the time of the page's last crawl.
-    """
-    row, at = leased.row, crawls.observed_at[leased.row]
-    wrong = (at > instant(now) + FUTURE_ALLOWED) | (at < EARLIEST)
-    if not wrong.any():
-        return crawls
-    row, page_id = row[wrong], crawls.page_id[row[wrong]]
-    place = np.minimum(states.page_id.searchsorted(page_id), max(len(states) - 1, 0))
-    last = states.last_crawl_at[place] if len(states) else np.full(len(row), NO_TIME)
-    stays = leased.locked.held[wrong] | np.isnat(last)
-    observed_at = crawls.observed_at.copy()
-    observed_at[row] = np.where(stays, instant(now), last)
-    return replace(crawls, observed_at=observed_at)
-
-
-def dated(crawls: CrawlColumns, leased: LeasedCrawls, now: datetime) -> CrawlColumns:
-    """Return the crawls, with times no earlier than the start of their lease in force.
-
-    Otherwise a page would stay due after a crawl of a worker with a slow clock. A crawl no older
-    than `PROMPT` keeps its time, so that the crawl is known again when its report is repeated.
-    """
-    old = crawls.observed_at[leased.row] < instant(now) - PROMPT
-    if not old.any():
-        return crawls
-    row, leased_at = leased.row[old], leased.locked.leased_at[old]
-    observed_at = crawls.observed_at.copy()
-    observed_at[row] = np.fmax(observed_at[row], leased_at)
-    return replace(crawls, observed_at=observed_at)
 
 
 NO_LEASES = LockedLeases.empty()

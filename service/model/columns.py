@@ -122,7 +122,11 @@ class PageStates(Columns):
     trust: Floats
     """Log-likelihood ratio of "pings announce nearly all changes" (`core.pings`)."""
     requested_at: Instants
-    """Time of the ping that requested a crawl; NaT after a report of that crawl."""
+    """Time of the first request, by a ping or by an operator, since the last crawl, which is the
+    page's place in the queue; NaT: every request is answered. A request before the last crawl is
+    one that the crawl did not answer (`ingest.requests`)."""
+    renewed_at: Instants
+    """Time of the newest request; NaT where that is `requested_at`."""
     interval_factor: Floats
     """Time from the last crawl to the next, in units of 1 / (crawl_rate * urgency). A store may
     keep seven digits."""

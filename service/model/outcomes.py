@@ -58,7 +58,8 @@ class Meaning:
     absent: bool = False
     """True if the page is gone, once a second look confirms it."""
     answers: bool = False
-    """True if the crawl answers a request; an absence once it is confirmed."""
+    """True if the site answered: the crawl states the page's redirect, or that it has none; an
+    absence once it is confirmed. A request is answered by a crawl that `shows` the page."""
     failure: bool = False
     """True if the history counts the crawl as failed."""
     patient: bool = False

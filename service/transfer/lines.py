@@ -59,6 +59,7 @@ class StateLine(Page, frozen=True, kw_only=True):
     pings_since_crawl: Count = 0
     last_ping_at: Moment | None = None
     requested_at: Moment | None = None
+    renewed_at: Moment | None = None
     ping_credit: Number = 0.0
     real_pings: Number = 0.0
     false_pings: Number = 0.0

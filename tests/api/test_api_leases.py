@@ -95,7 +95,7 @@ def test_a_lease_is_reported_by_itself_by_page_or_by_url(rude):
         ({"lease": "1-ffffffffffffffff"}, "lease"),
         ({"lease": "1-a", "page_id": 2}, "lease"),
         ({"lease": "1-a", "url": "https://a.example/", "page_id": 1}, "url"),
-        ({"lease": "1-a", "retry_after_s": -1}, "retry_after_s"),
+        ({"lease": "1-a", "retry_after_s": "1"}, "retry_after_s"),
     ],
 )
 def test_a_report_that_cannot_be_is_refused_by_its_field(rude, item, field):

@@ -68,12 +68,12 @@ def test_what_is_rejected_is_told_one_by_one_and_keeps_nothing_up(client):
     told = []
     with client.reporter(on_rejected=lambda *why: told.append(why)) as reporter:
         reporter.report(URLS[0], digest="1")
-        reporter.report(URLS[1], status=-1)
+        reporter.report(URLS[1], digest="1" * 300)
         reporter.report(URLS[2], digest="1")
     assert reporter.total.accepted == 2
     ((observation, rejection),) = told
-    assert observation == Observation(url=URLS[1], status=-1, observed_at=START)
-    assert rejection.field == "status"
+    assert observation == Observation(url=URLS[1], digest="1" * 300, observed_at=START)
+    assert rejection.field == "digest"
 
 
 @pytest.mark.parametrize("digest", [object(), "\ud800"])

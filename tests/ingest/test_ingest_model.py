@@ -57,6 +57,7 @@ class PageModel:
     last_ping: int | None = None
     credit: float = 0.0
     wanted: int | None = None
+    newest_wanted: int | None = None
     estimate: tuple | None = (0.0, 0.0)
     """None once pings have had a part in it: `test_estimates` covers how they are weighed."""
     log: list = field(default_factory=list)
@@ -76,9 +77,8 @@ class PageModel:
             self.absent_since = at
         if status in (301, 308) or not failing:
             self.redirects_to = None if redirects_to == UNKNOWN_PAGE else redirects_to
-        waits = self.wanted is not None and self.wanted <= at
-        if waits and not failing and (gone or not absent):
-            self.wanted = None
+        if self.wanted is not None and self.wanted <= at:
+            self.wanted = None if answered and self.newest_wanted <= at else self.newest_wanted
         if answered:
             self._observe(
                 at, self._changed(told_change, digest, status, gone), digest, gone, status
@@ -86,9 +86,14 @@ class PageModel:
         else:
             self.log.append((at, 0, None, None, None if status == -1 else status))
             if self.last_observed is None and self.wanted is None:
-                self.wanted = SINCE_1970
+                self.wanted = self.newest_wanted = SINCE_1970
         self.last_crawl = at
         return ItemVerdict.accepted
+
+    @property
+    def renewed(self):
+        """The newest request, where that is not the one with the place."""
+        return None if self.wanted in (None, self.newest_wanted) else self.newest_wanted
 
     def _confirms(self, at):
         """A second look confirms an absence an hour after the first, or an interval if shorter."""
@@ -141,8 +146,11 @@ class PageModel:
         self.last_ping, self.n_pings = at, self.n_pings + (at >= 0)
         self.log.append((at, 1, None, None, None))
         crawl, reason = self._decide(at)
-        if crawl and self.wanted is None:
-            self.wanted = at
+        if crawl:
+            known = self.wanted is not None
+            if not known or (self.last_crawl is not None and self.wanted <= self.last_crawl):
+                self.wanted = at
+            self.newest_wanted = at
         return ItemVerdict.accepted, crawl, reason
 
     def _decide(self, at):
@@ -253,6 +261,7 @@ def assert_equal_to_model(store, ids, model):
             ("last_observed_at", page.last_observed),
             ("last_ping_at", page.last_ping),
             ("requested_at", page.wanted),
+            ("renewed_at", page.renewed),
         ):
             np.testing.assert_array_equal(getattr(state, name)[0], when(expected), name)
         assert state.digest.tolist() == [page.digest]

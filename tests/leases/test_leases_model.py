@@ -205,11 +205,12 @@ class Leases(RuleBasedStateMachine):
         page.last_crawl_at = at
         (page.interval_factor,) = states_of(self.store, [page_id]).interval_factor.tolist()
         answers = status in (200, 304) or (status == 404 and page.gone)
-        if answers and page.requested_at is not None and page.requested_at <= at:
-            page.requested_at = None
+        if page.requested_at is not None and page.requested_at <= at:
+            page.requested_at = None if answers and page.renewed_at <= at else page.renewed_at
         page.has_answered |= answers
         if not page.has_answered and page.requested_at is None:
-            page.requested_at = UNIX_ZERO  # so that it is tried again at a crawl rate of 0 too
+            # so that it is tried again at a crawl rate of 0 too
+            page.requested_at = page.renewed_at = UNIX_ZERO
         return True
 
     def heard(self, page_ids, spoke, status, at):
@@ -266,8 +267,9 @@ class Leases(RuleBasedStateMachine):
             queue_due(tx, pings.page_id[answered.crawl], self.model.now + UNTIL)
         for page, crawl in zip(page_id, answered.crawl.tolist(), strict=True):
             known = self.model.pages[page]
-            if crawl and known.requested_at is None:
-                known.requested_at = at
+            if crawl:
+                known.requested_at = known.requested_at if known.requested else at
+                known.renewed_at = at
 
     @precondition(lambda self: self.given)
     @rule(data=st.data(), ttl_s=st.sampled_from([1, 600]))

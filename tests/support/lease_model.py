@@ -45,6 +45,8 @@ class Page:
     last_crawl_at: datetime | None = None
     last_ping_at: datetime | None = None
     requested_at: datetime | None = None
+    renewed_at: datetime | None = None
+    """Time of the newest request, which may be the first."""
     has_answered: bool = False
     interval_factor: float = 1.0
     gone: bool = False

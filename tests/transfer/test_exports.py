@@ -368,6 +368,7 @@ def states(draw):
         false_pings=column(finite, "f8"),
         trust=column(finite, "f8"),
         requested_at=instant_or_never(),
+        renewed_at=instant_or_never(),
         interval_factor=column(amounts, "f8"),
         last_interval=column(st.floats(-1e7, 1e7), "f8"),
         last_age=column(st.one_of(st.floats(0, 1e7), st.just(np.nan)), "f8"),

@@ -23,6 +23,7 @@ from service.api.requests.rules import (
     check_observation,
     check_page,
     check_ping,
+    leads_away,
     read_lease,
     read_note,
 )
@@ -96,7 +97,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
     latest = now + FUTURE_ALLOWED
 
     def check(i: int, item: Observation) -> None:
-        check_observation(item, urls[i], targets[i], digest[i], latest)
+        check_observation(item, urls[i], digest[i], latest)
         if notes:
             check_note(notes[i])
 
@@ -104,7 +105,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
     leased_page_id, token, page_id = _leases(items, _page_ids(items))
     columns = CrawlColumns(
         page_id=page_id,
-        observed_at=instants([item.observed_at for item in items]),
+        observed_at=_stated([item.observed_at for item in items]),
         changed=_codes([item.changed for item in items]),
         digest=np.array(digest, np.int64),
         status=_codes([_status(item.status) for item in items]),
@@ -112,13 +113,17 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         token=token,
         retry_after_s=_numbers([item.retry_after_s for item in items]),
         redirects_to=np.zeros(len(items), np.int64),
-        last_modified=_dates(items),
+        last_modified=plausible(_stated([item.last_modified for item in items])),
         etag=_texts([_etag(item.etag) for item in items]),
         note=_texts(notes),
         own_hosts=batch.own_hosts,
     )
     # a site may lead anywhere, such as to mailto:; its crawl counts as one without a target
-    targets = [None if isinstance(target, InvalidUrl) else target for target in targets]
+    if any(targets):
+        targets = [
+            target if leads_away(item.status) and not isinstance(target, InvalidUrl) else None
+            for item, target in zip(items, targets, strict=True)
+        ]
     return _taken(columns, urls, batch.index, good, refusals, targets if any(targets) else ())
 
 
@@ -252,14 +257,15 @@ def instants(moments: list[datetime]) -> Instants:
     return (1_000_000 * seconds + us).view(INSTANT)
 
 
-def _dates(items: Sequence[Observation]) -> Instants:
-    """Return the date that each site states for its page, NaT where none is plausible."""
-    dates = [item.last_modified for item in items]
-    if _all_unset(dates):
-        return np.full(len(dates), NO_TIME)
-    dated = instants([UNIX_ZERO if isinstance(date, UnsetType) else date for date in dates])
-    dated[[date is UNSET for date in dates]] = NO_TIME
-    return plausible(dated)
+def _stated(moments: list[datetime | UnsetType]) -> Instants:
+    """Return instants that items state, NaT where there is none."""
+    n_unset = moments.count(UNSET)
+    if n_unset == len(moments):
+        return np.full(len(moments), NO_TIME)
+    stated = instants([UNIX_ZERO if isinstance(at, UnsetType) else at for at in moments])
+    if n_unset:
+        stated[[at is UNSET for at in moments]] = NO_TIME
+    return stated
 
 
 def _texts(texts: list[str | UnsetType]) -> Texts:

@@ -57,7 +57,11 @@ class BulkStatements(Subject):
 
     @abstractmethod
     def request_many(self, page_id: Ints, now: datetime) -> Ints:
-        """Request a crawl of pages without an open request; return these pages."""
+        """Request crawls of pages; return those without an open request, and the leased ones.
+
+        An open request keeps its place in the queue, and is renewed: a crawl that started before
+        `now` does not answer it.
+        """
 
     @abstractmethod
     def delete_many(self, page_id: Ints) -> int:
@@ -110,8 +114,18 @@ WATCHED = "observability = %(observability)s"
 COUNT_ANEW = f"{WATCHED}, n_pings = NULL, pings_since = %(now)s, ping_credit = NULL"
 """Assignments for pages that become `complete`, which starts a new count of pings."""
 REQUEST_MANY = f"""
-UPDATE page_states SET requested_at = %(now)s
+UPDATE page_states SET renewed_at = NULL, requested_at = CASE
+    WHEN last_crawl_at >= %(now)s THEN last_crawl_at + {{microsecond}} ELSE %(now)s END
 WHERE {IN_IDS} AND (requested_at IS NULL OR requested_at <= last_crawl_at)
+"""
+"""Statement whose request is newer than the last crawl, even if a fast clock dated that one."""
+RENEW_MANY = f"""
+UPDATE page_states SET renewed_at = %(now)s
+WHERE {IN_IDS} AND (last_crawl_at IS NULL OR requested_at > last_crawl_at)
+    AND requested_at < %(now)s AND (renewed_at IS NULL OR renewed_at < %(now)s)
+"""
+LEASED_AMONG = f"""
+SELECT page_id FROM due_pages WHERE {IN_IDS} AND token IS NOT NULL ORDER BY page_id
 """
 BOUNDS = f"""
 SELECT page_id, min_crawl_rate, max_crawl_rate FROM pages WHERE {IN_IDS} ORDER BY page_id
@@ -211,7 +225,10 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
     @override
     def request_many(self, page_id: Ints, now: datetime) -> Ints:
         self.ids(LOCK_STATES, ids=page_id)
-        return self.updated(REQUEST_MANY, ids=page_id, now=now)
+        requested = self.updated(REQUEST_MANY, ids=page_id, now=now)
+        renewed = self.updated(RENEW_MANY, ids=page_id, now=now)
+        leased = self.ids(LEASED_AMONG, ids=renewed) if len(renewed) else renewed
+        return distinct(np.append(requested, leased))
 
     @override
     def delete_many(self, page_id: Ints) -> int:

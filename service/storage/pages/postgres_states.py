@@ -43,6 +43,7 @@ NULL_FOR_NO_TIME = (
     "last_observed_at",
     "last_ping_at",
     "requested_at",
+    "renewed_at",
     "absent_since",
 )
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
@@ -148,10 +149,13 @@ SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "u
 WAKE = f"""
 WITH locked AS (
     SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
-        AND gone AND n_failures > {GONE_CHECKS} AND requested_at IS NULL
+        AND gone AND n_failures > {GONE_CHECKS}
+        AND (requested_at IS NULL OR requested_at > last_crawl_at)
     ORDER BY page_id FOR NO KEY UPDATE
 ), woken AS (
-    UPDATE page_states SET requested_at = %(now)s FROM locked
+    UPDATE page_states SET requested_at = coalesce(requested_at, %(now)s),
+        renewed_at = CASE WHEN requested_at IS NOT NULL THEN %(now)s END
+    FROM locked
     WHERE page_states.page_id = locked.page_id
     RETURNING page_states.page_id
 )

@@ -110,8 +110,10 @@ SAVE_COMMON_STATES = f"UPDATE page_states SET {_SAVE_COMMON} WHERE page_id = ?"
 RESTORE_STATES = f"UPDATE page_states SET pings_since = ?, {_SAVE} WHERE page_id = ?"
 
 WAKE = f"""
-UPDATE page_states SET requested_at = ? WHERE page_id IN (SELECT value FROM json_each(?))
-    AND gone AND n_failures > {GONE_CHECKS} AND requested_at IS NULL
+UPDATE page_states SET requested_at = coalesce(requested_at, ?1),
+    renewed_at = CASE WHEN requested_at IS NOT NULL THEN ?1 END
+WHERE page_id IN (SELECT value FROM json_each(?2)) AND gone AND n_failures > {GONE_CHECKS}
+    AND (requested_at IS NULL OR requested_at > last_crawl_at)
 RETURNING page_id
 """
 

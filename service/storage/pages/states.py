@@ -39,6 +39,7 @@ SELDOM_SET = (
     *(name for name in NULL_FOR_ZERO if name != "digest"),
     "last_ping_at",
     "requested_at",
+    "renewed_at",
     "absent_since",
 )
 """Columns of `page_states` that few pages use: those of pings, requests and failures."""
@@ -82,7 +83,8 @@ class StateStatements(QueueStatements):
     def wake(self, page_id: Ints, now: datetime) -> Ints:
         """Request a crawl of the retired pages among these; return the retired pages.
 
-        The method locks states, so the transaction must not have locked states before.
+        A page that waits for a requested crawl renews its request, because that crawl may be under
+        way. The method locks states, so the transaction must not have locked states before.
         """
 
     @abstractmethod

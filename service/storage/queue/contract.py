@@ -177,7 +177,14 @@ WHERE token IS NOT NULL AND leased_at > %(now)s
 """
 """Statement that shifts each lease as a whole, so that the duration of the lease stays."""
 
-DATES = ("last_crawl_at", "last_observed_at", "last_ping_at", "pings_since", "requested_at")
+DATES = (
+    "last_crawl_at",
+    "last_observed_at",
+    "last_ping_at",
+    "pings_since",
+    "requested_at",
+    "renewed_at",
+)
 
 
 def redate(table: str, *columns: str) -> str:
