@@ -302,7 +302,8 @@ class Scheduler(BaseScheduler):
             n_in_hand = len(self.in_hand)
         if mine is not None:
             # without a request, such as of a page that robots.txt forbids, the lease dates it
-            reporter.report(crawl, **{"observed_at": sent_at, **evidence})
+            evidence.setdefault("observed_at", sent_at)
+            reporter.report(crawl, **evidence)
         if reporter.n_waiting >= n_in_hand:
             reporter.flush()
 

@@ -52,9 +52,7 @@ def renewed(states: PageStates, first: Instants, newest: Instants) -> Requests:
     return Requests(requested_at, np.where(wanted, later, states.renewed_at))
 
 
-def left(
-    states: PageStates, crawled_at: Instants, began: Instants, answered: Instants
-) -> Requests:
+def left(states: PageStates, crawled_at: Instants, began: Instants, answered: Instants) -> Requests:
     """Return the requests that crawls leave.
 
     Parameters

@@ -61,9 +61,7 @@ TTL = timedelta(seconds=60)
 HOUR = timedelta(hours=1)
 SLACK = timedelta(milliseconds=1)
 CONTENT = {"status": 200, "digest": 7, "changed": -1}
-FAILURES = [
-    {"status": status, "digest": 0, "changed": -1} for status in (0, 204, 302, 403, 503)
-]
+FAILURES = [{"status": status, "digest": 0, "changed": -1} for status in (0, 204, 302, 403, 503)]
 
 
 @dataclass
@@ -263,9 +261,7 @@ class Requests(RuleBasedStateMachine):
     def repeat_one(self, told):
         """A report that is sent again changes nothing."""
         before = states_of(self.store, [told.crawl.page_id])
-        done = commit_reports(
-            self.store, [told.crawl], [told.observed_at], self.now, **told.result
-        )
+        done = commit_reports(self.store, [told.crawl], [told.observed_at], self.now, **told.result)
         assert done.verdict.tolist() != [ItemVerdict.accepted]
         after = states_of(self.store, [told.crawl.page_id])
         for name in ("last_crawl_at", "requested_at", "renewed_at"):
@@ -292,9 +288,7 @@ class Requests(RuleBasedStateMachine):
 
     @invariant()
     def no_request_is_lost(self):
-        live = {
-            f.crawl.page_id for f in self.fetches if self.now < f.leased_at + TTL
-        }
+        live = {f.crawl.page_id for f in self.fetches if self.now < f.leased_at + TTL}
         for page, wishes in self.wishes.items():
             waiting = [wish for wish in wishes if not wish.answered]
             if not waiting or page in live:

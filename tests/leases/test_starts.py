@@ -99,9 +99,9 @@ def test_any_clock_keeps_the_start_within_the_lease_and_a_repeated_report_a_dupl
     assert instant(LEASED_AT) <= start <= counts <= instant(now)
     if skew <= timedelta(0) or stated is None or stated > now:
         assert start <= instant(began), "a request from after the start would be lost"
-    repeated, _ = judged(stated, now + again, held=False, last=counts.astype(object).replace(
-        tzinfo=T0.tzinfo
-    ))
+    repeated, _ = judged(
+        stated, now + again, held=False, last=counts.astype(object).replace(tzinfo=T0.tzinfo)
+    )
     lead = timedelta(0) if stated is None else stated - now
     if lead <= 5 * MINUTE:
         assert repeated <= counts, "a repeated report would be a crawl"

@@ -20,7 +20,16 @@ import numpy as np
 from typing_extensions import override
 
 from service.archive.log_archive import ArchivedFile
-from service.model.arrays import Groups, Instants, Ints, distinct, instant, moment, moments
+from service.model.arrays import (
+    INSTANT,
+    Groups,
+    Instants,
+    Ints,
+    distinct,
+    instant,
+    moment,
+    moments,
+)
 from service.model.columns import EvidenceColumns, LogColumns
 from service.model.domain import Kind, LogEntry
 from service.storage.dialect import Dialect, Subject
@@ -182,7 +191,8 @@ class ArchivedLog(Dialect, LogStatements):
         kinds = {"page_id": "i8", "observed_at": "M8[us]"}
         since = moment(at.min())
         pings = self.arrays(PINGS_SINCE, kinds, ids=distinct(page_id), since=since)
-        return n_after(pings["page_id"], pings["observed_at"], page_id, at)
+        pinged, pinged_at = pings["page_id"].astype(np.int64), pings["observed_at"].astype(INSTANT)
+        return n_after(pinged, pinged_at, page_id, at)
 
     def _files_of(self, page_id: Ints) -> list[ArchivedFile]:
         return self.log_files(int(page_id.min()), int(page_id.max())) if len(page_id) else []
