@@ -5,12 +5,14 @@ lease of a crawl bounds it by the service's clock:
 
 | under a lease in force, the crawler states | the crawl counts at | it answers requests until |
 | --- | --- | --- |
-| a time from the start of the lease to the report | that time | that time |
-| an earlier time (a slow clock), or none | the start of the lease | the start of the lease |
-| a later time (a fast clock) | the report | the start of the lease |
+| a time from the start of the lease on, `PROMPT` before the report | that time | that time |
+| a later time, up to the report | that time | the start of the lease |
+| a time before the lease (a slow clock), or none | the start of the lease | the same |
+| a time after the report (a fast clock) | the report | the start of the lease |
 
 The earliest possible start decides about requests. It costs at most one crawl more, for a request
-that came before the page was fetched; a later one could lose a request.
+that came before the page was fetched; a later one could lose a request. Just before the report a
+crawler may state the time of the report itself.
 
 | under a lease that has ended, the crawler states | the report is |
 | --- | --- |
@@ -32,6 +34,8 @@ from service.model.columns import CrawlColumns, PageStates
 
 EARLIEST = np.datetime64("1990-01-01", "us")
 """Earliest time of a crawl; a crawl with this start answers no request."""
+PROMPT = np.timedelta64(1, "s")
+"""Time before a report in which the stated time may be that of the report."""
 SLOW, FAST = np.timedelta64(1, "s"), np.timedelta64(5, "m")
 """Lag and lead of a crawler's clock up to which a repeated report is known again.
 
@@ -48,19 +52,20 @@ def started(
     """
     row, locked = leased
     stated, at = crawls.observed_at[row], instant(now)
-    bounded = (stated >= locked.leased_at) & (stated <= at)
-    odd = (crawls.token[row] != 0) & ~bounded
-    if not odd.any():
+    sure = (stated >= locked.leased_at) & (stated <= at - PROMPT)
+    unsure = (crawls.token[row] != 0) & ~sure
+    if not unsure.any():
         return crawls, crawls.observed_at
-    row, stated, held = row[odd], stated[odd], locked.held[odd]
-    leased_at = np.fmin(locked.leased_at[odd], at)
-    last = _last_crawls(crawls.page_id[row], states)
-    observed_at = crawls.observed_at.copy()
-    observed_at[row] = np.where(
-        held, np.where(stated > at, at, leased_at), _after_lease(stated, last, at)
-    )
-    starts = observed_at.copy()
+    row, stated, held = row[unsure], stated[unsure], locked.held[unsure]
+    leased_at = np.fmin(locked.leased_at[unsure], at)
+    observed_at, starts = crawls.observed_at.copy(), crawls.observed_at.copy()
     starts[row] = np.where(held, leased_at, EARLIEST)
+    # fmin and fmax take the other one of two times if one is none
+    times = np.fmin(np.fmax(stated, leased_at), at)
+    if not held.all():
+        last = _last_crawls(crawls.page_id[row], states)
+        times = np.where(held, times, _after_lease(stated, last, at))
+    observed_at[row] = times
     return replace(crawls, observed_at=observed_at), starts
 
 

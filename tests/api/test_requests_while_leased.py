@@ -101,6 +101,16 @@ def test_a_request_before_the_crawl_started_is_answered_by_it(rude, request_by):
     assert lease(rude) == []
 
 
+def test_a_crawler_that_states_the_time_of_its_report_loses_no_request(rude):
+    assert by_recrawl(rude)
+    (crawl,) = lease(rude)
+    rude.clock.advance(seconds=30)
+    assert by_ping(rude)
+    rude.clock.advance(seconds=30)
+    report(rude, crawl, rude.clock() - timedelta(seconds=0.5), digest="old")
+    assert len(lease(rude)) == 1
+
+
 @pytest.mark.parametrize("minutes", [-30, -3, 3, 30])
 def test_a_wrong_clock_of_a_crawler_loses_no_request(rude, minutes):
     assert by_recrawl(rude)

@@ -37,6 +37,7 @@ from support.examples import examples
 from support.live_server import command
 from support.own_postgres import EMPTY
 from support.store_cases import (
+    DAY,
     T0,
     due_of,
     instants,
@@ -60,6 +61,8 @@ from service.storage import open_store
 TTL = timedelta(seconds=60)
 HOUR = timedelta(hours=1)
 SLACK = timedelta(milliseconds=1)
+PROMPT = timedelta(seconds=1)
+"""Time before a report in which the stated start may be the report's."""
 CONTENT = {"status": 200, "digest": 7, "changed": -1}
 FAILURES = [{"status": status, "digest": 0, "changed": -1} for status in (0, 204, 302, 403, 503)]
 
@@ -225,7 +228,7 @@ class Requests(RuleBasedStateMachine):
         accepted, ended = self.tell(one.crawl, stated, result)
         if not ended:
             sure = None
-        elif stated is not None and one.leased_at <= stated <= self.now:
+        elif stated is not None and one.leased_at <= stated <= self.now - PROMPT:
             sure = stated
         else:
             sure = one.leased_at
@@ -316,8 +319,8 @@ class Requests(RuleBasedStateMachine):
                 accepted, ended = self.tell(crawl, self.now, CONTENT)
                 assert (accepted, ended) == (True, True)
                 self.saw(crawl.page_id, self.now, CONTENT, True, self.now)
-            if not crawls:
-                self.now += HOUR
+            if not crawls:  # a page that fails waits for up to 30 days
+                self.now += DAY
         raise AssertionError("requests without a crawl")
 
 

@@ -57,8 +57,8 @@ the `status` of the target beside `redirect_url`.
 With `lease`, the lease of the crawl ends if it still runs, and the page is due again by its crawl
 rate. A crawl dated before its lease counts at the start of the lease, because your clock must be
 slow. One dated after its report counts at the report, because your clock must be fast. After the
-end of its lease, a report is evidence like any other, but answers no request. After 429, 503, timeouts and
-server errors the service pauses the host, for `retry_after_s` if you send it.
+end of its lease, a report is evidence like any other, but answers no request. After 429, 503,
+timeouts and server errors the service pauses the host, for `retry_after_s` if you send it.
 
 NDJSON may have any length, compressed too. The service commits it as it arrives, in blocks of at
 most `max_items` lines and 1 MB. So send the crawls of a page in the order of time. The answer sums
