@@ -54,6 +54,7 @@ from service.batching.reports import PingReport, Recorder
 from service.estimation.estimates import InForce
 from service.ingest.bulk import Recrawl, act_on
 from service.ingest.record import PageNames
+from service.leases.queue import fill_queue
 from service.leases.settle import LeaseSettler
 from service.model.domain import ItemVerdict, Observability
 from service.storage import open_store
@@ -319,8 +320,9 @@ class Requests(RuleBasedStateMachine):
                 accepted, ended = self.tell(crawl, self.now, CONTENT)
                 assert (accepted, ended) == (True, True)
                 self.saw(crawl.page_id, self.now, CONTENT, True, self.now)
-            if not crawls:  # a page that fails waits for up to 30 days
+            if not crawls:  # a page that fails waits for up to 30 days; epochs fill the queue
                 self.now += DAY
+                fill_queue(self.store, self.now + UNTIL)
         raise AssertionError("requests without a crawl")
 
 
