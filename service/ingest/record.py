@@ -139,8 +139,7 @@ def ping(
 def pings_ahead(tx: Transaction, states: PageStates, groups: Groups, at: Instants) -> Ints:
     """Return (N,) numbers of the pings of each crawl's page that are dated after its start.
 
-    Only of a page with several pings since its last answer must the log tell how many came during
-    the crawl.
+    The log is read only for pages with several pings since their last answer, one of them later.
     """
     page = groups.page
     later: Bools = states.last_ping_at[page] > at

@@ -39,8 +39,7 @@ def renewed(states: PageStates, first: Instants, newest: Instants) -> Requests:
     """Return the requests after further ones, the `first` and the `newest` of each page.
 
     NaT: the page has no further request. An open request keeps its place. A request that the last
-    crawl did not answer has lost its place, because otherwise a page that fails again and again
-    would always be first.
+    crawl did not answer has lost it. Otherwise a page that always fails would always be first.
     """
     wanted = ~np.isnat(first)
     if not wanted.any():

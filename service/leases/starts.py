@@ -82,6 +82,6 @@ def _last_crawls(page_id: Ints, states: PageStates) -> Instants:
     if not len(states):
         return np.full(len(page_id), NO_TIME)
     place = np.minimum(states.page_id.searchsorted(page_id), len(states) - 1)
-    known = states.page_id[place] == page_id
-    last: Instants = np.where(known, states.last_crawl_at[place], NO_TIME)
+    is_there = states.page_id[place] == page_id
+    last: Instants = np.where(is_there, states.last_crawl_at[place], NO_TIME)
     return last

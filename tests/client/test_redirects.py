@@ -197,7 +197,7 @@ def test_without_registering_a_target_stays_unknown_and_the_page_has_moved(live)
         (crawl,) = client.lease().items
         target = "https://b.example/new"
         first = {"status": 301, "redirect_url": target, "register": False}
-        earlier = datetime.now(UTC) - timedelta(hours=1)
+        earlier = datetime.now(UTC) - timedelta(hours=2)
         client.report("https://a.example/old", observed_at=earlier, **first)
         assert not client.page("https://a.example/old").gone
         with client.reporter(register=False) as reporter:
