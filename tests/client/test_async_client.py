@@ -242,7 +242,7 @@ def test_an_invalid_report_of_a_task_is_rejected_alone(sqlite_url):
     with running(sqlite_url) as live:
         assert run(scenario) == 1
     ((item, why),) = rejected
-    assert (item.url, why.field) == (URLS[1], "status")
+    assert (item.url, why.field) == (URLS[1], "digest")
 
 
 def test_a_lease_request_of_a_task_carries_the_reports_that_wait(sqlite_url):
@@ -265,7 +265,7 @@ def test_a_lease_request_of_a_task_carries_the_reports_that_wait(sqlite_url):
         leased, without, n_waiting, total = run(scenario)
     assert (leased.reported.leases_ended, len(leased.items), without.reported) == (1, 1, None)
     assert (n_waiting, total.accepted, total.n_rejected) == (0, 1, 1)
-    assert [why.field for _, why in rejected] == ["status"]
+    assert [why.field for _, why in rejected] == ["digest"]
 
 
 def test_reports_of_a_task_wait_again_after_a_lease_request_that_failed(sqlite_url):
