@@ -14,6 +14,7 @@ Threads take leases and send reports, so the reactor never waits.
 """
 
 import logging
+import re
 import threading
 import time
 from collections import deque
@@ -64,13 +65,16 @@ MOST_LEASES = 1_000
 MOST_REMEMBERED = 1_000_000
 """Maximum number of remembered registered pages, which links do not register again."""
 FORBIDDEN = 403
-"""Status of a report without evidence, as on a page that a middleware forbids."""
+"""Status of a report on a page that a middleware forbids."""
 LOOK_S = 0.25
 """Time between two looks at the ends of the leases in hand, seconds."""
 DEFAULT_TTL_S = 300.0
 """Duration of a lease whose end the clock of this machine shows in the past, seconds."""
 LONGEST_HELD_S = 3_600.0
 """Longest time in hand for which a lease is extended, seconds."""
+LONGEST_DIGEST = 256
+"""Maximum length of a digest, characters."""
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 SUCCESS = range(200, 300)
 """Statuses of pages with content."""
 
@@ -236,17 +240,16 @@ class Scheduler(BaseScheduler):
         # spiders copy `meta` to requests that Scrapy itself must check
         request.meta.pop("dont_obey_robotstxt", None)
         target = target_url(response.status, response.url, _location(response))
-        status, digested = response.status, None
+        digested = None
         try:
-            if status in SUCCESS:
+            if response.status in SUCCESS:
                 digested = self._digest(response, spider)
         except Exception:
-            log.exception("recrawl_digest failed; the report of %s is no evidence", response.url)
-            status = FORBIDDEN
+            log.exception("recrawl_digest failed; %s is reported without content", response.url)
         self._report(
             crawl,
             self.reporter if target is None or self._registers(target) else self.outside,
-            status=status,
+            status=response.status,
             digest=digested,
             retry_after_s=retry_seconds(_header(response, "Retry-After")) or None,
             last_modified=http_date(_header(response, "Last-Modified")),
@@ -256,9 +259,16 @@ class Scheduler(BaseScheduler):
         if isinstance(response, HtmlResponse) and (url := get_meta_refresh(response)[1]):
             self._registers(url)
 
-    def _digest(self, response: Response, spider: Spider) -> str:
-        own: Callable[[Response], str] = getattr(spider, "recrawl_digest", digest)
-        return own(response)
+    def _digest(self, response: Response, spider: Spider) -> str | None:
+        """Return the digest of a page; None if the spider sees no content in it."""
+        own: Callable[[Response], object] = getattr(spider, "recrawl_digest", digest)
+        value = own(response)
+        if value is None or value == "":
+            return None
+        text = str(value)
+        # the service would refuse a longer text, and one that is no Unicode
+        fits = len(text) <= LONGEST_DIGEST and not LONE_SURROGATE.search(text)
+        return text if fits else hashed(text)
 
     def _registers(self, url: str) -> bool:
         """Register the target of a redirect like a link; return whether this is allowed.
@@ -453,6 +463,11 @@ def _location(response: Response) -> str:
 def digest(response: Response) -> str:
     """Return the digest of a body; a spider's method `recrawl_digest` replaces this function."""
     return blake2b(response.body, digest_size=16).hexdigest()
+
+
+def hashed(text: str) -> str:
+    """Return a digest of any text."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def engine_thread() -> Callable[..., object]:
