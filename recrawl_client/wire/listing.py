@@ -48,6 +48,8 @@ class ListedPage(Struct, frozen=True):
     """Instant of the last crawl; null before the first."""
     next_crawl_at: Instant | None
     """Instant of the next crawl; null when only a ping leads to one."""
+    n_unfinished: int = 0
+    """Number of leases in a row that ended without a report; from 3 on the page is set aside."""
 
 
 class PagesAnswer(Struct, frozen=True, kw_only=True):
@@ -130,6 +132,41 @@ class LeasesAnswer(Struct, frozen=True, kw_only=True):
     """Leases of this part; fewer than `limit`, even none, do not mean the end."""
     next_cursor: str | None
     """`cursor` of the next part; null at the end."""
+
+
+class ReturnedLeases(Struct, frozen=True, kw_only=True):
+    """Leases of one worker that were returned for it."""
+
+    worker: str
+    """Name of the worker."""
+    dry_run: bool
+    """True if nothing was changed."""
+    ended: int
+    """Number of leases that ended; of a dry run, of those that would."""
+
+
+class WorkerItem(Struct, frozen=True, kw_only=True):
+    """A worker that holds leases, or has lost some."""
+
+    worker: str
+    """Name of the worker."""
+    running: int
+    """Number of leases that run."""
+    lost: int
+    """Number of pages whose last lease this worker lost, and that nobody has reported since."""
+    expired: int
+    """Number of those whose lease expired."""
+    returned: int
+    """Number of those whose lease was returned."""
+    refused: int
+    """Number of those whose report was refused by item."""
+
+
+class WorkersAnswer(Struct, frozen=True, kw_only=True):
+    """Workers, those first that lost most leases."""
+
+    items: list[WorkerItem]
+    """Workers; at most `limit`."""
 
 
 class GroupItem(Struct, frozen=True, kw_only=True):

@@ -187,6 +187,23 @@ class RedirectAnswer(Struct, frozen=True, kw_only=True):
     """URL of the target; null when that page was deleted."""
 
 
+class UnfinishedAnswer(Struct, frozen=True, kw_only=True):
+    """Leases of a page that ended without a report, in a row."""
+
+    n: int
+    """Number of such leases; any accepted report sets it to 0."""
+    ending: Literal["expired", "returned", "refused"]
+    """End of the last one: it `expired`, was `returned`, or its report was `refused` by item."""
+    worker: str | None
+    """Name of its worker; null while a further lease runs."""
+    ended_at: Instant | None
+    """Instant of its end; null while a further lease runs."""
+    next_crawl_at: Instant | None
+    """Earliest instant of the next lease; null while one runs."""
+    set_aside: bool
+    """True after three such leases in a row: the page is tried once a day."""
+
+
 class PageAnswer(Struct, frozen=True, kw_only=True):
     """One page: its settings, its estimate and its schedule."""
 
@@ -228,8 +245,11 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     """Estimate of the change rate."""
     schedule: PageScheduleAnswer | None
     """Row of the schedule in force; null before the first epoch with this page."""
+    unfinished: UnfinishedAnswer | None = None
+    """Leases that ended without a report; null if the last one was reported."""
     why: WhyAnswer | None
-    """Reason for the crawl rate; null before the first epoch with this page."""
+    """Reason for the crawl rate, and for a wait; null before the first epoch with this page, unless
+    it waits."""
     change_hours: ChangeHoursAnswer | None = None
     """Hours at which the pages of the host change; null when no such hours are known."""
     last_crawls: list[CrawlAnswer]

@@ -71,7 +71,7 @@ ACTIVE = (
         "(queue_id >= {first} AND queue_id <= {last} "
         "OR queue_id >= -{last} AND queue_id <= -{first})",
     ),
-    _table(due_pages, OF_PAGE, "token IS NOT NULL"),
+    _table(due_pages, OF_PAGE, "(token IS NOT NULL OR n_unfinished IS NOT NULL)"),
     _table(change_hours, OF_HOST),
 )
 """Tables whose rows take effect in any database."""

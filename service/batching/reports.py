@@ -40,9 +40,9 @@ from service.ingest.record import (
     record,
     resolve,
 )
-from service.leases.settle import LeaseSettler, dated
+from service.leases.settle import LeaseSettler, dated, nobody
 from service.leases.settle import bounded as bounded_times
-from service.model.arrays import Bools, Codes, Columns, Ints, distinct
+from service.model.arrays import UNSPECIFIED, Bools, Codes, Columns, Ints, distinct
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.errors import OUTAGES, TablesChanged
@@ -159,6 +159,7 @@ class Recorder:
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
         crawls = replace(crawls, page_id=pages.page_id, redirects_to=pages.redirects_to)
+        crawls = without_other_pages(crawls)
         free = attempt.free(crawls.page_id)
         if free is None:
             committed, sooner = self._record_free(tx, crawls, now, attempt)
@@ -172,28 +173,35 @@ class Recorder:
     ) -> tuple[CommittedCrawls, Ints]:
         """Record crawls of pages that are not set aside; return the pages that fail or are gone."""
         attempt.page_id = pages_of(crawls.page_id)
+        waiting = nobody
         if self.settler is None:
             outcome = record(tx, crawls, self.rules)
             lease_ended = np.zeros(len(crawls), np.bool_)
         else:
-            outcome, lease_ended = self._record_leased(tx, self.settler, crawls, now)
+            outcome, lease_ended, waiting = self._record_leased(tx, self.settler, crawls, now)
         committed = CommittedCrawls(
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
         # the end of a lease has queued its page already
-        return committed, crawls.page_id[outcome.sooner & ~lease_ended]
+        sooner = crawls.page_id[outcome.sooner & ~lease_ended]
+        # a report ends the wait after unfinished leases
+        return committed, np.append(sooner, waiting())
 
     def _record_leased(
         self, tx: Transaction, settler: LeaseSettler, crawls: CrawlColumns, now: datetime
-    ) -> tuple[CrawlOutcome, Bools]:
-        """Record crawls and end their leases; return the outcome and which leases ended."""
+    ) -> tuple[CrawlOutcome, Bools, Callable[[], Ints]]:
+        """Record crawls and end their leases.
+
+        Return the outcome, which leases ended, and the function of `LeasedCrawls.waiting`.
+        """
         needs_rate = self.rules.estimator.needs_crawl_rate or needs_rates(crawls)
         page_id = pages_of(crawls.page_id)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
         crawls = dated(bounded_times(crawls, leased, states, now), leased, now)
         outcome = record(tx, crawls, self.rules, states)
         new = outcome.verdict == ItemVerdict.accepted
-        return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())
+        held = settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())
+        return outcome, held, leased.waiting
 
     def flush_pings(self, jobs: list[PingReport]) -> Sequence[PingOutcome | Future[PingOutcome]]:
         """Record pings and queue the pages whose crawls they request.
@@ -216,7 +224,7 @@ class Recorder:
             attempt.page_id = pages_of(some.page_id)
             outcome = ping(tx, some, self.rules)
             if self.settler is not None and outcome.crawl.any():
-                self.settler.queue_pinged(tx, some.page_id[outcome.crawl], tx.now())
+                self.settler.queue_requested(tx, some.page_id[outcome.crawl], tx.now())
         if free is not None:
             outcome = spread_out(outcome, free, pings.page_id)
         return [outcome.take(rows) for rows in _rows(jobs)]
@@ -247,6 +255,20 @@ def spread_out(own: CommittedT, free: Ints, page_id: Ints) -> CommittedT:
     """Return the outcomes of free items among those of all items, which are of locked pages."""
     every = replace(lost(type(own), len(page_id), ItemVerdict.locked), page_id=page_id)
     return patched(every, free, own)
+
+
+def without_other_pages(crawls: CrawlColumns) -> CrawlColumns:
+    """Return crawls, with those whose URL names another page than their lease as ends of leases."""
+    wrong = (crawls.page_id == UNSPECIFIED) & (crawls.token != 0)
+    if not wrong.any():
+        return crawls
+    judged = UNSPECIFIED if crawls.verdict is None else crawls.verdict
+    return replace(
+        crawls,
+        page_id=np.where(wrong, crawls.leased_page_id, crawls.page_id),
+        redirects_to=np.where(wrong, 0, crawls.redirects_to),
+        verdict=np.where(wrong, ItemVerdict.elsewhere, judged).astype(np.int16),
+    )
 
 
 def _rows(jobs: list[Report[ColumnsT]]) -> list[slice]:

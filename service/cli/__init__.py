@@ -13,6 +13,7 @@ from service.cli.changes import changes
 from service.cli.database import migrate, rebuild
 from service.cli.files import export, import_
 from service.cli.keys import keys
+from service.cli.leases import leases
 from service.cli.options import console
 from service.cli.pages import fresh, pages
 from service.cli.plan import plan
@@ -95,6 +96,7 @@ for reading in (status, why, epochs, plan, changes):
     app.command()(reading)
 app.add_typer(keys, name="keys")
 app.add_typer(pages, name="pages")
+app.add_typer(leases, name="leases")
 app.command()(fresh)
 app.add_typer(sitemap, name="sitemap")
 app.add_typer(hosts, name="hosts")

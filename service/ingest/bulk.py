@@ -116,7 +116,7 @@ class Recrawl:
     def apply(self, tx: Transaction, page_id: Ints, now: datetime) -> Done:
         """Request crawls and queue the pages; a page with an open request stays as it is."""
         requested = tx.request_many(page_id, now)
-        self.settler.queue_pinged(tx, requested, now)
+        self.settler.queue_requested(tx, requested, now)
         return Done(requested)
 
 

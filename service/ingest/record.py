@@ -72,8 +72,12 @@ def record(
         needs_rate = rules.estimator.needs_crawl_rate or needs_rates(crawls)
         states = tx.lock_states(pages_of(crawls.page_id), scheduled=needs_rate)
     row = _rows_of(states, crawls.page_id)
+    if crawls.verdict is not None:
+        row[crawls.refused] = -1
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     verdict[crawls.page_id == UNSPECIFIED] = ItemVerdict.elsewhere
+    if crawls.verdict is not None:
+        verdict = np.where(crawls.refused, crawls.verdict, verdict)
     sooner, events = np.zeros(len(crawls), np.bool_), None
     if len(newer):
         groups = Groups.of(row[newer])

@@ -100,6 +100,12 @@ def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats
     return np.where(scheduled, np.minimum(interval, MAX_DUE_DAYS), 1.0)
 
 
+def first_retry_days(pages: DueColumns) -> Floats:
+    """Return (N,) days from the first crawl that failed to the next: min(`RETRY_S`, interval)."""
+    interval = _interval_days(pages.interval_factor, pages.due_rate, pages.due_rate > 0)
+    return np.minimum(interval, RETRY_S / DAY_S)
+
+
 def requested(pages: DueColumns) -> Bools:
     """Return (N,) whether a request is newer than the last crawl."""
     waiting: Bools = ~np.isnat(pages.requested_at) & ~(pages.last_crawl_at >= pages.requested_at)
@@ -122,8 +128,8 @@ def of_crawled(states: PageStates) -> DueColumns:
     return DueColumns(**columns, created_at=never, due_rate=none)
 
 
-def next_crawl_at(page: Page) -> datetime | None:
-    """Return the due time of one page; None if only a ping makes the page due."""
+def of_page(page: Page) -> DueColumns:
+    """Return the values that decide when one page is due, as columns of one row."""
     cells: dict[str, Any] = {
         name: np.array([getattr(page, name)])
         for name in ("page_id", "gone", "n_failures", "outcome", "interval_factor")
@@ -132,7 +138,12 @@ def next_crawl_at(page: Page) -> datetime | None:
         at = getattr(page, name)
         cells[name] = np.array([NO_TIME if at is None else instant(at)], INSTANT)
     cells["due_rate"] = np.array([page.due_rate], np.float64)
-    return moment(due_at(DueColumns(**cells))[0])
+    return DueColumns(**cells)
+
+
+def next_crawl_at(page: Page) -> datetime | None:
+    """Return the due time of one page; None if only a ping makes the page due."""
+    return moment(due_at(of_page(page))[0])
 
 
 def retired(page: Page) -> bool:

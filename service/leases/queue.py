@@ -79,7 +79,7 @@ def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
     if not len(extra):
         return
     # judged again under the lock, because a report may have made a page due meanwhile
-    pages, locked = tx.lock_pages(extra, tx.clock())
+    pages, locked, _ = tx.lock_pages(extra, tx.clock())
     out = locked & ~(due_at(pages) < instant(until))
     tx.requeue(queue_rows(pages, np.full(len(pages), NO_TIME)).take(out))
 

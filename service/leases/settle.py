@@ -4,6 +4,7 @@
 neither the page's next lease nor its host queue.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from service.leases.politeness import (
     sum_up,
 )
 from service.leases.queue import queue_due, queue_rows
+from service.leases.unfinished import Ends, close
 from service.model.arrays import (
     NO_TIME,
     UNSPECIFIED,
@@ -35,6 +37,7 @@ from service.model.arrays import (
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
 from service.model.outcomes import Outcome, host_in_trouble, outcome_of
+from service.model.unfinished import REPORTED, Ending
 from service.storage import Transaction
 from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
 
@@ -43,7 +46,7 @@ PROMPT = np.timedelta64(1, "s")
 
 
 class LeaseReports(NamedTuple):
-    """(N,) reports of crawls to their host queues; a release reports nothing."""
+    """(N,) reports of crawls to their host queues; a lease may end without one."""
 
     page_id: Ints
     observed_at: Instants
@@ -54,6 +57,32 @@ class LeaseReports(NamedTuple):
     new: Bools
     """True if the report was accepted. A duplicate or late report counts only under a lease in
     force, because a lease ends only once."""
+    ending: Codes | None = None
+    """End without a report (`Ending`), or `REPORTED`; None: all are reports."""
+
+    @classmethod
+    def none(cls, page_id: Ints, ending: Ending) -> "LeaseReports":
+        """Return the ends of leases without a report."""
+        n = len(page_id)
+        return cls(
+            page_id,
+            observed_at=np.full(n, NO_TIME),
+            status=np.full(n, UNSPECIFIED, np.int16),
+            retry_after_s=np.full(n, np.nan),
+            new=np.zeros(n, np.bool_),
+            ending=np.full(n, ending, np.int16),
+        )
+
+    @property
+    def endings(self) -> Codes:
+        """End of each lease without a report; `REPORTED`: a report."""
+        reported = np.full(len(self.page_id), REPORTED, np.int16)
+        return reported if self.ending is None else self.ending
+
+
+def nobody() -> Ints:
+    """Return no page."""
+    return np.zeros(0, np.int64)
 
 
 class LeasedCrawls(NamedTuple):
@@ -63,6 +92,8 @@ class LeasedCrawls(NamedTuple):
     """(R,) positions in the report."""
     locked: LockedLeases
     """(R,) locked leases of these crawls."""
+    waiting: Callable[[], Ints] = nobody
+    """Function that returns those pages of the other crawls that wait after unfinished leases."""
 
 
 FUTURE_ALLOWED = np.timedelta64(5, "m")
@@ -124,12 +155,13 @@ class LeaseSettler:
         """Lock the states of pages (ascending, unique), then the leases that crawls may end."""
         speaks = host_in_trouble(crawls.status) | (crawls.retry_after_s > 0)
         row = np.flatnonzero((crawls.token != 0) | speaks)
+        waiting = nobody if len(row) == len(crawls) else tx.ask_waiting(page_id)
         if not len(row):
             states = tx.lock_states(page_id, scheduled=scheduled)
-            return states, LeasedCrawls(row, NO_LEASES)
+            return states, LeasedCrawls(row, NO_LEASES, waiting)
         tokens = LeaseTokens(page_id=crawls.page_id[row], token=crawls.token[row])
         states, locked = tx.lock_states_and_leases(page_id, tokens, scheduled=scheduled)
-        return states, LeasedCrawls(row, locked)
+        return states, LeasedCrawls(row, locked, waiting)
 
     def settle_crawls(
         self,
@@ -146,7 +178,7 @@ class LeaseSettler:
         not `new`, except under a lease in force.
         """
         held = np.zeros(len(crawls), np.bool_)
-        row, locked = leased
+        row, locked, _ = leased
         if not len(row):
             return held
         counts = (crawls.token[row] != 0) | new[row]
@@ -156,16 +188,21 @@ class LeaseSettler:
             row, locked = row[counts], locked.take(counts)
         if len(row):
             some = crawls.take(row)
+            refused = some.refused
+            # like a release: the lease ends, and the host queue neither fails nor recovers
             foreign = concerns_others(tx, some, locked.queue_id)
+            foreign |= refused
             reports = LeaseReports(
                 some.page_id,
-                # like a release: the lease ends, and the host queue neither fails nor recovers
                 np.where(foreign, NO_TIME, some.observed_at),
                 np.where(foreign, UNSPECIFIED, some.status).astype(np.int16),
                 np.where(foreign, np.nan, _pauses(some)),
                 new[row],
+                np.where(refused, Ending.refused, REPORTED).astype(np.int16),
             )
             pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
+            if refused.any():  # a page that was never crawled has been due for some time
+                pages = replace(pages, created_at=np.full(len(some), instant(now)))
             held[row] = self.settle(tx, reports, pages, locked, now)
         return held
 
@@ -184,11 +221,21 @@ class LeaseSettler:
         """
         at, until = instant(now), instant(now + self.horizon)
         pages = replace(pages, due_rate=locked.due_rate)
-        held = _once(locked.held, reports.page_id)
+        held = _once(locked.held, reports.page_id, reports.endings)
         due = due_at(pages)
-        soon = held & (due < until)
-        next_at = np.where(soon, due, NO_TIME)
-        tx.requeue(queue_rows(pages, next_at).where(held))
+        unreported = _without_report(reports, pages, locked, held)
+        # a report proves that the page can be crawled, although its own lease has ended before
+        is_news = reports.new & ~held & (locked.n_unfinished > 0)
+        again = (held & ~unreported) | (is_news & locked.idle)
+        next_at = np.where(again & (due < until), due, NO_TIME)
+        tx.requeue(queue_rows(pages, next_at).where(again))
+        if is_news.any():
+            tx.forget_unfinished(reports.page_id[is_news & ~locked.idle])
+        if unreported.any():
+            ends = Ends(locked.leased_at, locked.n_unfinished + 1, reports.endings)
+            ended = pages.take(unreported), due[unreported], ends.take(unreported)
+            next_at[unreported] = close(tx, *ended, now)
+        soon = ~np.isnat(next_at)
         # reports lock only host queues that they change, so that others need not wait
         changes = soon | host_in_trouble(reports.status) | locked.limited | self.polite.gated
         changes |= reports.retry_after_s > 0
@@ -198,29 +245,32 @@ class LeaseSettler:
         if len(host_queues):
             leased_at = np.where(held, locked.leased_at, NO_TIME)
             settled = SettledLeases(locked.queue_id, held, next_at, leased_at, host_queues)
-            summary = sum_up(settled, *reports[1:], at)
+            summary = sum_up(settled, *reports[1:5], at)
             own = set_back(host_queues, self.polite, at)
             after = after_reports(own, summary, self.polite, at, self.rng.random(len(own)))
             tx.save_host_queues(after.where(differs(host_queues, after)))
         return held
 
     def release(self, tx: Transaction, page_id: int, token: int, now: datetime) -> bool:
-        """End a lease without a crawl; return whether the lease still ran."""
+        """Return a lease, whose crawl is not made; return whether the lease still ran."""
         if not tx.extend_lease(page_id, token, now, now):
             return False
         tokens = LeaseTokens(page_id=np.array([page_id]), token=np.array([token]))
-        report = LeaseReports(
-            tokens.page_id,
-            observed_at=np.array([NO_TIME]),
-            status=np.array([UNSPECIFIED], np.int16),
-            retry_after_s=np.array([np.nan]),
-            new=np.array([False]),
-        )
+        return bool(self.return_leases(tx, tokens, now)[0])
+
+    def return_leases(self, tx: Transaction, tokens: LeaseTokens, now: datetime) -> Bools:
+        """Return leases, whose crawls are not made; return which of them were in force."""
         locked, pages = tx.lock_leases(tokens), tx.due_columns(tokens.page_id)
-        return bool(self.settle(tx, report, pages, locked, now)[0])
+        reports = LeaseReports.none(tokens.page_id, Ending.returned)
+        return self.settle(tx, reports, pages, locked, now)
+
+    def queue_requested(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
+        """Queue the pages whose crawls were requested, and end their waits after lost leases."""
+        tx.lift_waits(page_id)
+        self.queue_pinged(tx, page_id, now)
 
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
-        """Queue the pages whose crawls pings have requested."""
+        """Queue pages that may be due sooner."""
         queue_due(tx, page_id, now + self.horizon)
 
 
@@ -250,10 +300,21 @@ def _pauses(crawls: CrawlColumns) -> Floats:
     return np.where(outcome == Outcome.content, np.nan, crawls.retry_after_s)
 
 
-def _once(held: Bools, page_id: Ints) -> Bools:
-    """Return the first token in force of each page, because a lease ends only once."""
+def _without_report(
+    reports: LeaseReports, pages: DueColumns, locked: LockedLeases, held: Bools
+) -> Bools:
+    """Return which leases end without a report, by their token or by the page alone."""
+    unreported: Bools = held & (reports.endings != REPORTED)
+    return unreported & ~(pages.last_crawl_at >= locked.leased_at)
+
+
+def _once(held: Bools, page_id: Ints, endings: Codes) -> Bools:
+    """Return the first token in force of each page, because a lease ends only once.
+
+    A report comes before an end without one, in whatever order they arrived.
+    """
     row = np.flatnonzero(held)
-    row = row[np.argsort(page_id[row], kind="stable")]
+    row = row[np.lexsort((endings[row] != REPORTED, page_id[row]))]
     once = np.zeros(len(held), np.bool_)
     once[row[Groups.of(page_id[row]).start]] = True
     return once

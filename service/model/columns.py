@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from service.model.arrays import (
     NO_TIME,
+    UNSPECIFIED,
     Bools,
     Codes,
     Columns,
@@ -15,6 +16,7 @@ from service.model.arrays import (
     Instants,
     Ints,
     Keys,
+    Marks,
     Texts,
     UrlGroups,
 )
@@ -76,6 +78,17 @@ class CrawlColumns(Columns):
     """JSON of the crawler's note; "": none."""
     own_hosts: Texts = None
     """Set of the hosts that the report may pause, by the limits of its key; "": no limits."""
+    verdict: Marks = None
+    """Verdict (`ItemVerdict`) of a refused item, which is recorded only as the end of its lease;
+    UNSPECIFIED: the item is judged yet."""
+
+    @property
+    def refused(self) -> Bools:
+        """(N,) True for an item that only ends its lease."""
+        if self.verdict is None:
+            return np.zeros(len(self), np.bool_)
+        refused: Bools = self.verdict != UNSPECIFIED
+        return refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,6 +51,8 @@ class ItemVerdict(IntEnum):
     """The database of the item's page is away; the item may be sent again."""
     locked = 6
     """Another session holds the page's row; the item may be sent again."""
+    refused = 7
+    """The item was refused before; the end of its lease is recorded."""
 
 
 class PingReason(StrEnum):

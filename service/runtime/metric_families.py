@@ -10,6 +10,7 @@ from service.history.reading import Row
 from service.model.changes import age_s
 from service.model.domain import Epoch
 from service.model.history import Calibrations, Gauges
+from service.model.unfinished import Ending
 from service.model.webhooks import WebhookProgress, WebhookStatus
 from service.storage.queue.columns import QueueCensus
 from service.storage.stores.contract import Disk
@@ -133,12 +134,24 @@ def of_queue(census: QueueCensus) -> Iterator[Metric]:
         ("leases_running", "Leases that run", census.n_leased),
         (
             "leases_expired",
-            "Leases that ended without a report, whose pages were not leased again",
+            "Leases that ended by time and are not counted yet, as nobody leased from their hosts",
             census.n_expired,
+        ),
+        (
+            "unfinished_pages",
+            "Pages whose last lease ended without a report",
+            census.n_unfinished,
         ),
         ("hosts", "Hosts, or groups of hosts, with a queue", census.n_host_queues),
     ):
         yield gauge(name, help_text, value)
+    yield labelled(
+        "set_aside_pages",
+        "Pages that are tried once a day, as three leases in a row ended without a report, by the "
+        "end of the last one",
+        "ending",
+        {each.name: getattr(census, f"n_set_aside_{each.name}") for each in Ending},
+    )
     yield labelled(
         "hosts_blocked",
         "Hosts, or groups of hosts, that may not be crawled now: by an operator, or after trouble",

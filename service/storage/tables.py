@@ -186,7 +186,16 @@ due_pages = sa.Table(
     sa.Column("expires_at", Instant),
     sa.Column("requested", sa.Boolean, nullable=False),
     sa.Column("worker", sa.Text),
+    sa.Column("n_unfinished", sa.SmallInteger),
+    sa.Column("ending", sa.SmallInteger),
+    sa.Column("waits", sa.Boolean),
     sa.Index("due_pages_queue_id_next_at_idx", "queue_id", "next_at"),
+    sa.Index(
+        "due_pages_n_unfinished_idx",
+        "page_id",
+        postgresql_where=sa.text("n_unfinished IS NOT NULL"),
+        sqlite_where=sa.text("n_unfinished IS NOT NULL"),
+    ),
     comment="Pages due soon, and the leases on them.",
     postgresql_with=HOT,
 )

@@ -340,6 +340,23 @@ def test_workers_that_die(alerts, tmp_path, sqlite_url):
         until(lambda: watch.query("recrawl_leases_expired > 2"), "leases expire")
 
 
+@causes("RecrawlPagesSetAside")
+def test_a_page_that_no_worker_reports(alerts, tmp_path, sqlite_url):
+    with watched(tmp_path, sqlite_url, host_delay_s=0) as (live, watch):
+        live.register(*urls(1))
+
+        def returned() -> None:
+            (crawl,) = live.client.post("/leases", json={"count": 1}).json()["items"]
+            assert live.client.delete(f"/leases/{crawl['lease']}").status_code == 204
+
+        for _ in range(2):
+            returned()
+        watch.is_quiet(*alerts)
+        live.clock.advance(hours=3)
+        returned()
+        assert watch.fires(*alerts)["ending"] == "returned"
+
+
 @causes("RecrawlHostsBlocked")
 def test_hosts_that_are_blocked_by_an_operator_or_pause_in_trouble(alerts, tmp_path, sqlite_url):
     with watched(tmp_path, sqlite_url) as (live, watch):

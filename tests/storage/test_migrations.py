@@ -102,6 +102,29 @@ def test_old_secrets_of_webhooks_go_up_and_down(empty):
         assert tx.webhook("none").old_secrets == ()
 
 
+def test_waits_after_unfinished_leases_go_down_as_pages_that_are_due(empty):
+    migrations.upgrade(empty.engine)
+    waits, runs = register(empty, 2).tolist()
+    until = T0 + timedelta(hours=5)
+    row = sa.text(
+        "INSERT INTO due_pages (page_id, queue_id, next_at, requested, token, worker, leased_at, "
+        "expires_at, n_unfinished, ending, waits) VALUES (:page, 1, :until, false, :token, "
+        "'w', :until, :until, 2, 1, true)"
+    )
+    at = until if empty.engine.dialect.name == "postgresql" else 1_777_777_777_000_000
+    with empty.engine.begin() as connection:
+        for page, token in ((waits, None), (runs, 7)):
+            connection.execute(row, {"page": page, "token": token, "until": at})
+    migrations.downgrade(empty.engine, "0005")
+    left = sa.text("SELECT page_id, worker, leased_at IS NULL FROM due_pages ORDER BY page_id")
+    with empty.engine.connect() as connection:
+        rows = [tuple(row) for row in connection.execute(left)]
+    assert rows == sorted([(waits, None, True), (runs, "w", False)])
+    migrations.upgrade(empty.engine)
+    with empty.begin(write=False) as tx:
+        assert tx.last_leases(np.array(sorted([waits, runs]))).n_unfinished.tolist() == [0]
+
+
 def test_the_revisions_end_in_one_head():
     assert len(ScriptDirectory.from_config(migrations.config()).get_heads()) == 1
     assert migrations.head()

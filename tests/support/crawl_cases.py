@@ -15,8 +15,7 @@ from service.ingest.record import PageNames
 from service.leases.lease import WorkerRequest
 from service.leases.politeness import Politeness
 from service.leases.queue import queue_due
-from service.leases.settle import LeaseReports, LeaseSettler
-from service.model.arrays import UNSPECIFIED
+from service.leases.settle import LeaseSettler
 from service.model.domain import ItemVerdict, Timing
 from service.storage.queue.columns import LeaseFilter, LeaseTokens
 from support.store_cases import T0, crawl_columns, instants, page_columns, register
@@ -92,25 +91,18 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
         made = record.record(tx, crawled, RULES, states)
         new = made.verdict == ItemVerdict.accepted
         held = settler.settle_crawls(tx, crawled, new, made.states, leased, now or at)
-    queue(store, page_id[made.sooner & ~held], now or at)
+        waiting = leased.waiting()
+    queue(store, np.append(page_id[made.sooner & ~held], waiting), now or at)
     return held.tolist()
 
 
 def release(store, crawls, now, polite=RUDE):
-    """Release crawls."""
+    """Return crawls."""
     page_id = np.array(ids(crawls), np.int64)
     tokens = LeaseTokens(page_id=page_id, token=np.array([c.token for c in crawls], np.int64))
-    reports = LeaseReports(
-        page_id,
-        instants([None] * len(crawls)),
-        np.full(len(crawls), UNSPECIFIED, np.int16),
-        np.full(len(crawls), np.nan),
-        np.zeros(len(crawls), np.bool_),
-    )
     settler = LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
-        locked = tx.lock_leases(tokens)
-        return settler.settle(tx, reports, tx.due_columns(page_id), locked, now).tolist()
+        return settler.return_leases(tx, tokens, now).tolist()
 
 
 def next_ready_at(store, hosts=()):

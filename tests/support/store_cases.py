@@ -131,6 +131,7 @@ def crawl_columns(
         etag=etag,
         note=note,
         own_hosts=own_hosts,
+        verdict=None,
     )
 
 

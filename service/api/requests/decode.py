@@ -15,7 +15,7 @@ from recrawl_client.wire.common import Item, Rejection
 from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.pages import Page
 from service.api.requests.bodies import Batch
-from service.api.requests.refusals import RefusedItem, refuse
+from service.api.requests.refusals import RefusedItem, lease_ends, refuse
 from service.api.requests.rules import (
     FUTURE_ALLOWED,
     ReadUrl,
@@ -65,7 +65,10 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 @dataclass(frozen=True, slots=True)
 class Decoded(Generic[T]):
-    """Columns of the good items, their positions in the request, and the refused items."""
+    """Columns of the good items, their positions in the request, and the refused items.
+
+    Columns of crawls end with those of the refused items that end a lease.
+    """
 
     columns: T
     named: PageNames
@@ -73,11 +76,13 @@ class Decoded(Generic[T]):
     refusals: list[RefusedItem]
     tags: TaggedRows | None = None
     """Tags of registered pages; None: no item states tags."""
+    n_ends: int = 0
+    """Number of refused items that end a lease."""
 
     @property
     def n_items(self) -> int:
         """All items, good and bad."""
-        return len(self.index) + len(self.refusals)
+        return len(self.index) - self.n_ends + len(self.refusals)
 
     def report(self: "Decoded[EvidenceT]", now: datetime, *, register: bool) -> Report[EvidenceT]:
         """Return the good items as a job of a batcher."""
@@ -119,7 +124,26 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
     )
     # a site may lead anywhere, such as to mailto:; its crawl counts as one without a target
     targets = [None if isinstance(target, InvalidUrl) else target for target in targets]
-    return _taken(columns, urls, batch.index, good, refusals, targets if any(targets) else ())
+    targets = targets if any(targets) else []
+    decoded = _taken(columns, urls, batch.index, good, refusals, targets)
+    return with_ends(decoded, now)
+
+
+def with_ends(decoded: Decoded[CrawlColumns], now: datetime) -> Decoded[CrawlColumns]:
+    """Return crawls, followed by the ends of leases whose reports were refused."""
+    index, ends = lease_ends(decoded.refusals, now)
+    if not len(ends):
+        return decoded
+    named, nowhere = decoded.named, np.full(len(ends), -1, np.int64)
+    page_id, row = np.append(named.page_id, ends.page_id), np.append(named.row, nowhere)
+    target = None if named.target is None else np.append(named.target, nowhere)
+    return replace(
+        decoded,
+        columns=CrawlColumns.concatenate([decoded.columns, ends]),
+        named=PageNames(page_id, row, named.pages, target),
+        index=np.append(decoded.index, index),
+        n_ends=len(ends),
+    )
 
 
 def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:

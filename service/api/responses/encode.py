@@ -26,11 +26,13 @@ from service.api.cursors import Place, encode_cursor, next_link
 from service.api.encodings import best
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
-from service.api.responses.why import explain
+from service.api.responses.unfinished import encode_unfinished
+from service.api.responses.why import after_leases, explain
 from service.estimation.estimates import PageEstimate
 from service.leases import due
 from service.leases.due import due_at
 from service.leases.lease import LeasedPages
+from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
@@ -165,9 +167,11 @@ def encode_page(
     estimate: PageEstimate,
     change_hours: ChangeHoursAnswer | None,
     tags: list[str],
+    unfinished: UnfinishedPage | None = None,
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate."""
     scheduled = why = target = None
+    next_at = due.next_crawl_at(page) if unfinished is None else unfinished.next_crawl_at
     if epoch is not None and page.crawl_rate is not None:
         scheduled = PageScheduleAnswer(
             epoch=epoch.epoch,
@@ -176,9 +180,11 @@ def encode_page(
             crawl_probability=page.crawl_probability or 0.0,
             urgency=page.urgency or 1.0,
             shift_s=None if (shift := shift_of(page, epoch)) is None else shift.total_seconds(),
-            next_crawl_at=due.next_crawl_at(page),
+            next_crawl_at=next_at,
         )
         why = explain(page, epoch, estimate, change_hours)
+    if unfinished is not None:
+        why = after_leases(unfinished, why)
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])
@@ -191,6 +197,7 @@ def encode_page(
         "note": encode_note(page.note),
         "estimate": EstimateAnswer(**estimated, credible_interval=bounds),
         "schedule": scheduled,
+        "unfinished": None if unfinished is None else encode_unfinished(unfinished),
         "why": why,
         "change_hours": change_hours,
         "last_crawls": [

@@ -90,6 +90,8 @@ def crawl_counts(
     """Return the counts of each request of a batch of crawls."""
     rejected = (each.rejection for each in decoded.refusals)
     verdict, page_id = committed.verdict, decoded.named.page_id
+    if decoded.n_ends:  # whether or not their databases answered, they have a rejection
+        verdict = np.where(decoded.columns.refused, ItemVerdict.refused, verdict)
     counts = counts_of_each(starts, verdict, decoded.index, page_id, rejected)
     ended = counted(starts, decoded.index, committed.lease_ended.view(np.int8), 2)
     for own, (_, n_ended) in zip(counts, ended, strict=True):
@@ -155,7 +157,7 @@ def crossing(index: int) -> Rejection:
 
 
 def _rejections(verdict: Codes, index: Ints, page_id: Ints) -> Iterator[Rejection]:
-    for i in np.flatnonzero(verdict >= UNKNOWN).tolist():
+    for i in np.flatnonzero((verdict >= UNKNOWN) & (verdict != ItemVerdict.refused)).tolist():
         yield _rejection(int(index[i]), ItemVerdict(verdict[i]), by_id=bool(page_id[i]))
 
 

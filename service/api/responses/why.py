@@ -3,12 +3,15 @@
 from datetime import timedelta
 
 import numpy as np
+from msgspec import structs
 
 from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.pages import WhyAnswer
 from service.api.responses.change_hours import shift_of
+from service.api.responses.unfinished import sentence_of
 from service.estimation.estimates import PageEstimate
 from service.leases.due import next_crawl_at, retired
+from service.leases.unfinished import UnfinishedPage
 from service.model.domain import Certificate, Epoch, Observability, Page
 from service.model.outcomes import Outcome
 
@@ -45,6 +48,19 @@ def explain(
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else None,
+    )
+
+
+def after_leases(unfinished: UnfinishedPage, why: WhyAnswer | None) -> WhyAnswer:
+    """Return the reason with what to do about leases without a report at its beginning."""
+    sentence = sentence_of(unfinished)
+    if why is not None:
+        return structs.replace(why, sentence=f"{sentence}; {why.sentence}")
+    return WhyAnswer(
+        sentence=sentence,
+        multiplier=None,
+        crawled_more_often_than=None,
+        next_change_expected_in_days=None,
     )
 
 

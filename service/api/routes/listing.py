@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -39,11 +39,11 @@ from service.api.responses.tables import CSV, parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import PageIdPath, find, page_response
 from service.api.threads import iterated
-from service.leases.listing import Selection, count, list_pages
+from service.leases.listing import Selection, count, list_pages, shown
 from service.model.arrays import UNIX_ZERO
 from service.model.domain import Kind
 from service.model.errors import Forbidden, InvalidField
-from service.model.listing import ListedPart
+from service.model.listing import ShownPages
 from service.model.urls import normalise
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
@@ -131,20 +131,29 @@ def _part(
 ) -> Response:
     with service.store.begin(write=False) as tx:
         part = list_pages(tx, after, limit, selection, service.now())
+        pages = shown(tx, part.pages, service.now())
     next_cursor = None if part.after is None else encode_cursor(PagesPlace(part.after))
     counted: dict[str, Any] = {}
     if kind != "none":
         begin = partial(service.store.begin, write=False)
         n, exact = count(begin, selection, service.now(), exact=kind == "exact")
         counted = {"count": n, "count_is": "exact" if exact else "estimate"}
-    body = PagesAnswer(items=tables.listed(part.pages), next_cursor=next_cursor, **counted)
+    body = PagesAnswer(items=tables.listed(pages), next_cursor=next_cursor, **counted)
     return answer(body, headers=next_link(request, next_cursor) | {"Vary": "Accept"})
 
 
+class ShownPart(NamedTuple):
+    """Result of one reading of a list."""
+
+    pages: ShownPages
+    after: int | None
+
+
 def _stream(service: Service, selection: Selection, after: int, media: str) -> Response:
-    def read(after: int, limit: int = BLOCK) -> ListedPart:
+    def read(after: int, limit: int = BLOCK) -> ShownPart:
         with service.store.begin(write=False) as tx:
-            return list_pages(tx, after, limit, selection, service.now())
+            part = list_pages(tx, after, limit, selection, service.now())
+            return ShownPart(shown(tx, part.pages, service.now()), part.after)
 
     parts = parts_ahead(read(after, FIRST_BLOCK), read, embedded=service.embedded)
     pages = (part.pages for part in parts)

@@ -22,6 +22,7 @@ from service.api.responses.outcomes import away, crossing, outcome_counts, refus
 from service.api.route import GUARDED, DirectRoute
 from service.batching.reports import CROSSED, Registration
 from service.estimation.estimates import of_page
+from service.leases.unfinished import unfinished_page
 from service.model import domain
 from service.model.arrays import KEY, SHARD_BITS, Ints, instant
 from service.model.domain import Observability, PagePatch
@@ -142,7 +143,7 @@ def find(tx: Transaction, url: str) -> int:
 def _wake(service: Service, page_id: Ints) -> None:
     """Request a crawl of the retired pages, in a transaction that locks only their states."""
     with service.store.begin() as tx:
-        service.settler.queue_pinged(tx, tx.wake(page_id, service.now()), service.now())
+        service.settler.queue_requested(tx, tx.wake(page_id, service.now()), service.now())
 
 
 def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
@@ -154,7 +155,8 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     service.watch.note([epoch] if epoch else [])
     change_hours = encode_change_hours(tx.change_hours(np.array([page.host_id])))
     tags = tx.tags_of(np.array([page_id])).tag.tolist()
-    return answer(encode_page(page, log, epoch, estimate, change_hours, tags))
+    unfinished = unfinished_page(tx, page, service.now())
+    return answer(encode_page(page, log, epoch, estimate, change_hours, tags, unfinished))
 
 
 def patches_of(changes: Mapping[str, Any]) -> tuple[PagePatch, TagPatch]:

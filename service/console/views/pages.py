@@ -18,7 +18,16 @@ from service.ingest.bulk import Recrawl, act_on_selected
 PART = 50
 STEP_S = 1.5
 """Time after which an act on many pages shows its progress, seconds."""
-STATES = ("active", "never_crawled", "overdue", "failing", "gone", "retired")
+STATES = (
+    "active",
+    "never_crawled",
+    "overdue",
+    "failing",
+    "gone",
+    "retired",
+    "unfinished",
+    "set_aside",
+)
 OBSERVABILITIES = ("incomplete", "complete", "auto")
 
 

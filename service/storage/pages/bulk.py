@@ -111,8 +111,12 @@ COUNT_ANEW = f"{WATCHED}, n_pings = NULL, pings_since = %(now)s, ping_credit = N
 """Assignments for pages that become `complete`, which starts a new count of pings."""
 REQUEST_MANY = f"""
 UPDATE page_states SET requested_at = %(now)s
-WHERE {IN_IDS} AND (requested_at IS NULL OR requested_at <= last_crawl_at)
+WHERE {IN_IDS} AND (requested_at IS NULL OR requested_at <= last_crawl_at OR EXISTS (
+    SELECT 1 FROM due_pages WHERE due_pages.page_id = page_states.page_id
+    AND due_pages.expires_at <= %(now)s AND due_pages.leased_at >= page_states.requested_at
+))
 """
+"""Statement that renews a request for which a lease has ended without a report."""
 BOUNDS = f"""
 SELECT page_id, min_crawl_rate, max_crawl_rate FROM pages WHERE {IN_IDS} ORDER BY page_id
 """

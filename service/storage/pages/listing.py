@@ -24,6 +24,7 @@ from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLe
 from service.storage.dialect import Dialect, Subject, all_of
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID, MOST_SCANNED
 from service.storage.queue.hosts import GROUPS, HOSTS, host_group_of, host_of
+from service.storage.queue.unfinished import EXPIRED, LAST_OF_BLOCK
 
 NameOrder = Literal["host_id", "-host_id", "host", "-host"]
 """Order of a list of hosts by registration or by name; a minus means descending."""
@@ -124,9 +125,12 @@ TAGS = """(
 )"""
 WALKED = {"tag": "page_tags", "host": "pages", "": "pages"}
 """Table whose index a list walks along, by the filter."""
-OF_STATES = frozenset({"observability", "gone", "failing", "crawled", "changed_since"})
+OF_STATES = frozenset(
+    {"observability", "gone", "failing", "crawled", "changed_since", "unfinished"}
+)
 OF_SCHEDULE = frozenset({"change_rate_from", "change_rate_to", "crawl_rate_from", "crawl_rate_to"})
 OF_PAGES = frozenset({"host", "url_prefix"})
+OF_QUEUE = frozenset({"unfinished"})
 JOINED = "{table} ON {table}.page_id = {first}.page_id"
 
 LOOKED_UP = 20_000
@@ -154,6 +158,8 @@ ONLY = {
         SELECT 1 FROM {log} WHERE {log_of_any} AND observations.page_id = page_states.page_id
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1 LIMIT 1
     ) IS NOT NULL)""",
+    "unfinished": f"coalesce(due_pages.n_unfinished, 0) + CASE WHEN {EXPIRED} THEN 1 ELSE 0 END"
+    " >= %(unfinished)s AND coalesce(page_states.last_crawl_at < due_pages.leased_at, true)",
 }
 """Condition of each field of a `PageFilter`. The last interval shows a change of the
 last crawl without a look into the log. Changes of complete pages are no evidence, so `n_changes`
@@ -170,9 +176,6 @@ SELECT count(*) AS n, max(page_id) AS last FROM (
 """
 LAST_PAGE_ID = "SELECT max(page_id) FROM pages"
 
-LAST_QUEUED = """
-SELECT page_id FROM due_pages WHERE page_id > %(after)s ORDER BY page_id LIMIT 1 OFFSET %(n)s
-"""
 RUNNING_LEASES = """
 SELECT due_pages.page_id, url, host, worker, leased_at, expires_at, requested
 FROM due_pages JOIN pages ON pages.page_id = due_pages.page_id
@@ -256,6 +259,8 @@ class ListingSql(Dialect, ListingStatements):
             values["tag_id"] = self.scalar(TAG_ID, tag=values.pop("tag")) or 0
         if "observability" in values:
             values["observability"] = values["observability"].value
+        if "unfinished" in values:
+            values["unfinished"], values["now"] = values["unfinished"]
         for name, sign in (("from", -1), ("to", 1)):
             for rate in (f"change_rate_{name}", f"crawl_rate_{name}"):
                 if rate in values:
@@ -272,7 +277,7 @@ class ListingSql(Dialect, ListingStatements):
     def running_leases(
         self, after: int, limit: int, now: datetime
     ) -> tuple[list[RunningLease], int | None]:
-        last = self.scalar(LAST_QUEUED, after=after, n=MOST_SCANNED - 1)
+        last = self.scalar(LAST_OF_BLOCK, after=after, n=MOST_SCANNED - 1)
         end = last or MOST_PAGE_ID
         rows = self.read(RUNNING_LEASES, after=after, last=end, limit=limit, now=now)
         leases = [RunningLease(**{**row, "requested": bool(row["requested"])}) for row in rows]
@@ -336,7 +341,11 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
 
 
 def _picked(walk: str, filters: frozenset[str]) -> str:
-    needed = {"page_states": filters & OF_STATES, "pages": filters & OF_PAGES}
+    needed = {
+        "page_states": filters & OF_STATES,
+        "pages": filters & OF_PAGES,
+        "due_pages": filters & OF_QUEUE,
+    }
     tables = [WALKED[walk]] if walk else ["page_states"]
     tables += [table for table, used in needed.items() if used and table not in tables]
     first = tables[0]

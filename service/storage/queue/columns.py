@@ -64,6 +64,8 @@ class QueuedPages(QueueRows):
     """(N,) rows of the queue that were read, by host queue and bound."""
 
     queue_id: Ints
+    leased: Bools
+    """True if a lease is open: it runs, or has expired without being counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,19 @@ class LockedLeases(Columns):
     """As in `DueColumns`."""
     limited: Bools
     """True if the host queue may have limits or failures, so that each report changes it."""
+    n_unfinished: Ints
+    """Leases of the page in a row that ended without a report, whatever the token."""
+    idle: Bools
+    """True if the page has such a count, and a row without an open lease."""
+
+
+class LockedPages(NamedTuple):
+    """(N,) pages whose rows were locked, where no other transaction had."""
+
+    pages: DuePages
+    locked: Bools
+    ended: Bools
+    """True if the row is locked, and its last lease ended without a report."""
 
 
 class FillMark(NamedTuple):
@@ -134,7 +149,13 @@ class QueueCensus:
     n_leased: int
     """Leases that run."""
     n_expired: int
-    """Leases that ended by time, whose pages no worker has leased again."""
+    """Leases that ended by time and are not counted yet, because nobody leased from the host."""
+    n_unfinished: int
+    """Pages whose last lease ended without a report."""
+    n_set_aside_expired: int
+    """Pages with `SET_ASIDE_AFTER` such leases in a row, by the end of the last one."""
+    n_set_aside_returned: int
+    n_set_aside_refused: int
     n_host_queues: int
     """Host queues of hosts and groups."""
     n_blocked: int

@@ -1,13 +1,13 @@
 """The queue on Postgres: each step is one statement, which takes and returns arrays."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import INSTANT, Bools, Instants, Ints, is_among
+from service.model.arrays import INSTANT, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostPages
 from service.storage.dialect import HOST_QUEUE
@@ -24,6 +24,7 @@ from service.storage.queue.columns import (
     Leases,
     LeaseTokens,
     LockedLeases,
+    LockedPages,
     QueuedPages,
     QueueRows,
 )
@@ -36,6 +37,7 @@ from service.storage.queue.contract import (
     rows_in,
 )
 from service.storage.queue.hosts import HostsSql
+from service.storage.queue.unfinished import WAITING_AMONG, UnfinishedRows
 
 DUE = {
     "page_id": "page_id",
@@ -104,8 +106,10 @@ SELECT array_agg(queue_id), array_agg(next_at) FROM (
 """
 
 LOCK_PAGES = """
-SELECT array_agg(page_id) FROM (
-    SELECT page_id FROM due_pages WHERE page_id = ANY(%(page_id)s::bigint[])
+SELECT array_agg(page_id),
+    array_agg(page_id) FILTER (WHERE token IS NOT NULL OR n_unfinished IS NOT NULL)
+FROM (
+    SELECT page_id, token, n_unfinished FROM due_pages WHERE page_id = ANY(%(page_id)s::bigint[])
     AND (token IS NULL OR next_at <= %(now)s) ORDER BY page_id FOR UPDATE SKIP LOCKED
 ) AS locked
 """
@@ -146,7 +150,8 @@ WHERE host_queues.queue_id = given.queue_id
 
 QUEUED = f"""
 SELECT array_agg(page_id), array_agg(next_at), array_agg(coalesce(last_crawl_at, '-infinity')),
-    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(requested), array_agg(queue_id)
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(requested), array_agg(queue_id),
+    array_agg(token IS NOT NULL)
 FROM unnest({HOST_QUEUES_NOTED}) AS host_queue (id), LATERAL (
     SELECT * FROM due_pages WHERE queue_id = host_queue.id AND {{where}} ORDER BY next_at
     LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
@@ -159,9 +164,11 @@ SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') 
 FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
     AS host_queue (id, after, position), LATERAL (
     SELECT count(*) AS n, min(expires_at) AS ends_at FROM due_pages
-    WHERE queue_id = host_queue.id AND next_at > host_queue.after AND token IS NOT NULL
+    WHERE queue_id = host_queue.id AND next_at > host_queue.after
+        AND (token IS NOT NULL OR ending = 1) AND expires_at > host_queue.after
 ) AS running
 """
+"""Statement that counts a lease that has expired since `after` too, though its page waits."""
 
 LEASE = f"""
 UPDATE due_pages SET token = given.token, worker = given.worker, leased_at = %(now)s,
@@ -180,17 +187,29 @@ WITH given AS (
 UPDATE due_pages SET next_at = given.next_at, requested = given.requested,
     last_crawl_at = nullif(given.last_crawl_at, '-infinity'),
     crawl_rate = nullif(given.crawl_rate, 'NaN'),
-    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL
+    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL, n_unfinished = NULL,
+    ending = NULL, waits = NULL
 FROM given WHERE due_pages.page_id = given.page_id AND given.next_at > '-infinity'
+"""
+
+SAVE_UNFINISHED = f"""
+UPDATE due_pages SET next_at = given.next_at, requested = given.requested, token = NULL,
+    expires_at = given.ended_at, n_unfinished = given.n_unfinished, ending = given.ending,
+    waits = CASE WHEN given.waits THEN true END
+FROM {given("page_id", "next_at", "n_unfinished", "ending", "ended_at", "requested", "waits")}
+WHERE due_pages.page_id = given.page_id
 """
 
 LOCK_LEASES = f"""
 WITH locked AS (
-    SELECT page_id, token, queue_id, leased_at FROM due_pages
+    SELECT page_id, token, queue_id, leased_at, n_unfinished FROM due_pages
     WHERE page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id FOR UPDATE
 )
 SELECT array_agg(queue_id), array_agg(held), array_agg(coalesce(leased_at, '-infinity')),
-    array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(limited, false))
+    array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(limited, false)),
+    (SELECT array_agg(page_id ORDER BY page_id) FROM locked WHERE n_unfinished > 0),
+    (SELECT array_agg(n_unfinished::bigint ORDER BY page_id) FROM locked WHERE n_unfinished > 0),
+    (SELECT array_agg(token IS NULL ORDER BY page_id) FROM locked WHERE n_unfinished > 0)
 FROM (
     SELECT reported.*, (
         SELECT n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
@@ -209,7 +228,8 @@ FROM (
     ) AS reported ORDER BY position
 ) AS leases
 """
-"""Statement that reads host queues by a subquery, because a join may scan all of them."""
+"""Statement that reads host queues by a subquery, because a join may scan all of them. Counts
+of unfinished leases are apart, because they belong to pages, whatever the token."""
 
 ADD_LEASE_ANSWERS = f"""
 INSERT INTO lease_answers (key, body, expires_at, answer)
@@ -240,13 +260,17 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
         return self.columns(HostQueueBounds, ENQUEUE, **rows.arrays())
 
     @override
-    def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
+    def lock_pages(self, page_id: Ints, now: datetime) -> LockedPages:
         epoch = self.number_in_force()
         locked = self.later(LOCK_PAGES, page_id=page_id, now=now)
         pages = self.columns(DuePages, DUE_PAGES, page_id=page_id, epoch=epoch)
-        ((locked_id,),) = locked
-        locked_id = page_id[:0] if locked_id is None else locked_id
-        return pages, is_among(page_id, locked_id)
+        ((locked_id, ended_id),) = locked
+        none = page_id[:0]
+        return LockedPages(
+            pages,
+            is_among(page_id, none if locked_id is None else locked_id),
+            is_among(page_id, none if ended_id is None else ended_id),
+        )
 
     @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
@@ -314,6 +338,23 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
             self.later(REQUEUE, **rows.arrays())
 
     @override
+    def ask_waiting(self, page_id: Ints) -> Callable[[], Ints]:
+        rows = self.later(
+            f"SELECT array_agg(page_id) FROM ({WAITING_AMONG}) AS waiting", ids=page_id
+        )
+
+        def read() -> Ints:
+            ((ids,),) = rows
+            return page_id[:0] if ids is None else ids
+
+        return read
+
+    @override
+    def save_unfinished(self, rows: UnfinishedRows) -> None:
+        if len(rows):
+            self.later(SAVE_UNFINISHED, **rows.arrays())
+
+    @override
     def lease_answers(self, key: Ints) -> Iterable[tuple[int, int, str]]:
         return self.later(LEASE_ANSWERS, ids=key)
 
@@ -325,7 +366,13 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         self.ask_epoch()
-        return self.columns(LockedLeases, LOCK_LEASES, **tokens.arrays())
+        ((*columns, counted, n_unfinished, idle),) = self.run(LOCK_LEASES, **tokens.arrays())
+        n, is_idle = np.zeros(len(tokens), np.int64), np.zeros(len(tokens), np.bool_)
+        if counted is not None:
+            some = is_among(tokens.page_id, counted)
+            place = counted.searchsorted(tokens.page_id[some])
+            n[some], is_idle[some] = n_unfinished[place], idle[place]
+        return named(LockedLeases, (*columns, n, is_idle))
 
     @override
     def host_pages(self, host: Host, now: datetime) -> HostPages:
