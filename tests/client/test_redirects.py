@@ -15,6 +15,7 @@ from support.processes import running_python
 from recrawl_client import Client, NotFound, redirect_url
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PROGRAMS = {"example": "crawler.py", "asyncio": "async_crawler.py"}
 PAGES = {
     "/moved": redirect(301, "/new"),
     "/for-now": redirect(302, "/now"),
@@ -50,8 +51,8 @@ def live(sqlite_url, monkeypatch):
 
 
 def command_of(crawler, live, spider=EXAMPLES / "spider.py"):
-    if crawler == "example":
-        return EXAMPLES / "crawler.py", live.url
+    if crawler in PROGRAMS:
+        return EXAMPLES / PROGRAMS[crawler], live.url
     options = ("-s", f"RECRAWL_URL={live.url}", "-s", "ROBOTSTXT_OBEY=False")
     return "-m", "scrapy", "runspider", spider, *options
 
@@ -69,7 +70,7 @@ def last_status(client, url):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crawler", ["example", "scrapy"])
+@pytest.mark.parametrize("crawler", ["example", "asyncio", "scrapy"])
 def test_the_first_redirect_is_reported_and_its_target_is_a_page_of_its_own(
     crawler, tmp_path, live
 ):

@@ -13,7 +13,8 @@ from support.processes import running_python
 from recrawl_client import Client, NotFound
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CRAWLERS = pytest.mark.parametrize("crawler", ["example", "scrapy"])
+PROGRAMS = {"example": "crawler.py", "asyncio": "async_crawler.py"}
+CRAWLERS = pytest.mark.parametrize("crawler", ["example", "asyncio", "scrapy"])
 DELAY_S = 2.0
 EARLY_S = 0.05
 """Time by which a request may come too early, seconds: threads and sockets."""
@@ -47,8 +48,8 @@ def live(sqlite_url, monkeypatch):
 
 
 def command_of(crawler, live, spider=EXAMPLES / "spider.py", **settings):
-    if crawler == "example":
-        return EXAMPLES / "crawler.py", live.url
+    if crawler in PROGRAMS:
+        return EXAMPLES / PROGRAMS[crawler], live.url
     settings = {"RECRAWL_URL": live.url, **settings}
     words = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
     return "-m", "scrapy", "runspider", spider, *words
