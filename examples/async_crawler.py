@@ -69,9 +69,7 @@ async def visit(
     return reporter.report(crawl, observed_at=sent_at, **result)
 
 
-async def work(
-    web: httpx.AsyncClient, robots: rc.AsyncRobots, reporter: rc.AsyncReporter
-) -> None:
+async def work(web: httpx.AsyncClient, robots: rc.AsyncRobots, reporter: rc.AsyncReporter) -> None:
     """Lease and visit one crawl at a time until stopped; finish and report the last one.
 
     A lease request carries the reports that wait, so each crawl takes one request.

@@ -205,13 +205,14 @@ def trouble(host: Host, requests: list[Request], spell: Spell) -> tuple[float, f
     The trouble begins with the first failure after the last good answer, or with its outage.
     """
     before = [request for request in requests if request.at <= spell.end]
-    asked_s = max((r.asked_s for r in before if r.at >= spell.start - 2 * LOOK_EVERY_S), default=0.0)
+    since = spell.start - 2 * LOOK_EVERY_S
+    asked_s = max((r.asked_s for r in before if r.at >= since), default=0.0)
     start = end = None
     for request in before:
         if is_trouble(request):
             outage = host.outage(request.at) or (request.at, request.at)
             start, end = (outage[0] if start is None else start), outage[1]
-        elif request.at < spell.start - 2 * LOOK_EVERY_S:
+        elif request.at < since:
             start = end = None
     return (end - start if start is not None and end is not None else 0.0), asked_s
 

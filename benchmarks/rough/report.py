@@ -53,9 +53,7 @@ def show(checks: list[Check], played: Played, console: Console, *, all_behaviour
     console.print(table)
 
 
-def document(
-    plan: Plan, checks: list[Check], rough: Played, calm: Played | None
-) -> dict[str, Any]:
+def document(plan: Plan, checks: list[Check], rough: Played, calm: Played | None) -> dict[str, Any]:
     """Return all figures as values of JSON."""
     return {
         "arguments": {

@@ -172,7 +172,7 @@ class Site:
         """Answer one request; return whether the connection may have another one."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
-        path = (first.split(" ") + ["", ""])[1]
+        path = [*first.split(" "), "", ""][1]
         pairs = (line.split(":", 1) for line in lines if ":" in line)
         headers = {name.strip().lower(): value.strip() for name, value in pairs}
         answer = self.answer(host, path, headers, counts[host.address])

@@ -23,8 +23,8 @@ OUTAGE_S = 15.0
 """Length of an outage, seconds."""
 OUTAGE_EVERY_S = 90.0
 """Mean time from the start of a host's outage to the start of its next one, seconds."""
-FIRST_OUTAGE_S = 15.0
-"""Time before which no outage begins, seconds."""
+FIRST_OUTAGE_S = (10.0, 40.0)
+"""Bounds of the start of a host's first outage, seconds."""
 DAY_S = 86_400.0
 
 Seconds = NDArray[np.float64]
@@ -134,8 +134,8 @@ def made(seed: int, seconds: float, *, rough: bool, n_hosts: int = N_HOSTS) -> R
     listed = list(BEHAVIOURS.values())
     hosts = []
     for number in range(n_hosts):
-        gaps = outages.exponential(OUTAGE_EVERY_S - OUTAGE_S, 2 + int(seconds / OUTAGE_S))
-        start = FIRST_OUTAGE_S + np.cumsum(gaps + OUTAGE_S) - OUTAGE_S
+        gaps = outages.exponential(OUTAGE_EVERY_S - OUTAGE_S, int(seconds / OUTAGE_S))
+        start = np.cumsum([outages.uniform(*FIRST_OUTAGE_S), *(gaps + OUTAGE_S)])
         bad = rough and number % 2
         behaviour = listed[number // 2 % len(listed)] if bad else WELL_BEHAVED
         hosts.append(Host(number, behaviour, start[start < seconds]))

@@ -1,8 +1,8 @@
 """Replay: Recrawl's own use cases play a world in this process, on the store in memory.
 
 The use cases are those of the service (`run_epoch`, `record`, `ping`); only the web and the change
-hours are simulated. The crawls of a step are recorded in one batch, each at its own instant, so
-that the retry of a crawl in an outage waits for the next step. No host is paused.
+hours are simulated. The crawls of a step are recorded in one batch, each at its own instant.
+After an outage, a page is tried again in the next step. No host is paused.
 """
 
 from collections.abc import Callable

@@ -82,8 +82,9 @@ def averaged(world: World, steps: Steps, bins: int) -> Staleness:
 def uncrawled(world: World, crawls: Crawls) -> Steps:
     """Merge changes and crawls by page and time and count. O(M + K log (M + K)).
 
-    A crawl at the instant of a change sees the change; a crawl in an outage sees nothing. A page's steps are its creation and then
-    its changes and crawls, so the index of each step is the count of steps before it.
+    A crawl at the instant of a change sees the change; a crawl in an outage sees nothing. A page's
+    steps are its creation and then its changes and crawls, so the index of each step is the count
+    of steps before it.
     """
     inside = (crawls.at > world.created[crawls.page]) & (crawls.at < world.ended[crawls.page])
     inside &= ~world.outages.during(crawls.at)

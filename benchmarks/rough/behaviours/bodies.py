@@ -43,7 +43,9 @@ def endless(_: Visit) -> Answer:
 
 def endless_drip(_: Visit) -> Answer:
     """Return a byte in half a second for ever: no wait for the next byte is long."""
-    return Answer(headers=(HTML,), body=b"a", times=ENDLESS, length=CLOSES, pause_s=0.5, unreadable=True)
+    return Answer(
+        headers=(HTML,), body=b"a", times=ENDLESS, length=CLOSES, pause_s=0.5, unreadable=True
+    )
 
 
 def broken_gzip(visit: Visit) -> Answer:

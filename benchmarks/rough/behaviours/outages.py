@@ -21,8 +21,12 @@ SILENT_S = 60.0
 
 
 def asks(status: HTTPStatus, header: Callable[[], str]) -> Callable[[Visit], Answer]:
-    """Return the behaviour of a status with a Retry-After of now."""
-    return lambda visit: says(status, ("Retry-After", header()))(visit)
+    """Return the behaviour of a status with a Retry-After, which a date counts from now."""
+
+    def answer(visit: Visit) -> Answer:
+        return says(status, ("Retry-After", header()))(visit)
+
+    return answer
 
 
 def seconds() -> str:

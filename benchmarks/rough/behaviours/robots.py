@@ -21,7 +21,7 @@ def at_first(answer: Callable[[Visit], Answer]) -> Callable[[Visit], Answer]:
     return lambda visit: answer(visit) if visit.at < LATER_S else plain(visit)
 
 
-def redirected(visit: Visit) -> Answer:
+def redirected(_: Visit) -> Answer:
     """Return a redirect to the same address."""
     return Answer(status="302 Found", headers=(("Location", "/robots.txt"),))
 
