@@ -53,12 +53,12 @@ def checks(rough: Played, calm: Played | None) -> list[Check]:
     return [*found, without_content(rough), *of_one_run(rough)]
 
 
-def of_one_run(played: Played) -> list[Check]:
+def of_one_run(played: Played, early_s: float = EARLY_S) -> list[Check]:
     """Return the checks that need neither a second run nor a long one."""
     log = played.service_log
     servers = {status: n for status, n in played.answers.items() if status.startswith("5")}
     return [
-        _violations("requests nearer than the host's delay", too_near(played)),
+        _violations("requests nearer than the host's delay", too_near(played, early_s)),
         _violations("hosts blocked for too long", blocked_too_long(played)),
         _violations("pages of well-behaved hosts starved", starved(played)),
         Check("answers 5xx of the service", sum(servers.values()), 0, examples=tuple(servers)),
@@ -88,7 +88,7 @@ def fresh(played: Played) -> float:
     shown = [
         (request.page, request.at)
         for request in played.site.log
-        if request.page is not None and request.content and request.ended_at is not None
+        if request.page is not None and request.content
     ]
     page = np.array([page for page, _ in shown], np.int64)
     at = np.array([at for _, at in shown])
@@ -120,7 +120,7 @@ def without_content(played: Played) -> Check:
     since = SETTLED_S if judged else played.seconds / 2
     n_leased = granted(played, played.seconds) - granted(played, since)
     n_content = sum(
-        request.content and request.ended_at is not None
+        request.content
         for request in played.site.log
         if since <= request.at < played.seconds and not request.for_robots
     )
@@ -136,16 +136,18 @@ def by_host(played: Played) -> dict[int, list[Request]]:
     return {host: list(some) for host, some in groupby(ordered, lambda request: request.host)}
 
 
-def too_near(played: Played) -> Iterator[str]:
-    """Yield the requests that follow another one of their host before its delay has passed.
+def too_near(played: Played, early_s: float = EARLY_S) -> Iterator[str]:
+    """Yield the requests that follow another one of their host before its delay less `early_s`.
 
-    Requests of robots.txt do not count.
+    Requests of robots.txt do not count, nor does the same request again after a cut connection,
+    which HTTP clients make by themselves.
     """
     for number, requests in by_host(played).items():
         host = played.site.world.hosts[number]
         pages = [request for request in requests if not request.for_robots]
         for before, after in pairwise(pages):
-            if after.at - before.at < host.behaviour.delay_s - EARLY_S:
+            again = after.path == before.path and not before.status
+            if not again and after.at - before.at < host.behaviour.delay_s - early_s:
                 yield (
                     f"{host.behaviour.name} {host.address}: {after.path} at {after.at:.2f} s, "
                     f"{after.at - before.at:.3f} s after {before.path}"
@@ -154,7 +156,7 @@ def too_near(played: Played) -> Iterator[str]:
 
 def starved(played: Played) -> Iterator[str]:
     """Yield the well-behaved pages that were not requested for a long time."""
-    limit_s = min(STARVED_S, 0.75 * played.seconds)
+    limit_s = min(STARVED_S, played.seconds)
     at: dict[int, list[float]] = {}
     for request in played.site.log:
         if request.page is not None:
@@ -163,7 +165,7 @@ def starved(played: Played) -> Iterator[str]:
         for k in range(PAGES_PER_HOST):
             times = [0.0, *sorted(at.get(host.number * PAGES_PER_HOST + k, [])), played.seconds]
             longest = max(after - before for before, after in pairwise(times))
-            if longest > limit_s:
+            if longest >= limit_s:
                 yield f"{host.address}/p{k}: {longest:.0f} s without a request"
 
 

@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-import httpx
-
 from benchmarks.faults.deployment import migrate
 from benchmarks.http.processes import Failed, free_port, postgres_database, serving
 from benchmarks.rough.server import Site
@@ -157,7 +155,9 @@ def crawling(crawler: Crawler, base: str, folder: Path, played: Played) -> Itera
     finally:
         process.kill()
         process.wait()
-        if "Traceback" in (folder / "crawler.log").read_text(errors="replace"):
+        # Scrapy logs each failed request with its traceback
+        mark = "recrawl_client/" if crawler == "scrapy" else "Traceback"
+        if mark in (folder / "crawler.log").read_text(errors="replace"):
             played.faults.append(f"traceback in {folder / 'crawler.log'}")
 
 
@@ -199,7 +199,7 @@ def look(site: Site, client: Client) -> Look:
 
 def metrics(client: Client) -> str:
     """Return the metrics of the service in the text format."""
-    answer = httpx.get(f"{client.http.base_url}metrics", timeout=30)
+    answer = client.http.get("/metrics")
     answer.raise_for_status()
     return answer.text
 

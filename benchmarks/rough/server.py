@@ -27,13 +27,12 @@ class Request:
     page: int | None
     """Number of the page with exactly this path."""
     status: int
+    """Status as crawlers see it; 0: none of them can read the answer."""
     content: bool
     asked_s: float
     """Retry-After of the answer, seconds; 0 without one that can be read."""
     links: tuple[str, ...]
     """Paths that the answer links to and no page of the world has."""
-    ended_at: float | None = None
-    """Instant at which the answer was sent to its end; None: it was not."""
 
     @property
     def for_robots(self) -> bool:
@@ -90,8 +89,9 @@ class Site:
             self.faults.append(f"{host.behaviour.name} {path}: {error!r}")
             answer = says(HTTPStatus.INTERNAL_SERVER_ERROR)(visit)
         asked_s = retry_seconds(dict(answer.headers).get("Retry-After", ""))
+        status = 0 if answer.unreadable else answer.code
         self.log.append(
-            Request(at, host.number, path, page, answer.code, answer.content, asked_s, answer.links)
+            Request(at, host.number, path, page, status, answer.content, asked_s, answer.links)
         )
         return answer
 
@@ -176,7 +176,6 @@ class Site:
         pairs = (line.split(":", 1) for line in lines if ":" in line)
         headers = {name.strip().lower(): value.strip() for name, value in pairs}
         answer = self.answer(host, path, headers, counts[host.address])
-        request = self.log[-1]
         counts[host.address] += 1
         if answer.wait_s:
             await asyncio.sleep(answer.wait_s)
@@ -188,7 +187,6 @@ class Site:
                 if answer.pause_s:
                     await asyncio.sleep(answer.pause_s)
         await writer.drain()
-        request.ended_at = self.now()
         if answer.cut:
             writer.transport.abort()
         return not answer.closes

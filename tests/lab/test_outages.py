@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.sim_cases import crawls_of, world_of
 
+from recrawl_lab.replay.playing import CARRIED_DAYS
 from recrawl_lab.replay.replay import LocalFleet, replay
 from recrawl_lab.replay.staleness import merged, staleness
 from recrawl_lab.worlds.outages import NO_OUTAGES, OUTAGE, OUTAGE_EVERY, STATUSES, Outages
@@ -109,7 +110,7 @@ def test_crawls_in_outages_are_paid_and_the_page_is_tried_again():
     crawls = replay(lost, 20.0, Plan(Gamma())).crawls
     missed = outages.during(crawls.at)
     assert missed.sum() > 30
-    assert len(crawls.at) == pytest.approx(20.0 * 40, rel=0.02)
+    assert 20.0 * 39 <= len(crawls.at) <= 20.0 * (40 + CARRIED_DAYS)
     for page, at in zip(crawls.page[missed], crawls.at[missed], strict=True):
         if at < 36.0:
             later = crawls.at[(crawls.page == page) & (crawls.at > at)]
