@@ -21,6 +21,8 @@ SETTLED_S = 120.0
 LONGEST_BLOCK_S = 120.0
 """Time that a host may be blocked beyond what it asked and three times its trouble, seconds."""
 MOST_WITHOUT, LEAST_FRESH = 0.05, 0.97
+SEEN_AFTER_S = 30.0
+"""Longest time from an answer that asks for a wait to the look that sees the block, seconds."""
 STARVED_S = 10 * CRAWL_EVERY_S
 """Longest time without a request of a page of a well-behaved host, seconds."""
 EXAMPLES = 5
@@ -114,10 +116,15 @@ def granted(played: Played, at: float) -> float:
     return float(np.interp(at, [one.at for one in looks], [one.n_granted for one in looks]))
 
 
+def settled(played: Played) -> float:
+    """Return the time after which crawls without content are counted: half of a short run."""
+    return SETTLED_S if played.seconds >= 1.5 * SETTLED_S else played.seconds / 2
+
+
 def without_content(played: Played) -> Check:
     """Return the share of the leased crawls without content, once the run has settled."""
-    judged = played.seconds >= 1.5 * SETTLED_S
-    since = SETTLED_S if judged else played.seconds / 2
+    since = settled(played)
+    judged = since == SETTLED_S
     n_leased = granted(played, played.seconds) - granted(played, since)
     n_content = sum(
         request.content
@@ -207,8 +214,8 @@ def trouble(host: Host, requests: list[Request], spell: Spell) -> tuple[float, f
     The trouble begins with the first failure after the last good answer, or with its outage.
     """
     before = [request for request in requests if request.at <= spell.end]
+    asked = (r.asked_s for r in before if r.at >= spell.start - SEEN_AFTER_S)
     since = spell.start - 2 * LOOK_EVERY_S
-    asked_s = max((r.asked_s for r in before if r.at >= since), default=0.0)
     start = end = None
     for request in before:
         if is_trouble(request):
@@ -216,7 +223,8 @@ def trouble(host: Host, requests: list[Request], spell: Spell) -> tuple[float, f
             start, end = (outage[0] if start is None else start), outage[1]
         elif request.at < since:
             start = end = None
-    return (end - start if start is not None and end is not None else 0.0), asked_s
+    failed_s = end - start if start is not None and end is not None else 0.0
+    return failed_s, max(asked, default=0.0)
 
 
 def blocked_too_long(played: Played) -> Iterator[str]:

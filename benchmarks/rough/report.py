@@ -8,23 +8,29 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.http.report import machine
-from benchmarks.rough.checker import Check, by_host, fresh, spells
+from benchmarks.rough.checker import Check, by_host, fresh, settled, spells
 from benchmarks.rough.run import Plan, Played
 
 
 def behaviours(played: Played) -> list[dict[str, Any]]:
-    """Return a row for each behaviour: what the crawler asked of its hosts, and what it got."""
+    """Return a row for each behaviour: what the crawler asked of its hosts, and what it got.
+
+    `wasted` are the requests without content, once the run has settled.
+    """
+    since = settled(played)
     rows: dict[str, dict[str, Any]] = {}
     requests = by_host(played)
     for host in played.site.world.hosts:
         row = rows.setdefault(
             host.behaviour.name,
-            {"hosts": 0, "crawls": 0, "content": 0, "robots": 0, "longest_block_s": 0.0},
+            dict.fromkeys(("hosts", "robots", "crawls", "content", "wasted", "longest_block_s"), 0),
         )
         row["hosts"] += 1
         for request in requests.get(host.number, []):
             row["robots" if request.for_robots else "crawls"] += 1
             row["content"] += request.content and not request.for_robots
+            late = since <= request.at < played.seconds
+            row["wasted"] += late and not request.content and not request.for_robots
     for spell in spells(played):
         row = rows[spell.host.behaviour.name]
         row["longest_block_s"] = max(row["longest_block_s"], round(spell.end - spell.start, 1))

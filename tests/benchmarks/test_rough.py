@@ -234,6 +234,7 @@ def test_a_block_is_compared_with_the_trouble_and_the_wishes_of_its_host():
     assert "blocked for 121 s from 10 s on, failed for 0 s, asked for 0 s" in found
     asked = [*well, request(10.0, status=503, asked_s=300.0)]
     assert not [*blocked_too_long(played(*asked, looks=blocked((10, 310))))]
+    assert not [*blocked_too_long(played(*asked, looks=blocked((25, 310))))], "seen late"
     assert [*blocked_too_long(played(*asked, looks=blocked((10, 600))))]
     long = [*well, request(10.0, status=0), request(50.0, status=0)]
     assert not [*blocked_too_long(played(*long, looks=blocked((10, 250))))]
