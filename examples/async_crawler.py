@@ -1,4 +1,4 @@
-"""A polite crawler for asyncio: its tasks lease due pages from Recrawl, fetch and report them.
+"""A polite crawler for asyncio: it leases due pages from Recrawl; tasks fetch and report them.
 
 python examples/async_crawler.py http://127.0.0.1:8000    # and RECRAWL_API_KEY, if there is a key
 """
@@ -15,6 +15,7 @@ import httpx
 import recrawl_client as rc
 
 TASKS = 64
+"""Largest number of crawls in hand."""
 HEADERS = {"User-Agent": "recrawl-example/0.1 (+https://example.com/who-answers-complaints)"}
 DEADLINE_S = 20.0
 """Longest time of a request, from its start to the end of the body, seconds."""
@@ -70,16 +71,21 @@ async def visit(
 
 
 async def work(web: httpx.AsyncClient, robots: rc.AsyncRobots, reporter: rc.AsyncReporter) -> None:
-    """Lease and visit one crawl at a time until stopped; finish and report the last one.
-
-    A lease request carries the reports that wait, so each crawl takes one request.
-    """
-    while not STOP.is_set():
-        try:
-            for crawl in (await reporter.lease(count=1, wait_s=2)).items:
-                await visit(crawl, web, robots, reporter)
-        except rc.Unavailable as error:
-            print(error, file=sys.stderr)
+    """Lease crawls and start a task for each until stopped; finish and report the last ones."""
+    in_hand: set[asyncio.Task[None]] = set()
+    async with asyncio.TaskGroup() as tasks:
+        while not STOP.is_set():
+            while len(in_hand) >= TASKS:
+                await asyncio.wait(in_hand, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                leased = await reporter.lease(count=TASKS - len(in_hand), wait_s=2)
+            except rc.Unavailable as error:
+                print(error, file=sys.stderr)
+                continue
+            for crawl in leased.items:
+                task = tasks.create_task(visit(crawl, web, robots, reporter))
+                in_hand.add(task)
+                task.add_done_callback(in_hand.discard)
 
 
 async def stopped(within_s: float) -> bool:
@@ -100,11 +106,8 @@ async def main() -> None:
             headers=HEADERS, timeout=DEADLINE_S, event_hooks={"response": [keep_target]}
         ) as web,
         recrawl.reporter() as reporter,
-        asyncio.TaskGroup() as tasks,
     ):
-        robots = rc.AsyncRobots(HEADERS["User-Agent"], recrawl, wait=stopped)
-        for _ in range(TASKS):
-            tasks.create_task(work(web, robots, reporter))
+        await work(web, rc.AsyncRobots(HEADERS["User-Agent"], recrawl, wait=stopped), reporter)
 
 
 if __name__ == "__main__":
