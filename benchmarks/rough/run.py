@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from benchmarks.faults.deployment import migrate
 from benchmarks.http.processes import Failed, free_port, postgres_database, serving
@@ -85,7 +85,7 @@ def play(plan: Plan, *, rough: bool) -> Played:
     folder.mkdir(parents=True)
     site = Site(made(plan.seed, plan.seconds, rough=rough), free_port())
     played = Played(site, plan.seconds)
-    settings = {
+    settings: dict[str, Any] = {
         "bandwidth": len(site.world) / CRAWL_EVERY_S * DAY_S,
         "epoch_interval_s": EPOCH_EVERY_S,
     }

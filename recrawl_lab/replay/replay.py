@@ -257,7 +257,7 @@ def instants_of(at: Floats) -> Instants:
 
 def _after_first(page: Ints, marked: Bools) -> Bools:
     """Return which rows come after a marked row of the same page; the rows are in page order."""
-    before = np.cumsum(marked) - marked
+    before: Ints = np.cumsum(marked) - marked
     first = np.flatnonzero(np.diff(page, prepend=-1))
     n_rows = np.diff(np.append(first, len(page)))
     after: Bools = before > np.repeat(before[first], n_rows)
