@@ -195,7 +195,14 @@ class LocalFleet:
             pages.due_rate[row],
         )
         slow = np.where(due_rate == rate, rate, self._budget_factor * rate)
-        return Due(page, _days(at[row]), np.where(self._frequent[page], due_rate, slow))
+        failing, day = pages.n_failures[row] > 0, _days(at[row])
+        # a retry is as late as the crawl that failed
+        nominal = _days(self.store.states["last_observed_at"][pages.page_id[row] - 1])
+        nominal += np.divide(
+            pages.interval_factor[row], due_rate, out=np.zeros(len(row)), where=due_rate > 0
+        )
+        late_since = np.where(failing, np.fmin(nominal, day), day)
+        return Due(page, day, np.where(self._frequent[page], due_rate, slow), late_since)
 
     def announce(self, changes: Crawls) -> Crawls:
         """Record change notices."""

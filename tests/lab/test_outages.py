@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.sim_cases import crawls_of, world_of
 
-from recrawl_lab.replay.playing import CARRIED_DAYS
+from recrawl_lab.replay.playing import CARRIED_DAYS, Due, choose
 from recrawl_lab.replay.replay import LocalFleet, replay
 from recrawl_lab.replay.staleness import merged, staleness
 from recrawl_lab.worlds.outages import NO_OUTAGES, OUTAGE, OUTAGE_EVERY, STATUSES, Outages
@@ -147,3 +147,24 @@ def test_verdicts_are_not_asked_of_a_site_with_outages(recrawl):
     assert "--freshness asks about copies of a site without --outages" in " ".join(
         ended.err.replace("│", " ").split()
     )
+
+
+def test_a_retry_is_as_late_as_the_crawl_that_failed():
+    due = Due(np.array([0, 1]), np.array([5.1, 3.0]), np.array([0.1, 0.1]), np.array([1.0, 3.0]))
+    assert choose(due, 5.0, 6.0, 1.0).page.tolist() == [0]
+    assert choose(due._replace(late_since=None), 5.0, 6.0, 1.0).page.tolist() == [1]
+    assert choose(due, 5.0, 6.0, 2.0).at.min() == 5.0
+    assert choose(due, 5.0, 6.0, 1.0).at.tolist() == [5.1], "not before its retry"
+
+
+def test_the_fleet_counts_the_lateness_of_a_retry_from_the_missed_crawl():
+    world = replace(world_of([[]] * 5, days=40.0), outages=away(20.0))
+    fleet = fleet_of(world)
+    fleet.new_epoch()
+    fleet.crawl(crawls_of((0, 20.5)))
+    due = fleet.due(40.0)
+    retry = due.page.tolist().index(0)
+    assert due.at[retry] > 20.5
+    assert due.late_since[retry] < 20.5
+    others = np.flatnonzero(due.page != 0)
+    assert (due.late_since[others] == due.at[others]).all()
