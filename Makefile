@@ -13,7 +13,7 @@ DEAR := "dear and not slow and not external and not second"
 TREE := --editable recrawl_client --editable recrawl_lab --editable recrawl_cluster
 PROJECTS := pyproject.toml $(wildcard recrawl_*/pyproject.toml)
 
-.PHONY: demo test test-dear test-all test-external lint docs serve bench bench-leases bench-core faults fuzz clean
+.PHONY: demo test test-dear test-all test-external lint docs serve bench bench-leases bench-core faults fuzz rough clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -64,6 +64,9 @@ faults: .venv/dev
 
 fuzz: .venv/dev
 	$(BIN)/python -m benchmarks.fuzz $(ARGS)
+
+rough: .venv/dev
+	$(BIN)/python -m benchmarks.rough $(ARGS)
 
 .PHONY: coverage dist lock image-test
 

@@ -7,7 +7,9 @@ import os
 import signal
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from hashlib import blake2b
 
 import httpx
@@ -16,11 +18,42 @@ import recrawl_client as rc
 
 THREADS = 16
 HEADERS = {"User-Agent": "recrawl-example/0.1 (+https://example.com/who-answers-complaints)"}
+TIMEOUT_S, DEADLINE_S = 20.0, 30.0
+"""Longest silence within an answer, and longest time to the end of its body, seconds."""
+MAX_BYTES = 5_000_000
+"""Length up to which a body is read, bytes; it may be endless."""
 STOP = threading.Event()
 
 
+def fetched(crawl: rc.Crawl, web: httpx.Client) -> rc.CrawlEvidence:
+    """Return the answer to a conditional request; raise an error if there is none in time."""
+    end = time.monotonic() + DEADLINE_S
+    with web.stream("GET", crawl.url, headers=rc.conditions(crawl)) as response:
+        result: rc.CrawlEvidence = {"status": response.status_code}
+        result["etag"], result["last_modified"] = rc.etag(response), rc.last_modified(response)
+        result["redirect_url"] = response.extensions["redirect_url"]
+        result["retry_after_s"] = rc.retry_after(response) or None
+        if response.is_success:
+            digest, n_read = blake2b(digest_size=16), 0
+            for part in response.iter_bytes():  # store the content here
+                digest.update(part[: MAX_BYTES - n_read])
+                n_read += len(part)
+                if n_read >= MAX_BYTES:
+                    break
+                if time.monotonic() > end:
+                    raise TimeoutError(f"no end within {DEADLINE_S:.0f} s")
+            result["digest"] = digest.hexdigest()
+    return result
+
+
+def keep_target(response: httpx.Response) -> None:
+    """Read where a redirect leads, and drop its Location: httpx raises for an invalid one."""
+    response.extensions["redirect_url"] = rc.redirect_url(response)
+    response.headers.pop("Location", None)
+
+
 def visit(crawl: rc.Crawl, web: httpx.Client, robots: rc.Robots, reporter: rc.Reporter) -> None:
-    """Fetch one page by a conditional request, and report the answer.
+    """Fetch one page and report the answer, or that there is none.
 
     The crawler follows no redirect, because Recrawl schedules the target as a page.
     """
@@ -28,19 +61,14 @@ def visit(crawl: rc.Crawl, web: httpx.Client, robots: rc.Robots, reporter: rc.Re
     if not entry.allowed:
         print(entry.evidence.get("status", "-"), crawl.url, entry.reason, flush=True)
         return reporter.report(crawl, **entry.evidence) if entry.evidence else None
+    sent_at = datetime.now(UTC)  # a ping that is newer leads to another crawl
     try:
-        response = web.get(crawl.url, headers=rc.conditions(crawl))
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        result = fetched(crawl, web)
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
         print(f"0 {crawl.url} {error}", flush=True)
-        return reporter.report(crawl, status=0)
-    result: rc.CrawlEvidence = {"status": response.status_code}
-    if response.is_success:  # store response.content here
-        result["digest"] = blake2b(response.content, digest_size=16).hexdigest()
-    result["etag"], result["last_modified"] = rc.etag(response), rc.last_modified(response)
-    result["redirect_url"] = rc.redirect_url(response)
-    result["retry_after_s"] = rc.retry_after(response) or None
-    print(response.status_code, crawl.url, result["redirect_url"] or "", flush=True)
-    return reporter.report(crawl, **result)
+        return reporter.report(crawl, observed_at=sent_at, status=0)
+    print(result["status"], crawl.url, result["redirect_url"] or "", flush=True)
+    return reporter.report(crawl, observed_at=sent_at, **result)
 
 
 def work(web: httpx.Client, robots: rc.Robots, reporter: rc.Reporter) -> None:
@@ -61,7 +89,9 @@ if __name__ == "__main__":
         signal.signal(name, lambda *_: STOP.set())
     with (
         rc.Client(*sys.argv[1:2], api_key=os.environ.get("RECRAWL_API_KEY")) as recrawl,
-        httpx.Client(headers=HEADERS, timeout=20) as web,
+        httpx.Client(
+            headers=HEADERS, timeout=TIMEOUT_S, event_hooks={"response": [keep_target]}
+        ) as web,
         recrawl.reporter() as reporter,
         ThreadPoolExecutor(THREADS) as pool,
     ):

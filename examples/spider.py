@@ -21,6 +21,8 @@ class PagesSpider(scrapy.Spider):
         "ROBOTSTXT_OBEY": True,
         "DOWNLOAD_DELAY": 0,  # Recrawl applies each host's delay and concurrency
         "CONCURRENT_REQUESTS_PER_DOMAIN": 16,
+        "DOWNLOAD_TIMEOUT": 20,  # Scrapy waits three minutes, and reads a gigabyte
+        "DOWNLOAD_MAXSIZE": 5_000_000,
         "USER_AGENT": "recrawl-example/0.1 (+https://example.com/who-answers-complaints)",
     }
 

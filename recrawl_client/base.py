@@ -54,7 +54,8 @@ class BaseClient:
         Parameters
         ----------
         observed_at
-            Time of the crawl; without it, now.
+            Time at which the crawler sent its request; without it the start of the lease, or now
+            for a page without a lease. A ping that is newer leads to another crawl.
         changed, digest
             True if the page has changed since its last crawl; any string that changes with the
             content.

@@ -43,11 +43,14 @@ class CrawlEvidence(TypedDict, total=False):
     """Results of a crawl; fields with None are left out."""
 
     observed_at: datetime | None
-    """Time of the crawl; without it, now."""
+    """Time at which the crawler sent its request; without it the start of the lease, or now for a
+    page without a lease."""
     changed: bool | None
     digest: str | None
     status: int | None
     """HTTP status, 0 for no answer; an invalid status over 599 counts as 599."""
+    robots_denied: bool | None
+    """True if robots.txt forbids the page, so that nobody asked for it."""
     retry_after_s: float | None
     last_modified: datetime | None
     etag: str | None
@@ -65,6 +68,7 @@ class HostSettings(TypedDict, total=False):
     max_crawl_rate: float | None
     group: str | None
     blocked_until: datetime | None
+    false_304_at: datetime | None
 
 
 class ScheduleFilters(TypedDict, total=False):
@@ -157,13 +161,18 @@ def release(crawl: Crawl) -> Flow[bool]:
 def observation(
     page: PageName, now: Callable[[], datetime], **evidence: Unpack[CrawlEvidence]
 ) -> Observation:
-    """Return the observation of a page."""
+    """Return the observation of a page.
+
+    Without a time, the service dates a leased crawl by the start of its lease. Now would be too
+    late: a ping that arrived while the page was being fetched would count as answered.
+    """
     fields: dict[str, Any] = {k: value for k, value in evidence.items() if value is not None}
     if "status" in fields:
         fields["status"] = min(fields["status"], LAST_STATUS)
+    if isinstance(page, Crawl):
+        return Observation(**fields, lease=page.lease)
     name = "url" if isinstance(page, str) else "page_id"
-    fields |= {"lease": page.lease} if isinstance(page, Crawl) else {name: page}
-    return Observation(**{"observed_at": fields.get("observed_at") or now(), **fields})
+    return Observation(**{"observed_at": now(), **fields, name: page})
 
 
 def report(item: Observation, *, register: bool) -> Flow[Reported]:

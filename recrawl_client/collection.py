@@ -21,6 +21,9 @@ from recrawl_client.wire.listing import (
     ListedPage,
     LogAnswer,
     PagesAnswer,
+    ReturnedLeases,
+    WorkerItem,
+    WorkersAnswer,
 )
 from recrawl_client.wire.pages import CrawlAnswer, Watched
 
@@ -34,7 +37,18 @@ class PageFilters(TypedDict, total=False):
     host: str
     url_prefix: str
     tag: str
-    state: Literal["active", "failing", "gone", "retired", "never_crawled", "overdue"]
+    state: Literal[
+        "active",
+        "failing",
+        "no_content",
+        "gone",
+        "retired",
+        "never_crawled",
+        "overdue",
+        "moved",
+        "unfinished",
+        "set_aside",
+    ]
     observability: Watched
     change_rate_from: float
     change_rate_to: float
@@ -138,6 +152,19 @@ def page_log(page_id: int) -> Listing[CrawlAnswer]:
 def running_leases() -> Listing[LeaseItem]:
     """List the leases that run."""
     return Listing("/leases", LeasesAnswer)
+
+
+def workers() -> Flow[list[WorkerItem]]:
+    """Return the workers that hold leases or have lost some."""
+    answer = yield from ask("GET", "/leases/workers", WorkersAnswer)
+    return answer.items
+
+
+def return_leases(worker: str, *, dry_run: bool) -> Flow[int]:
+    """Return all running leases of a worker that is gone; return their number."""
+    params = {"worker": worker, "dry_run": dry_run}
+    answer = yield from ask("DELETE", "/leases", ReturnedLeases, params=params)
+    return answer.ended
 
 
 def groups() -> Listing[GroupItem]:

@@ -13,6 +13,7 @@ from recrawl_client.wire.listing import (
     LeaseItem,
     ListedPage,
     PagesAnswer,
+    WorkerItem,
 )
 from recrawl_client.wire.pages import CrawlAnswer
 
@@ -86,6 +87,14 @@ class CollectionMethods:
     def running_leases(self) -> Iterator[LeaseItem]:
         """Yield the leases that run, requested in parts."""
         return self._items(collection.running_leases())
+
+    def workers(self) -> list[WorkerItem]:
+        """Return the workers that hold leases or have lost some, those first that lost most."""
+        return self._run(collection.workers())
+
+    def return_leases(self, worker: str, *, dry_run: bool = False) -> int:
+        """Return all running leases of a worker that is gone; return their number."""
+        return self._run(collection.return_leases(worker, dry_run=dry_run))
 
     def groups(self) -> Iterator[GroupItem]:
         """Yield all groups of hosts, requested in parts."""
@@ -172,6 +181,14 @@ class AsyncCollectionMethods:
     def running_leases(self) -> AsyncIterator[LeaseItem]:
         """Yield the leases that run, requested in parts."""
         return self._items(collection.running_leases())
+
+    async def workers(self) -> list[WorkerItem]:
+        """Return the workers that hold leases or have lost some, those first that lost most."""
+        return await self._run(collection.workers())
+
+    async def return_leases(self, worker: str, *, dry_run: bool = False) -> int:
+        """Return all running leases of a worker that is gone; return their number."""
+        return await self._run(collection.return_leases(worker, dry_run=dry_run))
 
     def groups(self) -> AsyncIterator[GroupItem]:
         """Yield all groups of hosts, requested in parts."""

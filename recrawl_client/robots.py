@@ -37,6 +37,8 @@ from recrawl_client.robots_flows import (
     RobotsFlows,
     SetDelay,
     Step,
+    at_once,
+    driven,
 )
 from recrawl_client.wire.leases import Crawl
 
@@ -72,7 +74,7 @@ class Robots:
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        self.flows = RobotsFlows(user_agent, now, clock)
+        self.flows = RobotsFlows(user_agent, now, clock, releases=client is not None)
         self.client = client
         self.fetch = fetch or partial(fetched_in_thread, user_agent)
         self.wait = wait
@@ -93,15 +95,10 @@ class Robots:
         return self._run(self.flows.crawl_delay(url))
 
     def _run(self, flow: RobotsFlow[T]) -> T:
-        try:
-            step = next(flow)
-            while True:
-                step = flow.send(self._take(step))
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            flow.close()
+        async def take(step: Step) -> Any:
+            return self._take(step)
+
+        return at_once(driven(flow, take))
 
     def _take(self, step: Step) -> Any:
         match step:
@@ -144,7 +141,7 @@ class AsyncRobots:
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        self.flows = RobotsFlows(user_agent, now, clock)
+        self.flows = RobotsFlows(user_agent, now, clock, releases=client is not None)
         self.client = client
         self.fetch = fetch or partial(fetched, user_agent)
         self.wait = wait
@@ -165,15 +162,7 @@ class AsyncRobots:
         return await self._run(self.flows.crawl_delay(url))
 
     async def _run(self, flow: RobotsFlow[T]) -> T:
-        try:
-            step = next(flow)
-            while True:
-                step = flow.send(await self._take(step))
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            flow.close()
+        return await driven(flow, self._take)
 
     async def _take(self, step: Step) -> Any:
         match step:

@@ -1,13 +1,18 @@
 """Flows of a reader of robots.txt, without input or output (RFC 9309).
 
 A flow yields steps, receives their results and returns the decision. `Robots`, `AsyncRobots` and
-the scheduler of Scrapy run the same flows.
+the scheduler of Scrapy run the same flows by the same driver, `driven`.
+
+A robots.txt that is unreachable allows nothing. One crawl reports it with the time until the next
+request, which pauses the host; the crawls beside it return their leases. The times between requests
+double up to an hour. After `UNREACHABLE_S` of failures in a row the file counts as missing, and
+all is allowed, until it answers again.
 """
 
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -31,6 +36,12 @@ FIRST_AWAY_S, LONGEST_AWAY_S = 30.0, 3_600.0
 """First and longest time until an unreachable robots.txt is requested again, seconds.
 
 The times double. The service pauses a host for longer, so its next crawl finds a new request."""
+UNREACHABLE_S = 30 * 86_400.0
+"""Time of failures in a row after which an unreachable robots.txt allows all, seconds; RFC 9309
+names 30 days."""
+TOLD_S = 10.0
+"""Time after the report of an unreachable robots.txt in which other leases are returned, seconds:
+they began before the service knew. A crawl that is leased later is reported too."""
 LONGEST_TURN_S = 30.0
 """Longest wait of a leased page for its host's delay, seconds; then its lease is returned."""
 MOST_SITES = 10_000
@@ -90,6 +101,30 @@ RobotsFlow: TypeAlias = Generator[Step, Any, T]
 """Generator of steps that receives their results and returns the decision."""
 
 
+async def driven(flow: RobotsFlow[T], take: Callable[[Step], Awaitable[Any]]) -> T:
+    """Run a flow to its decision; `take` takes a step and returns its result."""
+    try:
+        step = next(flow)
+        while True:
+            step = flow.send(await take(step))
+    except StopIteration as end:
+        decision: T = end.value
+        return decision
+    finally:
+        flow.close()
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that awaits nothing, without an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise RuntimeError("the coroutine waits for an event loop")
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Decision about a leased page."""
@@ -107,7 +142,7 @@ ALLOWED = Entry(allowed=True)
 
 def denied() -> CrawlEvidence:
     """Return the report of a page that robots.txt denies."""
-    return {"status": 403}
+    return {"robots_denied": True}
 
 
 @dataclass(slots=True)
@@ -122,6 +157,10 @@ class Site:
     """Status of an unreachable robots.txt; 0 for no answer."""
     n_failures: int = 0
     """Number of consecutive failures."""
+    away_since: float | None = None
+    """Time of the first of these failures on the clock of the reader."""
+    told_at: float | None = None
+    """Time at which a crawl last reported that the robots.txt is unreachable."""
     is_reported: bool = False
     """True once the service has the delay."""
 
@@ -150,9 +189,16 @@ class RobotsFlows:
     """Flows of a reader, and what they keep: robots.txt by origin, delays by host."""
 
     def __init__(
-        self, user_agent: str, now: Callable[[], float], clock: Callable[[], datetime]
+        self,
+        user_agent: str,
+        now: Callable[[], float],
+        clock: Callable[[], datetime],
+        *,
+        releases: bool = True,
     ) -> None:
         self.user_agent = user_agent
+        self.releases = releases
+        """True if the reader can return leases; else every crawl is reported."""
         self.now = now
         self.clock = clock
         self.sites: OrderedDict[str, Site] = OrderedDict()
@@ -170,12 +216,26 @@ class RobotsFlows:
             return Entry(False, {"status": 0}, str(error))
         site = yield from self.site(origin, crawl.host)
         if site.rules is None:
-            left_s = max(site.until - self.now(), 1.0)
-            evidence: CrawlEvidence = {"status": site.status, "retry_after_s": left_s}
-            return Entry(False, evidence, f"robots.txt answers {site.status or 'nothing'}")
+            return (yield from self._shut(site, crawl))
         if not site.rules.allowed(crawl.url):
             return Entry(False, denied(), "robots.txt")
         return (yield from self._turn(crawl))
+
+    def _shut(self, site: Site, crawl: Crawl) -> RobotsFlow[Entry]:
+        """Report an unreachable robots.txt with one crawl, and return the leases beside it."""
+        reason, now = f"robots.txt answers {site.status or 'nothing'}", self.now()
+        with self.lock:
+            is_told = site.told_at is not None and now < site.told_at + TOLD_S and self.releases
+            if not is_told:
+                site.told_at = now
+        if is_told:
+            yield Release(crawl)
+            return Entry(False, reason=reason)
+        evidence: CrawlEvidence = {
+            "status": site.status,
+            "retry_after_s": max(site.until - now, 1.0),
+        }
+        return Entry(False, evidence, reason)
 
     def allowed(self, url: str) -> RobotsFlow[bool]:
         """Decide on a URL; while its robots.txt is unreachable, nothing is allowed."""
@@ -223,8 +283,7 @@ class RobotsFlows:
 
     def _read(self, origin: str) -> RobotsFlow[Site]:
         before = self.sites.get(origin)
-        n_failures = 0 if before is None else before.n_failures
-        site = yield from self._answered(origin, n_failures)
+        site = yield from self._answered(origin, before)
         with self.lock:
             if old := self.sites.pop(origin, None):
                 self.size -= old.size
@@ -234,32 +293,36 @@ class RobotsFlows:
                 self.size -= self.sites.popitem(last=False)[1].size
         return site
 
-    def _answered(self, origin: str, n_failures: int) -> RobotsFlow[Site]:
+    def _answered(self, origin: str, before: Site | None) -> RobotsFlow[Site]:
         """Request a robots.txt: 4xx and long redirects allow all, 429, 5xx and silence nothing."""
         url, began = f"{origin}/robots.txt", self.now()
         for _ in range(MOST_REDIRECTS + 1):
             response = yield Fetch(url)
             if isinstance(response, Exception):
                 log.info("%s: %s", url, str(response) or type(response).__name__)
-                return self._away(0, 0.0, n_failures)
+                return self._away(0, 0.0, before)
             status = response.status_code
             if status == TOO_MANY or status >= SERVER_ERROR or not status:
                 busy = TOO_MANY if status == TOO_MANY else UNAVAILABLE
-                return self._away(busy, retry_after(response), n_failures)
+                return self._away(busy, retry_after(response), before)
             if response.is_success:
                 return Site(self.now() + KEPT_S, Rules(response.content, self.user_agent))
             target = next_url(url, response)
             if target is None:
                 break
             if self.now() > began + DEADLINE_S:
-                return self._away(0, 0.0, n_failures)
+                return self._away(0, 0.0, before)
             url = target
         return Site(self.now() + KEPT_S, Rules())
 
-    def _away(self, status: int, asked_s: float, n_failures: int) -> Site:
+    def _away(self, status: int, asked_s: float, before: Site | None) -> Site:
+        """Return what an unreachable robots.txt allows: nothing, and all after long."""
+        now, n_failures = self.now(), 0 if before is None else before.n_failures
+        since = now if before is None or before.away_since is None else before.away_since
         pause_s = min(FIRST_AWAY_S * 2.0 ** min(n_failures, 20), LONGEST_AWAY_S)
         pause_s = max(pause_s, min(asked_s, KEPT_S))
-        return Site(self.now() + pause_s, None, status, n_failures + 1)
+        rules = Rules() if now - since >= UNREACHABLE_S else None
+        return Site(now + pause_s, rules, status, n_failures + 1, since)
 
     def _report(self, site: Site, origin: str, host: str) -> RobotsFlow[None]:
         """Keep a host's delay, and report it to the service if it is new or another one."""

@@ -5,21 +5,24 @@
 
 The spider's `parse` receives the responses. The scheduler registers the requests of `parse` with
 Recrawl, and Recrawl decides on the time of their crawls. A request with
-`meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported, and
-its target registered like a link. Pages are fetched by conditional requests: `parse` receives no
-page that its site reports as unchanged (304), unless `RECRAWL_CONDITIONAL` is false. Requests other
-than GET, and requests with `meta={"recrawl_now": True}`, are sent at once, with their redirects.
+`meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported with its
+target, which the service schedules if the spider may crawl it. Pages are fetched by conditional
+requests: `parse` receives no page that its site reports as unchanged (304), unless
+`RECRAWL_CONDITIONAL` is false. Requests other than GET, and requests with
+`meta={"recrawl_now": True}`, are sent at once, with their redirects.
 With `ROBOTSTXT_OBEY`, the scheduler reads the robots.txt of due pages, and keeps its delay.
 Threads take leases and send reports, so the reactor never waits.
 """
 
 import logging
+import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, Unpack
@@ -44,6 +47,7 @@ from recrawl_client.client import Client
 from recrawl_client.errors import ClientError, LeaseNotHeld, Unavailable
 from recrawl_client.headers import conditions, http_date, retry_seconds, target_url, usable_etag
 from recrawl_client.reporter import Reporter
+from recrawl_client.robots_flows import denied
 from recrawl_client.scrapy_robots import ScrapyRobots
 from recrawl_client.wire.common import empty
 from recrawl_client.wire.evidence import Ping, Pinged
@@ -64,13 +68,18 @@ MOST_LEASES = 1_000
 MOST_REMEMBERED = 1_000_000
 """Maximum number of remembered registered pages, which links do not register again."""
 FORBIDDEN = 403
-"""Status of a report without evidence, as on a page that a middleware forbids."""
+"""Status of a report on a page that a middleware forbids."""
+TARGET = "recrawl_target"
+"""Name in `meta` of the list that gets the URL of a redirect's target, if it may be crawled."""
 LOOK_S = 0.25
 """Time between two looks at the ends of the leases in hand, seconds."""
 DEFAULT_TTL_S = 300.0
 """Duration of a lease whose end the clock of this machine shows in the past, seconds."""
 LONGEST_HELD_S = 3_600.0
 """Longest time in hand for which a lease is extended, seconds."""
+LONGEST_DIGEST = 256
+"""Maximum length of a digest, characters."""
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 SUCCESS = range(200, 300)
 """Statuses of pages with content."""
 
@@ -124,6 +133,8 @@ class Scheduler(BaseScheduler):
         """Crawls without a report, by lease."""
         self.held: dict[str, Held] = {}
         """Times of the leases in hand, by lease."""
+        self.sent_at: dict[str, datetime] = {}
+        """Times at which the pages of leases in hand were requested, by lease."""
         self.registered: set[int] = set()
         """Hashes of registered URLs."""
         self.dry = False
@@ -145,7 +156,9 @@ class Scheduler(BaseScheduler):
         self.lease_options["worker"] = (
             self.crawler.settings.get("RECRAWL_WORKER") or spider.name[:100]
         )
-        self.crawler.signals.connect(self._received, signal=signals.response_received)
+        connect = self.crawler.signals.connect
+        connect(self._sent, signal=signals.request_reached_downloader)
+        connect(self._received, signal=signals.response_received)
         self.in_engine = engine_thread()
         for batches in self.batches:
             batches.__enter__()
@@ -188,6 +201,7 @@ class Scheduler(BaseScheduler):
     def _drop(self, lease: str) -> Crawl | None:
         """Remove a lease, under the lock; return its crawl if it was in hand."""
         self.held.pop(lease, None)
+        self.sent_at.pop(lease, None)
         self.room.notify()
         return self.in_hand.pop(lease, None)
 
@@ -199,6 +213,9 @@ class Scheduler(BaseScheduler):
         """Queue a request or register its page; return false if neither is allowed."""
         if self._now(request):
             self.ready.append(request)
+            return True
+        if (followed := request.meta.get(TARGET)) is not None:
+            followed += [request.url] if self.register else []
             return True
         changed_at = request.meta.get("recrawl_changed_at")
         if not request.url.startswith(("http:", "https:")) or not (self.register or changed_at):
@@ -229,6 +246,16 @@ class Scheduler(BaseScheduler):
             self.registered.clear()
         self.registered.add(hash(url))
 
+    def _sent(self, request: Request, spider: Spider) -> None:  # noqa: ARG002 - Scrapy's names
+        """Note the time of a request, which a middleware may repeat; the last one counts.
+
+        A ping that is newer leads to another crawl.
+        """
+        crawl = request.meta.get("recrawl")
+        with self.room:
+            if crawl is not None and crawl.lease in self.in_hand:
+                self.sent_at[crawl.lease] = utc_now()
+
     def _received(self, response: Response, request: Request, spider: Spider) -> None:
         crawl = request.meta.get("recrawl")
         if crawl is None:
@@ -236,17 +263,16 @@ class Scheduler(BaseScheduler):
         # spiders copy `meta` to requests that Scrapy itself must check
         request.meta.pop("dont_obey_robotstxt", None)
         target = target_url(response.status, response.url, _location(response))
-        status, digested = response.status, None
+        digested = None
         try:
-            if status in SUCCESS:
+            if response.status in SUCCESS:
                 digested = self._digest(response, spider)
         except Exception:
-            log.exception("recrawl_digest failed; the report of %s is no evidence", response.url)
-            status = FORBIDDEN
+            log.exception("recrawl_digest failed; %s is reported without content", response.url)
         self._report(
             crawl,
-            self.reporter if target is None or self._registers(target) else self.outside,
-            status=status,
+            self.reporter if target is None or self._follows(target) else self.outside,
+            status=response.status,
             digest=digested,
             retry_after_s=retry_seconds(_header(response, "Retry-After")) or None,
             last_modified=http_date(_header(response, "Last-Modified")),
@@ -254,36 +280,55 @@ class Scheduler(BaseScheduler):
             redirect_url=target,
         )
         if isinstance(response, HtmlResponse) and (url := get_meta_refresh(response)[1]):
-            self._registers(url)
+            self._pass(Request(url))
 
-    def _digest(self, response: Response, spider: Spider) -> str:
-        own: Callable[[Response], str] = getattr(spider, "recrawl_digest", digest)
-        return own(response)
+    def _digest(self, response: Response, spider: Spider) -> str | None:
+        """Return the digest of a page; None if the spider sees no content in it."""
+        own: Callable[[Response], object] = getattr(spider, "recrawl_digest", digest)
+        value = own(response)
+        if value is None or value == "":
+            return None
+        text = str(value)
+        # the service would refuse a longer text, and one that is no Unicode
+        fits = len(text) <= LONGEST_DIGEST and not LONE_SURROGATE.search(text)
+        return text if fits else hashed(text)
 
-    def _registers(self, url: str) -> bool:
-        """Register the target of a redirect like a link; return whether this is allowed.
+    def _follows(self, url: str) -> bool:
+        """Return whether the service may register the target of a redirect.
 
-        The settings and the spider's `allowed_domains` may forbid the registration.
+        The settings and the spider's `allowed_domains` may forbid it. The report names the target,
+        and the service counts its redirects: registered here, it would be asked for like a link.
         """
+        followed: list[str] = []
+        self._pass(Request(url, meta={TARGET: followed}))
+        return bool(followed)
+
+    def _pass(self, request: Request) -> None:
+        """Pass a request through the engine and its middlewares, which call `enqueue_request`."""
         engine = self.crawler.engine
-        if engine is None or engine.spider is None or not url.startswith(("http:", "https:")):
-            return False
-        request = Request(url)
-        engine.crawl(request)  # the engine calls enqueue_request
-        return hash(request.url) in self.registered
+        web = request.url.startswith(("http:", "https:"))
+        if engine is not None and engine.spider is not None and web:
+            engine.crawl(request)
 
     def _failed(self, failure: Failure) -> Failure:
         """Report a request without a response; Scrapy logs the failure."""
         crawl = failure.request.meta["recrawl"]  # type: ignore[attr-defined]
         forbidden = isinstance(failure.value, IgnoreRequest)
-        self._report(crawl, self.reporter, status=FORBIDDEN if forbidden else 0)
+        evidence: CrawlEvidence = {"status": FORBIDDEN if forbidden else 0}
+        # a middleware of robots.txt, Scrapy's or another, names it in its reason
+        if forbidden and "robots.txt" in str(failure.value):
+            evidence = denied()
+        self._report(crawl, self.reporter, **evidence)
         return failure
 
     def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[CrawlEvidence]) -> None:
         with self.room:
+            sent_at = self.sent_at.get(crawl.lease)
             mine = self._drop(crawl.lease)
             n_in_hand = len(self.in_hand)
         if mine is not None:
+            # without a request, such as of a page that robots.txt forbids, the lease dates it
+            evidence.setdefault("observed_at", sent_at)
             reporter.report(crawl, **evidence)
         if reporter.n_waiting >= n_in_hand:
             reporter.flush()
@@ -453,6 +498,11 @@ def _location(response: Response) -> str:
 def digest(response: Response) -> str:
     """Return the digest of a body; a spider's method `recrawl_digest` replaces this function."""
     return blake2b(response.body, digest_size=16).hexdigest()
+
+
+def hashed(text: str) -> str:
+    """Return a digest of any text."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def engine_thread() -> Callable[..., object]:

@@ -28,6 +28,7 @@ from recrawl_client.robots_flows import (
     RobotsFlows,
     SetDelay,
     Step,
+    driven,
 )
 from recrawl_client.robots_rules import MAX_BYTES
 from recrawl_client.wire.leases import Crawl
@@ -53,16 +54,7 @@ class ScrapyRobots:
 
     async def enter(self, crawl: Crawl) -> Entry:
         """Decide on a leased page, after a wait for the delay of its host."""
-        flow = self.flows.enter(crawl)
-        try:
-            step = next(flow)
-            while True:
-                step = flow.send(await self._take(step))
-        except StopIteration as end:
-            entry: Entry = end.value
-            return entry
-        finally:
-            flow.close()
+        return await driven(self.flows.enter(crawl), self._take)
 
     async def _take(self, step: Step) -> Any:
         match step:

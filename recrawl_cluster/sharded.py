@@ -39,6 +39,7 @@ from service.leases.settle import LeaseSettler
 from service.model.columns import ScheduleColumns
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError, StoreUnavailable
+from service.model.incarnations import Incarnation
 from service.storage.clock import Clock
 from service.storage.history.contract import Counted, Counter
 from service.storage.postgres.connections import BATCH, Deadlines
@@ -190,6 +191,19 @@ class ShardedStore(MappedDatabases, Store, SeveralSources, SeveralBatchers):
         self._use(in_force(self.shard_map, claims))
         with self.coordinator.unchecked() as tx:
             check_exceptions(tx, self.start)
+
+    @override
+    def recognise(self) -> None:
+        for database in self.databases:
+            try:
+                database.recognise()
+            except StoreUnavailable:  # a database that is away is recognised when it is back
+                if database is self.coordinator:
+                    raise
+
+    @override
+    def begin_incarnation(self) -> Sequence[Incarnation]:
+        return [begun for database in self.databases for begun in database.begin_incarnation()]
 
     @override
     def check_ready(self) -> Sequence[str]:

@@ -25,6 +25,7 @@ from support.shard_cases import N_DATABASES, joined_store
 
 from recrawl_cluster.sharded import ShardedStore
 from recrawl_lab.memory.store import MemoryStore
+from service.leases import conditional
 from service.runtime.settings import Settings
 from service.storage import Store, migrations, open_store
 from service.storage.sqlite import connections
@@ -142,6 +143,18 @@ def durable_pragmas() -> Iterator[tuple[str, ...]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connections, "PRAGMAS", (*pragmas, "synchronous = OFF"))
         yield pragmas
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_share() -> Iterator[float]:
+    """The share of requests without validators, which is 0 in the stores of this process.
+
+    Processes of the service that tests start keep it.
+    """
+    share = conditional.PLAIN_SHARE
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conditional, "PLAIN_SHARE", 0.0)
+        yield share
 
 
 @pytest.fixture(scope="session")

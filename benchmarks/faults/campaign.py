@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -112,7 +112,8 @@ def run(plan: Plan) -> Outcome:
         if world.mover is not None:
             world.mover.finish()
         healed_at = now()
-        outcome.settled_s = settle(plan, pages, healed_at)
+        base = f"http://127.0.0.1:{world.replicas[0].port}"
+        outcome.settled_s = settle(plan, pages, healed_at, base)
         for kind in ("crawler", "reporter"):
             for name in world.clients.of(kind):
                 world.clients.kill(name)
@@ -265,12 +266,17 @@ def registered(port: int, name: str, n: int, crawl_rate: float | None) -> list[i
     return page_ids
 
 
-def settle(plan: Plan, pages: Sequence[int], healed_at: float) -> float:
-    """Wait until every page was handed out again or time is up; return the seconds."""
+def settle(plan: Plan, pages: Sequence[int], healed_at: float, base: str) -> float:
+    """Wait until every page was handed out again or time is up; return the seconds.
+
+    Pages whose leases killed crawlers have lost wait, so their crawls are requested.
+    """
     while (waited_s := now() - healed_at) < SETTLES_WITHIN_S:
         history = History.read(plan.folder, "crawler-*")
         if not crawled_again(history, pages, healed_at).violations:
             break
+        with suppress(httpx.HTTPError):
+            httpx.post(f"{base}/pages/recrawl", params={"state": "unfinished"}, json={}, timeout=30)
         time.sleep(1.0)
     return waited_s
 

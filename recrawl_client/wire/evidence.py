@@ -33,8 +33,9 @@ class Observation(Item, frozen=True, kw_only=True):
     """URL of the page; leave `page_id` and `lease` out then, or send a lease on the same page."""
     page_id: PageId | UnsetType = UNSET
     """The service's number of the page."""
-    observed_at: Moment
-    """Instant of the crawl, at most 5 minutes ahead of the service's clock."""
+    observed_at: Moment | UnsetType = UNSET
+    """Instant at which the crawler sent its request, at most 5 minutes ahead of the service's
+    clock. With `lease` it may be left out: the start of the lease then counts."""
     changed: (
         Annotated[
             bool, Meta(description="true or false: did the page change since its last crawl?")
@@ -46,6 +47,15 @@ class Observation(Item, frozen=True, kw_only=True):
     """Digest of the content; another digest than that of the last crawl means a change."""
     status: Status | UnsetType = UNSET
     """HTTP status of the crawl; 0 when there was no answer."""
+    robots_denied: (
+        Annotated[
+            bool,
+            Meta(description="true if robots.txt forbids the page, so that nobody asked for it"),
+        ]
+        | UnsetType
+    ) = UNSET
+    """True if robots.txt forbids the page. Nobody asked for it, so of the other values only the
+    `note` counts."""
     lease: Lease | UnsetType = UNSET
     """Token of the lease of this crawl; the report ends the lease."""
     retry_after_s: (
@@ -67,8 +77,9 @@ class Observation(Item, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
-    """Instant of the last change as the site states it; implausible instants are no evidence. The
-    next lease returns the instant, for If-Modified-Since."""
+    """Instant of the last change as the site states it. A date in the form of HTTP counts too; any
+    other text, and an implausible instant, are no evidence. The next lease returns the instant, for
+    If-Modified-Since."""
     etag: str | UnsetType = UNSET
     """ETag of the answer; the next lease returns it, for If-None-Match. One that is not 1 to 512
     printable ASCII characters is dropped."""
@@ -88,8 +99,9 @@ class Observation(Item, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
-    """Target of the redirect; only with a status of 300 to 399 other than 304. A target that is no
-    http or https URL is dropped."""
+    """Target of the redirect, with a status of 300 to 399. With 2xx or without a status, the
+    crawler has followed the redirect, and `changed` and `digest` do not count for this page. A
+    target with another status or 304, and one that is no http or https URL, are dropped."""
 
 
 class Ping(Item, frozen=True, kw_only=True):

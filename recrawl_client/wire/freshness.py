@@ -33,7 +33,8 @@ class Verdict(Struct, frozen=True):
     page_id: int | None
     """The service's number of the page; null for a page that is not registered."""
     fetch: bool
-    """True if the page should be fetched: `stale` is above `max_stale`, or there is no copy."""
+    """True if the page should be fetched: `stale` is above `max_stale`, or there is no copy. A page
+    without content should be fetched at `next_crawl_at`, not before."""
     stale: float | None
     """Probability that the page has changed since the copy was fetched, 0 to 1; null without a
     copy."""
@@ -48,6 +49,8 @@ class Verdict(Struct, frozen=True):
     registered."""
     gone: bool
     """True if the last answer was 404, 410 or a permanent redirect."""
+    no_content: bool = False
+    """True if the page is not gone, but had no content in three crawls in a row or more."""
 
 
 class FreshnessAnswer(Struct, frozen=True, kw_only=True):

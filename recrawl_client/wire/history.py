@@ -79,6 +79,9 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     """Number of pages that are not gone."""
     n_never_crawled: int | None
     """Number of pages without a reported crawl."""
+    n_no_content: int | None = None
+    """Number of pages that had no content in three crawls in a row or more; they do not count in
+    the shares and means below."""
     n_overdue: int | None
     """Number of pages that were due before."""
     fresh_share: float | None

@@ -65,6 +65,8 @@ class HostBody(Item, frozen=True, kw_only=True):
     """Group of hosts that share a server; the first use creates the group, null leaves it."""
     blocked_until: Until | UnsetType | None = UNSET
     """End of the pause of the host, and of all hosts of its group; null ends the pause now."""
+    false_304_at: Until | UnsetType | None = UNSET
+    """Instant from which the host's 304 is not believed for 30 days; null trusts the host again."""
 
 
 class GroupBody(Item, frozen=True, kw_only=True):
@@ -158,6 +160,26 @@ class HostLoad(Struct, frozen=True, kw_only=True):
     """Share of the pages that were measured; below 1 the numbers are estimates."""
 
 
+IncidentKind = Literal["absent", "refused", "alike"]
+"""Sign that most pages of a host show in an incident: absent, refused, or of one digest."""
+
+
+class IncidentAnswer(Struct, frozen=True, kw_only=True):
+    """An incident of a host: within an hour most of its pages showed the same.
+
+    Crawls that show it teach nothing. It ends with the first other content, or after a day.
+    """
+
+    kind: IncidentKind
+    """Sign that the pages show."""
+    since: Instant
+    """Instant of the first crawl that showed it."""
+    until: Instant
+    """Instant from which the crawls count, if no other content comes before."""
+    n_pages: int
+    """Number of pages that have shown it."""
+
+
 class HostItem(Struct, frozen=True, kw_only=True):
     """A host: its settings and its queue."""
 
@@ -175,6 +197,8 @@ class HostItem(Struct, frozen=True, kw_only=True):
     """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     host_queue: HostQueueAnswer
     """Queue of the host; of a host in a group, the queue of the group."""
+    incident: IncidentAnswer | None = None
+    """Incident in force; null for none."""
 
 
 class ListedHost(HostItem, frozen=True, kw_only=True):
@@ -199,6 +223,9 @@ class HostAnswer(HostItem, frozen=True, kw_only=True):
     """Pings of the host; null when no `auto` page has had a ping since its registration."""
     change_hours: ChangeHoursAnswer | None = None
     """Hours at which the pages of the host change; null when no such hours are known."""
+    false_304_at: Instant | None = None
+    """Instant at which a 304 of the host proved wrong; its pages are requested without validators
+    for 30 days from then. Null without a proof."""
 
 
 class HostsAnswer(Struct, frozen=True, kw_only=True):

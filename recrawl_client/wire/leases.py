@@ -82,7 +82,8 @@ class Crawl(Struct, frozen=True, omit_defaults=True):
     last_crawl_at: Instant | None
     """Instant of the page's last crawl; null before the first."""
     overdue: float
-    """Days since the last crawl times the crawl rate, without a unit: 1 means due just now."""
+    """Days since the last crawl times the crawl rate, without a unit: 1 means due just now. A page
+    whose last crawl had no content counts by its wait in place of its interval."""
     expires_at: Instant
     """Instant at which the lease ends unless the crawl is reported or the lease extended."""
     etag: str | None = None

@@ -11,7 +11,7 @@ from recrawl_client.wire.pages import CrawlAnswer, Watched
 MOST_NAMED = 10_000
 """Maximum number of pages that one request names."""
 
-State = Literal["never_crawled", "retired", "gone", "failing", "active"]
+State = Literal["never_crawled", "retired", "gone", "no_content", "failing", "active"]
 
 
 class ListedPage(Struct, frozen=True):
@@ -22,8 +22,9 @@ class ListedPage(Struct, frozen=True):
     url: str
     """Normalised URL of the page."""
     state: State
-    """State of the page: `never_crawled`, `active`, `failing` (the last crawls had no answer),
-    `gone`, or `retired` (long gone: only a ping or a request leads to a crawl)."""
+    """State of the page: `never_crawled`, `active`, `failing`, `no_content`, `gone` or `retired`.
+    `failing`: no content in the last crawl or two. `no_content`: none in three or more, so no share
+    of the budget. `retired`: long gone, so only a ping or a request leads to a crawl."""
     tags: list[str]
     """Tags of the page, in alphabetical order."""
     importance: float
@@ -48,6 +49,10 @@ class ListedPage(Struct, frozen=True):
     """Instant of the last crawl; null before the first."""
     next_crawl_at: Instant | None
     """Instant of the next crawl; null when only a ping leads to one."""
+    redirect_url: str | None
+    """URL of the page to which the last answer redirected; null for none."""
+    n_unfinished: int = 0
+    """Number of leases in a row that ended without a report; from 3 on the page is set aside."""
 
 
 class PagesAnswer(Struct, frozen=True, kw_only=True):
@@ -130,6 +135,41 @@ class LeasesAnswer(Struct, frozen=True, kw_only=True):
     """Leases of this part; fewer than `limit`, even none, do not mean the end."""
     next_cursor: str | None
     """`cursor` of the next part; null at the end."""
+
+
+class ReturnedLeases(Struct, frozen=True, kw_only=True):
+    """Leases of one worker that were returned for it."""
+
+    worker: str
+    """Name of the worker."""
+    dry_run: bool
+    """True if nothing was changed."""
+    ended: int
+    """Number of leases that ended; of a dry run, of those that would."""
+
+
+class WorkerItem(Struct, frozen=True, kw_only=True):
+    """A worker that holds leases, or has lost some."""
+
+    worker: str
+    """Name of the worker."""
+    running: int
+    """Number of leases that run."""
+    lost: int
+    """Number of pages whose last lease this worker lost, and that nobody has reported since."""
+    expired: int
+    """Number of those whose lease expired."""
+    returned: int
+    """Number of those whose lease was returned."""
+    refused: int
+    """Number of those whose report was refused by item."""
+
+
+class WorkersAnswer(Struct, frozen=True, kw_only=True):
+    """Workers, those first that lost most leases."""
+
+    items: list[WorkerItem]
+    """Workers; at most `limit`."""
 
 
 class GroupItem(Struct, frozen=True, kw_only=True):

@@ -176,6 +176,8 @@ class CrawlAnswer(Struct, frozen=True, kw_only=True):
     """Days since the crawl before; null for the first crawl and for pings."""
     status: int | None
     """HTTP status, 0 for no answer; null when not reported."""
+    robots_denied: bool = False
+    """True if robots.txt forbade the crawl."""
 
 
 class RedirectAnswer(Struct, frozen=True, kw_only=True):
@@ -185,6 +187,23 @@ class RedirectAnswer(Struct, frozen=True, kw_only=True):
     """The service's number of the target."""
     url: str | None
     """URL of the target; null when that page was deleted."""
+
+
+class UnfinishedAnswer(Struct, frozen=True, kw_only=True):
+    """Leases of a page that ended without a report, in a row."""
+
+    n: int
+    """Number of such leases; any accepted report sets it to 0."""
+    ending: Literal["expired", "returned", "refused"]
+    """End of the last one: it `expired`, was `returned`, or its report was `refused` by item."""
+    worker: str | None
+    """Name of its worker; null while a further lease runs."""
+    ended_at: Instant | None
+    """Instant of its end; null while a further lease runs."""
+    next_crawl_at: Instant | None
+    """Earliest instant of the next lease; null while one runs."""
+    set_aside: bool
+    """True after three such leases in a row: the page is tried once a day."""
 
 
 class PageAnswer(Struct, frozen=True, kw_only=True):
@@ -212,24 +231,34 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     """True if two looks have found 404, 410 or a permanent redirect since the last content."""
     n_failures: int
     """Number of consecutive crawls without content; of a gone page, those that found it absent."""
+    no_content: bool = False
+    """True if the page is not gone, but had no content in three crawls in a row or more: it has no
+    share of the budget, and is tried again ever more rarely."""
     retired: bool
-    """True if the page was gone for so long that only a ping or a registration leads to a crawl."""
+    """True if only a ping or a registration leads to a crawl: the page was gone for long, or only
+    redirects led to it."""
+    hops: int = 0
+    """Redirects from a page that was asked for to this page; 0 for a page that was asked for, below
+    0 if no page redirects to it any more."""
     redirects_to: RedirectAnswer | None = None
     """Target of the redirect of the last answer; null for none."""
     last_crawl_at: Instant | None
     """Instant of the last crawl; null before the first."""
     etag: str | None = None
-    """ETag of the last answer with content; null without one."""
+    """ETag of the last answer with content; null without one, and in doubt about the site's 304."""
     last_modified: Instant | None = None
-    """Last-Modified of that answer; null without one."""
+    """Last-Modified of that answer; null like `etag`, and for a date within a minute before it."""
     note: Any = None
     """Note of the crawler; null without one."""
     estimate: EstimateAnswer
     """Estimate of the change rate."""
     schedule: PageScheduleAnswer | None
     """Row of the schedule in force; null before the first epoch with this page."""
+    unfinished: UnfinishedAnswer | None = None
+    """Leases that ended without a report; null if the last one was reported."""
     why: WhyAnswer | None
-    """Reason for the crawl rate; null before the first epoch with this page."""
+    """Reason for the crawl rate, and for a wait; null before the first epoch with this page, unless
+    it waits."""
     change_hours: ChangeHoursAnswer | None = None
     """Hours at which the pages of the host change; null when no such hours are known."""
     last_crawls: list[CrawlAnswer]

@@ -6,7 +6,7 @@ to a host of another database is registered there first, in a transaction of its
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -17,26 +17,29 @@ from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.shard_map import CLOSED, ShardMap
 from service.batching.batcher import Batcher, Flush, ResultT
 from service.batching.held import after
+from service.batching.registrations import (
+    Registration,
+    Registrations,
+    batched_registrations,
+    some_pages,
+)
 from service.batching.reports import (
     CommittedCrawls,
     CommittedT,
     CrawlReport,
     PingReport,
     Recorder,
-    Registration,
-    Registrations,
     batched,
-    batched_registrations,
     lost,
     some_items,
 )
 from service.estimation.estimates import InForce, Rules
 from service.ingest.record import PingOutcome
+from service.ingest.redirects import MOST_HOPS, hops_of_targets, nearest
 from service.leases.settle import LeaseSettler
 from service.model.arrays import Bools, Ints
 from service.model.errors import OUTAGES
 from service.storage import RegisteredPages, Transaction
-from service.storage.pages.tagging import TaggedRows
 
 JobT = TypeVar("JobT", CrawlReport, PingReport, Registration)
 AnyJob = CrawlReport | PingReport | Registration
@@ -45,16 +48,8 @@ AnyJob = CrawlReport | PingReport | Registration
 def some_of(job: JobT, rows: Ints) -> JobT:
     """Return the job of some items."""
     if isinstance(job, Registration):
-        tags = None if job.tags is None else tags_of_rows(job.tags, rows)
-        return replace(job, pages=job.pages.take(rows), tags=tags)
+        return some_pages(job, rows)
     return some_items(job, rows)
-
-
-def tags_of_rows(tags: TaggedRows, rows: Ints) -> TaggedRows | None:
-    """Return the tags of some ascending rows, numbered among these; None if none has tags."""
-    here, pairs = np.isin(tags.row, rows), np.isin(tags.pair_row, rows)
-    row, pair_row = rows.searchsorted(tags.row[here]), rows.searchsorted(tags.pair_row[pairs])
-    return TaggedRows(row, pair_row, tags.tag[pairs]) if here.any() else None
 
 
 def owners(shard_map: ShardMap, job: AnyJob) -> Ints:
@@ -140,6 +135,7 @@ class ShardRecorder:
             return away
         owner = self.store.shard_map.databases_of_hosts(pages.host)
         targets = np.unique(job.names.target[job.names.target >= 0])
+        hops = self._hops(job, targets[owner[targets] != self.position])
         for n in np.unique(owner[targets]).tolist():
             rows = targets[owner[targets] == n]
             if n == self.position:
@@ -148,7 +144,7 @@ class ShardRecorder:
                 away[rows] = True
                 continue
             try:
-                ids = self._ids(n, job, rows)
+                ids = self._ids(n, job, rows, hops[rows])
             except OUTAGES:
                 away[rows] = True
             else:
@@ -156,14 +152,34 @@ class ShardRecorder:
                 foreign.update(zip(keys, ids.tolist(), strict=True))
         return away
 
-    def _ids(self, position: int, job: CrawlReport, rows: Ints) -> Ints:
-        """Return the ids of URLs in their database; register new ones, and queue them."""
+    def _hops(self, job: CrawlReport, foreign: Ints) -> Ints:
+        """Return the hops of each foreign URL of a report; 0 for the other URLs.
+
+        The redirects of the page that leads there are in this database.
+        """
+        names, hops = job.names, np.zeros(len(job.names.pages), np.int64)
+        if names.target is None or not len(foreign):
+            return hops
+        items = np.flatnonzero(np.isin(names.target, foreign))
+        with self.store.databases[self.position].begin(write=False) as tx:
+            of_url = np.append(tx.page_ids(names.pages.key), 0)
+            source = np.where(names.row >= 0, of_url[names.row], names.page_id)[items]
+            return nearest(len(hops), names.target[items], hops_of_targets(tx, source))
+
+    def _ids(self, position: int, job: CrawlReport, rows: Ints, hops: Ints) -> Ints:
+        """Return the ids of URLs in their database; register new ones, and queue them.
+
+        A target beyond `MOST_HOPS` is not registered. A chain of redirects over several databases
+        is followed only to its first page of another database.
+        """
         pages, settler = job.names.pages.take(rows), self.recorder.settler
         with self.store.databases[position].begin() as tx:
             page_id = tx.page_ids(pages.key)
-            new = page_id == 0
+            new = (page_id == 0) & (hops <= MOST_HOPS)
             if job.register and new.any():
                 page_id[new] = tx.register(pages.take(new), job.now).page_id
+                for n in np.unique(hops[new]).tolist():
+                    tx.add_hops(page_id[new & (hops == n)], n)
                 if settler is not None:
                     settler.queue_pinged(tx, page_id[new], job.now)
         return page_id

@@ -3,7 +3,7 @@
 | rows | copied | by |
 | --- | --- | --- |
 | pages, states, tags, validators, log | in use, then the changed ones again | id of the page |
-| hosts, groups, host queues, leases, change hours | after the shard is closed | id |
+| hosts, groups, host queues, leases, incidents, change hours | after the shard is closed | id |
 | schedule of the kept epochs, URL groups, names of files of the log | under the lead | id, epoch |
 
 The first rows may be in two databases, because statements on all pages leave out the shards of
@@ -23,9 +23,11 @@ from recrawl_cluster.store.shard_map import SHIFT
 from service.storage.postgres.words import SHIFT as BLOCK_BITS
 from service.storage.tables import (
     change_hours,
+    deleted_hosts,
     due_pages,
     epochs,
     host_groups,
+    host_incidents,
     host_queues,
     hosts,
     log_files,
@@ -71,8 +73,10 @@ ACTIVE = (
         "(queue_id >= {first} AND queue_id <= {last} "
         "OR queue_id >= -{last} AND queue_id <= -{first})",
     ),
-    _table(due_pages, OF_PAGE, "token IS NOT NULL"),
+    _table(due_pages, OF_PAGE, "(token IS NOT NULL OR n_unfinished IS NOT NULL)"),
+    _table(deleted_hosts, OF_HOST),
     _table(change_hours, OF_HOST),
+    _table(host_incidents, OF_HOST),
 )
 """Tables whose rows take effect in any database."""
 SCHEDULE = _table(

@@ -1,11 +1,12 @@
-"""Statements of the coordinator: keys, audit, subscriptions, webhooks, and the history."""
+"""Statements of the coordinator: keys, audit, subscriptions, webhooks, history, incarnations."""
 
 from datetime import datetime
 
 from typing_extensions import override
 
-from recrawl_cluster.store.routing import Routing, by_coordinator
+from recrawl_cluster.store.routing import Routing, by_coordinator, by_part
 from service.model.access import AuditEntry
+from service.model.incarnations import Incarnation
 from service.storage.history.contract import PausedQueues
 
 
@@ -15,6 +16,18 @@ class Coordinated(Routing):
     An entry of the audit is committed before its act, because no database commits with another. An
     act that fails after its entry is reported, so its caller sends it again.
     """
+
+    incarnation = by_coordinator("incarnation")
+    surroundings = by_part("surroundings")
+    last_numbers = by_part("last_numbers")
+    lock_incarnation = by_part("lock_incarnation")
+    settle_incarnation = by_part("settle_incarnation")
+    begin_incarnation = by_part("begin_incarnation")
+    begin_first = by_part("begin_first")
+
+    @override
+    def incarnations(self) -> list[Incarnation]:
+        return [each for tx in self.every() for each in tx.incarnations()]
 
     audited = False
     """True if this transaction has an entry of the audit."""

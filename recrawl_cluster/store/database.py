@@ -24,7 +24,9 @@ from service.model.errors import (
     StoreUnavailable,
 )
 from service.model.id_space import IdSpace
+from service.model.incarnations import Incarnation
 from service.model.listing import TagColumns
+from service.storage.incarnations.recognition import recognise, renewed
 from service.storage.pages.postgres import brought_insertion, page_insertion
 from service.storage.postgres.connections import taken, translated
 from service.storage.postgres.statements import AUTOCOMMIT, PostgresRows, Statements
@@ -58,17 +60,6 @@ SELECT (%(shard)s::bigint << {SHIFT})
     + nextval(pg_get_serial_sequence('host_groups', 'group_id')), %(name)s
 ON CONFLICT DO NOTHING
 """
-
-
-RANGES = f"""
-SELECT greatest(first - 1, 0) AS after, (
-    SELECT max(page_id) FROM pages
-    WHERE page_id >= first AND page_id < first + (1::bigint << {SHIFT})
-)
-FROM (SELECT shard << {SHIFT} FROM unnest(%(shard)s::bigint[]) AS given (shard)) AS shards (first)
-ORDER BY first
-"""
-"""Statement that reads the range of the page_ids of each logical shard."""
 
 
 ENTRY = "SELECT value FROM meta WHERE name = %(name)s"
@@ -129,10 +120,8 @@ class ShardTransaction(PostgresTransaction):
 
     @override
     def page_ranges(self) -> IdSpace:
-        shards = np.array(sorted(self.database.shards), np.int64)
-        rows = self.run(RANGES, shard=shards)
-        ranges = [(after, last) for after, last in rows if last is not None]
-        return IdSpace(np.array(ranges, np.int64).reshape(-1, 2))
+        ranges = super().page_ranges().ranges
+        return IdSpace(ranges[self.owns(ranges[:, 1]) & (ranges[:, 1] > 0)])
 
     @override
     def load_columns(self) -> EpochColumns:
@@ -168,7 +157,8 @@ class ShardTransaction(PostgresTransaction):
         if not (self.shard_map.database_of_shard[shard] == self.position).all():
             raise ShardMoved
         self.later(CHECK_VERSION, version=str(self.shard_map.version))
-        self.run(ADD_HOSTS, host=host, shard=shard)
+        if self.run(ADD_HOSTS, host=host, shard=shard).rowcount:
+            self.resume_pauses(host.tolist())
 
     @override
     def host_ids(self, names: Sequence[str]) -> Ints:
@@ -254,6 +244,14 @@ class ShardDatabase(PostgresStore):
             for (text,) in statements.run(ENTRY, {"name": name}, kept=False):
                 return str(text)
         return None
+
+    @override
+    def recognise(self) -> None:
+        recognise(self.unchecked, self.rng)
+
+    @override
+    def begin_incarnation(self) -> Sequence[Incarnation]:
+        return (renewed(self.unchecked, self.rng),)
 
     @override
     @contextmanager

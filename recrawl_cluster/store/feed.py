@@ -104,6 +104,7 @@ class ShardedFeed(Routing):
             cut=max(bounds.cut for bounds in each),
             newest=self.newest_change(),
             latest=max(bounds.latest for bounds in each),
+            lost=[stretch for bounds in each for stretch in bounds.lost],
         )
 
     @override

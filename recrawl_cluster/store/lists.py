@@ -5,6 +5,8 @@ list never skips a database that is away. A list of hosts by name merges all dat
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +22,8 @@ from recrawl_cluster.store.routing import (
     by_ids,
 )
 from recrawl_cluster.store.shard_map import hashed
-from service.model.arrays import Ints
+from service.model.arrays import Ints, distinct
+from service.model.changes import ChangeFilter
 from service.model.domain import Host
 from service.model.errors import ShardUnavailable
 from service.model.id_space import IdSpace
@@ -45,8 +48,25 @@ class ShardedLists(Routing):
     def list_pages(
         self, after: int, limit: int, only: PageFilter, last: int | None = None
     ) -> ListedPart:
+        part = self._list_pages(after, limit, only, LAST_ID if last is None else last)
+        return part._replace(pages=self._with_targets(part.pages))
+
+    def _with_targets(self, pages: ListedPages) -> ListedPages:
+        """Return the pages with the URLs of targets in other databases, if these answer."""
+        row = np.flatnonzero((pages.redirects_to > 0) & (pages.redirect_url == ""))
+        if not len(row):
+            return pages
+        targets: dict[int, str] = {}
+        with suppress(ShardUnavailable):
+            urls = self.page_urls(distinct(pages.redirects_to[row]), ChangeFilter())
+            targets = dict(zip(urls.page_id.tolist(), urls.url.tolist(), strict=True))
+        url = pages.redirect_url.copy()
+        url[row] = [targets.get(target, "") for target in pages.redirects_to[row].tolist()]
+        return replace(pages, redirect_url=url)
+
+    def _list_pages(self, after: int, limit: int, only: PageFilter, last: int) -> ListedPart:
         parts: list[ListedPages] = []
-        for whole in self._spans_of(only.host, after, LAST_ID if last is None else last):
+        for whole in self._spans_of(only.host, after, last):
             span: Span | None = whole
             while span is not None:
                 try:

@@ -73,10 +73,19 @@ class ShardedPages(Routing):
     append_log = by_column("append_log")
     log_of = by_ids("log_of", ascending)
     evidence_of = by_ids("evidence_of", ascending)
+    pings_after = by_ids("pings_after", aligned, rowwise=True)
 
     validators = by_ids("validators", ascending)
     save_validators = by_column("save_validators")
     clear_validators = by_ids("clear_validators", nothing)
+    doubt_validators = by_ids("doubt_validators", nothing)
+    set_false_304 = by_ids("set_false_304", nothing)
+
+    links_of = by_ids("links_of", ascending)
+    link = by_ids("link", ascending)
+    unlink = by_ids("unlink", ascending)
+    add_hops = by_ids("add_hops", nothing)
+    request_retired = by_ids("request_retired", ascending)
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
@@ -112,6 +121,7 @@ class ShardedPages(Routing):
     logged_changes = by_ids("logged_changes", aligned, rowwise=True)
     existing_pages = by_ids("existing_pages", ascending)
     lock_page_rows = by_ids("lock_page_rows", ascending)
+    locked_page_rows = by_ids("locked_page_rows", ascending)
     bounds_of = by_ids("bounds_of", ascending)
     contradicted = by_ids("contradicted", ascending)
     change_many = by_ids("change_many", ascending)

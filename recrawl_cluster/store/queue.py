@@ -5,7 +5,8 @@ whose host queues have been ready longest; "the most overdue first" holds within
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import fields
 from datetime import datetime
@@ -24,22 +25,31 @@ from recrawl_cluster.store.routing import (
     by_id,
     by_ids,
     joined,
+    nothing,
     on_all,
     on_range,
 )
 from recrawl_cluster.store.shard_map import SHIFT
-from service.model.arrays import Ints
+from service.model.arrays import Ints, is_among
 from service.model.domain import Host, HostGroup, HostPages
 from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
+from service.model.incidents import HostIncidents
 from service.storage.queue.answers import LeaseAnswers
 from service.storage.queue.columns import (
     ALL_PAGES,
     FillMark,
     HostQueues,
     LeaseFilter,
+    LeaseTokens,
     QueueCensus,
     QueuedPages,
 )
+from service.storage.queue.unfinished import WorkerCounts, WorkerLeases
+
+
+def all_waiting(_: Sequence[Share], results: Sequence[Callable[[], Ints]]) -> Callable[[], Ints]:
+    """Return the function that returns the pages of all databases, ascending."""
+    return lambda: np.sort(np.concatenate([ask() for ask in results]))
 
 
 class ShardedQueue(Routing):
@@ -68,6 +78,31 @@ class ShardedQueue(Routing):
     lease = by_column("lease")
     lock_leases = by_column("lock_leases", aligned)
     extend_lease = by_id("extend_lease")
+    last_leases = by_ids("last_leases", ascending)
+    save_unfinished = by_column("save_unfinished")
+    ask_waiting = by_ids("ask_waiting", all_waiting)
+    forget_unfinished = by_ids("forget_unfinished", nothing)
+    lift_waits = by_ids("lift_waits", nothing)
+
+    @override
+    def leases_of(self, worker: str, after: int, now: datetime) -> tuple[WorkerLeases, int | None]:
+        for span in self.spans(after):
+            leases, place = span.tx.leases_of(worker, span.after, now)
+            here = leases.tokens.page_id <= span.last
+            urls = [url for url, is_here in zip(leases.url, here.tolist(), strict=True) if is_here]
+            if place is None or place >= span.last:
+                place = None if span.is_end else span.last
+            return WorkerLeases(leases.tokens.where(here), urls), place
+        return WorkerLeases(LeaseTokens.empty(), []), None
+
+    @override
+    def workers(self, now: datetime, limit: int) -> list[WorkerCounts]:
+        every = [counts for tx in self.answering() for counts in tx.workers(now, limit)]
+        sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for worker, *counts in every:
+            sums[worker].update(dict(zip(WorkerCounts._fields[1:], counts, strict=True)))
+        merged = [WorkerCounts(worker, **own) for worker, own in sums.items()]
+        return sorted(merged, key=lambda each: (-each.n_lost, each.worker))[:limit]
 
     @override
     def ready(
@@ -95,6 +130,11 @@ class ShardedQueue(Routing):
     @override
     def ready_since(self) -> datetime | None:
         times = [tx.ready_since() for tx in self.answering()]
+        return min((at for at in times if at is not None), default=None)
+
+    @override
+    def oldest_snapshot(self) -> datetime | None:
+        times = [tx.oldest_snapshot() for tx in self.answering()]
         return min((at for at in times if at is not None), default=None)
 
     def answering(self, of: LeaseFilter = ALL_PAGES) -> list[ShardTransaction]:
@@ -167,7 +207,28 @@ def joined_pairs(_: Sequence[Share], results: Sequence[Any]) -> Any:
 
 
 class ShardedHosts(Routing):
-    """The statements on hosts and groups."""
+    """The statements on hosts, their incidents, and groups."""
+
+    save_incidents = by_column("save_incidents", column="host_id")
+    drop_incidents = by_ids("drop_incidents", nothing)
+    crawled_between = by_id("crawled_between")
+    incident_of = by_id("incident_of")
+    forget_incidents = on_all("forget_incidents")
+
+    @override
+    def has_incidents(self) -> bool:
+        # the databases of the pages whose states are locked, else all
+        return any(tx.has_incidents() for tx in self.opened or self.every())
+
+    @override
+    def lock_incidents(self, host_id: Ints, suspected: Ints) -> HostIncidents:
+        shares = self.split(host_id)
+        parts = [
+            tx.lock_incidents(own, suspected[is_among(suspected, own)])
+            for tx, own in ((tx, host_id[rows]) for tx, rows in shares)
+        ]
+        locked: HostIncidents = ascending(shares, parts)
+        return locked
 
     @override
     def hosts(self, after: int, limit: int) -> list[Host]:

@@ -60,6 +60,10 @@ Importance = Annotated[
 Bulk = Annotated[
     bool, _site("--bulk/--no-bulk", help="Count revisions that touched over 200 pages at once")
 ]
+Outages = Annotated[
+    bool,
+    _site("--outages", help="The site answers 404, 503, 429 or nothing for an hour a week"),
+]
 Bandwidth = Annotated[float | None, _bandwidth("Crawls a day over all pages")]
 BandwidthPerPage = Annotated[
     float | None, _bandwidth("Crawls a day for each page; default 0.02, 0.2 for a synthetic site")
@@ -105,6 +109,7 @@ def replay(
     days: Days = None,
     importance: Importance = None,
     bulk: Bulk = False,
+    outages: Outages = False,
     bandwidth: Bandwidth = None,
     bandwidth_per_page: BandwidthPerPage = None,
     pings: Pings = "none",
@@ -134,7 +139,9 @@ def replay(
 
     if list_:
         return print_policies()
-    source = Source(trace, crawl_log, git, rules, pages, change_hours, days, importance, bulk)
+    source = Source(
+        trace, crawl_log, git, rules, pages, change_hours, days, importance, bulk, outages
+    )
     notices = PingSource(pings, ping_share, ping_delay, ping_recall, ping_precision, sitemap_every)
     if freshness:
         return judge(source, notices, bandwidth, bandwidth_per_page, step, seed, out)

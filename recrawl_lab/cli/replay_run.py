@@ -46,6 +46,8 @@ SYNTHETIC_DAYS = 60.0
 """Default length of a synthetic site, days."""
 MADE_UP, RECORDED = 0.2, 0.02
 """Default bandwidth of synthetic and of other sites, crawls a page and day."""
+OUTAGE_STREAM = 11
+"""Number of the stream of random numbers that draws outages."""
 MAX_PAGE_DAYS = 100_000_000
 """Maximum page-days of a synthetic site, with up to one change a page and day."""
 MAX_CRAWLS = 50_000_000
@@ -69,6 +71,8 @@ class Source:
     days: float | None
     importance: Weighting | None
     bulk: bool
+    outages: bool = False
+    """True if the site is away for an hour a week."""
 
     def world(self, rng: np.random.Generator) -> World:
         """Return the site with its changes; raise `BadParameter` for contradictory options."""
@@ -170,6 +174,10 @@ def judge(
     out: Path,
 ) -> None:
     """Compare verdicts about copies with maximum ages, and write the figures to a folder."""
+    if source.outages:
+        raise typer.BadParameter(
+            "--freshness asks about copies of a site without --outages; leave one out"
+        )
     heed_sigterm()
     game, _ = _game(source, notices, bandwidth, bandwidth_per_page, step, seed)
     configure_logging("warning")
@@ -204,6 +212,9 @@ def _game(
         )
     rng = np.random.default_rng(seed)
     world, crawls, description = announced(source.world(rng), notices, rng)
+    if source.outages:
+        # numbers of their own, so that the pages are those of the replay without outages
+        world = world.with_outages(np.random.default_rng([seed, OUTAGE_STREAM]))
     per_page = bandwidth_per_page or (MADE_UP if source.made_up else RECORDED)
     budget = bandwidth or per_page * world.mean_pages
     _refuse_many_crawls(world, budget)

@@ -76,7 +76,7 @@ class Fleet:
             {
                 "page_id": int(self._page_id[page]),
                 "observed_at": instant_of(at).isoformat(),
-                **({"status": 404} if lost else {"digest": f"v{self.world.version(page, at)}"}),
+                **({"status": 404} if lost else {"digest": self._digest(page, at)}),
             }
             for page, at, lost in zip(
                 crawls.page.tolist(), crawls.at.tolist(), gone.tolist(), strict=True
@@ -85,6 +85,10 @@ class Fleet:
         for answer in self._post("/observations", items):
             if answer["late"] or answer["duplicate"]:
                 raise UnexpectedAnswer(f"POST /observations did not accept every crawl: {answer}")
+
+    def _digest(self, page: int, at: float) -> str:
+        # two pages have two contents, whatever the numbers of their versions
+        return f"{page} v{self.world.version(page, at)}"
 
     def announce(self, changes: Crawls) -> Crawls:
         """Send change notices; return the crawls that the service requests, with their instants."""

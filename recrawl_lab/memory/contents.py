@@ -12,6 +12,7 @@ from service.core.change_hours.profile import TERMS
 from service.model.arrays import COLUMN, INSTANT
 from service.model.columns import CapColumns, ChangeHours, LogColumns, PageStates, ScheduleColumns
 from service.model.domain import Epoch
+from service.model.incidents import HostIncidents
 from service.storage.epochs.contract import Learnt
 
 PAGE: dict[str, Any] = {
@@ -55,6 +56,7 @@ class Contents:
         self.schedules: dict[int, ScheduleColumns] = {}
         self.learnt: dict[int, Learnt] = {}
         self.change_hours = ChangeHours.empty(evidence=(WIDTH,), profile=(1 + TERMS,))
+        self.incidents = HostIncidents.empty()
         self.estimator: str | None = None
 
     def host(self, host_id: int) -> str:

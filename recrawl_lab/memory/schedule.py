@@ -27,6 +27,7 @@ from service.model.columns import (
 )
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
+from service.model.outcomes import lacks_content
 from service.storage.dialect import EPOCHS_KEPT
 from service.storage.epochs.contract import NO_TABLES, NOTHING, GroupTables, Learnt
 from service.storage.stores.contract import Transaction
@@ -74,8 +75,10 @@ class MemorySchedule(Transaction):
         own = (f.name for f in fields(EpochColumns) if f.name in self.pages.columns)
         state = (f.name for f in fields(EpochColumns) if f.name in self.states.columns)
         columns = {name: self.pages[name][row] for name in own}
-        gone = self.states["gone"][row]
-        columns["importance"][gone], columns["min_crawl_rate"][gone] = 0.0, np.nan
+        gone, hops = self.states["gone"][row], self.states["hops"][row]
+        shareless = gone | lacks_content(gone, self.states["n_failures"][row])
+        shareless |= (hops != 0) & np.isnat(self.states["last_observed_at"][row])
+        columns["importance"][shareless], columns["min_crawl_rate"][shareless] = 0.0, np.nan
         return EpochColumns(
             page_id=row + 1, **columns, **{name: self.states[name][row] for name in state}
         )
@@ -242,7 +245,15 @@ class MemorySchedule(Transaction):
 
     def _due_columns(self, row: Ints, rows: ScheduleColumns) -> dict[str, Any]:
         """Return the columns of `DueColumns` except the page_id."""
-        names = ("last_crawl_at", "requested_at", "gone", "n_failures", "outcome")
+        names = (
+            "last_crawl_at",
+            "requested_at",
+            "gone",
+            "n_failures",
+            "outcome",
+            "hops",
+            "retry_rate",
+        )
         columns = {name: self.states[name][row] for name in (*names, "interval_factor")}
         with np.errstate(over="ignore"):
             due_rate = rows.crawl_rate * rows.urgency

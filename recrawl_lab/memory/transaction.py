@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from recrawl_lab.memory.contents import OF_PAGE, PAGE, WRITTEN, Contents
 from recrawl_lab.memory.growing import Undo
-from recrawl_lab.memory.schedule import MemorySchedule
+from recrawl_lab.memory.incidents import MemoryIncidents
 from service.model.arrays import (
     NO_TIME,
     UNSPECIFIED,
@@ -39,12 +39,13 @@ from service.model.columns import (
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
+from service.model.incarnations import Incarnation
 from service.model.listing import PageTags
 from service.model.outcomes import Outcome
 from service.model.urls import url_groups
 from service.storage.pages.contract import Brought, RegisteredPages
-from service.storage.pages.states import GONE_CHECKS
-from service.storage.pages.validators import ValidatorChanges, ValidatorColumns
+from service.storage.pages.links import GONE_CHECKS, LEAST_TRIES, Links
+from service.storage.pages.validators import StoredValidators, ValidatorChanges
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ def refuses_the_rest(transaction: type[T]) -> type[T]:
 
 
 @refuses_the_rest
-class MemoryTransaction(MemorySchedule):
+class MemoryTransaction(MemoryIncidents):
     """The statements on arrays."""
 
     def __init__(self, store: Contents) -> None:
@@ -76,6 +77,14 @@ class MemoryTransaction(MemorySchedule):
         self.states = store.states
         self.log = store.log
         self.undo: Undo = []
+
+    @override
+    def incarnations(self) -> list[Incarnation]:
+        return []
+
+    @override
+    def incarnation(self) -> str:
+        return ""
 
     # -- pages
 
@@ -118,7 +127,9 @@ class MemoryTransaction(MemorySchedule):
             last_observed_at=NO_TIME,
             last_ping_at=NO_TIME,
             requested_at=NO_TIME,
+            renewed_at=NO_TIME,
             absent_since=NO_TIME,
+            retry_rate=0.0,
             pings_since=now,
             interval_factor=1.0,
             last_age=np.nan,
@@ -292,10 +303,17 @@ class MemoryTransaction(MemorySchedule):
     @override
     def wake(self, page_id: Ints, now: datetime) -> Ints:
         states = self.lock_states(np.unique(page_id))
-        retired = states.gone & (states.n_failures > GONE_CHECKS) & np.isnat(states.requested_at)
-        woken: Ints = states.page_id[retired]
-        self.states.put(self.undo, woken - 1, requested_at=instant(now))
-        return woken
+        waits = states.requested_at > states.last_crawl_at
+        retired = states.gone & (states.n_failures > GONE_CHECKS)
+        states = states.where(retired & (waits | np.isnat(states.requested_at)))
+        first = np.isnat(states.requested_at)
+        self.states.put(
+            self.undo,
+            states.page_id - 1,
+            requested_at=np.where(first, instant(now), states.requested_at),
+            renewed_at=np.where(first, NO_TIME, instant(now)),
+        )
+        return states.page_id
 
     @override
     def append_log(self, entries: LogColumns) -> None:
@@ -333,8 +351,8 @@ class MemoryTransaction(MemorySchedule):
     # -- pages that are exported
 
     @override
-    def validators(self, page_id: Ints) -> ValidatorColumns:
-        return ValidatorColumns.empty()
+    def validators(self, page_id: Ints) -> StoredValidators:
+        return StoredValidators.empty()
 
     @override
     def save_validators(self, changes: ValidatorChanges) -> None:
@@ -343,6 +361,43 @@ class MemoryTransaction(MemorySchedule):
     @override
     def clear_validators(self, page_id: Ints) -> None:
         """Clear nothing, because `save_validators` keeps nothing."""
+
+    @override
+    def doubt_validators(self, page_id: Ints) -> None:
+        """Doubt nothing, because `save_validators` keeps nothing."""
+
+    # -- redirects
+
+    @override
+    def links_of(self, page_id: Ints) -> Links:
+        states = self.lock_states(np.unique(page_id))
+        return Links(**{f.name: getattr(states, f.name) for f in fields(Links)})
+
+    @override
+    def link(self, page_id: Ints, hops: int, now: datetime, before: datetime) -> Ints:
+        states = self.lock_states(np.unique(page_id))
+        states = states.where(states.hops != 0)
+        nearer = np.where(states.hops < 0, hops, np.minimum(states.hops, hops))
+        tried = (states.n_failures >= LEAST_TRIES) & (states.last_crawl_at < instant(before))
+        requested_at = np.where(tried & ~states.gone, instant(now), states.requested_at)
+        row = states.page_id - 1
+        self.states.put(self.undo, row, hops=nearer, n_targets=0, requested_at=requested_at)
+        return states.page_id
+
+    @override
+    def unlink(self, page_id: Ints) -> Ints:
+        states = self.lock_states(np.unique(page_id))
+        dropped = states.where((states.hops > 0) & np.isnat(states.last_observed_at))
+        self.states.put(self.undo, dropped.page_id - 1, hops=-dropped.hops)
+        return dropped.page_id
+
+    @override
+    def request_retired(self, page_id: Ints, now: datetime) -> Ints:
+        return self.wake(page_id, now)
+
+    @override
+    def add_hops(self, page_id: Ints, hops: int) -> None:
+        self.states.put(self.undo, page_id - 1, hops=np.int16(hops))
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:

@@ -24,6 +24,8 @@ class Due(NamedTuple):
     at: Floats
     crawl_rate: Floats
     """Rate of further crawls within the step, 1/day; 0 if only a ping requests the crawl."""
+    late_since: Floats | None = None
+    """Instants from which lateness counts: of a retry, before `at`; None: `at`."""
 
 
 class Crawlers(Protocol):
@@ -110,6 +112,7 @@ def choose(due: Due, start: float, end: float, allowance: float) -> Crawls:
     interval; crawls requested by pings come first.
     """
     first = np.maximum(due.at, start)
+    late_since = due.at if due.late_since is None else due.late_since
     again = np.floor(np.maximum(end - first, 0.0) * due.crawl_rate).astype(np.int64)
     row = np.repeat(np.arange(len(due.page)), again + 1)
     turn = np.arange(len(row)) - np.repeat(np.cumsum(again + 1) - again - 1, again + 1)
@@ -120,7 +123,7 @@ def choose(due: Due, start: float, end: float, allowance: float) -> Crawls:
     most = max(0, int(allowance))
     if len(row) > most:
         rate = rate[inside]
-        overdue = np.where(rate > 0, (end - due.at[row]) * rate - turn, np.inf)
+        overdue = np.where(rate > 0, (end - late_since[row]) * rate - turn, np.inf)
         best = np.argsort(-overdue, kind="stable")[:most]
         row, at = row[best], at[best]
     return Crawls(due.page[row], at)

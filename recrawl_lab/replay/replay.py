@@ -2,6 +2,7 @@
 
 The use cases are those of the service (`run_epoch`, `record`, `ping`); only the web and the change
 hours are simulated. The crawls of a step are recorded in one batch, each at its own instant.
+After an outage, a page is tried again in the next step. No host is paused.
 """
 
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from service.model.arrays import (
     NO_TIME,
     UNSPECIFIED,
     Bools,
+    Codes,
     Floats,
     Instants,
     Ints,
@@ -45,6 +47,8 @@ from service.model.urls import key_of
 EVERYTHING = 1 << 62
 OFTEN = 0.5
 """Time between epochs once a host has change hours, as a share of the usual time."""
+PAGE_BITS = 32
+"""Bits of a digest below the number of its page."""
 MICROSECONDS = 86_400e6
 _START = instant(START)
 
@@ -68,7 +72,7 @@ class Replayed:
     """Recrawl's crawls and predictions in a world."""
 
     crawls: Crawls
-    """Crawls without the first crawl of each page, which discovers it."""
+    """Crawls without the first crawl of each page, which discovers it; also those in outages."""
     predicted: Predicted
     """Predictions; empty for estimators that read the whole history again."""
 
@@ -193,7 +197,14 @@ class LocalFleet:
             pages.due_rate[row],
         )
         slow = np.where(due_rate == rate, rate, self._budget_factor * rate)
-        return Due(page, _days(at[row]), np.where(self._frequent[page], due_rate, slow))
+        failing, day = pages.n_failures[row] > 0, _days(at[row])
+        # a retry is as late as the crawl that failed
+        nominal = _days(self.store.states["last_observed_at"][pages.page_id[row] - 1])
+        nominal += np.divide(
+            pages.interval_factor[row], due_rate, out=np.zeros(len(row)), where=due_rate > 0
+        )
+        late_since = np.where(failing, np.fmin(nominal, day), day)
+        return Due(page, day, np.where(self._frequent[page], due_rate, slow), late_since)
 
     def announce(self, changes: Crawls) -> Crawls:
         """Record change notices."""
@@ -209,27 +220,35 @@ class LocalFleet:
         """Record the results of crawls; a page found gone is deleted and not crawled again."""
         order = np.lexsort((crawls.at, crawls.page))
         page, at = crawls.page[order], crawls.at[order]
-        gone = self.world.gone(page, at)
-        again = np.append(False, gone[:-1] & (page[1:] == page[:-1]))[: len(page)]
-        self._record(Crawls(page[~gone], at[~gone]))
+        status = self.world.outages.status(at)
+        # in an outage the absence of a page does not show
+        gone = self.world.gone(page, at) & (status == UNSPECIFIED)
+        again = _after_first(page, gone)
+        kept = ~gone & ~again
+        self._record(Crawls(page[kept], at[kept]), status[kept])
         with self.store.begin() as tx:
             for lost in self._page_id[page[gone & ~again]].tolist():
                 tx.delete_page(lost)
         return Crawls(page[~again], at[~again])
 
-    def _record(self, crawls: Crawls) -> None:
+    def _record(self, crawls: Crawls, status: Codes | None = None) -> None:
+        """Record crawls with content, or with the status of an outage in place of content."""
         n = len(crawls.page)
         unsaid, version = np.full(n, UNSPECIFIED, np.int16), self._versions.at(*crawls)
+        status = unsaid if status is None else status
+        own = 1 + version + (crawls.page.astype(np.int64) << PAGE_BITS)
         columns = CrawlColumns(
             page_id=self._page_id[crawls.page],
             observed_at=instants_of(crawls.at),
             changed=unsaid,
-            digest=1 + version,
-            status=unsaid,
+            # as two pages have two contents, their versions have different digests
+            digest=np.where(status == UNSPECIFIED, own, 0),
+            status=status,
             leased_page_id=np.zeros(n, np.int64),
             token=np.zeros(n, np.int64),
             retry_after_s=np.full(n, np.nan),
             redirects_to=np.zeros(n, np.int64),
+            leads=np.zeros(n, np.int16),
             last_modified=np.full(n, NO_TIME),
         )
         with self.store.begin() as tx:
@@ -246,6 +265,15 @@ class LocalFleet:
 def instants_of(at: Floats) -> Instants:
     """Return days since the start as instants."""
     return _START + np.rint(at * MICROSECONDS).astype("m8[us]")
+
+
+def _after_first(page: Ints, marked: Bools) -> Bools:
+    """Return which rows come after a marked row of the same page; the rows are in page order."""
+    before: Ints = np.cumsum(marked) - marked
+    first = np.flatnonzero(np.diff(page, prepend=-1))
+    n_rows = np.diff(np.append(first, len(page)))
+    after: Bools = before > np.repeat(before[first], n_rows)
+    return after
 
 
 def _days(at: Instants) -> Floats:

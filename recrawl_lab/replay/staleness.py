@@ -82,10 +82,12 @@ def averaged(world: World, steps: Steps, bins: int) -> Staleness:
 def uncrawled(world: World, crawls: Crawls) -> Steps:
     """Merge changes and crawls by page and time and count. O(M + K log (M + K)).
 
-    A crawl at the instant of a change sees the change. A page's steps are its creation and then
-    its changes and crawls, so the index of each step is the count of steps before it.
+    A crawl at the instant of a change sees the change; a crawl in an outage sees nothing. A page's
+    steps are its creation and then its changes and crawls, so the index of each step is the count
+    of steps before it.
     """
     inside = (crawls.at > world.created[crawls.page]) & (crawls.at < world.ended[crawls.page])
+    inside &= ~world.outages.during(crawls.at)
     order = np.lexsort((crawls.at[inside], crawls.page[inside]))
     crawled_page, crawled_at = crawls.page[inside][order], crawls.at[inside][order]
     crawled_version = world.first[crawled_page] + Versions(world).at(crawled_page, crawled_at)

@@ -1,10 +1,11 @@
 """Worlds: pages with their whole history of changes, and a synthetic world."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import numpy as np
 
+from recrawl_lab.worlds.outages import NO_OUTAGES, Outages
 from service.model.arrays import Bools, Floats, Ints
 
 LOG_IMPORTANCE = (np.log(10.0), 1.5)
@@ -38,6 +39,8 @@ class World:
     """True changes a day; for a trace, the observed changes over the life in the window."""
     notes: tuple[str, ...] = ()
     """Remarks about the data for readers of results."""
+    outages: Outages = NO_OUTAGES
+    """Hours in which no page shows its content; the pages change all the same."""
 
     def __len__(self) -> int:
         return len(self.url)
@@ -64,6 +67,13 @@ class World:
     def gone(self, page: Ints, at: Floats) -> Bools:
         """Return a mask of (K,) pages that are deleted at their instants."""
         return (at >= self.ended[page]) & (self.ended[page] < self.days)
+
+    def with_outages(self, rng: np.random.Generator) -> Self:
+        """Return the same pages on a site that is away for an hour a week in the mean."""
+        outages = Outages.drawn(self.days, rng)
+        hours = "an hour" if len(outages) == 1 else f"{len(outages)} separate hours"
+        note = f"The site answers 404, 503, 429 or nothing, in turn, for {hours} (--outages)"
+        return replace(self, outages=outages, notes=(*self.notes, note))
 
     def version(self, page: int, at: float) -> int:
         """Return the number of changes of one page up to and including an instant."""

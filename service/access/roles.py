@@ -49,7 +49,9 @@ OPERATIONS: dict[str, Right] = {
     "post_leases": Right(Role.crawl, limited=Role.crawl),
     "patch_lease": Right(Role.crawl, limited=Role.crawl),
     "delete_lease": Right(Role.crawl, limited=Role.crawl),
+    "delete_leases": Right(Role.crawl, limited=Role.crawl),
     "list_leases": READ,
+    "list_workers": READ,
     # hubs call the last two; the id of a subscription cannot be guessed
     "post_subscription": ADMIN,
     "list_subscriptions": ADMIN,

@@ -22,14 +22,8 @@ from service.api.requests.posts import PostRecorder, SmallPosts
 from service.api.waiting import LeaseWaiters
 from service.batching.batcher import Batcher
 from service.batching.divided import SeveralBatchers
-from service.batching.reports import (
-    CrawlReports,
-    PingReports,
-    Recorder,
-    Registrations,
-    batched,
-    batched_registrations,
-)
+from service.batching.registrations import Registrations, batched_registrations
+from service.batching.reports import CrawlReports, PingReports, Recorder, batched
 from service.connectors.indexnow_keys import KeyChecks
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
@@ -117,6 +111,8 @@ class Service(Monitored):
     lease_ttl: timedelta
     plan: Plan
     what_if: WhatIf
+    rng: np.random.Generator
+    """Draws of the rows of a schedule that have no validators."""
     runner: Runner
     watch: Watch
     feed: FeedWatch
@@ -193,7 +189,8 @@ def open_service(
     base = opened(settings, now=now, rng=rng, batch=False)
     store, now = base.store, base.store.clock
     telemetry = Telemetry(store, now, base.runner.interval, base.plan.estimator.name)
-    polite, (settler_rng, lease_rng) = settings.politeness(), base.rules.rng.spawn(2)
+    polite, seeds = settings.politeness(), base.rules.rng.spawn(3)
+    settler_rng, lease_rng, rng_of_readers = seeds
     settler = LeaseSettler(polite, base.runner.ahead, settler_rng)
     n_writers = 1 if store.embedded else 2
     writers = n_writers, telemetry.count_commit
@@ -207,7 +204,7 @@ def open_service(
     else:
         crawl_reports = batched("crawls", recorder.flush_crawls, *writers)
         ping_reports = batched("pings", recorder.flush_pings, *writers)
-        registrations = batched_registrations(store, settler, n_writers)
+        registrations = batched_registrations(store, settler, n_writers, patience_s)
     service = Service(
         store=store,
         rules=recorder.rules,
@@ -220,6 +217,7 @@ def open_service(
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=base.plan,
         what_if=WhatIf(store, base.plan, now),
+        rng=rng_of_readers,
         runner=base.runner,
         watch=Watch(store),
         feed=FeedWatch(store),

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from service.batching.batcher import Batcher, Flush
-from service.batching.reports import CommittedCrawls, Registrations, Report
+from service.batching.registrations import Registrations
+from service.batching.reports import CommittedCrawls, Report
 from service.estimation.estimates import Rules
 from service.ingest.record import PingOutcome
 from service.leases.settle import LeaseSettler

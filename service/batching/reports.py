@@ -1,4 +1,4 @@
-"""Reports of crawls and pings, and registrations of pages, batched.
+"""Reports of crawls and pings, batched.
 
 A batch is recorded like a single request, so the items of each page are in the order of time. One
 statement locks all pages of a batch, because crawls and pings have separate batchers. This avoids
@@ -27,8 +27,8 @@ from service.batching.held import (
     selected,
 )
 from service.estimation.estimates import InForce
-from service.ingest.bounds import bounded, crossed
 from service.ingest.crawls import needs_rates
+from service.ingest.recent_digests import RecentDigests
 from service.ingest.record import (
     CrawlOutcome,
     PageNames,
@@ -40,14 +40,13 @@ from service.ingest.record import (
     record,
     resolve,
 )
-from service.leases.settle import LeaseSettler, dated
-from service.leases.settle import bounded as bounded_times
-from service.model.arrays import Bools, Codes, Columns, Ints, distinct
-from service.model.columns import CrawlColumns, PageColumns, PingColumns
+from service.leases.settle import LeaseSettler, nobody
+from service.leases.starts import started
+from service.model.arrays import UNSPECIFIED, Bools, Codes, Columns, Ints, distinct
+from service.model.columns import CrawlColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
-from service.model.errors import OUTAGES, TablesChanged
-from service.storage import RegisteredPages, Store, Transaction
-from service.storage.pages.tagging import TaggedRows
+from service.model.errors import OUTAGES
+from service.storage import Store, Transaction
 
 LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
 """Limits of crawls and of pings; an item is a crawl or a ping."""
@@ -116,6 +115,7 @@ class Recorder:
         self.store = store
         self.rules = rules
         self.settler = settler
+        self.recent = RecentDigests()
         self.crawls: WaitingItems[CrawlReport, CommittedCrawls] = WaitingItems(
             store, self._flush_crawls, some_items, patience_s
         )
@@ -158,7 +158,13 @@ class Recorder:
         tx.hurry()
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
-        crawls = replace(crawls, page_id=pages.page_id, redirects_to=pages.redirects_to)
+        crawls = replace(
+            crawls,
+            page_id=pages.page_id,
+            redirects_to=pages.redirects_to,
+            leads=pages.leads,
+        )
+        crawls = without_other_pages(crawls)
         free = attempt.free(crawls.page_id)
         if free is None:
             committed, sooner = self._record_free(tx, crawls, now, attempt)
@@ -172,28 +178,38 @@ class Recorder:
     ) -> tuple[CommittedCrawls, Ints]:
         """Record crawls of pages that are not set aside; return the pages that fail or are gone."""
         attempt.page_id = pages_of(crawls.page_id)
+        waiting = nobody
         if self.settler is None:
-            outcome = record(tx, crawls, self.rules)
+            # nothing is leased, so all times are stated
+            outcome = record(tx, crawls, self.rules, recent=self.recent)
             lease_ended = np.zeros(len(crawls), np.bool_)
         else:
-            outcome, lease_ended = self._record_leased(tx, self.settler, crawls, now)
+            outcome, lease_ended, waiting = self._record_leased(tx, self.settler, crawls, now)
         committed = CommittedCrawls(
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
         # the end of a lease has queued its page already
-        return committed, crawls.page_id[outcome.sooner & ~lease_ended]
+        sooner = crawls.page_id[outcome.sooner & ~lease_ended]
+        # a report ends the wait after unfinished leases
+        return committed, np.concatenate([sooner, outcome.again, waiting()])
 
     def _record_leased(
         self, tx: Transaction, settler: LeaseSettler, crawls: CrawlColumns, now: datetime
-    ) -> tuple[CrawlOutcome, Bools]:
-        """Record crawls and end their leases; return the outcome and which leases ended."""
+    ) -> tuple[CrawlOutcome, Bools, Callable[[], Ints]]:
+        """Record crawls and end their leases.
+
+        Return the outcome, which leases ended, and the function of `LeasedCrawls.waiting`.
+        """
         needs_rate = self.rules.estimator.needs_crawl_rate or needs_rates(crawls)
         page_id = pages_of(crawls.page_id)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
-        crawls = dated(bounded_times(crawls, leased, states, now), leased, now)
-        outcome = record(tx, crawls, self.rules, states)
+        crawls, starts = started(crawls, leased, states, now)
+        outcome = record(tx, crawls, self.rules, states, starts, self.recent)
         new = outcome.verdict == ItemVerdict.accepted
-        return outcome, settler.settle_crawls(tx, crawls, new, outcome.states, leased, tx.now())
+        held = settler.settle_crawls(
+            tx, crawls, new, outcome.states, leased, tx.now(), outcome.in_incident
+        )
+        return outcome, held, leased.waiting
 
     def flush_pings(self, jobs: list[PingReport]) -> Sequence[PingOutcome | Future[PingOutcome]]:
         """Record pings and queue the pages whose crawls they request.
@@ -214,9 +230,9 @@ class Recorder:
             free = attempt.free(pings.page_id)
             some = pings if free is None else pings.take(free)
             attempt.page_id = pages_of(some.page_id)
-            outcome = ping(tx, some, self.rules)
+            outcome = ping(tx, some, self.rules, now)
             if self.settler is not None and outcome.crawl.any():
-                self.settler.queue_pinged(tx, some.page_id[outcome.crawl], tx.now())
+                self.settler.queue_requested(tx, some.page_id[outcome.crawl], tx.now())
         if free is not None:
             outcome = spread_out(outcome, free, pings.page_id)
         return [outcome.take(rows) for rows in _rows(jobs)]
@@ -249,6 +265,20 @@ def spread_out(own: CommittedT, free: Ints, page_id: Ints) -> CommittedT:
     return patched(every, free, own)
 
 
+def without_other_pages(crawls: CrawlColumns) -> CrawlColumns:
+    """Return crawls, with those whose URL names another page than their lease as ends of leases."""
+    wrong = (crawls.page_id == UNSPECIFIED) & (crawls.token != 0)
+    if not wrong.any():
+        return crawls
+    judged = UNSPECIFIED if crawls.verdict is None else crawls.verdict
+    return replace(
+        crawls,
+        page_id=np.where(wrong, crawls.leased_page_id, crawls.page_id),
+        redirects_to=np.where(wrong, 0, crawls.redirects_to),
+        verdict=np.where(wrong, ItemVerdict.elsewhere, judged).astype(np.int16),
+    )
+
+
 def _rows(jobs: list[Report[ColumnsT]]) -> list[slice]:
     return slices(len(job.columns) for job in jobs)
 
@@ -273,91 +303,6 @@ def batched(
     """Return a batcher of crawls or pings; a single writer lingers for a full batch."""
     limits = LIMITS if n_writers > 1 else replace(LIMITS, min_batch=LIMITS.max_batch)
     return Batcher(name, flush, limits, n_writers=n_writers, watch=watch)
-
-
-REGISTRATION_LIMITS = Limits(max_batch=50_000, max_waiting=1_000_000, min_batch=1)
-"""Limits of registrations, which never linger; an item is a page."""
-
-
-class OverlappingPages(Exception):
-    """Two requests have the same page, so the batcher must flush each request alone, in order."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Registration:
-    """The pages of one request, each distinct."""
-
-    pages: PageColumns
-    now: datetime
-    tags: TaggedRows | None = None
-    kind = None
-
-    @property
-    def size(self) -> int:
-        """Number of pages, at least one."""
-        return max(len(self.pages), 1)
-
-
-Registrations = Batcher[Registration, RegisteredPages]
-
-CROSSED = -1
-"""Id of a page that was not registered, because its minimum would lie above its maximum."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registrar:
-    """Registers the pages of several requests in one transaction."""
-
-    store: Store
-    settler: LeaseSettler
-
-    def flush(self, jobs: list[Registration]) -> list[RegisteredPages]:
-        """Register the pages and queue the new ones; raise `OverlappingPages`.
-
-        A page whose bounds would cross stays as it is, and has the id `CROSSED` in the result.
-        """
-        try:
-            return self._flush(jobs)
-        except TablesChanged:
-            return self._flush(jobs)
-
-    def _flush(self, jobs: list[Registration]) -> list[RegisteredPages]:
-        pages = PageColumns.concatenate([job.pages for job in jobs])
-        # flushed alone and in order, the later request changes what the earlier one created
-        if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
-            raise OverlappingPages
-        now, tags = max(job.now for job in jobs), _tags(jobs)
-        page_id, created = np.full(len(pages), CROSSED), np.zeros(len(pages), np.bool_)
-        with self.store.begin() as tx:
-            stored_id = np.zeros(len(pages), np.int64)
-            if tags is not None or bounded(pages).any():  # all locks at once, ascending
-                stored_id = tx.page_ids(pages.key, pages.host)
-                tx.lock_page_rows(stored_id)
-            good = ~crossed(tx, pages, stored_id)
-            page_id[good], created[good] = tx.register(
-                pages if good.all() else pages.take(good), now
-            )
-            if tags is not None:
-                tags.where(good).save(tx, page_id)
-            self.settler.queue_pinged(tx, page_id[created], now)
-        return [
-            RegisteredPages(page_id[rows], created[rows])
-            for rows in slices(len(job.pages) for job in jobs)
-        ]
-
-
-def _tags(jobs: list[Registration]) -> TaggedRows | None:
-    """Return the tags of the pages of all jobs; None if none has tags."""
-    starts = (rows.start for rows in slices(len(job.pages) for job in jobs))
-    parts = [job.tags.moved(n) for job, n in zip(jobs, starts, strict=True) if job.tags]
-    return TaggedRows(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
-
-
-def batched_registrations(store: Store, settler: LeaseSettler, n_writers: int = 1) -> Registrations:
-    """Return the batcher of registrations."""
-    return Batcher(
-        "registrations", Registrar(store, settler).flush, REGISTRATION_LIMITS, n_writers=n_writers
-    )
 
 
 def lost(

@@ -4,15 +4,17 @@ import re
 import sys
 from typing import Annotated, NoReturn
 
+import structlog
 import typer
 from rich.text import Text
 
 from service import __version__
 from service.cli.archive import archive
 from service.cli.changes import changes
-from service.cli.database import migrate, rebuild
+from service.cli.database import migrate, rebuild, restored
 from service.cli.files import export, import_
 from service.cli.keys import keys
+from service.cli.leases import leases
 from service.cli.options import console
 from service.cli.pages import fresh, pages
 from service.cli.plan import plan
@@ -37,6 +39,8 @@ app = typer.Typer(
 
 def main() -> None:
     """Run a command; after an error of the model, a file or a disk, print a sentence and exit 2."""
+    # the output of a command is for other programs
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         app()
     except RecrawlError as error:
@@ -87,7 +91,7 @@ def common(
     """Read the options before the command."""
 
 
-for command in (serve, worker, migrate, rebuild, archive):
+for command in (serve, worker, migrate, restored, rebuild, archive):
     app.command()(command)
 app.command(name="import")(import_)
 app.command()(export)
@@ -95,6 +99,7 @@ for reading in (status, why, epochs, plan, changes):
     app.command()(reading)
 app.add_typer(keys, name="keys")
 app.add_typer(pages, name="pages")
+app.add_typer(leases, name="leases")
 app.command()(fresh)
 app.add_typer(sitemap, name="sitemap")
 app.add_typer(hosts, name="hosts")

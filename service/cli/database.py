@@ -1,4 +1,4 @@
-"""`recrawl migrate` and `recrawl rebuild`: change the schema, compute the estimates again."""
+"""Commands on the whole database: `migrate`, `restored` and `rebuild`."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +34,31 @@ def migrate(database_url: DatabaseUrl = None, down: Down = None) -> None:
                 _downgrade(part.engine, down)
             with part.engine.connect() as connection:
                 revision = migrations.current(connection)
+        if revision == migrations.head():
+            store.recognise()
     typer.echo(f"the database is at revision {revision or 'base'}")
+
+
+def restored(database_url: DatabaseUrl = None) -> None:
+    """Begin a new incarnation after a restore, so that the database repeats no id.
+
+    Recrawl notices most restores by itself. Some need this command, with the service stopped: a
+    snapshot of a whole disk, a recovery to a few minutes ago, and a backup of an older version.
+    """
+    from service.estimation.estimates import width
+    from service.storage import open_store
+
+    chosen = settings(database_url)
+    opened: Any = open_store(chosen.database_url.get_secret_value(), width(chosen.plan().estimator))
+    with closing(opened) as store:
+        store.prepare(existing=True)
+        store.check()
+        begun = store.begin_incarnation()
+    for each in begun:
+        typer.echo(
+            f"incarnation {each.name}: the next page has the id {each.first_page}, the next epoch "
+            f"the number {each.first_epoch}"
+        )
 
 
 def _downgrade(engine: "Engine", revision: str) -> None:

@@ -147,7 +147,8 @@ def _import_folder(
     source: Path, folder: Any, database_url: str | None, began: datetime | None, resume: bool
 ) -> ImportCounts:
     with _opened(database_url) as base:
-        checkpoint, standing = _checkpoint(source, folder.files, _address(database_url), resume)
+        receiver = _receiver(base, database_url)
+        checkpoint, standing = _checkpoint(source, folder.files, receiver, resume)
         steps = folder.steps(base, _beginning(began, standing), standing)
         return _follow(steps, source, folder.files, checkpoint)
 
@@ -160,7 +161,7 @@ def _import_to_database(
 
     beside, of_hosts = settings_file(source), ImportCounts()
     with _opened(database_url) as base:
-        checkpoint, standing = _checkpoint(source, [source], _address(database_url), resume)
+        checkpoint, standing = _checkpoint(source, [source], _receiver(base, database_url), resume)
         line = standing.get("line", 0)
         if states and beside.is_file():  # first, so that the settings hold for every crawl
             of_hosts = _set_hosts(base, beside)
@@ -212,9 +213,11 @@ def _checkpoint(
     return checkpoint, checkpoint.read() if resume else {}
 
 
-def _address(database_url: str | None) -> str:
+def _receiver(base: "Opened", database_url: str | None) -> str:
+    """Return the name of a database; after a restore it is another one, which lacks some pages."""
     address: str = settings(database_url).database_url.get_secret_value()
-    return address
+    with base.store.begin(write=False) as tx:
+        return f"{address} {tx.incarnation()}"
 
 
 def _beginning(began: datetime | None, standing: dict[str, Any]) -> datetime:

@@ -94,6 +94,8 @@ def _history(row: dict[str, Any] | None) -> list[tuple[str, str]]:
     if row is None:
         return []
     texts = [f"{row['n_never_crawled']:,} pages never crawled", f"{row['n_overdue']:,} overdue"]
+    if row.get("n_no_content"):
+        texts.insert(1, f"{row['n_no_content']:,} without content")
     if row["fresh_share"] is not None:
         texts.insert(0, f"{row['fresh_share']:.1%} of copies, by importance")
     crawls = f"{row['n_reported']:,} in ten minutes, {row['n_changed']:,} found changes"

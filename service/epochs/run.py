@@ -88,6 +88,8 @@ def failure(error: Exception) -> str:
 def _keep_house(lead: Lead, plan: Plan, now: Clock) -> None:
     try:
         lead.housekeep(None if plan.retention is None else now() - plan.retention, now())
+        with lead.begin() as tx:
+            tx.forget_incidents(now())
         if plan.audit_retention is not None:
             with lead.begin() as tx:
                 tx.cut_audit(now() - plan.audit_retention, MAX_CUT)
@@ -204,6 +206,7 @@ class Runner:
         """Run an epoch if one is due and no other runner does; queue pages; keep the history."""
         epoch = None
         self.store.keep_time()
+        self.store.recognise()
         try:
             epoch = self._run_due()
             self.fill_queue()

@@ -30,6 +30,8 @@ class Watch(NewestWatch):
         self.clock = clock
         self.polled_at = -MAX_AGE_S
         self.published: dict[int, Epoch] = {}
+        self.incarnation = ""
+        """Name of the database's incarnation; "" before the first poll."""
 
     @property
     def in_force(self) -> int | None:
@@ -39,6 +41,13 @@ class Watch(NewestWatch):
     def note(self, epochs: Iterable[Epoch]) -> None:
         """Remember the newest published epoch among `epochs`, which a client is shown."""
         self.note_newest(max((e.epoch for e in epochs if e.certificate is not None), default=0))
+
+    def note_incarnation(self, name: str) -> None:
+        """Forget the epochs of another incarnation: the database was restored meanwhile."""
+        with self.turn:
+            if name != self.incarnation and self.incarnation:
+                self.newest, self.published = 0, {}
+            self.incarnation = name
 
     def epoch(self, tx: Transaction, number: int) -> Epoch:
         """Return an epoch; a published epoch is read once, because it never changes."""
@@ -54,7 +63,9 @@ class Watch(NewestWatch):
         began = self.clock()
         try:
             with self.store.begin(write=False) as tx:
-                self.note_newest(tx.number_in_force())
+                number, incarnation = tx.number_in_force(), tx.incarnation()
+            self.note_incarnation(incarnation)
+            self.note_newest(number)
         except RecrawlError:
             return
         # the time before the question: the number may be that old

@@ -144,6 +144,11 @@ def check_place(place: FeedPlace, bounds: FeedBounds, *, same_feed: bool) -> Non
             f"changes after this cursor were deleted: the feed begins at {oldest.isoformat()}; "
             "read the pages again, then start without cursor"
         )
+    if any(after < place.seq < before for after, before in bounds.lost):
+        raise CursorExpired(
+            "the database was restored from a copy that is older than this cursor, so changes that "
+            "you have read are undone; read the pages again, then start without cursor"
+        )
     if place.seq > bounds.latest + 1:
         raise CursorExpired(
             "the cursor is ahead of the database, which was restored from an older copy or whose "

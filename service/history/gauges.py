@@ -23,6 +23,7 @@ from service.model.freshness import MeasuredPages
 from service.model.history import ALL_HOSTS, Gauges
 from service.model.host_loads import HostLoads, MeasuredLoads
 from service.model.id_space import IdSpace
+from service.model.outcomes import lacks_content
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 
@@ -36,8 +37,10 @@ SAMPLED_TOGETHER = 1_000
 SUMS = (
     "n_pages",
     "n_never_crawled",
+    "n_no_content",
     "n_overdue",
     "asked_rate",
+    "n_shared",
     "importance",
     "fresh",
     "fresh_plain",
@@ -145,12 +148,13 @@ def _gauges(sums: dict[str, float], share: float, **own: Any) -> Gauges:
     return Gauges(
         n_pages=round(sums["n_pages"] / share),
         n_never_crawled=round(sums["n_never_crawled"] / share),
+        n_no_content=round(sums["n_no_content"] / share),
         n_overdue=round(sums["n_overdue"] / share),
         asked_rate=sums["asked_rate"] / share,
         fresh_share=ratio("fresh", "importance"),
-        fresh_share_plain=ratio("fresh_plain", "n_pages"),
+        fresh_share_plain=ratio("fresh_plain", "n_shared"),
         harmonic_staleness=ratio("stale", "importance"),
-        harmonic_staleness_plain=ratio("stale_plain", "n_pages"),
+        harmonic_staleness_plain=ratio("stale_plain", "n_shared"),
         sampled_share=share,
         **own,
     )
@@ -161,8 +165,12 @@ def _measures(
 ) -> Floats:
     """Return (N, len(SUMS)) terms of pages.
 
-    A page without a copy is not fresh. Its creation counts as one change that was not crawled.
+    A page without a copy is not fresh. Its creation counts as one change that was not crawled. A
+    page without content has no share in the allocation, so its copy is neither fresh nor stale.
     """
+    lacking = lacks_content(pages.gone, pages.n_failures)
+    shared = (~lacking).astype(np.float64)
+    importance = pages.importance * shared
     no_copy = np.isnat(pages.last_observed_at)
     since = np.where(no_copy, pages.created_at, NO_TIME)
     stale, changes = read_freshness(tx, pages, since, estimator, now)
@@ -173,13 +181,15 @@ def _measures(
     terms = {
         "n_pages": np.ones(len(pages)),
         "n_never_crawled": np.isnat(pages.last_crawl_at),
+        "n_no_content": lacking,
         "n_overdue": due_at(pages) < now,
         "asked_rate": np.nan_to_num(pages.due_rate),
-        "importance": pages.importance,
-        "fresh": fresh * pages.importance,
-        "fresh_plain": fresh,
-        "stale": staleness * pages.importance,
-        "stale_plain": staleness,
+        "n_shared": shared,
+        "importance": importance,
+        "fresh": fresh * importance,
+        "fresh_plain": fresh * shared,
+        "stale": staleness * importance,
+        "stale_plain": staleness * shared,
     }
     return np.column_stack([terms[name] for name in SUMS])
 

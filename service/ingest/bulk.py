@@ -114,9 +114,9 @@ class Recrawl:
         return ()
 
     def apply(self, tx: Transaction, page_id: Ints, now: datetime) -> Done:
-        """Request crawls and queue the pages; a page with an open request stays as it is."""
+        """Request crawls and queue the pages; a page with an open request keeps its place."""
         requested = tx.request_many(page_id, now)
-        self.settler.queue_pinged(tx, requested, now)
+        self.settler.queue_requested(tx, requested, now)
         return Done(requested)
 
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from service.core import waits
 from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
+from service.ingest.requests import MICROSECOND, left
+from service.ingest.retries import retry_rates
 from service.model.arrays import (
     DAY,
     NO_TIME,
@@ -34,23 +36,21 @@ from service.model.domain import (
     Timing,
 )
 from service.model.outcomes import (
-    ABSENT,
     ANSWERS,
     IS_ABSENT,
     IS_FAILURE,
-    MOVED,
     NOT_MODIFIED,
-    REDIRECTS,
     SHOWS,
+    Leads,
     Outcome,
+    all_show,
     outcome_of,
 )
 
-MICROSECOND = np.timedelta64(1, "us")
 SLOWEST = 1e-3
 """Minimum crawl rate whose interval is compared with an hour, 1/day."""
-FIRST_FAILED = instant(UNIX_ZERO)
-"""Request of a page that has never had content."""
+LONG_AGO = instant(UNIX_ZERO)
+"""First absence of a page that an older release found gone."""
 CONFIRMED_AFTER = 1.0 / 24.0
 """Maximum time from the first look at an absent page to the look that confirms it, days."""
 CONFIRMING_LOOKS = 2
@@ -60,14 +60,19 @@ GENERATED_WITHIN = np.timedelta64(1, "m")
 
 
 def needs_rates(crawls: CrawlColumns) -> bool:
-    """Return whether any crawl found its page absent, which the interval of the page confirms."""
-    status = crawls.status
-    return bool((status >= REDIRECTS.start).any() and np.isin(status, (*ABSENT, *MOVED)).any())
+    """Return whether any crawl had no content, so that the rates of its page matter.
+
+    They bound the time to the second look at an absent page, and to the retries of any other.
+    """
+    if crawls.digest.all() and not crawls.redirects_to.any():  # most batches
+        return not all_show(crawls.status)
+    return bool((outcomes(crawls) != Outcome.content).any())
 
 
 def outcomes(crawls: CrawlColumns) -> Codes:
     """Return the outcome of each crawl."""
-    return outcome_of(crawls.status, crawls.changed, crawls.digest, crawls.redirects_to)
+    columns = crawls.status, crawls.changed, crawls.digest, crawls.redirects_to, crawls.leads
+    return outcome_of(*columns)
 
 
 class Absences(NamedTuple):
@@ -78,41 +83,49 @@ class Absences(NamedTuple):
     was_gone: Bools
     """True if the page was gone before the crawl."""
     since: Instants
-    """(P,) time of the first absence since the last content; NaT: none."""
+    """(P,) time of the first absence since the last content, or of the first of the doubtful crawls
+    in a row; NaT: none."""
 
 
 def absences(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes) -> Absences:
     """Return the absences of pages: a second look confirms the first one.
 
-    A crawl that shows neither content nor an absence changes nothing.
+    A crawl that shows neither content nor an absence changes nothing. A doubtful crawl makes the
+    absences before it none, because the first look may have been part of the incident.
     """
     absent, content = IS_ABSENT[outcome], outcome == Outcome.content
-    seen = states.gone | ~np.isnat(states.absent_since)
-    if not (seen.any() or absent.any()):
+    doubted, was_doubted = outcome == Outcome.doubtful, states.outcome == Outcome.doubtful
+    looked = ~np.isnat(states.absent_since)
+    if not (states.gone.any() or looked.any() or absent.any() or doubted.any()):
         return Absences(absent, absent, states.absent_since)
+    seen = states.gone | (looked & ~was_doubted)
     at = crawls.observed_at
     # number of absences since the last content, with 1 for those of earlier batches
     so_far: Ints = np.cumsum(absent)
     others: Ints = so_far - absent
-    base = groups.before(seen - others[groups.start], content, -others)
+    base = groups.before(seen - others[groups.start], content | doubted, -others)
     opens = absent & (others + base == 0)
     # a gone page of an older release has no time of its first absence
-    first = np.where(states.gone & np.isnat(states.absent_since), FIRST_FAILED, states.absent_since)
-    since = groups.before(first, opens | content, np.where(opens, at, NO_TIME))
+    first = np.where(states.gone & np.isnat(states.absent_since), LONG_AGO, states.absent_since)
+    # the time of the first doubt lasts as long as the doubts go on
+    doubts_before = groups.before(was_doubted, np.ones_like(doubted), doubted)
+    begins = opens | (doubted & ~doubts_before)
+    sets = begins | content | (doubts_before & ~doubted)
+    since = groups.before(first, sets, np.where(begins, at, NO_TIME))
     confirmed = absent & ~opens & (at - since >= _confirmed_after(states)[groups.page])
     was_gone = groups.before(states.gone, content | confirmed, confirmed)
     confirmed |= absent & was_gone
     return Absences(
         confirmed,
         was_gone,
-        groups.after(first, opens | content, np.where(opens, at, NO_TIME)),
+        groups.after(first, sets, np.where(begins, at, NO_TIME)),
     )
 
 
 def _confirmed_after(states: PageStates) -> NDArray[np.timedelta64]:
     """Return (P,) spans between two looks at an absent page: an hour, or a shorter interval."""
-    scheduled = states.crawl_rate > 0
-    rate = np.where(scheduled, states.crawl_rate, 1.0)
+    rate = np.where(states.crawl_rate > 0, states.crawl_rate, states.retry_rate)
+    scheduled = rate > 0
     interval = np.where(scheduled, states.interval_factor, 1.0) / np.maximum(rate, SLOWEST)
     shorter: NDArray[np.timedelta64] = (
         np.minimum(interval, CONFIRMED_AFTER) * (DAY / MICROSECOND)
@@ -121,12 +134,17 @@ def _confirmed_after(states: PageStates) -> NDArray[np.timedelta64]:
 
 
 def failures(states: PageStates, groups: Groups, outcome: Codes, absent: Absences) -> Ints:
-    """Return (P,) crawls in a row without content; for a gone page, those that found it absent."""
+    """Return (P,) crawls in a row without content; for a gone page, those that found it absent.
+
+    A doubtful crawl counts only as the first one, so that an incident makes no page wait longer.
+    """
     content = outcome == Outcome.content
     if content.all() and not states.n_failures.any():
         return states.n_failures
     confirms = absent.confirmed & ~absent.was_gone
-    counts = np.where(absent.was_gone, IS_ABSENT[outcome], ~content)
+    in_row = groups.before(states.n_failures > 0, np.ones_like(content), ~content)
+    again = in_row & (outcome == Outcome.doubtful)
+    counts = np.where(absent.was_gone, IS_ABSENT[outcome], ~content & ~again)
     so_far: Ints = np.cumsum(counts)
     others: Ints = so_far - counts
     initial = states.n_failures - others[groups.start]
@@ -147,6 +165,15 @@ def redirects(states: PageStates, groups: Groups, crawls: CrawlColumns, redirect
         return states.redirects_to
     # a target that is not registered, UNSPECIFIED, is stored as none
     return groups.after(states.redirects_to, redirected, np.maximum(crawls.redirects_to, 0))
+
+
+def new_targets(states: PageStates, groups: Groups, crawls: CrawlColumns) -> Codes:
+    """Return (P,) numbers of new pages that each page's redirects have registered."""
+    to_new = crawls.leads == Leads.to_new
+    if not to_new.any():
+        return states.n_targets
+    n: Codes = np.minimum(states.n_targets + groups.count(to_new), MOST_FAILURES).astype(np.int16)
+    return n
 
 
 def redirect_before(
@@ -202,7 +229,7 @@ class CrawlComparison:
     failing: Bools
     """True if the crawl failed, as the history counts."""
     reached: Bools
-    """True if the crawl answers a request, and states the page's redirect."""
+    """True if the crawl states the page's redirect, or that it has none."""
     sets_digest: Bools
     changed: Codes
     interval: Floats
@@ -215,11 +242,28 @@ class CrawlComparison:
     """Pings of the next interval that arrived before the crawl."""
 
 
+class Began(NamedTuple):
+    """(N,) starts of crawls, which divide requests and pings."""
+
+    at: Instants
+    """Instant up to which the crawl answers requests."""
+    n_pings_ahead: Ints
+    """Number of pings that arrived before the report and are dated after this instant."""
+
+
 def observe(
-    states: PageStates, groups: Groups, crawls: CrawlColumns, rules: Rules
+    states: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    rules: Rules,
+    began: Began,
+    outcome: Codes | None = None,
 ) -> tuple[PageStates, LogColumns, CrawlComparison]:
-    """Return the states of (P,) pages after (N,) crawls, the log's entries, and the comparison."""
-    comparison = compare(states, groups, crawls)
+    """Return the states of (P,) pages after (N,) crawls, the log's entries, and the comparison.
+
+    `outcome` has the outcomes of the crawls (`ingest.doubts`); None: by the crawls alone.
+    """
+    comparison = compare(states, groups, crawls, began.n_pings_ahead, outcome)
     evidence = OrderedCrawls(
         page=groups.page,
         observed_at=crawls.observed_at,
@@ -231,11 +275,18 @@ def observe(
         age=age(crawls),
     )
     learnt = learn_crawls(rules.estimator, states, evidence.where(comparison.is_evidence))
-    after = _next_states(states, groups, crawls, comparison, evidence.age, learnt, rules)
+    ages = evidence.age
+    after = _next_states(states, groups, crawls, comparison, began.at, ages, learnt, rules)
     return after, _log_crawls(crawls, comparison, evidence.crawl_rate), comparison
 
 
-def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlComparison:
+def compare(
+    states: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    n_pings_ahead: Ints,
+    outcome: Codes | None = None,
+) -> CrawlComparison:
     """Return the comparison of each crawl with the previous crawl.
 
     A crawl with an answer ends the running interval and starts the next. The interval is evidence
@@ -243,7 +294,8 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
     evidence, because their crawls follow changes. A page has changed if it is gone or has moved,
     and if it is back with other content.
     """
-    page, at, outcome = groups.page, crawls.observed_at, outcomes(crawls)
+    page, at = groups.page, crawls.observed_at
+    outcome = outcomes(crawls) if outcome is None else outcome
     absent = absences(states, groups, crawls, outcome)
     gone, was_gone = absent.confirmed, absent.was_gone
     looked = IS_ABSENT[outcome] & ~gone
@@ -261,7 +313,7 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
     interval = days(at - last_observed_at)
     is_evidence = (changed != UNSPECIFIED) & (interval > 0)
     is_evidence &= (states.observability != Observability.complete)[page]
-    n_pings, n_pings_after = _count_pings(states, groups, answer, at)
+    n_pings, n_pings_after = _count_pings(states, groups, answer, n_pings_ahead)
     return CrawlComparison(
         outcome=outcome,
         answer=answer,
@@ -280,16 +332,15 @@ def compare(states: PageStates, groups: Groups, crawls: CrawlColumns) -> CrawlCo
 
 
 def _count_pings(
-    states: PageStates, groups: Groups, answer: Bools, at: Instants
+    states: PageStates, groups: Groups, answer: Bools, ahead: Ints
 ) -> tuple[Ints, Ints]:
     """Return the number of pings in each crawl's interval, and in the next interval so far.
 
-    A ping that is dated after the crawl but arrived before belongs to the next interval.
+    A ping that is dated after the start of the crawl belongs to the next interval.
     """
-    ahead = (states.last_ping_at[groups.page] > at).astype(np.int64)
     after = np.minimum(states.pings_since_crawl[groups.page], ahead)
     before = groups.before(states.pings_since_crawl, answer, after)
-    return np.maximum(before - ahead, 0), after
+    return np.maximum(before - after, 0), after
 
 
 def _next_states(
@@ -297,6 +348,7 @@ def _next_states(
     groups: Groups,
     crawls: CrawlColumns,
     comparison: CrawlComparison,
+    began: Instants,
     age: Floats,
     learnt: EvidenceState,
     rules: Rules,
@@ -307,10 +359,10 @@ def _next_states(
     # the sign of `last_interval` is the result of its crawl
     signed = np.where(changed, comparison.interval, -comparison.interval)
     newest = np.fmax.reduceat(np.where(answer, at, NO_TIME), groups.start)
-    # a crawl that failed answers no request
-    reached = np.fmax.reduceat(np.where(comparison.reached, at, NO_TIME), groups.start)
-    requested_at = np.where(states.requested_at <= reached, NO_TIME, states.requested_at)
-    no_copy = np.isnat(states.last_observed_at) & np.isnat(newest)
+    # a crawl that does not show the page answers no request
+    answered = np.fmax.reduceat(np.where(answer, began, NO_TIME), groups.start)
+    requests = left(states, at[groups.end], began[groups.end], answered)
+    n_failures = failures(states, groups, outcome, comparison.absent)
     return replace(
         states,
         last_crawl_at=at[groups.end],
@@ -319,17 +371,18 @@ def _next_states(
         gone=groups.after(states.gone, answer, gone),
         n_observations=add_counts(states.n_observations, groups.count(is_evidence)),
         n_changes=add_counts(states.n_changes, groups.count(is_evidence & changed)),
-        # a page that has never had content is tried again at a crawl rate of 0 too
-        requested_at=np.where(no_copy & np.isnat(requested_at), FIRST_FAILED, requested_at),
+        **requests._asdict(),
         interval_factor=_interval_factor(states, groups, newest, rules),
         last_interval=groups.after(
             states.last_interval, answer, np.where(is_evidence, signed, 0.0)
         ),
         last_age=groups.after(states.last_age, answer, age),
-        n_failures=failures(states, groups, outcome, comparison.absent),
+        n_failures=n_failures,
+        retry_rate=retry_rates(states, n_failures),
         outcome=outcome[groups.end],
         absent_since=comparison.absent.since,
         redirects_to=redirects(states, groups, crawls, redirected(comparison)),
+        n_targets=new_targets(states, groups, crawls),
         pings_since_crawl=groups.after(states.pings_since_crawl, answer, comparison.n_pings_after),
         **learnt._asdict(),
     )

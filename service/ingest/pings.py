@@ -4,6 +4,7 @@ Arrays are (N,) for pings, ordered by page and time, and (P,) for their pages.
 """
 
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,26 +12,44 @@ from numpy.typing import NDArray
 from service.core import waits
 from service.estimation.estimates import Rules
 from service.ingest.crawls import add_counts
-from service.model.arrays import NO_TIME, UNSPECIFIED, Bools, Floats, Groups, Instants, Ints, rounds
+from service.ingest.requests import MICROSECOND, renewed
+from service.model.arrays import (
+    NO_TIME,
+    UNSPECIFIED,
+    Bools,
+    Floats,
+    Groups,
+    Instants,
+    Ints,
+    instant,
+    rounds,
+)
 from service.model.columns import LogColumns, PageStates, PingColumns
 from service.model.domain import Kind, Observability, PingReason, Timing
-from service.storage.pages.states import GONE_CHECKS
+from service.model.outcomes import lacks_content
+from service.storage.pages.links import GONE_CHECKS
 
 RETRY_RETIRED = np.timedelta64(1 << (GONE_CHECKS - 2), "D")
-"""Minimum time between two crawls of a retired page that untrusted pings request."""
+"""Minimum time between two crawls that untrusted pings request, of a retired page or of one without
+content."""
 
 
 def notice(
-    states: PageStates, groups: Groups, pings: PingColumns, rules: Rules
+    states: PageStates,
+    groups: Groups,
+    pings: PingColumns,
+    rules: Rules,
+    now: datetime | None = None,
 ) -> tuple[PageStates, LogColumns, Bools, NDArray[np.object_]]:
     """Return the states of (P,) pages after (N,) pings, the log, and the decisions with reasons.
 
     A ping of a change before the start of counting does not count, because the number of other
-    pings in that time is unknown.
+    pings in that time is unknown. A pinged page is one that was asked for. `now` is the instant of
+    the requests for crawls; None: each has the instant of its ping.
     """
     page, at, by = groups.page, pings.changed_at, pings.changed_by
     crawl, reason, credit = _decide(states, groups, pings, rules)
-    earliest = np.fmin.reduceat(np.where(crawl, by, NO_TIME), groups.start)
+    requests = renewed(states, *_requests(states, groups, np.where(crawl, by, NO_TIME), now))
     unseen = ~(by <= states.last_observed_at[page])
     counts = at >= states.pings_since[page]
     after = replace(
@@ -39,21 +58,42 @@ def notice(
         pings_since_crawl=add_counts(states.pings_since_crawl, groups.count(unseen)),
         last_ping_at=at[groups.end],
         ping_credit=credit,
-        requested_at=np.where(np.isnat(states.requested_at), earliest, states.requested_at),
+        hops=np.zeros_like(states.hops),
+        **requests._asdict(),
     )
     return after, _log_pings(pings, states.crawl_rate[page]), crawl, reason
 
 
+def _requests(
+    states: PageStates, groups: Groups, wanted: Instants, now: datetime | None
+) -> tuple[Instants, Instants]:
+    """Return the instants of the first and of the newest request of (P,) pages; NaT: none.
+
+    `wanted` are the times of the (N,) pings that cause a crawl. A publisher's clock may be slow or
+    fast, so the service's clock decides whether a request came during a crawl. A request is newer
+    than the last crawl, even if a fast clock dated that one.
+    """
+    first = np.fmin.reduceat(wanted, groups.start)
+    if now is None:
+        return first, np.fmax.reduceat(wanted, groups.start)
+    arrived = np.fmax(instant(now), states.last_crawl_at + MICROSECOND)
+    first = np.where(np.isnat(first), NO_TIME, arrived)
+    return first, first
+
+
 def may_be_back(states: PageStates, groups: Groups, at: Instants) -> Bools:
-    """Return which pings cause a check whether a page that is gone is back.
+    """Return which pings cause a check whether a page that is gone or lacks content is back.
 
     Sites that do not announce every change may list pages that they have deleted. Therefore pings
-    of such a site do not cause more frequent checks of a retired page than `RETRY_RETIRED`.
+    of such a site do not cause more frequent checks of a retired page, or of one without content,
+    than `RETRY_RETIRED`.
     """
-    if not states.gone.any():
+    lacking = lacks_content(states.gone, states.n_failures)
+    if not (states.gone.any() or lacking.any()):
         return np.zeros(len(at), np.bool_)
-    trusted = states.gone & (states.observability == Observability.complete)
-    retired = states.gone & (states.n_failures > GONE_CHECKS)
+    away = states.gone | lacking
+    trusted = away & (states.observability == Observability.complete)
+    retired = lacking | (states.gone & (states.n_failures > GONE_CHECKS))
     overdue = at >= (states.last_crawl_at + RETRY_RETIRED)[groups.page]
     back: Bools = trusted[groups.page] | (retired[groups.page] & overdue)
     return back

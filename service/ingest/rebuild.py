@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from service.estimation.estimates import OrderedCrawls, Rules, learn_crawls
-from service.model.arrays import DAY, Floats, Instants, Ints
+from service.model.arrays import DAY, Bools, Floats, Instants, Ints
 from service.model.columns import LogColumns, PageStates
 from service.model.domain import Kind
 from service.storage import Store
@@ -14,6 +14,8 @@ from service.storage.log.contract import PAGES_TOGETHER
 
 BLOCK = 5_000
 """Pages of one transaction; with an archive `PAGES_TOGETHER`."""
+ROUNDING_US = 1_000
+"""Minimum overlap of two intervals that counts, microseconds."""
 UNFINISHED = "unknown (a rebuild did not finish)"
 """Estimator's name in the store while a rebuild runs."""
 
@@ -36,18 +38,19 @@ def rebuild(store: Store, rules: Rules, *, block: int | None = None) -> Iterator
                 return
             tx.clear_estimates(page_id)
             states = tx.lock_states(page_id)
-            tx.save_states(_replay(states, tx.log_of(page_id), rules))
+            tx.save_states(replayed(states, tx.log_of(page_id), rules))
         last = int(page_id[-1])
         yield len(page_id)
 
 
-def _replay(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
+def replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
+    """Return states with the estimates that a log, by page and time, teaches."""
     zero = np.zeros(len(states))
     blank = np.zeros_like(states.estimate)
     states = replace(states, estimate=blank, real_pings=zero, false_pings=zero, trust=zero)
     since = states.pings_since[np.searchsorted(states.page_id, log.page_id)]
     total_pings, n_pings = _pings_before(log, since)
-    crawls = ~np.isnan(log.interval)
+    crawls = ~np.isnan(log.interval) & ~_disproved(log)
     log, total_pings, n_pings = log.take(crawls), total_pings[crawls], n_pings[crawls]
     page = np.searchsorted(states.page_id, log.page_id)
     evidence = OrderedCrawls(
@@ -61,6 +64,25 @@ def _replay(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
         age=np.full(len(page), np.nan),
     )
     return replace(states, **learn_crawls(rules.estimator, states, evidence)._asdict())
+
+
+def _disproved(log: LogColumns) -> Bools:
+    """Return which entries lie within the interval of a later entry of their page.
+
+    Such an entry was a wrong 304 (`ingest.false_304`): intervals of right answers do not overlap.
+    """
+    disproved = np.zeros(len(log), np.bool_)
+    rows = np.flatnonzero(~np.isnan(log.interval))
+    if not len(rows):
+        return disproved
+    at, interval = log.observed_at[rows].view(np.int64), log.interval[rows]
+    start = at - np.rint(interval * DAY.astype(np.int64)).astype(np.int64)
+    # starts of later pages are later, so that one scan from the end serves all pages
+    page = np.unique(log.page_id[rows], return_inverse=True)[1].astype(np.int64)
+    offset = page * (at.max() - start.min() + 1)
+    later = np.minimum.accumulate((start + offset)[::-1])[::-1]
+    disproved[rows[:-1]] = later[1:] + ROUNDING_US < (at + offset)[:-1]
+    return disproved
 
 
 def _crawl_rate(log: LogColumns, row: Ints) -> Floats:

@@ -16,8 +16,20 @@ from numpy.typing import NDArray
 from service.estimation.estimates import InForce, Rules
 from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
-from service.ingest.crawls import CrawlComparison, needs_rates, observe
+from service.ingest.crawls import Began, CrawlComparison, needs_rates, observe, outcomes
+from service.ingest.doubts import doubts
+from service.ingest.false_304 import contradicted, proofs, unlearnt
 from service.ingest.pings import notice
+from service.ingest.recent_digests import RecentDigests
+from service.ingest.redirects import (
+    NO_PAGES,
+    Judged,
+    Redirects,
+    judge,
+    nearest,
+    relink,
+    relinked,
+)
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import (
     UNSPECIFIED,
@@ -32,6 +44,8 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.history import HostEvents
+from service.model.incarnations import lost_pages
+from service.model.outcomes import Leads, Outcome
 from service.storage import Transaction
 
 
@@ -41,12 +55,16 @@ class CrawlOutcome(NamedTuple):
     verdict: Codes
     sooner: Bools
     """True if the page may be due sooner than by its rate, because it fails or is gone, or was."""
+    again: Ints
+    """Pages, ascending, to which a redirect leads again."""
     states: PageStates
     """(P,) states of the registered pages after the crawls, by ascending page_id."""
     accepted: Ints
     """(K,) rows of the accepted crawls, by page and time."""
     events: CrawlEvents | None
     """The accepted crawls as the history counts them; None: there are none."""
+    in_incident: Bools | None = None
+    """True if the crawl shows the sign of an incident of its host; None: no crawl does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,30 +80,56 @@ class PingOutcome(Columns):
 
 
 def record(
-    tx: Transaction, crawls: CrawlColumns, rules: Rules | InForce, states: PageStates | None = None
+    tx: Transaction,
+    crawls: CrawlColumns,
+    rules: Rules | InForce,
+    states: PageStates | None = None,
+    starts: Instants | None = None,
+    recent: RecentDigests | None = None,
 ) -> CrawlOutcome:
     """Record crawls, those of one page in the order of their times.
 
-    `states` are the locked states of their pages; None: lock them.
+    `states` are the locked states of their pages; None: lock them. `starts` are the (N,) instants
+    up to which crawls answer requests and pings (`leases.starts`); None: their times. `recent`
+    remembers the digests of earlier crawls; None: those of these crawls are compared with each
+    other only.
     """
     if states is None:
         needs_rate = rules.estimator.needs_crawl_rate or needs_rates(crawls)
         states = tx.lock_states(pages_of(crawls.page_id), scheduled=needs_rate)
     row = _rows_of(states, crawls.page_id)
+    if crawls.verdict is not None:
+        row[crawls.refused] = -1
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
+    note_lost(tx, verdict, crawls.page_id)
     verdict[crawls.page_id == UNSPECIFIED] = ItemVerdict.elsewhere
-    sooner, events = np.zeros(len(crawls), np.bool_), None
+    if crawls.verdict is not None:
+        verdict = np.where(crawls.refused, crawls.verdict, verdict)
+    sooner, events, again = np.zeros(len(crawls), np.bool_), None, NO_PAGES
+    in_incident = None
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
         accepted = crawls.take(newer)
         in_force = rules.of(tx)
-        after, entries, comparison = observe(before, groups, accepted, in_force)
+        if (proven := proofs(tx, before, groups, accepted)) is not None:
+            before = unlearnt(tx, before, proven, in_force)
+        outcome = outcomes(accepted)
+        some = doubts(tx, before, groups, accepted, outcome, recent or RecentDigests(bits=1))
+        if some is not None:
+            outcome[some.doubtful] = Outcome.doubtful
+            in_incident = np.zeros(len(crawls), np.bool_)
+            in_incident[newer] = some.in_incident
+        began_at = accepted.observed_at if starts is None else starts[newer]
+        began = Began(began_at, pings_ahead(tx, before, groups, began_at))
+        after, entries, comparison = observe(before, groups, accepted, in_force, began, outcome)
         events = _events(before, groups, accepted, comparison, in_force)
         tx.count(events)
         sooner[newer] = ((before.n_failures > 0) | (after.n_failures > 0))[groups.page]
         tx.append_log(entries)
         tx.save_states(after)
+        if (relinks := relinked(before, after, accepted)) is not None:
+            again = relink(tx, relinks)
         tx.append_changes(changes(before, groups, accepted, comparison))
         if has_values(accepted):
             answer, gone = comparison.answer, comparison.gone
@@ -93,19 +137,26 @@ def record(
             tx.save_validators(changed)
         else:
             tx.clear_validators(reset_pages(after.page_id, groups, accepted, comparison.answer))
+        denied = contradicted(before, groups, accepted, comparison.answer)
+        if len(denied):
+            tx.doubt_validators(denied)
         states = _with(states, after)
-    return CrawlOutcome(verdict, sooner, states, newer, events)
+    return CrawlOutcome(verdict, sooner, again, states, newer, events, in_incident)
 
 
-def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOutcome:
+def ping(
+    tx: Transaction, pings: PingColumns, rules: Rules | InForce, now: datetime | None = None
+) -> PingOutcome:
     """Record pings and decide for each whether to crawl its page now.
 
-    A ping dated within `ping_delay_s` after its page's last crawl is dropped.
+    A ping dated within `ping_delay_s` after its page's last crawl is dropped. `now` is the arrival
+    of the pings, after which a crawl must start to answer them; None: their own times.
     """
     states = tx.lock_states(pages_of(pings.page_id), scheduled=True)
     row = _rows_of(states, pings.page_id)
     rules = rules.of(tx)
     verdict, newer = _judge(row, pings.changed_at, states.last_ping_at)
+    note_lost(tx, verdict, pings.page_id)
     crawl = np.zeros(len(pings), np.bool_)
     reason = np.where(row < 0, PingReason.unknown_page, PingReason.not_newer).astype(object)
     if rules.ping_delay_s and len(newer):
@@ -118,12 +169,35 @@ def ping(tx: Transaction, pings: PingColumns, rules: Rules | InForce) -> PingOut
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
         after, entries, crawl[newer], reason[newer] = notice(
-            before, groups, pings.take(newer), rules
+            before, groups, pings.take(newer), rules, now
         )
         tx.append_log(entries)
         tx.save_states(after)
         tx.count(HostEvents("n_pings", before.host_id[groups.page]))
     return PingOutcome(page_id=pings.page_id, verdict=verdict, crawl=crawl, reason=reason)
+
+
+def note_lost(tx: Transaction, verdict: Codes, page_id: Ints) -> None:
+    """Set the verdict of ids that a restore of the database has lost."""
+    unknown = np.flatnonzero((verdict == ItemVerdict.unknown) & (page_id > 0))
+    if len(unknown):
+        lost = lost_pages(page_id[unknown], tx.incarnations())
+        verdict[unknown[lost]] = ItemVerdict.lost
+
+
+def pings_ahead(tx: Transaction, states: PageStates, groups: Groups, at: Instants) -> Ints:
+    """Return (N,) numbers of the pings of each crawl's page that are dated after its start.
+
+    The log is read only for pages with several pings since their last answer, one of them later.
+    """
+    page = groups.page
+    later: Bools = states.last_ping_at[page] > at
+    ahead = later.astype(np.int64)
+    several = np.flatnonzero(later & (states.pings_since_crawl[page] > 1))
+    if len(several):
+        page_id = states.page_id[page[several]]
+        ahead[several] = tx.pings_after(page_id, at[several])
+    return ahead
 
 
 def pages_of(page_id: Ints) -> Ints:
@@ -215,6 +289,8 @@ class PageRows(NamedTuple):
     """Target of the redirect, as in `CrawlColumns`."""
     new: Ints
     """Pages that were registered because others redirect to them."""
+    leads: Codes
+    """End of the redirect (`Leads`)."""
 
 
 def merge_names(names: Sequence[PageNames]) -> PageNames:
@@ -248,24 +324,54 @@ def resolve(
 
     A page that redirects to itself does not redirect. An item under a lease must name the `leased`
     page (0: no lease). The URLs of an item that names another page are not registered.
+    `ingest.redirects` has the rules for targets of redirects.
     """
     none = np.zeros(len(names.page_id), np.int64)
+    onward = np.full(len(none), Leads.on, np.int16)
     if not len(names.pages):
-        return PageRows(names.page_id, none, none[:0])
+        return PageRows(names.page_id, none, none[:0], onward)
     url_page_id = tx.page_ids(names.pages.key, names.pages.host)
     if leased is not None and leased.any():
         elsewhere = (leased > 0) & (names.row >= 0) & (url_page_id[names.row] != leased)
         names = _without(names, elsewhere)
-    new = (url_page_id == 0) & _used(names)
+    named = _used(len(names.pages), names.row)
+    hops = np.zeros(len(named), np.int64)
+    if names.target is not None and (names.target >= 0).any():
+        away, judged = _judged(tx, names, names.target, url_page_id, named)
+        onward[away] = judged.leads
+        to_new = judged.leads == Leads.to_new
+        hops = nearest(len(hops), names.target[away[to_new]], judged.hops[to_new])
+    new = (url_page_id == 0) & (named | (hops > 0))
     if register and new.any():
         url_page_id[new] = tx.register(names.pages.take(new), now).page_id
+        for n in np.unique(hops[new & ~named]).tolist():
+            tx.add_hops(np.sort(url_page_id[new & ~named & (hops == n)]), n)
     page_id = np.where(names.row >= 0, url_page_id[names.row], names.page_id)
     if names.target is None:
-        return PageRows(page_id, none, none[:0])
+        return PageRows(page_id, none, none[:0], onward)
     target = np.where(url_page_id[names.target] > 0, url_page_id[names.target], UNSPECIFIED)
     away = (names.target >= 0) & (target != page_id)
     added = names.target[away & new[names.target]] if register else none[:0]
-    return PageRows(page_id, np.where(away, target, 0), np.unique(url_page_id[added]))
+    # without registering, the target of a redirect stays unknown
+    leads = np.where(away & (register | (onward == Leads.nowhere)), onward, Leads.on)
+    to = np.where(away, target, 0)
+    return PageRows(page_id, to, np.unique(url_page_id[added]), leads.astype(np.int16))
+
+
+def _judged(
+    tx: Transaction, names: PageNames, to: Ints, url_page_id: Ints, named: Bools
+) -> tuple[Ints, Judged]:
+    """Return the items that redirect to another page, and where their redirects lead.
+
+    `to` has the row of each item's target, -1 for none.
+    """
+    # a URL that no page has is named by its row
+    ids = np.append(np.where(url_page_id > 0, url_page_id, -1 - np.arange(len(url_page_id))), 0)
+    source = np.where(names.row >= 0, ids[names.row], names.page_id)
+    target = ids[to]
+    away = np.flatnonzero((target != 0) & (source != 0) & (target != source))
+    new = np.append((url_page_id == 0) & ~named, False)[to[away]]
+    return away, judge(tx, Redirects(source[away], target[away], new))
 
 
 def _without(names: PageNames, elsewhere: Bools) -> PageNames:
@@ -276,10 +382,8 @@ def _without(names: PageNames, elsewhere: Bools) -> PageNames:
     return PageNames(page_id, row, names.pages, target)
 
 
-def _used(names: PageNames) -> Bools:
-    """Return which URLs an item names, or has as target of a redirect."""
-    used = np.zeros(len(names.pages) + 1, np.bool_)  # the last entry is for row -1, no URL
-    used[names.row] = True
-    if names.target is not None:
-        used[names.target] = True
+def _used(n: int, row: Ints) -> Bools:
+    """Return which of n URLs an item names."""
+    used = np.zeros(n + 1, np.bool_)  # the last entry is for row -1, no URL
+    used[row] = True
     return used[:-1]

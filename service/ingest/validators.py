@@ -3,6 +3,9 @@
 An answer with content replaces both validators. A 304 replaces those that it states. A failure or a
 redirect keeps them, and a page that is gone has none. Only crawls that are newer than the page's
 last one count, so an old etag never comes back.
+
+A Last-Modified counts by whole seconds, and the site's clock may differ. So a page may change again
+under the same date. Therefore a date younger than `DATED_AFTER` at its crawl is no validator.
 """
 
 from typing import Any
@@ -14,6 +17,9 @@ from service.model.arrays import NO_TIME, Bools, Groups, Ints, Texts
 from service.model.columns import CrawlColumns
 from service.model.outcomes import NOT_MODIFIED
 from service.storage.pages.validators import ValidatorChanges
+
+DATED_AFTER = np.timedelta64(1, "m")
+"""Minimum age of a Last-Modified that is stored (RFC 9110, section 8.8.2.2)."""
 
 
 def has_values(crawls: CrawlColumns) -> bool:
@@ -36,7 +42,7 @@ def validator_changes(
     A note counts whatever the crawl found. `answer` and `gone` are those of the comparison.
     """
     reset_at = _last(groups, answer & (crawls.status != NOT_MODIFIED))
-    shown, dated = answer & ~gone, ~np.isnat(crawls.last_modified)
+    shown, dated = answer & ~gone, crawls.observed_at - crawls.last_modified >= DATED_AFTER
     changes = ValidatorChanges(
         page_id=page_id,
         etag=_newest_text(crawls.etag, groups, shown, reset_at),

@@ -1,19 +1,23 @@
 """Due times of pages, on columns as the stores return them. Pure except for `due_before`.
 
-The rules apply in this order; `interval` is `interval_factor / due_rate` days, at most
-`MAX_DUE_DAYS`:
+The rules apply in this order; `interval` is `interval_factor / rate` days, at most `MAX_DUE_DAYS`.
+The rate is `due_rate`. A page that lacks content (`outcomes.lacks_content`), or has no share, takes
+its `retry_rate` instead, the rate of its last share. Therefore its retries do not drift when the
+epoch takes the share away, and a page that is back is due before the next epoch.
 
 1. A page never crawled is due from its registration on.
 2. A page that is gone is due 1 day x 2^(n-2) after the last crawl, n = `n_failures`, at least 2.
    With n above `GONE_CHECKS` the page is retired, which means never due. The exception is a retired
    page with a request that no crawl has answered: such a page waits as with n = `GONE_CHECKS`.
 3. A page without content in its last n crawls, whatever their outcomes, is due by the outcome of
-   the last one (`model.outcomes`). An absence waits for its second look min(`RETRY_S`, interval). A
-   page elsewhere, refused or empty waits interval x 2^(n-1), any other page min(`RETRY_S`,
-   interval) x 2^(n-1). The wait is at most `MOST_WAIT_DAYS`. The interval counts as 1 day if no
-   epoch has scheduled the page, or if the rate is 0 and a crawl was requested. A page that has
-   never had content counts as requested (`ingest.crawls.FIRST_FAILED`).
-4. Any other page is due one interval after the last crawl, and never if the rate is 0.
+   the last one (`model.outcomes`). A page that was absent or doubtful waits for its second look
+   min(`RETRY_S`, interval). A page elsewhere, refused or empty waits interval x 2^(n-1), any other
+   page min(`RETRY_S`, interval) x 2^(n-1). The wait is at most `MOST_WAIT_DAYS`. The interval
+   counts as 1 day if the page has never had a share.
+4. A page known only as the target of redirects (`ingest.redirects`) is retired after at least three
+   crawls in a row without content. Its next crawl would then come more than `TARGET_DAYS` after the
+   first of them. It is retired at once, without content, when no page redirects to it any more.
+5. Any other page is due one interval after the last crawl, and never without a rate.
 
 A request that is newer than the last crawl makes the page due no later than the request.
 """
@@ -26,9 +30,9 @@ import numpy as np
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
-from service.model.outcomes import IS_ABSENT, IS_PATIENT
+from service.model.outcomes import IS_PATIENT, IS_STEADY, lacks_content
 from service.storage.epochs.schedule import MOST_SCANNED
-from service.storage.pages.states import GONE_CHECKS
+from service.storage.pages.links import GONE_CHECKS, LEAST_TRIES
 from service.storage.stores.contract import Transaction
 
 MAX_DUE_DAYS = 36_500.0
@@ -42,6 +46,9 @@ RETRY_S = 3_600.0
 
 MOST_WAIT_DAYS = 30.0
 """Maximum wait after a crawl without content, days."""
+
+TARGET_DAYS = 7.0
+"""Time for which a target of redirects is tried without content, days."""
 
 MOST_DOUBLINGS = 60
 """Number of crawls without content after which the wait no longer doubles."""
@@ -62,45 +69,102 @@ def due_at(pages: DueColumns) -> Instants:
     >>> one = {name: np.array([value]) for name, value in {
     ...     "page_id": 1, "created_at": np.datetime64("2026-01-01", "us"),
     ...     "last_crawl_at": np.datetime64("2026-05-01", "us"), "requested_at": NO_TIME,
-    ...     "gone": False, "n_failures": 0, "outcome": 0,
+    ...     "gone": False, "n_failures": 0, "outcome": 0, "hops": 0, "retry_rate": 0.0,
     ...     "interval_factor": 1.5, "due_rate": 0.5}.items()}
     >>> due_at(DueColumns(**one)).tolist()
     [datetime.datetime(2026, 5, 4, 0, 0)]
     """
-    last, scheduled = pages.last_crawl_at, pages.due_rate > 0
-    wait, never = _interval_days(pages.interval_factor, pages.due_rate, scheduled), ~scheduled
+    last, rate = pages.last_crawl_at, _rates(pages)
+    scheduled = rate > 0
+    wait, never = _interval_days(pages.interval_factor, rate, scheduled), ~scheduled
     if pages.gone.any() or pages.n_failures.any():
         wait, never = _after_failures(pages, wait, never)
     due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
-    due = np.where(np.isnat(last), pages.created_at, np.where(never, NO_TIME, due))
+    due = np.where(np.isnat(last), _first_due(pages), np.where(never, NO_TIME, due))
     request = np.where(requested(pages), pages.requested_at, NO_TIME)
     # fmin skips NaT: a page that is never due is due at its request
     earlier: Instants = np.fmin(due, request)
     return earlier
 
 
+def _rates(pages: DueColumns) -> Floats:
+    """Return (N,) rates of the pages' intervals, 1/day; 0 or NaN where there is none."""
+    own = pages.retry_rate
+    if not own.any():
+        return pages.due_rate
+    shares = (pages.due_rate > 0) & ~lacks_content(pages.gone, pages.n_failures)
+    return np.where((own > 0) & ~shares, own, pages.due_rate)
+
+
 def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[Floats, Bools]:
     """Return (N,) days from the last crawl to the next, and which pages are never due (2 and 3)."""
     n, gone, outcome = pages.n_failures, pages.gone, pages.outcome
-    lacking = ~gone & (n > 0) & ((pages.due_rate != 0) | ~np.isnat(pages.requested_at))
-    first = np.where(IS_PATIENT[outcome], interval, np.minimum(interval, RETRY_S / DAY_S))
-    doublings = np.where(IS_ABSENT[outcome], 1, np.clip(n, 1, MOST_DOUBLINGS)) - 1
+    lacking = ~gone & (n > 0)
+    first = _first_wait(pages, interval)
+    doublings = np.where(IS_STEADY[outcome], 1, np.clip(n, 1, MOST_DOUBLINGS)) - 1
     wait = np.where(lacking, np.minimum(first * np.exp2(doublings), MOST_WAIT_DAYS), interval)
     wait = np.where(gone, np.exp2(np.clip(n, 2, GONE_CHECKS) - 2), wait)
     # an answer clears older requests, so a request before the last crawl still waits for one
     retired = (n > GONE_CHECKS) & ~(pages.requested_at <= pages.last_crawl_at)
-    return wait, np.where(gone, retired, ~lacking & never)
+    return wait, np.where(gone, retired, (~lacking & never) | given_up(pages))
 
 
-def _interval_days(factor: Floats, due_rate: Floats, scheduled: Bools) -> Floats:
+def _first_due(pages: DueColumns) -> Instants:
+    """Return the time of the first crawl: the registration, and never for an unlinked target."""
+    return np.where(pages.hops < 0, NO_TIME, pages.created_at)
+
+
+def _first_wait(pages: DueColumns, interval: Floats) -> Floats:
+    """Return (N,) days to the next crawl after a first one without content."""
+    at_most = np.minimum(interval, RETRY_S / DAY_S)
+    return np.where(IS_PATIENT[pages.outcome], interval, at_most)
+
+
+def given_up(pages: DueColumns) -> Bools:
+    """Return which pages are targets of redirects that are no longer tried (4)."""
+    n, hops, none = pages.n_failures, pages.hops, np.zeros(len(pages), np.bool_)
+    if not hops.any():
+        return none
+    unlinked = (hops < 0) & ((n > 0) | np.isnat(pages.last_crawl_at))
+    rate = _rates(pages)
+    interval = _interval_days(pages.interval_factor, rate, rate > 0)
+    # waits of 1, 2, 4, …, 2^(n-1) add up to 2^n - 1
+    tried = _first_wait(pages, interval) * (np.exp2(np.clip(n, 0, MOST_DOUBLINGS)) - 1.0)
+    late = (hops > 0) & (n >= LEAST_TRIES) & (tried > TARGET_DAYS)
+    ended: Bools = ~pages.gone & (unlinked | late)
+    return ended
+
+
+def _interval_days(factor: Floats, rate: Floats, scheduled: Bools) -> Floats:
     """Return (N,) days between crawls of the scheduled pages, 1 for the others."""
     # with a lower rate the interval would overflow
-    interval = factor / np.maximum(due_rate, LEAST_RATE)
+    interval = factor / np.maximum(rate, LEAST_RATE)
     # every database can add a century to a date
     return np.where(scheduled, np.minimum(interval, MAX_DUE_DAYS), 1.0)
 
 
-def requested(pages: DueColumns) -> Bools:
+def ranking_rates(pages: DueColumns, due: Instants) -> Floats:
+    """Return (N,) rates that rank pages due at these times, 1/day; 0 or NaN where there is none.
+
+    A page whose last crawl had no content ranks by its wait. So a retry after 16 days is no more
+    overdue than a crawl after the interval of any other page.
+    """
+    late = pages.gone | (pages.n_failures > 0)
+    if not late.any():
+        return pages.due_rate
+    wait = (due - pages.last_crawl_at) / DAY
+    late &= wait > 0
+    return np.where(late, 1.0 / np.where(late, wait, 1.0), pages.due_rate)
+
+
+def first_retry_days(pages: DueColumns) -> Floats:
+    """Return (N,) days from the first crawl that failed to the next: min(`RETRY_S`, interval)."""
+    rate = _rates(pages)
+    interval = _interval_days(pages.interval_factor, rate, rate > 0)
+    return np.minimum(interval, RETRY_S / DAY_S)
+
+
+def requested(pages: DueColumns | PageStates) -> Bools:
     """Return (N,) whether a request is newer than the last crawl."""
     waiting: Bools = ~np.isnat(pages.requested_at) & ~(pages.last_crawl_at >= pages.requested_at)
     return waiting
@@ -115,6 +179,8 @@ def of_crawled(states: PageStates) -> DueColumns:
         "gone",
         "n_failures",
         "outcome",
+        "hops",
+        "retry_rate",
         "interval_factor",
     )
     never, none = np.full(len(states), NO_TIME), np.full(len(states), np.nan)
@@ -122,22 +188,35 @@ def of_crawled(states: PageStates) -> DueColumns:
     return DueColumns(**columns, created_at=never, due_rate=none)
 
 
-def next_crawl_at(page: Page) -> datetime | None:
-    """Return the due time of one page; None if only a ping makes the page due."""
+def of_page(page: Page) -> DueColumns:
+    """Return the values that decide when one page is due, as columns of one row."""
     cells: dict[str, Any] = {
         name: np.array([getattr(page, name)])
-        for name in ("page_id", "gone", "n_failures", "outcome", "interval_factor")
+        for name in (
+            "page_id",
+            "gone",
+            "n_failures",
+            "outcome",
+            "hops",
+            "retry_rate",
+            "interval_factor",
+        )
     }
     for name in ("created_at", "last_crawl_at", "requested_at"):
         at = getattr(page, name)
         cells[name] = np.array([NO_TIME if at is None else instant(at)], INSTANT)
     cells["due_rate"] = np.array([page.due_rate], np.float64)
-    return moment(due_at(DueColumns(**cells))[0])
+    return DueColumns(**cells)
+
+
+def next_crawl_at(page: Page) -> datetime | None:
+    """Return the due time of one page; None if only a ping makes the page due."""
+    return moment(due_at(of_page(page))[0])
 
 
 def retired(page: Page) -> bool:
-    """Return whether a page is retired: gone for so long that only a ping makes it due."""
-    return page.gone and next_crawl_at(page) is None
+    """Return whether only a ping makes a page due: it is gone for long, or a target given up."""
+    return (page.gone or bool(given_up(of_page(page))[0])) and next_crawl_at(page) is None
 
 
 def due_before(

@@ -17,6 +17,7 @@ from service.storage import Transaction
 from service.storage.queue.columns import HostQueues
 
 CAP = "max_crawl_rate"
+DOUBT = "false_304_at"
 MOST_AUDITED = 1_000
 """Maximum number of members that an entry of the audit names."""
 SHUT_BY = politeness.STATE[:-1]
@@ -66,7 +67,7 @@ def in_force(host_queues: Sequence[HostQueue], polite: Politeness) -> list[Polit
 def change_host(
     tx: Transaction, host: str, settings: Mapping[str, Any], now: datetime, polite: Politeness
 ) -> None:
-    """Change settings of a host, new or not: fields of `Host` and `blocked_until`.
+    """Change settings of a host, new or not: fields of `Host`, `blocked_until`, `false_304_at`.
 
     None clears a setting. The function creates a new group. Queued pages move with their host. A
     block holds for the host queue that the host joins.
@@ -79,6 +80,8 @@ def change_host(
     joined = chosen if "group" in settings else left
     moves = Moves(host_id=host_id, left=left, joined=joined)
     looked_at = np.concatenate([left, joined])
+    if DOUBT in settings:
+        tx.set_false_304(host_id, settings[DOUBT])
     _change(tx, moves, int(host_id[0]), int(joined[0]), looked_at, settings, now, polite)
 
 
@@ -170,7 +173,7 @@ def host_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
         host = tx.host(name)
     except HostNotFound:
         return None
-    own = {field: getattr(host, field) for field in ("group", *politeness.SETTINGS, CAP)}
+    own = {field: getattr(host, field) for field in ("group", *politeness.SETTINGS, CAP, DOUBT)}
     return {**own, "blocked_until": host.host_queue.blocked_until}
 
 

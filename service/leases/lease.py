@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.leases.due import due_at, requested
+from service.leases.conditional import handed_out
+from service.leases.due import due_at, ranking_rates, requested
 from service.leases.politeness import (
     Gates,
     Politeness,
@@ -23,6 +24,7 @@ from service.leases.politeness import (
     shut,
 )
 from service.leases.queue import queue_rows
+from service.leases.unfinished import count_ended
 from service.model.arrays import INSTANT, NO_TIME, Bools, Floats, Instants, Ints, days, instant
 from service.model.history import HostEvents
 from service.storage import Transaction
@@ -124,20 +126,25 @@ def lease(
         return DealtPages(none, np.zeros(0, np.int64), more=False)
     at_most = share(n_rows, len(host_queues))
     offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
-    picked = most_overdue(offer.rows, offer.host_queue, offer.gates.room, count, at)
+    bound = offer.rows.next_at.copy()
+    expired = np.flatnonzero(rows.leased & (bound <= at))
+    if len(expired):
+        bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
+    able = replace(rows, next_at=bound)
+    picked = most_overdue(able, offer.host_queue, offer.gates.room, count, at)
     to = deal([request.count for request in requests], len(picked))
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
-    bound = offer.rows.next_at.copy()
     pages, due, taken, bound[picked] = lease_due(tx, leases, bound[picked], now)
     if len(picked) and not taken.any():
         correct_others(tx, offer.rows.page_id, picked, bound, now)
     after = after_leasing(offer, picked[taken], bound, of, at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
+    pages = handed_out(pages, at, rng)
     leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
     order = _most_urgent_first(leased)
     order = order[taken[order]]
     # as many host queues as were requested: others may have due pages too
-    more = len(picked) > 0 or len(host_queues) == HOST_QUEUES + count
+    more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
     return DealtPages(leased.take(order), to[order], more)
 
 
@@ -157,6 +164,12 @@ def lease_due(
     return pages, due, taken, np.where(taken, leases.expires_at, np.where(ripe, bound, due))
 
 
+def after_expiry(tx: Transaction, page_id: Ints, bound: Instants, now: datetime) -> Instants:
+    """Count leases that have expired, and return the bounds of their pages."""
+    _, due, locked, _ = _corrected(tx, page_id, now)
+    return np.where(locked, due, bound)
+
+
 def correct_others(
     tx: Transaction, page_id: Ints, picked: Ints, bound: Instants, now: datetime
 ) -> None:
@@ -174,14 +187,16 @@ def correct_others(
 def _corrected(
     tx: Transaction, page_id: Ints, now: datetime
 ) -> tuple[DuePages, Instants, Bools, Bools]:
-    """Lock the rows of pages, and correct the bounds of those that are not due.
+    """Lock the rows of pages, count their leases that expired, correct bounds of pages not due.
 
     Return the pages, their due times, which rows were locked, and which pages are due.
     """
-    pages, locked = tx.lock_pages(page_id, now)
+    pages, locked, ended = tx.lock_pages(page_id, now)
     due = due_at(pages)
+    if ended.any():
+        due[ended] = count_ended(tx, pages.take(ended), due[ended], now)
     ripe: Bools = due <= instant(now)
-    stale = locked & ~ripe
+    stale = locked & ~ripe & ~ended
     if stale.any():
         tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
     return pages, due, locked, ripe
@@ -240,7 +255,8 @@ def _leases(
 
 def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
     """Return (now - last crawl) x crawl rate; a page never crawled is due from registration on."""
-    rate = np.where(pages.due_rate > 0, pages.due_rate, UNSCHEDULED_RATE)
+    rate = ranking_rates(pages, due_at(pages))
+    rate = np.where(rate > 0, rate, UNSCHEDULED_RATE)
     first = np.isnat(pages.last_crawl_at)
     since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
     return days(at - since) * rate + first

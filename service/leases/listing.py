@@ -5,13 +5,16 @@ A page has one state:
 | state | pages |
 | --- | --- |
 | `never_crawled` | no crawl was reported |
-| `retired` | gone for so long that only a ping or a request makes it due (`leases.due`) |
+| `retired` | gone, or the target of a redirect, and due only by a ping or request (`leases.due`) |
 | `gone` | the last answer was that the page is gone |
-| `failing` | the last crawls had no answer |
+| `no_content` | no content in three crawls in a row or more: no share in the allocation |
+| `failing` | no content in the last crawl, or the last two |
 | `active` | all others |
 
-A list filters by the columns that decide; this module then applies the rule. `overdue` selects
-pages of any state that are due before now.
+A list filters by the columns that decide; this module then applies the rule. Further words select
+pages of any state. `overdue` pages are due before now. `moved` pages were redirected for good at
+their last crawl. The last lease of an `unfinished` page ended without a report. A `set_aside` page
+is tried daily, after several such leases in a row (`leases.unfinished`).
 """
 
 from collections.abc import Callable, Iterator
@@ -24,10 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.leases.due import due_at
-from service.model.arrays import Bools, instant
+from service.leases.due import due_at, given_up
+from service.leases.unfinished import unreported
+from service.model.arrays import NO_TIME, Bools, instant
 from service.model.columns import DueColumns
-from service.model.listing import ListedPages, ListedPart, PageFilter
+from service.model.listing import ListedPages, ListedPart, PageFilter, ShownPages, Unfinished
+from service.model.outcomes import lacks_content
+from service.model.unfinished import SET_ASIDE_AFTER
 from service.storage import Transaction
 
 MOST_RULED = 20_000
@@ -54,22 +60,30 @@ class PageState(StrEnum):
     never_crawled = "never_crawled"
     retired = "retired"
     gone = "gone"
+    no_content = "no_content"
     failing = "failing"
     active = "active"
 
 
-OVERDUE = "overdue"
+OVERDUE, MOVED = "overdue", "moved"
+UNFINISHED = {"unfinished": 1, "set_aside": SET_ASIDE_AFTER}
+"""Words that select pages by their leases without a report, and the least number in a row."""
 
 COLUMNS_OF: dict[str, dict[str, Any]] = {
     PageState.never_crawled: {"crawled": False},
-    PageState.retired: {"crawled": True, "gone": True},
+    PageState.retired: {"may_retire": True},
     PageState.gone: {"crawled": True, "gone": True},
-    PageState.failing: {"crawled": True, "gone": False, "failing": True},
+    PageState.no_content: {"crawled": True, "gone": False, "no_content": True},
+    PageState.failing: {"crawled": True, "gone": False, "failing": True, "no_content": False},
     PageState.active: {"crawled": True, "gone": False, "failing": False},
     OVERDUE: {},
+    MOVED: {"moved": True},
+    **{word: {} for word in UNFINISHED},
 }
 """Values of columns that each state needs, by which the store filters."""
-NEEDS_RULE = frozenset({PageState.retired, PageState.gone, OVERDUE})
+NEEDS_RULE = frozenset(
+    {PageState.never_crawled, PageState.retired, PageState.gone, PageState.failing, OVERDUE}
+)
 """States for which the values of columns are not enough."""
 
 
@@ -78,17 +92,20 @@ class Selection(NamedTuple):
 
     only: PageFilter
     state: str | None = None
-    """A `PageState`, or `OVERDUE`; None: all states."""
+    """A `PageState`, `OVERDUE`, `MOVED`, or a word of `UNFINISHED`; None: all states."""
 
-    @property
-    def columns(self) -> PageFilter:
-        """The filter of the store, with the columns that the state needs."""
-        return replace(self.only, **COLUMNS_OF[self.state]) if self.state else self.only
+    def columns(self, now: datetime) -> PageFilter:
+        """Return the filter of the store, with the columns that the state needs."""
+        if self.state is None:
+            return self.only
+        if (least := UNFINISHED.get(self.state)) is not None:
+            return replace(self.only, unfinished=Unfinished(least, now))
+        return replace(self.only, **COLUMNS_OF[self.state])
 
     @property
     def by_index(self) -> bool:
         """True if every candidate is selected."""
-        filters = (getattr(self.columns, name) for name in PageFilter.__dataclass_fields__)
+        filters = (getattr(self.only, name) for name in PageFilter.__dataclass_fields__)
         return self.state is None and sum(value is not None for value in filters) <= (
             self.only.host is not None or self.only.tag is not None
         )
@@ -105,8 +122,10 @@ class Selection(NamedTuple):
 
 def states_of(pages: DueColumns) -> NDArray[np.object_]:
     """Return the state of each page."""
-    retired = pages.gone & np.isnat(due_at(pages))
-    conditions = [np.isnat(pages.last_crawl_at), retired, pages.gone, pages.n_failures > 0]
+    gone, n_failures = pages.gone, pages.n_failures
+    retired = (gone | given_up(pages)) & np.isnat(due_at(pages))
+    lacking, never = lacks_content(gone, n_failures), np.isnat(pages.last_crawl_at) & ~retired
+    conditions = [never, retired, gone, lacking, n_failures > 0]
     names = [state.value for state in PageState]
     place = np.select(conditions, range(len(conditions)), len(conditions))
     state: NDArray[np.object_] = np.array(names, object)[place]
@@ -121,12 +140,12 @@ def list_pages(
     Because `MOST_RULED` and the store limit the pages scanned, an empty part may not be the last.
     """
     if selection.state not in NEEDS_RULE:
-        return tx.list_pages(after, limit, selection.columns)
+        return tx.list_pages(after, limit, selection.columns(now))
     parts: list[ListedPages] = []
     n_read, n_found, size, place = 0, 0, limit, after
     while True:
         size = min(size, WALK_BLOCK)
-        part = tx.list_pages(place, size, selection.columns)
+        part = tx.list_pages(place, size, selection.columns(now))
         parts.append(part.pages.where(selection.of(part.pages, now)))
         limit -= len(parts[-1])
         n_found += len(parts[-1])
@@ -138,6 +157,14 @@ def list_pages(
             return ListedPart(ListedPages.concatenate(parts), part.after)
         enough = MARGIN * limit * n_read / n_found if n_found else np.inf
         place, size = part.after, int(min(2 * size, max(enough, size / 4)))
+
+
+def shown(tx: Transaction, pages: ListedPages, now: datetime) -> ShownPages:
+    """Return the pages of a list with their leases that ended without a report."""
+    n, until = np.zeros(len(pages), np.int64), np.full(len(pages), NO_TIME)
+    some = unreported(tx, pages, now)
+    n[some.row], until[some.row] = some.standing.n, some.standing.until
+    return ShownPages(**pages.arrays(), n_unfinished=n, until=until)
 
 
 def parts_of(begin: Begin, selection: Selection, now: datetime) -> Iterator[ListedPages]:
@@ -186,7 +213,7 @@ def _estimated(tx: Transaction, n: int, selection: Selection, now: datetime) -> 
         n_here, end = tx.candidates(place, SAMPLE, selection.only)
         if not n_here:
             continue
-        pages = tx.list_pages(place, SAMPLE, selection.columns, last=end).pages
+        pages = tx.list_pages(place, SAMPLE, selection.columns(now), last=end).pages
         n_selected += int(selection.of(pages, now).sum())
         n_sampled += n_here
         span += (space.offset_of(end) if n_here == SAMPLE else space.size) - offset

@@ -28,6 +28,8 @@ PAUSE_S = 60.0
 """First pause after trouble, seconds."""
 LONGEST_PAUSE_S = 86_400.0
 """Maximum pause after trouble, seconds."""
+LONGEST_IN_INCIDENT_S = 3_600.0
+"""Maximum pause in an incident (`ingest.incidents`), seconds: pages are crawled again as soon."""
 FORGIVEN_AFTER_S = 86_400.0
 """Time from the end of a pause until failures no longer count, seconds."""
 
@@ -90,6 +92,8 @@ class ReportSummary(NamedTuple):
     """Pause that the host requested, seconds; 0: none."""
     queued: Instants
     """Earliest due time of the pages that were queued again."""
+    in_incident: Bools
+    """True if a crawl showed the sign of an incident of its host."""
 
 
 # -- limits in force
@@ -194,9 +198,12 @@ def sum_up(
     retry_after_s: Floats,
     new: Bools,
     at: np.datetime64,
+    in_incident: Bools | None = None,
 ) -> ReportSummary:
     """Return the sums of reports that are new or under a lease, by host queue.
 
+    A crawl that shows the sign of an incident of its host counts as a request of a pause, whatever
+    its status (None: no crawl does).
     Trouble of a crawl that began before the last pause is part of the incident of that pause. A
     crawl that a slow clock dates before its lease gets the time of the lease. Because such a
     crawl may be as late as its report, the delay counts from the report.
@@ -209,12 +216,13 @@ def sum_up(
     dated = np.where(np.isnat(observed_at), NO_TIME, dated)
     fetched = np.where(observed_at <= settled.leased_at, at, dated)
     ended, counts = here & settled.held, here & (settled.held | new)
-    bad = counts & host_in_trouble(status)
+    shows = np.zeros(len(here), np.bool_) if in_incident is None else in_incident & counts
+    bad = (counts & host_in_trouble(status)) | shows
     good = counts & ~bad & ~np.isnat(dated)
     began = np.where(np.isnat(settled.leased_at), dated, settled.leased_at)
     # no lease begins in a pause, so one of the pause's first instant is older
     bad &= ~(began <= settled.host_queues.paused_at[row])
-    slow, asks = bad & asks_for_pause(status), counts & (retry_after_s > 0)
+    slow, asks = bad & (asks_for_pause(status) | shows), counts & (retry_after_s > 0)
     pause_s = np.zeros(n)
     np.maximum.at(pause_s, row[asks], retry_after_s[asks])
     queued = np.full(n, NO_TIME)
@@ -229,6 +237,7 @@ def sum_up(
         asked=_newest(n, row[asks], dated[asks]),
         retry_after_s=pause_s,
         queued=queued,
+        in_incident=np.bincount(row[shows], minlength=n) > 0,
     )
 
 
@@ -296,7 +305,9 @@ def pause(
     n_pauses = np.where(summary.slow, np.maximum(n_failures, 1), n_failures - (TROUBLE_AFTER - 1))
     since: Instants = np.where(np.isnat(summary.ill), at, summary.ill)
     trouble = summary.slow | (failing(summary) & (n_pauses > 0))
+    longest_s = np.where(summary.in_incident, LONGEST_IN_INCIDENT_S, LONGEST_PAUSE_S)
     paused_s = waits.backoff(np.maximum(n_pauses, 1), PAUSE_S, LONGEST_PAUSE_S, uniform)
+    paused_s = np.minimum(paused_s, longest_s)
     until = np.where(trouble, since + seconds(paused_s), NO_TIME)
     asked_s = seconds(np.minimum(summary.retry_after_s, LONGEST_PAUSE_S))
     asked: Instants = np.where(np.isnat(summary.asked), at, summary.asked)

@@ -7,7 +7,7 @@ from datetime import datetime
 import numpy as np
 
 from service.leases import politeness
-from service.leases.due import due_at, requested
+from service.leases.due import due_at, ranking_rates, requested
 from service.leases.politeness import Politeness
 from service.model.arrays import NO_TIME, Instants, Ints, distinct, instant
 from service.model.columns import DueColumns
@@ -28,7 +28,7 @@ def queue_rows(pages: DueColumns, due: Instants) -> QueueRows:
         page_id=pages.page_id,
         next_at=np.where(first & ~np.isnat(due), pages.requested_at - AHEAD, due),
         last_crawl_at=pages.last_crawl_at,
-        crawl_rate=pages.due_rate,
+        crawl_rate=ranking_rates(pages, due),
         requested=first,
     )
 
@@ -79,7 +79,7 @@ def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
     if not len(extra):
         return
     # judged again under the lock, because a report may have made a page due meanwhile
-    pages, locked = tx.lock_pages(extra, tx.clock())
+    pages, locked, _ = tx.lock_pages(extra, tx.clock())
     out = locked & ~(due_at(pages) < instant(until))
     tx.requeue(queue_rows(pages, np.full(len(pages), NO_TIME)).take(out))
 

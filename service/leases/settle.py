@@ -4,6 +4,7 @@
 neither the page's next lease nor its host queue.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from service.leases.politeness import (
     sum_up,
 )
 from service.leases.queue import queue_due, queue_rows
+from service.leases.unfinished import Ends, close
 from service.model.arrays import (
     NO_TIME,
     UNSPECIFIED,
@@ -34,16 +36,14 @@ from service.model.arrays import (
     is_among,
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
-from service.model.outcomes import Outcome, host_in_trouble, outcome_of
+from service.model.outcomes import ROBOTS_DENIED, Outcome, host_in_trouble, outcome_of
+from service.model.unfinished import REPORTED, Ending
 from service.storage import Transaction
 from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
 
-PROMPT = np.timedelta64(1, "s")
-"""Maximum age at which `dated` keeps a crawl's time."""
-
 
 class LeaseReports(NamedTuple):
-    """(N,) reports of crawls to their host queues; a release reports nothing."""
+    """(N,) reports of crawls to their host queues; a lease may end without one."""
 
     page_id: Ints
     observed_at: Instants
@@ -54,6 +54,34 @@ class LeaseReports(NamedTuple):
     new: Bools
     """True if the report was accepted. A duplicate or late report counts only under a lease in
     force, because a lease ends only once."""
+    ending: Codes | None = None
+    """End without a report (`Ending`), or `REPORTED`; None: all are reports."""
+    in_incident: Bools | None = None
+    """True if the crawl shows the sign of an incident of its host; None: no crawl does."""
+
+    @classmethod
+    def none(cls, page_id: Ints, ending: Ending) -> "LeaseReports":
+        """Return the ends of leases without a report."""
+        n = len(page_id)
+        return cls(
+            page_id,
+            observed_at=np.full(n, NO_TIME),
+            status=np.full(n, UNSPECIFIED, np.int16),
+            retry_after_s=np.full(n, np.nan),
+            new=np.zeros(n, np.bool_),
+            ending=np.full(n, ending, np.int16),
+        )
+
+    @property
+    def endings(self) -> Codes:
+        """End of each lease without a report; `REPORTED`: a report."""
+        reported = np.full(len(self.page_id), REPORTED, np.int16)
+        return reported if self.ending is None else self.ending
+
+
+def nobody() -> Ints:
+    """Return no page."""
+    return np.zeros(0, np.int64)
 
 
 class LeasedCrawls(NamedTuple):
@@ -63,47 +91,8 @@ class LeasedCrawls(NamedTuple):
     """(R,) positions in the report."""
     locked: LockedLeases
     """(R,) locked leases of these crawls."""
-
-
-FUTURE_ALLOWED = np.timedelta64(5, "m")
-"""Maximum lead of the time of a crawl over the service's clock."""
-EARLIEST = np.datetime64("1990-01-01", "us")
-"""Earliest time of a crawl."""
-
-
-def bounded(
-    crawls: CrawlColumns, leased: LeasedCrawls, states: PageStates, now: datetime
-) -> CrawlColumns:
-    """Return the crawls, with now in place of a time that cannot be true, under a lease in force.
-
-    Without the lease such a crawl is a repeated report; it gets the time of the page's last crawl.
-    """
-    row, at = leased.row, crawls.observed_at[leased.row]
-    wrong = (at > instant(now) + FUTURE_ALLOWED) | (at < EARLIEST)
-    if not wrong.any():
-        return crawls
-    row, page_id = row[wrong], crawls.page_id[row[wrong]]
-    place = np.minimum(states.page_id.searchsorted(page_id), max(len(states) - 1, 0))
-    last = states.last_crawl_at[place] if len(states) else np.full(len(row), NO_TIME)
-    stays = leased.locked.held[wrong] | np.isnat(last)
-    observed_at = crawls.observed_at.copy()
-    observed_at[row] = np.where(stays, instant(now), last)
-    return replace(crawls, observed_at=observed_at)
-
-
-def dated(crawls: CrawlColumns, leased: LeasedCrawls, now: datetime) -> CrawlColumns:
-    """Return the crawls, with times no earlier than the start of their lease in force.
-
-    Otherwise a page would stay due after a crawl of a worker with a slow clock. A crawl no older
-    than `PROMPT` keeps its time, so that the crawl is known again when its report is repeated.
-    """
-    old = crawls.observed_at[leased.row] < instant(now) - PROMPT
-    if not old.any():
-        return crawls
-    row, leased_at = leased.row[old], leased.locked.leased_at[old]
-    observed_at = crawls.observed_at.copy()
-    observed_at[row] = np.fmax(observed_at[row], leased_at)
-    return replace(crawls, observed_at=observed_at)
+    waiting: Callable[[], Ints] = nobody
+    """Function that returns those pages of the other crawls that wait after unfinished leases."""
 
 
 NO_LEASES = LockedLeases.empty()
@@ -124,12 +113,13 @@ class LeaseSettler:
         """Lock the states of pages (ascending, unique), then the leases that crawls may end."""
         speaks = host_in_trouble(crawls.status) | (crawls.retry_after_s > 0)
         row = np.flatnonzero((crawls.token != 0) | speaks)
+        waiting = nobody if len(row) == len(crawls) else tx.ask_waiting(page_id)
         if not len(row):
             states = tx.lock_states(page_id, scheduled=scheduled)
-            return states, LeasedCrawls(row, NO_LEASES)
+            return states, LeasedCrawls(row, NO_LEASES, waiting)
         tokens = LeaseTokens(page_id=crawls.page_id[row], token=crawls.token[row])
         states, locked = tx.lock_states_and_leases(page_id, tokens, scheduled=scheduled)
-        return states, LeasedCrawls(row, locked)
+        return states, LeasedCrawls(row, locked, waiting)
 
     def settle_crawls(
         self,
@@ -139,6 +129,7 @@ class LeaseSettler:
         states: PageStates,
         leased: LeasedCrawls,
         now: datetime,
+        in_incident: Bools | None = None,
     ) -> Bools:
         """End the leases of reported crawls; return which of the leases were in force.
 
@@ -146,26 +137,32 @@ class LeaseSettler:
         not `new`, except under a lease in force.
         """
         held = np.zeros(len(crawls), np.bool_)
-        row, locked = leased
+        row, locked, _ = leased
         if not len(row):
             return held
         counts = (crawls.token[row] != 0) | new[row]
-        # an item without a page has no state by which a page could be queued
-        counts &= is_among(crawls.page_id[row], states.page_id)
+        # an item without a page counts only if its lease has outlived the page
+        counts &= locked.held | is_among(crawls.page_id[row], states.page_id)
         if not counts.all():
             row, locked = row[counts], locked.take(counts)
         if len(row):
             some = crawls.take(row)
-            foreign = concerns_others(tx, some, locked.queue_id)
+            # of a page that robots.txt forbids, nobody asked the host
+            refused, denied = some.refused, some.status == ROBOTS_DENIED
+            # like a release: the lease ends, and the host queue neither fails nor recovers
+            silent = concerns_others(tx, some, locked.queue_id) | denied | refused
             reports = LeaseReports(
                 some.page_id,
-                # like a release: the lease ends, and the host queue neither fails nor recovers
-                np.where(foreign, NO_TIME, some.observed_at),
-                np.where(foreign, UNSPECIFIED, some.status).astype(np.int16),
-                np.where(foreign, np.nan, _pauses(some)),
+                np.where(silent, NO_TIME, some.observed_at),
+                np.where(silent, UNSPECIFIED, some.status).astype(np.int16),
+                np.where(silent, np.nan, _pauses(some)),
                 new[row],
+                np.where(refused, Ending.refused, REPORTED).astype(np.int16),
+                None if in_incident is None else in_incident[row] & ~silent,
             )
-            pages = of_crawled(states.take(states.page_id.searchsorted(some.page_id)))
+            pages = pages_after(tx, some.page_id, states)
+            if refused.any():  # a page that was never crawled has been due for some time
+                pages = replace(pages, created_at=np.full(len(some), instant(now)))
             held[row] = self.settle(tx, reports, pages, locked, now)
         return held
 
@@ -184,44 +181,70 @@ class LeaseSettler:
         """
         at, until = instant(now), instant(now + self.horizon)
         pages = replace(pages, due_rate=locked.due_rate)
-        held = _once(locked.held, reports.page_id)
+        held = _once(locked.held, reports.page_id, reports.endings)
         due = due_at(pages)
-        soon = held & (due < until)
-        next_at = np.where(soon, due, NO_TIME)
-        tx.requeue(queue_rows(pages, next_at).where(held))
+        unreported = _without_report(reports, pages, locked, held)
+        # a report proves that the page can be crawled, although its own lease has ended before
+        is_news = reports.new & ~held & (locked.n_unfinished > 0)
+        again = (held & ~unreported) | (is_news & locked.idle)
+        next_at = np.where(again & (due < until), due, NO_TIME)
+        tx.requeue(queue_rows(pages, next_at).where(again))
+        if is_news.any():
+            tx.forget_unfinished(reports.page_id[is_news & ~locked.idle])
+        if unreported.any():
+            ends = Ends(locked.leased_at, locked.n_unfinished + 1, reports.endings)
+            ended = pages.take(unreported), due[unreported], ends.take(unreported)
+            next_at[unreported] = close(tx, *ended, now)
+        soon = ~np.isnat(next_at)
         # reports lock only host queues that they change, so that others need not wait
         changes = soon | host_in_trouble(reports.status) | locked.limited | self.polite.gated
         changes |= reports.retry_after_s > 0
+        if reports.in_incident is not None:
+            changes |= reports.in_incident
         host_queues = HostQueues.empty()
         if changes.any():
             host_queues = tx.lock_reported(distinct(locked.queue_id[changes]))
         if len(host_queues):
             leased_at = np.where(held, locked.leased_at, NO_TIME)
             settled = SettledLeases(locked.queue_id, held, next_at, leased_at, host_queues)
-            summary = sum_up(settled, *reports[1:], at)
+            summary = sum_up(settled, *reports[1:5], at, reports.in_incident)
             own = set_back(host_queues, self.polite, at)
             after = after_reports(own, summary, self.polite, at, self.rng.random(len(own)))
             tx.save_host_queues(after.where(differs(host_queues, after)))
         return held
 
     def release(self, tx: Transaction, page_id: int, token: int, now: datetime) -> bool:
-        """End a lease without a crawl; return whether the lease still ran."""
+        """Return a lease, whose crawl is not made; return whether the lease still ran."""
         if not tx.extend_lease(page_id, token, now, now):
             return False
         tokens = LeaseTokens(page_id=np.array([page_id]), token=np.array([token]))
-        report = LeaseReports(
-            tokens.page_id,
-            observed_at=np.array([NO_TIME]),
-            status=np.array([UNSPECIFIED], np.int16),
-            retry_after_s=np.array([np.nan]),
-            new=np.array([False]),
-        )
+        return bool(self.return_leases(tx, tokens, now)[0])
+
+    def return_leases(self, tx: Transaction, tokens: LeaseTokens, now: datetime) -> Bools:
+        """Return leases, whose crawls are not made; return which of them were in force."""
         locked, pages = tx.lock_leases(tokens), tx.due_columns(tokens.page_id)
-        return bool(self.settle(tx, report, pages, locked, now)[0])
+        reports = LeaseReports.none(tokens.page_id, Ending.returned)
+        return self.settle(tx, reports, pages, locked, now)
+
+    def queue_requested(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
+        """Queue the pages whose crawls were requested, and end their waits after lost leases."""
+        tx.lift_waits(page_id)
+        self.queue_pinged(tx, page_id, now)
 
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
-        """Queue the pages whose crawls pings have requested."""
+        """Queue pages that may be due sooner."""
         queue_due(tx, page_id, now + self.horizon)
+
+
+def pages_after(tx: Transaction, page_id: Ints, states: PageStates) -> DueColumns:
+    """Return the pages of crawls after the crawls; deleted pages are never due."""
+    there = is_among(page_id, states.page_id)
+    own = of_crawled(states.take(states.page_id.searchsorted(page_id[there])))
+    if there.all():
+        return own
+    every = DueColumns.concatenate([own, tx.due_columns(page_id[~there])])
+    back = np.argsort(np.concatenate([np.flatnonzero(there), np.flatnonzero(~there)]))
+    return every.take(back)
 
 
 def concerns_others(tx: Transaction, crawls: CrawlColumns, queue_id: Ints) -> Bools:
@@ -246,14 +269,26 @@ def concerns_others(tx: Transaction, crawls: CrawlColumns, queue_id: Ints) -> Bo
 
 def _pauses(crawls: CrawlColumns) -> Floats:
     """Return the pauses that hosts requested with crawls, seconds; NaN with content."""
-    outcome = outcome_of(crawls.status, crawls.changed, crawls.digest, crawls.redirects_to)
+    columns = crawls.status, crawls.changed, crawls.digest, crawls.redirects_to, crawls.leads
+    outcome = outcome_of(*columns)
     return np.where(outcome == Outcome.content, np.nan, crawls.retry_after_s)
 
 
-def _once(held: Bools, page_id: Ints) -> Bools:
-    """Return the first token in force of each page, because a lease ends only once."""
+def _without_report(
+    reports: LeaseReports, pages: DueColumns, locked: LockedLeases, held: Bools
+) -> Bools:
+    """Return which leases end without a report, by their token or by the page alone."""
+    unreported: Bools = held & (reports.endings != REPORTED)
+    return unreported & ~(pages.last_crawl_at >= locked.leased_at)
+
+
+def _once(held: Bools, page_id: Ints, endings: Codes) -> Bools:
+    """Return the first token in force of each page, because a lease ends only once.
+
+    A report comes before an end without one, in whatever order they arrived.
+    """
     row = np.flatnonzero(held)
-    row = row[np.argsort(page_id[row], kind="stable")]
+    row = row[np.lexsort((endings[row] != REPORTED, page_id[row]))]
     once = np.zeros(len(held), np.bool_)
     once[row[Groups.of(page_id[row]).start]] = True
     return once

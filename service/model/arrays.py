@@ -23,6 +23,8 @@ UrlGroupRates = NDArray[np.float32]
 Keys = NDArray[np.void]
 Texts = NDArray[np.object_] | None
 """Optional texts, "" where a row has none; None: no row has a text."""
+Marks = NDArray[np.int16] | None
+"""Optional codes, UNSPECIFIED where a row has none; None: no row has a code."""
 INSTANT = np.dtype("M8[us]")
 KEY = np.dtype("V16")
 DAY = np.timedelta64(86_400_000_000, "us")
@@ -40,6 +42,7 @@ COLUMN: dict[Any, np.dtype[Any]] = {
     Keys: KEY,
     NDArray[np.object_]: np.dtype(object),
     Texts: np.dtype(object),
+    Marks: np.dtype(np.int16),
 }
 """Element type of each annotation."""
 
@@ -127,7 +130,7 @@ def nothing(kind: Any, n: int) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Arrays of one length, one per field; only a field of `Texts` may be None."""
+    """Arrays of one length, one per field; only a field of `Texts` or `Marks` may be None."""
 
     def __len__(self) -> int:
         return len(getattr(self, next(iter(self.__dataclass_fields__))))
@@ -164,9 +167,12 @@ class Columns:
 
 
 def _filled(columns: Columns, name: str) -> NDArray[Any]:
-    """Return a column, with "" in each row if it is None."""
-    column: Texts = getattr(columns, name)
-    return np.full(len(columns), "", object) if column is None else column
+    """Return a column; if it is None, with "" or `UNSPECIFIED` in each row."""
+    column: NDArray[Any] | None = getattr(columns, name)
+    if column is not None:
+        return column
+    kind = COLUMN[columns.__dataclass_fields__[name].type]
+    return np.full(len(columns), "" if kind.kind == "O" else UNSPECIFIED, kind)
 
 
 S = TypeVar("S", bound=np.generic)

@@ -1,5 +1,6 @@
 """Changes that crawls found, as columns, and places in the feed of these changes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
@@ -86,6 +87,8 @@ class FeedBounds(NamedTuple):
     """Number of the newest block; 0: none."""
     latest: int
     """Highest number that a cursor may have: that of the newest commit, or the present time."""
+    lost: Sequence[tuple[int, int]] = ()
+    """Places that restores have lost: after < number < before, for each."""
 
 
 @dataclass(frozen=True, slots=True)

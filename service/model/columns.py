@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from service.model.arrays import (
     NO_TIME,
+    UNSPECIFIED,
     Bools,
     Codes,
     Columns,
@@ -15,6 +16,7 @@ from service.model.arrays import (
     Instants,
     Ints,
     Keys,
+    Marks,
     Texts,
     UrlGroups,
 )
@@ -68,6 +70,8 @@ class CrawlColumns(Columns):
     """Pause that the host requested, seconds; NaN: none."""
     redirects_to: Ints
     """Target of the redirect; 0: no redirect; UNSPECIFIED: the target is not registered."""
+    leads: Codes
+    """End of the redirect (`model.outcomes.Leads`)."""
     last_modified: Instants
     """Last modification of the page as the site reports; NaT: no report."""
     etag: Texts = None
@@ -76,6 +80,17 @@ class CrawlColumns(Columns):
     """JSON of the crawler's note; "": none."""
     own_hosts: Texts = None
     """Set of the hosts that the report may pause, by the limits of its key; "": no limits."""
+    verdict: Marks = None
+    """Verdict (`ItemVerdict`) of a refused item, which is recorded only as the end of its lease;
+    UNSPECIFIED: the item is judged yet."""
+
+    @property
+    def refused(self) -> Bools:
+        """(N,) True for an item that only ends its lease."""
+        if self.verdict is None:
+            return np.zeros(len(self), np.bool_)
+        refused: Bools = self.verdict != UNSPECIFIED
+        return refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +137,11 @@ class PageStates(Columns):
     trust: Floats
     """Log-likelihood ratio of "pings announce nearly all changes" (`core.pings`)."""
     requested_at: Instants
-    """Time of the ping that requested a crawl; NaT after a report of that crawl."""
+    """Time of the first request, by a ping or by an operator, since the last crawl, which is the
+    page's place in the queue; NaT: every request is answered. A request before the last crawl is
+    one that the crawl did not answer (`ingest.requests`)."""
+    renewed_at: Instants
+    """Time of the newest request; NaT where that is `requested_at`."""
     interval_factor: Floats
     """Time from the last crawl to the next, in units of 1 / (crawl_rate * urgency). A store may
     keep seven digits."""
@@ -137,9 +156,18 @@ class PageStates(Columns):
     outcome: Codes
     """Outcome of the last crawl (`model.outcomes`)."""
     absent_since: Instants
-    """Time of the first crawl since the last content that found the page absent; NaT: none."""
+    """Time of the first crawl since the last content that found the page absent, or of the first of
+    the doubtful crawls in a row; NaT: none."""
+    retry_rate: Floats
+    """Crawl rate of the page's last share in the allocation, 1/day, if it lacks content or has just
+    come back; 0: none. A store may keep seven digits."""
     redirects_to: Ints
     """Page to which the last answer redirected; 0: none, or not registered."""
+    hops: Codes
+    """Redirects from a page that was asked for to this page, which is known only as their target;
+    0: asked for; negative: no page redirects to it any more (`ingest.redirects`)."""
+    n_targets: Codes
+    """New pages that were registered because this page redirects to them."""
     estimate: Floats
     """(N, width) states of the estimator."""
     observability: Codes
@@ -306,6 +334,10 @@ class DueColumns(Columns):
     n_failures: Ints
     outcome: Codes
     """Outcome of the last crawl (`model.outcomes`)."""
+    hops: Codes
+    """As in `PageStates`."""
+    retry_rate: Floats
+    """Crawl rate by which a page without a share is due, 1/day; 0: none (`PageStates`)."""
     interval_factor: Floats
     due_rate: Floats
     """Crawl rate times urgency, 1/day; NaN for a page that no epoch has scheduled."""

@@ -8,7 +8,8 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from service.model.outcomes import Outcome
+from service.model.incidents import Incident
+from service.model.outcomes import NO_CONTENT_AFTER, ROBOTS_DENIED, Outcome
 
 MOST_FAILURES = 1_000
 """Maximum count of failures in a row; delays reach their bounds long before."""
@@ -51,6 +52,10 @@ class ItemVerdict(IntEnum):
     """The database of the item's page is away; the item may be sent again."""
     locked = 6
     """Another session holds the page's row; the item may be sent again."""
+    lost = 7
+    """No such page: its id was handed out before the database was restored."""
+    refused = 8
+    """The item was refused before; the end of its lease is recorded."""
 
 
 class PingReason(StrEnum):
@@ -101,6 +106,12 @@ class LogEntry:
     changed: bool | None
     interval: float | None
     status: int | None
+    """HTTP status, or `outcomes.ROBOTS_DENIED`; None: not reported."""
+
+    @property
+    def robots_denied(self) -> bool:
+        """True if robots.txt forbade the crawl."""
+        return self.status == ROBOTS_DENIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +161,21 @@ class Page:
     """JSON of the note."""
     outcome: Outcome = Outcome.content
     """Outcome of the last crawl."""
+    hops: int = 0
+    """Redirects from a page that was asked for; 0: asked for; negative: as in `PageStates`."""
+    n_targets: int = 0
+    """New pages that were registered because this page redirects to them."""
+    doubted: bool = False
+    """True if the next request goes without validators (`leases.conditional`)."""
+    false_304_at: datetime | None = None
+    """Time of the proof that a 304 of the host was wrong; None: no proof."""
+    retry_rate: float = 0.0
+    """Crawl rate by which the page is due without a share, 1/day; 0: none (`PageStates`)."""
+
+    @property
+    def no_content(self) -> bool:
+        """True if the page has no share in the allocation for want of content."""
+        return not self.gone and self.n_failures >= NO_CONTENT_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +231,10 @@ class Host:
     max_crawl_rate: float | None
     host_queue: HostQueue
     """The host's own queue, or that of its group."""
+    false_304_at: datetime | None = None
+    """Time of the proof that a 304 of the host was wrong; None: no proof."""
+    incident: Incident | None = None
+    """The last incident that no content has ended; None: none."""
 
 
 @dataclass(frozen=True, slots=True)

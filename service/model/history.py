@@ -38,6 +38,7 @@ COUNTS = (
 COUNTED_PAGES = (
     "n_pages",
     "n_never_crawled",
+    "n_no_content",
     "n_overdue",
     "n_paused_by_trouble",
     "n_paused_by_operator",
@@ -219,6 +220,9 @@ class Gauges:
     n_pages: int
     """Pages that are not gone."""
     n_never_crawled: int
+    n_no_content: int | None
+    """Pages without content in their last crawls (`outcomes.lacks_content`); None: measured before
+    they were counted."""
     n_overdue: int
     """Pages that were due before."""
     n_paused_by_trouble: int
@@ -228,7 +232,8 @@ class Gauges:
     asked_rate: float
     """Crawls a day at which pages fall due."""
     fresh_share: float | None
-    """Expected share of pages whose copy is up to date, by importance; None without importance."""
+    """Expected share of pages whose copy is up to date, by importance; None without importance.
+    Pages without content do not count in these four, because they have no share."""
     fresh_share_plain: float | None
     """The same where all pages count alike; None without pages."""
     harmonic_staleness: float | None

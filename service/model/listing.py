@@ -7,9 +7,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import Codes, Columns, Floats, Ints
+from service.model.arrays import Codes, Columns, Floats, Instants, Ints
 from service.model.columns import DueColumns
 from service.model.domain import Observability
+
+
+class Unfinished(NamedTuple):
+    """Filter of pages whose last leases ended without a report."""
+
+    least: int
+    """Least number of such leases in a row."""
+    now: datetime
+    """Instant by which leases have expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +32,15 @@ class PageFilter:
     observability: Observability | None = None
     gone: bool | None = None
     failing: bool | None = None
-    """True: pages with failures in a row."""
+    """True: pages whose last crawl had no content."""
+    no_content: bool | None = None
+    """True: pages without content in `outcomes.NO_CONTENT_AFTER` crawls in a row or more."""
+    moved: bool | None = None
+    """True: pages whose last crawl was redirected for good."""
     crawled: bool | None = None
     """True: pages with a reported crawl."""
+    may_retire: bool | None = None
+    """True: pages that are gone, or known only as the target of a redirect."""
     change_rate_from: float | None = None
     change_rate_to: float | None = None
     crawl_rate_from: float | None = None
@@ -33,6 +48,7 @@ class PageFilter:
     """Inclusive bounds of the rates in the schedule in force, 1/day."""
     changed_since: datetime | None = None
     """Earliest crawl that found the page changed, of those that the log keeps."""
+    unfinished: Unfinished | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +66,20 @@ class ListedPages(DueColumns):
     n_changes: Ints
     tags: NDArray[np.object_]
     """Tags of each page, separated by spaces; "" without one."""
+    redirects_to: Ints
+    """Page to which the last answer redirected; 0: none."""
+    redirect_url: NDArray[np.object_]
+    """URL of that page; "" for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPages(ListedPages):
+    """(N,) pages of a list, with their leases that ended without a report."""
+
+    n_unfinished: Ints
+    """Such leases in a row."""
+    until: Instants
+    """Earliest next lease after them; NaT: the page does not wait."""
 
 
 class ListedPart(NamedTuple):

@@ -8,11 +8,15 @@ due times, politeness and the answer to "why" read this table in place of condit
 | content | 2xx, or none, with a digest or `changed`; 304 |
 | moved | 301 and 308 with a target |
 | absent | 404, 410 |
-| elsewhere | other 3xx; 301 and 308 without a target; content that a redirect led to |
-| refused | 401, 402, 403, 405, 406, 451 |
+| elsewhere | other 3xx; 301, 308 without a target or to nowhere; content behind a redirect |
+| refused | 401, 402, 403, 405, 406, 451; robots.txt forbids the page |
 | empty | 2xx, or none, without digest and `changed` |
 | failed | 0, 1xx, 408, 425, 429, 5xx, other 4xx, any number that a site invents |
 | unfinished | no status: the lease expired or was returned, or its report was refused |
+| doubtful | any that shows the sign of an incident of its host (`ingest.incidents`) |
+
+A page without content in `NO_CONTENT_AFTER` crawls in a row is in the state `no_content`: it has no
+share in the allocation.
 """
 
 from dataclasses import dataclass
@@ -34,6 +38,21 @@ TROUBLE = range(500, 600)
 """Statuses of a server in trouble."""
 INVENTED = 999
 """Status that stands for a number that is no status of three digits."""
+ROBOTS_DENIED = 1_000
+"""Status of a crawl that robots.txt forbids, which no site can send; answers never show it."""
+NO_CONTENT_AFTER = 3
+"""Number of crawls in a row without content after which a page has no share in the allocation."""
+
+
+class Leads(IntEnum):
+    """The end of a redirect, by the chain of redirects that the store has (`ingest.redirects`)."""
+
+    on = 0
+    """To a page, or there is no redirect."""
+    to_new = 1
+    """To a page that was registered because of this redirect."""
+    nowhere = 2
+    """Back to a page of its own chain, or beyond the redirects that are followed."""
 
 
 class Outcome(IntEnum):
@@ -47,6 +66,7 @@ class Outcome(IntEnum):
     empty = 5
     failed = 6
     unfinished = 7
+    doubtful = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,22 +78,26 @@ class Meaning:
     absent: bool = False
     """True if the page is gone, once a second look confirms it."""
     answers: bool = False
-    """True if the crawl answers a request; an absence once it is confirmed."""
+    """True if the site answered: the crawl states the page's redirect, or that it has none; an
+    absence once it is confirmed. A request is answered by a crawl that `shows` the page."""
     failure: bool = False
     """True if the history counts the crawl as failed."""
     patient: bool = False
     """True if the next crawl waits an interval, doubled each time, in place of an hour."""
+    steady: bool = False
+    """True if the wait for the next crawl does not double."""
 
 
 MEANING = {
     Outcome.content: Meaning(shows=True, answers=True),
-    Outcome.moved: Meaning(shows=True, absent=True, answers=True),
-    Outcome.absent: Meaning(shows=True, absent=True, answers=True),
+    Outcome.moved: Meaning(shows=True, absent=True, answers=True, steady=True),
+    Outcome.absent: Meaning(shows=True, absent=True, answers=True, steady=True),
     Outcome.elsewhere: Meaning(answers=True, patient=True),
     Outcome.refused: Meaning(failure=True, patient=True),
     Outcome.empty: Meaning(answers=True, patient=True),
     Outcome.failed: Meaning(failure=True),
     Outcome.unfinished: Meaning(),
+    Outcome.doubtful: Meaning(failure=True, steady=True),
 }
 """Meaning of each outcome, in the order of the codes."""
 
@@ -84,6 +108,7 @@ def _column(name: str) -> Bools:
 
 SHOWS, IS_ABSENT, ANSWERS = _column("shows"), _column("absent"), _column("answers")
 IS_FAILURE, IS_PATIENT = _column("failure"), _column("patient")
+IS_STEADY = _column("steady")
 """Columns of the table, to be indexed by codes of outcomes."""
 
 
@@ -92,14 +117,14 @@ def _by_status() -> Codes:
 
     The last row is that of `UNSPECIFIED`.
     """
-    code = np.full(INVENTED + 2, Outcome.failed, np.int16)
+    code = np.full(ROBOTS_DENIED + 2, Outcome.failed, np.int16)
     code[UNSPECIFIED] = Outcome.content
     code[SUCCESSES] = Outcome.content
     code[REDIRECTS] = Outcome.elsewhere
     code[NOT_MODIFIED] = Outcome.content
     code[list(MOVED)] = Outcome.moved
     code[list(ABSENT)] = Outcome.absent
-    code[list(REFUSED)] = Outcome.refused
+    code[[*REFUSED, ROBOTS_DENIED]] = Outcome.refused
     return code
 
 
@@ -110,7 +135,9 @@ _CONTENT, _MOVED, _ELSEWHERE, _EMPTY = (
 )
 
 
-def outcome_of(status: Codes, changed: Codes, digest: Ints, redirects_to: Ints) -> Codes:
+def outcome_of(
+    status: Codes, changed: Codes, digest: Ints, redirects_to: Ints, leads: Codes | None = None
+) -> Codes:
     """Return the (N,) outcomes of crawls, by their columns (`CrawlColumns`).
 
     >>> statuses = np.array([200, 200, 301, 301, 404, 403, 503, 999, -1], np.int16)
@@ -120,14 +147,37 @@ def outcome_of(status: Codes, changed: Codes, digest: Ints, redirects_to: Ints) 
     ['content', 'empty', 'moved', 'elsewhere', 'absent', 'refused', 'failed', 'failed', 'content']
     """
     away = redirects_to != 0
-    known = (status >= UNSPECIFIED) & (status <= INVENTED)
+    onward = away if leads is None else away & (leads != Leads.nowhere)
+    listed = (status >= UNSPECIFIED) & (status <= ROBOTS_DENIED)
     # UNSPECIFIED, -1, takes the last row
-    code = BY_STATUS[np.where(known, status, INVENTED)]
+    code = BY_STATUS[np.where(listed, status, INVENTED)]
     success = (code == _CONTENT) & (status != NOT_MODIFIED)
     # the content after a redirect belongs to another page
-    code[np.where(away, success, code == _MOVED)] = _ELSEWHERE
+    code[success & away | (code == _MOVED) & ~onward] = _ELSEWHERE
     code[success & ~away & (changed == UNSPECIFIED) & (digest == 0)] = _EMPTY
     return code
+
+
+SHOWING = np.roll(BY_STATUS == _CONTENT, 1)
+"""True for statuses that show content if there is a digest, from `UNSPECIFIED` on, which is -1."""
+
+
+def all_show(status: Codes) -> bool:
+    """Return whether all crawls with a digest and no redirect have content, by their statuses.
+
+    The answer is that of `outcome_of`, ten times as fast, for statuses up to `ROBOTS_DENIED`.
+    """
+    return bool(SHOWING.take(status + 1, mode="clip").all())
+
+
+def lacks_content(gone: Bools, n_failures: Ints) -> Bools:
+    """Return which pages have no content: not gone, but none in `NO_CONTENT_AFTER` crawls in a row.
+
+    >>> lacks_content(np.array([False, False, True]), np.array([2, 3, 5])).tolist()
+    [False, True, False]
+    """
+    lacking: Bools = ~gone & (n_failures >= NO_CONTENT_AFTER)
+    return lacking
 
 
 def asks_for_pause(status: Codes) -> Bools:

@@ -123,6 +123,7 @@ def opened(
     try:
         store.prepare(existing=existing)
         store.check()
+        store.recognise()
         plan = _plan(store, settings)
     except RecrawlError:
         store.close()
@@ -132,6 +133,7 @@ def opened(
         store = open_store(
             url, width(plan.estimator), clock=now, timeout_s=timeout_s, archive=archive
         )
+        store.recognise()
     store.counter = HistoryCounter(store)
     rng = rng or np.random.default_rng()
     rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)

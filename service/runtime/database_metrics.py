@@ -54,6 +54,8 @@ class Reading(NamedTuple):
     webhooks: list[WebhookProgress]
     step: Row | None
     """Newest step of the history that was measured."""
+    snapshot_at: datetime | None
+    """Begin of the oldest snapshot; None: none is held."""
     at: datetime
 
 
@@ -75,12 +77,14 @@ class DatabaseCollector(Collector):
                 ready_at = tx.ready_since() if self.store.has_queue else None
                 webhooks = tx.webhook_progress(MOST_WEBHOOKS) if self.store.has_queue else []
                 step = reading.newest(tx) if self.store.has_queue else None
+                snapshot_at = tx.oldest_snapshot() if self.store.has_queue else None
                 published, newest = tx.epoch_in_force(), tx.newest_epoch()
             away = self.store.check_ready() if len(self.store.parts) > 1 else ()
         except RecrawlError:
             self.answered = False
             return
-        self.last = Reading(published, newest, ready_at, webhooks, step, self.now())
+        own = published, newest, ready_at, webhooks, step, snapshot_at
+        self.last = Reading(*own, self.now())
         self.answered = not away
 
     def collect(self) -> Iterator[Metric]:
@@ -110,6 +114,13 @@ class DatabaseCollector(Collector):
         if last.ready_at is not None:
             waits = max((now - last.ready_at).total_seconds(), 0.0)
             yield gauge("ready_seconds", "Time since a crawl became ready to lease", waits)
+        held = 0.0 if last.snapshot_at is None else (last.at - last.snapshot_at).total_seconds()
+        yield gauge(
+            "oldest_snapshot_seconds",
+            "Age of the oldest snapshot, such as that of pg_dump, at the last answer; leases slow "
+            "down while it is held",
+            max(held, 0.0),
+        )
         if last.published is not None:
             yield from of_epoch(last.published, now)
         if last.step is not None and last.step.gauges is not None:

@@ -10,6 +10,7 @@ from service.history.reading import Row
 from service.model.changes import age_s
 from service.model.domain import Epoch
 from service.model.history import Calibrations, Gauges
+from service.model.unfinished import Ending
 from service.model.webhooks import WebhookProgress, WebhookStatus
 from service.storage.queue.columns import QueueCensus
 from service.storage.stores.contract import Disk
@@ -77,6 +78,9 @@ def of_step(step: Row, gauges: Gauges, now: datetime) -> Iterator[Metric]:
     age = max((now - gauges.measured_at).total_seconds(), 0.0)
     yield gauge("measured_age_seconds", "Time since the state of all pages was measured", age)
     yield gauge("never_crawled_pages", "Pages that were never crawled", gauges.n_never_crawled)
+    if gauges.n_no_content is not None:
+        help_text = "Pages that had no content in three crawls in a row or more"
+        yield gauge("no_content_pages", help_text, gauges.n_no_content)
     yield gauge("overdue_pages", "Pages whose next crawl is overdue", gauges.n_overdue)
     yield labelled(
         "expected_fresh_ratio",
@@ -133,12 +137,29 @@ def of_queue(census: QueueCensus) -> Iterator[Metric]:
         ("leases_running", "Leases that run", census.n_leased),
         (
             "leases_expired",
-            "Leases that ended without a report, whose pages were not leased again",
+            "Leases that ended by time and are not counted yet, as nobody leased from their hosts",
             census.n_expired,
         ),
+        (
+            "unfinished_pages",
+            "Pages whose last lease ended without a report",
+            census.n_unfinished,
+        ),
         ("hosts", "Hosts, or groups of hosts, with a queue", census.n_host_queues),
+        (
+            "hosts_in_incident",
+            "Hosts most of whose pages show the same, which teaches nothing for a day",
+            census.n_incidents,
+        ),
     ):
         yield gauge(name, help_text, value)
+    yield labelled(
+        "set_aside_pages",
+        "Pages that are tried once a day, as three leases in a row ended without a report, by the "
+        "end of the last one",
+        "ending",
+        {each.name: getattr(census, f"n_set_aside_{each.name}") for each in Ending},
+    )
     yield labelled(
         "hosts_blocked",
         "Hosts, or groups of hosts, that may not be crawled now: by an operator, or after trouble",

@@ -9,6 +9,7 @@ Words in braces differ between the databases:
 | --- | --- |
 | `{double}` | converts the number before it to eight bytes: products of four bytes overflow |
 | `{greatest}`, `{least}` | functions |
+| `{microsecond}` | span to add to an instant |
 | `{in_hosts}` | condition that a value is in the array `hosts` |
 | `{among_ids}` | condition that a value is in the array `ids` |
 | `{ids}`, `{names}` | the array of this name as a table with the column `value` |
@@ -17,6 +18,7 @@ Words in braces differ between the databases:
 | `{days_since}` | days from `pings_since` to `%(now)s` |
 | `{log_of_page}` | condition that finds a page's entries of the log without a scan |
 | `{log_of_any}` | condition beside one on `page_id`, for entries of several pages |
+| `{log_since}` | the same for entries since `since` |
 | `{log}` | the log in the database, with the days that are set aside for the archive |
 | `{joined_tags}` | the tags of a group in one text, separated by spaces |
 | `{of_host_after}`, `{of_host_order}` | walk along the index of a host's pages from `after` |

@@ -37,6 +37,22 @@ meta = sa.Table(
     comment="Entries by name, such as the estimator that wrote the states.",
 )
 
+incarnations = sa.Table(
+    "incarnations",
+    metadata,
+    sa.Column("number", Id, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("began_at", Instant, nullable=False),
+    sa.Column("place", sa.Text, nullable=False),
+    sa.Column("timeline", sa.Text, nullable=False),
+    *(
+        sa.Column(f"{end}_{what}", sa.BigInteger, nullable=False)
+        for what in ("page", "epoch", "change")
+        for end in ("last", "first")
+    ),
+    comment="Lives of the database: one from its start, and one from each restore.",
+)
+
 leads = sa.Table(
     "leads",
     metadata,
@@ -55,6 +71,7 @@ hosts = sa.Table(
     sa.Column("host", sa.Text, nullable=False, unique=True),
     sa.Column("group_id", Id),
     sa.Column("max_crawl_rate", sa.Double),
+    sa.Column("false_304_at", Instant),
     sa.Index(
         "hosts_group_id_idx",
         "group_id",
@@ -121,6 +138,7 @@ page_states = sa.Table(
     sa.Column("digest", sa.BigInteger),
     sa.Column("pings_since", Instant, nullable=False),
     sa.Column("requested_at", Instant),
+    sa.Column("renewed_at", Instant),
     sa.Column("last_ping_at", Instant),
     sa.Column("ping_credit", sa.Double),
     sa.Column("real_pings", sa.Double),
@@ -140,6 +158,9 @@ page_states = sa.Table(
     sa.Column("redirects_to", Id),
     sa.Column("outcome", sa.SmallInteger),
     sa.Column("absent_since", Instant),
+    sa.Column("hops", sa.SmallInteger),
+    sa.Column("n_targets", sa.SmallInteger),
+    sa.Column("retry_rate", Short),
     sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     comment="One row a page, updated by every observation: no secondary index, room for HOT.",
@@ -173,6 +194,26 @@ host_queues = sa.Table(
     postgresql_with=HOT,
 )
 
+host_incidents = sa.Table(
+    "host_incidents",
+    metadata,
+    sa.Column("host_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("opened_at", Instant),
+    *(
+        sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+        for name in ("n_crawled", "n_absent", "n_refused", "n_alike", "digest", "digest_before")
+    ),
+    sa.Column("n_before", sa.BigInteger, nullable=False, server_default="-1"),
+    sa.Column("counted_at", Instant),
+    sa.Column("kind", sa.SmallInteger, nullable=False, server_default="0"),
+    sa.Column("since", Instant),
+    sa.Column("shown_at", Instant),
+    sa.Column("ended_at", Instant),
+    sa.Column("n_pages", sa.BigInteger, nullable=False, server_default="0"),
+    comment="Hosts most of whose pages may show the same sign, and their last incident.",
+    postgresql_with=HOT,
+)
+
 due_pages = sa.Table(
     "due_pages",
     metadata,
@@ -186,9 +227,41 @@ due_pages = sa.Table(
     sa.Column("expires_at", Instant),
     sa.Column("requested", sa.Boolean, nullable=False),
     sa.Column("worker", sa.Text),
+    sa.Column("n_unfinished", sa.SmallInteger),
+    sa.Column("ending", sa.SmallInteger),
+    sa.Column("waits", sa.Boolean),
+    sa.Column("deleted_key", Key),
+    sa.Column("deleted_host", sa.Text),
     sa.Index("due_pages_queue_id_next_at_idx", "queue_id", "next_at"),
-    comment="Pages due soon, and the leases on them.",
+    sa.Index(
+        "due_pages_n_unfinished_idx",
+        "page_id",
+        postgresql_where=sa.text("n_unfinished IS NOT NULL"),
+        sqlite_where=sa.text("n_unfinished IS NOT NULL"),
+    ),
+    *(
+        sa.Index(
+            f"due_pages_{name}_idx",
+            name,
+            postgresql_where=sa.text(f"{name} IS NOT NULL"),
+            sqlite_where=sa.text(f"{name} IS NOT NULL"),
+        )
+        for name in ("deleted_key", "deleted_host")
+    ),
+    comment="Pages due soon, and the leases on them, also those that outlive their pages.",
     postgresql_with=HOT,
+)
+
+deleted_hosts = sa.Table(
+    "deleted_hosts",
+    metadata,
+    sa.Column("host", sa.Text, primary_key=True),
+    sa.Column("host_id", Id, nullable=False),
+    sa.Column("n_failures", sa.SmallInteger, nullable=False),
+    sa.Column("blocked_until", Instant),
+    sa.Column("paused_at", Instant),
+    sa.Column("ready_at", Instant),
+    comment="Pauses and delays of hosts that were deleted before their end.",
 )
 
 page_validators = sa.Table(
@@ -198,6 +271,7 @@ page_validators = sa.Table(
     sa.Column("last_modified", Instant),
     sa.Column("etag", sa.Text),
     sa.Column("note", sa.Text),
+    sa.Column("doubted", sa.Boolean),
     comment="Validators for conditional requests and notes, for pages that have any.",
 )
 

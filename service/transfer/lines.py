@@ -59,14 +59,20 @@ class StateLine(Page, frozen=True, kw_only=True):
     pings_since_crawl: Count = 0
     last_ping_at: Moment | None = None
     requested_at: Moment | None = None
+    renewed_at: Moment | None = None
     ping_credit: Number = 0.0
     real_pings: Number = 0.0
     false_pings: Number = 0.0
     trust: Number = 0.0
     n_failures: Annotated[int, Meta(ge=0, le=1_000)] = 0
-    outcome: Annotated[int, Meta(ge=0, le=7)] = 0
+    outcome: Annotated[int, Meta(ge=0, le=8)] = 0
     """Outcome of the last crawl (`service.model.outcomes`)."""
     absent_since: Moment | None = None
+    hops: Annotated[int, Meta(ge=-5, le=5)] = 0
+    """Redirects from a page that was asked for (`service.model.columns.PageStates`)."""
+    n_targets: Annotated[int, Meta(ge=0, le=1_000)] = 0
+    retry_rate: Amount = 0.0
+    """Crawl rate by which the page is due without a share, 1/day; 0: none."""
     last_interval: Interval = 0.0
     last_age: Annotated[float, Meta(ge=0, le=1e7)] | None = None
     """Days from the last modification that the site reported to the crawl that reported it."""

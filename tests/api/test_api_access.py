@@ -296,6 +296,23 @@ def test_a_limited_key_of_role_report_sends_no_crawls_and_one_of_role_crawl_does
     assert (moved["last_crawl_at"], moved["redirects_to"]) == (now.replace("+00:00", "Z"), None)
 
 
+def test_a_limited_key_takes_no_place_of_its_group_for_a_day(api: Live):
+    """A lease counts for the concurrency of all hosts of a group."""
+    api.register(OURS)
+    headers = limited(api, "crawl")
+    most_s = api.service.lease_ttl.total_seconds()
+    wish = {"count": 1, "hosts": ["a.example"]}
+    refused = send(api, headers, "/leases", {**wish, "ttl_s": most_s + 1})
+    assert (refused.status_code, refused.json()["field"]) == (422, "ttl_s")
+    assert f"at most {most_s:g} s" in refused.json()["detail"]
+    (crawl,) = send(api, headers, "/leases", {**wish, "ttl_s": most_s}).json()["items"]
+    place = f"/leases/{crawl['lease']}"
+    longer = api.client.patch(place, json={"ttl_s": most_s + 1}, headers=headers)
+    assert (longer.status_code, longer.json()["field"]) == (422, "ttl_s")
+    assert api.client.patch(place, json={"ttl_s": most_s}, headers=headers).status_code == 200
+    assert api.client.patch(place, json={"ttl_s": 86_400}).status_code == 200, "an unlimited key"
+
+
 def test_a_limited_key_leases_crawls_of_its_hosts_only(api: Live):
     api.register(OURS, THEIRS)
     headers = limited(api, "crawl")

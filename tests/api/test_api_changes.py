@@ -2,6 +2,8 @@
 
 import json
 import threading
+import time
+from collections import Counter
 from datetime import timedelta
 from hashlib import blake2b
 
@@ -9,6 +11,8 @@ import pytest
 from support.live_server import START, Live
 
 from service.api.cursors import FeedCursor, encode_cursor
+from service.api.routes.changes import FeedReader
+from service.storage.stores import newest
 
 URLS = [f"https://a.example/{i}" for i in range(5)] + ["https://b.example/0"]
 
@@ -126,6 +130,33 @@ def test_a_wait_in_vain_ends_with_a_cursor(fed):
     answer = part(fed, cursor=cursor, wait_s=0.2)
     assert (answer["items"], answer["more"]) == ([], False)
     assert part(fed, cursor=answer["next_cursor"])["items"] == []
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson"])
+def test_a_reader_of_an_empty_feed_waits_for_the_first_change(api: Live, monkeypatch, media_type):
+    answers, n_read = [], Counter()
+    read = FeedReader.next
+
+    def counted(reader):
+        n_read["parts"] += 1
+        return read(reader)
+
+    monkeypatch.setattr(FeedReader, "next", counted)
+    headers, query = {"Accept": media_type}, {"wait_s": 0.5}
+    assert api.client.get("/changes", params=query, headers=headers).is_success
+    assert n_read["parts"] == 1
+    reader = threading.Thread(target=lambda: answers.append(part(api, wait_s=30)))
+    reader.start()
+    report(api, URLS[0], digest="one")
+    reader.join(60)
+    assert [item["url"] for item in answers[0]["items"]] == [URLS[0]]
+
+
+def test_one_reader_too_many_is_answered_at_once_and_does_not_poll(fed, monkeypatch):
+    monkeypatch.setattr(newest, "MOST_WAITING", 0)
+    cursor, started = part(fed)["next_cursor"], time.monotonic()
+    assert part(fed, cursor=cursor, wait_s=30)["items"] == []
+    assert time.monotonic() - started < 20
 
 
 def test_a_stream_has_every_change_and_the_place_after_it(fed):

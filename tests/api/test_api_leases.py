@@ -59,6 +59,8 @@ def test_a_report_under_a_lease_that_has_ended_is_evidence_like_any_other(rude):
     rude.register("https://a.example/")
     (old,) = lease(rude, ttl_s=60)
     rude.clock.advance(seconds=60)
+    assert lease(rude) == []
+    rude.clock.advance(hours=1)
     (new,) = lease(rude)
     answer = report(rude, old, status=200, digest="1")
     assert (answer["accepted"], answer["leases_ended"]) == (1, 0)
@@ -95,7 +97,7 @@ def test_a_lease_is_reported_by_itself_by_page_or_by_url(rude):
         ({"lease": "1-ffffffffffffffff"}, "lease"),
         ({"lease": "1-a", "page_id": 2}, "lease"),
         ({"lease": "1-a", "url": "https://a.example/", "page_id": 1}, "url"),
-        ({"lease": "1-a", "retry_after_s": -1}, "retry_after_s"),
+        ({"lease": "1-a", "retry_after_s": "1"}, "retry_after_s"),
     ],
 )
 def test_a_report_that_cannot_be_is_refused_by_its_field(rude, item, field):
@@ -106,7 +108,7 @@ def test_a_report_that_cannot_be_is_refused_by_its_field(rude, item, field):
 
 
 @pytest.mark.parametrize("n_others", [0, 40])
-def test_a_lease_is_not_ended_by_a_report_of_another_page_s_url(rude, n_others):
+def test_a_report_of_another_page_s_url_ends_its_lease_and_nothing_else(rude, n_others):
     rude.register("https://b.example/", *(f"https://b.example/{i}" for i in range(n_others)))
     others = lease(rude, count=n_others + 1)
     (page_id,) = rude.register("https://a.example/")
@@ -120,7 +122,7 @@ def test_a_lease_is_not_ended_by_a_report_of_another_page_s_url(rude, n_others):
     good = [{"lease": other["lease"], "observed_at": at, "digest": "1"} for other in others]
     items = [{"lease": crawl["lease"], "observed_at": at, **item} for item in wrong]
     answer = rude.post("/observations", items + good).json()
-    assert (answer["accepted"], answer["leases_ended"]) == (len(good), len(good))
+    assert (answer["accepted"], answer["leases_ended"]) == (len(good), len(good) + 1)
     assert [(r["index"], r["code"], r["field"]) for r in answer["rejected"]] == [
         (i, "lease_mismatch", "lease") for i in range(3)
     ]
@@ -129,8 +131,9 @@ def test_a_lease_is_not_ended_by_a_report_of_another_page_s_url(rude, n_others):
     for url in ("https://new.example/", "https://far.example/"):
         assert rude.client.get("/pages", params={"url": url}).status_code == 404
     assert rude.get("/hosts/b.example").json()["host_queue"]["blocked_until"] is None
-    assert rude.get(f"/pages/{page_id}").json()["last_crawl_at"] is None
-    assert report(rude, crawl, digest="1")["leases_ended"] == 1
+    page = rude.get(f"/pages/{page_id}").json()
+    assert (page["last_crawl_at"], page["unfinished"]["ending"]) == (None, "refused")
+    assert report(rude, crawl, digest="1")["leases_ended"] == 0
 
 
 def test_many_reports_are_judged_as_few_are(rude):
@@ -140,7 +143,7 @@ def test_many_reports_are_judged_as_few_are(rude):
     items = [{"lease": c["lease"], "observed_at": at, "digest": "1"} for c in crawls]
     items[3]["page_id"] = 999
     answer = rude.post("/observations", items).json()
-    assert (answer["accepted"], answer["leases_ended"], answer["n_rejected"]) == (39, 39, 1)
+    assert (answer["accepted"], answer["leases_ended"], answer["n_rejected"]) == (39, 40, 1)
     assert answer["rejected"][0]["index"] == 3
 
 
@@ -164,6 +167,7 @@ def test_a_lease_that_has_expired_cannot_be_given_back(rude):
     (crawl,) = lease(rude, ttl_s=60)
     rude.clock.advance(seconds=60)
     assert rude.client.delete(f"/leases/{crawl['lease']}").status_code == 404
+    rude.clock.advance(hours=1)
     assert len(lease(rude)) == 1
 
 
@@ -292,6 +296,7 @@ def test_metrics_count_what_became_of_leases(rude):
     old = lease(rude, count=2, ttl_s=60)
     rude.clock.advance(seconds=90)
     assert "recrawl_ready_seconds 90.0" in rude.get("/metrics").text
+    rude.clock.advance(hours=1)
     new = lease(rude, count=4)
     rude.clock.advance(seconds=1)
     report(rude, old[0], digest="1")

@@ -80,6 +80,8 @@ def test_an_item_has_the_state_the_settings_and_the_rates(world: Live):
         "created_at": "2026-05-01T12:00:00Z",
         "last_crawl_at": None,
         "next_crawl_at": schedule["next_crawl_at"],
+        "redirect_url": None,
+        "n_unfinished": 0,
     }
 
 

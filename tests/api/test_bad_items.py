@@ -110,13 +110,13 @@ BAD = {
     "empty url": url('""', "an absolute http or https URL", "invalid"),
     "number url": url("3", "an absolute http or https URL", "invalid"),
     # instants
-    "naive date": seen(
-        '"changed": true, "last_modified": "2026-05-01T12:00:00"', "last_modified", "with a zone"
-    ),
-    "date of a header": seen(
-        '"changed": true, "last_modified": "Fri, 01 May 2026 12:00:00 GMT"',
-        "last_modified",
-        "RFC 3339",
+    "number date": seen('"changed": true, "last_modified": 0', "last_modified", "RFC 3339"),
+    "null date": seen('"changed": true, "last_modified": null', "last_modified", "with a zone"),
+    "missing": Bad(
+        "/observations",
+        '{"url": "https://bad.example/", "changed": true}',
+        "observed_at",
+        "observed_at is missing; send the instant of the crawler's request",
     ),
     "naive": when('"2026-05-01T12:00:00"', "with a zone"),
     "day only": when('"2026-05-01"', "RFC 3339"),
@@ -133,9 +133,10 @@ BAD = {
     "changed 0": seen('"changed": 0', "changed", "true or false"),
     "changed null": seen('"changed": null', "changed", "true or false"),
     "changed string": seen('"changed": "true"', "changed", "true or false"),
-    "status -1": seen('"status": -1', "status", "the HTTP status"),
     "status 200.5": seen('"status": 200.5', "status", "the HTTP status"),
-    "empty digest": seen('"digest": ""', "digest", "any string"),
+    "status as string": seen('"status": "200"', "status", "the HTTP status"),
+    "wait as string": seen('"status": 503, "retry_after_s": "7"', "retry_after_s", "seconds"),
+    "empty digest": seen('"digest": ""', "changed", "send `changed`", "no_evidence"),
     "long digest": seen(f'"digest": "{"x" * 257}"', "digest", "any string"),
     "number digest": seen('"digest": 5', "digest", "any string"),
     "surrogate digest": seen('"digest": "\\udfff"', "digest", "send valid Unicode"),

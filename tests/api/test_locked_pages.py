@@ -95,3 +95,81 @@ def test_a_report_of_a_locked_page_does_not_hold_up_other_lease_requests(live, o
     again = live.client.post("/leases", json=body, headers=headers).json()
     assert again["reported"]["duplicate"] == 1
     assert again["items"]
+
+
+LOCK_QUEUE = """
+SELECT FROM host_queues JOIN hosts ON queue_id = host_id WHERE host = %s FOR UPDATE OF host_queues
+"""
+
+
+def registered(live, *urls, **fields):
+    return live.post("/pages", [{"url": url, **fields} for url in urls])
+
+
+def test_new_pages_of_a_locked_host_queue_are_registered_at_once(live, operator):
+    operator.execute(LOCK_QUEUE, ["a.example"])
+    answer = registered(live, "https://a.example/new", "https://new.example/")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["created"] == 2
+    assert {c["url"] for c in leases(live)} >= {"https://new.example/"}, "others are queued"
+    operator.rollback()
+
+
+def test_pages_of_a_locked_host_queue_are_leased_after_the_next_fill(live, operator):
+    operator.execute(LOCK_QUEUE, ["a.example"])
+    registered(live, "https://a.example/new")
+    operator.rollback()
+    live.epoch()
+    assert "https://a.example/new" in {c["url"] for c in leases(live)}
+
+
+def leases(live):
+    return live.post("/leases", {"count": 100}).json()["items"]
+
+
+@pytest.mark.parametrize("fields", [{"importance": 7.0}, {"tags": ["x"]}, {"max_crawl_rate": 2.0}])
+def test_one_locked_page_of_a_registration_is_refused_and_the_others_count(live, operator, fields):
+    operator.execute("SELECT FROM pages WHERE url = %s FOR UPDATE", [URLS[0]])
+    answer = registered(live, *URLS, "https://new.example/", **fields).json()
+    assert (answer["n_rejected"], answer["created"]) == (1, 1)
+    (refused,) = answer["rejected"]
+    assert (refused["index"], refused["code"]) == (0, "page_locked")
+    assert answer["page_ids"][0] is None
+    assert all(answer["page_ids"][1:])
+    operator.rollback()
+    assert registered(live, URLS[0], **fields).json()["n_rejected"] == 0
+
+
+def test_a_registration_of_a_locked_page_waits_and_others_go_on(live, operator):
+    operator.execute("SELECT FROM pages WHERE url = %s FOR UPDATE", [URLS[0]])
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(registered, live, URLS[0], importance=7.0)
+        registrar = live.service.registrations.flush.__self__
+        until(lambda: registrar.waiting.waiting, "the registration waits")
+        assert registered(live, "https://new.example/").json()["created"] == 1
+        operator.rollback()
+        assert waiting.result().json()["accepted"] == 1
+    (page,) = live.get("/pages", host="a.example").json()["items"]
+    assert page["importance"] == 7.0
+
+
+def test_a_registration_of_a_locked_page_alone_is_unavailable(live, operator):
+    operator.execute("SELECT FROM pages WHERE url = %s FOR UPDATE", [URLS[0]])
+    answer = registered(live, URLS[0], importance=7.0)
+    assert (answer.status_code, answer.json()["type"]) == (503, f"{TYPES}row-locked")
+
+
+def test_a_locked_host_row_holds_up_no_registration(live, operator):
+    operator.execute("SELECT FROM hosts WHERE host = 'a.example' FOR UPDATE")
+    assert registered(live, "https://a.example/new").json()["created"] == 1
+
+
+def test_registrations_wait_for_a_short_lock_of_a_whole_table(live, operator):
+    operator.execute("LOCK TABLE pages IN SHARE ROW EXCLUSIVE MODE")
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(registered, live, "https://new.example/")
+        waits = "SELECT FROM pg_locks WHERE NOT granted AND relation = 'pages'::regclass"
+        with closing(psycopg.connect(operator.info.dsn, password=None)) as watch:
+            until(lambda: watch.execute(waits).fetchall(), "the registration waits")
+        operator.rollback()
+        assert waiting.result().json()["created"] == 1

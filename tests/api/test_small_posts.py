@@ -56,7 +56,7 @@ def test_each_is_told_of_its_own_items_by_its_own_index(store):
     one, other, _ = register(store, 3)
     requests = [
         [crawl(one)],
-        [{"page_id": "x"}, crawl(999), crawl(other), crawl(other, status=-1), crawl(one)],
+        [{"page_id": "x"}, crawl(999), crawl(other), crawl(other, digest="1" * 300), crawl(one)],
         [crawl(other, observed_at="2126-01-01T00:00:00Z")],
         [],
     ]
@@ -67,7 +67,7 @@ def test_each_is_told_of_its_own_items_by_its_own_index(store):
     assert rejections == [
         (0, "invalid", "page_id"),
         (1, "page_not_found", "page_id"),
-        (3, "invalid", "status"),
+        (3, "invalid", "digest"),
     ]
     assert outcomes(bad) == [0, 0, 0, 1]
     assert [(r.index, r.code) for r in bad["rejected"]] == [(0, "future")]

@@ -29,11 +29,16 @@ PAGE = replace(
     crawl_probability=0.0,
     urgency=1.2,
     outcome=Outcome.content,
+    hops=0,
+    n_targets=0,
+    retry_rate=0.0,
+    last_observed_at=AT,
 )
 CHANGES = "it changes about every 2.0 days and its importance is 2.5"
 RANK = "; 25% of all pages have lower crawl rates"
 DRIVERS = f"{CHANGES}{RANK}"
 GROUP = "since its last crawl its URL group has changed"
+SHARELESS = "it has no share of the budget, and is tried again ever more rarely"
 AGAIN = "a ping or POST /pages with its url has it crawled once more"
 
 
@@ -112,22 +117,37 @@ def why(
             {"n_failures": 1, "crawl_rate": 0.0, "due_rate": 0.0},
             (
                 f"not crawled: other pages gain more from this bandwidth: {CHANGES}; its last "
-                "crawl got no answer"
+                "crawl got no answer, it is tried again"
             ),
         ),
         (
-            {"n_failures": 3},
+            {"n_failures": 2},
             (
-                f"crawled every 4.0 days: {DRIVERS}; its last 3 crawls got no "
+                f"crawled every 4.0 days: {DRIVERS}; its last 2 crawls got no "
                 "answer, it is tried again"
             ),
         ),
         (
-            {"n_failures": 3, "outcome": Outcome.elsewhere},
+            {"n_failures": 2, "outcome": Outcome.elsewhere},
             (
-                f"crawled every 4.0 days: {DRIVERS}; its last 3 crawls got no content, because it "
+                f"crawled every 4.0 days: {DRIVERS}; its last 2 crawls got no content, because it "
                 "redirects elsewhere, it is tried again"
             ),
+        ),
+        (
+            {"n_failures": 3, "outcome": Outcome.empty},
+            (
+                "report a digest or `changed`, or delete the page: its last 3 crawls got no "
+                f"content, because the answer was empty; {SHARELESS}"
+            ),
+        ),
+        (
+            {"n_failures": 1, "outcome": Outcome.failed, "last_observed_at": None},
+            "tried again soon: its last crawl got no answer, and it has had no content yet",
+        ),
+        (
+            {"crawl_rate": 0.0, "retry_rate": 0.5},
+            "crawled after 2.0 days: it has content again, and the next epoch decides on its share",
         ),
         (
             {"n_failures": 1, "outcome": Outcome.absent},

@@ -36,7 +36,7 @@ from service.storage import open_store
 from service.storage.pages import postgres_states
 from service.storage.queue.columns import ALL_PAGES
 
-ACCEPTED, DUPLICATE, LATE, UNKNOWN, _, _, LOCKED = (int(v) for v in ItemVerdict)
+ACCEPTED, DUPLICATE, LATE, UNKNOWN, _, _, LOCKED, *_ = (int(v) for v in ItemVerdict)
 ROWS = {
     "state": "UPDATE page_states SET n_failures = n_failures WHERE page_id = %s",
     "queued page": "SELECT FROM due_pages WHERE page_id = %s FOR UPDATE",

@@ -10,8 +10,8 @@ import pytest
 from support.crawl_cases import RUDE, UNTIL, rng, take
 from support.store_cases import T0, page_columns, urls
 
-from service.batching import reports
-from service.batching.reports import Registration, batched_registrations
+from service.batching import registrations
+from service.batching.registrations import Registration, batched_registrations
 from service.leases.settle import LeaseSettler
 from service.model.errors import StoreFull, StoreUnavailable
 
@@ -138,7 +138,7 @@ def test_a_database_that_fails_is_told_to_all_who_waited(store, line, together, 
 
 
 def test_a_commit_is_bounded(store, line, together):
-    line.limits = replace(reports.REGISTRATION_LIMITS, max_batch=10)
+    line.limits = replace(registrations.REGISTRATION_LIMITS, max_batch=10)
     futures = together(*(urls(4, f"{i}.example") for i in range(5)), urls(30, "large.example"))
     assert all(future.result().created.all() for future in futures)
     assert store.n_commits == 1 + 3 + 1

@@ -234,7 +234,7 @@ def test_an_invalid_report_of_a_task_is_rejected_alone(sqlite_url):
         async with AsyncClient(live.url, now=live.clock) as client:
             async with client.reporter(on_rejected=lambda *why: rejected.append(why)) as reporter:
                 reporter.report(URLS[0], digest="1")
-                reporter.report(URLS[1], status=-1)
+                reporter.report(URLS[1], digest="1" * 300)
                 with pytest.raises(TypeError):
                     reporter.report(URLS[2], digest=object())
             return reporter.total.accepted
@@ -242,7 +242,7 @@ def test_an_invalid_report_of_a_task_is_rejected_alone(sqlite_url):
     with running(sqlite_url) as live:
         assert run(scenario) == 1
     ((item, why),) = rejected
-    assert (item.url, why.field) == (URLS[1], "status")
+    assert (item.url, why.field) == (URLS[1], "digest")
 
 
 def test_a_lease_request_of_a_task_carries_the_reports_that_wait(sqlite_url):
@@ -255,7 +255,7 @@ def test_a_lease_request_of_a_task_carries_the_reports_that_wait(sqlite_url):
             async with client.reporter(**options) as reporter:
                 (crawl,) = (await reporter.lease(count=1)).items
                 reporter.report(crawl, status=200, digest="1")
-                reporter.report(crawl, status=-1)
+                reporter.report(crawl, digest="1" * 300)
                 leased = await reporter.lease(count=1)
                 without = await reporter.lease(count=1)
                 return leased, without, reporter.n_waiting, reporter.total
@@ -265,7 +265,7 @@ def test_a_lease_request_of_a_task_carries_the_reports_that_wait(sqlite_url):
         leased, without, n_waiting, total = run(scenario)
     assert (leased.reported.leases_ended, len(leased.items), without.reported) == (1, 1, None)
     assert (n_waiting, total.accepted, total.n_rejected) == (0, 1, 1)
-    assert [why.field for _, why in rejected] == ["status"]
+    assert [why.field for _, why in rejected] == ["digest"]
 
 
 def test_reports_of_a_task_wait_again_after_a_lease_request_that_failed(sqlite_url):

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import httpx
+import msgspec
 import pytest
 from support.live_server import START, Live, running
 
@@ -72,7 +73,7 @@ def test_a_page_is_reported_by_url_or_id_too(client, live):
 
 def test_what_cannot_be_reported_says_which_field(client):
     with pytest.raises(rc.Rejected, match="digest") as refused:
-        client.report("https://a.example/", digest="")
+        client.report("https://a.example/", digest="1" * 300)
     assert (refused.value.status, refused.value.problem.field) == (422, "digest")
     with pytest.raises(rc.Refused) as malformed:
         client.lease(count=0)
@@ -217,3 +218,13 @@ def test_a_request_is_sent_again_with_its_key(live):
         assert len(client.lease(count=2).items) == 2
     assert len(sent) == 2
     assert len(set(sent)) == 1
+
+
+def test_a_leased_crawl_is_dated_by_its_request_or_else_by_the_service(client):
+    """The time of the report would hide a ping that came while the page was fetched."""
+    client.register("https://a.example/")
+    (crawl,) = client.lease().items
+    assert client.observation(crawl, status=200).observed_at is msgspec.UNSET
+    sent_at = START + timedelta(seconds=3)
+    assert client.observation(crawl, status=200, observed_at=sent_at).observed_at == sent_at
+    assert client.observation(crawl.page_id, status=200).observed_at == START

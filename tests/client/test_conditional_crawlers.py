@@ -15,6 +15,7 @@ from support.processes import running_python
 from recrawl_client import Client, Page
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PROGRAMS = {"example": "crawler.py", "asyncio": "async_crawler.py"}
 DATE = datetime(2026, 4, 1, 9, 30, tzinfo=UTC)
 HTTP_DATE = "Wed, 01 Apr 2026 09:30:00 GMT"
 TAG = '"5f3a"'
@@ -51,8 +52,8 @@ def live(sqlite_url, monkeypatch):
 
 
 def command_of(crawler, live, *settings):
-    if crawler == "example":
-        return EXAMPLES / "crawler.py", live.url
+    if crawler in PROGRAMS:
+        return EXAMPLES / PROGRAMS[crawler], live.url
     options = [f"RECRAWL_URL={live.url}", "ROBOTSTXT_OBEY=False", *settings]
     flags = [word for option in options for word in ("-s", option)]
     return "-m", "scrapy", "runspider", EXAMPLES / "spider.py", *flags, "-O", "items.json"
@@ -76,7 +77,7 @@ def crawl(directory, live, site, *command):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crawler", ["example", "scrapy"])
+@pytest.mark.parametrize("crawler", ["example", "asyncio", "scrapy"])
 def test_crawlers_send_the_validators_of_the_lease_and_report_the_answers(crawler, tmp_path, live):
     with serving(PAGES) as site:
         pages = crawl(tmp_path, live, site, *command_of(crawler, live))
@@ -87,8 +88,9 @@ def test_crawlers_send_the_validators_of_the_lease_and_report_the_answers(crawle
     }
     assert {path: page.last_crawls[0].changed for path, page in pages.items()}["/both"] is False
     etags = {path: page.etag for path, page in pages.items()}
-    assert etags == {"/both": TAG, "/tag": TAG, "/date": None, "/new": '"77"', "/none": None}
-    assert pages["/date"].last_modified == DATE
+    # a 304 that contradicts a ping is doubted, so the next request is plain
+    assert etags == {**dict.fromkeys(PAGES), "/new": '"77"'}
+    assert pages["/date"].last_modified is None
 
 
 @pytest.mark.slow

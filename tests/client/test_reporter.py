@@ -68,12 +68,12 @@ def test_what_is_rejected_is_told_one_by_one_and_keeps_nothing_up(client):
     told = []
     with client.reporter(on_rejected=lambda *why: told.append(why)) as reporter:
         reporter.report(URLS[0], digest="1")
-        reporter.report(URLS[1], status=-1)
+        reporter.report(URLS[1], digest="1" * 300)
         reporter.report(URLS[2], digest="1")
     assert reporter.total.accepted == 2
     ((observation, rejection),) = told
-    assert observation == Observation(url=URLS[1], status=-1, observed_at=START)
-    assert rejection.field == "status"
+    assert observation == Observation(url=URLS[1], digest="1" * 300, observed_at=START)
+    assert rejection.field == "digest"
 
 
 @pytest.mark.parametrize("digest", [object(), "\ud800"])
@@ -171,7 +171,7 @@ def test_a_service_killed_in_between_and_started_again_gets_everything_once(tmp_
 
 def test_one_report_that_cannot_be_raises_where_it_is_made(client):
     with pytest.raises(Rejected):
-        client.report(URLS[0], status=-1)
+        client.report(URLS[0], digest="1" * 300)
 
 
 def test_a_lease_request_carries_the_reports_that_wait(client, live):
@@ -179,7 +179,7 @@ def test_a_lease_request_carries_the_reports_that_wait(client, live):
     with client.reporter(every_s=NEVER_S) as reporter:
         (crawl,) = reporter.lease(count=1).items
         reporter.report(crawl, status=200, digest="1")
-        reporter.report(crawl, status=-1)
+        reporter.report(crawl, digest="1" * 300)
         leased = reporter.lease(count=1)
         assert leased.reported.leases_ended == 1
         assert (reporter.n_waiting, reporter.total.accepted, reporter.total.n_rejected) == (0, 1, 1)

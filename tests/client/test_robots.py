@@ -13,7 +13,7 @@ from support.local_site import page, redirect, serving
 
 import recrawl_client.robots_fetch
 from recrawl_client import AsyncClient, AsyncRobots, Client, Crawl, Robots
-from recrawl_client.robots_flows import LONGEST_AWAY_S
+from recrawl_client.robots_flows import LONGEST_AWAY_S, TOLD_S, UNREACHABLE_S
 from recrawl_client.robots_rules import LONGEST_DELAY_S, MAX_BYTES, Rules, product_token
 
 AGENT = "NewsBot/2.1 (+https://example.com/bot)"
@@ -239,6 +239,74 @@ def test_a_robots_txt_that_stays_unreachable_is_requested_ever_less_often(hands)
     assert waits == [30, 60, 120, 240, 480, 960, 1_920, LONGEST_AWAY_S, LONGEST_AWAY_S]
 
 
+def no_answer(url):
+    raise httpx.ConnectError("no answer")
+
+
+def test_an_unreachable_robots_txt_allows_all_after_30_days_and_is_asked_on(hands):
+    """RFC 9309, section 2.3.1.4; until then the crawls of the host wait."""
+    answers = []
+
+    def fetch(url):
+        return answers[-1] if answers else no_answer(url)
+
+    robots = reader(hands, fetch=fetch)
+    began = hands.at
+    while not (entry := robots.enter(crawl_of("http://a.example/x", hands))).allowed:
+        assert hands.at < began + UNREACHABLE_S + 2 * LONGEST_AWAY_S
+        hands.at += entry.evidence["retry_after_s"]
+    assert began + UNREACHABLE_S <= hands.at <= began + UNREACHABLE_S + 2 * LONGEST_AWAY_S
+    answers.append(httpx.Response(200, content=b"User-agent: *\nDisallow: /x"))
+    hands.at += LONGEST_AWAY_S
+    assert not robots.enter(crawl_of("http://a.example/x", hands)).allowed
+
+
+def test_an_answer_ends_the_count_of_days(hands):
+    answers = []
+
+    def fetch(url):
+        return answers.pop() if answers else no_answer(url)
+
+    robots = reader(hands, fetch=fetch)
+    for _ in range(2):
+        assert not robots.enter(crawl_of("http://a.example/", hands)).allowed
+        hands.at += UNREACHABLE_S - 10 * LONGEST_AWAY_S
+    answers.append(httpx.Response(404))
+    assert robots.enter(crawl_of("http://a.example/", hands)).allowed
+    hands.at += DAY_S
+    assert not robots.enter(crawl_of("http://a.example/", hands)).allowed
+
+
+class Released:
+    """A client that only returns leases."""
+
+    def __init__(self):
+        self.leases = []
+
+    def release(self, crawl):
+        self.leases.append(crawl.lease)
+
+
+def test_one_crawl_reports_an_unreachable_robots_txt_and_the_others_return_their_leases(hands):
+    client = Released()
+    robots = reader(hands, client, fetch=no_answer)
+    crawls = [crawl_of(f"http://a.example/{n}", hands, lease=f"{n}-1") for n in range(4)]
+    entries = [robots.enter(crawl) for crawl in crawls]
+    assert not any(entry.allowed for entry in entries)
+    assert all(entry.reason for entry in entries)
+    assert [entry.evidence for entry in entries[1:]] == [{}] * 3
+    assert client.leases == ["1-1", "2-1", "3-1"], "no lease is held in silence"
+    hands.at += TOLD_S
+    later = robots.enter(crawl_of("http://a.example/9", hands, lease="9-1"))
+    assert later.evidence == {"status": 0, "retry_after_s": 30.0 - TOLD_S}
+
+
+def test_without_a_client_every_crawl_is_reported(hands):
+    robots = reader(hands, fetch=no_answer)
+    entries = [robots.enter(crawl_of("http://a.example/", hands)) for _ in range(3)]
+    assert [entry.evidence["status"] for entry in entries] == [0] * 3
+
+
 @pytest.mark.parametrize("n", [1, 5, 6])
 def test_five_redirects_are_followed_and_more_allow_all(hands, n):
     hops = {f"/{i}": redirect(302, f"/{i + 1}") for i in range(n - 1)}
@@ -413,7 +481,7 @@ def test_pages_of_a_host_wait_for_its_delay(hands):
         hands.at += 2
         assert robots.enter(crawl_of(site.url("/2"), hands)).allowed
         assert hands.waits == [3.0]
-        assert robots.enter(crawl_of(site.url("/no"), hands)).evidence == {"status": 403}
+        assert robots.enter(crawl_of(site.url("/no"), hands)).evidence == {"robots_denied": True}
         assert hands.waits == [3.0], "a page that is denied does not wait"
         hands.at += 6
         assert robots.enter(crawl_of(site.url("/3"), hands)).allowed
@@ -519,7 +587,7 @@ def test_a_reader_for_asyncio_has_the_same_answers(live, hands):
 
     with serving(robots_txt("User-agent: *\nCrawl-delay: 5\nDisallow: /no")) as site:
         evidence, delay_s = asyncio.run(main(site))
-    assert (evidence, delay_s, waits) == ([{}, {"status": 403}, {}], 5.0, [5.0])
+    assert (evidence, delay_s, waits) == ([{}, {"robots_denied": True}, {}], 5.0, [5.0])
     assert site.hits["/robots.txt"] == 1
 
 

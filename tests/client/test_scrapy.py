@@ -111,8 +111,9 @@ def scrapy(directory, live, start, spider=EXAMPLE, **settings):
 
 
 def status(live, url):
-    """Give the status that was reported last of a page."""
-    return live.get("/pages", url=url).json()["last_crawls"][0]["status"]
+    """Give the status that was reported last of a page, "denied" by robots.txt."""
+    last = live.get("/pages", url=url).json()["last_crawls"][0]
+    return "denied" if last["robots_denied"] else last["status"]
 
 
 @pytest.mark.slow
@@ -130,7 +131,7 @@ def test_a_site_is_found_crawled_once_and_reported(tmp_path, live, site):
     expected = {"/": 200, "/2": 203, "/gone": 404, "/moved": 302, "/broken": 302}
     assert site.hits == dict.fromkeys((*expected, "/1", "/busy"), 1)
     assert {path: status(live, home + path) for path in expected} == expected
-    assert status(live, f"{home}/private") == 403
+    assert status(live, f"{home}/private") == "denied"
     assert live.get("/pages", url=f"{home}/moved").json()["redirects_to"]["url"] == f"{home}/1"
     assert status(live, f"http://localhost:{site.port}/busy") == 429
     assert status(live, f"http://localhost:{site.dead_port}/") == 0
@@ -226,7 +227,40 @@ def test_a_digest_that_fails_is_told_and_holds_no_lease(tmp_path, live, site):
     with scrapy(tmp_path, live, home, path, RECRAWL_CLOSE_IDLE_S=2) as spider:
         assert spider.wait(PATIENCE_S) == 0
     assert "no main in it" in (tmp_path / "scrapy.log").read_text()
-    assert status(live, home) == 403
+    assert status(live, home) == 200
+    assert live.get("/hosts/127.0.0.1").json()["n_leased"] == 0
+
+
+NO_CONTENT = """
+from scrapy import Spider
+
+class Empty(Spider):
+    name = "empty"
+    custom_settings = {"SCHEDULER": "recrawl_client.scrapy.Scheduler"}
+
+    def __init__(self, start, **given):
+        super().__init__(start_urls=[start], **given)
+
+    def recrawl_digest(self, response):
+        found = {"none": None, "empty": "", "number": 7, "long": "x" * 300}
+        return found[self.settings["FOUND"]]
+
+    def parse(self, response):
+        pass
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("found", ["none", "empty", "number", "long"])
+def test_any_digest_is_a_report_that_the_service_takes(tmp_path, live, site, found):
+    home = f"http://127.0.0.1:{site.port}/"
+    path = tmp_path / "empty.py"
+    path.write_text(NO_CONTENT)
+    with scrapy(tmp_path, live, home, path, RECRAWL_CLOSE_IDLE_S=2, FOUND=found) as spider:
+        assert spider.wait(PATIENCE_S) == 0
+    page = live.get("/pages", url=home).json()
+    assert (status(live, home), page["unfinished"]) == (200, None)
+    assert page["n_failures"] == (found in ("none", "empty"))
     assert live.get("/hosts/127.0.0.1").json()["n_leased"] == 0
 
 

@@ -1,6 +1,7 @@
 """The service over three databases, one of which goes away and comes back."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 import sqlalchemy as sa
@@ -136,6 +137,18 @@ def test_a_redirect_leads_to_the_database_of_its_target(live):
     page = live.get(f"/pages/{page_id}").json()
     assert page["redirects_to"]["url"] == url_in(2, 7)
     assert page["redirects_to"]["page_id"] >> 42 in range(43, 64)
+
+
+def test_a_chain_over_all_databases_is_followed_for_five_redirects(live):
+    chain = [url_in(n % 3, 60 + n) for n in range(8)]
+    live.register(chain[0])
+    for source, target in pairwise(chain[:7]):
+        live.clock.advance(minutes=1)
+        (item,) = crawls(live, [source])
+        item |= {"status": 302, "redirect_url": target}
+        assert live.post("/observations", [item]).json()["accepted"] == 1
+    hops = [live.get("/pages", url=url).json().get("hops") for url in chain]
+    assert hops == [0, 1, 2, 3, 4, 5, None, None]
 
 
 def test_a_database_that_is_away_rejects_only_its_own_items(live, other):

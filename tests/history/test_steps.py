@@ -252,6 +252,31 @@ def test_gauges_are_those_of_a_loop_over_all_pages(sql_store, clock, monkeypatch
     assert all_pages.harmonic_staleness_plain == pytest.approx(stale.mean(), rel=1e-6)
 
 
+def test_pages_without_content_are_counted_and_neither_fresh_nor_stale(sql_store, clock):
+    ids = np.sort(register(sql_store, 5, now=clock(), importance=np.arange(1.0, 6.0)))
+    for page in ids[:4]:
+        crawl(sql_store, page, clock() + timedelta(days=1), digest=1)
+    for hour in range(3):
+        for page in ids[[0, 4]]:
+            crawl(sql_store, page, clock() + timedelta(days=2, hours=hour), status=403)
+    clock.now += timedelta(days=8)
+    lacking = measure(sql_store, GAMMA, np.array([1]), clock).gauges
+    with sql_store.begin() as tx:
+        tx.delete_many(ids[[0, 4]])
+    without = measure(sql_store, GAMMA, np.array([1]), clock).gauges
+    for host_id in (ALL_HOSTS, 1):
+        found, others = lacking[host_id], without[host_id]
+        assert (found.n_pages, found.n_no_content, found.n_overdue) == (5, 2, 2)
+        assert (others.n_pages, others.n_no_content) == (3, 0)
+        for name in (
+            "fresh_share",
+            "fresh_share_plain",
+            "harmonic_staleness",
+            "harmonic_staleness_plain",
+        ):
+            assert getattr(found, name) == pytest.approx(getattr(others, name)), name
+
+
 def test_a_large_corpus_is_sampled_in_blocks_and_its_numbers_are_scaled(
     sql_store, clock, monkeypatch
 ):

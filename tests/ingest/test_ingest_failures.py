@@ -235,7 +235,7 @@ def test_a_redirect_to_where_nobody_registered_names_no_target_but_moves_the_pag
     assert (found.gone, found.redirects_to) == (True, None)
 
 
-def test_a_crawl_that_a_ping_asked_for_is_done_when_it_redirects_and_not_when_it_fails(memory):
+def test_a_crawl_that_a_ping_asked_for_is_done_when_it_shows_the_page(memory):
     (page_id,) = register(memory, 1, observability=Observability.complete)
     crawl(memory, page_id, T0, digest=1)
     announce(memory, page_id, T0 + HOUR)
@@ -244,5 +244,7 @@ def test_a_crawl_that_a_ping_asked_for_is_done_when_it_redirects_and_not_when_it
     crawl(memory, page_id, T0 + 3 * HOUR, status=500)
     assert due_of(memory, page_id) == T0 + 5 * HOUR
     crawl(memory, page_id, T0 + 5 * HOUR, status=302, redirects_to=-1)
-    assert page_of(memory, page_id).requested_at is None
+    assert page_of(memory, page_id).requested_at == T0 + HOUR
     assert due_of(memory, page_id) == T0 + 5 * HOUR + 4 * DAY
+    crawl(memory, page_id, T0 + 5 * DAY, digest=1)
+    assert page_of(memory, page_id).requested_at is None

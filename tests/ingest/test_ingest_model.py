@@ -26,11 +26,9 @@ from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import Rules
 from service.ingest.rebuild import rebuild
 from service.ingest.record import ping, record
-from service.model.arrays import UNIX_ZERO
 from service.model.domain import ItemVerdict, Timing
 
 MINUTE = timedelta(minutes=1)
-SINCE_1970 = (UNIX_ZERO - T0) // MINUTE
 """Request of a page whose first crawl failed."""
 OBSERVABILITY = [0, 1, 2, 0]
 PROBABILITY = [0.0, 0.4, 0.5, None]
@@ -57,6 +55,7 @@ class PageModel:
     last_ping: int | None = None
     credit: float = 0.0
     wanted: int | None = None
+    newest_wanted: int | None = None
     estimate: tuple | None = (0.0, 0.0)
     """None once pings have had a part in it: `test_estimates` covers how they are weighed."""
     log: list = field(default_factory=list)
@@ -76,19 +75,21 @@ class PageModel:
             self.absent_since = at
         if status in (301, 308) or not failing:
             self.redirects_to = None if redirects_to == UNKNOWN_PAGE else redirects_to
-        waits = self.wanted is not None and self.wanted <= at
-        if waits and not failing and (gone or not absent):
-            self.wanted = None
+        if self.wanted is not None and self.wanted <= at:
+            self.wanted = None if answered and self.newest_wanted <= at else self.newest_wanted
         if answered:
             self._observe(
                 at, self._changed(told_change, digest, status, gone), digest, gone, status
             )
         else:
             self.log.append((at, 0, None, None, None if status == -1 else status))
-            if self.last_observed is None and self.wanted is None:
-                self.wanted = SINCE_1970
         self.last_crawl = at
         return ItemVerdict.accepted
+
+    @property
+    def renewed(self):
+        """The newest request, where that is not the one with the place."""
+        return None if self.wanted in (None, self.newest_wanted) else self.newest_wanted
 
     def _confirms(self, at):
         """A second look confirms an absence an hour after the first, or an interval if shorter."""
@@ -141,15 +142,21 @@ class PageModel:
         self.last_ping, self.n_pings = at, self.n_pings + (at >= 0)
         self.log.append((at, 1, None, None, None))
         crawl, reason = self._decide(at)
-        if crawl and self.wanted is None:
-            self.wanted = at
+        if crawl:
+            known = self.wanted is not None
+            if not known or (self.last_crawl is not None and self.wanted <= self.last_crawl):
+                self.wanted = at
+            self.newest_wanted = at
         return ItemVerdict.accepted, crawl, reason
 
     def _decide(self, at):
         if self.last_crawl is None:
             return True, "never_crawled"
-        waited = self.n_failures > 6 and at >= self.last_crawl + 16 * 1440
-        if self.gone and at > self.last_crawl and (self.observability == 1 or waited):
+        lacking = not self.gone and self.n_failures >= 3
+        waited = lacking or self.n_failures > 6
+        waited = waited and at >= self.last_crawl + 16 * 1440
+        away = self.gone or lacking
+        if away and at > self.last_crawl and (self.observability == 1 or waited):
             return True, "may_be_back"
         if not (self.observability == 1 or (self.observability == 2 and self.probability)):
             return False, "not_trusted"
@@ -253,6 +260,7 @@ def assert_equal_to_model(store, ids, model):
             ("last_observed_at", page.last_observed),
             ("last_ping_at", page.last_ping),
             ("requested_at", page.wanted),
+            ("renewed_at", page.renewed),
         ):
             np.testing.assert_array_equal(getattr(state, name)[0], when(expected), name)
         assert state.digest.tolist() == [page.digest]

@@ -9,6 +9,7 @@ from support.store_cases import DAY, T0, crawl_columns, page_columns, page_of, r
 
 from service.ingest.record import PageNames, record, resolve
 from service.model.domain import ItemVerdict
+from service.model.outcomes import Leads
 
 
 @pytest.mark.parametrize("register_new", [True, False])
@@ -21,11 +22,13 @@ def test_targets_of_redirects_are_resolved_with_the_pages(store, register_new):
             pages=page_columns([urls(2)[1], "https://new.example/", urls(2)[0]]),
             target=np.array([1, 0, -1, 2]),
         )
-        page_id, redirects_to, new = resolve(tx, named, T0 + DAY, register=register_new)
+        page_id, redirects_to, new, leads = resolve(tx, named, T0 + DAY, register=register_new)
         (added,) = tx.page_ids(page_columns(["https://new.example/"]).key).tolist()
     assert page_id.tolist() == [one, other, added, one]
     assert redirects_to.tolist() == [added if register_new else -1, 0, 0, 0]
     assert new.tolist() == ([added] if register_new else [])
+    # an item names the new page too, so that it is asked for
+    assert leads.tolist() == [Leads.on] * 4
 
 
 def test_an_item_whose_url_is_of_another_page_than_its_lease_says_nothing_and_registers_none(store):

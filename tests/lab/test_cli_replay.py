@@ -236,7 +236,7 @@ def test_the_commands_of_the_how_to_page_do_what_it_says(recrawl, clone, tmp_pat
     text = HOW_TO.read_text()
     (tmp_path / "examples").symlink_to(EXAMPLES)
     commands = re.findall(r"```sh\nrecrawl (.*?)\n```", text)
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         played = command.replace("path/to/clone", str(clone)).replace("docs/(", "(")
         ended = recrawl(*shlex.split(played), "--processes", 1)

@@ -42,6 +42,7 @@ from service.leases import lease
 from service.leases import queue as due_queue
 from service.leases.queue import fill_queue, queue_due
 from service.model.domain import ItemVerdict, Observability, PagePatch
+from service.model.outcomes import Outcome
 from service.storage.queue.columns import ALL_PAGES
 
 
@@ -131,6 +132,19 @@ def test_the_most_overdue_come_first(queue_store):
         assert crawl.overdue == pytest.approx(overdue[crawl.page_id], rel=2e-7)
 
 
+def test_a_retry_is_as_overdue_as_its_wait_is_exceeded(queue_store):
+    """Twelve days are six intervals of a page, three waits of another, and one and a half here."""
+    living, refused, gone = page_id = np.sort(register(queue_store, 3))
+    publish(queue_store, schedule_columns(page_id, crawl_rate=[0.5, 0.0, 0.0]))
+    save(queue_store, page_id, last_crawl_at=T0 - 12 * DAY, interval_factor=1.0)
+    save(queue_store, [refused], n_failures=4, outcome=Outcome.refused)
+    save(queue_store, [gone], n_failures=4, gone=True, outcome=Outcome.absent)
+    queue(queue_store, page_id.tolist(), T0)
+    batch = take(queue_store, T0, 1) + take(queue_store, T0, 10)
+    assert ids(batch) == [living, gone, refused]
+    assert [crawl.overdue for crawl in batch] == pytest.approx([6.0, 3.0, 1.5])
+
+
 def test_a_page_whose_siblings_have_changed_comes_before_one_of_the_same_rate(queue_store):
     page_id = np.sort(register(queue_store, 4))
     publish(queue_store, schedule_columns(page_id, crawl_rate=0.5, urgency=[1.0, 4.0, 0.5, 2.0]))
@@ -159,7 +173,8 @@ def test_a_page_is_leased_once_at_a_time_and_again_when_its_lease_has_ended(queu
     (page,) = add(queue_store, 1)
     (first,) = take(queue_store, T0)
     assert take(queue_store, T0 + TTL - SECOND) == []
-    (second,) = take(queue_store, T0 + TTL)
+    assert take(queue_store, T0 + TTL + HOUR - SECOND) == []
+    (second,) = take(queue_store, T0 + TTL + HOUR)
     assert first.page_id == second.page_id == page
     assert first.token != second.token
 
@@ -180,12 +195,13 @@ def test_a_report_ends_the_lease_and_the_page_is_due_again_by_its_rate(queue_sto
 def test_a_late_report_is_evidence_but_touches_no_newer_lease(queue_store):
     (page,) = add(queue_store, 1)
     old = take(queue_store, T0)
-    new = take(queue_store, T0 + TTL)
-    assert report(queue_store, old, T0 + SECOND, now=T0 + TTL + SECOND) == [False]
+    later = T0 + TTL + HOUR
+    new = take(queue_store, later)
+    assert report(queue_store, old, T0 + SECOND, now=later + SECOND) == [False]
     with queue_store.begin() as tx:
         assert tx.page(page).last_crawl_at == T0 + SECOND
-    assert take(queue_store, T0 + TTL + SECOND) == []
-    assert report(queue_store, new, T0 + TTL + 2 * SECOND) == [True]
+    assert take(queue_store, later + SECOND) == []
+    assert report(queue_store, new, later + 2 * SECOND) == [True]
 
 
 def test_a_late_report_of_a_page_that_nobody_leased_again_ends_its_lease(queue_store):
@@ -228,12 +244,14 @@ def test_a_slow_clock_makes_no_page_due_again_at_once(queue_store):
     assert 20 <= n_crawls <= 26
 
 
-def test_a_crawl_of_a_moment_ago_is_believed(queue_store):
+def test_a_crawl_of_a_moment_before_its_lease_is_known_again(queue_store):
     (page,) = add(queue_store, 1)
     batch = take(queue_store, T0)
-    commit_reports(queue_store, batch, T0 - SECOND / 2, T0 + SECOND / 4, digest=1)
-    with queue_store.begin(write=False) as tx:
-        assert tx.page(page).last_crawl_at == T0 - SECOND / 2
+    for verdict in (ItemVerdict.accepted, ItemVerdict.duplicate):
+        done = commit_reports(queue_store, batch, T0 - SECOND / 2, T0 + SECOND / 4, digest=1)
+        assert done.verdict.tolist() == [verdict]
+        with queue_store.begin(write=False) as tx:
+            assert tx.page(page).last_crawl_at == T0
 
 
 def test_a_crawl_that_another_has_overtaken_keeps_its_own_time(queue_store):
@@ -272,7 +290,8 @@ def test_an_extended_lease_lasts(queue_store):
     assert take(queue_store, T0 + TTL) == []
     with queue_store.begin() as tx:
         assert not tx.extend_lease(crawl.page_id, crawl.token, later, later + TTL)
-    assert len(take(queue_store, later)) == 1
+    assert take(queue_store, later) == []
+    assert len(take(queue_store, later + HOUR)) == 1
 
 
 def test_a_lease_runs_on_across_a_publish_and_a_fill(queue_store):
@@ -338,6 +357,7 @@ def test_a_page_deleted_while_leased_stays_deleted(queue_store):
     batch = take(queue_store, T0)
     with queue_store.begin() as tx:
         tx.delete_page(page)
+    assert report(queue_store, batch, T0 + SECOND) == [True], "the lease has outlived the page"
     assert report(queue_store, batch, T0 + SECOND) == [False]
     fill_queue(queue_store, T0 + UNTIL)
     assert take(queue_store, T0 + DAY) == []

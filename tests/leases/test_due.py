@@ -26,9 +26,10 @@ NEVER = None
 
 
 def columns(*rows):
-    """Rows of (last_crawl_at, requested_at, gone, n_failures, factor, due_rate[, outcome])."""
-    rows = [row if len(row) == 7 else (*row, Outcome.failed) for row in rows]
-    last, request, gone, n, factor, rate, outcome = zip(*rows, strict=True)
+    """Rows of (last_crawl_at, requested_at, gone, n_failures, factor, due_rate), and more or not:
+    the outcome, the hops, and the retry rate."""
+    rows = [(*row, *(Outcome.failed, 0, 0.0)[len(row) - 6 :]) for row in rows]
+    last, request, gone, n, factor, rate, outcome, hops, retry = zip(*rows, strict=True)
     return DueColumns(
         page_id=np.arange(len(rows)),
         created_at=instants([CREATED] * len(rows)),
@@ -37,6 +38,8 @@ def columns(*rows):
         gone=np.array(gone),
         n_failures=np.array(n),
         outcome=np.array(outcome, np.int16),
+        hops=np.array(hops, np.int16),
+        retry_rate=np.array(retry, float),
         interval_factor=np.array(factor),
         due_rate=np.array(rate, float),
     )
@@ -76,10 +79,20 @@ def due(*rows):
         ((T0, None, False, 2, 1.0, None, Outcome.empty), T0 + 2 * DAY),
         ((T0, None, False, 1, 1.0, 1.0, Outcome.absent), T0 + HOUR),
         ((T0, None, False, 7, 1.0, 48.0, Outcome.moved), T0 + HOUR / 2),
+        ((T0, None, False, 7, 1.0, 1.0, Outcome.doubtful), T0 + HOUR),
         ((T0, None, False, 1, 1.0, 48.0), T0 + HOUR / 2),
         ((T0, None, False, 9, 40.0, 1.0), T0 + 256 * HOUR),
         ((T0, None, False, 1_000, 4.0, None), T0 + 30 * DAY),
-        ((T0, None, False, 4, 1.0, 0.0), NEVER),
+        ((T0, None, False, 4, 1.0, 0.0), T0 + 8 * HOUR),
+        ((T0, None, False, 4, 1.0, 0.0, Outcome.refused), T0 + 8 * DAY),
+        ((T0, None, False, 1, 1.0, 0.0, Outcome.refused, 0, 0.5), T0 + 2 * DAY),
+        ((T0, None, False, 2, 1.0, 1.0, Outcome.refused, 0, 0.5), T0 + 2 * DAY),
+        ((T0, None, False, 3, 1.0, 1.0, Outcome.refused, 0, 0.5), T0 + 8 * DAY),
+        ((T0, None, False, 3, 1.5, 0.0, Outcome.refused, 0, 2.0), T0 + 3 * DAY),
+        ((T0, None, False, 3, 1.0, 0.0, Outcome.failed, 0, 48.0), T0 + 2 * HOUR),
+        ((T0, None, False, 0, 1.5, 0.0, Outcome.content, 0, 0.5), T0 + 3 * DAY),
+        ((T0, None, False, 0, 1.0, 2.0, Outcome.content, 0, 0.5), T0 + DAY / 2),
+        ((T0, None, True, 3, 1.0, 0.0, Outcome.absent, 0, 0.5), T0 + 2 * DAY),
         ((T0, T0 - DAY, False, 2, 1.0, 0.0), T0 + 2 * HOUR),
         ((T0, None, True, 0, 1.0, 1.0), T0 + DAY),
         ((T0, None, True, 2, 1.0, 1.0), T0 + DAY),
@@ -88,31 +101,60 @@ def due(*rows):
         ((T0, None, True, 7, 1.0, 1.0), NEVER),
         ((T0, T0 - DAY, True, 7, 1.0, 1.0), T0 + 16 * DAY),
         ((T0, T0 + DAY, True, 7, 1.0, 1.0), T0 + DAY),
+        ((T0, None, False, 0, 1.0, 1.0, Outcome.content, 2), T0 + DAY),
+        ((T0, T0 - DAY, False, 3, 1.0, None, Outcome.elsewhere, 2), T0 + 4 * DAY),
+        ((T0, T0 - DAY, False, 4, 1.0, None, Outcome.elsewhere, 2), NEVER),
+        ((T0, T0 - DAY, False, 4, 1.0, None, Outcome.elsewhere, 0), T0 + 8 * DAY),
+        ((T0, T0 + HOUR, False, 4, 1.0, None, Outcome.elsewhere, 2), T0 + HOUR),
+        ((T0, T0 - DAY, False, 7, 1.0, None, Outcome.failed, 1), T0 + 64 * HOUR),
+        ((T0, T0 - DAY, False, 8, 1.0, None, Outcome.failed, 1), NEVER),
+        ((T0, None, False, 2, 30.0, 1.0, Outcome.refused, 1), T0 + 30 * DAY),
+        ((T0, None, False, 3, 30.0, 1.0, Outcome.refused, 1), NEVER),
+        ((T0, None, True, 4, 1.0, 1.0, Outcome.absent, 1), T0 + 4 * DAY),
+        ((T0, T0 - DAY, False, 1, 1.0, None, Outcome.elsewhere, -1), NEVER),
+        ((T0, T0 + DAY, False, 1, 1.0, None, Outcome.elsewhere, -1), T0 + DAY),
+        ((T0, None, False, 0, 1.0, 1.0, Outcome.content, -1), T0 + DAY),
+        ((None, None, False, 0, 1.0, None, Outcome.content, -1), NEVER),
+        ((None, T0, False, 0, 1.0, None, Outcome.content, -1), T0),
+        ((None, None, False, 0, 1.0, None, Outcome.content, 5), CREATED),
     ],
 )
 def test_golden_values(state, expected):
     assert due(state) == [expected]
 
 
-def due_by_hand(last, request, gone, n, factor, rate, outcome=Outcome.failed):
+def due_by_hand(last, request, gone, n, factor, rate, outcome=Outcome.failed, hops=0, retry=0.0):
     """The rule at the head of `leases.due`, in plain Python."""
+    if retry and (not rate or (n >= 3 and not gone)):
+        rate = retry
     asks = request is not None and (last is None or request > last)
     if last is None:
-        clock = CREATED
+        clock = CREATED if hops >= 0 else None
+    elif not gone and n > 0 and hops != 0 and ended_by_hand(n, factor, rate, outcome, hops):
+        clock = None
     elif gone:
         unanswered = request is not None and not asks
         waits = [1, 1, 1, 2, 4, 8, 16]
         clock = None if n > 6 and not unanswered else last + DAY * waits[min(n, 6)]
-    elif n > 0 and (rate != 0 or request is not None):
+    elif n > 0:
         interval = min(factor / rate, 36_500.0) if rate else 1.0
         patient = outcome in (Outcome.elsewhere, Outcome.refused, Outcome.empty)
         delay = interval if patient else min(1 / 24, interval)
-        for _ in range(0 if outcome in (Outcome.absent, Outcome.moved) else min(n, 60) - 1):
+        steady = outcome in (Outcome.absent, Outcome.moved, Outcome.doubtful)
+        for _ in range(0 if steady else min(n, 60) - 1):
             delay *= 2
         clock = last + min(delay, 30.0) * DAY
     else:
         clock = last + min(factor / rate, 36_500.0) * DAY if rate else None
     return min((at for at in (request if asks else None, clock) if at is not None), default=None)
+
+
+def ended_by_hand(n, factor, rate, outcome, hops):
+    """Rule 4: the waits so far, one after the other."""
+    interval = min(factor / rate, 36_500.0) if rate else 1.0
+    patient = outcome in (Outcome.elsewhere, Outcome.refused, Outcome.empty)
+    first = interval if patient else min(1 / 24, interval)
+    return hops < 0 or (n >= 3 and sum(first * 2**k for k in range(min(n, 60))) > 7)
 
 
 GRID = list(
@@ -124,6 +166,8 @@ GRID = list(
         (0.0, 0.3, 1.0),
         (None, 0.0, 0.125, 1.0, 144.0, 5e5),
         Outcome,
+        (0, 3, -1),
+        (0.0, 0.25),
     )
 )
 
@@ -144,6 +188,8 @@ states = st.tuples(
     st.just(0.0) | st.floats(1e-6, 40),
     st.none() | st.just(0.0) | st.floats(1e-300, 1e300),
     st.sampled_from(Outcome),
+    st.integers(-5, 5),
+    st.just(0.0) | st.floats(1e-300, 1e300),
 )
 
 
@@ -171,7 +217,7 @@ def test_a_request_makes_a_page_due_no_later_than_the_request(state):
 
 @given(states, st.floats(1.0, 1e3))
 def test_a_higher_rate_makes_no_page_due_later(state, ratio):
-    last, request, gone, _, factor, rate, _ = state
+    last, request, gone, _, factor, rate, *_ = state
     rate = rate or 1.0
     slow, fast = due(
         (last, request, gone, 0, factor, rate), (last, request, gone, 0, factor, rate * ratio)

@@ -39,9 +39,8 @@ from service.ingest import record
 from service.leases import queue as due_queue
 from service.leases.host_settings import change_group, change_host
 from service.leases.lease import WorkerRequest
-from service.leases.queue import fill_queue, queue_due
+from service.leases.queue import fill_queue
 from service.leases.settle import LeaseSettler
-from service.model.arrays import UNIX_ZERO
 from service.model.domain import ItemVerdict
 from service.model.outcomes import TROUBLE, Outcome
 from service.storage import open_store
@@ -113,15 +112,32 @@ class Leases(RuleBasedStateMachine):
             assert sum(map(len, parts)) <= count
             for part in parts:
                 urgency = [self.model.pages[c.page_id].urgency(now) for c in part]
-                np.testing.assert_allclose(urgency, sorted(urgency)[::-1], rtol=1e-9)
+                np.testing.assert_allclose(urgency, sorted(urgency)[::-1], rtol=1e-6)
         taken = list(chain.from_iterable(chain.from_iterable(waves)))
+        self.expire({crawl.page_id for crawl in taken})
         for crawl in taken:
             self.hand_out(crawl, hosts, now + ttl)
         if len(taken) < sum(counts):
             self.nothing_ready_is_left(hosts)
 
+    def expire(self, taken):
+        """Count the expired leases that the store has counted; of taken pages it has all."""
+        expired = {
+            page_id: page
+            for page_id, page in self.model.pages.items()
+            if page.token and not self.model.live(page)
+        }
+        with self.store.begin(write=False) as tx:
+            last = tx.last_leases(np.array(sorted(expired), np.int64))
+        open_ = set(last.page_id[last.is_open].tolist())
+        for page_id, page in expired.items():
+            if page_id in taken or page_id not in open_:
+                page.count(page.expires_at)
+                page.expired_at = page.expires_at if page.n_unfinished else T0 - DAY
+
     def hand_out(self, crawl, hosts, expires_at):
         model, page = self.model, self.model.pages[crawl.page_id]
+        assert page.waits_until(model.now) <= model.now, "a page that waits"
         assert crawl.token not in {c.token for c in self.given}, "a token was given twice"
         assert not model.live(page), "a second lease of a page"
         assert page.due_at() is not None, "a page that is never due"
@@ -141,7 +157,7 @@ class Leases(RuleBasedStateMachine):
             late = [
                 page_id
                 for page_id, page in self.model.pages.items()
-                if (due_at := page.due_at()) is not None
+                if (due_at := page.free_at(self.model.now)) is not None
                 and due_at <= self.model.now - SLACK
                 and not self.model.live(page)
                 and (not hosts or page.host in hosts)
@@ -164,14 +180,17 @@ class Leases(RuleBasedStateMachine):
         )
         new = [self.saw(crawl.page_id, at, status) for crawl in sent]
         self.ended(sent, held, at)
+        for crawl, is_new, was_held in zip(sent, new, held, strict=True):
+            if is_new and not was_held:
+                self.model.pages[crawl.page_id].heard()
         spoke = {c.page_id for c, *of in zip(sent, new, held, strict=True) if any(of)}
         self.heard({c.page_id for c in sent}, spoke, status, at)
 
     @precondition(lambda self: self.given)
     @rule(data=st.data())
     def release(self, data):
-        """A page given back is due as before; its host queue keeps its delay."""
         sent = data.draw(st.lists(st.sampled_from(self.given[-12:]), min_size=1, max_size=3))
+        """A page given back is due at once the first time; its host queue keeps its delay."""
         self.ended(sent, release(self.store, sent, self.model.now, POLITE), None)
 
     def ended(self, sent, held, at):
@@ -181,7 +200,10 @@ class Leases(RuleBasedStateMachine):
                 assert not was_held, "a token that has ended ended a lease"
                 continue
             assert was_held or not self.model.live(page), "a lease did not end"
-            page.token = 0
+            if at is None:
+                page.count(self.model.now, returned=True)
+            else:
+                page.reported()
             host_queue = self.model.host_queues[page.host_queue]
             if was_held and at and host_queue.delay_s:
                 # the delay of a crawl dated before its lease counts from the report
@@ -194,6 +216,7 @@ class Leases(RuleBasedStateMachine):
         page = self.model.pages.get(page_id)
         if page is None or (page.last_crawl_at is not None and at <= page.last_crawl_at):
             return False
+        n_before = page.n_failures
         if status == 404:
             page.look(at)
         elif status in (200, 304):
@@ -205,11 +228,12 @@ class Leases(RuleBasedStateMachine):
         page.last_crawl_at = at
         (page.interval_factor,) = states_of(self.store, [page_id]).interval_factor.tolist()
         answers = status in (200, 304) or (status == 404 and page.gone)
-        if answers and page.requested_at is not None and page.requested_at <= at:
-            page.requested_at = None
-        page.has_answered |= answers
-        if not page.has_answered and page.requested_at is None:
-            page.requested_at = UNIX_ZERO  # so that it is tried again at a crawl rate of 0 too
+        if page.requested_at is not None and page.requested_at <= at:
+            page.requested_at = None if answers and page.renewed_at <= at else page.renewed_at
+        if page.n_failures and page.rate:
+            page.retry_rate = page.rate
+        elif not (page.n_failures or n_before):
+            page.retry_rate = 0.0
         return True
 
     def heard(self, page_ids, spoke, status, at):
@@ -251,8 +275,12 @@ class Leases(RuleBasedStateMachine):
             made = record.record(tx, crawled, RULES, states)
             new = made.verdict == ItemVerdict.accepted
             settler.settle_crawls(tx, crawled, new, made.states, leased, self.model.now)
-        queue(self.store, crawled.page_id[made.sooner], self.model.now)
+            waiting = leased.waiting()
+        queue(self.store, np.append(crawled.page_id[made.sooner], waiting), self.model.now)
         spoke = {page for page in page_id if self.saw(page, self.model.now, status)}
+        for page in spoke:
+            if status >= TROUBLE.start or not self.model.pages[page].token:
+                self.model.pages[page].heard()
         self.heard(page_id, spoke, status, self.model.now)
 
     @precondition(lambda self: self.model.pages)
@@ -263,11 +291,15 @@ class Leases(RuleBasedStateMachine):
         pings = ping_columns(np.array(page_id), instants([at] * len(page_id)))
         with self.store.begin() as tx:
             answered = record.ping(tx, pings, RULES)
-            queue_due(tx, pings.page_id[answered.crawl], self.model.now + UNTIL)
+            settler = LeaseSettler(POLITE, UNTIL, RULES.rng)
+            settler.queue_requested(tx, pings.page_id[answered.crawl], self.model.now)
         for page, crawl in zip(page_id, answered.crawl.tolist(), strict=True):
             known = self.model.pages[page]
-            if crawl and known.requested_at is None:
-                known.requested_at = at
+            if crawl:
+                known.requested_at = known.requested_at if known.requested else at
+                known.renewed_at = at
+            if crawl and not known.token and known.renewed_at > known.leased_at:
+                known.until = T0  # once: the next lease is newer than the request
 
     @precondition(lambda self: self.given)
     @rule(data=st.data(), ttl_s=st.sampled_from([1, 600]))

@@ -12,7 +12,7 @@ from service.leases.due import due_before, next_crawl_at
 from service.leases.listing import OVERDUE, PageState, Selection, count, parts_of, states_of
 from service.model.domain import ScheduleFilter
 from service.model.listing import PageFilter
-from service.storage.pages.states import GONE_CHECKS
+from service.storage.pages.links import GONE_CHECKS
 
 ALL = PageFilter()
 LATER = T0 + 10 * DAY
@@ -20,16 +20,21 @@ LATER = T0 + 10 * DAY
 
 @pytest.fixture
 def world(sql_store):
-    """Ten pages: two in each state, scheduled to be crawled once in 20 days."""
-    ids = np.sort(register(sql_store, 10))
-    never, retired, gone, failing, active = ids.reshape(5, 2)
+    """Twelve pages: two in each state, scheduled to be crawled once in 20 days."""
+    ids = np.sort(register(sql_store, 12))
+    never, retired, gone, no_content, failing, active = ids.reshape(6, 2)
     save(sql_store, ids[2:], last_crawl_at=T0, last_observed_at=T0)
     save(sql_store, retired, gone=True, n_failures=GONE_CHECKS + 1)
     save(sql_store, gone, gone=True, n_failures=1)
-    save(sql_store, failing, n_failures=[1, 40])
+    save(sql_store, no_content, n_failures=[3, 40])
+    save(sql_store, failing, n_failures=[1, 2])
     publish(sql_store, schedule_columns(ids, 0.1, 0.05))
     return sql_store, dict(
-        zip(PageState, map(np.ndarray.tolist, (never, retired, gone, failing, active)), strict=True)
+        zip(
+            PageState,
+            map(np.ndarray.tolist, (never, retired, gone, no_content, failing, active)),
+            strict=True,
+        )
     )
 
 
@@ -94,7 +99,7 @@ def test_counts_of_few_pages_are_exact(world):
     store, _ = world
     begin = partial(store.begin, write=False)
     for exact in (True, False):
-        assert count(begin, Selection(ALL), LATER, exact=exact) == (10, True)
+        assert count(begin, Selection(ALL), LATER, exact=exact) == (12, True)
         retired = Selection(ALL, PageState.retired)
         assert count(begin, retired, LATER, exact=exact) == (2, True)
 

@@ -43,6 +43,7 @@ reports = st.fixed_dictionaries(
         "n_ill": st.integers(1, 5),
         "slow": st.booleans(),
         "retry_after_s": st.floats(0.0, 3 * DAY_S),
+        "in_incident": st.booleans(),
     }
 )
 
@@ -109,7 +110,8 @@ def pause_of(row, report, n, now, uniform):
     failing = ill is not None and not (good and good > ill)
     until = None
     if report["slow"] or (failing and n_pauses >= 1):
-        pause_s = float(backoff(np.array(n_pauses), 60.0, DAY_S, np.array(uniform)))
+        longest_s = 3_600.0 if report["in_incident"] else DAY_S
+        pause_s = float(backoff(np.array(n_pauses), 60.0, longest_s, np.array(uniform)))
         until = (ill or now) + span(pause_s)
     if report["retry_after_s"]:
         asked = (report["asked"] or now) + span(min(report["retry_after_s"], DAY_S))

@@ -59,8 +59,8 @@ def test_a_lease_handed_out_ahead_of_time_runs_as_long_as_was_promised(queue_sto
     (page,) = stocked(queue_store, 1)
     assert len(take(queue_store, AHEAD)) == 1
     set_right(queue_store)
-    assert take(queue_store, T0 + TTL - SECOND) == []
-    (again,) = take(queue_store, T0 + TTL)
+    assert take(queue_store, T0 + TTL + HOUR - SECOND) == []
+    (again,) = take(queue_store, T0 + TTL + HOUR)
     assert again.page_id == page
 
 
@@ -174,8 +174,9 @@ def test_leases_and_delays_go_along_with_a_clock_that_is_set(
     assert take(store, at + 29 * SECOND, 2, polite=HALF_MINUTE) == []
     (second,) = take(store, at + 30 * SECOND, 2, polite=HALF_MINUTE)
     assert second.page_id != first.page_id
-    assert take(store, at + TTL - SECOND, polite=RUDE) == []
-    assert [c.page_id for c in take(store, at + TTL, polite=RUDE)] == [first.page_id]
+    again = at + TTL + HOUR
+    assert take(store, again - SECOND, polite=RUDE) == []
+    assert [c.page_id for c in take(store, again, polite=RUDE)] == [first.page_id]
     if restarted:
         store.close()
 

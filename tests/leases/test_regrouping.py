@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from support.crawl_cases import TTL, queue, release, report, take
-from support.store_cases import T0, register
+from support.store_cases import DAY, T0, register
 
 from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
@@ -162,6 +162,6 @@ def test_moves_leases_and_queueing_at_once_never_deadlock_and_lose_no_page(sql_s
             running.result(timeout=120)
     queue(sql_store, everything, T0)
     given = []
-    while part := take(sql_store, T0, count=50):
+    while part := take(sql_store, T0 + DAY, count=50):  # returned again and again, pages wait
         given += [crawl.page_id for crawl in part]
     assert sorted(given) == everything.tolist()

@@ -9,14 +9,17 @@ from service.model.outcomes import (
     IS_ABSENT,
     IS_FAILURE,
     IS_PATIENT,
+    IS_STEADY,
+    ROBOTS_DENIED,
     SHOWS,
     Outcome,
+    all_show,
     asks_for_pause,
     host_in_trouble,
     outcome_of,
 )
 
-STATUSES = np.array([UNSPECIFIED, *range(1_000), -7, -2, 1_000, 32_767], np.int16)
+STATUSES = np.array([UNSPECIFIED, *range(1_001), -7, -2, 1_001, 32_767], np.int16)
 CASES = [
     (status, changed, digest, target)
     for status in STATUSES.tolist()
@@ -35,7 +38,7 @@ def by_hand(status, changed, digest, target):  # noqa: PLR0911 - one line a row 
         return Outcome.moved
     if 300 <= status < 400:
         return Outcome.elsewhere
-    if status in (401, 402, 403, 405, 406, 451):
+    if status in (401, 402, 403, 405, 406, 451, ROBOTS_DENIED):
         return Outcome.refused
     if status != UNSPECIFIED and not 200 <= status < 300:
         return Outcome.failed
@@ -51,6 +54,13 @@ def test_every_crawl_has_the_one_outcome_of_the_table():
     assert found.tolist() == [by_hand(*case) for case in CASES]
 
 
+def test_the_short_way_to_content_is_that_of_the_table():
+    for status in STATUSES[(STATUSES >= UNSPECIFIED) & (STATUSES <= ROBOTS_DENIED)]:
+        one = np.array([status])
+        outcome = outcome_of(one, np.array([UNSPECIFIED]), np.array([5]), np.array([0]))
+        assert all_show(one) == (outcome == Outcome.content).all(), status
+
+
 def test_no_crawl_is_no_outcome():
     nothing = np.zeros(0, np.int16)
     assert outcome_of(nothing, nothing, nothing, nothing).tolist() == []
@@ -62,8 +72,9 @@ def test_no_crawl_is_no_outcome():
         (SHOWS, {"content", "moved", "absent"}),
         (IS_ABSENT, {"moved", "absent"}),
         (ANSWERS, {"content", "moved", "absent", "elsewhere", "empty"}),
-        (IS_FAILURE, {"refused", "failed"}),
+        (IS_FAILURE, {"refused", "failed", "doubtful"}),
         (IS_PATIENT, {"elsewhere", "refused", "empty"}),
+        (IS_STEADY, {"moved", "absent", "doubtful"}),
     ],
 )
 def test_the_columns_name_these_outcomes(column, outcomes):

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 import yaml
@@ -211,6 +212,21 @@ def test_a_clock_that_was_set(alerts, tmp_path, sqlite_url):
         watch.fires(*alerts)
 
 
+@causes("RecrawlSnapshotOld")
+def test_a_dump_that_runs_for_hours(alerts, tmp_path, postgres_url):
+    with (
+        watched(tmp_path, postgres_url) as (live, watch),
+        psycopg.connect(postgres_url) as dump,
+    ):
+        watch.is_quiet(*alerts)
+        dump.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        dump.execute("SELECT FROM pages")
+        live.clock.advance(hours=2)
+        watch.fires(*alerts)
+        dump.rollback()
+        watch.is_quiet(*alerts)
+
+
 @causes("RecrawlRejects")
 def test_crawlers_whose_clock_is_wrong(alerts, tmp_path, sqlite_url):
     late = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
@@ -338,6 +354,23 @@ def test_workers_that_die(alerts, tmp_path, sqlite_url):
         watch.is_quiet(*alerts)
         until(lambda: leased(3) and watch.firing(*alerts), "the alert fires")
         until(lambda: watch.query("recrawl_leases_expired > 2"), "leases expire")
+
+
+@causes("RecrawlPagesSetAside")
+def test_a_page_that_no_worker_reports(alerts, tmp_path, sqlite_url):
+    with watched(tmp_path, sqlite_url, host_delay_s=0) as (live, watch):
+        live.register(*urls(1))
+
+        def returned() -> None:
+            (crawl,) = live.client.post("/leases", json={"count": 1}).json()["items"]
+            assert live.client.delete(f"/leases/{crawl['lease']}").status_code == 204
+
+        for _ in range(2):
+            returned()
+        watch.is_quiet(*alerts)
+        live.clock.advance(hours=3)
+        returned()
+        assert watch.fires(*alerts)["ending"] == "returned"
 
 
 @causes("RecrawlHostsBlocked")

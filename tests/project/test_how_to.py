@@ -93,8 +93,9 @@ def test_the_code_of_the_page_on_robots_txt_obeys(sqlite_url, capsys):
     ):
         ids = live.register(site.url("/yes"), site.url("/no"))
         names["crawl_politely"](live.url, names["fetch"])
-        crawls = [live.get(f"/pages/{n}").json()["last_crawls"][0]["status"] for n in ids]
-    assert crawls == [200, 403]
+        crawls = [live.get(f"/pages/{n}").json()["last_crawls"][0] for n in ids]
+    assert [crawl["status"] for crawl in crawls] == [200, None]
+    assert [crawl["robots_denied"] for crawl in crawls] == [False, True]
     assert site.hits == {"/robots.txt": 1, "/yes": 1}
     assert capsys.readouterr().out == f"{site.url('/no')} robots.txt\n"
 

@@ -43,7 +43,7 @@ def census(store, now):
 
 
 def test_an_empty_queue_has_zeros(queue_store):
-    assert census(queue_store, T0) == QueueCensus(0, 0, 0, 0, 0, 0, 0)
+    assert census(queue_store, T0) == QueueCensus(*[0] * 11)
 
 
 def test_pages_count_as_due_leased_or_expired_at_the_instant(queue_store):

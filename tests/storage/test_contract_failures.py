@@ -26,8 +26,10 @@ def due(store, page_id):
     return due_of(store, page_id)
 
 
-def due_by_hand(last, requested, gone, n, rate, interval_factor):
+def due_by_hand(last, requested, gone, n, rate, interval_factor, retry):
     """The rules at the head of the schedule in `storage.base`, in seconds and plain Python."""
+    if retry and (not rate or (n >= 3 and not gone)):
+        rate = retry
     asked = requested if requested is not None and (last is None or requested > last) else None
     if last is None:
         clock = T0
@@ -35,7 +37,7 @@ def due_by_hand(last, requested, gone, n, rate, interval_factor):
         unanswered = requested is not None and requested <= last
         waits = [1, 1, 1, 2, 4, 8, 16]
         clock = None if n > 6 and not unanswered else last + DAY * waits[min(n, 6)]
-    elif n > 0 and (rate != 0 or requested is not None):
+    elif n > 0:
         interval = 86_400.0 * (interval_factor / rate if rate else 1)
         delay = min(3_600.0, interval)
         for _ in range(min(n, 40) - 1):
@@ -56,10 +58,11 @@ def test_when_a_page_is_due_follows_from_its_state_as_by_hand(store):
             (0, 1, 2, 3, 5, 6, 9, 40, 1_000),
             (None, 0.0, 0.125, 1.0, 24.0, 144.0, 5e5),
             (0.5, 1.0),
+            (0.0, 0.5),
         )
     )
     ids = np.sort(register(store, len(grid)))
-    last, requested, gone, n, rate, interval_factor = map(list, zip(*grid, strict=True))
+    last, requested, gone, n, rate, interval_factor, retry = map(list, zip(*grid, strict=True))
     save(
         store,
         ids,
@@ -69,6 +72,7 @@ def test_when_a_page_is_due_follows_from_its_state_as_by_hand(store):
         n_failures=n,
         outcome=Outcome.failed,
         interval_factor=interval_factor,
+        retry_rate=retry,
     )
     scheduled = np.array([r is not None for r in rate])
     rates = np.array([r for r in rate if r is not None])

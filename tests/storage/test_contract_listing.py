@@ -25,6 +25,7 @@ from service.model.columns import ChangeHours
 from service.model.domain import Kind, Observability, PagePatch
 from service.model.errors import HostHasPages, HostNotFound
 from service.model.listing import PageFilter, PageTags
+from service.model.outcomes import Outcome
 from service.storage.epochs import schedule
 from service.storage.pages import listing
 
@@ -84,6 +85,28 @@ def test_rates_are_none_before_the_first_epoch(sql_store):
     assert np.isnan(pages.change_rate).all()
     assert np.isnan(pages.due_rate).all()
     assert pages.tags.tolist() == ["", ""]
+
+
+def test_moved_pages_name_their_targets_on_whatever_host_these_are(queue_store):
+    hosts = [f"{letter}.example" for letter in "abcdefgh"]
+    ids = np.sort(np.concatenate([register(queue_store, 1, host=host) for host in hosts]))
+    targets = np.roll(ids, 3)
+    save(
+        queue_store,
+        ids,
+        last_crawl_at=T0,
+        n_failures=1,
+        outcome=Outcome.moved,
+        redirects_to=targets,
+    )
+    save(queue_store, ids[:1], outcome=Outcome.content, redirects_to=0)
+    with queue_store.begin(write=False) as tx:
+        pages, _ = tx.list_pages(0, 100, ALL)
+        moved, _ = tx.list_pages(0, 100, PageFilter(moved=True))
+    url = dict(zip(pages.page_id.tolist(), pages.url.tolist(), strict=True))
+    assert moved.page_id.tolist() == ids[1:].tolist()
+    assert moved.redirect_url.tolist() == [url[target] for target in targets[1:].tolist()]
+    assert pages.redirect_url[0] == ""
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 1000])

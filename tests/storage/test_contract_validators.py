@@ -5,6 +5,7 @@ from datetime import timedelta
 import numpy as np
 from support.store_cases import T0, instants, register
 
+from service.model.arrays import moments
 from service.storage import open_store
 from service.storage.pages.validators import NO_NOTE, ValidatorChanges
 
@@ -112,3 +113,30 @@ def test_a_304_with_the_same_etag_writes_no_row(postgres_url):
         save(store, change([a], '"1"', DATE, resets=False))
     store.close()
     assert versions[0] == versions[1]
+
+
+def doubts(store, page_id):
+    with store.begin(write=False) as tx:
+        stored = tx.validators(np.asarray(page_id, np.int64))
+    return stored.doubted.tolist(), moments(stored.false_304_at)
+
+
+def test_a_doubt_lasts_until_the_next_answer_and_a_proof_is_one_of_the_host(queue_store):
+    pages = np.sort(register(queue_store, 2))
+    save(queue_store, change(pages, '"a"', note="1"))
+    assert doubts(queue_store, pages) == ([False, False], [None, None])
+    with queue_store.begin() as tx:
+        host_id = np.unique(tx.lock_states(pages).host_id)
+        tx.doubt_validators(pages[:1])
+        tx.set_false_304(host_id, T0)
+    assert doubts(queue_store, pages) == ([True, False], [T0, T0])
+    save(queue_store, change(pages, '"a"', resets=False))
+    assert doubts(queue_store, pages)[0] == [True, False]
+    save(queue_store, change(pages, '"a"'))
+    assert doubts(queue_store, pages)[0] == [False, False]
+    with queue_store.begin() as tx:
+        tx.lock_states(pages)
+        tx.doubt_validators(pages)
+        tx.clear_validators(pages)
+        tx.set_false_304(host_id, None)
+    assert doubts(queue_store, pages) == ([False, False], [None, None])

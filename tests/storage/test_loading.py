@@ -11,10 +11,12 @@ from service.storage.epochs import postgres_loading as loading
 def naive(tx) -> dict[str, np.ndarray]:
     """Return what a plain join reads, row by row."""
     query = """
-        SELECT page_id, CASE WHEN gone THEN 0 ELSE importance END AS importance, observability,
-            pages.host_id, n_observations, CASE WHEN NOT gone THEN min_crawl_rate END AS low,
+        SELECT page_id, CASE WHEN has_share THEN importance ELSE 0 END AS importance, observability,
+            pages.host_id, n_observations, CASE WHEN has_share THEN min_crawl_rate END AS low,
             max_crawl_rate AS high, coalesce(n_pings, 0) AS n_pings, last_age::float8 AS last_age
-        FROM pages JOIN page_states USING (page_id) ORDER BY page_id
+        FROM pages JOIN (
+            SELECT *, NOT gone AND coalesce(n_failures, 0) < 3 AS has_share FROM page_states
+        ) AS page_states USING (page_id) ORDER BY page_id
     """
     rows = tx.read(query)
     none = {"low": np.nan, "high": np.nan, "last_age": np.nan}
@@ -38,6 +40,8 @@ def test_the_columns_are_those_of_a_join(postgres_store, monkeypatch, n_blocks):
     ids = register(postgres_store, 600, importance=rng.random(600))
     for column, value in (
         ("gone = true", "page_states"),
+        ("n_failures = 2", "page_states"),
+        ("n_failures = 3", "page_states"),
         ("n_pings = 3", "page_states"),
         ("last_age = 2.5", "page_states"),
         ("n_observations = 7", "page_states"),

@@ -17,6 +17,7 @@ from support.store_cases import (
     page_of,
     publish,
     register,
+    save,
     schedule_columns,
 )
 
@@ -100,6 +101,48 @@ def test_old_secrets_of_webhooks_go_up_and_down(empty):
     with empty.begin() as tx:
         assert tx.webhook("many").old_secrets == (last,)
         assert tx.webhook("none").old_secrets == ()
+
+
+def test_requests_of_1970_are_no_requests_and_come_back_on_the_way_down(empty):
+    """Pages that had never had content were due by such a request."""
+    migrations.upgrade(empty.engine)
+    ids = np.sort(register(empty, 3))
+    save(empty, ids[:2], last_crawl_at=T0, n_failures=1, requested_at=[None, T0])
+    requests = {
+        "sqlite": "requested_at / 1000000",
+        "postgresql": "extract(epoch FROM requested_at)",
+    }
+    query = f"SELECT {requests[empty.engine.dialect.name]} FROM page_states ORDER BY page_id"
+    migrations.downgrade(empty.engine, "0005")
+    with empty.engine.connect() as connection:
+        assert [*connection.scalars(sa.text(query))] == [0, T0.timestamp(), None]
+    migrations.upgrade(empty.engine)
+    requested_at = [page_of(empty, page_id).requested_at for page_id in ids]
+    assert requested_at == [None, T0, None]
+    assert [page_of(empty, page_id).retry_rate for page_id in ids] == [0, 0, 0]
+
+
+def test_waits_after_unfinished_leases_go_down_as_pages_that_are_due(empty):
+    migrations.upgrade(empty.engine)
+    waits, runs = register(empty, 2).tolist()
+    until = T0 + timedelta(hours=5)
+    row = sa.text(
+        "INSERT INTO due_pages (page_id, queue_id, next_at, requested, token, worker, leased_at, "
+        "expires_at, n_unfinished, ending, waits) VALUES (:page, 1, :until, false, :token, "
+        "'w', :until, :until, 2, 1, true)"
+    )
+    at = until if empty.engine.dialect.name == "postgresql" else 1_777_777_777_000_000
+    with empty.engine.begin() as connection:
+        for page, token in ((waits, None), (runs, 7)):
+            connection.execute(row, {"page": page, "token": token, "until": at})
+    migrations.downgrade(empty.engine, "0005")
+    left = sa.text("SELECT page_id, worker, leased_at IS NULL FROM due_pages ORDER BY page_id")
+    with empty.engine.connect() as connection:
+        rows = [tuple(row) for row in connection.execute(left)]
+    assert rows == sorted([(waits, None, True), (runs, "w", False)])
+    migrations.upgrade(empty.engine)
+    with empty.begin(write=False) as tx:
+        assert tx.last_leases(np.array(sorted([waits, runs]))).n_unfinished.tolist() == [0]
 
 
 def test_the_revisions_end_in_one_head():

@@ -16,12 +16,14 @@ from support.console_life import HOST
 from support.console_shown import Shown, same
 
 FORCE = "(SELECT max(epoch) FROM epochs WHERE status = 'published')"
-INTERVAL = "least(interval_factor::float8 / greatest(crawl_rate::float8 * urgency, 1e-200), 36500)"
+RATE = """CASE WHEN retry_rate > 0 AND (n_failures >= 3 OR NOT crawl_rate > 0)
+    THEN retry_rate::float8 ELSE crawl_rate::float8 * urgency END"""
+INTERVAL = f"least(interval_factor::float8 / greatest({RATE}, 1e-200), 36500)"
 PLANNED = f"""
     CASE WHEN coalesce(n_failures, 0) = 0 THEN {INTERVAL}
-    ELSE least(least({INTERVAL}, 1.0 / 24) * 2 ^ (n_failures - 1), greatest({INTERVAL}, 1.0)) END
+    ELSE least(least({INTERVAL}, 1.0 / 24) * 2 ^ (n_failures - 1), 30.0) END
 """
-"""Days from the last crawl of a page that is not gone and has a rate to the next one."""
+"""Days from the last crawl of a page that has had a rate and failed, if at all, to the next one."""
 DUE = f"""
     least(coalesce(last_crawl_at + {PLANNED} * interval '1 day', created_at),
         CASE WHEN last_crawl_at >= requested_at THEN NULL ELSE requested_at END)
@@ -135,7 +137,7 @@ def _table(shown: Shown, table: str, names: tuple[str, ...], rows: list[tuple[An
 LISTED = f"""
 SELECT url, importance, 86400 / nullif(change_rate, 0)::float8,
     86400 / nullif(crawl_rate, 0)::float8, n_changes || ' of ' || n_observations, last_crawl_at,
-    CASE WHEN crawl_rate > 0 OR requested_at > last_crawl_at THEN {DUE} END
+    CASE WHEN crawl_rate > 0 OR n_failures > 0 OR requested_at > last_crawl_at THEN {DUE} END
 FROM {PAGES} WHERE {{where}} ORDER BY pages.page_id LIMIT 50
 """
 OF_PAGES = (
@@ -324,7 +326,8 @@ def views(page_id: int, epoch_number: int, bandwidth: float, hook: str) -> tuple
         View("?range=30d"),
         View("/pages", pages("true")),
         View("/pages?state=overdue", pages(overdue)),
-        View("/pages?state=failing", pages("NOT gone AND n_failures > 0")),
+        View("/pages?state=failing", pages("NOT gone AND n_failures BETWEEN 1 AND 2")),
+        View("/pages?state=no_content", pages("NOT gone AND n_failures >= 3")),
         View(f"/pages?host={HOST}", pages(f"url LIKE 'https://{HOST}/%%'")),
         View("/pages?change_rate_from=5", pages("change_rate >= 5")),
         View(f"/pages/{page_id}", page),

@@ -15,8 +15,7 @@ from service.ingest.record import PageNames
 from service.leases.lease import WorkerRequest
 from service.leases.politeness import Politeness
 from service.leases.queue import queue_due
-from service.leases.settle import LeaseReports, LeaseSettler
-from service.model.arrays import UNSPECIFIED
+from service.leases.settle import LeaseSettler
 from service.model.domain import ItemVerdict, Timing
 from service.storage.queue.columns import LeaseFilter, LeaseTokens
 from support.store_cases import T0, crawl_columns, instants, page_columns, register
@@ -91,26 +90,22 @@ def report(store, crawls, at, now=None, status=200, changed=0, retry_after_s=np.
         states, leased = settler.lock(tx, np.unique(page_id), crawled, scheduled=False)
         made = record.record(tx, crawled, RULES, states)
         new = made.verdict == ItemVerdict.accepted
-        held = settler.settle_crawls(tx, crawled, new, made.states, leased, now or at)
-    queue(store, page_id[made.sooner & ~held], now or at)
+        at_last = now or at
+        held = settler.settle_crawls(
+            tx, crawled, new, made.states, leased, at_last, made.in_incident
+        )
+        waiting = leased.waiting()
+    queue(store, np.append(page_id[made.sooner & ~held], waiting), at_last)
     return held.tolist()
 
 
 def release(store, crawls, now, polite=RUDE):
-    """Release crawls."""
+    """Return crawls."""
     page_id = np.array(ids(crawls), np.int64)
     tokens = LeaseTokens(page_id=page_id, token=np.array([c.token for c in crawls], np.int64))
-    reports = LeaseReports(
-        page_id,
-        instants([None] * len(crawls)),
-        np.full(len(crawls), UNSPECIFIED, np.int16),
-        np.full(len(crawls), np.nan),
-        np.zeros(len(crawls), np.bool_),
-    )
     settler = LeaseSettler(polite, UNTIL, RULES.rng)
     with store.begin() as tx:
-        locked = tx.lock_leases(tokens)
-        return settler.settle(tx, reports, tx.due_columns(page_id), locked, now).tolist()
+        return settler.return_leases(tx, tokens, now).tolist()
 
 
 def next_ready_at(store, hosts=()):

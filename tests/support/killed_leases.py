@@ -124,7 +124,7 @@ def killed(url: str, folder: Path, n_servers: int, *, seconds: float, late_s: fl
         time.sleep(SETTLES_S)
         workers.kill_all()
         ended = time.time()
-    logged, last_crawl = recorded(url)
+    logged, last_crawl, waits = recorded(url)
     crawls, acknowledged = read(log)
     ends = begins.timestamp() + seconds
     period_s = 86_400 / pages.crawl_rate
@@ -132,7 +132,9 @@ def killed(url: str, folder: Path, n_servers: int, *, seconds: float, late_s: fl
         "hosts crawled within their delay": pressed(crawls),
         "pages leased twice at a time": leased_twice(crawls, acknowledged),
         "acknowledged reports that are lost": lost(crawls, acknowledged, logged),
-        "pages unaccounted for": int((last_crawl + 1.05 * period_s + late_s < ended).sum()),
+        "pages unaccounted for": int(
+            ((last_crawl + 1.05 * period_s + late_s < ended) & ~waits).sum()
+        ),
     }
     n_crawls = sum(begins.timestamp() < crawl.at <= ends for crawl in crawls)
     return Outcome(wrong, n_crawls, float((seconds / period_s).sum()))
@@ -184,20 +186,28 @@ def lost(
     )
 
 
-def recorded(url: str) -> tuple[set[tuple[int, int]], NDArray[np.float64]]:
-    """Return page and µs of all crawls in the log, and the last crawl of each page."""
-    crawls, last = (
+def recorded(url: str) -> tuple[set[tuple[int, int]], NDArray[np.float64], NDArray[np.bool_]]:
+    """Return page and µs of all crawls in the log, the last crawl of each page, and which wait.
+
+    A page whose lease a killed worker has lost waits as long as after a crawl without an answer.
+    """
+    crawls, last, waits = (
         "SELECT page_id, {at} FROM observations WHERE kind = 0",
         "SELECT {at} FROM page_states ORDER BY page_id",
+        """SELECT n_unfinished FROM page_states LEFT JOIN due_pages
+        ON due_pages.page_id = page_states.page_id ORDER BY page_states.page_id""",
     )
     if url.startswith("postgresql"):
         micro = "(extract(epoch FROM {}) * 1000000)::bigint"
         with psycopg.connect(url) as connection:
             rows = connection.execute(crawls.format(at=micro.format("observed_at"))).fetchall()
             states = connection.execute(last.format(at=micro.format("last_crawl_at"))).fetchall()
+            counts = connection.execute(waits).fetchall()
     else:
         file = sqlite3.connect(url.removeprefix("sqlite:///"))
         rows = file.execute(crawls.format(at="observed_at")).fetchall()
         states = file.execute(last.format(at="last_crawl_at")).fetchall()
+        counts = file.execute(waits).fetchall()
         file.close()
-    return {(page, at) for page, at in rows}, np.array([at for (at,) in states]) / 1e6
+    waiting = np.array([n is not None for (n,) in counts], np.bool_)
+    return {(page, at) for page, at in rows}, np.array([at for (at,) in states]) / 1e6, waiting

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from service.leases.due import RETRY_S
-from service.model.outcomes import Outcome
-from service.storage.pages.states import GONE_CHECKS
+from service.model.outcomes import NO_CONTENT_AFTER, Outcome
+from service.model.unfinished import SET_ASIDE_AFTER
+from service.storage.pages.links import GONE_CHECKS
 from support.crawl_cases import UNTIL
 from support.store_cases import DAY, T0
 
@@ -45,16 +46,24 @@ class Page:
     last_crawl_at: datetime | None = None
     last_ping_at: datetime | None = None
     requested_at: datetime | None = None
-    has_answered: bool = False
+    renewed_at: datetime | None = None
+    """Time of the newest request, which may be the first."""
     interval_factor: float = 1.0
     gone: bool = False
     absent_since: datetime | None = None
+    retry_rate: float = 0.0
     n_failures: int = 0
     outcome: Outcome = Outcome.content
     rate: float | None = None
     token: int = 0
     leased_at: datetime = T0
     expires_at: datetime = T0
+    n_unfinished: int = 0
+    """Leases in a row that ended without a report, as the store has counted them."""
+    until: datetime = T0
+    """End of the wait after the last of them."""
+    expired_at: datetime = T0 - DAY
+    """End of the last lease, if it expired and the store has counted it."""
 
     @property
     def host_queue(self):
@@ -70,12 +79,55 @@ class Page:
     def look(self, at):
         """Find the page absent; a look long enough after the first one makes the page gone."""
         hour = timedelta(seconds=RETRY_S)
-        wait = min(hour, DAY * (self.interval_factor / self.rate)) if self.rate else hour
+        rate = self.rate or self.retry_rate
+        wait = min(hour, DAY * (self.interval_factor / rate)) if rate else hour
         confirms = self.absent_since is not None and at - self.absent_since >= wait
         self.n_failures = 2 if confirms and not self.gone else self.n_failures + 1
         self.gone |= confirms
         self.absent_since = self.absent_since or at
         self.outcome = Outcome.absent
+
+    def unreported(self):
+        """Return whether no crawl since the start of the last lease was reported."""
+        return self.last_crawl_at is None or self.last_crawl_at < self.leased_at
+
+    def counted(self, ended_at, returned=False):
+        """Return the number of unfinished leases after one more, and the end of the wait."""
+        n = self.n_unfinished + 1
+        interval = DAY * (self.interval_factor / self.rate) if self.rate else DAY
+        wait = min(timedelta(seconds=RETRY_S), interval) * n if n < SET_ASIDE_AFTER else DAY
+        asked = self.requested_at is not None and self.requested_at > self.leased_at
+        return n, T0 if asked or (returned and n == 1) else ended_at + wait
+
+    def count(self, ended_at, returned=False):
+        """Count a lease that ended without a report."""
+        if self.unreported():
+            self.n_unfinished, self.until = self.counted(ended_at, returned)
+        else:
+            self.n_unfinished, self.until = 0, T0
+        self.token = 0
+
+    def reported(self):
+        """Count anew: a report was accepted, or has ended the lease."""
+        self.token, self.n_unfinished, self.until, self.expired_at = 0, 0, T0, T0 - DAY
+
+    def heard(self):
+        """Count anew after an accepted report; another lease stays."""
+        if self.token:
+            self.n_unfinished = 0
+        else:
+            self.reported()
+
+    def waits_until(self, now):
+        """Return the end of the wait after unfinished leases; T0: none."""
+        if self.token and self.expires_at <= now and self.unreported():
+            return self.counted(self.expires_at)[1]
+        return self.until if not self.token and self.unreported() else T0
+
+    def free_at(self, now):
+        """Return the instant at which the page is due and waits no more; None: never."""
+        due_at = self.due_at()
+        return None if due_at is None else max(due_at, self.waits_until(now))
 
     def due_at(self):
         """Return the instant at which the page is due; None: never."""
@@ -89,20 +141,24 @@ class Page:
     def _wait(self):
         """Return the time from its last crawl until the page is due by itself; None: never."""
         has_request, n = self.requested_at is not None, self.n_failures
+        own = self.retry_rate and (not self.rate or (n >= NO_CONTENT_AFTER and not self.gone))
+        rate = self.retry_rate if own else self.rate
         if self.gone:
             rests = n > GONE_CHECKS and (not has_request or self.requested)
             return None if rests else DAY * 2 ** (min(n, GONE_CHECKS) - 2)
-        interval = DAY * (self.interval_factor / self.rate) if self.rate else DAY
-        if n and (has_request or self.rate != 0):
+        interval = DAY * (self.interval_factor / rate) if rate else DAY
+        if n:
             doublings = 0 if self.outcome is Outcome.absent else min(n, 30) - 1
             return min(min(timedelta(seconds=RETRY_S), interval) * 2**doublings, 30 * DAY)
-        return interval if self.rate else None
+        return interval if rate else None
 
     def urgency(self, now):
         if self.requested:
             return np.inf
         since = self.last_crawl_at or self.created_at
-        return (now - since) / DAY * (self.rate or 1.0) + (self.last_crawl_at is None)
+        late = (self.n_failures or self.gone) and self.last_crawl_at is not None
+        rate = DAY / self._wait() if late and self._wait() else self.rate or 1.0
+        return (now - since) / DAY * rate + (self.last_crawl_at is None)
 
 
 @dataclass
@@ -133,8 +189,9 @@ class Model:
         therefore counts from there.
         """
         delay = timedelta(seconds=self.host_queues[host_queue].delay_s)
-        held = (p for p in self.pages.values() if p.host_queue == host_queue and p.token)
-        ends = (page.expires_at + delay for page in held)
+        here = [page for page in self.pages.values() if page.host_queue == host_queue]
+        ends = [page.expires_at + delay for page in here if page.token]
+        ends += [page.expired_at + delay for page in here if not page.token]
         return sorted(end for end in ends if end > self.now)
 
     def opens_at(self, name):
@@ -149,7 +206,7 @@ class Model:
         """Return the instant at which the first page can be leased without reports; None: never."""
         times = []
         for page in self.pages.values():
-            due_at = page.due_at()
+            due_at = page.free_at(self.now)
             if due_at is None or (hosts and page.host not in hosts):
                 continue
             free_at = page.expires_at if self.live(page) else self.now

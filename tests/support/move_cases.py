@@ -18,7 +18,7 @@ from recrawl_cluster.moves.move_rows import (
 from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.shard_map import hashed
 from service.ingest.record import record
-from service.leases.host_settings import change_group
+from service.leases.host_settings import change_group, change_host, delete_host
 from service.leases.politeness import Politeness
 from service.model.listing import PageTags
 from support.crawl_cases import HOUR, RULES, queue, report, take
@@ -53,7 +53,10 @@ def hosts_of(shard: int, n: int) -> list[str]:
 
 
 def settled(store: ShardedStore, n_pages: int = 8) -> np.ndarray:
-    """Fill a store with pages that have states, logs, tags, validators, leases and a schedule."""
+    """Fill a store with pages that have states, logs, tags, validators, leases and a schedule.
+
+    One host of each shard was deleted in a pause.
+    """
     hosts = [*GROUPED, *hosts_of(SHARD, 3), *hosts_of(2, 2), *hosts_of(50, 2)]
     urls = [f"https://{host}/{n}" for host in hosts for n in range(n_pages)]
     with store.begin() as tx:
@@ -65,6 +68,11 @@ def settled(store: ShardedStore, n_pages: int = 8) -> np.ndarray:
     for database in store.databases:
         with database.begin() as tx:
             tx.run(ADD_CHANGE_HOURS)
+    for shard in (SHARD, 2, 50):
+        *_, deleted = hosts_of(shard, 4)
+        with store.begin() as tx:
+            change_host(tx, deleted, {"blocked_until": T0 + 3_650 * DAY}, T0, Politeness())
+            delete_host(tx, deleted, T0, Politeness())
     for day in range(1, 4):
         observe(store, ids, day)
     publish(store, schedule_columns(ids, crawl_rate=1.0), T0 + 3 * DAY)

@@ -32,12 +32,13 @@ BEGIN
     LOOP EXECUTE 'DROP SEQUENCE ' || name;
     END LOOP;
     DELETE FROM observations; DELETE FROM epochs; DELETE FROM url_groups; DELETE FROM meta;
-    DELETE FROM leads;
+    DELETE FROM leads; DELETE FROM incarnations; DELETE FROM host_incidents;
     DELETE FROM log_files; DELETE FROM feed_files;
     DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM change_hours;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM page_tags; DELETE FROM tags;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;
+    DELETE FROM deleted_hosts;
     DELETE FROM feed; DELETE FROM webhooks;
     DELETE FROM history; DELETE FROM history_parts; DELETE FROM calibrations;
     DELETE FROM host_loads;

@@ -106,6 +106,7 @@ def crawl_columns(
     digest=0,
     status=UNSPECIFIED,
     redirects_to=0,
+    leads=0,
     last_modified=NO_TIME,
     etag=None,
     note=None,
@@ -127,10 +128,12 @@ def crawl_columns(
         token=0,
         retry_after_s=np.nan,
         redirects_to=redirects_to,
+        leads=leads,
         last_modified=last_modified,
         etag=etag,
         note=note,
         own_hosts=own_hosts,
+        verdict=None,
     )
 
 

@@ -18,9 +18,11 @@ import numpy as np
 from fastapi import Request
 
 from recrawl_client.wire.common import Item, Rejection
+from recrawl_client.wire.evidence import Observation
 from service.api.encodings import GZIP, inflate
 from service.api.requests.meter import SMALL, BodyLimits, Meter
 from service.api.requests.refusals import RefusedItem, refuse
+from service.api.requests.site_values import readable
 from service.model import lenient_json
 from service.model.arrays import Ints, Texts
 from service.model.errors import (
@@ -426,7 +428,8 @@ def _one_by_one(values: list[Any], kind: type[ItemT], first: int = 0) -> Batch[I
     items, index, refusals = [], [], []
     for i, value in enumerate(values, first):
         try:
-            items.append(msgspec.convert(value, kind))
+            wanted = readable(value) if kind is Observation else value
+            items.append(msgspec.convert(wanted, kind))
             index.append(i)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             refusals.append(refuse(_rejection(i, error, value, kind), value))

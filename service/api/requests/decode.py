@@ -15,7 +15,7 @@ from recrawl_client.wire.common import Item, Rejection
 from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.pages import Page
 from service.api.requests.bodies import Batch
-from service.api.requests.refusals import RefusedItem, refuse
+from service.api.requests.refusals import RefusedItem, lease_ends, refuse
 from service.api.requests.rules import (
     FUTURE_ALLOWED,
     ReadUrl,
@@ -23,6 +23,7 @@ from service.api.requests.rules import (
     check_observation,
     check_page,
     check_ping,
+    leads_away,
     read_lease,
     read_note,
 )
@@ -44,7 +45,7 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
-from service.model.outcomes import INVENTED
+from service.model.outcomes import INVENTED, ROBOTS_DENIED
 from service.model.urls import NormalUrl, normalise
 from service.storage.pages.tagging import TaggedRows
 
@@ -65,7 +66,10 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 @dataclass(frozen=True, slots=True)
 class Decoded(Generic[T]):
-    """Columns of the good items, their positions in the request, and the refused items."""
+    """Columns of the good items, their positions in the request, and the refused items.
+
+    Columns of crawls end with those of the refused items that end a lease.
+    """
 
     columns: T
     named: PageNames
@@ -73,11 +77,13 @@ class Decoded(Generic[T]):
     refusals: list[RefusedItem]
     tags: TaggedRows | None = None
     """Tags of registered pages; None: no item states tags."""
+    n_ends: int = 0
+    """Number of refused items that end a lease."""
 
     @property
     def n_items(self) -> int:
         """All items, good and bad."""
-        return len(self.index) + len(self.refusals)
+        return len(self.index) - self.n_ends + len(self.refusals)
 
     def report(self: "Decoded[EvidenceT]", now: datetime, *, register: bool) -> Report[EvidenceT]:
         """Return the good items as a job of a batcher."""
@@ -96,7 +102,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
     latest = now + FUTURE_ALLOWED
 
     def check(i: int, item: Observation) -> None:
-        check_observation(item, urls[i], targets[i], digest[i], latest)
+        check_observation(item, urls[i], digest[i], latest)
         if notes:
             check_note(notes[i])
 
@@ -104,22 +110,46 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
     leased_page_id, token, page_id = _leases(items, _page_ids(items))
     columns = CrawlColumns(
         page_id=page_id,
-        observed_at=instants([item.observed_at for item in items]),
+        observed_at=_stated([item.observed_at for item in items]),
         changed=_codes([item.changed for item in items]),
         digest=np.array(digest, np.int64),
-        status=_codes([_status(item.status) for item in items]),
+        status=_codes([_status(item) for item in items]),
         leased_page_id=leased_page_id,
         token=token,
         retry_after_s=_numbers([item.retry_after_s for item in items]),
         redirects_to=np.zeros(len(items), np.int64),
-        last_modified=_dates(items),
+        leads=np.zeros(len(items), np.int16),
+        last_modified=plausible(_stated([item.last_modified for item in items])),
         etag=_texts([_etag(item.etag) for item in items]),
         note=_texts(notes),
         own_hosts=batch.own_hosts,
     )
     # a site may lead anywhere, such as to mailto:; its crawl counts as one without a target
-    targets = [None if isinstance(target, InvalidUrl) else target for target in targets]
-    return _taken(columns, urls, batch.index, good, refusals, targets if any(targets) else ())
+    if any(targets):
+        targets = [
+            target if _leads_away(item) and not isinstance(target, InvalidUrl) else None
+            for item, target in zip(items, targets, strict=True)
+        ]
+    targets = targets if any(targets) else []
+    decoded = _taken(columns, urls, batch.index, good, refusals, targets)
+    return with_ends(decoded, now)
+
+
+def with_ends(decoded: Decoded[CrawlColumns], now: datetime) -> Decoded[CrawlColumns]:
+    """Return crawls, followed by the ends of leases whose reports were refused."""
+    index, ends = lease_ends(decoded.refusals, now)
+    if not len(ends):
+        return decoded
+    named, nowhere = decoded.named, np.full(len(ends), -1, np.int64)
+    page_id, row = np.append(named.page_id, ends.page_id), np.append(named.row, nowhere)
+    target = None if named.target is None else np.append(named.target, nowhere)
+    return replace(
+        decoded,
+        columns=CrawlColumns.concatenate([decoded.columns, ends]),
+        named=PageNames(page_id, row, named.pages, target),
+        index=np.append(decoded.index, index),
+        n_ends=len(ends),
+    )
 
 
 def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:
@@ -252,14 +282,15 @@ def instants(moments: list[datetime]) -> Instants:
     return (1_000_000 * seconds + us).view(INSTANT)
 
 
-def _dates(items: Sequence[Observation]) -> Instants:
-    """Return the date that each site states for its page, NaT where none is plausible."""
-    dates = [item.last_modified for item in items]
-    if _all_unset(dates):
-        return np.full(len(dates), NO_TIME)
-    dated = instants([UNIX_ZERO if isinstance(date, UnsetType) else date for date in dates])
-    dated[[date is UNSET for date in dates]] = NO_TIME
-    return plausible(dated)
+def _stated(moments: list[datetime | UnsetType]) -> Instants:
+    """Return instants that items state, NaT where there is none."""
+    n_unset = moments.count(UNSET)
+    if n_unset == len(moments):
+        return np.full(len(moments), NO_TIME)
+    stated = instants([UNIX_ZERO if isinstance(at, UnsetType) else at for at in moments])
+    if n_unset:
+        stated[[at is UNSET for at in moments]] = NO_TIME
+    return stated
 
 
 def _texts(texts: list[str | UnsetType]) -> Texts:
@@ -277,8 +308,15 @@ def _notes(items: Sequence[Observation]) -> list[str | UnsetType]:
     return [UNSET if note is UNSET else read_note(note) for note in notes]
 
 
-def _status(status: int | UnsetType) -> int | UnsetType:
-    """Return a status of three digits; a site may send any number."""
+def _leads_away(item: Observation) -> bool:
+    return item.robots_denied is not True and leads_away(item.status)
+
+
+def _status(item: Observation) -> int | UnsetType:
+    """Return a status of three digits, or `ROBOTS_DENIED`; a site may send any number."""
+    if item.robots_denied is True:
+        return ROBOTS_DENIED
+    status = item.status
     return status if isinstance(status, UnsetType) or status <= INVENTED else INVENTED
 
 

@@ -44,8 +44,24 @@ class PageParameters(NamedTuple):
         ),
     ] = None
     state: Annotated[
-        Literal["active", "failing", "gone", "retired", "never_crawled", "overdue"] | None,
-        Query(description="State of the pages; `overdue` pages are due before now"),
+        Literal[
+            "active",
+            "failing",
+            "no_content",
+            "gone",
+            "retired",
+            "never_crawled",
+            "overdue",
+            "moved",
+            "unfinished",
+            "set_aside",
+        ]
+        | None,
+        Query(
+            description="State of the pages. Of any state are: `overdue` pages, due before now; "
+            "`moved` pages, redirected for good at their last crawl; `unfinished` pages, whose "
+            "last lease ended without a report; `set_aside` pages, after three such leases in a row"
+        ),
     ] = None
     observability: Annotated[
         Literal["incomplete", "complete", "auto"] | None,

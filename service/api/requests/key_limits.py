@@ -1,6 +1,7 @@
 """Limits of the caller's key on a batch: its items a second, and the pages that it may name."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TypeVar
 
 import numpy as np
@@ -11,11 +12,11 @@ from recrawl_client.wire.evidence import Observation
 from service.access.boundary import Boundary
 from service.access.callers import Caller
 from service.api.requests.bodies import Batch
-from service.api.requests.refusals import refuse
+from service.api.requests.refusals import NOT_ALLOWED, RefusedItem, refuse
 from service.api.requests.rules import read_lease
 from service.model.arrays import distinct
 from service.model.changes import ChangeFilter
-from service.model.errors import Forbidden, InvalidUrl
+from service.model.errors import Forbidden, InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
 from service.storage import Store
 
@@ -38,14 +39,18 @@ def admitted(batch: Batch[ItemT], caller: Caller, store: Store) -> Batch[ItemT]:
     boundary = caller.boundary
     if boundary is None:
         return batch
-    urls = _urls(batch.items, store)
-    faults = [fault(item, url, boundary) for item, url in zip(batch.items, urls, strict=True)]
-    good, refusals = [], list(batch.refusals)
+    leased = _leased_urls(batch, boundary, store)
+    urls = [_url(item, leased) for item in batch.items]
+    faults = [
+        fault(item, url, boundary) or _foreign_lease(item, leased, boundary)
+        for item, url in zip(batch.items, urls, strict=True)
+    ]
+    good, refusals = [], [_without_lease(each, leased, boundary) for each in batch.refusals]
     for i, (index, wrong) in enumerate(zip(batch.index.tolist(), faults, strict=True)):
         if wrong is None:
             good.append(i)
         else:
-            rejection = Rejection(index=index, code="not_allowed", field=wrong[0], detail=wrong[1])
+            rejection = Rejection(index=index, code=NOT_ALLOWED, field=wrong[0], detail=wrong[1])
             refusals.append(refuse(rejection, batch.items[i]))
     own_hosts = np.full(len(good), "", object)
     for row, i in enumerate(good):
@@ -73,23 +78,51 @@ def charge(caller: Caller, n_items: int) -> None:
         caller.bucket.charge(max(n_items - 1, 0))
 
 
-def _urls(items: Sequence[Item], store: Store) -> list[str | UnsetType]:
-    """Return the URL of each item's page; "" for the lease of an unknown page."""
-    urls = [getattr(item, "url", UNSET) for item in items]
-    leased = {
-        i: read_lease(item.lease)[0]
-        for i, item in enumerate(items)
-        if isinstance(item, Observation)
-        and urls[i] is item.page_id is UNSET
-        and not isinstance(item.lease, UnsetType)
-    }
-    if leased:
-        with store.begin(write=False) as tx:
-            pages = tx.page_urls(distinct(np.array([*leased.values()])), ChangeFilter())
-        url_of = dict(zip(pages.page_id.tolist(), pages.url.tolist(), strict=True))
-        for i, page_id in leased.items():
-            urls[i] = url_of.get(page_id, "")
-    return urls
+def _leased_urls(batch: Batch[ItemT], boundary: Boundary, store: Store) -> dict[int, str]:
+    """Return the URLs of leased pages by page_id; unknown pages have none.
+
+    Leases of items that name a URL beyond the boundary are left out, because these are refused.
+    """
+    own = (item for item in batch.items if _inside(getattr(item, "url", UNSET), boundary))
+    leased = {page_id for item in own if (page_id := _leased(item))}
+    leased |= {each.leased_page_id for each in batch.refusals if each.token}
+    if not leased:
+        return {}
+    with store.begin(write=False) as tx:
+        pages = tx.page_urls(distinct(np.array([*leased])), ChangeFilter())
+    return dict(zip(pages.page_id.tolist(), pages.url.tolist(), strict=True))
+
+
+def _leased(item: Item) -> int:
+    """Return the page of an item's lease; 0 without a lease."""
+    lease = item.lease if isinstance(item, Observation) else UNSET
+    return 0 if isinstance(lease, UnsetType) else read_lease(lease)[0]
+
+
+def _url(item: Item, leased: dict[int, str]) -> str | UnsetType:
+    """Return the URL of an item's page; "" for the lease of an unknown page."""
+    url: str | UnsetType = getattr(item, "url", UNSET)
+    if url is getattr(item, "page_id", UNSET) is UNSET and (page_id := _leased(item)):
+        return leased.get(page_id, "")
+    return url
+
+
+def _foreign_lease(
+    item: Item, leased: dict[int, str], boundary: Boundary
+) -> tuple[str, str] | None:
+    """Return the field and the reason, if the lease of an item is on a page of others."""
+    url = leased.get(_leased(item))
+    if url is None or _inside(url, boundary):
+        return None
+    return "lease", outside("the page of this lease", boundary)
+
+
+def _without_lease(refused: RefusedItem, leased: dict[int, str], boundary: Boundary) -> RefusedItem:
+    """Return a refused item, without a lease on a page that the key may not name."""
+    url = leased.get(refused.leased_page_id)
+    if url is None or _inside(url, boundary):
+        return refused
+    return refused._replace(leased_page_id=0, token=0)
 
 
 def fault(item: Item, url: str | UnsetType, boundary: Boundary) -> tuple[str, str] | None:
@@ -113,12 +146,29 @@ def _without_target(item: ItemT, boundary: Boundary) -> ItemT:
     return structs.replace(item, redirect_url=UNSET)
 
 
-def _inside(url: str, boundary: Boundary) -> bool:
-    """Return whether a key may name a URL; an invalid URL has an error of its own later."""
+def _inside(url: str | UnsetType, boundary: Boundary) -> bool:
+    """Return whether a key may name a URL; an invalid URL, or none, has an error of its own."""
+    if isinstance(url, UnsetType):
+        return True
     try:
         return boundary.allows(normalise(url))
     except InvalidUrl:
         return True
+
+
+def check_ttl(caller: Caller, ttl_s: float | UnsetType, default: timedelta) -> None:
+    """Raise `InvalidField` for a lease of a limited key that is longer than the default.
+
+    A lease takes a place in the concurrency of its host, and of all hosts of its group.
+    """
+    most_s = default.total_seconds()
+    if caller.boundary is not None and not isinstance(ttl_s, UnsetType) and ttl_s > most_s:
+        raise InvalidField(
+            "ttl_s",
+            f"ttl_s is {ttl_s:g}; a key that is limited to {caller.boundary} has leases of at most "
+            f"{most_s:g} s (RECRAWL_LEASE_TTL_S); send less, and extend the lease with PATCH while "
+            "the crawl runs",
+        )
 
 
 def outside(page: str, boundary: Boundary) -> str:

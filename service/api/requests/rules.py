@@ -10,6 +10,7 @@ from recrawl_client.wire.freshness import Copy
 from recrawl_client.wire.pages import Page
 from service.model.arrays import UNIX_ZERO
 from service.model.errors import InvalidField, InvalidUrl
+from service.model.outcomes import NOT_MODIFIED, REDIRECTS, SUCCESSES
 from service.model.urls import NormalUrl
 from service.storage.pages.validators import MOST_NOTE_BYTES
 
@@ -18,27 +19,21 @@ FUTURE_ALLOWED = timedelta(minutes=5)
 EARLIEST = datetime(1990, 1, 1, tzinfo=UNIX_ZERO.tzinfo)
 """Earliest instant of evidence; no web page is older."""
 
-SUCCESSES = range(200, 300)
-REDIRECTS = 300
-NOT_MODIFIED = 304
-FAILURES = 400
 REMEDY = (
     "send `changed`, or a `digest` to compare, or a `status` that decides (304, 404, 410, or a "
-    "failure: 0, 4xx, 5xx)"
+    "failure: 0, 4xx, 5xx), or `robots_denied`"
 )
 
 ReadUrl = NormalUrl | InvalidUrl | None
 
 
-def check_observation(
-    item: Observation, url: ReadUrl, target: ReadUrl, digest: int, latest: datetime
-) -> None:
+def check_observation(item: Observation, url: ReadUrl, digest: int, latest: datetime) -> None:
     """Raise `InvalidField` for the first rule that an observation breaks.
 
     Parameters
     ----------
-    url, target
-        The page and the redirect's target.
+    url
+        The page.
     digest
         64 bits of the item's digest; 0 for none, and for one that is no Unicode.
     latest
@@ -48,14 +43,14 @@ def check_observation(
         check_name(item, url)
     else:
         _check_leased(item, url)
-    if item.lease is UNSET:  # a lease bounds the time of its crawl (`leases.settle.dated`)
-        check_time("observed_at", item.observed_at, latest)
+    if item.lease is UNSET:  # a lease bounds the start of its crawl (`leases.starts`)
+        _check_start(item.observed_at, latest)
     status = item.status
     if not digest and item.digest is not UNSET:
         raise InvalidField("digest", "the digest holds a lone surrogate; send valid Unicode")
-    if target is not None:
-        _check_redirect(status)
-    if digest or item.changed is not UNSET:
+    if item.robots_denied is True:
+        return
+    if digest or item.changed is not UNSET or item.redirect_url is not UNSET:
         return
     # under a lease the crawl counts as empty, because its page must not be leased for ever
     if item.lease is UNSET and (status is UNSET or status in SUCCESSES):
@@ -116,12 +111,21 @@ def _check_leased(item: Observation, url: ReadUrl) -> None:
         raise InvalidField("lease", detail, "lease_mismatch")
 
 
-def _check_redirect(status: int | UnsetType) -> None:
-    code = -1 if isinstance(status, UnsetType) else status
-    if code == NOT_MODIFIED or not REDIRECTS <= code < FAILURES:
-        stated = "no status" if status is UNSET else f"status {status}"
-        detail = f"{stated} is no redirect; send a status of 300 to 399 other than 304 with it"
-        raise InvalidField("redirect_url", detail)
+def leads_away(status: int | UnsetType) -> bool:
+    """Return whether an answer of this status leads to the `redirect_url` beside it.
+
+    A crawler that follows redirects states the status of the target.
+    """
+    if isinstance(status, UnsetType):
+        return True
+    return status in SUCCESSES or (status in REDIRECTS and status != NOT_MODIFIED)
+
+
+def _check_start(observed_at: datetime | UnsetType, latest: datetime) -> None:
+    if isinstance(observed_at, UnsetType):
+        detail = "observed_at is missing; send the instant of the crawler's request, or the lease"
+        raise InvalidField("observed_at", detail)
+    check_time("observed_at", observed_at, latest)
 
 
 def check_time(field: str, moment: datetime, latest: datetime) -> None:

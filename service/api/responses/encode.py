@@ -1,6 +1,7 @@
 """Answers: conversion of columns, verdicts and values to structs, and to JSON or Arrow."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from importlib.util import find_spec
 from typing import Any
 
@@ -26,16 +27,20 @@ from service.api.cursors import Place, encode_cursor, next_link
 from service.api.encodings import best
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
-from service.api.responses.why import explain
+from service.api.responses.unfinished import encode_unfinished
+from service.api.responses.why import after_leases, explain
 from service.estimation.estimates import PageEstimate
 from service.leases import due
+from service.leases.conditional import distrusted_until
 from service.leases.due import due_at
 from service.leases.lease import LeasedPages
+from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
 from service.model.errors import NotAcceptable
 from service.model.history import Calibrations
+from service.model.incidents import Incident
 from service.storage.pages.validators import ValidatorColumns
 from service.storage.queue.columns import DuePages
 
@@ -165,9 +170,16 @@ def encode_page(
     estimate: PageEstimate,
     change_hours: ChangeHoursAnswer | None,
     tags: list[str],
+    now: datetime,
+    unfinished: UnfinishedPage | None = None,
+    incident: Incident | None = None,
 ) -> PageAnswer:
-    """Return one page with its estimate, its schedule and the reason of its rate."""
+    """Return one page with its estimate, its schedule and the reason of its rate.
+
+    `incident` is one of the page's host in force; None: there is none.
+    """
     scheduled = why = target = None
+    next_at = due.next_crawl_at(page) if unfinished is None else unfinished.next_crawl_at
     if epoch is not None and page.crawl_rate is not None:
         scheduled = PageScheduleAnswer(
             epoch=epoch.epoch,
@@ -176,9 +188,11 @@ def encode_page(
             crawl_probability=page.crawl_probability or 0.0,
             urgency=page.urgency or 1.0,
             shift_s=None if (shift := shift_of(page, epoch)) is None else shift.total_seconds(),
-            next_crawl_at=due.next_crawl_at(page),
+            next_crawl_at=next_at,
         )
-        why = explain(page, epoch, estimate, change_hours)
+        why = explain(page, epoch, estimate, change_hours, log, now, incident)
+    if unfinished is not None:
+        why = after_leases(unfinished, why)
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])
@@ -189,15 +203,28 @@ def encode_page(
         "retired": due.retired(page),
         "redirects_to": target,
         "note": encode_note(page.note),
+        **known_validators(page, now),
         "estimate": EstimateAnswer(**estimated, credible_interval=bounds),
         "schedule": scheduled,
+        "unfinished": None if unfinished is None else encode_unfinished(unfinished),
         "why": why,
         "change_hours": change_hours,
-        "last_crawls": [
-            CrawlAnswer(**{**shared(CrawlAnswer, entry), "kind": entry.kind.name}) for entry in log
-        ],
+        "last_crawls": list(map(encode_entry, log)),
     }
     return PageAnswer(**{**shared(PageAnswer, page), **fields})
+
+
+def known_validators(page: Page, now: datetime) -> dict[str, Any]:
+    """Return the validators of a page for a conditional request; None in doubt."""
+    doubted = page.doubted or distrusted_until(page.false_304_at, now) is not None
+    named = {"etag": page.etag, "last_modified": page.last_modified}
+    return dict.fromkeys(named) if doubted else named
+
+
+def encode_entry(entry: LogEntry) -> CrawlAnswer:
+    """Return one entry of a page's log; a crawl that robots.txt forbade has no HTTP status."""
+    own = {"kind": entry.kind.name} | ({"status": None} if entry.robots_denied else {})
+    return CrawlAnswer(**{**shared(CrawlAnswer, entry), **own})
 
 
 ARROW = "application/vnd.apache.arrow.stream"

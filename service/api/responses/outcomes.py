@@ -90,6 +90,8 @@ def crawl_counts(
     """Return the counts of each request of a batch of crawls."""
     rejected = (each.rejection for each in decoded.refusals)
     verdict, page_id = committed.verdict, decoded.named.page_id
+    if decoded.n_ends:  # whether or not their databases answered, they have a rejection
+        verdict = np.where(decoded.columns.refused, ItemVerdict.refused, verdict)
     counts = counts_of_each(starts, verdict, decoded.index, page_id, rejected)
     ended = counted(starts, decoded.index, committed.lease_ended.view(np.int8), 2)
     for own, (_, n_ended) in zip(counts, ended, strict=True):
@@ -144,9 +146,20 @@ LOCKED = (
 )
 
 
+LOST = (
+    "this id was handed out before the database was restored from an older copy, so it names no "
+    "page; name the page by `url`"
+)
+
+
 def away(index: int) -> Rejection:
     """Return the rejection of an item whose database is away."""
     return Rejection(index=index, code=SHARD_UNAVAILABLE, field=None, detail=AWAY)
+
+
+def locked(index: int) -> Rejection:
+    """Return the rejection of an item whose page another session holds."""
+    return Rejection(index=index, code=PAGE_LOCKED, field=None, detail=LOCKED)
 
 
 def crossing(index: int) -> Rejection:
@@ -155,7 +168,7 @@ def crossing(index: int) -> Rejection:
 
 
 def _rejections(verdict: Codes, index: Ints, page_id: Ints) -> Iterator[Rejection]:
-    for i in np.flatnonzero(verdict >= UNKNOWN).tolist():
+    for i in np.flatnonzero((verdict >= UNKNOWN) & (verdict != ItemVerdict.refused)).tolist():
         yield _rejection(int(index[i]), ItemVerdict(verdict[i]), by_id=bool(page_id[i]))
 
 
@@ -164,7 +177,9 @@ def _rejection(index: int, verdict: ItemVerdict, *, by_id: bool) -> Rejection:
     if verdict is ItemVerdict.unavailable:
         return away(index)
     if verdict is ItemVerdict.locked:
-        return Rejection(index=index, code=PAGE_LOCKED, field=None, detail=LOCKED)
+        return locked(index)
+    if verdict is ItemVerdict.lost:
+        return Rejection(index=index, code="page_lost", field="page_id", detail=LOST)
     if verdict is ItemVerdict.elsewhere:
         detail = "the lease is on another page than `url` names; leave `url` out"
         return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)

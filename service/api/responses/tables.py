@@ -14,9 +14,10 @@ from recrawl_client.wire.listing import ListedPage
 from service.api.responses.encode import END_OF_STREAM
 from service.leases.due import due_at
 from service.leases.listing import states_of
+from service.leases.unfinished import later
 from service.model.arrays import Floats, moments
 from service.model.domain import Observability
-from service.model.listing import ListedPages
+from service.model.listing import ShownPages
 
 CSV = "text/csv"
 NAMES = np.array([kind.name for kind in Observability], object)
@@ -56,22 +57,23 @@ def parts_ahead(part: PartT, read: Callable[[int], PartT], *, embedded: bool) ->
         yield part
 
 
-def columns_of(pages: ListedPages) -> dict[str, NDArray[Any]]:
+def columns_of(pages: ShownPages) -> dict[str, NDArray[Any]]:
     """Return the columns of a list in the order of `ListedPage`, with names for codes."""
     columns = pages.arrays() | {
         "state": states_of(pages),
         "observability": NAMES[pages.observability],
-        "next_crawl_at": due_at(pages),
+        "next_crawl_at": later(due_at(pages), pages.until),
     }
     return {name: columns[name] for name in COLUMNS}
 
 
-def listed(pages: ListedPages) -> list[ListedPage]:
+def listed(pages: ShownPages) -> list[ListedPage]:
     """Return the pages as items."""
     columns = columns_of(pages)
     tags = columns.pop("tags").tolist()
     values = {name: _values(column) for name, column in columns.items()}
     values["tags"] = [sorted(each.split()) if each else NO_TAGS for each in tags]
+    values["redirect_url"] = [url or None for url in values["redirect_url"]]
     return list(map(ListedPage, *(values[name] for name in COLUMNS)))
 
 
@@ -92,14 +94,14 @@ def or_none(numbers: Floats) -> list[Any]:
     return values
 
 
-def lines(parts: Iterable[ListedPages]) -> Iterator[bytes]:
+def lines(parts: Iterable[ShownPages]) -> Iterator[bytes]:
     """Yield one page a line."""
     encoder = json.Encoder()
     for pages in parts:
         yield encoder.encode_lines(listed(pages))
 
 
-def csv_rows(parts: Iterable[ListedPages]) -> Iterator[bytes]:
+def csv_rows(parts: Iterable[ShownPages]) -> Iterator[bytes]:
     """Yield a header and one page a row; tags are separated by spaces, none is empty."""
     yield (",".join(COLUMNS) + "\r\n").encode()
     for pages in parts:
@@ -118,12 +120,12 @@ def _cells(column: NDArray[Any]) -> list[Any]:
     return cells
 
 
-def arrow_batches(parts: Iterable[ListedPages]) -> Iterator[bytes]:
+def arrow_batches(parts: Iterable[ShownPages]) -> Iterator[bytes]:
     """Yield the schema, a record batch for each part, and the end."""
     import pyarrow as pa
 
     kinds = {"i": pa.int64(), "f": pa.float64(), "M": pa.timestamp("us", tz="UTC")}
-    empty = columns_of(ListedPages.empty())
+    empty = columns_of(ShownPages.empty())
     types = {name: kinds.get(column.dtype.kind, pa.string()) for name, column in empty.items()}
     schema = pa.schema(list((types | {"tags": pa.list_(pa.string())}).items()))
 
@@ -131,6 +133,8 @@ def arrow_batches(parts: Iterable[ListedPages]) -> Iterator[bytes]:
         if name == "tags":
             column = np.fromiter((sorted(tags.split()) for tags in column), object, len(column))
         none = np.isnan(column) if column.dtype.kind == "f" else None
+        if name == "redirect_url":
+            none = column == ""
         return pa.array(column, schema.field(name).type, mask=none)
 
     yield schema.serialize().to_pybytes()

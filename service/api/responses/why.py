@@ -1,15 +1,23 @@
 """The reason of a page's crawl rate, in one sentence."""
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import numpy as np
+from msgspec import structs
 
 from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.pages import WhyAnswer
 from service.api.responses.change_hours import shift_of
+from service.api.responses.incidents import incident_clause
+from service.api.responses.unfinished import sentence_of
 from service.estimation.estimates import PageEstimate
+from service.ingest.redirects import MOST_HOPS, MOST_TARGETS
+from service.leases.conditional import distrusted_until
 from service.leases.due import next_crawl_at, retired
-from service.model.domain import Certificate, Epoch, Observability, Page
+from service.leases.unfinished import UnfinishedPage
+from service.model.domain import Certificate, Epoch, Kind, LogEntry, Observability, Page
+from service.model.incidents import Incident
 from service.model.outcomes import Outcome
 
 UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
@@ -28,23 +36,66 @@ FOUND = {
     Outcome.empty: "got no content, because the answer was empty",
     Outcome.failed: "got no answer",
     Outcome.unfinished: "got no answer",
+    Outcome.doubtful: "is in doubt, because other pages of its host showed the same at that time",
 }
 """End of a sentence on the last crawls of a page, by the outcome of the last one."""
+WRONG_304 = "its site has answered 304 although a page had changed"
+DENIED = "got no content, because robots.txt forbids it"
+REMEDY = {
+    Outcome.content: "wait for the next crawl",
+    Outcome.moved: "wait for the next crawl",
+    Outcome.absent: "wait for the next crawl",
+    Outcome.elsewhere: "register the page behind the redirect in its place, or delete it",
+    Outcome.refused: "have your crawler let in, or delete the page",
+    Outcome.empty: "report a digest or `changed`, or delete the page",
+    Outcome.failed: "look after the site, or delete the page",
+    Outcome.unfinished: "look after the crawlers, which do not report it",
+    Outcome.doubtful: "wait for the next crawl",
+}
+"""Remedy for a page without content, by the outcome of its last crawl."""
+REMEDY_DENIED = "ask its site for leave, or delete the page"
 MOST_CERTAIN = 0.99
 """Maximum certainty that a sentence mentions."""
 
 
 def explain(
-    page: Page, epoch: Epoch, estimate: PageEstimate, change_hours: ChangeHoursAnswer | None = None
+    page: Page,
+    epoch: Epoch,
+    estimate: PageEstimate,
+    change_hours: ChangeHoursAnswer | None = None,
+    log: Sequence[LogEntry] = (),
+    now: datetime | None = None,
+    incident: Incident | None = None,
 ) -> WhyAnswer:
-    """Return what drives the crawl rate of a scheduled page."""
-    certificate, change_rate = epoch.certificate, page.change_rate or 0.0
+    """Return what drives the crawl rate of a scheduled page.
+
+    `log` has the newest entries of its log, newest first; `incident` is one of its host in force.
+    """
+    certificate = epoch.certificate
+    change_rate = 0.0 if page.no_content or _never_had_content(page) else page.change_rate or 0.0
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
+    clauses = [_sentence(page, epoch, estimate, share, change_hours, denied=_denied(log))]
+    clauses += _plain_requests(page, now)
+    if incident is not None:
+        clauses.append(incident_clause(page.host, incident))
     return WhyAnswer(
-        sentence=_sentence(page, epoch, estimate, share, change_hours),
+        sentence="; ".join(clauses),
         multiplier=None if certificate is None else certificate.multiplier,
         crawled_more_often_than=share,
         next_change_expected_in_days=1 / change_rate if change_rate else None,
+    )
+
+
+def after_leases(unfinished: UnfinishedPage, why: WhyAnswer | None) -> WhyAnswer:
+    """Return the reason with what to do about leases without a report at its beginning."""
+    sentence = sentence_of(unfinished)
+    if why is not None:
+        return structs.replace(why, sentence=f"{sentence}; {why.sentence}")
+    return WhyAnswer(
+        sentence=sentence,
+        multiplier=None,
+        crawled_more_often_than=None,
+        next_change_expected_in_days=None,
     )
 
 
@@ -54,15 +105,27 @@ def _sentence(
     estimate: PageEstimate,
     share: float | None,
     change_hours: ChangeHoursAnswer | None,
+    *,
+    denied: bool,
 ) -> str:
     if page.gone:
         return _gone(page)
+    if page.hops and retired(page):
+        return _given_up(page)
+    if page.no_content:
+        return _no_content(page, denied=denied)
+    if _never_had_content(page):
+        last = f"{_last_crawls(page.n_failures)} {_found(page, denied=denied)}"
+        return f"tried again soon: {last}, and it has had no content yet"
+    if page.retry_rate and not page.crawl_rate and not page.n_failures:
+        return _back(page)
     clauses = [f"{_manner(page)}: {_drivers(page, estimate)}"]
     if share is not None and page.crawl_rate:
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
         again = "" if next_crawl_at(page) is None else ", it is tried again"
-        clauses.append(f"{_last_crawls(page.n_failures)} {FOUND[page.outcome]}{again}")
+        result = f"{_found(page, denied=denied)}{_not_followed(page)}"
+        clauses.append(f"{_last_crawls(page.n_failures)} {result}{again}")
     elif page.shift is not None:  # the shift is part of the urgency
         clauses += _shift(page, epoch, change_hours)
     elif group := _url_group(page, epoch.certificate):
@@ -76,6 +139,59 @@ def _gone(page: Page) -> str:
     if not retired(page):
         return f"checked ever more rarely: {evidence}"
     return f"not crawled: {evidence}; a ping or POST /pages with its url has it crawled once more"
+
+
+def _given_up(page: Page) -> str:
+    state = "no page redirects to it any more" if page.hops < 0 else "it has had no content"
+    return (
+        f"not crawled: only redirects led to it, and {state}; a ping or POST /pages with its url "
+        "has it crawled"
+    )
+
+
+def _not_followed(page: Page) -> str:
+    """Return why the last redirect of a page was not followed, where it was not."""
+    if page.outcome is not Outcome.elsewhere or page.redirects_to is not None:
+        return ""
+    if page.hops >= MOST_HOPS:
+        return f", {MOST_HOPS} redirects away from a page that was asked for, which is the maximum"
+    if page.n_targets >= MOST_TARGETS:
+        return f", after {page.n_targets} other targets, which is the maximum"
+    return ""
+
+
+def _plain_requests(page: Page, now: datetime | None) -> list[str]:
+    """Return why the page is requested without validators, where it is."""
+    until = None if now is None else distrusted_until(page.false_304_at, now)
+    if until is None or (page.etag is None and page.last_modified is None):
+        return []
+    return [f"it is requested without ETag and date until {until:%Y-%m-%d}: {WRONG_304}"]
+
+
+def _no_content(page: Page, *, denied: bool) -> str:
+    remedy = REMEDY_DENIED if denied else REMEDY[page.outcome]
+    result = f"{_found(page, denied=denied)}{_not_followed(page)}"
+    last = f"{_last_crawls(page.n_failures)} {result}"
+    return f"{remedy}: {last}; it has no share of the budget, and is tried again ever more rarely"
+
+
+def _back(page: Page) -> str:
+    span = _span(1 / page.retry_rate)
+    return f"crawled after {span}: it has content again, and the next epoch decides on its share"
+
+
+def _never_had_content(page: Page) -> bool:
+    """Return whether the last crawls of a page had no content, and none before them."""
+    return page.n_failures > 0 and page.last_observed_at is None
+
+
+def _denied(log: Sequence[LogEntry]) -> bool:
+    """Return whether robots.txt forbade the last crawl."""
+    return next((entry.robots_denied for entry in log if entry.kind is Kind.crawl), False)
+
+
+def _found(page: Page, *, denied: bool) -> str:
+    return DENIED if denied and page.outcome is Outcome.refused else FOUND[page.outcome]
 
 
 def _manner(page: Page) -> str:

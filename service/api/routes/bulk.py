@@ -118,9 +118,10 @@ def recrawl_pages(
 
     The pages are those named in the body, or those that the filters select. They are due now, and
     come before all others of their hosts. Politeness is kept: the delay, the concurrency and the
-    pauses of a host stay in force. A page that waits for a requested crawl already does not change.
-    Send the body `{}` with filters. An answer with `next_cursor` means that more pages follow: send
-    the request again with this `cursor`.
+    pauses of a host stay in force. A page that waits for a requested crawl already keeps its place,
+    and counts as changed only while it is being crawled: it is then crawled once more. Send the
+    body `{}` with filters. An answer with `next_cursor` means that more pages follow: send the
+    request again with this `cursor`.
     """
     named, act = decode_object(body, RecrawlBody), Recrawl(service.settler)
     note = audited(actor, filters)

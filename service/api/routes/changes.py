@@ -36,6 +36,8 @@ BLOCK = 5_000
 """Changes of a stream that are read, encoded and sent at once."""
 PRESENT_S = 1.0
 """Time between two checks that the client of a waiting request is there, seconds."""
+FIRST_NUMBER = 1
+"""Lowest number of a block; an empty feed begins, and has its newest change, at 0."""
 KIND = "|".join(kind.name for kind in ChangeKind)
 
 Kinds = Annotated[
@@ -166,11 +168,13 @@ async def get_changes(
 async def more(request: Request, service: Service, place: FeedPlace, deadline: float) -> bool:
     """Return whether the feed goes on beyond a place, after a wait."""
     loop, feed = asyncio.get_running_loop(), service.feed
+    next_number = max(place.seq, FIRST_NUMBER)
     while (left_s := deadline - loop.time()) > 0 and not feed.released:
         with waiting(request.scope):
-            await feed.reached(place.seq, min(left_s, PRESENT_S))
-        if feed.newest >= place.seq:
-            return True
+            ended = await feed.reached(next_number, min(left_s, PRESENT_S))
+        # the wait ends at once too if too many requests wait already
+        if ended or feed.newest >= next_number:
+            return feed.newest >= next_number
         if await request.is_disconnected():
             raise ClientDisconnect
     return False

@@ -42,6 +42,7 @@ from service.model.arrays import (
     moments,
 )
 from service.model.freshness import FreshnessColumns
+from service.model.outcomes import lacks_content
 from service.model.urls import NormalUrl
 from service.storage import Transaction
 
@@ -94,7 +95,7 @@ def post_freshness(service: TheService, body: TheBody) -> Response:
     )
     refuse_empty(outcome_counts(int(is_page.sum()), rejected=rejected))
     verdicts: list[Verdict | None] = [None] * batch.n_items
-    each = _verdicts(pages, copies, freshness)
+    each = _verdicts(pages, copies, freshness, instant(now))
     for index, is_known, verdict in zip(
         copies.position.tolist(), is_page.tolist(), each, strict=True
     ):
@@ -164,10 +165,13 @@ def _pages(tx: Transaction, service: Service, copies: Copies) -> tuple[Freshness
     return FreshnessColumns.concatenate([pages, new]).take(row), there | by_url
 
 
-def _verdicts(pages: FreshnessColumns, copies: Copies, freshness: Freshness) -> Iterator[Verdict]:
-    no_copy = np.isnan(freshness.stale)
-    fetch = no_copy | (freshness.stale > copies.max_stale)
-    registered = pages.page_id > 0
+def _verdicts(
+    pages: FreshnessColumns, copies: Copies, freshness: Freshness, now: np.datetime64
+) -> Iterator[Verdict]:
+    registered, lacking = pages.page_id > 0, lacks_content(pages.gone, pages.n_failures)
+    due: Instants = np.where(registered, due_at(pages), NO_TIME)
+    fetch = np.isnan(freshness.stale) | (freshness.stale > copies.max_stale)
+    fetch &= ~lacking | (due <= now)
     fetched_at = np.where(np.isnat(copies.fetched_at), pages.last_observed_at, copies.fetched_at)
     columns = (
         [page_id if page_id > 0 else None for page_id in pages.page_id.tolist()],
@@ -176,7 +180,8 @@ def _verdicts(pages: FreshnessColumns, copies: Copies, freshness: Freshness) -> 
         or_none(freshness.expected_changes),
         moments(fetched_at),
         moments(pages.last_crawl_at),
-        moments(np.where(registered, due_at(pages), NO_TIME)),
+        moments(due),
         pages.gone.tolist(),
+        lacking.tolist(),
     )
     return map(Verdict, *columns)

@@ -44,6 +44,7 @@ from service.api.requests.key_limits import check_hosts
 from service.api.requests.rules import EARLIEST
 from service.api.responses.change_hours import encode_change_hours
 from service.api.responses.encode import answer, answer_part, shared
+from service.api.responses.incidents import incident_answer
 from service.api.route import GUARDED, DirectRoute
 from service.core.waits import LONGEST_DELAY_S
 from service.epochs.constraints import CONSTRAINED
@@ -126,8 +127,16 @@ def list_hosts(
             measured = tx.host_loads()
     host_queues = _host_queues(service, [host.host_queue for host in listed])
     own = zip(listed, host_queues, _loads(listed, measured), strict=True)
+    now = service.now()
     items = [
-        ListedHost(**{**shared(ListedHost, host), "host_queue": queue, "load": load})
+        ListedHost(
+            **{
+                **shared(ListedHost, host),
+                "host_queue": queue,
+                "load": load,
+                "incident": incident_answer(host.incident, now),
+            }
+        )
         for host, queue, load in own
     ]
     return answer_part(request, HostsAnswer, items, place)
@@ -205,8 +214,8 @@ def put_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody
     """Set how a host is crawled.
 
     The host may have no page yet. Fields left out go back to their defaults; only `blocked_until`
-    keeps its value. A host in a group follows the delay and the concurrency of its group. A pause
-    of one host is a pause of all hosts of its group.
+    and `false_304_at` keep their values. A host in a group follows the delay and the concurrency of
+    its group. A pause of one host is a pause of all hosts of its group.
     """
     return _change_host(service, actor, host, _whole(decode_object(body, HostBody)))
 
@@ -328,16 +337,20 @@ def _change_host(service: Service, actor: Actor, host: str, settings: dict[str, 
 
 
 def _whole(body: HostBody | GroupBody) -> dict[str, Any]:
-    """Return the settings of a PUT; those left out become None, but a pause and members stay."""
-    cleared = set(body.__struct_fields__) - {"blocked_until", "members"}
+    """Return the settings of a PUT; those left out become None.
+
+    A pause, the doubt about 304 answers, and members stay.
+    """
+    cleared = set(body.__struct_fields__) - {"blocked_until", "false_304_at", "members"}
     return dict.fromkeys(cleared) | sent_fields(body)
 
 
 def _check(service: Service, settings: dict[str, Any]) -> None:
     """Raise `InvalidField` for a value out of range; cut a delay of robots.txt at a day."""
-    until = settings.get("blocked_until")
-    if until is not None and not EARLIEST <= until <= LATEST:
-        raise InvalidField("blocked_until", "blocked_until lies before 1990 or after 9000")
+    for name in ("blocked_until", "false_304_at"):
+        at = settings.get(name)
+        if at is not None and not EARLIEST <= at <= LATEST:
+            raise InvalidField(name, f"{name} lies before 1990 or after 9000; send another instant")
     if settings.get("max_crawl_rate") is not None and service.plan.objective != CONSTRAINED:
         raise InvalidField(
             "max_crawl_rate",
@@ -358,6 +371,7 @@ def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
         "host_queue": _host_queues(service, [host.host_queue])[0],
         "feed": feed and FeedAnswer(**shared(FeedAnswer, feed), false=1.0 - feed.real),
         "change_hours": encode_change_hours(tx.change_hours(np.array([host.host_id]))),
+        "incident": incident_answer(host.incident, now),
     }
     return answer(HostAnswer(**{**shared(HostAnswer, host, pages), **fields}))
 

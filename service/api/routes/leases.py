@@ -5,21 +5,28 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from msgspec import UnsetType
 from starlette.requests import ClientDisconnect
 
 from recrawl_client.wire.evidence import Observation
 from recrawl_client.wire.leases import LeaseAnswer, LeaseBody, Leased, LeasePatchBody
-from recrawl_client.wire.listing import LeaseItem, LeasesAnswer
+from recrawl_client.wire.listing import (
+    LeaseItem,
+    LeasesAnswer,
+    ReturnedLeases,
+    WorkerItem,
+    WorkersAnswer,
+)
+from service.access.audit import write_audit
 from service.api import openapi
-from service.api.admission import TheCaller
+from service.api.admission import TheActor, TheCaller
 from service.api.assembly import TheBody, TheService
 from service.api.cursors import CursorParameter, LeasesPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import beside, record_report
 from service.api.requests.bodies import decode_object, decode_with_items
-from service.api.requests.key_limits import admitted, charge, check_hosts
+from service.api.requests.key_limits import admitted, charge, check_hosts, check_ttl
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.posts import Post
 from service.api.requests.rules import read_lease
@@ -29,9 +36,11 @@ from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.batching.lease_requests import LeaseRequest
 from service.leases.lease import WorkerRequest
+from service.leases.returning import return_leases_of
 from service.model.errors import InvalidField, LeaseNotHeld
 from service.model.urls import normalise_host
 from service.runtime.requests import waiting
+from service.storage import Transaction
 from service.storage.queue.columns import LeaseFilter
 
 router = APIRouter(tags=["leases"], route_class=DirectRoute, dependencies=GUARDED)
@@ -46,6 +55,9 @@ POLL_S = 1.0
 A lease that ends in another process does not wake the request."""
 MIN_PAUSE_S = 0.02
 """Minimum pause before the next look, where a crawl is ready soon, seconds."""
+
+WORKER = r"^[^\x00-\x1f\x7f]{1,100}$"
+"""Names of workers, as `wire.leases.Worker`."""
 
 LeasePath = Annotated[
     str,
@@ -120,6 +132,7 @@ async def post_leases(
     if idempotency_key is not None:
         of_caller = f"{caller.name}\0{idempotency_key}"
         key = CallKey.of(of_caller, body.content, b"register" if register else b"")
+    check_ttl(caller, wish.ttl_s, service.lease_ttl)
     leases = lease_request(wish, service.lease_ttl)
     check_hosts(caller, leases.kind.hosts)
     call = LeaseCall(leases, post, key)
@@ -188,14 +201,45 @@ def list_leases(
     return answer_part(request, LeasesAnswer, items, place)
 
 
+@router.get(
+    "/leases/workers",
+    responses=openapi.answers(WorkersAnswer, EXAMPLES["workers_answer"], 422),
+)
+def list_workers(
+    service: TheService, limit: Annotated[int, limit_of("workers", 1_000)] = 100
+) -> Response:
+    """List the workers that hold leases or have lost some, those first that lost most.
+
+    A lost lease expired, was returned, or got a report that was refused by item. It counts until
+    any report of its page is accepted, or another worker takes the page.
+    """
+    with service.store.begin(write=False) as tx:
+        workers = tx.workers(tx.now(), limit)
+    items = [
+        WorkerItem(
+            worker=each.worker,
+            running=each.n_running,
+            lost=each.n_lost,
+            expired=each.n_expired,
+            returned=each.n_returned,
+            refused=each.n_refused,
+        )
+        for each in workers
+    ]
+    return answer(WorkersAnswer(items=items))
+
+
 @router.patch(
     "/leases/{lease}",
     responses=openapi.answers(LeaseAnswer, EXAMPLES["lease_answer"], 404, *openapi.WRITES),
     openapi_extra=openapi.request_body(LeasePatchBody, EXAMPLES["lease_patch"], batch=False),
 )
-def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Response:
+def patch_lease(
+    service: TheService, caller: TheCaller, lease: LeasePath, body: TheBody
+) -> Response:
     """Extend or shorten a lease that runs."""
     ttl_s = decode_object(body, LeasePatchBody).ttl_s
+    check_ttl(caller, ttl_s, service.lease_ttl)
     page_id, token = read_lease(lease)
     with service.store.begin() as tx:
         now = tx.now()
@@ -205,11 +249,51 @@ def patch_lease(service: TheService, lease: LeasePath, body: TheBody) -> Respons
     return answer(LeaseAnswer(lease=lease, page_id=page_id, expires_at=expires_at))
 
 
+@router.delete(
+    "/leases",
+    responses=openapi.answers(ReturnedLeases, EXAMPLES["returned_leases"], 403, 422),
+)
+def delete_leases(
+    service: TheService,
+    caller: TheCaller,
+    actor: TheActor,
+    worker: Annotated[
+        str,
+        Query(
+            pattern=WORKER,
+            description="Name of the worker, as in POST /leases",
+            examples=["crawler-1"],
+        ),
+    ],
+    dry_run: Annotated[bool, Query(description="Count the leases, and change nothing")] = False,
+) -> Response:
+    """Return all running leases of a worker that is gone.
+
+    Their pages are due at once the first time. A limited key ends the leases on pages within its
+    limits. The worker must not run: if it still crawls, two workers may fetch a page at once.
+    """
+
+    def may_name(url: str) -> bool:
+        return caller.boundary is None or caller.boundary.allows_text(url)
+
+    def note(tx: Transaction, n_ended: int) -> None:
+        write_audit(tx, actor, "leases.return", worker, after={"n_ended": n_ended})
+
+    ended = return_leases_of(
+        service.store, service.settler, worker, may_name, note, dry_run=dry_run
+    )
+    if not dry_run:
+        service.telemetry.count_leases("returned", ended)
+        service.lease_waiters.wake(ended)
+    return answer(ReturnedLeases(worker=worker, dry_run=dry_run, ended=ended))
+
+
 @router.delete("/leases/{lease}", **openapi.no_content(404, 422))
 def delete_lease(service: TheService, lease: LeasePath) -> Response:
     """Return a crawl that was not done.
 
-    The page is due as before; its host keeps its delay.
+    The page is due at once the first time; after further leases in a row without a report it waits.
+    Its host keeps its delay.
     """
     page_id, token = read_lease(lease)
     with service.store.begin() as tx:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from recrawl_client.wire.listing import LogAnswer, PagesAnswer
-from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
+from recrawl_client.wire.pages import PageAnswer
 from service.api import openapi
 from service.api.admission import TheCaller
 from service.api.assembly import Service, TheService
@@ -33,17 +33,17 @@ from service.api.responses.encode import (
     answer,
     answer_part,
     best_media,
-    shared,
+    encode_entry,
 )
 from service.api.responses.tables import CSV, parts_ahead
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.pages import PageIdPath, find, page_response
 from service.api.threads import iterated
-from service.leases.listing import Selection, count, list_pages
+from service.leases.listing import Selection, count, list_pages, shown
 from service.model.arrays import UNIX_ZERO
 from service.model.domain import Kind
 from service.model.errors import Forbidden, InvalidField
-from service.model.listing import ListedPart
+from service.model.listing import ShownPages
 from service.model.urls import normalise
 
 router = APIRouter(tags=["pages"], route_class=DirectRoute, dependencies=GUARDED)
@@ -131,20 +131,29 @@ def _part(
 ) -> Response:
     with service.store.begin(write=False) as tx:
         part = list_pages(tx, after, limit, selection, service.now())
+        pages = shown(tx, part.pages, service.now())
     next_cursor = None if part.after is None else encode_cursor(PagesPlace(part.after))
     counted: dict[str, Any] = {}
     if kind != "none":
         begin = partial(service.store.begin, write=False)
         n, exact = count(begin, selection, service.now(), exact=kind == "exact")
         counted = {"count": n, "count_is": "exact" if exact else "estimate"}
-    body = PagesAnswer(items=tables.listed(part.pages), next_cursor=next_cursor, **counted)
+    body = PagesAnswer(items=tables.listed(pages), next_cursor=next_cursor, **counted)
     return answer(body, headers=next_link(request, next_cursor) | {"Vary": "Accept"})
 
 
+class ShownPart(NamedTuple):
+    """Result of one reading of a list."""
+
+    pages: ShownPages
+    after: int | None
+
+
 def _stream(service: Service, selection: Selection, after: int, media: str) -> Response:
-    def read(after: int, limit: int = BLOCK) -> ListedPart:
+    def read(after: int, limit: int = BLOCK) -> ShownPart:
         with service.store.begin(write=False) as tx:
-            return list_pages(tx, after, limit, selection, service.now())
+            part = list_pages(tx, after, limit, selection, service.now())
+            return ShownPart(shown(tx, part.pages, service.now()), part.after)
 
     parts = parts_ahead(read(after, FIRST_BLOCK), read, embedded=service.embedded)
     pages = (part.pages for part in parts)
@@ -179,5 +188,5 @@ def list_observations(
     following = None
     if end is not None:
         following = LogPlace((end[0] - UNIX_ZERO) // MICROSECOND, end[1].value)
-    items = [CrawlAnswer(**{**shared(CrawlAnswer, each), "kind": each.kind.name}) for each in log]
+    items = list(map(encode_entry, log))
     return answer_part(request, LogAnswer, items, following)

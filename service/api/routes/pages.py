@@ -18,10 +18,17 @@ from service.api.requests.key_limits import admitted
 from service.api.requests.rules import check_bounds
 from service.api.responses.change_hours import encode_change_hours
 from service.api.responses.encode import answer, encode_page
-from service.api.responses.outcomes import away, crossing, outcome_counts, refuse_empty
+from service.api.responses.outcomes import (
+    away,
+    crossing,
+    locked,
+    outcome_counts,
+    refuse_empty,
+)
 from service.api.route import GUARDED, DirectRoute
-from service.batching.reports import CROSSED, Registration
+from service.batching.registrations import CROSSED, LOCKED, Registration
 from service.estimation.estimates import of_page
+from service.leases.unfinished import unfinished_page
 from service.model import domain
 from service.model.arrays import KEY, SHARD_BITS, Ints, instant
 from service.model.domain import Observability, PagePatch
@@ -48,7 +55,8 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
 
     The URL is the key. Fields left out keep their value; a new page has importance 1, is `auto`
     and has no bounds. An item whose bound would cross the other bound of its page is rejected; send
-    both. A page that is retired, because it was gone for long, is crawled once more.
+    both. A page that is retired is crawled once more, because it was gone for long, or because only
+    redirects led to it.
     """
     batch = decode_batch(body, Page, service.max_items)
     pages = decode_pages(admitted(batch, caller, service.store))
@@ -64,6 +72,8 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
         page_ids[i] = page_id if page_id > 0 else None
         if page_id == CROSSED:
             lost.append(crossing(i))
+        elif page_id == LOCKED:
+            lost.append(locked(i))
         elif not page_id:
             lost.append(away(i))
     n_new = int((registered.page_id > 0).sum())
@@ -142,7 +152,7 @@ def find(tx: Transaction, url: str) -> int:
 def _wake(service: Service, page_id: Ints) -> None:
     """Request a crawl of the retired pages, in a transaction that locks only their states."""
     with service.store.begin() as tx:
-        service.settler.queue_pinged(tx, tx.wake(page_id, service.now()), service.now())
+        service.settler.queue_requested(tx, tx.wake(page_id, service.now()), service.now())
 
 
 def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
@@ -154,7 +164,12 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     service.watch.note([epoch] if epoch else [])
     change_hours = encode_change_hours(tx.change_hours(np.array([page.host_id])))
     tags = tx.tags_of(np.array([page_id])).tag.tolist()
-    return answer(encode_page(page, log, epoch, estimate, change_hours, tags))
+    now, incident = service.now(), tx.incident_of(page.host_id)
+    if incident is not None and incident.until <= now:
+        incident = None
+    unfinished = unfinished_page(tx, page, now)
+    shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident)
+    return answer(encode_page(*shown))
 
 
 def patches_of(changes: Mapping[str, Any]) -> tuple[PagePatch, TagPatch]:

@@ -43,9 +43,12 @@ from service.api.threads import iterated, read_in_thread
 from service.api.waiting import reach
 from service.epochs.watch import Watch
 from service.leases import due
+from service.leases.conditional import handed_out
+from service.model.arrays import instant
 from service.model.columns import ScheduleChanges, SchedulePart
 from service.model.domain import Epoch, Observability, ScheduleFilter
-from service.model.errors import EpochNotFound, InvalidField, PageNotFound
+from service.model.errors import CursorExpired, EpochNotFound, InvalidField, PageNotFound
+from service.model.incarnations import is_lost_epoch
 from service.model.urls import normalise_host
 from service.storage import Transaction
 
@@ -53,6 +56,10 @@ router = APIRouter(tags=["schedule"], route_class=DirectRoute, dependencies=GUAR
 
 BLOCK = 10_000
 """Number of rows of a stream that are read, encoded and sent at once."""
+LOST_EPOCH = (
+    "the database was restored from a copy that is older than the epoch of this cursor; start "
+    "again without cursor"
+)
 BEFORE_THE_FIRST = 0
 """Number that stands for the epoch in force before the first epoch."""
 
@@ -75,7 +82,12 @@ class ScheduleQuery(NamedTuple):
     """The cursor of the place as sent."""
 
 
-ETAG = {"ETag": openapi.header("Number of the epoch, for If-None-Match", 'W/"epoch-7"')}
+ETAG = {
+    "ETag": openapi.header(
+        "Number of the epoch and name of the database's incarnation, for If-None-Match",
+        'W/"epoch-7-1f0c93ab"',
+    )
+}
 RESPONSES = openapi.answers(
     ScheduleAnswer, EXAMPLES["schedule_answer"], 406, 410, 422, headers={**ETAG, **openapi.LINK}
 )
@@ -123,10 +135,10 @@ epoch. `Accept: application/x-ndjson` streams the whole schedule, one page a lin
 `Accept: application/vnd.apache.arrow.stream` streams Arrow record batches. If a stream breaks off,
 start again.
 
-The ETag names the epoch. After a 304, rates and probabilities are unchanged. With `wait_s` the
-service waits for a newer epoch, or the first one, before it answers. `validators` adds the present
-ETag, Last-Modified and note of each page for conditional requests; the ETag of the schedule does
-not cover them. `next_crawl_at` is as of now:
+The ETag names the epoch and the database. After a 304, rates and probabilities are unchanged. With
+`wait_s` the service waits for a newer epoch, or the first one, before it answers. `validators` adds
+the present ETag, Last-Modified and note of each page for conditional requests; the ETag of the
+schedule does not cover them. `next_crawl_at` is as of now:
 every reported crawl moves it to the last crawl plus about 1/crawl_rate. Null means that only a ping
 leads to a crawl.
 
@@ -165,7 +177,7 @@ async def get_schedule(
     accept: Annotated[str | None, Header(include_in_schema=False)] = None,
     if_none_match: Annotated[
         str | None,
-        Header(description="ETag of the schedule that you have", examples=['W/"epoch-7"']),
+        Header(description="ETag of the schedule that you have", examples=['W/"epoch-7-1f0c93ab"']),
     ] = None,
 ) -> Response:
     """Return the schedule, a stream of it, or a 304."""
@@ -185,7 +197,7 @@ async def get_schedule(
     )
     check(query)
     if query.place is None and await unchanged(service.watch, query, wait_s, request.scope):
-        return not_modified(service.watch.newest)
+        return not_modified(service.watch.newest, service.watch.incarnation)
     return await read_in_thread(service.readers, first_rows, request, service, query)
 
 
@@ -212,27 +224,34 @@ async def unchanged(watch: Watch, query: ScheduleQuery, wait_s: float, scope: Sc
     epoch = watch.in_force
     if epoch is None:
         return False
-    is_current = query.since == epoch or matches(query.etag, epoch)
+    is_current = query.since == epoch or matches(query.etag, epoch, watch.incarnation)
     if wait_s and (is_current or epoch == BEFORE_THE_FIRST):
         await reach(scope, watch, epoch + 1, wait_s)
     return is_current and watch.in_force == epoch
 
 
-def matches(if_none_match: str | None, epoch: int) -> bool:
+def tag_of(epoch: int, incarnation: str) -> str:
+    """Return the opaque tag of an epoch, which a restored database does not use again."""
+    return f'"epoch-{epoch}-{incarnation}"'
+
+
+def matches(if_none_match: str | None, epoch: int, incarnation: str) -> bool:
     """Return whether If-None-Match names an epoch, by the weak comparison of RFC 9110."""
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
-    return "*" in tags or f'"epoch-{epoch}"' in tags
+    return "*" in tags or tag_of(epoch, incarnation) in tags
 
 
-def headers(epoch: int) -> dict[str, str]:
+def headers(epoch: int, incarnation: str) -> dict[str, str]:
     """Return the headers of an answer; the epoch and Accept identify a stored answer."""
-    return {"ETag": f'W/"epoch-{epoch}"', "Cache-Control": "no-cache", "Vary": "Accept"}
+    etag = f"W/{tag_of(epoch, incarnation)}"
+    return {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Accept"}
 
 
 @lru_cache(maxsize=1)
-def not_modified(epoch: int) -> Response:
+def not_modified(epoch: int, incarnation: str) -> Response:
     """Return the 304 of an epoch, the same one for all requests."""
-    return Response(status_code=304, headers=headers(epoch) | {"Vary": "Accept, Accept-Encoding"})
+    own = headers(epoch, incarnation) | {"Vary": "Accept, Accept-Encoding"}
+    return Response(status_code=304, headers=own)
 
 
 def first_rows(request: Request, service: Service, query: ScheduleQuery) -> Response:
@@ -240,22 +259,22 @@ def first_rows(request: Request, service: Service, query: ScheduleQuery) -> Resp
     streamed = query.media != JSON
     with service.store.begin(write=False) as tx:
         number = tx.number_in_force() if query.place is None else query.place.epoch
+        incarnation = service.watch.incarnation or tx.incarnation()
         if query.place is None and not number:
             filter_of(tx, query)
-            return empty_schedule(query.media)
+            return empty_schedule(query.media, headers(0, incarnation))
         epoch = epoch_of(service.watch, tx, number, query.cursor)
         service.watch.note_newest(number)
-        if matches(query.etag, epoch.epoch) or query.since == epoch.epoch:
-            return not_modified(epoch.epoch)
+        if matches(query.etag, epoch.epoch, incarnation) or query.since == epoch.epoch:
+            return not_modified(epoch.epoch, incarnation)
         reader = ScheduleReader(
             service, epoch, BLOCK if streamed else query.limit, query, filter_of(tx, query)
         )
         part = reader.next(tx, 0 if query.place is None else query.place.after)
+    own = headers(epoch.epoch, incarnation)
     if streamed:
         body = reader.lines(part) if query.media == NDJSON else reader.batches(part)
-        return StreamingResponse(
-            iterated(body), headers=headers(epoch.epoch), media_type=query.media
-        )
+        return StreamingResponse(iterated(body), headers=own, media_type=query.media)
     place = None if part.after is None else SchedulePlace(epoch.epoch, part.after)
     next_cursor = None if place is None else encode_cursor(place)
     page = ScheduleAnswer(
@@ -266,7 +285,7 @@ def first_rows(request: Request, service: Service, query: ScheduleQuery) -> Resp
         removed=part.removed.tolist() if isinstance(part, ScheduleChanges) else UNSET,
         next_cursor=next_cursor,
     )
-    return answer(page, headers=headers(epoch.epoch) | next_link(request, next_cursor))
+    return answer(page, headers=own | next_link(request, next_cursor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,11 +321,16 @@ class ScheduleReader:
             return self.next(tx, after)
 
     def encoded(self, part: SchedulePart) -> list[ScheduledPage]:
-        """Return the rows of a part, with their validators if the query wants them."""
+        """Return the rows of a part, with their validators if the query wants them.
+
+        As in leases, a few rows have none (`leases.conditional`).
+        """
         if not self.query.validators:
             return encode_schedule(part.pages)
         with self.service.store.begin(write=False) as tx:
-            return encode_schedule(part.pages, tx.validators(part.pages.page_id))
+            stored = tx.validators(part.pages.page_id)
+        some = handed_out(stored, instant(self.service.now()), self.service.rng)
+        return encode_schedule(part.pages, some)
 
     def lines(self, part: SchedulePart) -> Iterator[bytes]:
         """Yield one page a line."""
@@ -321,22 +345,27 @@ class ScheduleReader:
         return arrow_stream(self.epoch.epoch, (each.pages for each in self.parts(part)))
 
 
-def empty_schedule(media: str) -> Response:
+def empty_schedule(media: str, headers: dict[str, str]) -> Response:
     """Return the empty schedule before the first epoch."""
     if media != JSON:
         content = b"" if media == NDJSON else b"".join(arrow_stream(0, ()))
-        return Response(content, headers=headers(0), media_type=media)
+        return Response(content, headers=headers, media_type=media)
     empty = ScheduleAnswer(
         epoch=None, published_at=None, bandwidth=None, items=[], next_cursor=None
     )
-    return answer(empty, headers=headers(0))
+    return answer(empty, headers=headers)
 
 
 def epoch_of(watch: Watch, tx: Transaction, epoch: int, cursor: str) -> Epoch:
-    """Return a published epoch; raise `BadCursor` for a number that no epoch had."""
+    """Return a published epoch; raise `BadCursor` for a number that no epoch had.
+
+    Raise `CursorExpired` for an epoch that a restore of the database has lost.
+    """
     try:
         published = watch.epoch(tx, epoch)
     except EpochNotFound as error:
+        if is_lost_epoch(epoch, tx.incarnations()):
+            raise CursorExpired(LOST_EPOCH) from error
         raise refused(cursor, "/schedule") from error
     if published.certificate is None:
         raise refused(cursor, "/schedule")

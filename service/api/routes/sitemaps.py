@@ -29,7 +29,8 @@ from service.api.responses.encode import answer
 from service.api.responses.outcomes import add_counts, batch_counts, outcome_counts, refuse_empty
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
-from service.batching.reports import PingReport, Registration
+from service.batching.registrations import Registration
+from service.batching.reports import PingReport
 from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
 from service.ingest.record import PageNames, PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
@@ -310,7 +311,8 @@ class Reader:
         if self.options.register and new.any():
             registration = Registration(pages.take(new), now)
             registered = self.service.registrations.submit(registration).result()
-            page_id[new], created[new] = registered
+            page_id[new] = np.maximum(registered.page_id, 0)  # a page of a race may be locked
+            created[new] = registered.created
         return page_id, created
 
     def _ping(self, pings: PingColumns, now: datetime) -> PingOutcome:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fastapi import Response
 
-from recrawl_client.wire.listing import LeaseItem, LeasesAnswer
+from recrawl_client.wire.listing import LeaseItem, LeasesAnswer, WorkersAnswer
 from service.api.routes import leases
 from service.console.visit import Visit
 
@@ -20,8 +20,10 @@ class Worker(NamedTuple):
 
     name: str
     n_leases: int
-    first: LeaseItem
-    """The lease that ends first."""
+    first: LeaseItem | None
+    """The lease that ends first; None: the worker holds none."""
+    n_lost: int = 0
+    """Pages whose last lease it lost, and that nobody has reported since."""
 
 
 def show(visit: Visit) -> Response:
@@ -31,7 +33,8 @@ def show(visit: Visit) -> Response:
     part = visit.ask(
         LeasesAnswer, leases.list_leases, request=visit.request, **({"limit": PART} | values)
     )
-    workers = workers_of(counted.items)
+    lost = visit.ask(WorkersAnswer, leases.list_workers, limit=MOST_WORKERS)
+    workers = workers_of(counted.items, {each.worker: each.lost for each in lost.items})
     with visit.service.store.begin(write=False) as tx:
         ready_at = tx.ready_since()
     return visit.page(
@@ -45,13 +48,19 @@ def show(visit: Visit) -> Response:
     )
 
 
-def workers_of(items: list[LeaseItem]) -> list[Worker]:
-    """Return the workers of leases, the busiest first."""
+def workers_of(items: list[LeaseItem], lost: dict[str, int]) -> list[Worker]:
+    """Return the workers of leases, those first that lost most, then the busiest."""
     held: defaultdict[str, list[LeaseItem]] = defaultdict(list)
     for item in items:
         held[item.worker].append(item)
+    names = held.keys() | {name for name, n_lost in lost.items() if n_lost}
     workers = [
-        Worker(name, len(own), min(own, key=lambda lease: lease.expires_at))
-        for name, own in held.items()
+        Worker(
+            name,
+            len(held[name]),
+            min(held[name], key=lambda lease: lease.expires_at, default=None),
+            lost.get(name, 0),
+        )
+        for name in names
     ]
-    return sorted(workers, key=lambda worker: (-worker.n_leases, worker.name))
+    return sorted(workers, key=lambda worker: (-worker.n_lost, -worker.n_leases, worker.name))

@@ -156,6 +156,7 @@ def charts(
             "",
             ("overdue", "b", "n_overdue"),
             ("never crawled", "c", "n_never_crawled"),
+            ("without content", "d", "n_no_content"),
         ),
     ]
     if any(row.n_pings or row.n_missed for row in rows):

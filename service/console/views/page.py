@@ -143,12 +143,16 @@ def _mark(entry: CrawlAnswer) -> tuple[str, float]:
 
 def _answered(entry: CrawlAnswer) -> bool:
     """Return whether a crawl had an answer with content, or one that content is unchanged."""
+    if entry.robots_denied:
+        return False
     return entry.status is None or 200 <= entry.status < 400  # noqa: PLR2004 - HTTP
 
 
 def _words(entry: CrawlAnswer) -> str:
     if entry.kind == "ping":
         return "ping"
+    if entry.robots_denied:
+        return "robots.txt forbids it"
     unknown = "first answer, or not compared" if _answered(entry) else "no answer"
     changed = {True: "changed", False: "unchanged", None: unknown}[entry.changed]
     return changed if entry.status is None else f"{changed}, status {entry.status}"

@@ -18,7 +18,18 @@ from service.ingest.bulk import Recrawl, act_on_selected
 PART = 50
 STEP_S = 1.5
 """Time after which an act on many pages shows its progress, seconds."""
-STATES = ("active", "never_crawled", "overdue", "failing", "gone", "retired")
+STATES = (
+    "active",
+    "never_crawled",
+    "overdue",
+    "failing",
+    "no_content",
+    "gone",
+    "retired",
+    "moved",
+    "unfinished",
+    "set_aside",
+)
 OBSERVABILITIES = ("incomplete", "complete", "auto")
 
 

@@ -151,7 +151,12 @@ VALUES (%(epoch)s, %(shard)s, %(rate)s, %(share_evidence)s)
 WITHDRAW_URL_GROUPS = "DELETE FROM url_groups WHERE epoch = %(epoch)s"
 WITHDRAW_SCHEDULE = "DELETE FROM schedule WHERE epoch = %(epoch)s"
 DROP_URL_GROUPS = f"DELETE FROM url_groups WHERE epoch NOT IN ({KEPT})"
-DROP_EPOCHS = "DELETE FROM epochs WHERE epoch <= %(last)s"
+DROP_EPOCHS = """
+DELETE FROM epochs WHERE epoch <= (
+    SELECT epoch FROM epochs ORDER BY epoch DESC LIMIT 1 OFFSET %(kept)s
+)
+"""
+"""Statement that counts records, because numbers are not consecutive after a restore."""
 URL_GROUP_RATE = "SELECT rate FROM url_groups WHERE epoch = %(epoch)s AND shard = %(shard)s"
 SHARE_EVIDENCE = """
 SELECT share_evidence FROM url_groups WHERE epoch = %(epoch)s AND shard = %(shard)s
@@ -192,7 +197,7 @@ class EpochsSql(ChangeHoursSql, EpochStatements):
         self.run(PUBLISH, epoch=epoch, now=now, **values)
         self.save_learnt(epoch, learnt)
         self.run(DROP_URL_GROUPS)
-        self.run(DROP_EPOCHS, last=epoch - MOST_EPOCHS)
+        self.run(DROP_EPOCHS, kept=MOST_EPOCHS)
 
     @override
     def withdraw(self, epoch: int) -> None:

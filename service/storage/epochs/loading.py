@@ -8,6 +8,7 @@ from typing_extensions import override
 from service.model.arrays import COLUMN, Ints
 from service.model.columns import CapColumns, EpochColumns
 from service.model.listing import TagColumns
+from service.model.outcomes import NO_CONTENT_AFTER
 from service.storage.dialect import Dialect, Subject
 
 
@@ -16,9 +17,10 @@ class LoadStatements(Subject):
 
     @abstractmethod
     def load_columns(self) -> EpochColumns:
-        """Return every page for an epoch, as of one instant; gone pages have importance 0.
+        """Return every page for an epoch, as of one instant.
 
-        The transaction is that of `Store.read_whole` or of a lead that does not write.
+        A page without a share has importance 0 and no minimum crawl rate (`no_share`). The
+        transaction is that of `Store.read_whole` or of a lead that does not write.
         """
 
     @abstractmethod
@@ -36,6 +38,15 @@ class LoadStatements(Subject):
     @abstractmethod
     def host_names(self, host_id: Ints) -> dict[int, str]:
         """Return the names of those of these hosts that exist."""
+
+
+def no_share(no_copy: str) -> str:
+    """Return the condition on pages without a share in the allocation.
+
+    Such a page is gone, lacks content (`outcomes.lacks_content`), or is known only as the target of
+    redirects and has had no content yet. `no_copy` is the condition on the latter.
+    """
+    return f"(gone OR n_failures >= {NO_CONTENT_AFTER} OR hops IS NOT NULL AND {no_copy})"
 
 
 CAPS = """

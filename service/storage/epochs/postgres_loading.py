@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from service.model.arrays import Bools, Ints
 from service.model.columns import RARE, EpochColumns
 from service.storage.column_builder import Gathered, placed
+from service.storage.epochs.loading import no_share
 from service.storage.postgres.binary import unwire
 
 RANGE = 2_048
@@ -66,6 +67,7 @@ PAGES = Packed(
         }
     },
 )
+NO_SHARE = no_share("(last_crawl_at IS NULL OR last_observed_at = '-infinity')")
 STATES = Packed(
     "page_states",
     (
@@ -74,7 +76,7 @@ STATES = Packed(
     ),
     {"last_observed_at": "M8[us]", "estimate": "V"},
     {
-        "gone": {"gone": "b1"},
+        NO_SHARE: {},
         "last_age IS NOT NULL": {"last_age": "f4"},
         f"observability = 1 OR NOT ROW({', '.join(OF_PINGS)}) IS NULL": {
             "n_pings": "i4",
@@ -110,7 +112,8 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     """Return all pages by ascending page_id; the transaction has one snapshot."""
     driver.execute(ONLY_WORKERS)
     pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES), PAGES, 0)
-    states, (gone, ages, pings) = read_packed(driver, _ranges(driver, STATES), STATES, 8 * width)
+    every_state = _ranges(driver, STATES)
+    states, (shareless, ages, pings) = read_packed(driver, every_state, STATES, 8 * width)
     page_id = pages["page_id"]
     if not np.array_equal(page_id, states["page_id"]):
         page_id = np.intersect1d(page_id, states["page_id"], assume_unique=True)
@@ -120,7 +123,7 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
         row, there = _rows(page_id, some.pop("page_id"))
         for name, values in some.items():
             columns[name] = placed(len(page_id), row, values[there], RARE[name])
-    row, _ = _rows(page_id, gone["page_id"])
+    row, _ = _rows(page_id, shareless["page_id"])
     for name, none in (("importance", 0.0), ("min_crawl_rate", np.nan)):
         if not np.array_equal(columns[name][row], np.full(len(row), none), equal_nan=True):
             columns[name] = np.array(columns[name])

@@ -54,6 +54,7 @@ class ScheduleStatements(Subject):
 SCHEDULE = """
 SELECT pages.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, false) AS gone,
     coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
+    coalesce(hops, 0) AS hops, coalesce(retry_rate, 0.0) AS retry_rate,
     coalesce(interval_factor, 1.0) AS interval_factor,
     {due_rate} AS due_rate, url, importance, schedule.change_rate, schedule.crawl_rate,
     coalesce(schedule.crawl_probability, 0.0) AS crawl_probability
@@ -107,6 +108,7 @@ ONLY = {
 """Condition of each field of a `ScheduleFilter`."""
 
 HOST_ID = "SELECT host_id FROM hosts WHERE host = %(host)s"
+NEXT_PAGE_ID = "SELECT min(page_id) FROM pages WHERE page_id > %(after)s"
 LAST_SCHEDULED = "{last_scheduled: %(epoch)s}"
 MOST_PAGE_ID = 2**63 - 1
 
@@ -154,8 +156,12 @@ class ScheduleSql(Dialect, ScheduleStatements):
     def _next(self, rows: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
         if len(rows) and len(rows) == limit:
             return int(rows.page_id[-1])
-        ends = [self.scalar(LAST_SCHEDULED, epoch=epoch) or 0 for epoch in epochs]
-        return last if last < max(ends) else None
+        end = max(self.scalar(LAST_SCHEDULED, epoch=epoch) or 0 for epoch in epochs)
+        if last >= end:
+            return None
+        # a restore leaves a wide gap between ids, which no reader should cross step by step
+        following = self.scalar(NEXT_PAGE_ID, after=last)
+        return end if following is None else min(following - 1, end)
 
     @abstractmethod
     def read_schedule(

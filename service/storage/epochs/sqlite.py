@@ -25,7 +25,7 @@ from service.storage.column_builder import Gathered, placed
 from service.storage.dialect import KEPT
 from service.storage.epochs.change_hours import OF_HOURS, RENEW_HOURS, stored
 from service.storage.epochs.contract import EpochsSql
-from service.storage.epochs.loading import LoadSql
+from service.storage.epochs.loading import LoadSql, no_share
 from service.storage.epochs.schedule import ScheduleSql, rows
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.sql import SqliteDialect, add_rows
@@ -59,17 +59,18 @@ LOADED_RARE: dict[str, Any] = {name: EPOCH_KINDS[name] for name in ("page_id", *
 OBSERVABILITIES = 4
 """Base of the observability in `code`, above the number of its values."""
 
+NO_SHARE = no_share("last_observed_at IS NULL")
 LOAD_COLUMNS = f"""
 SELECT pages.page_id,
     observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * pages.host_id),
-    CASE WHEN gone THEN 0.0 ELSE importance END, last_observed_at, last_interval, n_observations,
-    interval_factor, estimate
+    CASE WHEN {NO_SHARE} THEN 0.0 ELSE importance END, last_observed_at, last_interval,
+    n_observations, interval_factor, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 ORDER BY pages.page_id
 """
 
-LOAD_RARE = """
-SELECT pages.page_id, CASE WHEN gone THEN NULL ELSE min_crawl_rate END, max_crawl_rate,
+LOAD_RARE = f"""
+SELECT pages.page_id, CASE WHEN {NO_SHARE} THEN NULL ELSE min_crawl_rate END, max_crawl_rate,
     coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
     coalesce(false_pings, 0.0), coalesce(trust, 0.0), last_age
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id

@@ -3,8 +3,9 @@
 **Order.** Each commit with changes appends blocks. Numbers of blocks ascend in the order of the
 commits: a reader that has seen a block never misses an earlier one. The number of a block is the
 time of its commit, in microseconds, or one more than the last number if that is higher.
-**Reading.** Blocks never change. A place stays valid until the retention deletes its changes, and
-after a restore of the database. Changes of deleted pages have no URL.
+**Reading.** Blocks never change. A place stays valid until the retention deletes its changes. After
+a restore the places up to the backup are valid, and the lost ones behind it are not. Changes of
+deleted pages have no URL.
 **Archive.** With an archive the retention moves whole days of the oldest blocks into files. The
 commit that names the files deletes the blocks, so the files and then the table are one feed.
 """
@@ -138,6 +139,8 @@ SELECT max(seq) FROM (
 """
 DELETE = "DELETE FROM feed WHERE seq <= %(last)s"
 DELETE_FILES = "DELETE FROM feed_files WHERE last_seq <= %(last)s"
+LOST = "SELECT last_change + 1, first_change FROM incarnations WHERE first_change > 0"
+"""Statement that reads the places that restores have lost."""
 MOST_IN_STRETCH = 262_144
 """Maximum blocks that one commit archives; to delete them takes about a second."""
 STRETCH = """
@@ -244,7 +247,8 @@ class FeedSql(Dialect, FeedStatements):
 
     @override
     def feed_bounds(self) -> FeedBounds:
-        return FeedBounds(self.feed_cut(), self.newest_change(), self.latest_number())
+        lost = [tuple(row) for row in self.run(LOST)]
+        return FeedBounds(self.feed_cut(), self.newest_change(), self.latest_number(), lost)
 
     @override
     def feed_cut(self) -> int:

@@ -210,7 +210,8 @@ WHERE host_queues.blocked_until > %(now)s
 """
 MEASURED = f"""
 SELECT page_states.page_id, created_at, last_crawl_at, requested_at, gone,
-    coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome, interval_factor,
+    coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
+    coalesce(hops, 0) AS hops, coalesce(retry_rate, 0.0) AS retry_rate, interval_factor,
     {DUE_RATE} AS due_rate, observability,
     page_states.host_id, url_group, {{observed_at}} AS last_observed_at, last_interval,
     n_observations, n_changes, coalesce(n_pings, 0) AS n_pings, pings_since,

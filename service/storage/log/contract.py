@@ -20,7 +20,16 @@ import numpy as np
 from typing_extensions import override
 
 from service.archive.log_archive import ArchivedFile
-from service.model.arrays import Ints, instant, moments
+from service.model.arrays import (
+    INSTANT,
+    Groups,
+    Instants,
+    Ints,
+    distinct,
+    instant,
+    moment,
+    moments,
+)
 from service.model.columns import EvidenceColumns, LogColumns
 from service.model.domain import Kind, LogEntry
 from service.storage.dialect import Dialect, Subject
@@ -95,6 +104,15 @@ class LogStatements(Subject):
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
         """Return the evidence in the log of these pages, ordered by page_id and time."""
 
+    def pings_after(self, page_id: Ints, at: Instants) -> Ints:
+        """Return the (N,) numbers of pings of pages that are dated after an instant.
+
+        The instants are of present crawls, whose pings no archive has yet.
+        """
+        log = self.log_of(distinct(page_id))
+        pings = log.where(log.kind == Kind.ping)
+        return n_after(pings.page_id, pings.observed_at, page_id, at)
+
     @abstractmethod
     def page_log(
         self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
@@ -117,6 +135,10 @@ WHERE {{log_of_page}} AND {before}
 ORDER BY observed_at DESC, kind DESC LIMIT %(limit)s
 """
 BEFORE = "(observed_at < %(at)s OR (observed_at = %(at)s AND kind < %(kind)s))"
+PINGS_SINCE = f"""
+SELECT page_id, observed_at FROM {{log}}
+WHERE {{log_since}} AND page_id {{among_ids}} AND observed_at > %(since)s AND kind = {Kind.ping:d}
+"""
 
 ADD_FILE = """
 INSERT INTO log_files
@@ -163,6 +185,14 @@ class ArchivedLog(Dialect, LogStatements):
         log = self.log_of(page_id)
         log = log.take(~np.isnan(log.interval))
         return EvidenceColumns(page_id=log.page_id, interval=log.interval, changed=log.changed)
+
+    @override
+    def pings_after(self, page_id: Ints, at: Instants) -> Ints:
+        kinds = {"page_id": "i8", "observed_at": "M8[us]"}
+        since = moment(at.min())
+        pings = self.arrays(PINGS_SINCE, kinds, ids=distinct(page_id), since=since)
+        pinged, pinged_at = pings["page_id"].astype(np.int64), pings["observed_at"].astype(INSTANT)
+        return n_after(pinged, pinged_at, page_id, at)
 
     def _files_of(self, page_id: Ints) -> list[ArchivedFile]:
         return self.log_files(int(page_id.min()), int(page_id.max())) if len(page_id) else []
@@ -221,6 +251,23 @@ class ArchivedLog(Dialect, LogStatements):
             )
             for row in self.read(statement, page_id=page_id, limit=limit, **place)
         ]
+
+
+def n_after(pinged: Ints, pinged_at: Instants, page_id: Ints, at: Instants) -> Ints:
+    """Return the (N,) numbers of pings of each page that are dated after an instant.
+
+    >>> day = np.array(["2026-05-01", "2026-05-02", "2026-05-03"], "M8[us]")
+    >>> n_after(np.array([7, 7, 8]), day, np.array([8, 7, 7]), day[[2, 0, 1]]).tolist()
+    [0, 1, 0]
+    """
+    page, time = np.append(pinged, page_id), np.append(pinged_at, at)
+    is_ping = np.arange(len(page)) < len(pinged)
+    # of one instant, pings come before those that ask: they are not after it
+    order = np.lexsort((~is_ping, time, page))
+    groups, n_so_far = Groups.of(page[order]), np.cumsum(is_ping[order])
+    n_later = np.empty(len(page), np.int64)
+    n_later[order] = n_so_far[groups.end][groups.page] - n_so_far
+    return n_later[len(pinged) :]
 
 
 def file_of(row: dict[str, Any]) -> ArchivedFile:

@@ -15,9 +15,10 @@ from service.model.arrays import Ints, distinct, instant
 from service.model.domain import Host, Observability, PagePatch
 from service.model.errors import HostHasPages
 from service.model.listing import PageBounds, PageTags
-from service.storage.dialect import Dialect, Subject, assignments
+from service.storage.dialect import Subject, assignments
 from service.storage.queue.columns import HostQueueBounds
 from service.storage.queue.contract import QueueStatements
+from service.storage.queue.kept import KeptSql
 
 
 class BulkStatements(Subject):
@@ -44,6 +45,10 @@ class BulkStatements(Subject):
         """Lock pages, ascending, and return the pages that exist."""
 
     @abstractmethod
+    def locked_page_rows(self, page_id: Ints) -> Ints:
+        """Lock those of some pages that are free, and return the others, ascending."""
+
+    @abstractmethod
     def bounds_of(self, page_id: Ints) -> PageBounds:
         """Return the bounds of the crawl rates of those of these pages that exist."""
 
@@ -57,11 +62,18 @@ class BulkStatements(Subject):
 
     @abstractmethod
     def request_many(self, page_id: Ints, now: datetime) -> Ints:
-        """Request a crawl of pages without an open request; return these pages."""
+        """Request crawls of pages; return those without an open request, and the leased ones.
+
+        An open request keeps its place in the queue, and is renewed: a crawl that started before
+        `now` does not answer it.
+        """
 
     @abstractmethod
     def delete_many(self, page_id: Ints) -> int:
-        """Delete pages as `delete_page` does; return how many there were."""
+        """Delete pages as `delete_page` does; return how many there were.
+
+        A lease that runs outlives its page, and still counts for its host.
+        """
 
     @abstractmethod
     def hold_hosts(self) -> None:
@@ -78,7 +90,8 @@ class BulkStatements(Subject):
     def delete_host(self, host: Host) -> None:
         """Delete a host without a group, and its queue; raise `HostHasPages` if it has any.
 
-        The transaction must hold the hosts, so that no page is left without its host.
+        A pause that runs comes back with the host. The transaction must hold the hosts, so that no
+        page is left without its host.
         """
 
     @abstractmethod
@@ -101,6 +114,10 @@ LOCK_PAGES, LOCK_STATES, LOCK_QUEUED = (
     for table in ("pages", "page_states", "due_pages")
 )
 
+LOCK_FREE_PAGES = f"""
+SELECT page_id FROM pages WHERE {IN_IDS} ORDER BY page_id {{lock_free_rows}}
+"""
+
 CHANGE_MANY = "UPDATE pages SET {assignments} WHERE {in_ids} AND ({differs})"
 WATCH_MANY = f"""
 UPDATE page_states SET {{assignments}}
@@ -110,9 +127,21 @@ WATCHED = "observability = %(observability)s"
 COUNT_ANEW = f"{WATCHED}, n_pings = NULL, pings_since = %(now)s, ping_credit = NULL"
 """Assignments for pages that become `complete`, which starts a new count of pings."""
 REQUEST_MANY = f"""
-UPDATE page_states SET requested_at = %(now)s
+UPDATE page_states SET renewed_at = NULL, requested_at = CASE
+    WHEN last_crawl_at >= %(now)s THEN last_crawl_at + {{microsecond}} ELSE %(now)s END
 WHERE {IN_IDS} AND (requested_at IS NULL OR requested_at <= last_crawl_at)
 """
+"""Statement whose request is newer than the last crawl, even if a fast clock dated that one."""
+RENEW_MANY = f"""
+UPDATE page_states SET renewed_at = %(now)s
+WHERE {IN_IDS} AND (last_crawl_at IS NULL OR requested_at > last_crawl_at)
+    AND requested_at < %(now)s AND (renewed_at IS NULL OR renewed_at < %(now)s)
+"""
+LEASED_AMONG = f"""
+SELECT page_id FROM due_pages WHERE {IN_IDS} AND (token IS NOT NULL OR n_unfinished IS NOT NULL)
+ORDER BY page_id
+"""
+"""Statement for pages that a further request has crawled once more."""
 BOUNDS = f"""
 SELECT page_id, min_crawl_rate, max_crawl_rate FROM pages WHERE {IN_IDS} ORDER BY page_id
 """
@@ -123,16 +152,20 @@ DELETE_STATES = f"DELETE FROM page_states WHERE {IN_IDS}"
 DELETE_TAGS = f"DELETE FROM page_tags WHERE {IN_IDS}"
 DELETE_VALIDATORS = f"DELETE FROM page_validators WHERE {IN_IDS}"
 DELETE_LOGS = f"DELETE FROM observations WHERE {{log_of_any}} AND {IN_IDS}"
-DELETE_QUEUED = f"DELETE FROM due_pages WHERE {IN_IDS} RETURNING queue_id, leased_at"
+DELETE_QUEUED = f"""
+DELETE FROM due_pages WHERE {IN_IDS} AND deleted_key IS NULL RETURNING queue_id, leased_at
+"""
+"""Statement that leaves the rows of leases that run (`queue.kept`)."""
 
 HAS_PAGES = "SELECT 1 FROM pages WHERE host_id = %(host_id)s LIMIT 1"
 DELETE_HOST = "DELETE FROM hosts WHERE host_id = %(host_id)s"
 DELETE_CHANGE_HOURS = "DELETE FROM change_hours WHERE host_id = %(host_id)s"
+DELETE_INCIDENT = "DELETE FROM host_incidents WHERE host_id = %(host_id)s"
 DELETE_GROUP = "DELETE FROM host_groups WHERE group_id = %(group_id)s"
 DELETE_HOST_QUEUE = "DELETE FROM host_queues WHERE queue_id = %(queue_id)s"
 
 
-class BulkSql(Dialect, BulkStatements, QueueStatements):
+class BulkSql(KeptSql, BulkStatements, QueueStatements):
     """The statements on tags and on many pages that Postgres and SQLite share."""
 
     @abstractmethod
@@ -167,6 +200,11 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
     @override
     def lock_page_rows(self, page_id: Ints) -> Ints:
         return self.ids(LOCK_PAGES, ids=page_id)
+
+    @override
+    def locked_page_rows(self, page_id: Ints) -> Ints:
+        free = self.ids(LOCK_FREE_PAGES, ids=page_id)
+        return np.setdiff1d(self.existing_pages(page_id), free)
 
     @override
     def bounds_of(self, page_id: Ints) -> PageBounds:
@@ -211,7 +249,10 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
     @override
     def request_many(self, page_id: Ints, now: datetime) -> Ints:
         self.ids(LOCK_STATES, ids=page_id)
-        return self.updated(REQUEST_MANY, ids=page_id, now=now)
+        requested = self.updated(REQUEST_MANY, ids=page_id, now=now)
+        renewed = self.updated(RENEW_MANY, ids=page_id, now=now)
+        leased = self.ids(LEASED_AMONG, ids=renewed) if len(renewed) else renewed
+        return distinct(np.append(requested, leased))
 
     @override
     def delete_many(self, page_id: Ints) -> int:
@@ -221,9 +262,10 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
         if not len(there):
             return 0
         self.ids(LOCK_STATES, ids=there)
+        self.ids(LOCK_QUEUED, ids=there)
+        self.keep_leases(there, self.now())
         for statement in (DELETE_TAGS, DELETE_VALIDATORS, DELETE_LOGS, DELETE_STATES, DELETE_PAGES):
             self.run(statement, ids=there)
-        self.ids(LOCK_QUEUED, ids=there)
         leased = ((queue, at) for queue, at in self._deleted_leases(there) if at is not None)
         self.lower_host_queues(earliest(leased))
         return len(there)
@@ -240,9 +282,11 @@ class BulkSql(Dialect, BulkStatements, QueueStatements):
             raise HostHasPages(
                 f"{host.host} has pages; delete them first with DELETE /pages?host={host.host}"
             )
+        self.keep_pause(host, self.now())
         for statement in (
             DELETE_HOST,
             DELETE_CHANGE_HOURS,
+            DELETE_INCIDENT,
         ):  # on SQLite a new host may have the id again
             self.run(statement, host_id=host.host_id)
         self.run(DELETE_HOST_QUEUE, queue_id=host.host_id)

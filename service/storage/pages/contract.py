@@ -13,9 +13,9 @@ from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.outcomes import Outcome
-from service.storage.dialect import Dialect
 from service.storage.pages.bulk import BulkStatements
 from service.storage.queue.hosts import HostStatements
+from service.storage.queue.kept import KeptSql
 
 
 class RegisteredPages(NamedTuple):
@@ -90,14 +90,16 @@ PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
 PAGE = """
 SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observability,
     pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at,
-    {observed_at} AS last_observed_at, gone, n_failures, outcome, n_observations, n_changes,
+    {observed_at} AS last_observed_at, gone, n_failures, outcome, coalesce(hops, 0) AS hops,
+    coalesce(n_targets, 0) AS n_targets, retry_rate, n_observations, n_changes,
     n_pings, last_ping_at, pings_since, real_pings, false_pings, trust, url_group, estimate,
     CAST(change_rate AS double precision) AS change_rate,
     CAST(crawl_rate AS double precision) AS crawl_rate, urgency, shift, requested_at,
     interval_factor,
     CAST(crawl_rate AS double precision) * urgency AS due_rate,
     CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END AS crawl_probability,
-    redirects_to, target.url AS redirects_to_url, etag, last_modified, note
+    redirects_to, target.url AS redirects_to_url, etag, last_modified, note,
+    coalesce(doubted, false) AS doubted, false_304_at
 FROM pages
 JOIN hosts ON hosts.host_id = pages.host_id
 JOIN page_states ON page_states.page_id = pages.page_id
@@ -114,7 +116,7 @@ SELECT page_id FROM pages WHERE page_id > %(after)s ORDER BY page_id LIMIT %(lim
 """
 
 
-class PagesSql(Dialect, PageStatements, HostStatements):
+class PagesSql(KeptSql, PageStatements, HostStatements):
     """The statements on single pages that Postgres and SQLite share."""
 
     @override
@@ -126,6 +128,8 @@ class PagesSql(Dialect, PageStatements, HostStatements):
         if new.any():
             added = self.add_pages(pages.take(new), now, brought and brought.take(new))
             page_id[new], new[new] = added
+            if new.any():
+                self.adopt_leases(page_id[new])
         specified = ~np.isnan(pages.importance) | (pages.observability != UNSPECIFIED)
         specified |= ~np.isnan(pages.min_crawl_rate) | ~np.isnan(pages.max_crawl_rate)
         if (changes := specified & ~new).any():
@@ -159,7 +163,8 @@ class PagesSql(Dialect, PageStatements, HostStatements):
         (values,) = rows
         values["observability"] = Observability(values["observability"])
         values["gone"], values["outcome"] = bool(values["gone"]), Outcome(values["outcome"] or 0)
-        values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures")}
+        values["doubted"] = bool(values["doubted"])
+        values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures", "retry_rate")}
         values["estimate"] = tuple(np.frombuffer(values["estimate"]).tolist())
         return Page(**values)
 

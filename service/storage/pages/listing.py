@@ -21,9 +21,18 @@ from service.model.arrays import Ints
 from service.model.domain import Host, HostGroup, Observability
 from service.model.id_space import IdSpace
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
+from service.model.outcomes import NO_CONTENT_AFTER, Outcome
 from service.storage.dialect import Dialect, Subject, all_of
-from service.storage.epochs.schedule import BETWEEN, DUE_RATE, HOST_ID, MOST_PAGE_ID, MOST_SCANNED
+from service.storage.epochs.schedule import (
+    BETWEEN,
+    DUE_RATE,
+    HOST_ID,
+    MOST_PAGE_ID,
+    MOST_SCANNED,
+    NEXT_PAGE_ID,
+)
 from service.storage.queue.hosts import GROUPS, HOSTS, host_group_of, host_of
+from service.storage.queue.unfinished import EXPIRED, LAST_OF_BLOCK
 
 NameOrder = Literal["host_id", "-host_id", "host", "-host"]
 """Order of a list of hosts by registration or by name; a minus means descending."""
@@ -88,19 +97,24 @@ class ListingStatements(Subject):
     def groups(self, after: int, limit: int) -> list[HostGroup]:
         """Return groups with group_id > after, ascending, at most `limit`."""
 
+    @abstractmethod
     def page_ranges(self) -> IdSpace:
-        """Return the ranges that have all page_ids; a store of one database has one range."""
-        return IdSpace(np.array([[0, self.last_page_id()]]))
+        """Return the ranges that have all page_ids.
+
+        Each restore of the database, and each logical shard, begins another range.
+        """
 
 
 TAG_ID = "SELECT tag_id FROM tags WHERE tag = %(tag)s"
 
 LISTED = """
 SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
-    coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome, interval_factor,
+    coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
+    coalesce(hops, 0) AS hops, coalesce(retry_rate, 0.0) AS retry_rate, interval_factor,
     {due_rate} AS due_rate, url, importance,
     observability, min_crawl_rate, max_crawl_rate, schedule.change_rate, schedule.crawl_rate,
-    n_observations, n_changes, {tags} AS tags
+    n_observations, n_changes, {tags} AS tags, coalesce(redirects_to, 0) AS redirects_to,
+    {target} AS redirect_url
 FROM {source}
 LEFT JOIN page_states ON page_states.page_id = {picked}.page_id AND {states}
 {{{scheduled}: schedule, {picked}.page_id, %(epoch)s}}
@@ -122,11 +136,27 @@ TAGS = """(
     SELECT {joined_tags} FROM page_tags AS own JOIN tags ON tags.tag_id = own.tag_id
     WHERE own.page_id = pages.page_id
 )"""
+TARGET = """(
+    SELECT target.url FROM pages AS target WHERE target.page_id = page_states.redirects_to
+)"""
 WALKED = {"tag": "page_tags", "host": "pages", "": "pages"}
 """Table whose index a list walks along, by the filter."""
-OF_STATES = frozenset({"observability", "gone", "failing", "crawled", "changed_since"})
+OF_STATES = frozenset(
+    {
+        "observability",
+        "gone",
+        "failing",
+        "no_content",
+        "moved",
+        "crawled",
+        "may_retire",
+        "changed_since",
+        "unfinished",
+    }
+)
 OF_SCHEDULE = frozenset({"change_rate_from", "change_rate_to", "crawl_rate_from", "crawl_rate_to"})
 OF_PAGES = frozenset({"host", "url_prefix"})
+OF_QUEUE = frozenset({"unfinished"})
 JOINED = "{table} ON {table}.page_id = {first}.page_id"
 
 LOOKED_UP = 20_000
@@ -142,7 +172,10 @@ ONLY = {
     "observability": "observability = %(observability)s",
     "gone": "gone = %(gone)s",
     "failing": "(coalesce(n_failures, 0) > 0) = %(failing)s",
+    "no_content": f"(coalesce(n_failures, 0) >= {NO_CONTENT_AFTER}) = %(no_content)s",
+    "moved": f"(coalesce(outcome, 0) = {Outcome.moved.value}) = %(moved)s",
     "crawled": "(last_crawl_at IS NOT NULL) = %(crawled)s",
+    "may_retire": "(gone OR hops IS NOT NULL) = %(may_retire)s",
     "change_rate_from": "schedule.change_rate{double} >= %(change_rate_from)s",
     "change_rate_to": "schedule.change_rate{double} <= %(change_rate_to)s",
     "crawl_rate_from": "schedule.crawl_rate{double} >= %(crawl_rate_from)s",
@@ -154,6 +187,8 @@ ONLY = {
         SELECT 1 FROM {log} WHERE {log_of_any} AND observations.page_id = page_states.page_id
         AND observations.observed_at >= %(changed_since)s AND observations.changed = 1 LIMIT 1
     ) IS NOT NULL)""",
+    "unfinished": f"coalesce(due_pages.n_unfinished, 0) + CASE WHEN {EXPIRED} THEN 1 ELSE 0 END"
+    " >= %(unfinished)s AND coalesce(page_states.last_crawl_at < due_pages.leased_at, true)",
 }
 """Condition of each field of a `PageFilter`. The last interval shows a change of the
 last crawl without a look into the log. Changes of complete pages are no evidence, so `n_changes`
@@ -169,10 +204,20 @@ SELECT count(*) AS n, max(page_id) AS last FROM (
 ) AS candidates
 """
 LAST_PAGE_ID = "SELECT max(page_id) FROM pages"
-
-LAST_QUEUED = """
-SELECT page_id FROM due_pages WHERE page_id > %(after)s ORDER BY page_id LIMIT 1 OFFSET %(n)s
+CELL = 2**22
+"""Number of page_ids among which a gap is no gap."""
+CELLS = f"""
+WITH RECURSIVE cells (first) AS (
+    SELECT min(page_id) FROM pages
+    UNION ALL
+    SELECT (SELECT min(page_id) FROM pages WHERE page_id > (cells.first | {CELL - 1}))
+    FROM cells WHERE cells.first IS NOT NULL
+)
+SELECT first, (SELECT max(page_id) FROM pages WHERE page_id <= (first | {CELL - 1}))
+FROM cells WHERE first IS NOT NULL ORDER BY first
 """
+"""Statement that finds the cells with pages, by two look-ups for each."""
+
 RUNNING_LEASES = """
 SELECT due_pages.page_id, url, host, worker, leased_at, expires_at, requested
 FROM due_pages JOIN pages ON pages.page_id = due_pages.page_id
@@ -214,8 +259,10 @@ class ListingSql(Dialect, ListingStatements):
         )
         if len(pages) == limit:
             return ListedPart(pages, int(pages.page_id[-1]))
-        ends = end if end < (self.last_page_id() if last is None else last) else None
-        return ListedPart(pages, ends)
+        # a restore leaves a wide gap between ids, which no reader should cross step by step
+        following = self.scalar(NEXT_PAGE_ID, after=end)
+        ends = following is None or (last is not None and following > last)
+        return ListedPart(pages, None if ends else following - 1)
 
     @override
     def candidates(self, after: int, n: int, only: PageFilter) -> tuple[int, int]:
@@ -230,6 +277,17 @@ class ListingSql(Dialect, ListingStatements):
     @override
     def last_page_id(self) -> int:
         return self.scalar(LAST_PAGE_ID) or 0
+
+    @override
+    def page_ranges(self) -> IdSpace:
+        ranges: list[list[int]] = []
+        for first, last in self.run(CELLS):
+            goes_on = bool(ranges) and ranges[-1][1] // CELL + 1 == first // CELL
+            if goes_on:
+                ranges[-1][1] = last
+            else:
+                ranges.append([first - 1 if first > CELL else 0, last])
+        return IdSpace(np.array(ranges or [[0, 0]], np.int64))
 
     def _walk(self, only: PageFilter) -> tuple[str, dict[str, Any]]:
         """Return the filter whose index a list walks along, and all filters with a value."""
@@ -256,6 +314,8 @@ class ListingSql(Dialect, ListingStatements):
             values["tag_id"] = self.scalar(TAG_ID, tag=values.pop("tag")) or 0
         if "observability" in values:
             values["observability"] = values["observability"].value
+        if "unfinished" in values:
+            values["unfinished"], values["now"] = values["unfinished"]
         for name, sign in (("from", -1), ("to", 1)):
             for rate in (f"change_rate_{name}", f"crawl_rate_{name}"):
                 if rate in values:
@@ -272,7 +332,7 @@ class ListingSql(Dialect, ListingStatements):
     def running_leases(
         self, after: int, limit: int, now: datetime
     ) -> tuple[list[RunningLease], int | None]:
-        last = self.scalar(LAST_QUEUED, after=after, n=MOST_SCANNED - 1)
+        last = self.scalar(LAST_OF_BLOCK, after=after, n=MOST_SCANNED - 1)
         end = last or MOST_PAGE_ID
         rows = self.read(RUNNING_LEASES, after=after, last=end, limit=limit, now=now)
         leases = [RunningLease(**{**row, "requested": bool(row["requested"])}) for row in rows]
@@ -332,11 +392,16 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
         scheduled=scheduled,
         due_rate=DUE_RATE,
         tags=TAGS,
+        target=TARGET,
     )
 
 
 def _picked(walk: str, filters: frozenset[str]) -> str:
-    needed = {"page_states": filters & OF_STATES, "pages": filters & OF_PAGES}
+    needed = {
+        "page_states": filters & OF_STATES,
+        "pages": filters & OF_PAGES,
+        "due_pages": filters & OF_QUEUE,
+    }
     tables = [WALKED[walk]] if walk else ["page_states"]
     tables += [table for table, used in needed.items() if used and table not in tables]
     first = tables[0]

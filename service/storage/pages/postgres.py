@@ -129,7 +129,8 @@ class PostgresPages(PagesSql, PostgresStates):
 
     def add_hosts(self, host: NDArray[np.object_]) -> None:
         """Insert hosts that are new."""
-        self.run(ADD_HOSTS, host=host)
+        if self.run(ADD_HOSTS, host=host).rowcount:
+            self.resume_pauses(host.tolist())
 
     @override
     def add_pages(

@@ -28,9 +28,11 @@ COLUMNS = {
     "n_observations": "n_observations::bigint",
     "n_changes": "n_changes::bigint",
     "tags": "coalesce(tags, '')",
+    "redirects_to": "redirects_to",
+    "redirect_url": "coalesce(redirect_url, '')",
 }
 """Expression of each of the `ListedPages`, with a value in place of NULL."""
-TEXTS = ("url", "tags")
+TEXTS = ("url", "tags", "redirect_url")
 RATES = ("change_rate", "crawl_rate")
 ARRAYS = ", ".join(
     f"string_agg({column}, E'\\n')" if name in TEXTS else f"array_agg({column})"

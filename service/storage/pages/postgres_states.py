@@ -15,18 +15,21 @@ from service.model.arrays import Codes, Floats, Ints, nothing
 from service.model.columns import PageStates
 from service.storage.dialect import HOST_QUEUE
 from service.storage.pages.states import (
-    GONE_CHECKS,
     HURRY_S,
+    LACKING,
     NULL_FOR_ZERO,
+    OPEN,
     SELDOM_SET,
+    UNASKED,
+    WAKING,
     StatesSql,
     any_seldom_set,
 )
 from service.storage.pages.validators import (
     NO_NOTE,
+    StoredValidators,
     ValidatorChanges,
-    ValidatorColumns,
-    ValidatorStatements,
+    ValidatorsSql,
 )
 from service.storage.postgres.binary import SHORT, short
 from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, PostgresRows
@@ -43,6 +46,7 @@ NULL_FOR_NO_TIME = (
     "last_observed_at",
     "last_ping_at",
     "requested_at",
+    "renewed_at",
     "absent_since",
 )
 NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
@@ -100,7 +104,7 @@ SELECT set_config('lock_timeout', least(%(ms)s, extract(epoch FROM
 """
 LOCKED_PAGES = f"""
 WITH given AS (
-    SELECT pages.page_id, {HOST_QUEUE} AS queue_id FROM pages JOIN hosts USING (host_id)
+    SELECT pages.page_id, host_id, {HOST_QUEUE} AS queue_id FROM pages JOIN hosts USING (host_id)
     WHERE page_id = ANY(%(page_id)s::bigint[])
 ), free_states AS (
     SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
@@ -111,6 +115,11 @@ WITH given AS (
 ), free_queues AS (
     SELECT queue_id FROM host_queues WHERE queue_id IN (SELECT queue_id FROM given)
     FOR NO KEY UPDATE SKIP LOCKED
+), hosts_given AS (
+    SELECT DISTINCT host_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
+), free_incidents AS (
+    SELECT host_id FROM host_incidents WHERE host_id IN (SELECT host_id FROM hosts_given)
+    FOR NO KEY UPDATE SKIP LOCKED
 )
 SELECT array_agg(page_id ORDER BY page_id) FROM given
 WHERE page_id IN (SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
@@ -119,6 +128,9 @@ WHERE page_id IN (SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)
         EXCEPT SELECT page_id FROM free_rows)
     OR queue_id IN (SELECT queue_id FROM host_queues WHERE queue_id IN (SELECT queue_id FROM given)
         EXCEPT SELECT queue_id FROM free_queues)
+    OR host_id IN (SELECT host_id FROM host_incidents
+            WHERE host_id IN (SELECT host_id FROM hosts_given)
+        EXCEPT SELECT host_id FROM free_incidents)
 """
 """Statement that waits for nobody: the rows that it cannot lock are those of others."""
 
@@ -148,10 +160,15 @@ SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "u
 WAKE = f"""
 WITH locked AS (
     SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
-        AND gone AND n_failures > {GONE_CHECKS} AND requested_at IS NULL
+        AND ({WAKING} OR {UNASKED})
     ORDER BY page_id FOR NO KEY UPDATE
 ), woken AS (
-    UPDATE page_states SET requested_at = %(now)s FROM locked
+    UPDATE page_states SET hops = NULL, n_targets = NULL,
+        requested_at = CASE WHEN NOT ({WAKING} OR {LACKING}) OR {OPEN} THEN requested_at
+            ELSE %(now)s END,
+        renewed_at = CASE WHEN NOT ({WAKING} OR {LACKING}) THEN renewed_at
+            WHEN {OPEN} THEN %(now)s END
+    FROM locked
     WHERE page_states.page_id = locked.page_id
     RETURNING page_states.page_id
 )
@@ -172,9 +189,12 @@ NEW = {
 
 VALIDATORS = """
 SELECT array_agg(page_id), array_agg(coalesce(etag, '')),
-    array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, ''))
+    array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, '')),
+    array_agg(coalesce(doubted, false)), array_agg(coalesce(false_304_at, '-infinity'))
 FROM (
-    SELECT * FROM page_validators WHERE page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id
+    SELECT page_validators.*, false_304_at
+    FROM page_validators JOIN pages USING (page_id) JOIN hosts USING (host_id)
+    WHERE page_validators.page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id
 ) AS read
 """
 CLEAR_VALIDATORS = """
@@ -182,7 +202,7 @@ WITH stored AS (
     SELECT page_id, note, ROW(etag, last_modified) IS NULL AS is_clear FROM page_validators
     WHERE page_id = ANY(%(page_id)s::bigint[]) AND EXISTS (SELECT FROM page_validators)
 ), cleared AS (
-    UPDATE page_validators SET etag = NULL, last_modified = NULL FROM stored
+    UPDATE page_validators SET etag = NULL, last_modified = NULL, doubted = NULL FROM stored
     WHERE page_validators.page_id = stored.page_id AND stored.note IS NOT NULL AND NOT is_clear
 )
 DELETE FROM page_validators USING stored
@@ -194,7 +214,8 @@ WITH given AS (
     SELECT * FROM {given("page_id", "etag", "last_modified", "note", "resets")}
 ), after AS (
     SELECT given.page_id, stored.page_id IS NOT NULL AS is_stored, {NEW["etag"]} AS etag,
-        {NEW["last_modified"]} AS last_modified, {NEW["note"]} AS note
+        {NEW["last_modified"]} AS last_modified, {NEW["note"]} AS note,
+        CASE WHEN NOT resets THEN stored.doubted END AS doubted
     FROM given LEFT JOIN page_validators AS stored ON stored.page_id = given.page_id
 ), dropped AS (
     DELETE FROM page_validators USING after
@@ -202,11 +223,13 @@ WITH given AS (
         AND ROW(after.etag, after.last_modified, after.note) IS NULL
 ), changed AS (
     UPDATE page_validators
-    SET etag = after.etag, last_modified = after.last_modified, note = after.note
+    SET etag = after.etag, last_modified = after.last_modified, note = after.note,
+        doubted = after.doubted
     FROM after WHERE page_validators.page_id = after.page_id
         AND NOT ROW(after.etag, after.last_modified, after.note) IS NULL
-        AND (page_validators.etag, page_validators.last_modified, page_validators.note)
-            IS DISTINCT FROM (after.etag, after.last_modified, after.note)
+        AND (page_validators.etag, page_validators.last_modified, page_validators.note,
+                page_validators.doubted)
+            IS DISTINCT FROM (after.etag, after.last_modified, after.note, after.doubted)
 )
 INSERT INTO page_validators (page_id, etag, last_modified, note)
 SELECT page_id, etag, last_modified, note FROM after
@@ -215,7 +238,7 @@ WHERE NOT is_stored AND NOT ROW(etag, last_modified, note) IS NULL ORDER BY page
 """Statement that writes only rows that change; the locks on states exclude other writers."""
 
 
-class PostgresStates(StatesSql, PostgresDialect, ValidatorStatements):
+class PostgresStates(StatesSql, ValidatorsSql, PostgresDialect):
     """States and validators in the SQL of Postgres."""
 
     @override
@@ -291,8 +314,8 @@ class PostgresStates(StatesSql, PostgresDialect, ValidatorStatements):
         return self.id_array(WAKE, page_id=page_id, now=now)
 
     @override
-    def validators(self, page_id: Ints) -> ValidatorColumns:
-        return self.columns(ValidatorColumns, VALIDATORS, page_id=page_id)
+    def validators(self, page_id: Ints) -> StoredValidators:
+        return self.columns(StoredValidators, VALIDATORS, page_id=page_id)
 
     @override
     def save_validators(self, changes: ValidatorChanges) -> None:

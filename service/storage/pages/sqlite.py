@@ -18,17 +18,20 @@ from service.model.urls import url_groups
 from service.storage.dialect import NUMBER_IN_FORCE
 from service.storage.pages.contract import Brought, PagesSql, RegisteredPages
 from service.storage.pages.states import (
-    GONE_CHECKS,
+    LACKING,
     NULL_FOR_ZERO,
+    OPEN,
     SELDOM_SET,
+    UNASKED,
+    WAKING,
     StatesSql,
     any_seldom_set,
 )
 from service.storage.pages.validators import (
     NO_NOTE,
+    StoredValidators,
     ValidatorChanges,
-    ValidatorColumns,
-    ValidatorStatements,
+    ValidatorsSql,
 )
 from service.storage.sqlite.sql import SqliteDialect, add_rows
 from service.storage.sqlite.values import listed, microseconds, values
@@ -110,8 +113,10 @@ SAVE_COMMON_STATES = f"UPDATE page_states SET {_SAVE_COMMON} WHERE page_id = ?"
 RESTORE_STATES = f"UPDATE page_states SET pings_since = ?, {_SAVE} WHERE page_id = ?"
 
 WAKE = f"""
-UPDATE page_states SET requested_at = ? WHERE page_id IN (SELECT value FROM json_each(?))
-    AND gone AND n_failures > {GONE_CHECKS} AND requested_at IS NULL
+UPDATE page_states SET hops = NULL, n_targets = NULL,
+    requested_at = CASE WHEN NOT ({WAKING} OR {LACKING}) OR {OPEN} THEN requested_at ELSE ?1 END,
+    renewed_at = CASE WHEN NOT ({WAKING} OR {LACKING}) THEN renewed_at WHEN {OPEN} THEN ?1 END
+WHERE page_id IN (SELECT value FROM json_each(?2)) AND ({WAKING} OR {UNASKED})
 RETURNING page_id
 """
 
@@ -122,12 +127,15 @@ WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """
 
 VALIDATORS = """
-SELECT page_id, coalesce(etag, ''), last_modified, coalesce(note, '') FROM page_validators
-WHERE page_id IN (SELECT value FROM json_each(?)) ORDER BY page_id
+SELECT page_validators.page_id, coalesce(etag, ''), last_modified, coalesce(note, ''),
+    coalesce(doubted, 0), false_304_at
+FROM page_validators JOIN pages ON pages.page_id = page_validators.page_id
+JOIN hosts ON hosts.host_id = pages.host_id
+WHERE page_validators.page_id IN (SELECT value FROM json_each(?)) ORDER BY page_validators.page_id
 """
 ANY_VALIDATORS = "SELECT EXISTS (SELECT 1 FROM page_validators)"
 CLEAR_VALIDATORS = """
-UPDATE page_validators SET etag = NULL, last_modified = NULL
+UPDATE page_validators SET etag = NULL, last_modified = NULL, doubted = NULL
 WHERE page_id IN (SELECT value FROM json_each(?))
 """
 SAVE_VALIDATORS = f"""
@@ -137,7 +145,8 @@ ON CONFLICT (page_id) DO UPDATE SET
     etag = CASE WHEN ?5 OR ?2 <> '' THEN excluded.etag ELSE etag END,
     last_modified = CASE WHEN ?5 OR ?3 IS NOT NULL THEN excluded.last_modified
         ELSE last_modified END,
-    note = CASE ?4 WHEN '' THEN note ELSE excluded.note END
+    note = CASE ?4 WHEN '' THEN note ELSE excluded.note END,
+    doubted = CASE WHEN NOT ?5 THEN doubted END
 """
 DROP_VALIDATORS = """
 DELETE FROM page_validators WHERE etag IS NULL AND last_modified IS NULL AND note IS NULL
@@ -145,7 +154,7 @@ DELETE FROM page_validators WHERE etag IS NULL AND last_modified IS NULL AND not
 """
 
 
-class SqlitePages(PagesSql, StatesSql, SqliteDialect, ValidatorStatements):
+class SqlitePages(PagesSql, StatesSql, ValidatorsSql, SqliteDialect):
     """Pages and their states in the SQL of SQLite."""
 
     @override
@@ -261,8 +270,8 @@ class SqlitePages(PagesSql, StatesSql, SqliteDialect, ValidatorStatements):
         self.run_many(RESTORE_STATES, values(states.pings_since), *written(states))
 
     @override
-    def validators(self, page_id: Ints) -> ValidatorColumns:
-        return self.columns(ValidatorColumns, self.run(VALIDATORS, listed(page_id)))
+    def validators(self, page_id: Ints) -> StoredValidators:
+        return self.columns(StoredValidators, self.run(VALIDATORS, listed(page_id)))
 
     @override
     def save_validators(self, changes: ValidatorChanges) -> None:

@@ -17,7 +17,8 @@ from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.sql import SqliteDialect
 from service.storage.sqlite.values import values
 
-COLUMNS = ", ".join({"tags": "coalesce(tags, '')"}.get(f.name, f.name) for f in fields(ListedPages))
+MAY_BE_NULL = {name: f"coalesce({name}, '')" for name in ("tags", "redirect_url")}
+COLUMNS = ", ".join(MAY_BE_NULL.get(f.name, f.name) for f in fields(ListedPages))
 FRESH = ", ".join(f.name for f in fields(FreshnessColumns))
 LOGGED_CHANGES = f"""
 SELECT min(observed_at), "interval", count(page_id) FROM (

@@ -8,12 +8,9 @@ from typing_extensions import override
 
 from service.model.arrays import Bools, Ints
 from service.model.columns import PageStates
-from service.storage.dialect import Dialect
+from service.storage.pages.links import GONE_CHECKS, LinksSql, LinkStatements
 from service.storage.queue.columns import LeaseTokens, LockedLeases
 from service.storage.queue.contract import QueueStatements
-
-GONE_CHECKS = 6
-"""Looks at an absent page, after an hour and 1, 2, 4, 8, 16 days, before it is retired."""
 
 HURRY_S = 0.25
 """Maximum wait of a batch of many callers for a lock, seconds; ours are held for less."""
@@ -28,7 +25,10 @@ NULL_FOR_ZERO = (
     "trust",
     "n_failures",
     "outcome",
+    "retry_rate",
     "redirects_to",
+    "hops",
+    "n_targets",
 )
 """Columns of `page_states` that are NULL where they are 0, which makes most rows shorter.
 
@@ -39,12 +39,13 @@ SELDOM_SET = (
     *(name for name in NULL_FOR_ZERO if name != "digest"),
     "last_ping_at",
     "requested_at",
+    "renewed_at",
     "absent_since",
 )
 """Columns of `page_states` that few pages use: those of pings, requests and failures."""
 
 
-class StateStatements(QueueStatements):
+class StateStatements(QueueStatements, LinkStatements):
     """The statements on states of pages."""
 
     @abstractmethod
@@ -66,7 +67,7 @@ class StateStatements(QueueStatements):
     def locked_pages(self, page_id: Ints) -> Ints:
         """Return those of some pages whose rows another transaction has locked, ascending.
 
-        The rows are the page's state, its row in the queue and its host queue.
+        The rows are the page's state, its row in the queue, its host queue and its host's incident.
         """
         return page_id[:0]
 
@@ -80,9 +81,12 @@ class StateStatements(QueueStatements):
 
     @abstractmethod
     def wake(self, page_id: Ints, now: datetime) -> Ints:
-        """Request a crawl of the retired pages among these; return the retired pages.
+        """Ask for pages: request a crawl of those that are retired; return the pages that changed.
 
-        The method locks states, so the transaction must not have locked states before.
+        A page known only as the target of a redirect becomes one that was asked for. It is crawled
+        if its last crawl had no content. A page that waits for a requested crawl renews its
+        request, because that crawl may be under way. The method locks states, so the transaction
+        must not have locked states before.
         """
 
     @abstractmethod
@@ -98,13 +102,20 @@ class StateStatements(QueueStatements):
         """Write the name of the estimator of the stored states."""
 
 
+UNASKED = "hops IS NOT NULL OR n_targets IS NOT NULL"
+LACKING = "coalesce(hops IS NOT NULL AND n_failures > 0 AND NOT gone, false)"
+OPEN = "coalesce(requested_at > last_crawl_at, false)"
+WAKING = f"(gone AND n_failures > {GONE_CHECKS} AND (requested_at IS NULL OR {OPEN}))"
+"""Conditions of `wake`: targets of redirects, those without content, pages whose request no crawl
+has met, and retired pages, also those with such a request."""
+
 CLEAR_ESTIMATES = """
 UPDATE page_states SET estimate = %(zeros)s WHERE page_id BETWEEN %(first)s AND %(last)s
 """
 """Statement that does not read the old bytes, which may have another width."""
 
 
-class StatesSql(Dialect, StateStatements):
+class StatesSql(LinksSql, StateStatements):
     """The statements on states that Postgres and SQLite share."""
 
     width: int

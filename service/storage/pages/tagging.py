@@ -47,6 +47,12 @@ class TaggedRows(NamedTuple):
         pairs = keep[self.pair_row]
         return TaggedRows(self.row[keep[self.row]], self.pair_row[pairs], self.tag[pairs])
 
+    def of_rows(self, rows: Ints) -> "TaggedRows | None":
+        """Return the tags of ascending rows, numbered among these; None if none has tags."""
+        here, pairs = np.isin(self.row, rows), np.isin(self.pair_row, rows)
+        row, pair_row = rows.searchsorted(self.row[here]), rows.searchsorted(self.pair_row[pairs])
+        return TaggedRows(row, pair_row, self.tag[pairs]) if here.any() else None
+
     def save(self, tx: BulkStatements, page_id: Ints) -> None:
         """Write the tags of the pages of a batch, whose ids are by row."""
         pages = tx.lock_page_rows(distinct(page_id[self.row]))

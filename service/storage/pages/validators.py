@@ -6,12 +6,14 @@ service does not read.
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from service.model.arrays import Bools, Columns, Instants, Ints
-from service.storage.dialect import Subject
+from service.storage.dialect import Dialect, Subject
 
 MOST_NOTE_BYTES = 1_024
 """Maximum size of a note, bytes of compact JSON."""
@@ -33,6 +35,16 @@ class ValidatorColumns(Columns):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredValidators(ValidatorColumns):
+    """(N,) validators and notes as the store has them, and the doubts about them."""
+
+    doubted: Bools
+    """True if the page's next request goes without them, because a request contradicts its 304."""
+    false_304_at: Instants
+    """Time of the proof that a 304 of the page's host was wrong; NaT: no proof."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ValidatorChanges(ValidatorColumns):
     """(N,) changes of validators and notes; an absent value keeps the stored one."""
 
@@ -50,12 +62,15 @@ class ValidatorStatements(Subject):
     """The part of a transaction that works on validators and notes."""
 
     @abstractmethod
-    def validators(self, page_id: Ints) -> ValidatorColumns:
+    def validators(self, page_id: Ints) -> StoredValidators:
         """Return the validators of those of these pages that have any, by ascending page_id."""
 
     @abstractmethod
     def save_validators(self, changes: ValidatorChanges) -> None:
-        """Change the validators of pages whose states are locked; delete rows without a value."""
+        """Change the validators of pages whose states are locked; delete rows without a value.
+
+        A new answer ends the doubt about the page's validators.
+        """
 
     @abstractmethod
     def clear_validators(self, page_id: Ints) -> None:
@@ -63,3 +78,32 @@ class ValidatorStatements(Subject):
 
         The statement takes no time for each page while no page of the store has a row.
         """
+
+    @abstractmethod
+    def doubt_validators(self, page_id: Ints) -> None:
+        """Doubt the validators of pages whose states are locked, until their next answer."""
+
+    @abstractmethod
+    def set_false_304(self, host_id: Ints, at: datetime | None) -> None:
+        """Write the time of the proof that a 304 of these hosts was wrong; None: no proof."""
+
+
+DOUBT = "UPDATE page_validators SET doubted = true WHERE page_id IN (SELECT value FROM {ids})"
+SET_FALSE_304 = """
+UPDATE hosts SET false_304_at = %(at)s WHERE host_id IN (
+    SELECT host_id FROM hosts WHERE host_id IN (SELECT value FROM {ids})
+    ORDER BY host_id {lock_rows}
+)
+"""
+
+
+class ValidatorsSql(Dialect, ValidatorStatements):
+    """The statements on doubts that Postgres and SQLite share."""
+
+    @override
+    def doubt_validators(self, page_id: Ints) -> None:
+        self.run(DOUBT, ids=page_id)
+
+    @override
+    def set_false_304(self, host_id: Ints, at: datetime | None) -> None:
+        self.run(SET_FALSE_304, ids=host_id, at=at)

@@ -329,7 +329,7 @@ def _failure(pgconn: pq.abc.PGconn) -> psycopg.Error:
     return failure
 
 
-SHORT = ("interval_factor", "last_interval", "last_age")
+SHORT = ("interval_factor", "last_interval", "last_age", "retry_rate")
 """Columns of a state that are float4, seven digits."""
 SHORT_RATES = ("change_rate", "crawl_rate")
 """Columns of a schedule that are float4, seven digits."""

@@ -297,10 +297,12 @@ def parsed(statement: str) -> tuple[bytes, tuple[str, ...]]:
 
 ASK_EPOCH = f"""
 SELECT epoch, clock_timestamp(), set_config('plan_cache_mode', 'force_generic_plan', true),
-    set_config('recrawl.epoch', coalesce(epoch, 0)::text, true)
+    set_config('recrawl.epoch', coalesce(epoch, 0)::text, true),
+    EXISTS (SELECT FROM host_incidents)
 FROM ({NUMBER_IN_FORCE}) AS published (epoch)
 """
-"""Statement that reads the epoch in force and the database's time, the first of most transactions.
+"""Statement that reads the epoch in force, the database's time and whether any host is under
+suspicion (`queue.incidents`), the first of most transactions.
 
 Later statements read rows of the schedule by their keys, so one plan suits all parameters. The
 first setting avoids planning, which takes longer than reading a few rows. Both settings last until

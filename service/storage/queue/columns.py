@@ -54,7 +54,7 @@ class QueueRows(Columns):
     """Lower bound of the due time; NaT: no row."""
     last_crawl_at: Instants
     crawl_rate: Floats
-    """Crawl rate times urgency, 1/day; NaN where no epoch has scheduled the page."""
+    """Rate that ranks the page (`leases.due.ranking_rates`), 1/day; NaN where there is none."""
     requested: Bools
     """True if a ping has requested a crawl."""
 
@@ -64,6 +64,8 @@ class QueuedPages(QueueRows):
     """(N,) rows of the queue that were read, by host queue and bound."""
 
     queue_id: Ints
+    leased: Bools
+    """True if a lease is open: it runs, or has expired without being counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,9 @@ class DuePages(DueColumns):
     etag: NDArray[np.object_]
     last_modified: Instants
     note: NDArray[np.object_]
-    """Validators and note as in `ValidatorColumns`."""
+    doubted: Bools
+    false_304_at: Instants
+    """Validators, note and doubts as in `ValidatorColumns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,19 @@ class LockedLeases(Columns):
     """As in `DueColumns`."""
     limited: Bools
     """True if the host queue may have limits or failures, so that each report changes it."""
+    n_unfinished: Ints
+    """Leases of the page in a row that ended without a report, whatever the token."""
+    idle: Bools
+    """True if the page has such a count, and a row without an open lease."""
+
+
+class LockedPages(NamedTuple):
+    """(N,) pages whose rows were locked, where no other transaction had."""
+
+    pages: DuePages
+    locked: Bools
+    ended: Bools
+    """True if the row is locked, and its last lease ended without a report."""
 
 
 class FillMark(NamedTuple):
@@ -134,13 +151,21 @@ class QueueCensus:
     n_leased: int
     """Leases that run."""
     n_expired: int
-    """Leases that ended by time, whose pages no worker has leased again."""
+    """Leases that ended by time and are not counted yet, because nobody leased from the host."""
+    n_unfinished: int
+    """Pages whose last lease ended without a report."""
+    n_set_aside_expired: int
+    """Pages with `SET_ASIDE_AFTER` such leases in a row, by the end of the last one."""
+    n_set_aside_returned: int
+    n_set_aside_refused: int
     n_host_queues: int
     """Host queues of hosts and groups."""
     n_blocked: int
     """Host queues that an operator has blocked."""
     n_paused: int
     """Host queues that pause after trouble."""
+    n_incidents: int = 0
+    """Hosts with an incident in force."""
 
 
 @dataclass(frozen=True, slots=True)

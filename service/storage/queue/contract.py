@@ -9,9 +9,11 @@ is that of the host, or minus that of the group. The rules are in `leases.polite
 group uses the group's host queue. A host that leaves a group uses its own settings again. Only the
 holder of a host queue's lock leases its pages.
 **Leases.** A page has at most one lease that runs; only the lease's token ends it before its time.
-**Locks.** The order is page states or hosts, then rows of the queue, then host queues, each by
-ascending id. A transaction that leases locks host queues first and skips rows that others have
-locked. After a report in the same transaction, it skips the locked host queues too (`ready`).
+A row counts the leases that ended without a report (`queue.unfinished`).
+**Locks.** The order is page states or hosts, then rows of the queue, then incidents of hosts, then
+host queues, each by ascending id. A transaction that leases locks host queues first and skips rows
+that others have locked. After a report in the same transaction, it skips the locked host queues too
+(`ready`).
 """
 
 from abc import abstractmethod
@@ -21,13 +23,14 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import Bools, Instants, Ints
+from service.model.arrays import Instants, Ints
 from service.model.columns import DueColumns
-from service.storage.dialect import HOST_QUEUE, Dialect, Subject, all_of
+from service.model.incidents import LONGEST
+from service.model.unfinished import SET_ASIDE_AFTER, Ending
+from service.storage.dialect import HOST_QUEUE, all_of
 from service.storage.queue.columns import (
     ALL_PAGES,
     NEVER_FILLED,
-    DuePages,
     FillMark,
     HostQueueBounds,
     HostQueues,
@@ -35,16 +38,18 @@ from service.storage.queue.columns import (
     Leases,
     LeaseTokens,
     LockedLeases,
+    LockedPages,
     QueueCensus,
     QueuedPages,
     QueueRows,
 )
+from service.storage.queue.unfinished import EXPIRED, UnfinishedSql, UnfinishedStatements
 
 READY_QUEUES = 100
 """Number of host queues whose first page shows how long crawls have waited."""
 
 
-class QueueStatements(Subject):
+class QueueStatements(UnfinishedStatements):
     """The part of a transaction that works on the queue."""
 
     # -- what decides
@@ -68,10 +73,13 @@ class QueueStatements(Subject):
 
     @abstractmethod
     def waiting(self, after: int, last: int) -> Ints:
-        """Return the pages after < page_id <= last that have a row without a lease, ascending."""
+        """Return the pages after < page_id <= last that have a row without a lease, ascending.
+
+        Pages whose last lease ended without a report are left out.
+        """
 
     @abstractmethod
-    def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
+    def lock_pages(self, page_id: Ints, now: datetime) -> LockedPages:
         """Lock the rows without a running lease that no other transaction has locked.
 
         Return all (N,) pages with their values after that, and whether each row was locked.
@@ -79,7 +87,7 @@ class QueueStatements(Subject):
 
     @abstractmethod
     def requeue(self, rows: QueueRows) -> None:
-        """Write locked rows without a lease; delete rows without a bound."""
+        """Write locked rows without a lease or a count of them; delete rows without a bound."""
 
     @abstractmethod
     def filled(self) -> FillMark:
@@ -139,6 +147,13 @@ class QueueStatements(Subject):
     def queue_census(self, now: datetime) -> QueueCensus:
         """Return the numbers of the queue; the method reads all rows of the queue."""
 
+    def oldest_snapshot(self) -> datetime | None:
+        """Return the begin of the oldest snapshot that keeps old rows; None: none is held.
+
+        Leases change rows of the queue all the time, and read past the old ones.
+        """
+        return None
+
     # -- leases
 
     @abstractmethod
@@ -172,12 +187,20 @@ FILLED = "queue_filled"
 
 REDATE_LEASES = """
 UPDATE due_pages SET leased_at = %(now)s, expires_at = %(now)s + (expires_at - leased_at),
-    next_at = %(now)s + (expires_at - leased_at)
-WHERE token IS NOT NULL AND leased_at > %(now)s
+    next_at = %(now)s + (next_at - leased_at)
+WHERE leased_at > %(now)s
 """
-"""Statement that shifts each lease as a whole, so that the duration of the lease stays."""
+"""Statement that shifts each lease as a whole, so that the duration of the lease stays. So does the
+wait after a lease that ended without a report."""
 
-DATES = ("last_crawl_at", "last_observed_at", "last_ping_at", "pings_since", "requested_at")
+DATES = (
+    "last_crawl_at",
+    "last_observed_at",
+    "last_ping_at",
+    "pings_since",
+    "requested_at",
+    "renewed_at",
+)
 
 
 def redate(table: str, *columns: str) -> str:
@@ -192,18 +215,30 @@ WHERE page_id > %(after)s AND page_id <= %(last)s AND ({later})
 
 REDATE_PAGES, REDATE_STATES = redate("pages", "created_at"), redate("page_states", *DATES)
 
-LOWER_ROW = """ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
-    next_at = {least}(due_pages.next_at, excluded.next_at),
+CRAWLED_SINCE = "excluded.last_crawl_at >= due_pages.leased_at"
+"""Condition that a page was crawled since its last lease began."""
+UNCOUNTED = ", ".join(
+    f"{name} = CASE WHEN {CRAWLED_SINCE} THEN NULL ELSE due_pages.{name} END"
+    for name in ("n_unfinished", "ending", "leased_at")
+)
+LOWER_ROW = f"""ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
+    next_at = {{least}}(due_pages.next_at, excluded.next_at),
     last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
-    requested = excluded.requested
-WHERE due_pages.token IS NULL AND (excluded.next_at < due_pages.next_at
+    requested = excluded.requested, waits = NULL, {UNCOUNTED}
+WHERE due_pages.token IS NULL
+    AND (due_pages.waits IS NULL OR {CRAWLED_SINCE})
+    AND (excluded.next_at < due_pages.next_at OR due_pages.waits
     OR excluded.queue_id <> due_pages.queue_id OR excluded.requested <> due_pages.requested
     OR (excluded.crawl_rate IS NULL) <> (due_pages.crawl_rate IS NULL)
     OR abs(excluded.crawl_rate - due_pages.crawl_rate) > 0.1 * due_pages.crawl_rate)"""
 """End of an INSERT that lowers the bound of a row without a lease, or writes a rate that has
-changed by a tenth."""
+changed by a tenth.
+
+A row that waits after leases without a report keeps its bound until its page is crawled, or
+`lift_waits` has ended the wait."""
 WAITING = """
 SELECT page_id FROM due_pages WHERE page_id > %(after)s AND page_id <= %(last)s AND token IS NULL
+    AND n_unfinished IS NULL
 ORDER BY page_id
 """
 NEXT_READY_AT = "SELECT min(next_at) AS next_at FROM host_queues WHERE {where}"
@@ -238,16 +273,28 @@ READY_HOSTS = f"""queue_id > 0 OR EXISTS (
     AND due_pages.next_at <= %(now)s AND {PAGES_OF_HOSTS}
 )"""
 """Condition that a page of the filter's hosts is ready; a group has pages of other hosts too."""
-CENSUS = """
+
+
+def set_aside_by(ending: str) -> str:
+    """Return the number of the pages that are set aside after an ending of their last lease."""
+    aside = f"n_unfinished >= {SET_ASIDE_AFTER} AND ending = {Ending[ending].value}"
+    return f"count(*) FILTER (WHERE {aside}) AS n_set_aside_{ending}"
+
+
+CENSUS = f"""
 SELECT count(*) AS n_queued,
     count(*) FILTER (WHERE token IS NULL AND next_at <= %(now)s) AS n_due,
-    count(*) FILTER (WHERE expires_at > %(now)s) AS n_leased,
-    count(*) FILTER (WHERE expires_at <= %(now)s) AS n_expired,
+    count(*) FILTER (WHERE token IS NOT NULL AND expires_at > %(now)s) AS n_leased,
+    count(*) FILTER (WHERE {EXPIRED}) AS n_expired,
+    count(*) FILTER (WHERE n_unfinished > 0 OR {EXPIRED}) AS n_unfinished,
+    {set_aside_by("expired")}, {set_aside_by("returned")}, {set_aside_by("refused")},
     (SELECT count(*) FROM host_queues) AS n_host_queues,
     (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NULL)
         AS n_blocked,
     (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NOT NULL)
-        AS n_paused
+        AS n_paused,
+    (SELECT count(*) FROM host_incidents
+        WHERE kind <> 0 AND ended_at IS NULL AND since > %(day_ago)s) AS n_incidents
 FROM due_pages
 """
 EXTEND_LEASE = """
@@ -279,7 +326,7 @@ def filters(of: LeaseFilter) -> dict[str, Any]:
     return hosts | ({"slice": of.slice, "slices": of.slices} if of.slices > 1 else {})
 
 
-class QueueSql(Dialect, QueueStatements):
+class QueueSql(UnfinishedSql, QueueStatements):
     """The statements on the queue that Postgres and SQLite share."""
 
     @override
@@ -288,7 +335,7 @@ class QueueSql(Dialect, QueueStatements):
 
     @override
     def queue_census(self, now: datetime) -> QueueCensus:
-        (row,) = self.read(CENSUS, now=now)
+        (row,) = self.read(CENSUS, now=now, day_ago=now - LONGEST)
         return QueueCensus(**row)
 
     @override

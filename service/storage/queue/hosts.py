@@ -12,8 +12,10 @@ from typing_extensions import override
 from service.model.arrays import Floats, Ints, distinct
 from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
 from service.model.errors import GroupNotFound, HostNotFound
-from service.storage.dialect import HOST_QUEUE, Dialect, Subject, assignments
+from service.storage.dialect import HOST_QUEUE, Subject, assignments
 from service.storage.queue.columns import HostQueues
+from service.storage.queue.incidents import IS_OPEN, incident_in
+from service.storage.queue.kept import KeptSql
 
 MOST_SUMMED = 1_000_000
 """Maximum number of a host's pages in its sums."""
@@ -90,10 +92,12 @@ OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
     coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.ready_at, used.next_at"""
 
 HOSTS = f"""
-SELECT hosts.host_id, host, name, hosts.max_crawl_rate, own.min_delay_s AS own_min_delay_s,
+SELECT hosts.host_id, host, name, hosts.max_crawl_rate, false_304_at,
+    own.min_delay_s AS own_min_delay_s,
     own.robots_delay_s AS own_robots_delay_s, own.max_concurrency AS own_max_concurrency,
-    {OF_HOST_QUEUE}
+    {OF_HOST_QUEUE}, host_incidents.kind, host_incidents.since, host_incidents.n_pages
 FROM hosts
+LEFT JOIN host_incidents ON host_incidents.host_id = hosts.host_id AND {IS_OPEN}
 LEFT JOIN host_groups ON host_groups.group_id = hosts.group_id
 LEFT JOIN host_queues AS own ON own.queue_id = hosts.host_id
 LEFT JOIN host_queues AS used ON used.queue_id = {HOST_QUEUE}
@@ -173,7 +177,7 @@ SAVE_HOST_CAP = "UPDATE hosts SET max_crawl_rate = %(cap)s WHERE host_id = %(id)
 SAVE_GROUP_CAP = "UPDATE host_groups SET max_crawl_rate = %(cap)s WHERE group_id = %(id)s"
 
 
-class HostsSql(Dialect, HostStatements):
+class HostsSql(KeptSql, HostStatements):
     """The statements on hosts that Postgres and SQLite share."""
 
     @override
@@ -214,7 +218,8 @@ class HostsSql(Dialect, HostStatements):
     def host_ids(self, names: Sequence[str]) -> Ints:
         ids = self._host_ids(names)
         if new := [name for name in names if name not in ids]:
-            self.run(ADD_HOSTS, names=np.array(new, object))
+            if self.run(ADD_HOSTS, names=np.array(new, object)).rowcount:
+                self.resume_pauses(new)
             ids |= self._host_ids(new)
         return np.array([ids[name] for name in names], np.int64)
 
@@ -244,6 +249,7 @@ class HostsSql(Dialect, HostStatements):
         group_id = np.maximum(-queue_id, 0)
         for group in distinct(group_id).tolist():
             self.run(JOIN_GROUP, group_id=group or None, ids=host_id[group_id == group])
+        self.move_leases(host_id)
         return distinct(np.array([row[0] for row in self.run(MOVE_ROWS, ids=host_id)], np.int64))
 
     @override
@@ -273,8 +279,9 @@ class HostsSql(Dialect, HostStatements):
 def host_of(row: dict[str, Any]) -> Host:
     """Return the host in a row of `HOSTS`."""
     own = {name: row[f"own_{name}"] for name in SETTINGS}
-    own |= {name: row[name] for name in ("host_id", "host", "max_crawl_rate")}
-    return Host(group=row["name"], host_queue=_host_queue(row), **own)
+    own |= {name: row[name] for name in ("host_id", "host", "max_crawl_rate", "false_304_at")}
+    incident = None if row["kind"] is None else incident_in(row)
+    return Host(group=row["name"], host_queue=_host_queue(row), incident=incident, **own)
 
 
 def host_group_of(row: dict[str, Any]) -> HostGroup:

@@ -1,15 +1,16 @@
 """The queue on Postgres: each step is one statement, which takes and returns arrays."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import INSTANT, Bools, Instants, Ints, is_among
+from service.model.arrays import INSTANT, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostPages
+from service.model.incidents import HostIncidents
 from service.storage.dialect import HOST_QUEUE
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE
 from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
@@ -24,6 +25,7 @@ from service.storage.queue.columns import (
     Leases,
     LeaseTokens,
     LockedLeases,
+    LockedPages,
     QueuedPages,
     QueueRows,
 )
@@ -36,6 +38,19 @@ from service.storage.queue.contract import (
     rows_in,
 )
 from service.storage.queue.hosts import HostsSql
+from service.storage.queue.incidents import COLUMN_OF as OF_INCIDENT
+from service.storage.queue.incidents import WRITTEN as WRITTEN_OF_INCIDENT
+from service.storage.queue.incidents import IncidentsSql
+from service.storage.queue.unfinished import WAITING_AMONG, UnfinishedRows
+
+
+def _of_incident(name: str) -> str:
+    """Return the assignment that writes a column of an incident; -infinity becomes NULL."""
+    value = f"given.{name}"
+    return f"{name} = " + (
+        f"nullif({value}, '-infinity')" if OF_INCIDENT[name] == INSTANT else value
+    )
+
 
 DUE = {
     "page_id": "page_id",
@@ -45,12 +60,15 @@ DUE = {
     "gone": "coalesce(gone, false)",
     "n_failures": "coalesce(n_failures, 0)::bigint",
     "outcome": "coalesce(outcome, 0)::smallint",
+    "hops": "coalesce(hops, 0)::smallint",
+    "retry_rate": "coalesce(retry_rate, 0)::float8",
     "interval_factor": "coalesce(interval_factor, 1)::float8",
     "due_rate": "coalesce(due_rate, 'NaN')",
 }
 """Expression of each of the `DueColumns`, with a value in place of NULL."""
 DUE_ARRAYS = ", ".join(f"array_agg({column})" for column in DUE.values())
-_STATE = f"""last_crawl_at, requested_at, gone, n_failures, outcome, interval_factor,
+_STATE = f"""last_crawl_at, requested_at, gone, n_failures, outcome, hops, retry_rate,
+    interval_factor,
     {DUE_RATE} AS due_rate"""
 
 DUE_BLOCK = f"""
@@ -77,9 +95,11 @@ SELECT {DUE_ARRAYS} FROM (
 DUE_PAGES = f"""
 SELECT {DUE_ARRAYS}, array_agg(coalesce(host_id, 0)), array_agg(coalesce(url, '')),
     array_agg(coalesce(host, '')), array_agg(coalesce(etag, '')),
-    array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, ''))
+    array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, '')),
+    array_agg(coalesce(doubted, false)), array_agg(coalesce(false_304_at, '-infinity'))
 FROM (
-    SELECT given.page_id, created_at, pages.host_id, url, host, {_STATE}, etag, last_modified, note
+    SELECT given.page_id, created_at, pages.host_id, url, host, {_STATE}, etag, last_modified, note,
+        doubted, false_304_at
     FROM {GIVEN_STATES} LEFT JOIN pages ON pages.page_id = given.page_id
     LEFT JOIN hosts ON hosts.host_id = pages.host_id
     LEFT JOIN page_validators ON page_validators.page_id = given.page_id ORDER BY position
@@ -104,8 +124,10 @@ SELECT array_agg(queue_id), array_agg(next_at) FROM (
 """
 
 LOCK_PAGES = """
-SELECT array_agg(page_id) FROM (
-    SELECT page_id FROM due_pages WHERE page_id = ANY(%(page_id)s::bigint[])
+SELECT array_agg(page_id),
+    array_agg(page_id) FILTER (WHERE token IS NOT NULL OR n_unfinished IS NOT NULL)
+FROM (
+    SELECT page_id, token, n_unfinished FROM due_pages WHERE page_id = ANY(%(page_id)s::bigint[])
     AND (token IS NULL OR next_at <= %(now)s) ORDER BY page_id FOR UPDATE SKIP LOCKED
 ) AS locked
 """
@@ -146,7 +168,8 @@ WHERE host_queues.queue_id = given.queue_id
 
 QUEUED = f"""
 SELECT array_agg(page_id), array_agg(next_at), array_agg(coalesce(last_crawl_at, '-infinity')),
-    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(requested), array_agg(queue_id)
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(requested), array_agg(queue_id),
+    array_agg(token IS NOT NULL)
 FROM unnest({HOST_QUEUES_NOTED}) AS host_queue (id), LATERAL (
     SELECT * FROM due_pages WHERE queue_id = host_queue.id AND {{where}} ORDER BY next_at
     LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
@@ -159,9 +182,11 @@ SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') 
 FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
     AS host_queue (id, after, position), LATERAL (
     SELECT count(*) AS n, min(expires_at) AS ends_at FROM due_pages
-    WHERE queue_id = host_queue.id AND next_at > host_queue.after AND token IS NOT NULL
+    WHERE queue_id = host_queue.id AND next_at > host_queue.after
+        AND (token IS NOT NULL OR ending = 1) AND expires_at > host_queue.after
 ) AS running
 """
+"""Statement that counts a lease that has expired since `after` too, though its page waits."""
 
 LEASE = f"""
 UPDATE due_pages SET token = given.token, worker = given.worker, leased_at = %(now)s,
@@ -180,17 +205,29 @@ WITH given AS (
 UPDATE due_pages SET next_at = given.next_at, requested = given.requested,
     last_crawl_at = nullif(given.last_crawl_at, '-infinity'),
     crawl_rate = nullif(given.crawl_rate, 'NaN'),
-    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL
+    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL, n_unfinished = NULL,
+    ending = NULL, waits = NULL
 FROM given WHERE due_pages.page_id = given.page_id AND given.next_at > '-infinity'
+"""
+
+SAVE_UNFINISHED = f"""
+UPDATE due_pages SET next_at = given.next_at, requested = given.requested, token = NULL,
+    expires_at = given.ended_at, n_unfinished = given.n_unfinished, ending = given.ending,
+    waits = CASE WHEN given.waits THEN true END
+FROM {given("page_id", "next_at", "n_unfinished", "ending", "ended_at", "requested", "waits")}
+WHERE due_pages.page_id = given.page_id
 """
 
 LOCK_LEASES = f"""
 WITH locked AS (
-    SELECT page_id, token, queue_id, leased_at FROM due_pages
+    SELECT page_id, token, queue_id, leased_at, n_unfinished FROM due_pages
     WHERE page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id FOR UPDATE
 )
 SELECT array_agg(queue_id), array_agg(held), array_agg(coalesce(leased_at, '-infinity')),
-    array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(limited, false))
+    array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(limited, false)),
+    (SELECT array_agg(page_id ORDER BY page_id) FROM locked WHERE n_unfinished > 0),
+    (SELECT array_agg(n_unfinished::bigint ORDER BY page_id) FROM locked WHERE n_unfinished > 0),
+    (SELECT array_agg(token IS NULL ORDER BY page_id) FROM locked WHERE n_unfinished > 0)
 FROM (
     SELECT reported.*, (
         SELECT n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
@@ -209,7 +246,13 @@ FROM (
     ) AS reported ORDER BY position
 ) AS leases
 """
-"""Statement that reads host queues by a subquery, because a join may scan all of them."""
+"""Statement that reads host queues by a subquery, because a join may scan all of them. Counts
+of unfinished leases are apart, because they belong to pages, whatever the token."""
+
+SAVE_INCIDENTS = f"""
+UPDATE host_incidents SET {", ".join(map(_of_incident, WRITTEN_OF_INCIDENT))}
+FROM {given(*OF_INCIDENT)} WHERE host_incidents.host_id = given.host_id
+"""
 
 ADD_LEASE_ANSWERS = f"""
 INSERT INTO lease_answers (key, body, expires_at, answer)
@@ -218,7 +261,14 @@ ORDER BY key
 """
 
 
-class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
+OLDEST_SNAPSHOT = """
+SELECT min(xact_start) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+"""
+"""Statement that sees the sessions of its own role, and with `pg_read_all_stats` those of all."""
+
+
+class PostgresQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, PostgresDialect):
     """The queue in the SQL of Postgres.
 
     A lock is a separate statement, so that the next statement sees all commits before the lock.
@@ -240,13 +290,17 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
         return self.columns(HostQueueBounds, ENQUEUE, **rows.arrays())
 
     @override
-    def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
+    def lock_pages(self, page_id: Ints, now: datetime) -> LockedPages:
         epoch = self.number_in_force()
         locked = self.later(LOCK_PAGES, page_id=page_id, now=now)
         pages = self.columns(DuePages, DUE_PAGES, page_id=page_id, epoch=epoch)
-        ((locked_id,),) = locked
-        locked_id = page_id[:0] if locked_id is None else locked_id
-        return pages, is_among(page_id, locked_id)
+        ((locked_id, ended_id),) = locked
+        none = page_id[:0]
+        return LockedPages(
+            pages,
+            is_among(page_id, none if locked_id is None else locked_id),
+            is_among(page_id, none if ended_id is None else ended_id),
+        )
 
     @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
@@ -293,6 +347,11 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
         return self._lock(f"ARRAY({NEXT_HOST_QUEUES})", after=after, limit=limit)
 
     @override
+    def oldest_snapshot(self) -> datetime | None:
+        oldest: datetime | None = self.scalar(OLDEST_SNAPSHOT)
+        return oldest
+
+    @override
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
         ((n_running, first_end),) = self.run(RUNNING, queue_id=queue_id, after=after)
         if n_running is None:
@@ -304,6 +363,16 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
         return self._lock("%(queue_id)s::bigint[]", queue_id=queue_id)
 
     @override
+    def has_incidents(self) -> bool:
+        ((*_, any_of_them),) = self.ask_epoch()
+        return bool(any_of_them)
+
+    @override
+    def save_incidents(self, incidents: HostIncidents) -> None:
+        if len(incidents):
+            self.later(SAVE_INCIDENTS, **incidents.arrays())
+
+    @override
     def lease(self, leases: Leases, now: datetime) -> None:
         if len(leases):
             self.later(LEASE, **leases.arrays(), now=now)
@@ -312,6 +381,23 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
     def requeue(self, rows: QueueRows) -> None:
         if len(rows):
             self.later(REQUEUE, **rows.arrays())
+
+    @override
+    def ask_waiting(self, page_id: Ints) -> Callable[[], Ints]:
+        rows = self.later(
+            f"SELECT array_agg(page_id) FROM ({WAITING_AMONG}) AS waiting", ids=page_id
+        )
+
+        def read() -> Ints:
+            ((ids,),) = rows
+            return page_id[:0] if ids is None else ids
+
+        return read
+
+    @override
+    def save_unfinished(self, rows: UnfinishedRows) -> None:
+        if len(rows):
+            self.later(SAVE_UNFINISHED, **rows.arrays())
 
     @override
     def lease_answers(self, key: Ints) -> Iterable[tuple[int, int, str]]:
@@ -325,7 +411,13 @@ class PostgresQueue(HostsSql, QueueSql, AnswersSql, PostgresDialect):
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         self.ask_epoch()
-        return self.columns(LockedLeases, LOCK_LEASES, **tokens.arrays())
+        ((*columns, counted, n_unfinished, idle),) = self.run(LOCK_LEASES, **tokens.arrays())
+        n, is_idle = np.zeros(len(tokens), np.int64), np.zeros(len(tokens), np.bool_)
+        if counted is not None:
+            some = is_among(tokens.page_id, counted)
+            place = counted.searchsorted(tokens.page_id[some])
+            n[some], is_idle[some] = n_unfinished[place], idle[place]
+        return named(LockedLeases, (*columns, n, is_idle))
 
     @override
     def host_pages(self, host: Host, now: datetime) -> HostPages:

@@ -1,6 +1,6 @@
 """The queue on SQLite; because there is one writer at a time, it needs no locks on rows."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from itertools import repeat
 from typing import Any, TypeVar
@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import INSTANT, Bools, Columns, Instants, Ints
+from service.model.arrays import INSTANT, Columns, Instants, Ints
 from service.model.columns import DueColumns
+from service.model.incidents import HostIncidents
 from service.storage.dialect import HOST_QUEUE
 from service.storage.epochs.schedule import DUE_RATE
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
@@ -22,6 +23,7 @@ from service.storage.queue.columns import (
     Leases,
     LeaseTokens,
     LockedLeases,
+    LockedPages,
     QueuedPages,
     QueueRows,
     share,
@@ -35,6 +37,9 @@ from service.storage.queue.contract import (
     rows_in,
 )
 from service.storage.queue.hosts import HostsSql
+from service.storage.queue.incidents import WRITTEN as OF_INCIDENT
+from service.storage.queue.incidents import IncidentsSql
+from service.storage.queue.unfinished import WAITING_AMONG, UnfinishedRows
 from service.storage.sqlite.sql import SqliteDialect, named
 from service.storage.sqlite.values import (
     NAT,
@@ -62,7 +67,8 @@ ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
 
 DUE_RATE_NOW = named(DUE_RATE)
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
-    coalesce(outcome, 0), coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
+    coalesce(outcome, 0), coalesce(hops, 0), coalesce(retry_rate, 0.0),
+    coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
 """Expressions of the `DueColumns` without the page_id."""
 STATES = """page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch"""
@@ -82,7 +88,8 @@ ORDER BY given.key
 """
 DUE_PAGES = f"""
 SELECT given.value, {DUE}, coalesce(pages.host_id, 0), coalesce(url, ''),
-    coalesce(host, ''), coalesce(etag, ''), last_modified, coalesce(note, '')
+    coalesce(host, ''), coalesce(etag, ''), last_modified, coalesce(note, ''),
+    coalesce(doubted, 0), false_304_at
 FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
 LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 ORDER BY given.key
@@ -95,10 +102,12 @@ VALUES (?, ?, ?, ?, ?, ?)
 """)
 
 IDLE = """
-SELECT page_id FROM due_pages WHERE page_id IN (SELECT value FROM json_each(?))
+SELECT page_id, token IS NOT NULL OR n_unfinished IS NOT NULL FROM due_pages
+WHERE page_id IN (SELECT value FROM json_each(?))
     AND (token IS NULL OR next_at <= ?)
 """
-"""Statement that reads the pages without a running lease."""
+"""Statement that reads the pages without a running lease, and whether their last one ended
+without a report."""
 
 LOWER_HOST_QUEUE = """
 INSERT INTO host_queues (queue_id, next_at) VALUES (?, ?)
@@ -121,7 +130,7 @@ WHERE queue_id = ?
 CARRY_LEASES = """
 UPDATE due_pages SET leased_at = leased_at + :by, expires_at = expires_at + :by,
     next_at = next_at + :by
-WHERE token IS NOT NULL
+WHERE leased_at IS NOT NULL
 """
 CARRY_HOST_QUEUES = """
 UPDATE host_queues SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0),
@@ -131,13 +140,15 @@ UPDATE host_queues SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0
 """Statement that shifts delays and pauses; NULL and the end of a block by an operator stay."""
 
 QUEUED = """
-SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id FROM due_pages
+SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id, token IS NOT NULL
+FROM due_pages
 WHERE queue_id = :queue_id AND {where} ORDER BY next_at LIMIT :each
 """
 RUNNING = """
 SELECT count(*), min(expires_at) FROM due_pages
-WHERE queue_id = ? AND next_at > ? AND token IS NOT NULL
+WHERE queue_id = ?1 AND next_at > ?2 AND (token IS NOT NULL OR ending = 1) AND expires_at > ?2
 """
+"""Statement that counts a lease that has expired since then too, though its page waits."""
 
 LEASE = """
 UPDATE due_pages SET leased_at = ?, token = ?, worker = ?, expires_at = ?, next_at = ?
@@ -146,15 +157,32 @@ WHERE page_id = ?
 
 REQUEUE = """
 UPDATE due_pages SET next_at = ?, last_crawl_at = ?, crawl_rate = ?, requested = ?,
-    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL
+    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL, n_unfinished = NULL,
+    ending = NULL, waits = NULL
+WHERE page_id = ?
+"""
+SAVE_UNFINISHED = """
+UPDATE due_pages SET next_at = ?, n_unfinished = ?, ending = ?, expires_at = ?, requested = ?,
+    waits = nullif(?, 0), token = NULL
 WHERE page_id = ?
 """
 
-LEASED_AT = "SELECT leased_at FROM due_pages WHERE page_id = ? AND token = ?"
+LAST_LEASE = """
+SELECT CASE WHEN token = ?2 THEN leased_at END, CASE WHEN token = ?2 THEN queue_id ELSE 0 END,
+    coalesce(n_unfinished, 0), token IS NULL AND n_unfinished > 0
+FROM due_pages WHERE page_id = ?1
+"""
+
+NO_ROW = (None, 0, 0, False)
+"""Values of `LAST_LEASE` for a page without a row."""
 
 HOST_QUEUES_OF = f"""
 SELECT page_id, {HOST_QUEUE} FROM pages JOIN hosts ON hosts.host_id = pages.host_id
 WHERE page_id IN (SELECT value FROM json_each(?))
+"""
+
+SAVE_INCIDENT = f"""
+UPDATE host_incidents SET {", ".join(f"{name} = ?" for name in OF_INCIDENT)} WHERE host_id = ?
 """
 
 ADD_LEASE_ANSWER = """
@@ -162,7 +190,7 @@ INSERT INTO lease_answers (key, body, expires_at, answer) VALUES (?, ?, ?, ?)
 """
 
 
-class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
+class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
     """The queue in the SQL of SQLite."""
 
     def _due(self, kind: type[DueT], statement: str, page_id: Ints) -> DueT:
@@ -201,9 +229,11 @@ class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
         return np.array([queues.get(page, 0) for page in page_id.tolist()], np.int64)
 
     @override
-    def lock_pages(self, page_id: Ints, now: datetime) -> tuple[DuePages, Bools]:
-        idle = [page for (page,) in self.run(IDLE, listed(page_id), microseconds(now))]
-        return self._due(DuePages, DUE_PAGES, page_id), np.isin(page_id, idle)
+    def lock_pages(self, page_id: Ints, now: datetime) -> LockedPages:
+        ended = dict(self.run(IDLE, listed(page_id), microseconds(now)).fetchall())
+        pages, ids = self._due(DuePages, DUE_PAGES, page_id), page_id.tolist()
+        locked = np.array([page in ended for page in ids], np.bool_)
+        return LockedPages(pages, locked, np.array([ended.get(p, 0) for p in ids], np.bool_))
 
     @override
     def lower_host_queues(self, bounds: HostQueueBounds) -> None:
@@ -270,6 +300,10 @@ class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
         return self._host_queues(queue_id)
 
     @override
+    def save_incidents(self, incidents: HostIncidents) -> None:
+        self.run_many(SAVE_INCIDENT, *_cells(incidents, *OF_INCIDENT, "host_id"))
+
+    @override
     def lease(self, leases: Leases, now: datetime) -> None:
         cells = _cells(leases, "token", "worker", "expires_at", "expires_at", "page_id")
         self.run_many(LEASE, repeat(microseconds(now), len(leases)), *cells)
@@ -279,6 +313,16 @@ class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
         out = np.isnat(rows.next_at)
         self.run_many("DELETE FROM due_pages WHERE page_id = ?", rows.page_id[out].tolist())
         self.run_many(REQUEUE, *_cells(rows.take(~out), *ROW))
+
+    @override
+    def ask_waiting(self, page_id: Ints) -> Callable[[], Ints]:
+        waiting = self.ids(WAITING_AMONG, ids=page_id)
+        return lambda: waiting
+
+    @override
+    def save_unfinished(self, rows: UnfinishedRows) -> None:
+        names = ("next_at", "n_unfinished", "ending", "ended_at", "requested", "waits", "page_id")
+        self.run_many(SAVE_UNFINISHED, *_cells(rows, *names))
 
     @override
     def lease_answers(self, key: Ints) -> Iterable[tuple[int, int, str]]:
@@ -291,16 +335,21 @@ class SqliteQueue(HostsSql, QueueSql, AnswersSql, SqliteDialect):
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
-        starts = [self.run(LEASED_AT, *pair).fetchone() for pair in pairs]
-        leased_at = column([None if row is None else row[0] for row in starts], Instants, 0)
+        rows = [self.run(LAST_LEASE, *pair).fetchone() or NO_ROW for pair in pairs]
+        starts, queues, counts, idle = zip(*rows, strict=True) if rows else ((), (), (), ())
+        leased_at = column(starts, Instants, 0)
+        queue_of_lease = np.array(queues, np.int64)
         parameters = {"page_id": listed(tokens.page_id), "epoch": self.number_in_force()}
         rates = [rate for (rate,) in self.driver.execute(DUE_RATES, parameters)]
         return LockedLeases(
-            queue_id=self._queue_of(tokens.page_id),
+            # the lease of a deleted page knows its host queue alone
+            queue_id=np.where(queue_of_lease != 0, queue_of_lease, self._queue_of(tokens.page_id)),
             held=~np.isnat(leased_at),
             leased_at=leased_at,
             due_rate=np.array(rates, np.float64),
             limited=np.ones(len(tokens), np.bool_),  # a writer has locked everything
+            n_unfinished=np.array(counts, np.int64),
+            idle=np.array(idle, object).astype(np.bool_),
         )
 
 

@@ -36,6 +36,7 @@ WORDS = {
     "observed_at": "page_states.last_observed_at",
     "greatest": "max",
     "least": "min",
+    "microsecond": "1",
     "in_hosts": "IN (SELECT value FROM json_each(%(hosts)s))",
     "among_ids": "IN (SELECT value FROM json_each(%(ids)s))",
     "ids": "json_each(%(ids)s)",
@@ -45,6 +46,9 @@ WORDS = {
     "days_since": "(%(now)s - pings_since) / 86400e6",
     "log_of_page": f"stretch IN ({STRETCHES}) AND page_id = %(page_id)s",
     "log_of_any": f"stretch IN ({STRETCHES})",
+    "log_since": f"""stretch IN (
+        SELECT stretch FROM ({STRETCHES}) WHERE stretch >= %(since)s / 86400000000 * 10000
+    )""",
     "log": "observations",
     "joined_tags": "group_concat(tag, ' ')",
     "of_host_after": "true",

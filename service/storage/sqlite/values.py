@@ -15,6 +15,7 @@ from service.model.arrays import (
     UNIX_ZERO,
     Bools,
     Codes,
+    Floats,
     Instants,
     Ints,
     datetime_at,
@@ -67,12 +68,15 @@ RARELY_DUE: dict[str, Any] = {
     "gone": Bools,
     "n_failures": Ints,
     "outcome": Codes,
+    "hops": Codes,
+    "retry_rate": Floats,
 }
 """Columns of `DueColumns` that matter for few pages; `created_at` for pages never crawled."""
 RARELY = """
-CASE WHEN last_crawl_at IS NULL OR requested_at IS NOT NULL OR gone OR n_failures > 0
+CASE WHEN last_crawl_at IS NULL OR gone
+        OR coalesce(requested_at, n_failures, retry_rate) IS NOT NULL
     THEN json_array(created_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
-        coalesce(outcome, 0)) END
+        coalesce(outcome, 0), coalesce(hops, 0), coalesce(retry_rate, 0.0)) END
 """
 """Expression with all columns of `RARELY_DUE`, because the driver takes time for each column."""
 

@@ -30,6 +30,7 @@ from service.archive.log_archive import LogArchive
 from service.model.arrays import Ints
 from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError
+from service.model.incarnations import Incarnation
 from service.storage.access.contract import AccessStatements
 from service.storage.clock import Clock
 from service.storage.epochs.change_hours import ClockStatements
@@ -38,6 +39,7 @@ from service.storage.epochs.loading import LoadStatements
 from service.storage.epochs.schedule import ScheduleStatements
 from service.storage.feed.contract import FeedStatements
 from service.storage.history.contract import Counter, HistoryStatements
+from service.storage.incarnations.contract import IncarnationStatements
 from service.storage.log.contract import LogStatements
 from service.storage.pages.contract import PageStatements
 from service.storage.pages.freshness import FreshnessStatements
@@ -47,6 +49,7 @@ from service.storage.pages.validators import ValidatorStatements
 from service.storage.queue.answers import AnswerStatements
 from service.storage.queue.contract import QueueStatements
 from service.storage.queue.hosts import HostStatements
+from service.storage.queue.incidents import IncidentStatements
 from service.storage.webhooks.contract import WebhookStatements
 from service.storage.webhooks.subscriptions import SubscriptionStatements
 
@@ -63,6 +66,7 @@ class Transaction(
     HistoryStatements,
     PageStatements,
     HostStatements,
+    IncidentStatements,
     StateStatements,
     QueueStatements,
     AnswerStatements,
@@ -78,6 +82,7 @@ class Transaction(
     WebhookStatements,
     SubscriptionStatements,
     AccessStatements,
+    IncarnationStatements,
 ):
     """The statements of a store."""
 
@@ -133,6 +138,19 @@ class Store(ABC):
 
     def keep_time(self) -> None:  # noqa: B027 - nothing to do where the database keeps the time
         """Follow a step of the machine's clock; call this method about once a second."""
+
+    def recognise(self) -> None:  # noqa: B027 - a store for replays is never restored
+        """Begin a new incarnation of each database that was restored since the last call.
+
+        Call this method before the first write, and about once a second.
+        """
+
+    def begin_incarnation(self) -> Sequence[Incarnation]:
+        """Begin a new incarnation of each database, and return them.
+
+        This is for a restore that no database can notice, such as a snapshot of a whole disk.
+        """
+        return ()
 
     @abstractmethod
     def begin(self, *, write: bool = True) -> AbstractContextManager[Transaction]:

@@ -15,17 +15,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 
+import numpy as np
 import psycopg
 import sqlalchemy as sa
 from typing_extensions import override
 
 from service.model.errors import ArchiveRunning, EpochRunning, LeadershipLost, StoreUnavailable
+from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.postgres import KEYS_CHANNEL, PostgresAccess
 from service.storage.clock import Clock, FollowingClock
 from service.storage.epochs.postgres import PostgresEpochs
 from service.storage.feed.postgres import PostgresFeed
 from service.storage.history.postgres import PostgresHistory
+from service.storage.incarnations.postgres import PostgresIncarnations
+from service.storage.incarnations.recognition import recognise, renewed
 from service.storage.log.partitions import keep_house
 from service.storage.log.postgres import PostgresLog
 from service.storage.log.sealing import seal
@@ -76,6 +80,7 @@ class PostgresTransaction(
     PostgresLog,
     PostgresEpochs,
     PostgresAccess,
+    PostgresIncarnations,
     WebhooksSql,
     SubscriptionsSql,
     Transaction,
@@ -129,6 +134,7 @@ class PostgresStore(Store):
         self.checking, _ = opened(url, 1, CHECK)
         self.listener = Listener(self.checking, KEYS_CHANNEL)
         self.trial = Trial()
+        self.rng = np.random.default_rng()
 
     @override
     @contextmanager
@@ -213,6 +219,14 @@ class PostgresStore(Store):
     def _try(self, statements: Statements) -> None:
         with statements.transaction(WRITE):
             self.trial.run(statements)
+
+    @override
+    def recognise(self) -> None:
+        recognise(self.begin, self.rng)
+
+    @override
+    def begin_incarnation(self) -> Sequence[Incarnation]:
+        return (renewed(self.begin, self.rng),)
 
     @override
     def abort(self) -> None:

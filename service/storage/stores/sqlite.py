@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import sqlalchemy as sa
 from typing_extensions import override
 
@@ -29,12 +30,15 @@ from service.model.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.sqlite import SqliteAccess
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.epochs.sqlite import BLOCK, SqliteEpochs
 from service.storage.feed.sqlite import SqliteFeed
 from service.storage.history.sqlite import SqliteHistory
+from service.storage.incarnations.recognition import recognise_file, renewed_file
+from service.storage.incarnations.sqlite import SqliteIncarnations
 from service.storage.log.sqlite import SqliteLog, Stretches
 from service.storage.pages.sqlite import SqlitePages
 from service.storage.pages.sqlite_lists import SqliteListing
@@ -74,6 +78,7 @@ class SqliteTransaction(
     SqliteLog,
     SqliteEpochs,
     SqliteAccess,
+    SqliteIncarnations,
     WebhooksSql,
     SubscriptionsSql,
     Transaction,
@@ -134,6 +139,9 @@ class SqliteStore(Store):
         """True when the process ends, so that no further write begins."""
         self.file: tuple[int, int] | None = None
         """Device and inode of the open file; None: not opened yet."""
+        self.marked = False
+        """True if this process keeps the marks of the file."""
+        self.rng = np.random.default_rng()
 
     @override
     @contextmanager
@@ -283,6 +291,24 @@ class SqliteStore(Store):
         if existing:
             self.find()
         migrations.upgrade(self.engine)
+        self._recognise(opens=True)
+
+    @override
+    def recognise(self) -> None:
+        self._recognise(opens=False)
+
+    def _recognise(self, *, opens: bool) -> None:
+        recognise_file(self.path, self.begin, self.rng, opens=opens)
+        self.marked = True
+
+    @override
+    def begin_incarnation(self) -> Sequence[Incarnation]:
+        return (renewed_file(self.path, self.begin, self.rng),)
+
+    @property
+    def path(self) -> str:
+        """Path of the file."""
+        return str(self.engine.url.database)
 
     def find(self) -> None:
         """Raise `NoDatabase` if there is no file; a connection would create an empty one."""
@@ -327,6 +353,9 @@ class SqliteStore(Store):
     @override
     def close(self) -> None:
         self.counter.close()
+        if self.marked:
+            with suppress(RecrawlError, sa.exc.SQLAlchemyError, sqlite3.Error):
+                self.recognise()  # the marks then have the last numbers
         self.engine.dispose()
         self.reading.dispose()
 

@@ -1,0 +1,35 @@
+"""Answers about incidents of hosts."""
+
+from datetime import datetime
+from typing import cast
+
+from recrawl_client.wire.hosts import IncidentAnswer, IncidentKind
+from service.model.incidents import Incident, Sign
+
+SHOWN = {
+    Sign.absent: "are absent",
+    Sign.refused: "are refused",
+    Sign.alike: "have the same new content",
+}
+"""Verb of a sentence on the pages of a host, by what they show."""
+
+
+def incident_answer(incident: Incident | None, now: datetime) -> IncidentAnswer | None:
+    """Return an incident; None if there is none, or a day has ended it."""
+    if incident is None or incident.until <= now:
+        return None
+    return IncidentAnswer(
+        kind=cast("IncidentKind", incident.kind.name),
+        since=incident.since,
+        until=incident.until,
+        n_pages=incident.n_pages,
+    )
+
+
+def incident_clause(host: str, incident: Incident) -> str:
+    """Return the part of a sentence on an incident of a page's host."""
+    return (
+        f"{host} has an incident: {incident.n_pages} of its pages {SHOWN[incident.kind]} since "
+        f"{incident.since:%Y-%m-%d %H:%M} UTC, which teaches nothing before "
+        f"{incident.until:%Y-%m-%d %H:%M} UTC"
+    )

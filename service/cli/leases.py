@@ -1,0 +1,44 @@
+"""`recrawl leases`: leases of a running service, and the workers that hold or lose them."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from service.cli.options import URL, ApiKey, To, connected
+from service.cli.site_documents import echo_lines
+
+leases = typer.Typer(no_args_is_help=True, help="List leases and workers, and return leases.")
+
+
+@leases.command(name="list")
+def list_leases(
+    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of lines")] = None,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """List the leases that run, a line of JSON each."""
+    with connected(to, api_key) as service:
+        echo_lines(islice(service.running_leases(), limit))
+
+
+@leases.command()
+def workers(to: To = URL, api_key: ApiKey = None) -> None:
+    """List the workers that hold leases or have lost some, a line of JSON each."""
+    with connected(to, api_key) as service:
+        echo_lines(service.workers())
+
+
+@leases.command()
+def release(
+    worker: Annotated[str, typer.Option(help="Name of a worker that does not run any more")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the leases, and change nothing")
+    ] = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Return all leases of a worker that is gone, so that others crawl its pages at once."""
+    with connected(to, api_key) as service:
+        n = service.return_leases(worker, dry_run=dry_run)
+    typer.echo(f"{n} leases of {worker} {'would end' if dry_run else 'ended'}")

@@ -1,0 +1,179 @@
+"""Doubts about crawls: those that show the sign of an incident of their host teach nothing.
+
+`ingest.incidents` has the rules. A batch whose crawls show no sign costs nothing while no host is
+under suspicion, and otherwise one statement. The rows of hosts are locked after the states of pages
+and before host queues.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from service.ingest.incidents import (
+    NEVER,
+    Crawl,
+    PageSeen,
+    Verdict,
+    Watch,
+    incidents_of,
+    judged,
+    numbers_of,
+    watches_of,
+)
+from service.ingest.recent_digests import NewDigests, RecentDigests, Shared
+from service.model.arrays import (
+    Bools,
+    Codes,
+    Groups,
+    datetime_at,
+    distinct,
+    is_among,
+)
+from service.model.columns import CrawlColumns, PageStates
+from service.model.incidents import HostIncidents
+from service.model.outcomes import IS_ABSENT, NOT_MODIFIED, REFUSED, Outcome
+from service.storage import Transaction
+
+
+class Doubts(NamedTuple):
+    """(N,) crawls, by page and time, that teach nothing."""
+
+    doubtful: Bools
+    in_incident: Bools
+    """True if the crawl shows the sign of an incident in force, which pauses the host."""
+
+
+def doubts(
+    tx: Transaction,
+    states: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    outcome: Codes,
+    recent: RecentDigests,
+) -> Doubts | None:
+    """Return which crawls are doubtful, and note them in the watches over their hosts.
+
+    `outcome` has the outcomes by the crawls alone. None: no crawl is doubtful.
+    """
+    shared = _shared(states, groups, crawls, outcome, recent)
+    signs = _signs(states, groups, crawls, outcome) | shared.is_shared
+    if not signs.any() and not tx.has_incidents():
+        return None
+    host_id = states.host_id[groups.page]
+    incidents = tx.lock_incidents(distinct(host_id), distinct(host_id[signs]))
+    if not len(incidents):
+        return None
+    watches = watches_of(incidents)
+    row = np.flatnonzero(is_among(host_id, incidents.host_id))
+    row = row[np.lexsort((crawls.page_id[row], crawls.observed_at[row], host_id[row]))]
+    verdict = np.zeros(len(crawls), np.int16)
+    listed = _listed(crawls.take(row), _by_site(crawls, outcome)[row], shared.take(row))
+    hosts = Groups.of(host_id[row])
+    for start, end in zip(hosts.start.tolist(), (hosts.end + 1).tolist(), strict=True):
+        watch = watches[int(host_id[row[start]])]
+        pages = _pages(states.take(distinct(groups.page[row[start:end]])))
+        watch.crawled_before = partial(_crawled_before, tx, watch.host_id, pages)
+        verdict[row[start:end]] = judged(watch, listed[start:end], pages)
+    _save(tx, incidents, watches.values())
+    if not verdict.any():
+        return None
+    return Doubts(verdict != Verdict.plain, verdict == Verdict.incident)
+
+
+def _shared(
+    states: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    outcome: Codes,
+    recent: RecentDigests,
+) -> Shared:
+    """Return which of the crawls found a digest that other pages began to show of late."""
+    page, digest = groups.page, crawls.digest
+    before = states.digest[page]
+    new = (digest != before) & (digest != 0) & (before != 0)
+    new &= (outcome == Outcome.content) & ~_unchanged(crawls)
+    shared = Shared.none(len(crawls))
+    if new.any():
+        row = np.flatnonzero(new)
+        digests = NewDigests(
+            host_id=states.host_id[page[row]],
+            page_id=crawls.page_id[row],
+            digest=digest[row],
+            digest_before=before[row],
+            at=crawls.observed_at[row],
+        )
+        for column, values in zip(shared, recent.add(digests), strict=True):
+            column[row] = values
+    return shared
+
+
+def _unchanged(crawls: CrawlColumns) -> Bools:
+    """Return which crawls state that the page is as it was."""
+    unchanged: Bools = (crawls.status == NOT_MODIFIED) | (crawls.changed == 0)
+    return unchanged
+
+
+def _signs(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes) -> Bools:
+    """Return which crawls show their page newly absent, or newly refused."""
+    if (outcome == Outcome.content).all():
+        return np.zeros(len(crawls), np.bool_)
+    answered = ~np.isnat(states.last_observed_at) & ~states.gone
+    refused = _by_site(crawls, outcome) == Outcome.refused
+    refused &= (states.outcome != Outcome.refused)[groups.page]
+    signs: Bools = (IS_ABSENT[outcome] & answered[groups.page]) | refused
+    return signs
+
+
+def _by_site(crawls: CrawlColumns, outcome: Codes) -> Codes:
+    """Return the outcomes, with `elsewhere` for pages that the site has not refused by a status."""
+    by_robots = (outcome == Outcome.refused) & ~np.isin(crawls.status, REFUSED)
+    return np.where(by_robots, Outcome.elsewhere, outcome).astype(np.int16)
+
+
+def _listed(crawls: CrawlColumns, outcome: Codes, shared: Shared) -> list[Crawl]:
+    columns = (
+        crawls.page_id,
+        numbers_of(crawls.observed_at),
+        outcome,
+        crawls.digest,
+        _unchanged(crawls),
+        *shared,
+    )
+    return [Crawl(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _pages(states: PageStates) -> dict[int, PageSeen]:
+    doubted = states.outcome == Outcome.doubtful
+    columns = (
+        numbers_of(states.last_crawl_at),
+        states.outcome,
+        states.digest,
+        ~np.isnat(states.last_observed_at) & ~states.gone,
+        states.gone,
+        np.where(doubted, numbers_of(states.absent_since), NEVER),
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return dict(zip(states.page_id.tolist(), (PageSeen(*row) for row in rows), strict=True))
+
+
+def _crawled_before(
+    tx: Transaction, host_id: int, pages: dict[int, PageSeen], after: int, before: int
+) -> int:
+    """Return the number of pages of a host whose last crawl lies between two instants."""
+    here = sum(after <= page.last_at < before for page in pages.values())
+    others = np.array(sorted(pages), np.int64)
+    return here + tx.crawled_between(host_id, datetime_at(after), datetime_at(before), others)
+
+
+def _save(tx: Transaction, before: HostIncidents, watches: Iterable[Watch]) -> None:
+    """Write the watches that have changed, and delete those that have nothing to remember."""
+    every = list(watches)
+    after = incidents_of(every)
+    is_over = np.array([watch.is_over for watch in every], np.bool_)
+    differs = np.zeros(len(after), np.bool_)
+    for name, column in after.arrays().items():
+        differs |= numbers_of(column) != numbers_of(getattr(before, name))
+    tx.save_incidents(after.take(differs & ~is_over))
+    tx.drop_incidents(after.host_id[is_over])

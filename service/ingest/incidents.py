@@ -1,0 +1,356 @@
+"""Incidents of hosts: when one begins, which crawls show it, and when it ends. Pure.
+
+A site that is broken, closed or hidden behind a wall shows the same on all its pages. Such crawls
+teach nothing about the pages. Signs of an incident:
+
+| sign | a page shows it when |
+| --- | --- |
+| absent | it is absent, or has moved, and answered before |
+| refused | the site refuses it, and did not refuse it at the crawl before |
+| alike | it shows a new digest that another page began to show within an hour |
+
+An incident begins when at least `FEWEST` pages show one sign. They must be more than half of the
+host's pages that were crawled in the hour. It ends with the first content, for `alike` of another
+digest, or after a day. After a day, what the pages show is taken as it is until the host has other
+content. After content, the same sign begins no incident for an hour. So a site that deletes most of
+its pages has one false alarm an hour.
+
+A page that is `alike` before an incident begins is doubtful, unless it is a twin of the first such
+page (`ingest.recent_digests`). An hour after the first doubt its content is taken as it is. If the
+incident begins in the same batch, the crawls before it are part of it. Absences have a second look
+of their own (`ingest.crawls.absences`).
+
+The crawls of a host are judged one after the other, because each may begin or end an incident. Most
+batches have no crawl of such a host. Times are microseconds since 1970, as in the columns.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.model.arrays import COLUMN, INSTANT
+from service.model.incidents import LONGEST, WITHIN, HostIncidents, Sign
+from service.model.outcomes import IS_ABSENT, Outcome
+
+FEWEST = 5
+"""Minimum number of pages that show the sign of an incident."""
+HOUR = WITHIN // timedelta(microseconds=1)
+"""Time within which the pages of an incident show its sign, microseconds."""
+DAY = LONGEST // timedelta(microseconds=1)
+"""Maximum duration of an incident, microseconds."""
+NEVER = int(np.iinfo(np.int64).min)
+"""Instant of nothing; the bits of NaT."""
+UNKNOWN = -1
+"""Number of pages that have not been counted."""
+
+CrawledBefore = Callable[[int, int], int]
+"""Function that returns the number of pages whose last crawl lies between two instants."""
+
+
+class Verdict(IntEnum):
+    """The verdict on a crawl."""
+
+    plain = 0
+    doubtful = 1
+    """Nothing, before an incident begins."""
+    incident = 2
+    """Nothing, because the crawl shows the sign of an incident in force."""
+
+
+class Crawl(NamedTuple):
+    """A crawl of a host under suspicion."""
+
+    page_id: int
+    at: int
+    outcome: int
+    digest: int
+    """Digest of the content; 0: none."""
+    unchanged: bool
+    """True if the page has the content of the crawl before, by a 304 or as reported."""
+    is_shared: bool
+    """As in `recent_digests.Shared`, like the fields after it."""
+    is_doubtful: bool
+    n_alike: int
+    digest_before: int
+
+
+@dataclass(slots=True)
+class PageSeen:
+    """A page as the crawls so far have shown it."""
+
+    last_at: int
+    outcome: int
+    digest: int
+    answered: bool
+    """True if the page has had content, and is not gone."""
+    gone: bool
+    doubted_at: int
+    """Time of the first of the doubtful crawls in a row."""
+
+    def see(self, crawl: Crawl, verdict: Verdict) -> None:
+        """Note a crawl and its verdict."""
+        if verdict is not Verdict.plain:
+            self.doubted_at = self.doubted_at if self.outcome == Outcome.doubtful else crawl.at
+            self.outcome = Outcome.doubtful
+        else:
+            self.outcome = crawl.outcome
+            if crawl.outcome == Outcome.content:
+                self.digest = shown_by(crawl, self)
+                self.answered, self.gone = True, False
+        self.last_at = crawl.at
+
+
+def shown_by(crawl: Crawl, page: PageSeen) -> int:
+    """Return the digest of the content that a crawl shows; 0: unknown, or no content."""
+    if crawl.outcome != Outcome.content:
+        return 0
+    return page.digest if crawl.unchanged and not crawl.digest else crawl.digest
+
+
+def sign_shown(crawl: Crawl, page: PageSeen) -> Sign:
+    """Return the sign that a crawl shows, new or not."""
+    if IS_ABSENT[crawl.outcome]:
+        return Sign.absent
+    if crawl.outcome == Outcome.refused:
+        return Sign.refused
+    compares = crawl.outcome == Outcome.content and not crawl.unchanged
+    is_new = compares and crawl.digest != page.digest and 0 not in (crawl.digest, page.digest)
+    return Sign.alike if is_new else Sign.none
+
+
+def last_sign(page: PageSeen) -> Sign:
+    """Return the sign that the last crawl of a page showed."""
+    if IS_ABSENT[page.outcome]:
+        return Sign.absent if page.answered else Sign.none
+    if page.outcome == Outcome.refused:
+        return Sign.refused
+    return Sign.alike if page.outcome == Outcome.doubtful else Sign.none
+
+
+@dataclass(slots=True)
+class Watch:
+    """The watch over one host: the counts of an hour, and the last incident (`HostIncidents`)."""
+
+    host_id: int
+    opened_at: int = NEVER
+    n_crawled: int = 0
+    n_absent: int = 0
+    n_refused: int = 0
+    n_alike: int = 0
+    digest: int = 0
+    digest_before: int = 0
+    n_before: int = UNKNOWN
+    counted_at: int = NEVER
+    kind: int = Sign.none
+    since: int = NEVER
+    shown_at: int = NEVER
+    ended_at: int = NEVER
+    n_pages: int = 0
+    crawled_before: CrawledBefore = field(default=lambda _, __: 0, compare=False, repr=False)
+
+    @property
+    def in_force(self) -> bool:
+        """True if an incident is in force."""
+        return self.kind != Sign.none and self.ended_at == NEVER
+
+    @property
+    def is_taken(self) -> bool:
+        """True if the last incident lasted for a day, so that its sign is taken as it is."""
+        return self.kind != Sign.none and self.ended_at >= self.since + DAY
+
+    @property
+    def is_over(self) -> bool:
+        """True if the watch has nothing to remember."""
+        return self.opened_at == NEVER and self.kind == Sign.none
+
+    def judge(self, crawl: Crawl, page: PageSeen) -> Verdict:
+        """Return what a crawl teaches; `page` is the page before the crawl."""
+        self._pass_time(crawl.at)
+        if self.in_force and crawl.at >= self.since and self._shows_it(crawl, page):
+            counted = page.last_at >= self.since and self._showed_it(page)
+            self.n_pages += not counted
+            self.shown_at = max(self.shown_at, crawl.at)
+            self._count(crawl, page, Sign.none)
+            return Verdict.incident
+        # content of a crawl that is older than the last sign does not show that the sign is gone
+        if self.kind != Sign.none and crawl.at > self.shown_at and self._is_other(crawl, page):
+            self._end(crawl.at)
+        sign = self._new_sign(crawl, page)
+        self._count(crawl, page, sign)
+        if sign is not Sign.none and self._prevails(sign, crawl.at):
+            self._begin(sign, crawl.at)
+            return Verdict.incident
+        stranger = crawl.is_doubtful or self._is_known(crawl, page)
+        return Verdict.doubtful if sign is Sign.alike and stranger else Verdict.plain
+
+    def _pass_time(self, at: int) -> None:
+        """Close the hour, take an incident of a day as it is, and forget an old one."""
+        if self.opened_at != NEVER and at >= self.opened_at + HOUR:
+            self._close()
+        if self.in_force and at >= self.since + DAY:
+            self.ended_at = self.since + DAY
+        ended = self.kind != Sign.none and self.ended_at != NEVER
+        if ended and not self.is_taken and at >= self.ended_at + HOUR:
+            self._forget()
+
+    # -- an incident
+
+    def _shows_it(self, crawl: Crawl, page: PageSeen) -> bool:
+        """Return whether a crawl shows the sign of the incident, new to the page or not."""
+        if self.kind == Sign.alike:
+            return shown_by(crawl, page) == self.digest
+        return sign_shown(crawl, page) == self.kind
+
+    def _showed_it(self, page: PageSeen) -> bool:
+        return page.outcome == Outcome.doubtful or last_sign(page) == self.kind
+
+    def _is_other(self, crawl: Crawl, page: PageSeen) -> bool:
+        """Return whether a crawl shows content that is not that of the incident."""
+        if self.kind == Sign.alike:
+            return shown_by(crawl, page) not in (0, self.digest)
+        return crawl.outcome == Outcome.content
+
+    def _begin(self, sign: Sign, at: int) -> None:
+        self.kind, self.since, self.shown_at = sign, self.opened_at, at
+        self.ended_at, self.n_pages = NEVER, self._counted(sign)
+        self._close()
+
+    def _end(self, at: int) -> None:
+        if self.is_taken:
+            self._forget()
+        elif self.in_force:
+            self.ended_at = at
+            self._close()
+
+    def _forget(self) -> None:
+        self.kind = Sign.none
+        if self.opened_at == NEVER:
+            self.digest = self.digest_before = 0
+
+    # -- an hour
+
+    def _new_sign(self, crawl: Crawl, page: PageSeen) -> Sign:
+        """Return the sign that a crawl shows, if it is new to the page and not taken as it is."""
+        sign = sign_shown(crawl, page)
+        same = sign == self.kind and (sign is not Sign.alike or crawl.digest == self.digest)
+        if self.is_taken and same:
+            return Sign.none
+        is_new = {
+            Sign.absent: page.answered,
+            Sign.refused: page.outcome != Outcome.refused,
+            Sign.alike: self._is_alike(crawl, page),
+        }
+        return sign if is_new.get(sign, False) else Sign.none
+
+    def _is_alike(self, crawl: Crawl, page: PageSeen) -> bool:
+        if page.outcome == Outcome.doubtful and crawl.at >= page.doubted_at + HOUR:
+            return False
+        return crawl.is_shared or self._is_known(crawl, page)
+
+    def _is_known(self, crawl: Crawl, page: PageSeen) -> bool:
+        """Return whether a page shows the digest that is counted, and is no twin of the first."""
+        return crawl.digest == self.digest and page.digest != self.digest_before
+
+    def _count(self, crawl: Crawl, page: PageSeen, sign: Sign) -> None:
+        """Count the page of a crawl by this crawl, in place of its last one in the hour."""
+        if sign is not Sign.none and self.opened_at == NEVER:
+            self.opened_at = crawl.at
+        elif sign is not Sign.none and self.opened_at - HOUR <= crawl.at < self.opened_at:
+            self.opened_at = crawl.at  # its report came late
+        still_gone = page.gone and IS_ABSENT[crawl.outcome]
+        if self.opened_at == NEVER or crawl.at < self.opened_at or still_gone:
+            return
+        showed = Sign.none
+        if page.last_at >= self.opened_at:
+            showed = last_sign(page)
+            if showed is not Sign.none and showed == sign_shown(crawl, page):
+                return
+            self._add(showed, -1)
+        else:
+            self.n_crawled += 1
+        if sign is not Sign.alike or self._follows(crawl):
+            self._add(sign, 1)
+
+    def _follows(self, crawl: Crawl) -> bool:
+        """Return whether a digest is the one that is counted, the most frequent one so far."""
+        if crawl.digest != self.digest and crawl.n_alike >= self.n_alike:
+            self.digest, self.digest_before = crawl.digest, crawl.digest_before
+            self.n_alike = crawl.n_alike
+        return crawl.digest == self.digest
+
+    def _add(self, sign: Sign, n: int) -> None:
+        if sign is not Sign.none:
+            name = f"n_{sign.name}"
+            setattr(self, name, max(getattr(self, name) + n, 0))
+
+    def _counted(self, sign: Sign) -> int:
+        return int(getattr(self, f"n_{sign.name}"))
+
+    def _prevails(self, sign: Sign, at: int) -> bool:
+        """Return whether a sign makes an incident."""
+        n, n_crawled = self._counted(sign), self.n_crawled
+        rests = sign == self.kind and self.ended_at != NEVER
+        if rests or n < FEWEST or 2 * n <= n_crawled:
+            return False
+        # the pages that were crawled before the hour are read only when they decide
+        end = self.opened_at + HOUR
+        if self.n_before == UNKNOWN:
+            self.n_before = self.crawled_before(at - HOUR, self.opened_at)
+            self.counted_at = at
+        left = min(max(end - at, 0) / max(end - self.counted_at, 1), 1.0)
+        return 2 * n > n_crawled + self.n_before * left
+
+    def _close(self) -> None:
+        """End the hour; the digest stays where it is that of the incident."""
+        self.opened_at = self.counted_at = NEVER
+        self.n_crawled = self.n_absent = self.n_refused = self.n_alike = 0
+        self.n_before = UNKNOWN
+        if self.kind != Sign.alike:
+            self.digest = self.digest_before = 0
+
+
+def judged(watch: Watch, crawls: Iterable[Crawl], pages: dict[int, PageSeen]) -> list[Verdict]:
+    """Return what the crawls of one host teach, in the order of their times.
+
+    The function notes them in the watch, and in the pages by page_id.
+    """
+    verdicts, every = [], list(crawls)
+    for crawl in every:
+        page = pages[crawl.page_id]
+        verdict = watch.judge(crawl, page)
+        page.see(crawl, verdict)
+        verdicts.append(verdict)
+    if watch.in_force and watch.kind == Sign.alike:
+        for i, crawl in enumerate(every):
+            if crawl.is_shared and crawl.digest == watch.digest and crawl.at >= watch.since:
+                verdicts[i] = Verdict.incident
+    return verdicts
+
+
+def watches_of(incidents: HostIncidents) -> dict[int, Watch]:
+    """Return the watches over hosts by host_id, in the order of the rows."""
+    columns = {name: numbers_of(column).tolist() for name, column in incidents.arrays().items()}
+    rows = zip(*columns.values(), strict=True)
+    watches = (Watch(**dict(zip(columns, row, strict=True))) for row in rows)
+    return {watch.host_id: watch for watch in watches}
+
+
+def incidents_of(watches: Iterable[Watch]) -> HostIncidents:
+    """Return watches as columns."""
+    every = list(watches)
+    columns = {}
+    for each in fields(HostIncidents):
+        numbers = np.array([getattr(watch, each.name) for watch in every], np.int64)
+        dtype = COLUMN[each.type]
+        columns[each.name] = numbers.view(dtype) if dtype == INSTANT else numbers.astype(dtype)
+    return HostIncidents(**columns)
+
+
+def numbers_of(column: NDArray[Any]) -> NDArray[Any]:
+    """Return a column of numbers, instants as microseconds since 1970; NaT equals itself."""
+    return column.astype(INSTANT).view(np.int64) if column.dtype.kind == "M" else column

@@ -1,0 +1,187 @@
+"""Redirects: how far they are followed, and which targets stay in the schedule.
+
+1. A page that was asked for (registered, pinged, or reported by its URL) has 0 hops. The target of
+   a redirect that nobody asked for has one hop more than the page that leads there, at most
+   `MOST_HOPS`. A redirect beyond that registers no page.
+2. A page that was asked for registers at most `MOST_TARGETS` new targets, until it is asked for
+   again. A target registers one, and one more each time that a redirect leads to it again.
+3. A redirect back into its own chain leads nowhere: its page is elsewhere, not moved.
+4. A target that never had content is unlinked when its page no longer redirects to it, and so are
+   the targets after it. A further redirect to it links it again, and has a target that is retired
+   crawled, once a week at most.
+
+`leases.due` retires unlinked targets, and those without content for a week. The redirects of a
+batch are judged by those that the store has.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from service.model.arrays import Bools, Codes, Ints, distinct
+from service.model.columns import CrawlColumns, PageStates
+from service.model.outcomes import Leads
+from service.storage import Transaction
+from service.storage.pages.links import Links
+
+MOST_HOPS = 5
+"""Maximum redirects from a page that was asked for to a new page."""
+MOST_TARGETS = 10
+"""Maximum new pages that the redirects of a page register that was asked for."""
+MOST_ONWARD = 1
+"""Maximum new pages that a target registers for each redirect that leads to it."""
+TRIED_AGAIN = timedelta(days=7)
+"""Minimum time between two crawls of a target without content to which redirects lead again."""
+
+NO_PAGES = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Redirects:
+    """(R,) redirects from page to page; a URL that no page has is named by its row."""
+
+    source: Ints
+    """Id of the page that redirects; below 0: minus one minus the row of its URL."""
+    target: Ints
+    """Id or URL of the target, like `source`."""
+    new: Bools
+    """True where only redirects name the target, and no page has its URL."""
+
+
+class Judged(NamedTuple):
+    """(R,) redirects as they are followed."""
+
+    leads: Codes
+    """End of each redirect (`Leads`)."""
+    hops: Ints
+    """Hops of each target."""
+
+
+def judge(tx: Transaction, redirects: Redirects) -> Judged:
+    """Return where redirects lead, by the redirects of the store."""
+    source, target, new = redirects.source, redirects.target, redirects.new
+    links = tx.links_of(_pages(source, target))
+    row, there = links.rows(source)
+    hops = 1 + np.where(there, np.abs(_at(links.hops, row)), 0)
+    nth = np.where(there, _at(links.n_targets, row), 0) + rank(source, target, new)
+    leads = np.where(new, Leads.to_new, Leads.on)
+    too_far = new & (hops > MOST_HOPS)
+    too_far |= new & (nth >= np.where(hops > 1, MOST_ONWARD, MOST_TARGETS))
+    too_far |= new & (source > 0) & ~there  # a page that does not exist leads nowhere
+    leads = np.where(too_far | returns(tx, links, source, target), Leads.nowhere, leads)
+    return Judged(leads.astype(np.int16), hops)
+
+
+def rank(source: Ints, target: Ints, new: Bools) -> Ints:
+    """Return the place of each new target among the distinct new targets of its source, from 0.
+
+    >>> source, target = np.array([7, 7, 8, 7, 7]), np.array([-3, -1, -1, -3, 5])
+    >>> rank(source, target, target < 0).tolist()
+    [0, 1, 0, 0, 0]
+    """
+    place = np.zeros(len(source), np.int64)
+    if not new.any():
+        return place
+    pairs, pair = np.unique(np.stack([source[new], target[new]]), axis=1, return_inverse=True)
+    of_source = pairs[0].searchsorted(pairs[0])
+    place[new] = (np.arange(len(of_source)) - of_source)[pair.reshape(-1)]
+    return place
+
+
+def returns(tx: Transaction, links: Links, source: Ints, target: Ints) -> Bools:
+    """Return which redirects lead back to a page of their own chain, within `MOST_HOPS` steps.
+
+    Nearly no target redirects, so nearly no batch reads further redirects.
+    """
+    back = np.zeros(len(source), np.bool_)
+    seen, at = [source, target], target
+    for _ in range(MOST_HOPS):
+        row, there = links.rows(at)
+        at = np.where(there & ~back & (at > 0), _at(links.redirects_to, row), 0)
+        for page in seen:
+            back |= (at > 0) & (at == page)
+        if not (at > 0)[~back].any():
+            break
+        seen.append(at)
+        links = tx.links_of(distinct(at[at > 0]))
+    return back
+
+
+def nearest(n: int, row: Ints, hops: Ints) -> Ints:
+    """Return the (n,) least hops of each row; 0 for a row without any.
+
+    >>> nearest(3, np.array([2, 0, 2]), np.array([3, 1, 2])).tolist()
+    [1, 0, 2]
+    """
+    far = np.iinfo(np.int64).max
+    least = np.full(n, far)
+    np.minimum.at(least, row, hops)
+    return np.where(least == far, 0, least)
+
+
+def hops_of_targets(tx: Transaction, source: Ints) -> Ints:
+    """Return the hops of the targets of pages; those of an unknown page are 1."""
+    links = tx.links_of(_pages(source))
+    row, there = links.rows(source)
+    hops: Ints = 1 + np.where(there, np.abs(_at(links.hops, row)), 0)
+    return hops
+
+
+class Relinks(NamedTuple):
+    """Targets of redirects after a batch of crawls."""
+
+    page_id: Ints
+    """Targets to which pages redirect."""
+    hops: Ints
+    """Hops of each of them."""
+    left: Ints
+    """Targets to which a page redirected before, ascending."""
+    looped: Ints
+    """Targets that the store has as redirecting back, ascending."""
+
+
+def relinked(before: PageStates, after: PageStates, crawls: CrawlColumns) -> Relinks | None:
+    """Return the targets of (P,) pages before and after (N,) accepted crawls; None: no redirect."""
+    if not (before.redirects_to.any() or crawls.redirects_to.any()):
+        return None
+    to_page, nowhere = crawls.redirects_to > 0, crawls.leads == Leads.nowhere
+    on = crawls.redirects_to[to_page & ~nowhere]
+    leads = after.redirects_to > 0
+    page_id, hops = after.redirects_to[leads], 1 + np.abs(after.hops[leads].astype(np.int64))
+    left = np.setdiff1d(np.append(on, before.redirects_to[before.redirects_to > 0]), page_id)
+    near = (hops <= MOST_HOPS) & np.isin(page_id, on)
+    looped = distinct(crawls.redirects_to[to_page & nowhere])
+    return Relinks(page_id[near], hops[near], left, looped)
+
+
+def relink(tx: Transaction, relinks: Relinks) -> Ints:
+    """Write the hops of targets; return the pages to crawl again, ascending.
+
+    A redirect leads to these again. Or they are retired, and redirected back when they were last
+    crawled: a site may have turned its redirect around since.
+    """
+    page_id, of_page, left = relinks.page_id, relinks.hops, relinks.left
+    now, again = tx.now(), [NO_PAGES]
+    for hops in np.unique(of_page).tolist():
+        linked = distinct(page_id[of_page == hops])
+        again += [tx.link(linked, hops, now, now - TRIED_AGAIN)]
+    for _ in range(MOST_HOPS):  # the targets of an unlinked target are left too
+        dropped = tx.unlink(left) if len(left) else NO_PAGES
+        if not len(dropped):
+            break
+        left = np.setdiff1d(_pages(tx.links_of(dropped).redirects_to), page_id)
+    if len(relinks.looped):
+        again += [tx.request_retired(relinks.looped, now)]
+    return distinct(np.concatenate(again))
+
+
+def _pages(*ids: Ints) -> Ints:
+    every = np.concatenate(ids)
+    return distinct(every[every > 0])
+
+
+def _at(column: Ints | Codes, row: Ints) -> Ints:
+    """Return the values of rows; 0 of an empty column."""
+    return column[row].astype(np.int64) if len(column) else np.zeros(len(row), np.int64)

@@ -1,0 +1,76 @@
+"""Incidents of hosts: most pages of a host show the same sign within an hour."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum
+
+from service.model.arrays import Codes, Columns, Instants, Ints
+
+
+class Sign(IntEnum):
+    """The sign that most pages of a host show in an incident."""
+
+    none = 0
+    absent = 1
+    """Pages that answered before are gone, or have moved."""
+    refused = 2
+    """The site refuses pages."""
+    alike = 3
+    """Pages with different contents show one new digest."""
+
+
+WITHIN = timedelta(hours=1)
+"""Time within which the pages of an incident show its sign."""
+LONGEST = timedelta(days=1)
+"""Maximum duration of an incident. After it, what the pages show is taken as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """An incident of a host."""
+
+    kind: Sign
+    since: datetime
+    """Time of the first crawl that showed the sign."""
+    n_pages: int
+    """Number of pages that have shown the sign."""
+
+    @property
+    def until(self) -> datetime:
+        """Time at which the incident ends at the latest."""
+        return self.since + LONGEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostIncidents(Columns):
+    """(H,) hosts under suspicion or with an incident, by ascending host_id.
+
+    The counts are those of an hour, which begins with the first sign. They count pages, each by its
+    last crawl in the hour.
+    """
+
+    host_id: Ints
+    opened_at: Instants
+    """Start of the hour; NaT: no hour runs."""
+    n_crawled: Ints
+    """Pages that were crawled in the hour."""
+    n_absent: Ints
+    n_refused: Ints
+    n_alike: Ints
+    digest: Ints
+    """Digest that pages of the hour, or of the incident, have in common; 0: none."""
+    digest_before: Ints
+    """Digest that the first of these pages had before; 0: none."""
+    n_before: Ints
+    """Pages that were crawled only before the hour, in the hour until `counted_at`; -1: not
+    counted."""
+    counted_at: Instants
+    kind: Codes
+    """`Sign` of the last incident; 0: none."""
+    since: Instants
+    shown_at: Instants
+    """Time of the newest crawl that showed the sign of the last incident."""
+    ended_at: Instants
+    """End of the last incident; NaT: in force."""
+    n_pages: Ints
+    """Pages that have shown the sign of the last incident."""

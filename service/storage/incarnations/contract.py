@@ -1,0 +1,149 @@
+"""Incarnations in the store: the contract, and the SQL that both databases share.
+
+A row of `incarnations` has the place where the database lives, and the numbers that a restore has
+lost. A database without a row has not been opened yet.
+"""
+
+from abc import abstractmethod
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.incarnations import (
+    AUDIT,
+    EPOCHS,
+    PAGES,
+    Incarnation,
+    Numbers,
+    Surroundings,
+    floor,
+)
+from service.storage.dialect import Dialect, Subject
+
+
+class IncarnationStatements(Subject):
+    """The statements on the incarnations of a database."""
+
+    @abstractmethod
+    def incarnations(self) -> list[Incarnation]:
+        """Return all incarnations, the oldest first."""
+
+    @abstractmethod
+    def incarnation(self) -> str:
+        """Return the name of the newest incarnation; "" before the database was opened."""
+
+    @abstractmethod
+    def surroundings(self) -> Surroundings:
+        """Return where the database lives now."""
+
+    @abstractmethod
+    def last_numbers(self) -> Numbers:
+        """Return the last numbers that the database handed out, also of what was deleted."""
+
+    @abstractmethod
+    def lock_incarnation(self) -> Incarnation | None:
+        """Lock and return the newest incarnation; None: there is none."""
+
+    @abstractmethod
+    def settle_incarnation(self, number: int, place: str, timeline: str) -> None:
+        """Write where an incarnation lives now."""
+
+    @abstractmethod
+    def begin_incarnation(
+        self, before: Incarnation | None, present: Surroundings, rng: np.random.Generator
+    ) -> Incarnation:
+        """Begin an incarnation after another one, whose numbers do not come again.
+
+        Sessions of the console end, because some were signed out after the backup.
+        """
+
+    @abstractmethod
+    def begin_first(self, present: Surroundings, rng: np.random.Generator) -> None:
+        """Begin the first incarnation; numbers go on as they are."""
+
+
+COLUMNS = ", ".join(Incarnation._fields)
+ALL = f"SELECT {COLUMNS} FROM incarnations ORDER BY number"
+NEWEST = f"SELECT {COLUMNS} FROM incarnations ORDER BY number DESC LIMIT 1"
+NAME = "SELECT name FROM incarnations ORDER BY number DESC LIMIT 1"
+LOCK = "SELECT number FROM incarnations ORDER BY number {lock_rows}"
+SETTLE = """
+UPDATE incarnations SET place = %(place)s, timeline = %(timeline)s WHERE number = %(number)s
+"""
+ADD = f"""
+INSERT INTO incarnations ({COLUMNS})
+VALUES ({", ".join(f"%({name})s" for name in Incarnation._fields)})
+ON CONFLICT (number) DO NOTHING
+"""
+END_SESSIONS = "DELETE FROM meta WHERE name = 'console_secret'"
+
+
+class IncarnationsSql(Dialect, IncarnationStatements):
+    """The statements on incarnations that Postgres and SQLite share."""
+
+    @override
+    def incarnations(self) -> list[Incarnation]:
+        return [Incarnation(**row) for row in self.read(ALL)]
+
+    @override
+    def incarnation(self) -> str:
+        return self.scalar(NAME) or ""
+
+    @override
+    def lock_incarnation(self) -> Incarnation | None:
+        list(self.run(LOCK))
+        # a second statement, which sees what another process committed before the lock
+        rows = self.read(NEWEST)
+        return Incarnation(**rows[0]) if rows else None
+
+    @override
+    def settle_incarnation(self, number: int, place: str, timeline: str) -> None:
+        self.run(SETTLE, number=number, place=place, timeline=timeline)
+
+    @override
+    def begin_incarnation(
+        self, before: Incarnation | None, present: Surroundings, rng: np.random.Generator
+    ) -> Incarnation:
+        now, last = self.now(), self.last_numbers()
+        page, epoch, entry = rng.random(3).tolist()
+        first = Numbers(
+            page=floor(PAGES, last.page, now, page),
+            epoch=floor(EPOCHS, last.epoch, now, epoch),
+            change=self.next_change(),
+            entry=floor(AUDIT, last.entry, now, entry),
+        )
+        begun = Incarnation(
+            number=1 if before is None else before.number + 1,
+            name=rng.bytes(4).hex(),
+            began_at=now,
+            place=present.place,
+            timeline=present.timeline,
+            last_page=self.least_last_page(),
+            first_page=first.page,
+            last_epoch=last.epoch,
+            first_epoch=first.epoch,
+            last_change=last.change,
+            first_change=first.change,
+        )
+        self.run(ADD, **begun._asdict())
+        self.advance(first)
+        self.run(END_SESSIONS)
+        return begun
+
+    @override
+    def begin_first(self, present: Surroundings, rng: np.random.Generator) -> None:
+        nothing = dict.fromkeys(Incarnation._fields[-6:], 0)
+        own = {"number": 1, "name": rng.bytes(4).hex(), "began_at": self.now()}
+        self.run(ADD, **own, place=present.place, timeline=present.timeline, **nothing)
+
+    def least_last_page(self) -> int:
+        """Return the last page_id of the shard that handed out the fewest."""
+        return self.last_numbers().page
+
+    @abstractmethod
+    def next_change(self) -> int:
+        """Return the least number that the next block of the feed can have."""
+
+    @abstractmethod
+    def advance(self, first: Numbers) -> None:
+        """Let the next page, epoch and entry of the audit have these numbers."""

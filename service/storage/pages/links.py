@@ -1,0 +1,152 @@
+"""Redirects between pages: the contract, and the SQL that both databases share.
+
+`page_states.hops` counts the redirects from a page that was asked for to a page that is known only
+as their target; NULL is a page that was asked for. A negative number marks a target to which no
+page redirects any more.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from service.model.arrays import Bools, Codes, Columns, Ints
+from service.storage.dialect import Dialect, Subject
+
+GONE_CHECKS = 6
+"""Looks at an absent page, after an hour and 1, 2, 4, 8, 16 days, before it is retired."""
+
+
+LEAST_TRIES = 3
+"""Minimum number of crawls of a target without content, before it is retired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links(Columns):
+    """(N,) redirects of pages that exist, by ascending page_id."""
+
+    page_id: Ints
+    hops: Codes
+    """As in `PageStates`."""
+    n_targets: Codes
+    redirects_to: Ints
+
+    def rows(self, page_id: Ints) -> tuple[Ints, Bools]:
+        """Return the row of each page, and whether it has one; the row of another page is 0."""
+        if not len(self):
+            return np.zeros(len(page_id), np.int64), np.zeros(len(page_id), np.bool_)
+        row = np.minimum(self.page_id.searchsorted(page_id), len(self) - 1)
+        there = self.page_id[row] == page_id
+        return np.where(there, row, 0), there
+
+
+class LinkStatements(Subject):
+    """The part of a transaction that works on redirects between pages."""
+
+    @abstractmethod
+    def links_of(self, page_id: Ints) -> Links:
+        """Return the redirects of those of these pages that exist; the method locks nothing."""
+
+    @abstractmethod
+    def link(self, page_id: Ints, hops: int, now: datetime, before: datetime) -> Ints:
+        """Write that redirects lead to targets; return the targets that changed, ascending.
+
+        A target counts its new targets anew, and has at most these hops. A crawl is requested of
+        one that was crawled three times without content, last before an instant. A page that was
+        asked for stays as it is, and one whose state another transaction has locked.
+        """
+
+    @abstractmethod
+    def unlink(self, page_id: Ints) -> Ints:
+        """Write that no page redirects to these targets any more; return those that changed.
+
+        Targets with content stay. A page whose state another transaction has locked stays as it is.
+        """
+
+    @abstractmethod
+    def request_retired(self, page_id: Ints, now: datetime) -> Ints:
+        """Request a crawl of the retired pages among these; return them, ascending.
+
+        A page whose state another transaction has locked stays as it is.
+        """
+
+    @abstractmethod
+    def add_hops(self, page_id: Ints, hops: int) -> None:
+        """Write the hops of pages that this transaction has registered."""
+
+
+LINKS_OF = """
+SELECT page_id, coalesce(hops, 0) AS hops, coalesce(n_targets, 0) AS n_targets,
+    coalesce(redirects_to, 0) AS redirects_to
+FROM page_states WHERE page_id IN (SELECT value FROM {ids}) ORDER BY page_id
+"""
+TYPES = {"page_id": "i8", "hops": "i2", "n_targets": "i2", "redirects_to": "i8"}
+FARTHER = "hops < 0 OR hops > %(hops)s"
+TRIED = f"""n_failures >= {LEAST_TRIES} AND NOT gone AND last_crawl_at < %(before)s
+    AND (requested_at IS NULL OR requested_at <= last_crawl_at)"""
+LINKED = f"""
+SELECT page_id FROM page_states WHERE page_id IN (SELECT value FROM {{ids}}) AND hops IS NOT NULL
+    AND ({FARTHER} OR n_targets IS NOT NULL OR {TRIED})
+ORDER BY page_id {{lock_free_rows}}
+"""
+LINK = f"""
+UPDATE page_states SET hops = CASE WHEN {FARTHER} THEN %(hops)s ELSE hops END, n_targets = NULL,
+    requested_at = CASE WHEN {TRIED} THEN %(now)s ELSE requested_at END
+WHERE page_id IN (SELECT value FROM {{ids}})
+"""
+WITHOUT_CONTENT = """
+SELECT page_id FROM page_states WHERE page_id IN (SELECT value FROM {ids}) AND hops > 0
+    AND {observed_at} IS NULL
+ORDER BY page_id {lock_free_rows}
+"""
+RETIRED = f"gone AND n_failures > {GONE_CHECKS} AND requested_at IS NULL"
+"""Condition on pages that were gone for so long that nothing makes them due."""
+RETIRED_AMONG = f"""
+SELECT page_id FROM page_states WHERE page_id IN (SELECT value FROM {{ids}}) AND {RETIRED}
+ORDER BY page_id {{lock_free_rows}}
+"""
+REQUEST = """
+UPDATE page_states SET requested_at = %(now)s WHERE page_id IN (SELECT value FROM {ids})
+"""
+SET_HOPS = """
+UPDATE page_states SET hops = %(hops)s WHERE page_id IN (SELECT value FROM {ids})
+"""
+UNLINK = "UPDATE page_states SET hops = -hops WHERE page_id IN (SELECT value FROM {ids})"
+
+
+class LinksSql(Dialect, LinkStatements):
+    """The statements on redirects that Postgres and SQLite share."""
+
+    @override
+    def links_of(self, page_id: Ints) -> Links:
+        columns: dict[str, Any] = self.arrays(LINKS_OF, TYPES, ids=page_id)
+        return Links(**columns)
+
+    @override
+    def link(self, page_id: Ints, hops: int, now: datetime, before: datetime) -> Ints:
+        linked = self.ids(LINKED, ids=page_id, hops=hops, before=before)
+        if len(linked):
+            self.run(LINK, ids=linked, hops=hops, now=now, before=before)
+        return linked
+
+    @override
+    def unlink(self, page_id: Ints) -> Ints:
+        dropped = self.ids(WITHOUT_CONTENT, ids=page_id)
+        if len(dropped):
+            self.run(UNLINK, ids=dropped)
+        return dropped
+
+    @override
+    def request_retired(self, page_id: Ints, now: datetime) -> Ints:
+        retired = self.ids(RETIRED_AMONG, ids=page_id)
+        if len(retired):
+            self.run(REQUEST, ids=retired, now=now)
+        return retired
+
+    @override
+    def add_hops(self, page_id: Ints, hops: int) -> None:
+        if len(page_id):
+            self.run(SET_HOPS, ids=page_id, hops=hops)

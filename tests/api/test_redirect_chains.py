@@ -1,0 +1,301 @@
+"""Redirects over HTTP: sites that redirect without end make a bounded number of pages."""
+
+from collections.abc import Callable
+from itertools import count, pairwise
+
+import pytest
+from support.live_server import running
+
+SITE = "https://a.example"
+Answers = Callable[[str], dict]
+
+
+@pytest.fixture
+def live(database_url, monkeypatch):
+    monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
+    monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
+    monkeypatch.setenv("RECRAWL_BANDWIDTH", "48")
+    with running(database_url) as live:
+        yield live
+
+
+def crawl(live, answer: Answers, most=1_000):
+    """Crawl what is due now, until nothing is; return the URLs in their order."""
+    crawled = []
+    while len(crawled) < most:
+        leased = live.client.post("/leases", json={"count": 100}).json()["items"]
+        if not leased:
+            return crawled
+        now = live.clock().isoformat()
+        reports = [
+            {"lease": each["lease"], "observed_at": now, **answer(each["url"])} for each in leased
+        ]
+        assert live.post("/observations", reports).json()["accepted"] == len(leased)
+        crawled += [each["url"] for each in leased]
+    pytest.fail(f"more than {most} crawls without a pause")
+
+
+def run(live, answer: Answers, days: int, hours: int = 6):
+    """Crawl for some days, with an epoch a day; return the URLs in their order."""
+    crawled = []
+    for hour in range(0, 24 * days, hours):
+        if hour % 24 == 0:
+            live.epoch()
+        crawled += crawl(live, answer)
+        live.clock.advance(hours=hours)
+    return crawled
+
+
+def to(target, status=302):
+    return {"status": status, "redirect_url": target}
+
+
+def content(digest="1"):
+    return {"status": 200, "digest": digest}
+
+
+def page(live, url):
+    return live.get("/pages", url=url).json()
+
+
+def pages(live, **filters):
+    return {
+        each["url"]: each for each in live.get("/pages", limit=1_000, **filters).json()["items"]
+    }
+
+
+def next_of(url):
+    """The site's chain: /0 leads to /1, and so on without end."""
+    return to(f"{SITE}/{int(url.rpartition('/')[2]) + 1}")
+
+
+def test_a_chain_is_followed_for_five_redirects_from_a_page_that_was_asked_for(live):
+    live.register(f"{SITE}/0")
+    assert crawl(live, next_of) == [f"{SITE}/{n}" for n in range(6)]
+    shown = [page(live, f"{SITE}/{n}") for n in range(6)]
+    assert [each["hops"] for each in shown] == [0, 1, 2, 3, 4, 5]
+    targets = [each["redirects_to"] and each["redirects_to"]["url"] for each in shown]
+    assert targets == [*(f"{SITE}/{n}" for n in range(1, 6)), None]
+    assert not any(each["gone"] for each in shown)
+    live.epoch()
+    why = page(live, f"{SITE}/5")["why"]["sentence"]
+    assert "5 redirects away from a page that was asked for, which is the maximum" in why
+
+
+@pytest.mark.parametrize("status", [301, 302, 308])
+def test_the_last_redirect_of_a_long_chain_is_elsewhere_and_never_moved(live, status):
+    live.register(f"{SITE}/0")
+
+    def answer(url):
+        return next_of(url) | {"status": status}
+
+    run(live, answer, 3)
+    assert page(live, f"{SITE}/5")["gone"] is False
+    assert page(live, f"{SITE}/4")["gone"] is (status != 302)
+    assert len(pages(live)) == 6
+
+
+def test_a_page_that_is_asked_for_later_begins_a_chain_of_its_own(live):
+    live.register(f"{SITE}/0")
+    crawl(live, next_of)
+    live.clock.advance(minutes=1)
+    live.register(f"{SITE}/4")
+    assert page(live, f"{SITE}/4")["hops"] == 0
+    assert crawl(live, next_of) == [f"{SITE}/4"], "registered, so that it is crawled again"
+    live.clock.advance(days=1)
+    live.epoch()
+    crawl(live, next_of)
+    assert [page(live, f"{SITE}/{n}")["hops"] for n in (4, 5, 6, 7, 8, 9)] == [0, 1, 2, 3, 4, 5]
+    assert len(pages(live)) == 10
+
+
+def test_a_ping_asks_for_a_page_too(live):
+    live.register(f"{SITE}/0")
+    crawl(live, next_of)
+    live.clock.advance(minutes=5)
+    ping = {"url": f"{SITE}/3", "changed_at": live.clock().isoformat()}
+    assert live.post("/pings", [ping]).status_code == 200
+    assert page(live, f"{SITE}/3")["hops"] == 0
+
+
+@pytest.mark.parametrize("status", [301, 302])
+def test_a_loop_costs_its_own_pages_alone_and_none_of_them_moves(live, status):
+    live.register(f"{SITE}/a")
+    loop = {f"{SITE}/a": f"{SITE}/b", f"{SITE}/b": f"{SITE}/c", f"{SITE}/c": f"{SITE}/a"}
+    crawled = run(live, lambda url: to(loop[url], status), 20, hours=24)
+    assert set(pages(live)) == set(loop)
+    assert len(crawled) < 30
+    assert not any(page(live, url)["gone"] for url in loop)
+    assert live.get("/changes").json()["items"] == []
+
+
+def test_a_redirect_that_turns_around_is_followed_again(live):
+    old, new = f"{SITE}/old", f"{SITE}/new"
+    live.register(old)
+
+    def moved(url):
+        return to(new, 301) if url == old else content()
+
+    run(live, moved, 36, hours=24)
+    assert (page(live, old)["retired"], page(live, new)["gone"]) == (True, False)
+
+    def back(url):
+        return to(old, 301) if url == new else content()
+
+    live.client.post("/pages/recrawl", json={"page_ids": [page(live, new)["page_id"]]})
+    run(live, back, 10, hours=24)
+    assert (page(live, old)["gone"], page(live, new)["gone"]) == (False, True)
+
+
+def session(live, answer_of_target: Callable[[str, Callable[[], str]], dict]) -> Answers:
+    """A site that sends /account to another target each time."""
+    numbers = count()
+
+    def another():
+        return f"{SITE}/login?sid={next(numbers):x}"
+
+    def answer(url):
+        return to(another()) if url.endswith("/account") else answer_of_target(url, another)
+
+    return answer
+
+
+def test_a_session_id_in_each_redirect_makes_few_pages_and_few_crawls(live):
+    live.register(f"{SITE}/account", *(f"{SITE}/ok{n}" for n in range(5)))
+
+    def trap(url, another):
+        return content(url) if "/ok" in url else to(another())
+
+    answer = session(live, trap)
+    assert len(crawl(live, answer)) == 11, "the five pages, the trap and five redirects"
+    crawled = run(live, answer, 30, hours=12)
+    traps = [url for url in crawled if "/ok" not in url]
+    made = [url for url in pages(live) if "sid=" in url]
+    assert len(made) <= 50, "five for each of ten targets"
+    assert len(traps) < 120
+    live.epoch()
+    rates = {url: each["crawl_rate"] for url, each in pages(live).items() if "sid=" in url}
+    assert set(rates.values()) == {0.0}, "targets without content have no share of the budget"
+    alive = [url for url, each in pages(live).items() if "sid=" in url and each["next_crawl_at"]]
+    assert len(alive) <= 5
+
+
+def test_targets_of_one_page_are_bounded_even_if_they_have_content(live):
+    (account,) = live.register(f"{SITE}/account")
+    answer = session(live, lambda url, _: content(url))
+    for _ in range(30):
+        crawl(live, answer)
+        live.clock.advance(minutes=10)
+        live.client.post("/pages/recrawl", json={"page_ids": [account]})
+    assert len(pages(live)) == 11
+    live.epoch()
+    shown = live.get(f"/pages/{account}").json()
+    assert "after 10 other targets, which is the maximum" in shown["why"]["sentence"]
+    live.register(f"{SITE}/account")
+    crawl(live, answer)
+    assert len(pages(live)) == 12, "asked for again, it may register again"
+
+
+def test_one_batch_of_reports_registers_no_more_targets_than_many(live):
+    live.register(f"{SITE}/account")
+    start = live.clock()
+    reports = [
+        {"url": f"{SITE}/account", "observed_at": at, **to(f"{SITE}/login?sid={n}")}
+        for n in range(40)
+        if (at := live.clock.advance(seconds=1).isoformat())
+    ]
+    assert live.clock() > start
+    assert live.post("/observations", reports).json()["accepted"] == 40
+    assert len(pages(live)) == 11
+
+
+def test_a_target_without_content_is_tried_for_a_week_and_then_retired(live):
+    live.register(f"{SITE}/0")
+
+    def answer(url):
+        return to(f"{SITE}/login") if url == f"{SITE}/0" else {"status": 403}
+
+    begun = live.clock()
+    times: dict[str, list[int]] = {f"{SITE}/0": [], f"{SITE}/login": []}
+
+    def noted(url):
+        times[url].append((live.clock() - begun).days)
+        return answer(url)
+
+    run(live, noted, 30, hours=24)
+    tried = times[f"{SITE}/login"]
+    assert tried[:4] == [0, 1, 3, 7]
+    assert set(tried[4:]) <= set(times[f"{SITE}/0"]), "again only when its page leads to it again"
+    assert all(after - before >= 7 for before, after in pairwise(tried[3:]))
+    login = page(live, f"{SITE}/login")
+    assert (login["retired"], login["gone"]) == (True, False)
+    live.epoch()
+    assert set(pages(live, state="retired")) == {login["url"]}
+    assert set(pages(live, state="failing")) == {f"{SITE}/0"}
+    sentence = page(live, login["url"])["why"]["sentence"]
+    assert sentence.startswith("not crawled: only redirects led to it, and it has had no content; ")
+    live.register(login["url"])
+    assert crawl(live, lambda _: content()) == [login["url"]]
+    shown = page(live, login["url"])
+    assert (shown["retired"], shown["hops"], shown["n_failures"]) == (False, 0, 0)
+
+
+def test_a_login_page_that_many_pages_share_is_one_page(live):
+    asked = [f"{SITE}/{n}" for n in range(50)]
+    live.register(*asked)
+    crawled = run(live, lambda url: content() if "login" in url else to(f"{SITE}/login"), 5)
+    assert len(pages(live)) == 51
+    assert crawled.count(f"{SITE}/login") >= 1
+    assert page(live, f"{SITE}/login")["retired"] is False
+
+
+def test_a_target_with_content_stays_when_its_page_leads_elsewhere(live):
+    (first,) = live.register(f"{SITE}/0")
+    crawl(live, lambda url: content() if "one" in url else to(f"{SITE}/one"))
+    live.clock.advance(days=2)
+    live.client.post("/pages/recrawl", json={"page_ids": [first]})
+    crawl(live, lambda url: content() if url != f"{SITE}/0" else to(f"{SITE}/two"))
+    assert (page(live, f"{SITE}/one")["retired"], page(live, f"{SITE}/one")["hops"]) == (False, 1)
+
+
+def test_a_target_that_is_left_is_retired_at_once_and_comes_back_with_a_redirect(live):
+    first, second = live.register(f"{SITE}/0", f"{SITE}/1")
+    targets = {f"{SITE}/0": "one", f"{SITE}/1": "two"}
+
+    def answer(url):
+        return to(f"{SITE}/{targets[url]}") if url in targets else {"status": 503}
+
+    crawl(live, answer)
+    live.clock.advance(minutes=10)
+    targets[f"{SITE}/0"] = "two"
+    live.client.post("/pages/recrawl", json={"page_ids": [first]})
+    crawl(live, answer)
+    one = page(live, f"{SITE}/one")
+    assert (one["retired"], one["hops"]) == (True, -1)
+    live.epoch()
+    sentence = page(live, f"{SITE}/one")["why"]["sentence"]
+    assert "no page redirects to it any more" in sentence
+    assert page(live, f"{SITE}/two")["retired"] is False
+    live.clock.advance(minutes=10)
+    targets[f"{SITE}/1"] = "one"
+    live.client.post("/pages/recrawl", json={"page_ids": [second]})
+    crawl(live, answer)
+    one = page(live, f"{SITE}/one")
+    assert (one["retired"], one["hops"]) == (False, 1)
+
+
+def test_without_registering_a_redirect_registers_nothing_at_any_length(live):
+    live.register(f"{SITE}/0")
+    report = {"url": f"{SITE}/0", "observed_at": live.clock().isoformat(), **to(f"{SITE}/1")}
+    assert live.post("/observations", [report], register=False).json()["accepted"] == 1
+    assert set(pages(live)) == {f"{SITE}/0"}
+
+
+def test_a_page_reported_by_its_url_is_asked_for(live):
+    at = live.clock().isoformat()
+    reports = [
+        {"url": f"{SITE}/seen", "observed_at": at, **content()},
+        {"url": f"{SITE}/0", "observed_at": at, **to(f"{SITE}/seen")},
+    ]
+    assert live.post("/observations", reports).json()["accepted"] == 2
+    assert page(live, f"{SITE}/seen")["hops"] == 0

@@ -1,0 +1,287 @@
+"""Incidents of hosts in each store: what is learnt, told and crawled during and after one."""
+
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.feed_cases import feed_of
+from support.ingest_cases import HOUR, rules
+from support.store_cases import (
+    DAY,
+    T0,
+    crawl_columns,
+    due_of,
+    page_of,
+    publish,
+    register,
+    schedule_columns,
+    states_of,
+)
+
+from recrawl_lab.memory.store import MemoryStore
+from service.ingest.recent_digests import RecentDigests
+from service.ingest.record import record
+from service.model.arrays import instant
+
+N = 30
+START = T0 + 30 * DAY
+"""The host has had 30 quiet days, with a crawl of each page a day."""
+MINUTE = timedelta(minutes=1)
+
+
+class Host:
+    """Pages of one host, crawled once a day, that never change."""
+
+    def __init__(self, store, n=N, host="example.org", n_twins=0):
+        self.store, self.rules, self.recent = store, rules(), RecentDigests()
+        self.page_id = np.sort(register(store, n, host=host))
+        publish(store, schedule_columns(self.page_id, crawl_rate=1.0))
+        self.own = np.where(np.arange(n) < n_twins, 5, 1_000 + self.page_id)
+
+    def crawl(self, at, pages=slice(None), **fields):
+        """Record one crawl of pages, a second apart; return the outcome."""
+        ids = self.page_id[pages]
+        seconds = np.arange(len(ids)) * np.timedelta64(1, "s")
+        fields.setdefault("digest", 0)
+        with self.store.begin() as tx:
+            crawls = crawl_columns(ids, instant(at) + seconds, **fields)
+            return record(tx, crawls, self.rules, recent=self.recent)
+
+    def content(self, at, pages=slice(None)):
+        return self.crawl(at, pages, status=200, digest=self.own[pages])
+
+    def quiet_days(self, n=30, start=T0):
+        for day in range(n):
+            self.content(start + day * DAY)
+
+    @property
+    def states(self):
+        return states_of(self.store, self.page_id)
+
+    def told(self, since=START):
+        """The changes in the feed since the start, by their kinds."""
+        feed = feed_of(self.store)
+        return feed.kind[feed.observed_at >= instant(since)].tolist()
+
+
+@pytest.fixture
+def host(store):
+    host = Host(store)
+    host.quiet_days()
+    return host
+
+
+@pytest.fixture
+def told_host(queue_store):
+    host = Host(queue_store)
+    host.quiet_days()
+    return host
+
+
+SIGNS = [
+    {"status": 404},
+    {"status": 410},
+    {"status": 301, "redirects_to": -1},
+    {"status": 403},
+    {"status": 401},
+    {"status": 200, "digest": 7},
+]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("hours", [1, 5])
+def test_an_outage_teaches_nothing(host, sign, hours):
+    before = host.states
+    for hour in range(hours + 1):
+        host.crawl(START + hour * HOUR, **sign)
+    during = host.states
+    host.content(START + (hours + 1) * HOUR)
+    after = host.states
+    np.testing.assert_array_equal(during.digest, before.digest)
+    np.testing.assert_array_equal(during.n_changes, before.n_changes)
+    np.testing.assert_array_equal(during.estimate, before.estimate)
+    assert not during.gone.any()
+    np.testing.assert_array_equal(after.n_changes, before.n_changes)
+    np.testing.assert_array_equal(after.n_failures, 0)
+    assert np.isnat(after.absent_since).all()
+    # a quiet interval was learnt, as if nothing had been in between
+    np.testing.assert_array_equal(after.n_observations, before.n_observations + 1)
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_an_outage_is_not_told(told_host, sign):
+    for hour in range(4):
+        told_host.crawl(START + hour * HOUR, **sign)
+    told_host.content(START + 4 * HOUR)
+    assert told_host.told() == []
+
+
+def test_a_maintenance_page_that_comes_page_by_page_costs_the_first_page_alone(told_host):
+    for i in range(N):
+        told_host.crawl(START + i * MINUTE, slice(i, i + 1), status=200, digest=7)
+    for i in range(N):
+        told_host.content(START + 2 * HOUR + i * MINUTE, slice(i, i + 1))
+    assert len(told_host.told()) == 2
+    assert told_host.states.n_changes.tolist() == [2] + [0] * (N - 1)
+
+
+def test_pages_come_back_within_an_hour_whatever_the_incident_lasted(host):
+    for hour in range(20):
+        host.crawl(START + hour * HOUR, status=404)
+    last = START + 19 * HOUR
+    waits = [due_of(host.store, page) - last for page in host.page_id.tolist()]
+    assert {round(wait / HOUR, 1) for wait in waits} == {1.0}
+    assert set(host.states.n_failures.tolist()) == {1}
+
+
+def test_after_a_day_a_site_that_is_gone_is_gone(told_host):
+    for hour in range(23):
+        told_host.crawl(START + hour * HOUR, status=404)
+    assert not told_host.states.gone.any()
+    for hour in range(24, 28):
+        told_host.crawl(START + hour * HOUR, status=404)
+    states = told_host.states
+    assert states.gone.all()
+    assert len(told_host.told()) == N
+
+
+def test_after_a_day_a_site_that_shows_one_page_has_changed(told_host):
+    for hour in range(27):
+        told_host.crawl(START + hour * HOUR, status=200, digest=7)
+    states = told_host.states
+    assert set(states.digest.tolist()) == {7}
+    assert set(states.n_changes.tolist()) == {1}
+    assert len(told_host.told()) == N
+
+
+def test_a_site_that_deletes_most_of_its_pages_loses_them(told_host):
+    gone, there = slice(0, 18), slice(18, N)
+    for hour in range(5):
+        at = START + hour * HOUR
+        told_host.crawl(at, gone, status=404)
+        told_host.content(at + 20 * MINUTE, there)
+    states = told_host.states
+    assert states.gone.tolist() == [True] * 18 + [False] * 12
+    assert len(told_host.told()) == 18
+    assert set(states.n_changes[there].tolist()) == {0}
+
+
+def test_a_small_site_and_a_revision_are_no_incidents(store):
+    small = Host(store, 4, "small.example")
+    large = Host(store, N, "large.example")
+    for each in (small, large):
+        each.quiet_days(5)
+    small.crawl(START, status=404)
+    small.crawl(START + HOUR + MINUTE, status=404)
+    assert small.states.gone.all()
+    large.own += 10_000
+    large.content(START)
+    assert set(large.states.n_changes.tolist()) == {1}
+    assert set(large.states.n_failures.tolist()) == {0}
+
+
+def test_pages_that_share_a_template_change_at_once(store):
+    host = Host(store, n_twins=10)
+    host.quiet_days(3)
+    host.own[:10] = 6
+    for minute in range(10):
+        host.content(START + minute * MINUTE, slice(minute, None, 10))
+    assert host.states.n_changes.tolist() == [1] * 10 + [0] * (N - 10)
+
+
+def test_a_maintenance_page_of_a_site_of_one_template_teaches_nothing(store):
+    host = Host(store, n_twins=N)
+    host.quiet_days(3)
+    host.crawl(START, status=200, digest=7)
+    host.content(START + HOUR)
+    assert not host.states.n_changes.any()
+
+
+def test_an_unrelated_page_that_becomes_a_template_is_believed_at_the_second_look(store):
+    host = Host(store, n_twins=3)
+    host.quiet_days(3)
+    host.own[[0, 1, 2, 9]] = 6
+    host.content(START, slice(0, 3))
+    host.content(START + MINUTE, [9])
+    assert host.states.n_failures.tolist() == [0] * 9 + [1] + [0] * (N - 10)
+    looked_at = START + MINUTE
+    assert due_of(host.store, int(host.page_id[9])) - looked_at == HOUR
+    host.content(looked_at + HOUR, [9])
+    after = host.states
+    assert (after.digest[9], after.n_changes[9], after.n_failures[9]) == (6, 1, 0)
+
+
+def test_a_page_that_was_only_doubtful_needs_two_looks_to_be_gone(host):
+    host.crawl(START, status=404)
+    host.content(START + HOUR, slice(5, N))
+    host.crawl(START + 3 * HOUR, slice(4, 5), status=404)
+    assert not host.states.gone.any()
+    host.crawl(START + 4 * HOUR, slice(4, 5), status=404)
+    assert host.states.gone.tolist() == [False] * 4 + [True] + [False] * (N - 5)
+
+
+def test_a_page_first_crawled_in_an_incident_has_had_no_content(host):
+    new = np.sort(register(host.store, N + 1))[-1:]
+    host.crawl(START, status=200, digest=7)
+    with host.store.begin() as tx:
+        crawls = crawl_columns(new, START + MINUTE, status=200, digest=7)
+        record(tx, crawls, host.rules, recent=host.recent)
+    (page,) = (page_of(host.store, i) for i in new.tolist())
+    assert (page.last_observed_at, page.n_failures) == (None, 1)
+    assert due_of(host.store, page.page_id) == START + MINUTE + HOUR
+
+
+def test_a_report_that_comes_twice_counts_once(host):
+    for _ in range(5):
+        host.crawl(START, slice(0, 4), status=404)
+    outcome = host.crawl(START + MINUTE, slice(4, 5), status=404)
+    assert outcome.in_incident is not None
+    assert outcome.in_incident.tolist() == [True]
+    again = host.crawl(START + MINUTE, slice(4, 5), status=404)
+    assert again.in_incident is None
+
+
+def test_a_late_report_neither_begins_nor_ends_an_incident(host):
+    host.crawl(START, status=404)
+    assert host.content(START - HOUR).in_incident is None
+    assert host.crawl(START + HOUR, status=404).in_incident.all()
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 9),
+            st.sampled_from([404, 403, 503, 200]),
+            st.integers(1, 900),
+        ),
+        min_size=1,
+        max_size=40,
+    ),
+    st.integers(1, 40),
+)
+def test_one_batch_or_many_give_the_same_states(steps, size):
+    whole, parts = (Host(MemoryStore(2), 10) for _ in range(2))
+    ends = []
+    for host, n in ((whole, len(steps)), (parts, size)):
+        host.quiet_days(3)
+        at, rows = START, []
+        for page, status, wait in steps:
+            at += timedelta(seconds=wait)
+            digest = int(host.own[page]) if status == 200 else 0
+            rows.append((host.page_id[page], at, status, digest))
+        for start in range(0, len(rows), n):
+            page_id, times, status, digest = zip(*rows[start : start + n], strict=True)
+            crawls = crawl_columns(
+                np.array(page_id),
+                np.array([instant(t) for t in times]),
+                status=np.array(status),
+                digest=np.array(digest),
+            )
+            with host.store.begin() as tx:
+                record(tx, crawls, host.rules, recent=host.recent)
+        ends.append(host.states)
+    for name in ("outcome", "n_failures", "gone", "digest", "absent_since", "n_changes"):
+        np.testing.assert_array_equal(*(getattr(states, name) for states in ends))
