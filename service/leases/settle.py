@@ -36,6 +36,7 @@ from service.model.arrays import (
     is_among,
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
+from service.model.domain import MOST_FAILURES
 from service.model.outcomes import ROBOTS_DENIED, Outcome, host_in_trouble, outcome_of
 from service.model.unfinished import REPORTED, Ending
 from service.storage import Transaction
@@ -192,7 +193,8 @@ class LeaseSettler:
         if is_news.any():
             tx.forget_unfinished(reports.page_id[is_news & ~locked.idle])
         if unreported.any():
-            ends = Ends(locked.leased_at, locked.n_unfinished + 1, reports.endings)
+            n_unfinished = np.minimum(locked.n_unfinished + 1, MOST_FAILURES)
+            ends = Ends(locked.leased_at, n_unfinished, reports.endings)
             ended = pages.take(unreported), due[unreported], ends.take(unreported)
             next_at[unreported] = close(tx, *ended, now)
         soon = ~np.isnat(next_at)

@@ -34,7 +34,7 @@ from service.model.arrays import (
     moment,
 )
 from service.model.columns import DueColumns
-from service.model.domain import Page
+from service.model.domain import MOST_FAILURES, Page
 from service.model.unfinished import REPORTED, SET_ASIDE_AFTER, Ending
 from service.storage import Transaction
 from service.storage.queue.unfinished import LastLeases, UnfinishedRows
@@ -96,7 +96,7 @@ def standing(leases: LastLeases, pages: DueColumns, at: np.datetime64) -> Standi
     """
     reported = pages.last_crawl_at >= leases.leased_at
     expired = leases.is_open & (leases.ends_at <= at)
-    n = np.where(reported, 0, leases.n_unfinished + expired)
+    n = np.where(reported, 0, np.minimum(leases.n_unfinished + expired, MOST_FAILURES))
     ending = np.where(expired, Ending.expired, leases.ending)
     ending = np.where(n > 0, ending, REPORTED).astype(np.int16)
     closed = (n > 0) & (expired | ~leases.is_open)

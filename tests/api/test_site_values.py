@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -23,9 +24,9 @@ def send(api: Live, item: str, media_type: str = "application/json"):
     return api.client.post("/observations", content=content, headers=headers)
 
 
-def crawl(api: Live, fields: str) -> str:
+def crawl(api: Live, fields: str, url: str = NEWS) -> str:
     at = api.clock.advance(hours=2).isoformat()
-    return f'{{"url": "{NEWS}", "observed_at": "{at}", {fields}}}'
+    return f'{{"url": "{url}", "observed_at": "{at}", {fields}}}'
 
 
 @pytest.mark.parametrize("media_type", TYPES)
@@ -47,10 +48,12 @@ def crawl(api: Live, fields: str) -> str:
     ],
 )
 def test_a_date_in_any_form_is_read_or_left_out(shared: Live, date, read, media_type):
-    item = crawl(shared, f'"digest": "{date} {media_type}", "last_modified": "{date}"')
+    # one date with several digests is a proof that the validators of a host are wrong
+    url = f"https://{uuid4()}.example/"
+    item = crawl(shared, f'"digest": "1", "last_modified": "{date}"', url)
     answer = send(shared, item, media_type).json()
     assert (answer["accepted"], answer["rejected"]) == (1, [])
-    assert shared.get("/pages", url=NEWS).json()["last_modified"] == read
+    assert shared.get("/pages", url=url).json()["last_modified"] == read
 
 
 @pytest.mark.parametrize(

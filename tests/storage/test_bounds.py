@@ -35,6 +35,7 @@ HUGE, TINY = 3.4e38, 1.2e-38
 COUNTED = {
     "host_queues.n_failures": SHORT,
     "page_states.n_failures": SHORT,
+    "page_states.n_targets": SHORT,
     "page_states.n_observations": LONG,
     "page_states.n_changes": LONG,
     "page_states.n_pings": LONG,
@@ -56,7 +57,12 @@ MEASURED = {
 BOUNDED = {
     "host_queues.max_concurrency": "requests may ask for 10,000 at most",
     "page_states.observability": "one of three codes",
-    "page_states.outcome": "one of eight codes",
+    "page_states.outcome": "one of nine codes",
+    "page_states.hops": "five redirects are followed at most",
+    "due_pages.ending": "one of four codes",
+    "due_pages.n_unfinished": "the service counts to 1,000",
+    "deleted_hosts.n_failures": "a copy of that of the host queue",
+    "host_incidents.kind": "one of three codes",
     "page_states.url_group": "a hash of 31 bits",
     "observations.stretch": "months since 1970",
     "observations.kind": "one of two codes",
