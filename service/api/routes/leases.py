@@ -208,7 +208,7 @@ def list_leases(
 def list_workers(
     service: TheService, limit: Annotated[int, limit_of("workers", 1_000)] = 100
 ) -> Response:
-    """List the workers that hold leases or have lost some, those first that lost most.
+    """List the workers with leases, those first that lost most of them.
 
     A lost lease expired, was returned, or got a report that was refused by item. It counts until
     any report of its page is accepted, or another worker takes the page.
