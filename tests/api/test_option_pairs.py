@@ -45,6 +45,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "dry_run": (True, False),
     "due_before": (EARLIER, LATER),
     "etag": ('"abc"', 'W/"abc"'),
+    "false_304_at": (EARLIER, None),
     "fetched_at": (EARLIER,),
     "group": ("shared", None),
     "host": (HOST, "absent.example"),

@@ -357,7 +357,7 @@ def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_u
         raise StoreUnavailable
 
     with monkeypatch.context() as patch:
-        patch.setattr("service.ingest.rebuild._replay", power_cut)
+        patch.setattr("service.ingest.rebuild.replayed", power_cut)
         assert recrawl("rebuild", database_url=database_url, estimator="mle").status != 0
     for estimator in ("gamma", "mle"):
         sentence = recrawl("serve", database_url=database_url, estimator=estimator).refusal()

@@ -127,7 +127,7 @@ LAST_LEASES = f"""
 SELECT page_id, coalesce(n_unfinished, 0) AS n_unfinished, coalesce(ending, 0) AS ending,
     leased_at, expires_at, next_at, token IS NOT NULL AS is_open, coalesce(worker, '') AS worker,
     (SELECT {NEWEST_REQUEST} FROM page_states WHERE page_states.page_id = due_pages.page_id)
-        AS wanted_at
+        AS requested_at
 FROM due_pages WHERE page_id {{among_ids}}
     AND (token IS NOT NULL OR n_unfinished IS NOT NULL)
 ORDER BY page_id
@@ -201,7 +201,7 @@ class UnfinishedSql(Dialect, UnfinishedStatements):
             leased_at=instants("leased_at"),
             ends_at=instants("expires_at"),
             next_at=instants("next_at"),
-            wanted_at=instants("wanted_at"),
+            wanted_at=instants("requested_at"),
             is_open=column("is_open", np.bool_),
             worker=column("worker", object),
         )
