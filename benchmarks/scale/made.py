@@ -78,6 +78,7 @@ def made(shard: int, n: int) -> EpochColumns:
         false_pings=np.where(pinged, 1.0, 0.0),
         trust=np.zeros(n),
         last_age=np.full(n, np.nan),
+        last_failure_at=np.full(n, NO_TIME),
     )
 
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 from recrawl_lab.memory.contents import Contents
 from recrawl_lab.memory.growing import GrowingTable, Undo
 from service.core.shared_changes import ShareEvidence
-from service.model.arrays import Bools, Ints, UrlGroupRates
+from service.model.arrays import NO_TIME, Bools, Ints, UrlGroupRates
 from service.model.columns import (
     NOT_SHIFTED,
     CapColumns,
@@ -79,8 +79,12 @@ class MemorySchedule(Transaction):
         shareless = gone | lacks_content(gone, self.states["n_failures"][row])
         shareless |= (hops != 0) & np.isnat(self.states["last_observed_at"][row])
         columns["importance"][shareless], columns["min_crawl_rate"][shareless] = 0.0, np.nan
+        failed = self.states["n_failures"][row] > 0
         return EpochColumns(
-            page_id=row + 1, **columns, **{name: self.states[name][row] for name in state}
+            page_id=row + 1,
+            **columns,
+            **{name: self.states[name][row] for name in state},
+            last_failure_at=np.where(failed, self.states["last_crawl_at"][row], NO_TIME),
         )
 
     @override

@@ -54,28 +54,32 @@ def spent(
     crawl_rate: ArrayLike,
     window: Window,
     factor: float = 1.0,
+    failure_age: ArrayLike = (),
 ) -> Spent:
-    """Return the crawls within a window, from the last two crawls of each page.
+    """Return the crawls within a window, from the last two crawls with content of each page.
 
     The first crawl of a page, which no rate asks for, does not count, nor the time before it.
-    Crawls before the last two count as spaced by the crawl rate and the budget factor.
+    Crawls before the last two count as spaced by the crawl rate and the budget factor. A crawl
+    without content counts beside them: it cost as much, and its page is crawled again soon.
 
     Parameters
     ----------
     age : (N,) days
-        Days since each page's last crawl.
+        Days since each page's last crawl with content.
     interval : (N,) days
-        Interval that the last crawl ended; 0 where it is unknown.
+        Interval that this crawl ended; 0 where it is unknown.
     n_recrawls : (N,)
         Number of crawls of each page after its first.
     crawl_rate : (N,) 1/day
     factor
         Budget factor within the window.
+    failure_age : (F,) days
+        Days since the last crawl of each page that has had no content since.
 
     Raises
     ------
     InvalidInput
-        An array has another shape than `age`, or an entry that is negative or not finite.
+        An array has another shape than it should, or an entry that is negative or not finite.
 
     Examples
     --------
@@ -87,6 +91,7 @@ def spent(
     length = check_amount("interval", interval, shape)
     recrawls = check_amount("n_recrawls", n_recrawls, shape)
     rate = check_amount("crawl_rate", crawl_rate, shape)
+    failure = check_amount("failure_age", failure_age, np.shape(failure_age))
     start, end = window
     before = last + length
     n_last = np.count_nonzero((recrawls > 0) & (last >= end) & (last < start))
@@ -102,7 +107,8 @@ def spent(
     np.minimum(start, last, out=since, where=recrawls == 0)
     np.minimum(start, before, out=since, where=(recrawls == 1) & (length > 0))
     n_planned = float((np.maximum(since - end, 0.0) * rate).sum())  # BLAS threads would spin
-    return Spent(float(n_last + n_before) + n_earlier, n_planned, len(last))
+    n_failures = np.count_nonzero((failure >= end) & (failure < start))
+    return Spent(float(n_last + n_before + n_failures) + n_earlier, n_planned, len(last))
 
 
 def _n_spaced(days: Floats, rate: Floats) -> Floats:

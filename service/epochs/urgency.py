@@ -110,7 +110,8 @@ def urgency(
     factor[~free | (crawl_rate * OFTEN_DAYS > 1.0)] = 1.0
     rate = crawl_rate[free]
     columns = age[free], np.abs(interval[free]), n_recrawls(pages)[free], rate
-    on_all = yield from _budget_factor(*columns, window, last, bandwidth)
+    failures = failure_ages(pages, free, now)
+    on_all = yield from _budget_factor(*columns, failures, window, last, bandwidth)
     factor[free] = bounded(pages, free, rate, factor[free] * on_all)
     return Urgency(factor, on_all, ratios, evidence)
 
@@ -167,11 +168,22 @@ def n_recrawls(pages: EpochColumns) -> Ints:
     return np.where(pages.n_observations > 0, pages.n_observations, np.where(first, 0, 3))
 
 
+def failure_ages(pages: EpochColumns, where: Bools, now: np.datetime64) -> Floats:
+    """Return days since the last crawls of those pages in a mask whose last had no content.
+
+    A retry comes later than the next epoch, unless epochs are rarer than retries. Therefore the
+    last crawl of a page is the only one that an epoch has not counted.
+    """
+    failed = pages.last_failure_at[where & ~np.isnat(pages.last_failure_at)]
+    return np.maximum(days(now - failed), 0.0)
+
+
 def _budget_factor(
     age: Floats,
     interval: Floats,
     recrawls: Ints,
     crawl_rate: Floats,
+    failure_age: Floats,
     window: Window,
     last: LastEpoch,
     bandwidth: float,
@@ -179,7 +191,8 @@ def _budget_factor(
     """Return the budget factor after the crawls of a window."""
     if np.isnat(last.started_at):
         return 1.0
-    own = spent(age, interval, recrawls, crawl_rate, window, last.budget_factor)
+    columns = age, interval, recrawls, crawl_rate
+    own = spent(*columns, window, last.budget_factor, failure_age)
     crawls = yield from total(own)
     if bandwidth:  # the plan of that time, if the bandwidth has changed since
         crawls = crawls._replace(n_planned=crawls.n_planned * last.bandwidth / bandwidth)

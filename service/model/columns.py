@@ -234,6 +234,8 @@ class EpochColumns(Columns):
     false_pings: Floats
     trust: Floats
     last_age: Floats
+    last_failure_at: Instants
+    """Time of the last crawl, if it had no content; NaT: it had, or there was none."""
 
 
 NOT_SHIFTED = np.iinfo(np.int16).min
@@ -251,6 +253,7 @@ RARE: dict[str, np.generic] = {
     "false_pings": np.float64(0),
     "trust": np.float64(0),
     "last_age": np.float64("nan"),
+    "last_failure_at": NO_TIME,
 }
 """Usual values of the last `EpochColumns`, in which most pages have no value."""
 

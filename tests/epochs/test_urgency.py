@@ -46,7 +46,7 @@ def corpus(n=1_000, seed=1, **given):
         "last_age": np.nan,
         "last_interval": rng.exponential(10, n) * rng.choice([-1, -1, -1, 1], n),
     }
-    for name in ("pings_since", "last_ping_at", "last_observed_at"):
+    for name in ("pings_since", "last_ping_at", "last_observed_at", "last_failure_at"):
         values[name] = np.datetime64("NaT", "us")
     values["estimate"] = 0.0
     pages = columns(EpochColumns, n, **(values | given))
