@@ -39,6 +39,14 @@ def test_the_first_crawl_of_a_page_and_the_time_before_it_do_not_count():
     assert crawls == Spent(1.0, pytest.approx(2 * 0.4 + 3 * 0.8 + 5), 3)
 
 
+def test_crawls_without_content_count_where_they_lie_in_the_window():
+    columns = *facts([[9.0, 0.5], [9.0, 3.0]]), [0.1, 0.2]
+    failure_age = [0.29, 0.3, 0.99, 1.0, 7.0]
+    plain = spent(*columns, Window(1.0, 0.3))
+    crawls = spent(*columns, Window(1.0, 0.3), failure_age=failure_age)
+    assert crawls == plain._replace(n_crawled=plain.n_crawled + 2)
+
+
 def test_a_page_crawled_each_quarter_of_a_day_counts_four_times_a_day():
     ages = np.arange(40, 0, -1) / 4 - 0.1
     crawls = spent(*facts([ages.tolist()]), [4.0], DAY)
@@ -76,6 +84,9 @@ def test_windows_side_by_side_count_each_crawl_once():
     parts = [spent(*columns, Window(*edge)) for edge in pairwise(edges)]
     assert sum(part.n_crawled for part in parts) == 1_000
     assert sum(part.n_planned for part in parts) == pytest.approx(4.0 * 250)
+    failures = rng.uniform(0, 4, 300)
+    parts = [spent(*columns, Window(*edge), failure_age=failures) for edge in pairwise(edges)]
+    assert sum(part.n_crawled for part in parts) == 1_300
 
 
 @pytest.mark.parametrize(
@@ -88,6 +99,13 @@ def test_what_is_no_amount_is_refused_by_name(name, place, value):
     with pytest.raises(InvalidInput) as refused:
         spent(*columns, DAY)
     assert refused.value.name == name
+
+
+@pytest.mark.parametrize("failure_age", [[-1.0], [np.nan], [0.5, np.inf]])
+def test_the_age_of_a_failure_is_an_amount(failure_age):
+    with pytest.raises(InvalidInput) as refused:
+        spent([1.0], [1.0], [1], [1.0], DAY, failure_age=failure_age)
+    assert refused.value.name == "failure_age"
 
 
 # -- the factor

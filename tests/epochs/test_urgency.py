@@ -159,6 +159,79 @@ def test_a_crawl_that_is_reported_late_counts_in_the_next_epoch():
     assert np.log(second / first) == pytest.approx((1 / 24 - 0.3) / 20)
 
 
+def quiet(**given):
+    """Return pages without siblings whose last content was twenty days ago."""
+    pages, _ = corpus(last_interval=np.full(1_000, -30.0), url_group=np.arange(1_000), **given)
+    return replace(pages, last_observed_at=np.full(1_000, NOW - 20 * DAY))
+
+
+def failing(pages, where, ago):
+    at = pages.last_failure_at.copy()
+    at[where] = NOW - ago
+    return replace(pages, last_failure_at=at)
+
+
+def left_over(pages, rates=None, now=NOW, last=NOW - DAY, caps=NO_CAPS):
+    """Return the logarithm of the budget factor after a time with the factor 1."""
+    rates = np.full(1_000, 0.1) if rates is None else rates
+    urgent = urgency(pages, known(1_000), rates, caps, now, LastEpoch(last, 1.0, 100.0), 100.0)
+    return np.log(urgent.budget_factor)
+
+
+def test_crawls_without_content_are_spent():
+    pages = quiet()
+    assert left_over(pages) == pytest.approx(1 / 20)  # nothing in a day; tau = 20 days
+    assert left_over(failing(pages, slice(30), 5 * HOUR)) == pytest.approx((1 - 0.3) / 20)
+    assert left_over(failing(pages, slice(130), 5 * HOUR)) == pytest.approx((1 - 1.3) / 20)
+
+
+def test_a_crawl_without_content_is_spent_once():
+    """Epochs every quarter of a day; the page is tried again after two days."""
+    pages, step = failing(quiet(), slice(30), 5 * HOUR), 6 * HOUR
+    epochs = [NOW + i * step for i in range(-3, 5)]
+    spared = [0.25 / 20 - left_over(pages, now=now, last=now - step) for now in epochs]
+    assert sum(spared) == pytest.approx(0.3 / 20)
+    assert np.count_nonzero(np.abs(spared) > 1e-12) == 1
+
+
+def test_a_crawl_without_content_that_is_reported_late_is_spent_in_the_next_epoch():
+    pages = failing(quiet(), slice(30), np.timedelta64(5, "m"))
+    assert left_over(pages) == pytest.approx(1 / 20)
+    later = left_over(pages, now=NOW + HOUR, last=NOW)
+    assert later == pytest.approx((1 / 24 - 0.3) / 20)
+
+
+def test_crawls_that_no_rate_asks_for_are_not_spent():
+    """Pages without a share, announced or capped ones, and such as have never had content."""
+    no_share, complete, capped, new = (np.arange(1_000) % 10 == i for i in range(4))
+    observability = np.where(complete, Observability.complete, Observability.auto)
+    pages = quiet(
+        observability=observability.astype(np.int16), host_id=np.where(capped, 3, 1).astype(int)
+    )
+    crawled = np.where(new, NO_TIME, pages.last_observed_at)
+    pages = replace(pages, last_observed_at=crawled)
+    caps = columns(
+        CapColumns,
+        1,
+        host_id=3,
+        host="h",
+        max_crawl_rate=1.0,
+        group_id=0,
+        group="",
+        group_max_crawl_rate=np.nan,
+    )
+    rates = np.where(no_share, 0.0, 0.1)
+    plain = left_over(pages, rates, caps=caps)
+    others = no_share | complete | capped | new
+    assert left_over(failing(pages, others, 5 * HOUR), rates, caps=caps) == plain
+    assert left_over(failing(pages, ~others, 5 * HOUR), rates, caps=caps) < plain
+
+
+def test_a_clock_set_back_spends_no_failure_of_the_future():
+    pages = failing(quiet(), slice(30), -DAY)
+    assert left_over(pages) == pytest.approx(1 / 20)
+
+
 def test_first_crawls_and_results_that_nobody_reports_differ():
     pages, _ = corpus(40)
     pages = pages.take(slice(4))

@@ -117,6 +117,16 @@ def test_crawls_in_outages_are_paid_and_the_page_is_tried_again():
             assert later.min() <= at + 2.0, "the retry comes in the next step"
 
 
+def test_crawls_in_outages_do_not_use_up_the_loan():
+    """A fleet that lends a week lends it for bursts, not for a tenth of its crawls for ever."""
+    world = synthetic_world(100, 100.0, rng=np.random.default_rng(5), complete_share=0.0)
+    lost = replace(world, outages=away(*range(7, 100, 7), length=0.5))
+    crawls = replay(lost, 20.0, Plan(Gamma())).crawls
+    missed, extra = lost.outages.during(crawls.at).sum(), len(crawls.at) - 20.0 * 100
+    assert missed > 20.0 * 6
+    assert abs(extra) < 20.0 * 2
+
+
 def test_without_an_outage_all_is_as_before():
     world = synthetic_world(60, 30.0, rng=np.random.default_rng(5))
     outside = replace(world, outages=away(1000.0))

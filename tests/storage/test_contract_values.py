@@ -9,6 +9,7 @@ from support.store_cases import (
     CERTIFICATE,
     DAY,
     T0,
+    instants,
     log_columns,
     page_columns,
     page_of,
@@ -318,6 +319,18 @@ def test_ages_that_sites_reported_come_back_beside_pages_with_and_without_pings(
     np.testing.assert_array_equal(loaded.last_age, ages)
     assert loaded.n_pings.tolist() == n_pings
     assert np.isnan(states_of(store, ids).last_age).all()
+
+
+@pytest.mark.parametrize("n_failures", [[0, 0, 0, 0], [0, 1, 0, 3], [1, 2, 3, 9]])
+def test_an_epoch_reads_the_last_crawls_that_had_no_content(store, n_failures):
+    ids = np.sort(register(store, 4))
+    crawled = [T0 + i * DAY for i in range(4)]
+    answered = [T0 - DAY, T0, None, None]
+    save(store, ids, last_crawl_at=crawled, last_observed_at=answered, n_failures=n_failures)
+    with store.begin(write=False) as tx:
+        loaded = tx.load_columns()
+    failed = [at if n else None for at, n in zip(crawled, n_failures, strict=True)]
+    np.testing.assert_array_equal(loaded.last_failure_at, instants(failed))
 
 
 def test_a_new_page_has_no_reported_age(store):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.store_cases import register, states_of
+from support.store_cases import instants, register, states_of
 
 from service.model.columns import EpochColumns
 from service.storage.epochs import postgres_loading as loading
@@ -13,17 +13,19 @@ def naive(tx) -> dict[str, np.ndarray]:
     query = """
         SELECT page_id, CASE WHEN has_share THEN importance ELSE 0 END AS importance, observability,
             pages.host_id, n_observations, CASE WHEN has_share THEN min_crawl_rate END AS low,
-            max_crawl_rate AS high, coalesce(n_pings, 0) AS n_pings, last_age::float8 AS last_age
+            max_crawl_rate AS high, coalesce(n_pings, 0) AS n_pings, last_age::float8 AS last_age,
+            CASE WHEN n_failures > 0 THEN last_crawl_at END AS last_failure_at
         FROM pages JOIN (
             SELECT *, NOT gone AND coalesce(n_failures, 0) < 3 AS has_share FROM page_states
         ) AS page_states USING (page_id) ORDER BY page_id
     """
     rows = tx.read(query)
     none = {"low": np.nan, "high": np.nan, "last_age": np.nan}
-    return {
+    columns = {
         name: np.array([none.get(name) if row[name] is None else row[name] for row in rows])
         for name in rows[0]
     }
+    return columns | {"last_failure_at": instants(columns["last_failure_at"].tolist())}
 
 
 def check(pages: EpochColumns, expected: dict[str, np.ndarray]) -> None:
@@ -39,6 +41,7 @@ def test_the_columns_are_those_of_a_join(postgres_store, monkeypatch, n_blocks):
     rng = np.random.default_rng(1)
     ids = register(postgres_store, 600, importance=rng.random(600))
     for column, value in (
+        ("last_crawl_at = now() - random() * interval '1 day'", "page_states"),
         ("gone = true", "page_states"),
         ("n_failures = 2", "page_states"),
         ("n_failures = 3", "page_states"),
