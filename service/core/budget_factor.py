@@ -60,7 +60,7 @@ def spent(
 
     The first crawl of a page, which no rate asks for, does not count, nor the time before it.
     Crawls before the last two count as spaced by the crawl rate and the budget factor. A crawl
-    without content counts beside them: it cost as much, and its page is crawled again soon.
+    without content counts beside them, because it is paid and its page is crawled again.
 
     Parameters
     ----------

@@ -169,10 +169,10 @@ def n_recrawls(pages: EpochColumns) -> Ints:
 
 
 def failure_ages(pages: EpochColumns, where: Bools, now: np.datetime64) -> Floats:
-    """Return days since the last crawls of those pages in a mask whose last had no content.
+    """Return (F,) days since the last crawl of the pages in a mask, where it had no content.
 
-    A retry comes later than the next epoch, unless epochs are rarer than retries. Therefore the
-    last crawl of a page is the only one that an epoch has not counted.
+    Earlier crawls without content are those of earlier epochs, because retries wait longer than an
+    epoch does. With rarer epochs a few are missed.
     """
     failed = pages.last_failure_at[where & ~np.isnat(pages.last_failure_at)]
     return np.maximum(days(now - failed), 0.0)
