@@ -186,16 +186,21 @@ def test_every_proof_of_a_batch_counts(live):
     urls = [f"https://{name}.example/{n}" for name in "abc" for n in range(20)]
     live.register(*urls)
 
-    def batch(**fields):
+    def batch(version=None, **fields):
         live.clock.advance(hours=1)
         at = live.clock().isoformat()
-        items = [{"url": url, "observed_at": at, "etag": ETAG, **fields} for url in urls]
+        # one digest on many pages would be an incident
+        digests = [{"digest": f"{version}{n:02}"} if version else {} for n in range(len(urls))]
+        items = [
+            {"url": url, "observed_at": at, "etag": ETAG, **fields, **digest}
+            for url, digest in zip(urls, digests, strict=True)
+        ]
         assert live.post("/observations", items).json()["accepted"] == len(urls)
 
-    batch(status=200, digest="1")
+    batch("1", status=200)
     for _ in range(3):
         batch(status=304)
-    batch(status=200, digest="2")
+    batch("2", status=200)
     for name in "abc":
         assert live.get(f"/hosts/{name}.example").json()["false_304_at"] is not None
     for url in urls:

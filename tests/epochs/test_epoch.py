@@ -421,7 +421,7 @@ def test_what_is_reported_during_an_epoch_is_kept_and_counts_in_the_next(store, 
     def meanwhile(*pages, **given):
         with store.begin() as tx:
             for day in (1, 2):
-                record(tx, crawl_columns(ids, T0 + day * DAY, digest=day), by)
+                record(tx, crawl_columns(ids, T0 + day * DAY, digest=1_000 * day + ids), by)
         late.extend(register(store, 5, host="late.example").tolist())
         return harmonic_optimum(*pages, **given)
 

@@ -302,8 +302,9 @@ def test_nobody_measures_twice_for_one_step(sql_store, clock):
 
 
 def record_all(store, ids, at, digest):
+    """Record a crawl of each page, which shows content of its own by the version `digest`."""
     with store.begin() as tx:
-        record(tx, crawl_columns(ids, at, digest=digest), rules())
+        record(tx, crawl_columns(ids, at, digest=1_000_000 * digest + ids), rules())
 
 
 def predictions(store):
