@@ -153,6 +153,11 @@ async def everything(client, live):
     await note(client.steps())
     await note(client.freshness([1, URLS[1], rc.Copy(url=URLS[2], fetched_at=START)]))
     await note(client.running_leases())
+    n_leased = len((await settled(client.lease(2, worker="gone"))).items)
+    await note([(item.worker, item.running) for item in await settled(client.workers())])
+    ended = [await settled(client.return_leases("gone", dry_run=dry)) for dry in (True, False)]
+    assert await note([*ended, await settled(client.return_leases("gone"))]) == [n_leased] * 2 + [0]
+    assert n_leased > 0
     await settled(client.set_host("b.example", group="g"))
     await note([group.n_members for group in await settled(client.groups())])
     await note(client.delete_group("g"))
