@@ -115,8 +115,7 @@ def _sentence(
     if page.no_content:
         return _no_content(page, denied=denied)
     if _never_had_content(page):
-        last = f"{_last_crawls(page.n_failures)} {_found(page, denied=denied)}"
-        return f"tried again soon: {last}, and it has had no content yet"
+        return f"tried again soon: {_last_result(page, denied=denied)}; it has had no content yet"
     if page.retry_rate and not page.crawl_rate and not page.n_failures:
         return _back(page)
     clauses = [f"{_manner(page)}: {_drivers(page, estimate)}"]
@@ -124,8 +123,7 @@ def _sentence(
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
         again = "" if next_crawl_at(page) is None else ", it is tried again"
-        result = f"{_found(page, denied=denied)}{_not_followed(page)}"
-        clauses.append(f"{_last_crawls(page.n_failures)} {result}{again}")
+        clauses.append(f"{_last_result(page, denied=denied)}{again}")
     elif page.shift is not None:  # the shift is part of the urgency
         clauses += _shift(page, epoch, change_hours)
     elif group := _url_group(page, epoch.certificate):
@@ -170,8 +168,7 @@ def _plain_requests(page: Page, now: datetime | None) -> list[str]:
 
 def _no_content(page: Page, *, denied: bool) -> str:
     remedy = REMEDY_DENIED if denied else REMEDY[page.outcome]
-    result = f"{_found(page, denied=denied)}{_not_followed(page)}"
-    last = f"{_last_crawls(page.n_failures)} {result}"
+    last = _last_result(page, denied=denied)
     return f"{remedy}: {last}; it has no share of the budget, and is tried again ever more rarely"
 
 
@@ -188,6 +185,12 @@ def _never_had_content(page: Page) -> bool:
 def _denied(log: Sequence[LogEntry]) -> bool:
     """Return whether robots.txt forbade the last crawl."""
     return next((entry.robots_denied for entry in log if entry.kind is Kind.crawl), False)
+
+
+def _last_result(page: Page, *, denied: bool) -> str:
+    """Return what the last crawls of a page without content found."""
+    result = f"{_found(page, denied=denied)}{_not_followed(page)}"
+    return f"{_last_crawls(page.n_failures)} {result}"
 
 
 def _found(page: Page, *, denied: bool) -> str:
