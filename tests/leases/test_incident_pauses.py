@@ -54,7 +54,7 @@ class Crawler:
         )
         with self.store.begin() as tx:
             states, leased = self.settler.lock(tx, page_id, reported, scheduled=True)
-            made = record(tx, reported, RULES, states, self.recent)
+            made = record(tx, reported, RULES, states, recent=self.recent)
             new = made.verdict == ItemVerdict.accepted
             self.settler.settle_crawls(
                 tx, reported, new, made.states, leased, now, made.in_incident

@@ -32,6 +32,8 @@ def judged(stated, now, *, held=True, token=5, last=None):
         leased_at=instants([LEASED_AT if held else None]),
         due_rate=np.array([np.nan]),
         limited=np.array([False]),
+        n_unfinished=np.array([0]),
+        idle=np.array([False]),
     )
     after, starts = started(crawls, LeasedCrawls(np.array([0]), locked), state(last), now)
     return after.observed_at[0], starts[0]
@@ -144,6 +146,8 @@ def test_a_report_twice_in_one_batch_counts_once(queue_store, leased):
 def test_a_report_after_the_end_of_its_lease_leaves_the_page_due_for_a_request(queue_store, leased):
     """The page is leased to another crawler; the first one's clock is fast."""
     (page,) = {leased.page_id}
+    # asked for again during the first lease, the page does not wait after it
+    save(queue_store, [page], renewed_at=T0 + MINUTE)
     (other,) = take(queue_store, T0 + TTL)
     save(queue_store, [page], renewed_at=T0 + 6 * MINUTE)
     done = commit_reports(queue_store, [leased], T0 + 6 * MINUTE, T0 + 7 * MINUTE, digest=1)
