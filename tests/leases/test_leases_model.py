@@ -85,8 +85,26 @@ class Leases(RuleBasedStateMachine):
         """URLs that are there already are the same pages; one that was deleted is a new one."""
         page_id = register(self.store, n, self.model.now, host).tolist()
         queue(self.store, [p for p in page_id if p not in self.model.pages], self.model.now)
-        for page in page_id:
-            self.model.pages.setdefault(page, Page(host, self.model.now))
+        for place, page in enumerate(page_id):
+            if page not in self.model.pages:
+                self.model.pages[page] = Page(host, self.model.now, place=place)
+                self.adopt(page)
+
+    def adopt(self, page_id):
+        """The lease of a deleted page goes on as that of the new page with its URL."""
+        page = self.model.pages[page_id]
+        for old in self.model.deleted.values():
+            if old.token and (old.host, old.place) == (page.host, page.place):
+                assert self.is_open([page_id]) or not self.model.live(old), "a lease was lost"
+                if self.is_open([page_id]):
+                    page.adopt(old)
+                old.token = 0
+
+    def is_open(self, page_ids):
+        """Return the pages whose leases run, or have expired without being counted."""
+        with self.store.begin(write=False) as tx:
+            last = tx.last_leases(np.array(sorted(page_ids), np.int64))
+        return set(last.page_id[last.is_open].tolist())
 
     @rule(span=st.sampled_from([0.001, 0.4, 1, 1, 3, 5, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600]))
     def advance(self, span):
@@ -124,16 +142,15 @@ class Leases(RuleBasedStateMachine):
         """Count the expired leases that the store has counted; of taken pages it has all."""
         expired = {
             page_id: page
-            for page_id, page in self.model.pages.items()
+            for page_id, page in self.model.every_page.items()
             if page.token and not self.model.live(page)
         }
-        with self.store.begin(write=False) as tx:
-            last = tx.last_leases(np.array(sorted(expired), np.int64))
-        open_ = set(last.page_id[last.is_open].tolist())
+        open_ = self.is_open(expired)
         for page_id, page in expired.items():
             if page_id in taken or page_id not in open_:
                 page.count(page.expires_at)
-                page.expired_at = page.expires_at if page.n_unfinished else T0 - DAY
+                stays = page.n_unfinished and page_id in self.model.pages
+                page.expired_at = page.expires_at if stays else T0 - DAY
 
     def hand_out(self, crawl, hosts, expires_at):
         model, page = self.model, self.model.pages[crawl.page_id]
@@ -195,7 +212,7 @@ class Leases(RuleBasedStateMachine):
 
     def ended(self, sent, held, at):
         for crawl, was_held in zip(sent, held, strict=True):
-            page = self.model.pages.get(crawl.page_id)
+            page = self.model.every_page.get(crawl.page_id)
             if page is None or page.token != crawl.token:
                 assert not was_held, "a token that has ended ended a lease"
                 continue
@@ -238,12 +255,13 @@ class Leases(RuleBasedStateMachine):
 
     def heard(self, page_ids, spoke, status, at):
         """A host queue that is asked to slow down pauses at least half a minute, and only once."""
-        host_queues = {p: self.model.pages[p].host_queue for p in page_ids if p in self.model.pages}
+        pages = self.model.every_page
+        host_queues = {p: pages[p].host_queue for p in page_ids}
         names, told = (
             set(host_queues.values()),
             {host_queue for p, host_queue in host_queues.items() if p in spoke},
         )
-        hosts = {page.host_queue: page.host for page in self.model.pages.values()}
+        hosts = {page.host_queue: page.host for page in pages.values()}
         for name in names:
             with self.store.begin(write=False) as tx:
                 blocked_until = tx.host(hosts[name]).host_queue.blocked_until
@@ -296,8 +314,9 @@ class Leases(RuleBasedStateMachine):
         for page, crawl in zip(page_id, answered.crawl.tolist(), strict=True):
             known = self.model.pages[page]
             if crawl:
-                known.requested_at = known.requested_at if known.requested else at
-                known.renewed_at = at
+                is_open = known.requested
+                known.requested_at = known.requested_at if is_open else at
+                known.renewed_at = max(known.renewed_at, at) if is_open else at
             if crawl and not known.token and known.renewed_at > known.leased_at:
                 known.until = T0  # once: the next lease is newer than the request
 
@@ -309,7 +328,7 @@ class Leases(RuleBasedStateMachine):
         until = self.model.now + timedelta(seconds=ttl_s)
         with self.store.begin() as tx:
             extended = tx.extend_lease(crawl.page_id, crawl.token, self.model.now, until)
-        page = self.model.pages.get(crawl.page_id)
+        page = self.model.every_page.get(crawl.page_id)
         runs = bool(page and page.token == crawl.token and self.model.live(page))
         assert extended == runs
         if runs:
@@ -372,11 +391,14 @@ class Leases(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.pages) > 3)
     @rule(data=st.data())
     def delete(self, data):
-        """Its lease ends with a page."""
-        for page in self.pages(data, 2):
+        """A crawl that runs goes on, and counts for its host until its lease ends."""
+        for page_id in self.pages(data, 2):
             with self.store.begin() as tx:
-                tx.delete_page(page)
-            del self.model.pages[page]
+                tx.delete_page(page_id)
+            page = self.model.deleted[page_id] = self.model.pages.pop(page_id)
+            page.expired_at = T0 - DAY
+            if not self.model.live(page):
+                page.token = 0
 
     @rule()
     def restart(self):

@@ -43,6 +43,8 @@ class Page:
 
     host: str
     created_at: datetime
+    place: int = 0
+    """Which URL of its host."""
     last_crawl_at: datetime | None = None
     last_ping_at: datetime | None = None
     requested_at: datetime | None = None
@@ -91,12 +93,17 @@ class Page:
         """Return whether no crawl since the start of the last lease was reported."""
         return self.last_crawl_at is None or self.last_crawl_at < self.leased_at
 
+    def adopt(self, old):
+        """Take the open lease of a deleted page with the same URL."""
+        self.token, self.leased_at, self.expires_at = old.token, old.leased_at, old.expires_at
+        self.n_unfinished, old.token = old.n_unfinished, 0
+
     def counted(self, ended_at, returned=False):
         """Return the number of unfinished leases after one more, and the end of the wait."""
         n = self.n_unfinished + 1
         interval = DAY * (self.interval_factor / self.rate) if self.rate else DAY
         wait = min(timedelta(seconds=RETRY_S), interval) * n if n < SET_ASIDE_AFTER else DAY
-        asked = self.requested_at is not None and self.requested_at > self.leased_at
+        asked = self.requested_at is not None and self.renewed_at > self.leased_at
         return n, T0 if asked or (returned and n == 1) else ended_at + wait
 
     def count(self, ended_at, returned=False):
@@ -167,11 +174,18 @@ class Model:
 
     now: datetime = T0
     pages: dict[int, Page] = field(default_factory=dict)
+    deleted: dict[int, Page] = field(default_factory=dict)
+    """Deleted pages, whose leases run on."""
     host_queues: dict[str, HostQueue] = field(
         default_factory=lambda: {name: HostQueue(*limits) for name, limits in HOST_QUEUES.items()}
     )
     filled_at: datetime | None = T0
     """Instant of the last filling of the queue; None if an epoch was published since."""
+
+    @property
+    def every_page(self):
+        """Return all pages, with those that were deleted."""
+        return self.pages | self.deleted
 
     def live(self, page):
         return page.token and page.expires_at > self.now
@@ -179,7 +193,9 @@ class Model:
     def n_live(self, host_queue):
         """Return the number of leases that run."""
         return sum(
-            bool(self.live(page)) for page in self.pages.values() if page.host_queue == host_queue
+            bool(self.live(page))
+            for page in self.every_page.values()
+            if page.host_queue == host_queue
         )
 
     def running(self, host_queue):
@@ -189,7 +205,7 @@ class Model:
         therefore counts from there.
         """
         delay = timedelta(seconds=self.host_queues[host_queue].delay_s)
-        here = [page for page in self.pages.values() if page.host_queue == host_queue]
+        here = [page for page in self.every_page.values() if page.host_queue == host_queue]
         ends = [page.expires_at + delay for page in here if page.token]
         ends += [page.expired_at + delay for page in here if not page.token]
         return sorted(end for end in ends if end > self.now)
