@@ -81,9 +81,7 @@ COLUMNS_OF: dict[str, dict[str, Any]] = {
     **{word: {} for word in UNFINISHED},
 }
 """Values of columns that each state needs, by which the store filters."""
-NEEDS_RULE = frozenset(
-    {PageState.never_crawled, PageState.retired, PageState.gone, PageState.failing, OVERDUE}
-)
+NEEDS_RULE = frozenset({*PageState, OVERDUE} - {PageState.active})
 """States for which the values of columns are not enough."""
 
 

@@ -231,7 +231,7 @@ def test_a_target_without_content_is_tried_for_a_week_and_then_retired(live):
     assert (login["retired"], login["gone"]) == (True, False)
     live.epoch()
     assert set(pages(live, state="retired")) == {login["url"]}
-    assert set(pages(live, state="failing")) == {f"{SITE}/0"}
+    assert set(pages(live, state="no_content")) == {f"{SITE}/0"}
     sentence = page(live, login["url"])["why"]["sentence"]
     assert sentence.startswith("not crawled: only redirects led to it, and it has had no content; ")
     live.register(login["url"])
