@@ -43,6 +43,7 @@ def pages_of(host_id, crawled_at, interval, **values):
         "n_observations": 9,
         "interval_factor": 1.0,
         "last_age": np.nan,
+        "last_failure_at": at_day(np.nan),
         "estimate": 0.0,
         "min_crawl_rate": np.nan,
         "max_crawl_rate": np.nan,

@@ -94,7 +94,7 @@ def _pages(rng, shard, n, bounds, pings):
         false_pings=np.where(pinged, rng.uniform(0, 2, n), 0.0),
         trust=np.zeros(n),
         last_age=np.where(rng.random(n) < 0.3, rng.exponential(1.0, n), np.nan),
-        last_failure_at=np.where(rng.random(n) < 0.1, NOW - np.timedelta64(2, "h"), NO_TIME),
+        last_failure_at=np.where(ids % 10 == 3, NOW - np.timedelta64(2, "h"), NO_TIME),
     )
 
 
