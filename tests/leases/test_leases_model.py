@@ -95,8 +95,9 @@ class Leases(RuleBasedStateMachine):
         page = self.model.pages[page_id]
         for old in self.model.deleted.values():
             if old.token and (old.host, old.place) == (page.host, page.place):
-                assert self.is_open([page_id]) or not self.model.live(old), "a lease was lost"
-                if self.is_open([page_id]):
+                goes_on = self.is_open([page_id])
+                assert goes_on or not self.model.live(old), "a lease was lost"
+                if goes_on:
                     page.adopt(old)
                 old.token = 0
 

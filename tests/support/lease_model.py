@@ -96,7 +96,7 @@ class Page:
     def adopt(self, old):
         """Take the open lease of a deleted page with the same URL."""
         self.token, self.leased_at, self.expires_at = old.token, old.leased_at, old.expires_at
-        self.n_unfinished, old.token = old.n_unfinished, 0
+        self.n_unfinished = old.n_unfinished
 
     def counted(self, ended_at, returned=False):
         """Return the number of unfinished leases after one more, and the end of the wait."""
