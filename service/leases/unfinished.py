@@ -10,7 +10,9 @@ lease waits, so that a page that no worker reports holds up neither its host nor
 | 2 | twice as long |
 | `SET_ASIDE_AFTER` or more | a day: the page is set aside |
 
-A request that is newer than the start of the last lease ends the wait. An expired lease is counted
+A request that is newer than the start of the last lease ends the wait, but not that of a page that
+is set aside: else a page that is pinged often would hold up its host again. An operator's request
+for a crawl sets the count to 0 (`Transaction.request_many`). An expired lease is counted
 when a worker asks for crawls of its host; until then, readers count it by `standing`.
 """
 
@@ -82,11 +84,12 @@ def wait_until(
 ) -> Instants:
     """Return (N,) ends of the waits after leases; NaT where a newer request ends the wait.
 
-    `wanted_at` are the newest requests of the pages; NaT: none.
+    `wanted_at` are the newest requests of the pages; NaT: none. No request ends the wait of a page
+    that is set aside.
     """
     wait = wait_days(n, ending, first_retry_days(pages))
     until = ended_at + (wait * DAY_US).astype(np.int64).astype("m8[us]")
-    return np.where(wanted_at > leased_at, NO_TIME, until)
+    return np.where((wanted_at > leased_at) & (n < SET_ASIDE_AFTER), NO_TIME, until)
 
 
 def standing(leases: LastLeases, pages: DueColumns, at: np.datetime64) -> Standing:

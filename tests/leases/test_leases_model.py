@@ -43,6 +43,7 @@ from service.leases.queue import fill_queue
 from service.leases.settle import LeaseSettler
 from service.model.domain import ItemVerdict
 from service.model.outcomes import TROUBLE, Outcome
+from service.model.unfinished import SET_ASIDE_AFTER
 from service.storage import open_store
 from service.storage.queue.columns import ALL_PAGES, LeaseFilter
 
@@ -318,7 +319,8 @@ class Leases(RuleBasedStateMachine):
                 is_open = known.requested
                 known.requested_at = known.requested_at if is_open else at
                 known.renewed_at = max(known.renewed_at, at) if is_open else at
-            if crawl and not known.token and known.renewed_at > known.leased_at:
+            is_aside = known.n_unfinished >= SET_ASIDE_AFTER
+            if crawl and not is_aside and not known.token and known.renewed_at > known.leased_at:
                 known.until = T0  # once: the next lease is newer than the request
 
     @precondition(lambda self: self.given)

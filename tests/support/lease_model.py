@@ -104,7 +104,8 @@ class Page:
         interval = DAY * (self.interval_factor / self.rate) if self.rate else DAY
         wait = min(timedelta(seconds=RETRY_S), interval) * n if n < SET_ASIDE_AFTER else DAY
         asked = self.requested_at is not None and self.renewed_at > self.leased_at
-        return n, T0 if asked or (returned and n == 1) else ended_at + wait
+        at_once = (asked and n < SET_ASIDE_AFTER) or (returned and n == 1)
+        return n, T0 if at_once else ended_at + wait
 
     def count(self, ended_at, returned=False):
         """Count a lease that ended without a report."""

@@ -142,6 +142,9 @@ SELECT page_id FROM due_pages WHERE {IN_IDS} AND (token IS NOT NULL OR n_unfinis
 ORDER BY page_id
 """
 """Statement for pages that a further request has crawled once more."""
+COUNTED_AMONG = f"""
+SELECT page_id FROM due_pages WHERE {IN_IDS} AND n_unfinished IS NOT NULL ORDER BY page_id
+"""
 BOUNDS = f"""
 SELECT page_id, min_crawl_rate, max_crawl_rate FROM pages WHERE {IN_IDS} ORDER BY page_id
 """
@@ -252,7 +255,12 @@ class BulkSql(KeptSql, BulkStatements, QueueStatements):
         requested = self.updated(REQUEST_MANY, ids=page_id, now=now)
         renewed = self.updated(RENEW_MANY, ids=page_id, now=now)
         leased = self.ids(LEASED_AMONG, ids=renewed) if len(renewed) else renewed
-        return distinct(np.append(requested, leased))
+        asked = distinct(np.append(requested, leased))
+        counted = self.ids(COUNTED_AMONG, ids=asked) if len(asked) else asked
+        if len(counted):
+            self.ids(LOCK_QUEUED, ids=counted)
+            self.forget_unfinished(counted)
+        return asked
 
     @override
     def delete_many(self, page_id: Ints) -> int:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.model.arrays import INSTANT, NO_TIME, Bools, Codes, Columns, Instants, Ints, instant
+from service.model.unfinished import SET_ASIDE_AFTER
 from service.storage.dialect import Dialect, Subject
 from service.storage.epochs.schedule import MOST_PAGE_ID, MOST_SCANNED
 from service.storage.queue.columns import LeaseTokens
@@ -108,7 +109,10 @@ class UnfinishedStatements(Subject):
 
     @abstractmethod
     def lift_waits(self, page_id: Ints) -> None:
-        """Let `enqueue` lower the bounds of pages with a request newer than their last lease."""
+        """Let `enqueue` lower the bounds of pages with a request newer than their last lease.
+
+        Pages that are set aside wait on.
+        """
 
     @abstractmethod
     def leases_of(self, worker: str, after: int, now: datetime) -> tuple[WorkerLeases, int | None]:
@@ -138,7 +142,8 @@ SELECT page_id FROM due_pages WHERE n_unfinished IS NOT NULL
 """
 """Statement for the index that has the rows with a count alone."""
 FORGET_UNFINISHED = """
-UPDATE due_pages SET n_unfinished = NULL, ending = NULL WHERE page_id IN (SELECT value FROM {ids})
+UPDATE due_pages SET n_unfinished = NULL, ending = NULL, waits = NULL
+WHERE page_id IN (SELECT value FROM {ids})
 """
 LIFT_WAITS = f"""
 WITH locked AS (
@@ -150,7 +155,7 @@ WITH locked AS (
 UPDATE due_pages SET waits = NULL
 FROM locked JOIN page_states ON page_states.page_id = locked.page_id
 WHERE due_pages.page_id = locked.page_id AND waits AND token IS NULL
-    AND {NEWEST_REQUEST} > due_pages.leased_at
+    AND {NEWEST_REQUEST} > due_pages.leased_at AND n_unfinished < {SET_ASIDE_AFTER}
 """
 """Statement that locks all rows where any waits, so that `enqueue` locks no row before them."""
 LAST_OF_BLOCK = """
