@@ -47,6 +47,7 @@ def schedule(caps=None, objective="harmonic", **limits):
         "host_id": HOST,
         "interval_factor": 1.0,
         "pings_since": np.datetime64("NaT", "us"),
+        "last_failure_at": np.datetime64("NaT", "us"),
     }
     pages = columns(EpochColumns, N, **(values | limits))
     rates = (np.full(N, each) for each in (0.8, 0.7, 0.8, 0.7))
