@@ -143,7 +143,7 @@ def why(
         ),
         (
             {"n_failures": 1, "outcome": Outcome.failed, "last_observed_at": None},
-            "tried again soon: its last crawl got no answer, and it has had no content yet",
+            "tried again soon: its last crawl got no answer; it has had no content yet",
         ),
         (
             {"crawl_rate": 0.0, "retry_rate": 0.5},
