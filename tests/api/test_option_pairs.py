@@ -84,6 +84,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "report": ([], [{"url": URL, "observed_at": EARLIER}]),
     "remove_tags": (["news"],),
     "retry_after_s": (30.0,),
+    "robots_denied": (True, False),
     "robots_delay_s": (2.0, None),
     "secret": (f"whsec_{'A' * 32}", f"whsec_{'B' * 32}"),
     "slice": (0, 1),
