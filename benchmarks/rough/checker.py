@@ -102,9 +102,9 @@ def fresh(played: Played) -> float:
 def freshness(rough: Played, calm: Played) -> Check:
     """Compare the well-behaved pages of both runs."""
     ours, best = fresh(rough), fresh(calm)
-    told = (f"{ours:.4f} beside a rough half, {best:.4f} beside a calm one",)
+    examples = (f"{ours:.4f} beside a rough half, {best:.4f} beside a calm one",)
     name = "freshness of well-behaved pages, rough / calm"
-    return Check(name, ours / best, LEAST_FRESH, at_least=True, examples=told)
+    return Check(name, ours / best, LEAST_FRESH, at_least=True, examples=examples)
 
 
 # -- leases
@@ -133,8 +133,8 @@ def without_content(played: Played) -> Check:
     )
     share = 1.0 - n_content / n_leased if n_leased else 1.0
     name = f"leased crawls without content after {since:.0f} s"
-    told = (f"{n_leased - n_content:.0f} of {n_leased:.0f}",)
-    return Check(name, share, MOST_WITHOUT, examples=told, judged=judged)
+    examples = (f"{n_leased - n_content:.0f} of {n_leased:.0f}",)
+    return Check(name, share, MOST_WITHOUT, examples=examples, judged=judged)
 
 
 def by_host(played: Played) -> dict[int, list[Request]]:

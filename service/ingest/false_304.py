@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from service.estimation.estimates import Rules
-from service.ingest.crawls import LONG_AGO, outcomes
+from service.ingest.absences import LONG_AGO
+from service.ingest.crawls import outcomes
 from service.ingest.rebuild import replayed
 from service.leases.conditional import distrusted
 from service.model.arrays import UNSPECIFIED, Bools, Groups, Instants, Ints, distinct, moment

@@ -185,9 +185,9 @@ def test_a_lost_epoch_is_refused_as_such(live, lost):
 
 
 def test_a_follower_ahead_of_the_backup_is_told_and_one_before_it_goes_on(live, lost):
-    told = live.get("/changes", cursor=lost["lost_cursor"])
-    assert told.status_code == 410
-    assert "restored from a copy" in told.json()["detail"]
+    answer = live.get("/changes", cursor=lost["lost_cursor"])
+    assert answer.status_code == 410
+    assert "restored from a copy" in answer.json()["detail"]
     goes_on = live.get("/changes", cursor=lost["cursor"])
     assert goes_on.status_code == 200
     digests(live, HOST, 3, "c")

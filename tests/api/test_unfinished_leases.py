@@ -223,10 +223,10 @@ def test_pages_set_aside_are_counted_by_their_ends(rude: Live):
         rude.clock.advance(hours=3)
     rude.service.telemetry.sums.next_at = 0
     rude.service.telemetry.sums.count()
-    told = rude.get("/metrics").text
-    assert 'recrawl_set_aside_pages{ending="returned"} 1.0' in told
-    assert 'recrawl_set_aside_pages{ending="expired"} 0.0' in told
-    assert "recrawl_unfinished_pages 1.0" in told
+    text = rude.get("/metrics").text
+    assert 'recrawl_set_aside_pages{ending="returned"} 1.0' in text
+    assert 'recrawl_set_aside_pages{ending="expired"} 0.0' in text
+    assert "recrawl_unfinished_pages 1.0" in text
 
 
 def test_a_page_that_is_registered_again_waits_as_before(rude: Live):

@@ -24,9 +24,9 @@ def page_ids(url):
 def test_an_operator_says_that_the_database_was_restored(recrawl, database_url, tmp_path):
     with closing(opened(read_settings(database_url=database_url)).store):
         pass
-    said = recrawl("restored", database_url=database_url)
-    assert said.status == 0, said.err
-    first = int(said.out.partition("the id ")[2].partition(",")[0])
+    printed = recrawl("restored", database_url=database_url)
+    assert printed.status == 0, printed.err
+    first = int(printed.out.partition("the id ")[2].partition(",")[0])
     assert first > 2**32
     registered(recrawl, tmp_path, database_url, "a")
     assert page_ids(database_url) == [first]
@@ -42,8 +42,8 @@ def test_a_restore_is_told_beside_the_output_of_a_command(recrawl, tmp_path):
 
 
 def test_a_missing_file_is_not_made_by_saying_so(recrawl, tmp_path):
-    said = recrawl("restored", database_url=f"sqlite:///{tmp_path / 'none.db'}")
-    assert "there is no database" in said.refusal()
+    printed = recrawl("restored", database_url=f"sqlite:///{tmp_path / 'none.db'}")
+    assert "there is no database" in printed.refusal()
     assert not (tmp_path / "none.db").exists()
 
 
