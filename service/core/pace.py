@@ -1,0 +1,191 @@
+r"""The pace: the gate that keeps the budget where crawls are handed out. Pure.
+
+Two buckets fill at the budget :math:`R` a day. Crawls that are due take from the first, which holds
+a day's budget and is full at the start, so that a new corpus begins at once. The second is empty at
+the start, and every crawl drains it. What it holds is therefore left over by the crawls that are
+due, and pages that are not due yet may take it.
+
+A UTC day has at most :math:`R` crawls. A loan of :math:`L` days lets urgent pages go beyond. Half
+of the income pays a debt back, out of what the day may still spend. The crawls of a day and its
+payments are together at most :math:`R`. Therefore any :math:`d` days have at most
+:math:`R (d + L)` crawls.
+
+Amounts are in the unit of the budget: crawls, bytes, seconds or money.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from service.core.checks import InvalidInput
+
+PAYS_BACK = 0.5
+"""Share of the income that pays back a debt."""
+SET_BACK_DAYS = 1 / 144
+"""Time by which a clock may run backwards without being set back, days."""
+LONGEST_GAP_DAYS = 400
+"""Time after which older days no longer matter to the pace, days."""
+
+
+class Taken(NamedTuple):
+    """An amount taken for crawls; each part is at most `total`."""
+
+    total: float
+    on_loan: float = 0.0
+    """Part that urgent pages took beyond the day's budget."""
+    first: float = 0.0
+    """Number of crawls that were the first of their page."""
+
+
+class Room(NamedTuple):
+    """The amounts that crawls may take at an instant."""
+
+    due: float
+    """Amount for crawls that are due."""
+    ahead: float
+    """Part of `due` for pages that are not due yet."""
+    on_loan: float
+    """Amount beyond `due` for urgent pages."""
+    first: float
+    """Number of first crawls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The state of the gate."""
+
+    budget: float
+    """Amount a day."""
+    at: float
+    """Instant of this state, days since a midnight UTC."""
+    tokens: float
+    """Amount in the first bucket."""
+    ahead: float = 0.0
+    """Amount in the second bucket; negative after crawls in advance of the income."""
+    carried: float = 0.0
+    """Amount that the day before left to this day, less than the cost of one crawl."""
+    spent: float = 0.0
+    """Amount taken this day, without loans."""
+    paid: float = 0.0
+    """Amount of this day's budget that has paid back the debt."""
+    debt: float = 0.0
+    """Amount of the loan that is not paid back."""
+    n_first: float = 0.0
+    """Number of first crawls this day."""
+
+    @classmethod
+    def starting(cls, budget: float, at: float) -> "Pace":
+        """Return the pace of a new corpus, which may spend a day's budget at once."""
+        return cls(budget=budget, at=at, tokens=budget)
+
+    @property
+    def left(self) -> float:
+        """Amount that this day may still spend without a loan."""
+        return max(self.budget + self.carried - self.spent - self.paid, 0.0)
+
+
+def advanced(pace: Pace, at: float, budget: float, grain: float = 1.0) -> Pace:
+    """Return the pace at a later instant; the new budget is in force from then on.
+
+    After a clock that was set back, the pace goes on from the earlier instant, and the amounts of
+    the day stay.
+
+    Parameters
+    ----------
+    at : days since the same midnight
+    budget : amount a day
+    grain : amount
+        Maximum cost of one crawl, which a day without room for it leaves to the next.
+
+    Raises
+    ------
+    InvalidInput
+        The budget or the grain is negative or not finite.
+
+    Examples
+    --------
+    >>> spent = taken(Pace.starting(budget=24.0, at=0.0), Taken(24.0))
+    >>> room(advanced(spent, at=0.5, budget=24.0)).due  # the day is spent
+    0.0
+    >>> room(advanced(spent, at=1.25, budget=24.0)).due
+    24.0
+    """
+    for name, value in (("budget", budget), ("grain", grain)):
+        if not 0 <= value < float("inf"):
+            raise InvalidInput(name, f"is {value}, expected a finite amount that is not negative")
+    if at < pace.at:
+        return replace(pace, at=at if pace.at - at > SET_BACK_DAYS else pace.at, budget=budget)
+    if at - pace.at > LONGEST_GAP_DAYS:
+        pace = replace(pace, at=at - LONGEST_GAP_DAYS)
+    while int(pace.at) < int(at):
+        midnight = float(int(pace.at) + 1)
+        pace = _within_day(pace, midnight, grain)
+        pace = replace(
+            pace, carried=min(pace.left, grain), spent=0.0, paid=0.0, n_first=0.0, at=midnight
+        )
+    pace = _within_day(pace, at, grain)
+    return replace(pace, budget=budget, tokens=min(pace.tokens, max(budget, grain)))
+
+
+def _within_day(pace: Pace, at: float, grain: float) -> Pace:
+    """Return the pace at a later instant of the same day."""
+    income = pace.budget * (at - pace.at)
+    pays = min(pace.debt, PAYS_BACK * income, pace.left)
+    # a budget below one crawl a day must add up to a crawl
+    depth = max(pace.budget, grain)
+    return replace(
+        pace,
+        at=at,
+        tokens=min(pace.tokens + income - pays, depth),
+        ahead=min(pace.ahead + income - pays, depth),
+        paid=pace.paid + pays,
+        debt=pace.debt - pays,
+    )
+
+
+def room(pace: Pace, loan_days: float = 0.0, most_first: float = float("inf")) -> Room:
+    """Return what crawls may take now.
+
+    `loan_days` is the maximum of the debt, in days of budget; `most_first` is the maximum of first
+    crawls a day.
+    """
+    due = max(min(pace.tokens, pace.left), 0.0)
+    return Room(
+        due=due,
+        ahead=max(min(pace.ahead, due), 0.0),
+        on_loan=max(loan_days * pace.budget - pace.debt, 0.0),
+        first=max(most_first - pace.n_first, 0.0),
+    )
+
+
+def taken(pace: Pace, crawls: Taken) -> Pace:
+    """Return the pace after crawls took an amount.
+
+    An amount beyond the room, of crawls that nobody asked the gate for, uses up the day. The amount
+    does not reach into the next day.
+    """
+    own = crawls.total - crawls.on_loan
+    return replace(
+        pace,
+        tokens=max(pace.tokens - own, 0.0),
+        ahead=max(pace.ahead - own, -pace.budget),
+        spent=pace.spent + own,
+        debt=pace.debt + crawls.on_loan,
+        n_first=pace.n_first + crawls.first,
+    )
+
+
+def given_back(pace: Pace, unused: Taken, day: int) -> Pace:
+    """Return the pace after an amount that was taken on a day was not used.
+
+    After that day, only the buckets and the debt get it back.
+    """
+    own = unused.total - unused.on_loan
+    same = int(pace.at) == day
+    return replace(
+        pace,
+        tokens=min(pace.tokens + own, max(pace.budget, pace.tokens)),
+        ahead=min(pace.ahead + own, max(pace.budget, pace.ahead)),
+        spent=max(pace.spent - own, 0.0) if same else pace.spent,
+        debt=max(pace.debt - unused.on_loan, 0.0),
+        n_first=max(pace.n_first - unused.first, 0.0) if same else pace.n_first,
+    )
