@@ -203,9 +203,14 @@ def spells(played: Played) -> Iterator[Spell]:
             yield Spell(host, start, end)
 
 
-def is_trouble(request: Request) -> bool:
-    """Return whether an answer was one of a host in trouble: none, 429 or 5xx."""
-    return not request.content and (request.status in (0, 429) or request.status >= 500)
+def is_trouble(host: Host, request: Request) -> bool:
+    """Return whether an answer was one of a host in trouble: in an outage, or by its status.
+
+    Such a status is 429, 5xx, or none that a crawler can read.
+    """
+    status = request.status
+    ill = status < 200 or status == 429 or status >= 500
+    return not request.content and (ill or host.outage(request.at) is not None)
 
 
 def trouble(host: Host, requests: list[Request], spell: Spell) -> tuple[float, float]:
@@ -218,7 +223,7 @@ def trouble(host: Host, requests: list[Request], spell: Spell) -> tuple[float, f
     since = spell.start - 2 * LOOK_EVERY_S
     start = end = None
     for request in before:
-        if is_trouble(request):
+        if is_trouble(host, request):
             outage = host.outage(request.at) or (request.at, request.at)
             start, end = (outage[0] if start is None else start), outage[1]
         elif request.at < since:

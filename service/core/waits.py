@@ -16,6 +16,9 @@ CREDIT_TOLERANCE = 1e-9
 """Credit that may be missing from a whole crawl: ten pings at 0.1 add up to one crawl."""
 
 
+SPREAD = 0.25
+"""Relative variation of waits after failures, so that hosts that failed together drift apart."""
+
 JITTER = 0.05
 """Relative variation of periodic intervals, so that pages crawled together drift apart."""
 
@@ -80,9 +83,10 @@ def ping_credit(credit: ArrayLike, crawl_probability: ArrayLike) -> tuple[Bools,
 
 
 def backoff(n_failures: ArrayLike, first_s: float, longest_s: float, uniform: ArrayLike) -> Floats:
-    """Return seconds to wait after failures in a row: doubled each time, varied by up to 50 %.
+    """Return seconds to wait after failures in a row: doubled each time, varied by up to 25 %.
 
-    The waits are at most `longest_s`.
+    The waits are at most `longest_s`. Each is at most `first_s` and a quarter, plus twice the sum of
+    the waits before it, so that a host is not left alone much longer than it has failed.
 
     Examples
     --------
@@ -91,7 +95,7 @@ def backoff(n_failures: ArrayLike, first_s: float, longest_s: float, uniform: Ar
     """
     failures = check_amount("n_failures", n_failures, np.shape(n_failures))
     doublings = np.minimum(failures - 1.0, 64.0)
-    spread = 0.5 + _uniform(uniform)
+    spread = 1.0 + SPREAD * (2.0 * _uniform(uniform) - 1.0)
     return np.asarray(np.minimum(first_s * np.exp2(doublings) * spread, longest_s))
 
 

@@ -52,6 +52,13 @@ def test_poisson_gaps_have_the_law_of_the_clock():
     np.testing.assert_allclose([gaps.mean(), gaps.std()], [1.0, 1.0], rtol=0.02)
 
 
+@given(st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=12))
+def test_a_wait_is_hardly_longer_than_twice_the_time_of_trouble(uniform):
+    waits = backoff(np.arange(1, len(uniform) + 1), 60.0, 86_400.0, uniform)
+    before = np.cumsum(waits) - waits
+    assert (waits <= 75.0 + 2.0 * before + 1e-9).all()
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [
