@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict
 from urllib.parse import quote
 
 from msgspec import json, structs
@@ -22,6 +22,7 @@ from recrawl_client.wire.listing import (
     LogAnswer,
     PagesAnswer,
     ReturnedLeases,
+    StateFilter,
     WorkerItem,
     WorkersAnswer,
 )
@@ -37,18 +38,7 @@ class PageFilters(TypedDict, total=False):
     host: str
     url_prefix: str
     tag: str
-    state: Literal[
-        "active",
-        "failing",
-        "no_content",
-        "gone",
-        "retired",
-        "never_crawled",
-        "overdue",
-        "moved",
-        "unfinished",
-        "set_aside",
-    ]
+    state: StateFilter
     observability: Watched
     change_rate_from: float
     change_rate_to: float

@@ -13,6 +13,20 @@ MOST_NAMED = 10_000
 
 State = Literal["never_crawled", "retired", "gone", "no_content", "failing", "active"]
 
+StateFilter = Literal[
+    "active",
+    "failing",
+    "no_content",
+    "gone",
+    "retired",
+    "never_crawled",
+    "overdue",
+    "moved",
+    "unfinished",
+    "set_aside",
+]
+"""Words that select pages: the states, and four words for pages of any state."""
+
 
 class ListedPage(Struct, frozen=True):
     """One page of a list; its due time is as of now."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from fastapi import Query
 
+from recrawl_client.wire.listing import StateFilter
 from service.api.requests.rules import check_zone
 from service.leases.listing import Selection
 from service.model.domain import Observability
@@ -44,19 +45,7 @@ class PageParameters(NamedTuple):
         ),
     ] = None
     state: Annotated[
-        Literal[
-            "active",
-            "failing",
-            "no_content",
-            "gone",
-            "retired",
-            "never_crawled",
-            "overdue",
-            "moved",
-            "unfinished",
-            "set_aside",
-        ]
-        | None,
+        StateFilter | None,
         Query(
             description="State of the pages. Of any state are: `overdue` pages, due before now; "
             "`moved` pages, redirected for good at their last crawl; `unfinished` pages, whose "

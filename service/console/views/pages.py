@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import Response
 from msgspec import UNSET
 
-from recrawl_client.wire.listing import PagesAnswer
+from recrawl_client.wire.listing import PagesAnswer, StateFilter
 from recrawl_client.wire.pages import PageAnswer
 from service.api.cursors import PagesPlace, decode_cursor, encode_cursor
 from service.api.requests.filters import PageParameters
@@ -18,18 +18,7 @@ from service.ingest.bulk import Recrawl, act_on_selected
 PART = 50
 STEP_S = 1.5
 """Time after which an act on many pages shows its progress, seconds."""
-STATES = (
-    "active",
-    "never_crawled",
-    "overdue",
-    "failing",
-    "no_content",
-    "gone",
-    "retired",
-    "moved",
-    "unfinished",
-    "set_aside",
-)
+STATES = get_args(StateFilter)
 OBSERVABILITIES = ("incomplete", "complete", "auto")
 
 
