@@ -96,8 +96,8 @@ def test_a_gone_page_is_checked_ever_more_rarely_then_retired_and_registering_ha
 def test_a_redirect_registers_its_target_and_queues_it(rude):
     (page_id,) = rude.register(NEWS)
     (crawl,) = lease(rude)
-    told = {"lease": crawl["lease"], "status": 301, "redirect_url": f"{NEW}#top"}
-    assert report(rude, told).json()["leases_ended"] == 1
+    redirect = {"lease": crawl["lease"], "status": 301, "redirect_url": f"{NEW}#top"}
+    assert report(rude, redirect).json()["leases_ended"] == 1
     shown = page(rude)
     target = page(rude, NEW)
     assert shown["redirects_to"] == {"page_id": target["page_id"], "url": NEW}
@@ -107,7 +107,7 @@ def test_a_redirect_registers_its_target_and_queues_it(rude):
     rude.clock.advance(hours=1)
     rude.epoch()
     (crawl,) = (one for one in lease(rude) if one["page_id"] == page_id)
-    report(rude, {**told, "lease": crawl["lease"]})
+    report(rude, {**redirect, "lease": crawl["lease"]})
     assert (page(rude)["gone"], page(rude)["n_failures"]) == (True, 2)
     rude.epoch()
     assert page(rude)["why"]["sentence"].startswith("checked ever more rarely: it has moved")
@@ -129,10 +129,10 @@ def test_without_registering_a_redirect_is_recorded_without_its_target(api: Live
 def test_a_redirect_to_the_page_itself_is_none(api: Live):
     (page_id,) = api.register(NEWS)
     by_id = {"page_id": page_id, "observed_at": (api.clock() + timedelta(seconds=2)).isoformat()}
-    told = {"status": 301, "redirect_url": "HTTPS://A.example:443/./news#top"}
-    assert report(api, told).json()["accepted"] == 1
+    redirect = {"status": 301, "redirect_url": "HTTPS://A.example:443/./news#top"}
+    assert report(api, redirect).json()["accepted"] == 1
     api.clock.advance(seconds=10)
-    assert api.post("/observations", [{**by_id, **told}]).json()["accepted"] == 1
+    assert api.post("/observations", [{**by_id, **redirect}]).json()["accepted"] == 1
     shown = page(api)
     assert (shown["gone"], shown["n_failures"], shown["redirects_to"]) == (False, 2, None)
 
@@ -170,13 +170,13 @@ def test_a_target_of_a_wrong_type_is_refused_by_its_field(api: Live):
     assert rejected["field"] == "redirect_url"
 
 
-@pytest.mark.parametrize("said", [{"status": 200}, {"status": 206}, {}])
-def test_content_that_a_redirect_led_to_is_that_of_another_page(api: Live, said):
+@pytest.mark.parametrize("outcome", [{"status": 200}, {"status": 206}, {}])
+def test_content_that_a_redirect_led_to_is_that_of_another_page(api: Live, outcome):
     """A crawler that follows redirects states the target's answer."""
     report(api, {"digest": "1"})
     api.clock.advance(hours=1)
     for evidence in ({"digest": "2"}, {}):
-        assert report(api, {"redirect_url": NEW, **said, **evidence}).json()["rejected"] == []
+        assert report(api, {"redirect_url": NEW, **outcome, **evidence}).json()["rejected"] == []
         api.clock.advance(hours=1)
     shown = page(api)
     assert (shown["n_failures"], shown["redirects_to"]["url"]) == (2, NEW)
@@ -241,13 +241,13 @@ def test_a_wrong_clock_ends_its_lease_and_a_repeated_report_changes_nothing(rude
     rude.register(NEWS)
     (crawl,) = lease(rude)
     at = (rude.clock() + timedelta(seconds=min(seconds, 10**9))) if seconds > 0 else None
-    said = {"lease": crawl["lease"], "status": 200, "digest": "1"}
-    said["observed_at"] = at.isoformat() if at else "1901-01-01T00:00:00Z"
-    answer = rude.post("/observations", [said]).json()
+    item = {"lease": crawl["lease"], "status": 200, "digest": "1"}
+    item["observed_at"] = at.isoformat() if at else "1901-01-01T00:00:00Z"
+    answer = rude.post("/observations", [item]).json()
     assert (answer["accepted"], answer["leases_ended"]) == (1, 1)
     before = page(rude)
     rude.clock.advance(seconds=30)
-    answer = rude.post("/observations", [said]).json()
+    answer = rude.post("/observations", [item]).json()
     assert (answer["accepted"], answer["duplicate"], answer["leases_ended"]) == (0, 1, 0)
     assert page(rude)["last_crawl_at"] == before["last_crawl_at"]
 

@@ -60,7 +60,7 @@ class Host:
     def states(self):
         return states_of(self.store, self.page_id)
 
-    def told(self, since=START):
+    def changes(self, since=START):
         """The changes in the feed since the start, by their kinds."""
         feed = feed_of(self.store)
         return feed.kind[feed.observed_at >= instant(since)].tolist()
@@ -74,7 +74,7 @@ def host(store):
 
 
 @pytest.fixture
-def told_host(queue_store):
+def feed_host(queue_store):
     host = Host(queue_store)
     host.quiet_days()
     return host
@@ -111,20 +111,20 @@ def test_an_outage_teaches_nothing(host, sign, hours):
 
 
 @pytest.mark.parametrize("sign", SIGNS)
-def test_an_outage_is_not_told(told_host, sign):
+def test_an_outage_is_not_told(feed_host, sign):
     for hour in range(4):
-        told_host.crawl(START + hour * HOUR, **sign)
-    told_host.content(START + 4 * HOUR)
-    assert told_host.told() == []
+        feed_host.crawl(START + hour * HOUR, **sign)
+    feed_host.content(START + 4 * HOUR)
+    assert feed_host.changes() == []
 
 
-def test_a_maintenance_page_that_comes_page_by_page_costs_the_first_page_alone(told_host):
+def test_a_maintenance_page_that_comes_page_by_page_costs_the_first_page_alone(feed_host):
     for i in range(N):
-        told_host.crawl(START + i * MINUTE, slice(i, i + 1), status=200, digest=7)
+        feed_host.crawl(START + i * MINUTE, slice(i, i + 1), status=200, digest=7)
     for i in range(N):
-        told_host.content(START + 2 * HOUR + i * MINUTE, slice(i, i + 1))
-    assert len(told_host.told()) == 2
-    assert told_host.states.n_changes.tolist() == [2] + [0] * (N - 1)
+        feed_host.content(START + 2 * HOUR + i * MINUTE, slice(i, i + 1))
+    assert len(feed_host.changes()) == 2
+    assert feed_host.states.n_changes.tolist() == [2] + [0] * (N - 1)
 
 
 def test_pages_come_back_within_an_hour_whatever_the_incident_lasted(host):
@@ -136,35 +136,35 @@ def test_pages_come_back_within_an_hour_whatever_the_incident_lasted(host):
     assert set(host.states.n_failures.tolist()) == {1}
 
 
-def test_after_a_day_a_site_that_is_gone_is_gone(told_host):
+def test_after_a_day_a_site_that_is_gone_is_gone(feed_host):
     for hour in range(23):
-        told_host.crawl(START + hour * HOUR, status=404)
-    assert not told_host.states.gone.any()
+        feed_host.crawl(START + hour * HOUR, status=404)
+    assert not feed_host.states.gone.any()
     for hour in range(24, 28):
-        told_host.crawl(START + hour * HOUR, status=404)
-    states = told_host.states
+        feed_host.crawl(START + hour * HOUR, status=404)
+    states = feed_host.states
     assert states.gone.all()
-    assert len(told_host.told()) == N
+    assert len(feed_host.changes()) == N
 
 
-def test_after_a_day_a_site_that_shows_one_page_has_changed(told_host):
+def test_after_a_day_a_site_that_shows_one_page_has_changed(feed_host):
     for hour in range(27):
-        told_host.crawl(START + hour * HOUR, status=200, digest=7)
-    states = told_host.states
+        feed_host.crawl(START + hour * HOUR, status=200, digest=7)
+    states = feed_host.states
     assert set(states.digest.tolist()) == {7}
     assert set(states.n_changes.tolist()) == {1}
-    assert len(told_host.told()) == N
+    assert len(feed_host.changes()) == N
 
 
-def test_a_site_that_deletes_most_of_its_pages_loses_them(told_host):
+def test_a_site_that_deletes_most_of_its_pages_loses_them(feed_host):
     gone, there = slice(0, 18), slice(18, N)
     for hour in range(5):
         at = START + hour * HOUR
-        told_host.crawl(at, gone, status=404)
-        told_host.content(at + 20 * MINUTE, there)
-    states = told_host.states
+        feed_host.crawl(at, gone, status=404)
+        feed_host.content(at + 20 * MINUTE, there)
+    states = feed_host.states
     assert states.gone.tolist() == [True] * 18 + [False] * 12
-    assert len(told_host.told()) == 18
+    assert len(feed_host.changes()) == 18
     assert set(states.n_changes[there].tolist()) == {0}
 
 

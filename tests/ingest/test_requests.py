@@ -246,8 +246,8 @@ def columns(requested_at, renewed_at, last):
     empty = PageStates.empty(estimate=(2,))
     zeros = {name: np.zeros((1, *a.shape[1:]), a.dtype) for name, a in empty.arrays().items()}
     never = {name: np.full(1, NO_TIME) for name, a in zeros.items() if a.dtype.kind == "M"}
-    given = {"requested_at": requested_at, "renewed_at": renewed_at, "last_crawl_at": last}
-    return PageStates(**{**zeros, **never, **{name: minutes(at) for name, at in given.items()}})
+    times = {"requested_at": requested_at, "renewed_at": renewed_at, "last_crawl_at": last}
+    return PageStates(**{**zeros, **never, **{name: minutes(at) for name, at in times.items()}})
 
 
 def minutes(*at):

@@ -48,8 +48,8 @@ def test_the_delay_of_a_host_counts_from_a_report_that_a_slow_clock_dates(queue_
 
 def test_a_host_that_asks_a_worker_with_a_slow_clock_to_wait_is_waited_for(queue_store):
     add(queue_store, 3)
-    given = take(queue_store, T0, 1)
-    report(queue_store, given, T0 - HOUR, T0 + SECOND, status=429, retry_after_s=600)
+    crawls = take(queue_store, T0, 1)
+    report(queue_store, crawls, T0 - HOUR, T0 + SECOND, status=429, retry_after_s=600)
     assert take(queue_store, T0 + 599 * SECOND) == []
     assert len(take(queue_store, T0 + 600 * SECOND)) == 3
 
@@ -118,8 +118,8 @@ def test_a_host_that_was_full_is_open_after_a_report_where_others_are_never_full
 
 def test_a_good_answer_forgives_failures_where_no_host_waits(queue_store):
     add(queue_store, 5)
-    given = take(queue_store, T0, 4)
-    for crawl, status in zip(given, (500, 500, 200, 500), strict=True):
+    crawls = take(queue_store, T0, 4)
+    for crawl, status in zip(crawls, (500, 500, 200, 500), strict=True):
         assert report(queue_store, [crawl], T0, status=status) == [True]
     assert len(take(queue_store, T0)) == 1
 
@@ -128,10 +128,10 @@ def test_a_good_answer_forgives_failures_where_no_host_waits(queue_store):
 def test_a_host_that_asks_for_it_is_left_alone_as_long_as_it_asks(queue_store, status):
     add(queue_store, 2)
     add(queue_store, 1, host="b.example")
-    given = take(queue_store, T0, 1)
+    crawls = take(queue_store, T0, 1)
     other = take(queue_store, T0, hosts=("b.example",))
-    assert len(other) == 1 or given[0].host == "b.example"
-    here = [crawl for crawl in given + other if crawl.host == "example.org"]
+    assert len(other) == 1 or crawls[0].host == "b.example"
+    here = [crawl for crawl in crawls + other if crawl.host == "example.org"]
     here = here or take(queue_store, T0, 1, hosts=("example.org",))
     report(queue_store, here, T0, status=status, retry_after_s=1000)
     assert take(queue_store, T0 + 999 * SECOND, hosts=("example.org",)) == []
@@ -145,8 +145,8 @@ def test_a_host_that_asks_for_it_is_left_alone_though_it_answered_others(
 ):
     """Crawls at the same time, reported in one batch or several."""
     add(queue_store, 3)
-    given = take(queue_store, T0, 2)
-    asks, answers = given[order[0]], given[order[1]]
+    crawls = take(queue_store, T0, 2)
+    asks, answers = crawls[order[0]], crawls[order[1]]
     done = commit_reports(
         queue_store,
         [asks, answers],
@@ -164,8 +164,8 @@ def test_pauses_double_with_trouble_and_one_answer_forgives(queue_store):
     add(queue_store, 12)
     now, pauses = T0, []
     for _ in range(4):
-        given = take(queue_store, now, 1)
-        report(queue_store, given, now, status=503)
+        crawls = take(queue_store, now, 1)
+        report(queue_store, crawls, now, status=503)
         opens = next_ready_at(queue_store)
         pauses.append((opens - now).total_seconds())
         assert take(queue_store, opens - SECOND / 1000, 1) == []
@@ -179,10 +179,10 @@ def test_pauses_double_with_trouble_and_one_answer_forgives(queue_store):
 
 def test_trouble_that_was_reported_before_is_not_heard_again(queue_store):
     add(queue_store, 3)
-    given = take(queue_store, T0, 1)
-    assert report(queue_store, given, T0, status=503) == [True]
+    crawls = take(queue_store, T0, 1)
+    assert report(queue_store, crawls, T0, status=503) == [True]
     opens = next_ready_at(queue_store)
-    again = [given[0]._replace(token=token) for token in (given[0].token, 1, 0)]
+    again = [crawls[0]._replace(token=token) for token in (crawls[0].token, 1, 0)]
     for crawl in again:  # as before, under a token made up, without a lease
         assert report(queue_store, [crawl], T0, T0 + SECOND, status=503) == [False]
         assert report(queue_store, [crawl], T0 - DAY, T0 + SECOND, status=429) == [False]
@@ -208,9 +208,9 @@ def test_the_third_timeout_in_a_row_makes_a_host_pause(queue_store):
     add(queue_store, 5)
     for _ in range(2):
         report(queue_store, take(queue_store, T0, 1), T0, status=0)
-    given = take(queue_store, T0, 1)
-    assert len(given) == 1
-    report(queue_store, given, T0, status=0)
+    crawls = take(queue_store, T0, 1)
+    assert len(crawls) == 1
+    report(queue_store, crawls, T0, status=0)
     assert take(queue_store, T0 + 29 * SECOND, 1) == []
     assert len(take(queue_store, T0 + 90 * SECOND, 1)) == 1
 
@@ -234,9 +234,9 @@ def test_trouble_after_a_day_without_any_is_the_first(queue_store):
 def test_three_timeouts_in_one_batch_make_a_host_pause_and_more_do_so_no_longer(queue_store):
     add(queue_store, 40)
     report(queue_store, take(queue_store, T0, 2), T0, T0, status=0)
-    given = take(queue_store, T0, 20)
-    assert len(given) == 20, "two are no trouble yet"
-    report(queue_store, given, T0, T0, status=0)
+    crawls = take(queue_store, T0, 20)
+    assert len(crawls) == 20, "two are no trouble yet"
+    report(queue_store, crawls, T0, T0, status=0)
     assert take(queue_store, T0 + 29 * SECOND) == []
     assert len(take(queue_store, T0 + 90 * SECOND, 5)) == 5, "as long as after the third alone"
 
@@ -302,9 +302,9 @@ def test_reports_that_share_a_commit_hold_their_hosts_from_when_they_were_seen(q
 @pytest.mark.parametrize("together", [True, False])
 def test_crawls_in_flight_that_meet_one_incident_are_one_pause(queue_store, status, together):
     add(queue_store, 40)
-    given = take(queue_store, T0, 12)
+    crawls = take(queue_store, T0, 12)
     retry_after_s = 1 if status == 429 else np.nan
-    batches = [given] if together else [[crawl] for crawl in given]
+    batches = [crawls] if together else [[crawl] for crawl in crawls]
     for second, batch in enumerate(batches, start=1):
         at = T0 + second * SECOND / 12
         report(queue_store, batch, at, status=status, retry_after_s=retry_after_s)

@@ -201,9 +201,9 @@ class Leases(RuleBasedStateMachine):
         self.ended(sent, held, at)
         for crawl, is_new, was_held in zip(sent, new, held, strict=True):
             if is_new and not was_held:
-                self.model.pages[crawl.page_id].heard()
+                self.model.pages[crawl.page_id].count_report()
         spoke = {c.page_id for c, *of in zip(sent, new, held, strict=True) if any(of)}
-        self.heard({c.page_id for c in sent}, spoke, status, at)
+        self.count_reports({c.page_id for c in sent}, spoke, status, at)
 
     @precondition(lambda self: self.given)
     @rule(data=st.data())
@@ -255,11 +255,11 @@ class Leases(RuleBasedStateMachine):
             page.retry_rate = 0.0
         return True
 
-    def heard(self, page_ids, spoke, status, at):
+    def count_reports(self, page_ids, spoke, status, at):
         """A host queue that is asked to slow down pauses at least half a minute, and only once."""
         pages = self.model.every_page
         host_queues = {p: pages[p].host_queue for p in page_ids}
-        names, told = (
+        names, slow = (
             set(host_queues.values()),
             {host_queue for p, host_queue in host_queues.items() if p in spoke},
         )
@@ -268,13 +268,13 @@ class Leases(RuleBasedStateMachine):
             with self.store.begin(write=False) as tx:
                 blocked_until = tx.host(hosts[name]).host_queue.blocked_until
             host_queue = self.model.host_queues[name]
-            if name in told and status in (429, 503):
+            if name in slow and status in (429, 503):
                 # a crawl from before the last pause is part of the incident of that pause
                 paused = host_queue.paused_at
                 assert blocked_until is not None
                 assert paused or blocked_until >= at + timedelta(seconds=30)
                 host_queue.paused_at = self.model.now
-            elif name not in told or 0 < status < TROUBLE.start:
+            elif name not in slow or 0 < status < TROUBLE.start:
                 assert (blocked_until or T0) == host_queue.blocked_until
             host_queue.blocked_until = max(host_queue.blocked_until, blocked_until or T0)
 
@@ -300,8 +300,8 @@ class Leases(RuleBasedStateMachine):
         spoke = {page for page in page_id if self.saw(page, self.model.now, status)}
         for page in spoke:
             if status >= TROUBLE.start or not self.model.pages[page].token:
-                self.model.pages[page].heard()
-        self.heard(page_id, spoke, status, self.model.now)
+                self.model.pages[page].count_report()
+        self.count_reports(page_id, spoke, status, self.model.now)
 
     @precondition(lambda self: self.model.pages)
     @rule(data=st.data(), ago_s=st.sampled_from([0, 0, 400]))

@@ -37,14 +37,16 @@ def test_one_request_in_twenty_goes_without_validators_and_keeps_its_note(
     plain_share, monkeypatch, etag, date
 ):
     monkeypatch.setattr(conditional, "PLAIN_SHARE", plain_share)
-    given = stored(20_000, etag, date)
-    got = handed_out(given, AT, rng())
+    validators = stored(20_000, etag, date)
+    got = handed_out(validators, AT, rng())
     plain = (got.etag == "") & np.isnat(got.last_modified)
     assert 900 < plain.sum() < 1_100
-    np.testing.assert_array_equal(got.etag[~plain], given.etag[~plain])
-    np.testing.assert_array_equal(got.last_modified[~plain], given.last_modified[~plain])
+    np.testing.assert_array_equal(got.etag[~plain], validators.etag[~plain])
+    np.testing.assert_array_equal(got.last_modified[~plain], validators.last_modified[~plain])
     assert (got.note == "7").all()
-    assert plain.tolist() == withheld(given, AT, rng()).tolist(), "the draws are those of the rng"
+    assert plain.tolist() == withheld(validators, AT, rng()).tolist(), (
+        "the draws are those of the rng"
+    )
 
 
 def test_pages_without_validators_draw_nothing():

@@ -92,13 +92,13 @@ seconds = st.integers(-400, 400).map(lambda s: timedelta(seconds=s))
 later = st.integers(0, 4_000).map(lambda s: timedelta(seconds=s))
 
 
-@given(fetched=later, took=later, skew=seconds, told=st.booleans(), again=later)
+@given(fetched=later, took=later, skew=seconds, with_start=st.booleans(), again=later)
 def test_any_clock_keeps_the_start_within_the_lease_and_a_repeated_report_a_duplicate(
-    fetched, took, skew, told, again
+    fetched, took, skew, with_start, again
 ):
     began = LEASED_AT + fetched
     now = began + took
-    stated = began + skew if told else None
+    stated = began + skew if with_start else None
     counts, start = judged(stated, now)
     assert instant(LEASED_AT) <= start <= counts <= instant(now)
     if skew <= timedelta(0) or stated is None or stated > now:

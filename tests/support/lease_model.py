@@ -119,7 +119,7 @@ class Page:
         """Count anew: a report was accepted, or has ended the lease."""
         self.token, self.n_unfinished, self.until, self.expired_at = 0, 0, T0, T0 - DAY
 
-    def heard(self):
+    def count_report(self):
         """Count anew after an accepted report; another lease stays."""
         if self.token:
             self.n_unfinished = 0
