@@ -146,7 +146,7 @@ def denied() -> CrawlEvidence:
 
 
 @dataclass(slots=True)
-class Site:
+class OriginRobots:
     """The robots.txt of one origin."""
 
     until: float
@@ -171,7 +171,7 @@ class Site:
 
 
 @dataclass(slots=True)
-class Gate:
+class HostDelay:
     """The delay of one host, whose origins may have several robots.txt."""
 
     delays: dict[str, float] = field(default_factory=dict)
@@ -201,8 +201,8 @@ class RobotsFlows:
         """True if the reader can return leases; else every crawl is reported."""
         self.now = now
         self.clock = clock
-        self.sites: OrderedDict[str, Site] = OrderedDict()
-        self.gates: OrderedDict[str, Gate] = OrderedDict()
+        self.sites: OrderedDict[str, OriginRobots] = OrderedDict()
+        self.gates: OrderedDict[str, HostDelay] = OrderedDict()
         self.size = 0
         self.readings: dict[str, Future[None]] = {}
         """Flows that read, by origin."""
@@ -221,7 +221,7 @@ class RobotsFlows:
             return Entry(False, denied(), "robots.txt")
         return (yield from self._turn(crawl))
 
-    def _shut(self, site: Site, crawl: Crawl) -> RobotsFlow[Entry]:
+    def _shut(self, site: OriginRobots, crawl: Crawl) -> RobotsFlow[Entry]:
         """Report an unreachable robots.txt with one crawl, and return the leases beside it."""
         reason, now = f"robots.txt answers {site.status or 'nothing'}", self.now()
         with self.lock:
@@ -247,7 +247,7 @@ class RobotsFlows:
         site = yield from self.site(origin_of(url))
         return None if site.rules is None else site.rules.delay_s
 
-    def site(self, origin: str, host: str | None = None) -> RobotsFlow[Site]:
+    def site(self, origin: str, host: str | None = None) -> RobotsFlow[OriginRobots]:
         """Return the robots.txt of an origin, and report its delay for a host to the service.
 
         One flow reads and reports; others wait for it.
@@ -274,14 +274,14 @@ class RobotsFlows:
                     del self.readings[origin]
                 mine.set_result(None)
 
-    def _kept(self, origin: str) -> Site | None:
+    def _kept(self, origin: str) -> OriginRobots | None:
         site = self.sites.get(origin)
         if site is None or site.until <= self.now():
             return None
         self.sites.move_to_end(origin)
         return site
 
-    def _read(self, origin: str) -> RobotsFlow[Site]:
+    def _read(self, origin: str) -> RobotsFlow[OriginRobots]:
         before = self.sites.get(origin)
         site = yield from self._answered(origin, before)
         with self.lock:
@@ -293,7 +293,7 @@ class RobotsFlows:
                 self.size -= self.sites.popitem(last=False)[1].size
         return site
 
-    def _answered(self, origin: str, before: Site | None) -> RobotsFlow[Site]:
+    def _answered(self, origin: str, before: OriginRobots | None) -> RobotsFlow[OriginRobots]:
         """Request a robots.txt: 4xx and long redirects allow all, 429, 5xx and silence nothing."""
         url, began = f"{origin}/robots.txt", self.now()
         for _ in range(MOST_REDIRECTS + 1):
@@ -306,25 +306,25 @@ class RobotsFlows:
                 busy = TOO_MANY if status == TOO_MANY else UNAVAILABLE
                 return self._away(busy, retry_after(response), before)
             if response.is_success:
-                return Site(self.now() + KEPT_S, Rules(response.content, self.user_agent))
+                return OriginRobots(self.now() + KEPT_S, Rules(response.content, self.user_agent))
             target = next_url(url, response)
             if target is None:
                 break
             if self.now() > began + DEADLINE_S:
                 return self._away(0, 0.0, before)
             url = target
-        return Site(self.now() + KEPT_S, Rules())
+        return OriginRobots(self.now() + KEPT_S, Rules())
 
-    def _away(self, status: int, asked_s: float, before: Site | None) -> Site:
+    def _away(self, status: int, asked_s: float, before: OriginRobots | None) -> OriginRobots:
         """Return what an unreachable robots.txt allows: nothing, and all after long."""
         now, n_failures = self.now(), 0 if before is None else before.n_failures
         since = now if before is None or before.away_since is None else before.away_since
         pause_s = min(FIRST_AWAY_S * 2.0 ** min(n_failures, 20), LONGEST_AWAY_S)
         pause_s = max(pause_s, min(asked_s, KEPT_S))
         rules = Rules() if now - since >= UNREACHABLE_S else None
-        return Site(now + pause_s, rules, status, n_failures + 1, since)
+        return OriginRobots(now + pause_s, rules, status, n_failures + 1, since)
 
-    def _report(self, site: Site, origin: str, host: str) -> RobotsFlow[None]:
+    def _report(self, site: OriginRobots, origin: str, host: str) -> RobotsFlow[None]:
         """Keep a host's delay, and report it to the service if it is new or another one."""
         delay_s = None if site.rules is None else site.rules.delay_s
         with self.lock:
@@ -332,7 +332,7 @@ class RobotsFlows:
             if gate is None and delay_s is None:
                 site.is_reported = True
                 return
-            gate = self.gates.setdefault(host, Gate())
+            gate = self.gates.setdefault(host, HostDelay())
             self.gates.move_to_end(host)
             gate.delays.pop(origin, None)
             if delay_s is not None:

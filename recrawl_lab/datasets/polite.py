@@ -66,7 +66,7 @@ class Urls(NamedTuple):
     url: list[str]
 
 
-class Numbers(NamedTuple):
+class UrlNumbers(NamedTuple):
     """(N,) numbers, one for each URL_ID."""
 
     url_id: Ints
@@ -266,9 +266,9 @@ def _gather_urls(rows: list[tuple[int, str]]) -> Urls:
     return Urls(np.array([url_id for url_id, _ in rows], np.int64), [url for _, url in rows])
 
 
-def _gather_numbers(rows: list[tuple[int, float]]) -> Numbers:
+def _gather_numbers(rows: list[tuple[int, float]]) -> UrlNumbers:
     flat = np.array(rows, [("url_id", np.int64), ("number", np.float64)])
-    return Numbers(flat["url_id"], flat["number"])
+    return UrlNumbers(flat["url_id"], flat["number"])
 
 
 def _gather_histories(rows: list[tuple[int, float, list[Crawl]]]) -> Histories:

@@ -25,11 +25,11 @@ CursorParameter = Annotated[
 ]
 
 
-class Place(Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+class ListPlace(Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
     """A place in a list."""
 
 
-class SchedulePlace(Place, tag="schedule1", frozen=True):
+class SchedulePlace(ListPlace, tag="schedule1", frozen=True):
     """A place in the schedule of an epoch."""
 
     epoch: Number
@@ -37,14 +37,14 @@ class SchedulePlace(Place, tag="schedule1", frozen=True):
     """Last page_id before the place."""
 
 
-class EpochsPlace(Place, tag="epochs1", frozen=True):
+class EpochsPlace(ListPlace, tag="epochs1", frozen=True):
     """A place in the list of epochs, newest first."""
 
     before: Number
     """Last epoch before the place."""
 
 
-class HostsPlace(Place, tag="hosts1", frozen=True):
+class HostsPlace(ListPlace, tag="hosts1", frozen=True):
     """A place in the list of hosts in an order."""
 
     order: Literal["host_id", "-host_id", "host", "-host"]
@@ -52,7 +52,7 @@ class HostsPlace(Place, tag="hosts1", frozen=True):
     """Last host_id or name before the place."""
 
 
-class HostLoadsPlace(Place, tag="hostloads1", frozen=True):
+class HostLoadsPlace(ListPlace, tag="hostloads1", frozen=True):
     """A place in the list of hosts in the order of a load."""
 
     order: Literal["n_pages", "-n_pages", "n_overdue", "-n_overdue", "asked_rate", "-asked_rate"]
@@ -64,14 +64,14 @@ class HostLoadsPlace(Place, tag="hostloads1", frozen=True):
     """Last host_id before the place among the other hosts."""
 
 
-class PagesPlace(Place, tag="pages1", frozen=True):
+class PagesPlace(ListPlace, tag="pages1", frozen=True):
     """A place in the list of pages."""
 
     after: Number
     """Last page_id before the place."""
 
 
-class LogPlace(Place, tag="log1", frozen=True):
+class LogPlace(ListPlace, tag="log1", frozen=True):
     """A place in the log of a page, newest entries first."""
 
     at: Annotated[int, Meta(ge=FIRST_US, le=LAST_US)]
@@ -79,28 +79,28 @@ class LogPlace(Place, tag="log1", frozen=True):
     kind: Annotated[int, Meta(ge=0, le=1)]
 
 
-class LeasesPlace(Place, tag="leases1", frozen=True):
+class LeasesPlace(ListPlace, tag="leases1", frozen=True):
     """A place in the list of running leases."""
 
     after: Number
     """Last page_id before the place."""
 
 
-class GroupsPlace(Place, tag="groups1", frozen=True):
+class GroupsPlace(ListPlace, tag="groups1", frozen=True):
     """A place in the list of groups."""
 
     after: Number
     """Last group_id before the place."""
 
 
-class SubscriptionsPlace(Place, tag="websub1", frozen=True):
+class SubscriptionsPlace(ListPlace, tag="websub1", frozen=True):
     """A place in the list of subscriptions."""
 
     after: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{22}$")]
     """Last id before the place."""
 
 
-class FeedCursor(Place, tag="changes1", frozen=True):
+class FeedCursor(ListPlace, tag="changes1", frozen=True):
     """A place in the feed of changes."""
 
     feed: Annotated[str, Meta(max_length=32)]
@@ -109,21 +109,21 @@ class FeedCursor(Place, tag="changes1", frozen=True):
     offset: Annotated[int, Meta(ge=0, le=MOST_OFFSET)]
 
 
-class WebhooksPlace(Place, tag="webhooks1", frozen=True):
+class WebhooksPlace(ListPlace, tag="webhooks1", frozen=True):
     """A place in the list of webhooks."""
 
     after: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{22}$")]
     """Last id before the place."""
 
 
-class DeliveriesPlace(Place, tag="deliveries1", frozen=True):
+class DeliveriesPlace(ListPlace, tag="deliveries1", frozen=True):
     """A place in the list of a webhook's deliveries, newest first."""
 
     before: Number
     """Last number before the place."""
 
 
-class HistoryPlace(Place, tag="history1", frozen=True):
+class HistoryPlace(ListPlace, tag="history1", frozen=True):
     """A place in the history."""
 
     at: Annotated[int, Meta(ge=0, le=2**37)]
@@ -140,21 +140,21 @@ class HistoryPlace(Place, tag="history1", frozen=True):
         return datetime.fromtimestamp(self.at, UTC)
 
 
-class KeysPlace(Place, tag="keys1", frozen=True):
+class KeysPlace(ListPlace, tag="keys1", frozen=True):
     """A place in the list of keys."""
 
     after: Annotated[str, Meta(pattern="^[0-9a-f]{10}$")]
     """Last key_id before the place."""
 
 
-class AuditPlace(Place, tag="audit1", frozen=True):
+class AuditPlace(ListPlace, tag="audit1", frozen=True):
     """A place in the audit, newest first."""
 
     before: Number
     """Last entry before the place."""
 
 
-PlaceT = TypeVar("PlaceT", bound=Place)
+PlaceT = TypeVar("PlaceT", bound=ListPlace)
 
 
 def limit_of(items: str, most: int = 1_000) -> Any:
@@ -162,7 +162,7 @@ def limit_of(items: str, most: int = 1_000) -> Any:
     return Query(ge=1, le=most, description=f"Maximum number of {items}")
 
 
-def encode_cursor(place: Place) -> str:
+def encode_cursor(place: ListPlace) -> str:
     """Return the cursor of a place.
 
     >>> encode_cursor(PagesPlace(17))

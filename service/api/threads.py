@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Turns:
+class CallerThreads:
     """The threads of one caller."""
 
     places: asyncio.Semaphore
@@ -33,7 +33,9 @@ class Turns:
     """Number of requests that have a thread or wait for one."""
 
 
-_TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Turns]] = WeakKeyDictionary()
+_BY_LOOP: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, CallerThreads]] = (
+    WeakKeyDictionary()
+)
 
 
 def share(n_threads: float) -> int:
@@ -48,12 +50,12 @@ def share(n_threads: float) -> int:
 @asynccontextmanager
 async def turn() -> AsyncIterator[None]:
     """Wait until the caller may hold one more thread, and hold it until the end of the block."""
-    turns_by_name = _TURNS.setdefault(asyncio.get_running_loop(), {})
+    threads_by_name = _BY_LOOP.setdefault(asyncio.get_running_loop(), {})
     name = CALLER_NAME.get()
-    if name not in turns_by_name:
+    if name not in threads_by_name:
         n_threads = to_thread.current_default_thread_limiter().total_tokens
-        turns_by_name[name] = Turns(asyncio.Semaphore(share(n_threads)))
-    turns = turns_by_name[name]
+        threads_by_name[name] = CallerThreads(asyncio.Semaphore(share(n_threads)))
+    turns = threads_by_name[name]
     turns.n_users += 1
     try:
         async with turns.places:
@@ -61,7 +63,7 @@ async def turn() -> AsyncIterator[None]:
     finally:
         turns.n_users -= 1
         if not turns.n_users:
-            turns_by_name.pop(name, None)
+            threads_by_name.pop(name, None)
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

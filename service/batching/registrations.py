@@ -63,7 +63,7 @@ session holds the page's row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered(Columns):
+class RegistrationOutcomes(Columns):
     """(N,) outcomes of a registration."""
 
     page_id: Ints
@@ -91,7 +91,7 @@ class Registrar:
     def __init__(self, store: Store, settler: LeaseSettler, patience_s: float = PATIENCE_S) -> None:
         self.store = store
         self.settler = settler
-        self.waiting: WaitingItems[Registration, Registered] = WaitingItems(
+        self.waiting: WaitingItems[Registration, RegistrationOutcomes] = WaitingItems(
             store, self._flush_patiently, some_pages, patience_s
         )
 
@@ -109,7 +109,7 @@ class Registrar:
 
     def _flush_patiently(
         self, jobs: list[Registration], _: Sequence[Prepare], attempt: Attempt
-    ) -> Sequence[Registered]:
+    ) -> Sequence[RegistrationOutcomes]:
         """Register the pages, without those that hold the batch up."""
         apart, queues = attempt.apart, True
         for _attempt in range(MAX_ATTEMPTS - 1):
@@ -136,7 +136,7 @@ class Registrar:
 
     def _flush(
         self, jobs: list[Registration], apart: Ints, *, queues: bool, hurries: bool = True
-    ) -> Sequence[Registered]:
+    ) -> Sequence[RegistrationOutcomes]:
         pages = PageColumns.concatenate([job.pages for job in jobs])
         # flushed alone and in order, the later request changes what the earlier one created
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
@@ -163,7 +163,7 @@ class Registrar:
                 self.settler.queue_pinged(tx, page_id[created], now)
         if not queues:
             queue_apart(self.store, self.settler, page_id[created], now)
-        whole = Registered(
+        whole = RegistrationOutcomes(
             page_id=np.where(waits, stored_id, page_id),
             created=created,
             verdict=np.where(waits, ItemVerdict.locked, ItemVerdict.accepted).astype(np.int16),

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin
 
 from service.connectors.markup import PIECE, Element, elements
-from service.connectors.sitemap import Entry, parse_lastmod
+from service.connectors.sitemap import SitemapEntry, parse_lastmod
 from service.model.urls import MAX_URL_BYTES
 
 ENTRIES = ("entry", "item")
@@ -20,7 +20,7 @@ FIRST_YEAR = 1990
 """First year that counts as a date; earlier ones, such as 1970, are placeholders."""
 
 
-def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[Entry]:
+def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[SitemapEntry]:
     r"""Yield the page of each entry and its date; `now` replaces a missing or impossible date.
 
     A permanent `guid` is a link where there is no other. An entry without a link stands for the
@@ -45,11 +45,11 @@ def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[Entry]:
         yield _entry(0, {}, topic, now)
 
 
-def _entry(position: int, fields: dict[str, str], topic: str, now: datetime) -> Entry:
+def _entry(position: int, fields: dict[str, str], topic: str, now: datetime) -> SitemapEntry:
     moments = (_moment(fields[name]) for name in TIMES if name in fields)
     changed_at = min(next(filter(None, moments), now), now)
     loc = fields.get("link") or fields.get("guid") or topic
-    return Entry(position, loc, changed_at.isoformat(), is_child=False)
+    return SitemapEntry(position, loc, changed_at.isoformat(), is_child=False)
 
 
 def _entries(content: bytes, topic: str) -> Iterator[dict[str, str]]:

@@ -37,7 +37,7 @@ FIELDS = ("loc", "lastmod")
 ENTRY_DEPTH, FIELD_DEPTH = 2, 3
 
 
-class Entry(NamedTuple):
+class SitemapEntry(NamedTuple):
     """One page of a sitemap, or one sitemap of an index."""
 
     position: int
@@ -79,7 +79,7 @@ class Sitemap:
         self.broke_off = False
         self._pieces = filter(None, self._inflated(content, max_bytes))
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[SitemapEntry]:
         """Yield the entries in their order."""
         head, encoding = _start(self._pieces)
         if not head:
@@ -129,17 +129,17 @@ class Sitemap:
         if warning not in self.warnings:
             self.warnings.append(warning)
 
-    def _text(self, pieces: Iterable[bytes], encoding: str) -> Iterator[Entry]:
+    def _text(self, pieces: Iterable[bytes], encoding: str) -> Iterator[SitemapEntry]:
         """Yield an entry for each line."""
         position = 0
         for line in _lines(pieces, encoding):
             if loc := line.strip():
-                yield Entry(position, loc, None, is_child=False)
+                yield SitemapEntry(position, loc, None, is_child=False)
                 position += 1
         if not position:
             self._warn("the text holds no address; a sitemap of text has one URL a line")
 
-    def _xml(self, pieces: Iterable[bytes]) -> Iterator[Entry]:
+    def _xml(self, pieces: Iterable[bytes]) -> Iterator[SitemapEntry]:
         """Yield the entries, and warn where the document breaks off after its root."""
         n_entries, root = 0, ""
         try:
@@ -147,7 +147,7 @@ class Sitemap:
                 if isinstance(part, str):
                     root = self._root(part)
                     continue
-                yield Entry(n_entries, *part)
+                yield SitemapEntry(n_entries, *part)
                 n_entries += 1
                 self._judge(root, is_child=part.is_child, first=n_entries == 1)
         except Declared as error:

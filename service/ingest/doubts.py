@@ -13,10 +13,10 @@ import numpy as np
 
 from service.ingest.incidents import (
     NEVER,
-    Crawl,
+    CrawlVerdict,
+    HostWatch,
     PageSeen,
-    Verdict,
-    Watch,
+    SuspectCrawl,
     incidents_of,
     judged,
     numbers_of,
@@ -79,7 +79,7 @@ def doubts(
     _save(tx, incidents, watches.values())
     if not verdict.any():
         return None
-    return Doubts(verdict != Verdict.plain, verdict == Verdict.incident)
+    return Doubts(verdict != CrawlVerdict.plain, verdict == CrawlVerdict.incident)
 
 
 def _shared(
@@ -132,7 +132,7 @@ def _by_site(crawls: CrawlColumns, outcome: Codes) -> Codes:
     return np.where(by_robots, Outcome.elsewhere, outcome).astype(np.int16)
 
 
-def _listed(crawls: CrawlColumns, outcome: Codes, shared: Shared) -> list[Crawl]:
+def _listed(crawls: CrawlColumns, outcome: Codes, shared: Shared) -> list[SuspectCrawl]:
     columns = (
         crawls.page_id,
         numbers_of(crawls.observed_at),
@@ -141,7 +141,9 @@ def _listed(crawls: CrawlColumns, outcome: Codes, shared: Shared) -> list[Crawl]
         _unchanged(crawls),
         *shared,
     )
-    return [Crawl(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    return [
+        SuspectCrawl(*row) for row in zip(*(column.tolist() for column in columns), strict=True)
+    ]
 
 
 def _pages(states: PageStates) -> dict[int, PageSeen]:
@@ -167,7 +169,7 @@ def _crawled_before(
     return here + tx.crawled_between(host_id, datetime_at(after), datetime_at(before), others)
 
 
-def _save(tx: Transaction, before: HostIncidents, watches: Iterable[Watch]) -> None:
+def _save(tx: Transaction, before: HostIncidents, watches: Iterable[HostWatch]) -> None:
     """Write the watches that have changed, and delete those that have nothing to remember."""
     every = list(watches)
     after = incidents_of(every)

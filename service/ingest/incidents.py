@@ -52,7 +52,7 @@ CrawledBefore = Callable[[int, int], int]
 """Function that returns the number of pages whose last crawl lies between two instants."""
 
 
-class Verdict(IntEnum):
+class CrawlVerdict(IntEnum):
     """The verdict on a crawl."""
 
     plain = 0
@@ -62,7 +62,7 @@ class Verdict(IntEnum):
     """Nothing, because the crawl shows the sign of an incident in force."""
 
 
-class Crawl(NamedTuple):
+class SuspectCrawl(NamedTuple):
     """A crawl of a host under suspicion."""
 
     page_id: int
@@ -92,9 +92,9 @@ class PageSeen:
     doubted_at: int
     """Time of the first of the doubtful crawls in a row."""
 
-    def see(self, crawl: Crawl, verdict: Verdict) -> None:
+    def see(self, crawl: SuspectCrawl, verdict: CrawlVerdict) -> None:
         """Note a crawl and its verdict."""
-        if verdict is not Verdict.plain:
+        if verdict is not CrawlVerdict.plain:
             self.doubted_at = self.doubted_at if self.outcome == Outcome.doubtful else crawl.at
             self.outcome = Outcome.doubtful
         else:
@@ -105,14 +105,14 @@ class PageSeen:
         self.last_at = crawl.at
 
 
-def shown_by(crawl: Crawl, page: PageSeen) -> int:
+def shown_by(crawl: SuspectCrawl, page: PageSeen) -> int:
     """Return the digest of the content that a crawl shows; 0: unknown, or no content."""
     if crawl.outcome != Outcome.content:
         return 0
     return page.digest if crawl.unchanged and not crawl.digest else crawl.digest
 
 
-def sign_shown(crawl: Crawl, page: PageSeen) -> Sign:
+def sign_shown(crawl: SuspectCrawl, page: PageSeen) -> Sign:
     """Return the sign that a crawl shows, new or not."""
     if IS_ABSENT[crawl.outcome]:
         return Sign.absent
@@ -133,7 +133,7 @@ def last_sign(page: PageSeen) -> Sign:
 
 
 @dataclass(slots=True)
-class Watch:
+class HostWatch:
     """The watch over one host: the counts of an hour, and the last incident (`HostIncidents`)."""
 
     host_id: int
@@ -168,7 +168,7 @@ class Watch:
         """True if the watch has nothing to remember."""
         return self.opened_at == NEVER and self.kind == Sign.none
 
-    def judge(self, crawl: Crawl, page: PageSeen) -> Verdict:
+    def judge(self, crawl: SuspectCrawl, page: PageSeen) -> CrawlVerdict:
         """Return what a crawl teaches; `page` is the page before the crawl."""
         self._pass_time(crawl.at)
         if self.in_force and crawl.at >= self.since and self._shows_it(crawl, page):
@@ -176,7 +176,7 @@ class Watch:
             self.n_pages += not counted
             self.shown_at = max(self.shown_at, crawl.at)
             self._count(crawl, page, Sign.none)
-            return Verdict.incident
+            return CrawlVerdict.incident
         # content of a crawl that is older than the last sign does not show that the sign is gone
         if self.kind != Sign.none and crawl.at > self.shown_at and self._is_other(crawl, page):
             self._end(crawl.at)
@@ -184,9 +184,9 @@ class Watch:
         self._count(crawl, page, sign)
         if sign is not Sign.none and self._prevails(sign, crawl.at):
             self._begin(sign, crawl.at)
-            return Verdict.incident
+            return CrawlVerdict.incident
         stranger = crawl.is_doubtful or self._is_known(crawl, page)
-        return Verdict.doubtful if sign is Sign.alike and stranger else Verdict.plain
+        return CrawlVerdict.doubtful if sign is Sign.alike and stranger else CrawlVerdict.plain
 
     def _pass_time(self, at: int) -> None:
         """Close the hour, take an incident of a day as it is, and forget an old one."""
@@ -200,7 +200,7 @@ class Watch:
 
     # -- an incident
 
-    def _shows_it(self, crawl: Crawl, page: PageSeen) -> bool:
+    def _shows_it(self, crawl: SuspectCrawl, page: PageSeen) -> bool:
         """Return whether a crawl shows the sign of the incident, new to the page or not."""
         if self.kind == Sign.alike:
             return shown_by(crawl, page) == self.digest
@@ -209,7 +209,7 @@ class Watch:
     def _showed_it(self, page: PageSeen) -> bool:
         return page.outcome == Outcome.doubtful or last_sign(page) == self.kind
 
-    def _is_other(self, crawl: Crawl, page: PageSeen) -> bool:
+    def _is_other(self, crawl: SuspectCrawl, page: PageSeen) -> bool:
         """Return whether a crawl shows content that is not that of the incident."""
         if self.kind == Sign.alike:
             return shown_by(crawl, page) not in (0, self.digest)
@@ -234,7 +234,7 @@ class Watch:
 
     # -- an hour
 
-    def _new_sign(self, crawl: Crawl, page: PageSeen) -> Sign:
+    def _new_sign(self, crawl: SuspectCrawl, page: PageSeen) -> Sign:
         """Return the sign that a crawl shows, if it is new to the page and not taken as it is."""
         sign = sign_shown(crawl, page)
         same = sign == self.kind and (sign is not Sign.alike or crawl.digest == self.digest)
@@ -247,16 +247,16 @@ class Watch:
         }
         return sign if is_new.get(sign, False) else Sign.none
 
-    def _is_alike(self, crawl: Crawl, page: PageSeen) -> bool:
+    def _is_alike(self, crawl: SuspectCrawl, page: PageSeen) -> bool:
         if page.outcome == Outcome.doubtful and crawl.at >= page.doubted_at + HOUR:
             return False
         return crawl.is_shared or self._is_known(crawl, page)
 
-    def _is_known(self, crawl: Crawl, page: PageSeen) -> bool:
+    def _is_known(self, crawl: SuspectCrawl, page: PageSeen) -> bool:
         """Return whether a page shows the digest that is counted, and is no twin of the first."""
         return crawl.digest == self.digest and page.digest != self.digest_before
 
-    def _count(self, crawl: Crawl, page: PageSeen, sign: Sign) -> None:
+    def _count(self, crawl: SuspectCrawl, page: PageSeen, sign: Sign) -> None:
         """Count the page of a crawl by this crawl, in place of its last one in the hour."""
         if sign is not Sign.none and self.opened_at == NEVER:
             self.opened_at = crawl.at
@@ -276,7 +276,7 @@ class Watch:
         if sign is not Sign.alike or self._follows(crawl):
             self._add(sign, 1)
 
-    def _follows(self, crawl: Crawl) -> bool:
+    def _follows(self, crawl: SuspectCrawl) -> bool:
         """Return whether a digest is the one that is counted, the most frequent one so far."""
         if crawl.digest != self.digest and crawl.n_alike >= self.n_alike:
             self.digest, self.digest_before = crawl.digest, crawl.digest_before
@@ -314,7 +314,9 @@ class Watch:
             self.digest = self.digest_before = 0
 
 
-def judged(watch: Watch, crawls: Iterable[Crawl], pages: dict[int, PageSeen]) -> list[Verdict]:
+def judged(
+    watch: HostWatch, crawls: Iterable[SuspectCrawl], pages: dict[int, PageSeen]
+) -> list[CrawlVerdict]:
     """Return what the crawls of one host teach, in the order of their times.
 
     The function notes them in the watch, and in the pages by page_id.
@@ -328,19 +330,19 @@ def judged(watch: Watch, crawls: Iterable[Crawl], pages: dict[int, PageSeen]) ->
     if watch.in_force and watch.kind == Sign.alike:
         for i, crawl in enumerate(every):
             if crawl.is_shared and crawl.digest == watch.digest and crawl.at >= watch.since:
-                verdicts[i] = Verdict.incident
+                verdicts[i] = CrawlVerdict.incident
     return verdicts
 
 
-def watches_of(incidents: HostIncidents) -> dict[int, Watch]:
+def watches_of(incidents: HostIncidents) -> dict[int, HostWatch]:
     """Return the watches over hosts by host_id, in the order of the rows."""
     columns = {name: numbers_of(column).tolist() for name, column in incidents.arrays().items()}
     rows = zip(*columns.values(), strict=True)
-    watches = (Watch(**dict(zip(columns, row, strict=True))) for row in rows)
+    watches = (HostWatch(**dict(zip(columns, row, strict=True))) for row in rows)
     return {watch.host_id: watch for watch in watches}
 
 
-def incidents_of(watches: Iterable[Watch]) -> HostIncidents:
+def incidents_of(watches: Iterable[HostWatch]) -> HostIncidents:
     """Return watches as columns."""
     every = list(watches)
     columns = {}

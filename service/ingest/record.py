@@ -23,7 +23,7 @@ from service.ingest.pings import notice
 from service.ingest.recent_digests import RecentDigests
 from service.ingest.redirects import (
     NO_PAGES,
-    Judged,
+    FollowedRedirects,
     Redirects,
     judge,
     nearest,
@@ -360,7 +360,7 @@ def resolve(
 
 def _judged(
     tx: Transaction, names: PageNames, to: Ints, url_page_id: Ints, named: Bools
-) -> tuple[Ints, Judged]:
+) -> tuple[Ints, FollowedRedirects]:
     """Return the items that redirect to another page, and where their redirects lead.
 
     `to` has the row of each item's target, -1 for none.

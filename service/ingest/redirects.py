@@ -50,7 +50,7 @@ class Redirects:
     """True where only redirects name the target, and no page has its URL."""
 
 
-class Judged(NamedTuple):
+class FollowedRedirects(NamedTuple):
     """(R,) redirects as they are followed."""
 
     leads: Codes
@@ -59,7 +59,7 @@ class Judged(NamedTuple):
     """Hops of each target."""
 
 
-def judge(tx: Transaction, redirects: Redirects) -> Judged:
+def judge(tx: Transaction, redirects: Redirects) -> FollowedRedirects:
     """Return where redirects lead, by the redirects of the store."""
     source, target, new = redirects.source, redirects.target, redirects.new
     links = tx.links_of(_pages(source, target))
@@ -71,7 +71,7 @@ def judge(tx: Transaction, redirects: Redirects) -> Judged:
     too_far |= new & (nth >= np.where(hops > 1, MOST_ONWARD, MOST_TARGETS))
     too_far |= new & (source > 0) & ~there  # a page that does not exist leads nowhere
     leads = np.where(too_far | returns(tx, links, source, target), Leads.nowhere, leads)
-    return Judged(leads.astype(np.int16), hops)
+    return FollowedRedirects(leads.astype(np.int16), hops)
 
 
 def rank(source: Ints, target: Ints, new: Bools) -> Ints:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.connectors.sitemap import PIECE, Entry, Sitemap, _elements, parse_lastmod
+from service.connectors.sitemap import PIECE, Sitemap, SitemapEntry, _elements, parse_lastmod
 from service.model.errors import BodyTooLarge, MalformedBody
 
 LIMIT = 32_000_000
@@ -26,7 +26,7 @@ def url(loc: str, more: str = "") -> str:
     return f"<url>\n  <loc> {loc}\n</loc>{more}</url>\n"
 
 
-def read(content: bytes, max_bytes: int = LIMIT) -> tuple[list[Entry], Sitemap]:
+def read(content: bytes, max_bytes: int = LIMIT) -> tuple[list[SitemapEntry], Sitemap]:
     sitemap = Sitemap(content, max_bytes)
     return list(sitemap), sitemap
 
@@ -108,7 +108,7 @@ def test_an_index_gives_its_children_with_their_lastmod_or_without_loc():
         "</sitemap><sitemap><lastmod>2026</lastmod></sitemap></sitemapindex>".encode()
     )
     assert sitemap.kind == "index"
-    assert entries == [Entry(0, URLS[0], "2026", True), Entry(1, "", "2026", True)]
+    assert entries == [SitemapEntry(0, URLS[0], "2026", True), SitemapEntry(1, "", "2026", True)]
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_extensions_for_news_images_and_videos_add_no_loc_and_no_lastmod():
     space = "".join(f' xmlns:{name}="https://{name}.example/"' for name in names)
     entry = f"<url>{more}<lastmod>2002</lastmod></url>"
     entries, _ = read(urlset(entry, url(URLS[0], more), space=f' xmlns="{SPACE}"{space}'))
-    assert entries[0] == Entry(0, "https://a.example/second", "2002", False)
-    assert entries[1] == Entry(1, URLS[0], None, False)
+    assert entries[0] == SitemapEntry(0, "https://a.example/second", "2002", False)
+    assert entries[1] == SitemapEntry(1, URLS[0], None, False)
 
 
 def test_of_a_document_that_breaks_off_the_entries_before_are_given():

@@ -11,10 +11,10 @@ from service.ingest.incidents import (
     DAY,
     HOUR,
     NEVER,
-    Crawl,
+    CrawlVerdict,
+    HostWatch,
     PageSeen,
-    Verdict,
-    Watch,
+    SuspectCrawl,
     incidents_of,
     judged,
     watches_of,
@@ -27,13 +27,13 @@ START = 1_000 * DAY
 OWN = 1_000
 """Digest of page 0; page n has the digest OWN + n."""
 SAME = 7
-PLAIN, DOUBTFUL, INCIDENT = Verdict
+PLAIN, DOUBTFUL, INCIDENT = CrawlVerdict
 
 
 def crawl(page_id, at, outcome=Outcome.content, digest=None, n_alike=0, before=0, doubtful=True):
     digest = (OWN + page_id if outcome == Outcome.content else 0) if digest is None else digest
     shared = n_alike > 0, n_alike > 0 and doubtful, n_alike, before
-    return Crawl(page_id, START + at, int(outcome), digest, False, *shared)
+    return SuspectCrawl(page_id, START + at, int(outcome), digest, False, *shared)
 
 
 def absent(page_id, at):
@@ -62,14 +62,14 @@ def known(n=100, **fields):
 
 
 def verdicts(crawls, pages=None, watch=None):
-    return judged(watch or Watch(1), crawls, known() if pages is None else pages)
+    return judged(watch or HostWatch(1), crawls, known() if pages is None else pages)
 
 
 @pytest.mark.parametrize("kind", [absent, refused, alike])
 @pytest.mark.parametrize(("n", "others", "begins"), [(4, 0, 0), (5, 0, 1), (5, 4, 1), (5, 5, 0)])
 def test_an_incident_needs_five_pages_and_more_than_half_of_those_crawled(kind, n, others, begins):
     # page 0 was the first one to show the digest, before the hour
-    watch = Watch(1, crawled_before=lambda *_: int(kind is alike))
+    watch = HostWatch(1, crawled_before=lambda *_: int(kind is alike))
     first = [kind(1, 0)]
     crawls = first + [crawl(50 + i, 1 + i) for i in range(others)]
     crawls += [kind(2 + i, 100 + i) for i in range(n - 1)]
@@ -83,13 +83,13 @@ def test_an_incident_needs_five_pages_and_more_than_half_of_those_crawled(kind, 
 
 @pytest.mark.parametrize(("before", "begins"), [(0, True), (4, True), (5, False), (95, False)])
 def test_pages_crawled_in_the_hour_before_the_first_sign_count_too(before, begins):
-    watch = Watch(1, crawled_before=lambda after, end: before if end - after == HOUR - 4 else 0)
+    watch = HostWatch(1, crawled_before=lambda after, end: before if end - after == HOUR - 4 else 0)
     found = verdicts([absent(i, i) for i in range(5)], watch=watch)
     assert (found[-1] == INCIDENT) is begins
 
 
 def test_the_hour_before_passes():
-    watch = Watch(1, crawled_before=lambda *_: 60)
+    watch = HostWatch(1, crawled_before=lambda *_: 60)
     minutes = [absent(i, i * MINUTE) for i in range(60)]
     found = verdicts(minutes, watch=watch)
     # by minute n, n + 1 pages are absent and some 60 - n were crawled only before
@@ -97,13 +97,13 @@ def test_the_hour_before_passes():
 
 
 def test_a_page_counts_once():
-    watch = Watch(1)
+    watch = HostWatch(1)
     assert INCIDENT not in verdicts([absent(i % 4, i) for i in range(40)], watch=watch)
     assert (watch.n_absent, watch.n_crawled) == (4, 4)
 
 
 def test_the_first_other_content_ends_an_incident():
-    watch = Watch(1)
+    watch = HostWatch(1)
     found = verdicts([*(alike(i, i) for i in range(1, 6)), alike(6, 60), crawl(7, 61)], watch=watch)
     assert found[-3:] == [INCIDENT, INCIDENT, PLAIN]
     assert not watch.in_force
@@ -111,20 +111,20 @@ def test_the_first_other_content_ends_an_incident():
 
 
 def test_content_of_a_crawl_before_the_last_sign_does_not_end_an_incident():
-    watch = Watch(1)
+    watch = HostWatch(1)
     verdicts([*(absent(i, i) for i in range(1, 6)), crawl(7, 3)], watch=watch)
     assert watch.in_force
 
 
 @pytest.mark.parametrize("outcome", [Outcome.failed, Outcome.elsewhere, Outcome.empty])
 def test_other_crawls_without_content_neither_show_nor_end_an_incident(outcome):
-    watch = Watch(1)
+    watch = HostWatch(1)
     found = verdicts([*(absent(i, i) for i in range(5)), crawl(9, 60, outcome)], watch=watch)
     assert (found[-1], watch.in_force) == (PLAIN, True)
 
 
 def test_the_digest_of_an_incident_is_none_to_pages_that_had_it_before_either():
-    watch, pages = Watch(1), known()
+    watch, pages = HostWatch(1), known()
     pages[50].digest = SAME
     found = verdicts(
         [*(alike(i, i) for i in range(1, 6)), crawl(50, 60, digest=SAME)], pages, watch
@@ -133,7 +133,7 @@ def test_the_digest_of_an_incident_is_none_to_pages_that_had_it_before_either():
 
 
 def test_after_a_day_the_sign_is_taken_as_it_is_until_there_is_content():
-    watch, pages = Watch(1), known()
+    watch, pages = HostWatch(1), known()
     hourly = [absent(i, 24 * hour * MINUTE) for hour in range(100) for i in range(9)]
     found = verdicts(hourly, pages, watch)
     after_a_day = [v for c, v in zip(hourly, found, strict=True) if c.at >= START + DAY]
@@ -146,7 +146,7 @@ def test_after_a_day_the_sign_is_taken_as_it_is_until_there_is_content():
 
 
 def test_a_site_that_deletes_most_of_its_pages_has_one_alarm_an_hour_at_most():
-    watch, pages = Watch(1), known(1_000)
+    watch, pages = HostWatch(1), known(1_000)
     # of ten pages in a row six are gone; one crawl in two seconds
     crawls = [(absent if i % 10 < 6 else crawl)(i, i * 2_000_000) for i in range(1_000)]
     found = verdicts(crawls, pages, watch)
@@ -170,14 +170,14 @@ def twin(page_id, at):
 
 
 def test_twins_that_change_together_are_not_doubtful():
-    watch, pages = Watch(1), known(digest=3)
+    watch, pages = HostWatch(1), known(digest=3)
     others = [crawl(20 + i, 5 * i, digest=3) for i in range(50)]
     crawls = sorted([*others, *(twin(i, 10 * i + 1) for i in range(20))], key=lambda c: c.at)
     assert set(verdicts(crawls, pages, watch)) == {PLAIN}
 
 
 def test_twins_are_an_incident_if_they_are_most_pages():
-    pages, watch = known(digest=3), Watch(1)
+    pages, watch = known(digest=3), HostWatch(1)
     assert verdicts([twin(i, i) for i in range(4)], pages, watch) == [PLAIN] * 4
     assert verdicts([twin(4, 4)], pages, watch) == [INCIDENT]
     # page 0 was the first and shared the digest with nobody yet
@@ -185,7 +185,7 @@ def test_twins_are_an_incident_if_they_are_most_pages():
 
 
 def test_a_doubt_is_over_after_an_hour():
-    watch, pages = Watch(1), known()
+    watch, pages = HostWatch(1), known()
     early = [alike(1, 0), alike(2, 1), alike(1, HOUR - 1)]
     assert verdicts(early, pages, watch) == [DOUBTFUL] * 3
     assert verdicts([alike(1, HOUR), alike(2, HOUR + 1)], pages, watch) == [PLAIN, PLAIN]
@@ -193,7 +193,7 @@ def test_a_doubt_is_over_after_an_hour():
 
 
 def test_a_digest_is_counted_by_its_frequency_not_by_its_turn():
-    watch = Watch(1)
+    watch = HostWatch(1)
     crawls = [alike(1, 0, digest=8)]
     crawls += [crawl(2 + i, 10 + i, digest=9, n_alike=1 + i, before=OWN) for i in range(6)]
     assert verdicts(crawls, watch=watch)[-1] == INCIDENT
@@ -201,7 +201,10 @@ def test_a_digest_is_counted_by_its_frequency_not_by_its_turn():
 
 
 def test_watches_survive_the_table():
-    watches = [Watch(1), Watch(2, START, 5, 4, 3, 2, -9, 8, 7, START, 1, START, START, NEVER, 6)]
+    watches = [
+        HostWatch(1),
+        HostWatch(2, START, 5, 4, 3, 2, -9, 8, 7, START, 1, START, START, NEVER, 6),
+    ]
     assert list(watches_of(incidents_of(watches)).values()) == watches
 
 
@@ -261,7 +264,7 @@ class Oracle:
 
 @given(events)
 def test_counts_are_those_of_sets_of_pages(steps):
-    watch, pages, at = Watch(1), known(12), 0
+    watch, pages, at = HostWatch(1), known(12), 0
     oracle = Oracle(pages)
     for page_id, outcome, wait in steps:
         at += wait
@@ -279,9 +282,9 @@ def test_a_watch_goes_on_where_it_was_stored(steps, cut):
     for page_id, outcome, wait in steps:
         at += wait
         crawls.append(crawl(page_id, at, outcome))
-    once, pages = Watch(1), known(12)
+    once, pages = HostWatch(1), known(12)
     whole = judged(once, crawls, pages)
-    first, again = Watch(1), known(12)
+    first, again = HostWatch(1), known(12)
     parts = judged(first, crawls[:cut], again)
     (second,) = watches_of(incidents_of([first])).values()
     parts += judged(second, crawls[cut:], again)

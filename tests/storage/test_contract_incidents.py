@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.store_cases import DAY, T0, register, save
 
-from service.ingest.incidents import Watch, incidents_of, watches_of
+from service.ingest.incidents import HostWatch, incidents_of, watches_of
 from service.model.arrays import instant
 from service.model.errors import RowLocked
 from service.model.incidents import Incident, Sign
@@ -33,7 +33,7 @@ def test_suspected_hosts_get_rows_and_the_others_none(queue_store):
     with queue_store.begin() as tx:
         assert not tx.has_incidents()
         locked = tx.lock_incidents(ids, ids[:2])
-    assert list(watches_of(locked).values()) == [Watch(host_id) for host_id in ids[:2].tolist()]
+    assert list(watches_of(locked).values()) == [HostWatch(host_id) for host_id in ids[:2].tolist()]
     with queue_store.begin() as tx:
         assert tx.has_incidents()
         assert tx.lock_incidents(ids, NONE).host_id.tolist() == ids[:2].tolist()
@@ -44,7 +44,9 @@ def test_suspected_hosts_get_rows_and_the_others_none(queue_store):
 
 def test_rows_are_kept_as_they_were_written(queue_store):
     (host_id,) = hosts_of(queue_store, "a.example").tolist()
-    watch = Watch(host_id, us(T0), 5, 4, 3, 2, -9, 8, 7, us(T0 + HOUR), 1, us(T0), us(T0 + HOUR))
+    watch = HostWatch(
+        host_id, us(T0), 5, 4, 3, 2, -9, 8, 7, us(T0 + HOUR), 1, us(T0), us(T0 + HOUR)
+    )
     watch.n_pages = 6
     with queue_store.begin() as tx:
         tx.lock_incidents(np.array([host_id]), np.array([host_id]))
@@ -80,10 +82,10 @@ def test_old_rows_are_forgotten_and_those_in_use_are_not(queue_store):
     a, b, c, d = hosts_of(queue_store, *(f"{name}.example" for name in "abcd")).tolist()
     now = T0 + 40 * DAY
     rows = [
-        Watch(a, opened_at=us(now - 2 * HOUR)),
-        Watch(b, opened_at=us(now - HOUR / 2)),
-        Watch(c, kind=Sign.absent, since=us(now - 31 * DAY), ended_at=us(now - 30 * DAY)),
-        Watch(d, kind=Sign.absent, since=us(now - 2 * DAY)),
+        HostWatch(a, opened_at=us(now - 2 * HOUR)),
+        HostWatch(b, opened_at=us(now - HOUR / 2)),
+        HostWatch(c, kind=Sign.absent, since=us(now - 31 * DAY), ended_at=us(now - 30 * DAY)),
+        HostWatch(d, kind=Sign.absent, since=us(now - 2 * DAY)),
     ]
     ids = np.array([a, b, c, d])
     with queue_store.begin() as tx:

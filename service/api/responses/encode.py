@@ -23,7 +23,7 @@ from recrawl_client.wire.pages import (
     RedirectAnswer,
 )
 from recrawl_client.wire.schedule import ScheduledPage
-from service.api.cursors import Place, encode_cursor, next_link
+from service.api.cursors import ListPlace, encode_cursor, next_link
 from service.api.encodings import best
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
@@ -61,7 +61,7 @@ def answer_part(
     request: Request,
     kind: Callable[..., msgspec.Struct],
     items: Sequence[msgspec.Struct],
-    place: Place | None,
+    place: ListPlace | None,
     **fields: Any,
 ) -> Response:
     """Return a part of a list, with the cursor and the link of the next one at `place`."""

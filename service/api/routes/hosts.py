@@ -33,7 +33,7 @@ from service.api.cursors import (
     GroupsPlace,
     HostLoadsPlace,
     HostsPlace,
-    Place,
+    ListPlace,
     decode_cursor,
     limit_of,
     refused,
@@ -115,7 +115,7 @@ def list_hosts(
     """
     at = service.now() if blocked else None
     with service.store.begin(write=False) as tx:
-        place: Place | None
+        place: ListPlace | None
         if sort.removeprefix("-") in LOADS:
             by_load = cast("LoadOrder", sort)
             listed, place, measured = _by_load(tx, by_load, cursor, limit, at)
@@ -144,7 +144,7 @@ def list_hosts(
 
 def _by_load(
     tx: Transaction, sort: LoadOrder, cursor: str | None, limit: int, blocked_at: datetime | None
-) -> tuple[list[Host], Place | None, MeasuredLoads | None]:
+) -> tuple[list[Host], ListPlace | None, MeasuredLoads | None]:
     """Return the next hosts in the order of a load, the place behind them, and the loads."""
     if cursor is None:
         measured = tx.host_loads()

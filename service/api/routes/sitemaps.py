@@ -31,7 +31,7 @@ from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.batching.registrations import Registration
 from service.batching.reports import PingReport
-from service.connectors.sitemap import Entry, Sitemap, latest, parse_lastmod
+from service.connectors.sitemap import Sitemap, SitemapEntry, latest, parse_lastmod
 from service.ingest.record import PageNames, PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
@@ -160,7 +160,7 @@ class Reader:
             complete=not (sitemap.broke_off or self.n_ahead or self.is_cut),
         )
 
-    def take(self, entries: Iterable[Entry]) -> None:
+    def take(self, entries: Iterable[SitemapEntry]) -> None:
         """Record all entries in blocks.
 
         Raises
@@ -199,7 +199,7 @@ class Reader:
         if n_entries:
             charge(self.caller, n_entries + (self.n_taken > 0))
 
-    def _take(self, block: list[Entry]) -> None:
+    def _take(self, block: list[SitemapEntry]) -> None:
         now = self.service.now()
         pages, children, rejected = list[ValidEntry](), list[ValidEntry](), list[Rejection]()
         for entry in block:
@@ -220,7 +220,7 @@ class Reader:
 
     # -- entries
 
-    def _judge(self, entry: Entry, now: datetime) -> ValidEntry | Rejection:
+    def _judge(self, entry: SitemapEntry, now: datetime) -> ValidEntry | Rejection:
         try:
             url = normalise(entry.loc)
         except InvalidUrl as error:
@@ -238,7 +238,7 @@ class Reader:
         changed_by = changed_at and latest(entry.lastmod or "", changed_at, now)
         return ValidEntry(entry.position, url, changed_at, changed_by)
 
-    def _changed_at(self, entry: Entry, now: datetime) -> datetime | None:
+    def _changed_at(self, entry: SitemapEntry, now: datetime) -> datetime | None:
         """Return the instant of a lastmod; None where it cannot be read."""
         if not entry.lastmod:
             return None
