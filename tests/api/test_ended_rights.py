@@ -215,7 +215,7 @@ def test_a_request_that_waits_ends_soon_after_its_right(sqlite_live: Live, path,
     revoke(live, key_id)
     began = time.monotonic()
     asking.join(20)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15, "it waited on without a right"
     assert answers == ["broken off" if accept.endswith("ndjson") else 401]
     assert caller.slots.free == caller.slots.n_slots
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import httpx
 import pytest
-from support.live_server import START, running, until
+from support.live_server import PATIENCE_S, START, running, until
 
 from service.storage.postgres.statements import Statements
 from service.storage.queue.answers import ANSWERS_KEPT
@@ -168,7 +168,7 @@ def test_a_repeated_key_receives_the_same_answer_from_every_replica(rude, replic
 
 def test_an_answer_that_was_lost_costs_no_page(rude, monkeypatch):
     """The connection breaks after the commit; the client's next attempt has the leases."""
-    with httpx.Client(base_url=rude.url, timeout=0.3) as hasty:
+    with httpx.Client(base_url=rude.url, timeout=httpx.Timeout(PATIENCE_S, read=0.3)) as hasty:
         flush = rude.service.lease_calls.flush
 
         def slow(calls):

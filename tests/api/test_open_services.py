@@ -4,7 +4,7 @@ import socket
 
 import pytest
 from support.access_cases import ADMIN
-from support.live_server import Live, running
+from support.live_server import PATIENCE_S, Live, running
 
 PAGE = "https://a.example/"
 PROXIES = {
@@ -125,7 +125,7 @@ def test_a_site_with_its_key_is_a_stranger_behind_a_proxy(sqlite_url):
 
 def raw(live: Live, head: str) -> int:
     """Return the status of a request that is sent as it stands."""
-    with socket.create_connection(("127.0.0.1", live.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", live.port), timeout=PATIENCE_S) as connection:
         connection.sendall(head.encode())
         return int(connection.recv(64).split()[1])
 
