@@ -49,11 +49,16 @@ def head() -> str:
     return scripts().get_current_head() or ""
 
 
+@cache
+def known() -> frozenset[str]:
+    """Return the revisions of this code."""
+    return frozenset(script.revision for script in scripts().walk_revisions())
+
+
 def current(connection: sa.Connection) -> str | None:
     """Return the revision of the database, None for a new one; raise `SchemaAhead`."""
     revision = MigrationContext.configure(connection).get_current_revision()
-    revisions = {script.revision for script in scripts().walk_revisions()}
-    if revision is not None and revision not in revisions:
+    if revision is not None and revision not in known():
         raise SchemaAhead(
             f"the database is at revision {revision}, which this version of Recrawl "
             f"({__version__}) does not know: a newer version has migrated it; install that one"

@@ -50,6 +50,7 @@ Shape = dict[str, dict[str, str]]
 """Kind of each column of each table."""
 
 
+@cache
 def kind_of(declared: str) -> str:
     """Return the kind of a type; another type is a kind of its own.
 

@@ -1,6 +1,7 @@
 """The service behind a real socket: uvicorn in a thread, a clock that tests set, httpx."""
 
 import asyncio
+import os
 import socket
 import threading
 import time
@@ -15,12 +16,13 @@ import httpx
 import numpy as np
 import sqlalchemy as sa
 import uvicorn
+from pydantic import SecretStr
 from typing_extensions import override
 
 from service.api.assembly import Service, open_service
 from service.api.protocol import BoundedConnection
 from service.console.app import create_app_with_console
-from service.runtime.settings import read_settings
+from service.runtime.settings import PREFIX, Settings, read_settings
 
 START = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 PATIENCE_S = 180.0
@@ -132,6 +134,20 @@ class PromptServer(uvicorn.Server):
             self.loop.call_soon_threadsafe(self.ending.set)
 
 
+_read: dict[tuple[tuple[str, str], ...], Settings] = {}
+"""Settings without options by the variables of the environment: reading them costs 10 ms."""
+
+
+def settings_of(database_url: str, **options: Any) -> Settings:
+    """Return the settings of a service."""
+    if options:
+        return read_settings(database_url=database_url, **options)
+    names = sorted(pair for pair in os.environ.items() if pair[0].upper().startswith(PREFIX))
+    if (key := tuple(names)) not in _read:
+        _read[key] = read_settings(database_url=database_url)
+    return _read[key].model_copy(update={"database_url": SecretStr(database_url)})
+
+
 @contextmanager
 def running(
     database_url: str,
@@ -143,7 +159,7 @@ def running(
 ) -> Iterator[Live]:
     """Serve this database on a free port; epochs run when the test calls for one, or `embedded`."""
     clock = clock or Clock()
-    settings = read_settings(database_url=database_url, **options)
+    settings = settings_of(database_url, **options)
     service = open_service(settings, now=clock, rng=np.random.default_rng(7))
     service = replace(service, embedded=embedded)
     config = uvicorn.Config(
