@@ -155,6 +155,7 @@ def test_a_site_that_changes_at_six_is_crawled_after_six(sqlite_url):
     assert any("because" in page["why"]["sentence"] for page in pages)
 
 
+@pytest.mark.dear
 def test_a_service_without_change_hours_learns_none(sqlite_url):
     with running(sqlite_url, bandwidth=30, change_hours=False) as api:
         simulated(api, 30, days=8)

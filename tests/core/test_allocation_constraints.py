@@ -217,6 +217,7 @@ def test_no_generic_solver_finds_less_cost(problem):
         assert ours <= found.fun + 1e-9 * max(case.importance.sum(), found.fun)
 
 
+@settings(max_examples=examples(20, 100))
 @given(constrained(), magnitudes(6, zero=False), magnitudes(6, zero=False))
 def test_units_of_importance_and_of_time_do_not_matter(problem, weight, time):
     before = allocate_harmonic(**problem)

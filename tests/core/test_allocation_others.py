@@ -214,6 +214,7 @@ def test_the_approximation_splits_the_bandwidth_as_a_search_would(case):
     assert cost(case, allocation) <= found.fun * (1 + 1e-9) + 1e-9 * case.importance.sum()
 
 
+@settings(max_examples=examples(20, 100))
 @given(cases(max_pages=12, decades=1, zero=False))
 def test_one_multiplier_solves_what_the_papers_three_algorithms_solve(case):
     assume(case.complete.any() and not case.complete.all())

@@ -44,8 +44,8 @@ class Play:
     def crawl(self, ids, at) -> None:
         row = np.searchsorted(self.ids, ids)
         with self.store.begin() as tx:
-            given = crawl_columns(ids, [at] * len(ids), changed=self.changed[row].astype(int))
-            record(tx, given, rules_in_force(tx, self.rules))
+            crawls = crawl_columns(ids, [at] * len(ids), changed=self.changed[row].astype(int))
+            record(tx, crawls, rules_in_force(tx, self.rules))
         self.changed[row] = False
         self.n_crawls += len(ids)
 
@@ -102,6 +102,7 @@ def test_pages_that_are_never_pinged_are_incomplete_ones():
     assert not found.ping_rate.any()
 
 
+@pytest.mark.dear
 def test_true_pings_come_to_be_believed_and_save_crawls():
     play = Play(n_pages=30, seed=2, bandwidth=15.0)
     play.run(60, change_rate=0.2, recall=1.0, false_rate=0.0)

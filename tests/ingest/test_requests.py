@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.ingest_cases import HOUR, crawl, log, rules
 from support.store_cases import (
     DAY,
@@ -254,7 +255,7 @@ def minutes(*at):
     return instants([None if minute is None else T0 + minute * MINUTE for minute in at])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 200))
 @given(steps=steps)
 def test_two_instants_keep_what_a_list_of_all_requests_would(steps):
     """Requests come in the order of time, crawls are reported at their starts or later."""
