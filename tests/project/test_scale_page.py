@@ -64,11 +64,3 @@ def test_the_results_are_those_of_the_model() -> None:
     for name, (*cells, _) in shown.items():
         for cell, own in zip(cells, computed(), strict=True):
             assert value(cell) == pytest.approx(own[name], rel=CLOSE, abs=0.02), name
-
-
-def test_the_comparison_divides_the_model_by_the_measurement() -> None:
-    rows = table("Model and measurement")
-    assert [row[0] for row in rows] == ["load", "solve", "write", "all"]
-    for _, measured, model, ratio in rows:
-        seconds = [float(cell.removesuffix(" s")) for cell in (measured, model)]
-        assert float(ratio) == pytest.approx(seconds[1] / seconds[0], abs=0.02)
