@@ -85,8 +85,8 @@ def ping_credit(credit: ArrayLike, crawl_probability: ArrayLike) -> tuple[Bools,
 def backoff(n_failures: ArrayLike, first_s: float, longest_s: float, uniform: ArrayLike) -> Floats:
     """Return seconds to wait after failures in a row: doubled each time, varied by up to 25 %.
 
-    The waits are at most `longest_s`. Each is at most `first_s` and a quarter, plus twice the sum of
-    the waits before it, so that a host is not left alone much longer than it has failed.
+    The waits are at most `longest_s`. Each is at most `first_s` and a quarter, plus twice the sum
+    of the waits before it. So a host is not left alone for much longer than it has failed.
 
     Examples
     --------
