@@ -12,10 +12,11 @@ from itertools import chain, islice
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import httpx
-from msgspec import DecodeError, Struct, json, structs, to_builtins
+from msgspec import UNSET, DecodeError, Struct, UnsetType, json, structs, to_builtins
 
 from recrawl_client.errors import Rejected, TooLarge, Unavailable, refusal
 from recrawl_client.wire.common import Counts, Problem, Rejection, added, empty
+from recrawl_client.wire.evidence import Reported
 from recrawl_client.wire.pages import Registered
 
 UNPROCESSABLE = 422
@@ -116,7 +117,7 @@ def batches(
         except Rejected as error:
             if not error.problem.rejected:
                 raise
-            answer = _without(kind, error.problem.rejected)
+            answer = _without(kind, error.problem.rejected, error.problem.leases_ended)
         total = added(total, answer, n_sent)
         n_sent += len(batch)
     return total
@@ -140,6 +141,7 @@ def accepted(flow: Flow[C]) -> Flow[C]:
         late=answer.late,
         n_rejected=answer.n_rejected,
         rejected=answer.rejected,
+        leases_ended=answer.leases_ended if isinstance(answer, Reported) else UNSET,
     )
     raise Rejected(UNPROCESSABLE, problem)
 
@@ -160,11 +162,13 @@ def _plain(value: Any) -> Any:
     return to_builtins(value) if isinstance(value, Struct) else str(value)
 
 
-def _without(kind: type[C], rejected: list[Rejection]) -> C:
-    """Return the answer to a batch whose items are all rejected."""
+def _without(kind: type[C], rejected: list[Rejection], ended: int | UnsetType = UNSET) -> C:
+    """Return the answer to a batch whose items are all rejected, and end `ended` leases."""
     answer = structs.replace(empty(kind), rejected=rejected, n_rejected=len(rejected))
     if isinstance(answer, Registered):
         return structs.replace(answer, page_ids=[None] * len(rejected))
+    if isinstance(answer, Reported):
+        return structs.replace(answer, leases_ended=ended or 0)
     return answer
 
 

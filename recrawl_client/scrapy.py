@@ -30,7 +30,6 @@ from typing import Any, Self, Unpack
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
-from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, Response
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import deferred_from_coro
@@ -47,8 +46,8 @@ from recrawl_client.client import Client
 from recrawl_client.errors import ClientError, LeaseNotHeld, Unavailable
 from recrawl_client.headers import conditions, http_date, retry_seconds, target_url, usable_etag
 from recrawl_client.reporter import Reporter
-from recrawl_client.robots_flows import denied
-from recrawl_client.scrapy_robots import ScrapyRobots
+from recrawl_client.scrapy_failures import Answers, header
+from recrawl_client.scrapy_robots import ScrapyRobots, release
 from recrawl_client.wire.common import empty
 from recrawl_client.wire.evidence import Ping, Pinged
 from recrawl_client.wire.leases import Crawl
@@ -67,8 +66,6 @@ MOST_LEASES = 1_000
 """Maximum number of leases in one answer of the service."""
 MOST_REMEMBERED = 1_000_000
 """Maximum number of remembered registered pages, which links do not register again."""
-FORBIDDEN = 403
-"""Status of a report on a page that a middleware forbids."""
 TARGET = "recrawl_target"
 """Name in `meta` of the list that gets the URL of a redirect's target, if it may be crawled."""
 LOOK_S = 0.25
@@ -125,6 +122,7 @@ class Scheduler(BaseScheduler):
         )
         self.batches = (self.reporter, self.outside, self.pages, self.pings)
         obeys = options.getbool("ROBOTSTXT_OBEY")
+        self.answers = Answers(crawler)
         self.robots = ScrapyRobots(crawler, self.leasing) if obeys else None
         self.entering: set[Deferred[None]] = set()
         """Crawls that wait for robots.txt and its delay."""
@@ -274,9 +272,9 @@ class Scheduler(BaseScheduler):
             self.reporter if target is None or self._follows(target) else self.outside,
             status=response.status,
             digest=digested,
-            retry_after_s=retry_seconds(_header(response, "Retry-After")) or None,
-            last_modified=http_date(_header(response, "Last-Modified")),
-            etag=usable_etag(_header(response, "ETag")),
+            retry_after_s=retry_seconds(header(response, "Retry-After")) or None,
+            last_modified=http_date(header(response, "Last-Modified")),
+            etag=usable_etag(header(response, "ETag")),
             redirect_url=target,
         )
         if isinstance(response, HtmlResponse) and (url := get_meta_refresh(response)[1]):
@@ -311,17 +309,27 @@ class Scheduler(BaseScheduler):
             engine.crawl(request)
 
     def _failed(self, failure: Failure) -> Failure:
-        """Report a request without a response; Scrapy logs the failure."""
+        """Report a request without a response, or return its lease; Scrapy logs the failure."""
         crawl = failure.request.meta["recrawl"]  # type: ignore[attr-defined]
-        forbidden = isinstance(failure.value, IgnoreRequest)
-        evidence: CrawlEvidence = {"status": FORBIDDEN if forbidden else 0}
-        # a middleware of robots.txt, Scrapy's or another, names it in its reason
-        if forbidden and "robots.txt" in str(failure.value):
-            evidence = denied()
-        self._report(crawl, self.reporter, **evidence)
+        with self.room:
+            sent = crawl.lease in self.sent_at
+        evidence = self.answers.evidence(crawl.lease, failure, sent=sent)
+        if evidence is None:
+            self._return(crawl)
+        else:
+            self._report(crawl, self.reporter, **evidence)
         return failure
 
+    def _return(self, crawl: Crawl) -> None:
+        """Return the lease of a page that nobody asked for, by the choice of this crawler."""
+        with self.room:
+            mine = self._drop(crawl.lease)
+        if mine is not None:
+            self._count("recrawl/lease_returned")
+            deferred_from_coro(run_in_thread(release, self.leasing, crawl))
+
     def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[CrawlEvidence]) -> None:
+        self.answers.forget(crawl.lease)
         with self.room:
             sent_at = self.sent_at.get(crawl.lease)
             mine = self._drop(crawl.lease)
@@ -481,10 +489,6 @@ def _ended(last: Callable[[], None]) -> bool:
         log.error("%s", error)  # noqa: TRY400 - a traceback has no further information
         return not isinstance(error.__cause__, Unavailable)
     return True
-
-
-def _header(response: Response, name: str) -> str:
-    return (response.headers.get(name) or b"").decode("latin-1")
 
 
 def _location(response: Response) -> str:

@@ -67,7 +67,7 @@ class ScrapyRobots:
             case SetDelay(host, delay_s):
                 return await run_in_thread(self._set_delay, host, delay_s)
             case Release(crawl):
-                await run_in_thread(self._release, crawl)
+                await run_in_thread(release, self.client, crawl)
         return None
 
     async def _fetched(self, url: str) -> httpx.Response | Exception:
@@ -115,11 +115,13 @@ class ScrapyRobots:
             return error
         return None
 
-    def _release(self, crawl: Crawl) -> None:
-        try:
-            self.client.release(crawl)
-        except ClientError:
-            return  # the lease expires
+
+def release(client: Client, crawl: Crawl) -> None:
+    """Return a lease; without an answer of the service, the lease expires."""
+    try:
+        client.release(crawl)
+    except ClientError:
+        return
 
 
 def _as_httpx(response: Response) -> httpx.Response:

@@ -153,6 +153,8 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Number of rejected items of a batch."""
     rejected: list[Rejection] | UnsetType = UNSET
     """Rejected items of a batch, in their order."""
+    leases_ended: int | UnsetType = UNSET
+    """Number of leases that the rejected reports of a batch ended."""
     lines_taken: int | UnsetType = UNSET
     """Number of committed lines of NDJSON, from the first."""
     retry_after_s: float | UnsetType = UNSET

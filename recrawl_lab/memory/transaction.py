@@ -214,12 +214,18 @@ class MemoryTransaction(MemoryIncidents):
 
     @override
     def page_log(
-        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+        self,
+        page_id: int,
+        limit: int,
+        before: tuple[datetime, Kind] | None = None,
+        kind: Kind | None = None,
     ) -> list[LogEntry]:
         log = self.log_of(np.array([page_id]))
+        if kind is not None:
+            log = log.where(log.kind == kind)
         if before is not None:
-            at, kind = instant(before[0]), before[1].value
-            earlier = (log.observed_at < at) | ((log.observed_at == at) & (log.kind < kind))
+            at, first = instant(before[0]), before[1].value
+            earlier = (log.observed_at < at) | ((log.observed_at == at) & (log.kind < first))
             log = log.where(earlier)
         newest = log.take(np.arange(len(log))[::-1][:limit])
         columns = (getattr(newest, f.name) for f in fields(LogEntry))

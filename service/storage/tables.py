@@ -246,7 +246,7 @@ due_pages = sa.Table(
             postgresql_where=sa.text(f"{name} IS NOT NULL"),
             sqlite_where=sa.text(f"{name} IS NOT NULL"),
         )
-        for name in ("deleted_key", "deleted_host")
+        for name in ("worker", "deleted_key", "deleted_host")
     ),
     comment="Pages due soon, and the leases on them, also those that outlive their pages.",
     postgresql_with=HOT,

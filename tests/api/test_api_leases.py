@@ -128,12 +128,32 @@ def test_a_report_of_another_page_s_url_ends_its_lease_and_nothing_else(rude, n_
     ]
     alone = rude.post("/observations", items[:1])
     assert (alone.status_code, alone.json()["rejected"][0]["code"]) == (422, "lease_mismatch")
+    assert alone.json()["leases_ended"] == 0  # its lease has ended already
     for url in ("https://new.example/", "https://far.example/"):
         assert rude.client.get("/pages", params={"url": url}).status_code == 404
     assert rude.get("/hosts/b.example").json()["host_queue"]["blocked_until"] is None
     page = rude.get(f"/pages/{page_id}").json()
     assert (page["last_crawl_at"], page["unfinished"]["ending"]) == (None, "refused")
     assert report(rude, crawl, digest="1")["leases_ended"] == 0
+
+
+@pytest.mark.parametrize("ndjson", [False, True])
+def test_reports_that_are_all_refused_state_how_many_leases_they_ended(rude, ndjson):
+    rude.register(*(f"https://a.example/{i}" for i in range(3)))
+    at = START.isoformat()
+    items = [
+        {"lease": crawl["lease"], "observed_at": at, "page_id": 999}
+        for crawl in lease(rude, count=3)
+    ]
+    again = items[:1]
+    kind = "application/x-ndjson" if ndjson else "application/json"
+    lines = b"\n".join(json.dumps(item).encode() for item in items)
+    body = lines if ndjson else json.dumps(items).encode()
+    told = rude.client.post("/observations", content=body, headers={"Content-Type": kind})
+    answer = told.json()
+    assert (told.status_code, answer["n_rejected"], answer["leases_ended"]) == (422, 3, 3)
+    assert rude.post("/observations", again).json()["leases_ended"] == 0
+    assert "leases_ended" not in rude.post("/pages", [{"url": "none"}]).json()
 
 
 def test_many_reports_are_judged_as_few_are(rude):

@@ -116,6 +116,19 @@ def test_why_begins_with_what_to_do_and_says_nothing_about_changes(
     assert page(live)["why"]["next_change_expected_in_days"] is None
 
 
+@pytest.mark.parametrize("n_pings", [1, 40])
+def test_why_names_robots_txt_however_many_pings_follow_the_crawl(live, n_pings):
+    lose_content(live, robots_denied=True)
+    for _ in range(n_pings):
+        at = live.clock.advance(minutes=1).isoformat()
+        assert live.post("/pings", [{"url": PAGE, "changed_at": at}]).is_success
+    assert "because robots.txt forbids it" in why(live)
+    shown = page(live)["last_crawls"]
+    assert [entry["kind"] for entry in shown].count("ping") == min(n_pings, 10)
+    report(live, status=403)
+    assert "because the site refuses it" in why(live)
+
+
 def test_a_page_that_has_never_had_content_is_not_said_to_change(live):
     lose_content(live, 1, had=False)
     assert why(live).startswith("tried again soon: its last crawl got no content")

@@ -7,6 +7,11 @@ import msgspec
 import pytest
 from support.live_server import START, Live, running
 
+from recrawl_client.wire.evidence import Observation
+from recrawl_client.wire.hosts import HostAnswer
+from recrawl_client.wire.leases import Crawl
+from recrawl_client.wire.listing import ListedPage
+from recrawl_client.wire.pages import PageAnswer
 from service.api import openapi
 from service.api.app import create_app
 from service.api.examples import EXAMPLES
@@ -128,6 +133,23 @@ def test_every_answer_has_an_example_of_its_own_type(content):
     decoded = msgspec.convert(example, kind)
     encoded = msgspec.json.decode(msgspec.json.encode(decoded))
     assert part_of(example, encoded)
+
+
+WHOLE = {
+    "observations": Observation,
+    "leases_answer": Crawl,
+    "page_answer": PageAnswer,
+    "listed_pages_answer": ListedPage,
+    "host_answer": HostAnswer,
+}
+"""Examples that show each field, with the struct of their items."""
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_example_of_reports_and_of_their_answers_shows_every_field(name):
+    example = EXAMPLES[name]
+    rows = example.get("items", [example]) if isinstance(example, dict) else example
+    assert {field for row in rows for field in row} == {*WHOLE[name].__struct_fields__}
 
 
 def leased(api: Live) -> str:

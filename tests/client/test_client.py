@@ -8,7 +8,7 @@ import pytest
 from support.live_server import START, Live, running
 
 import recrawl_client as rc
-from recrawl_client import Client, Page, Ping
+from recrawl_client import Client, Observation, Page, Ping
 
 
 @pytest.fixture
@@ -116,6 +116,14 @@ def test_an_invalid_page_is_rejected_as_an_invalid_report_is_and_the_others_are_
     assert alone.value.problem.rejected == reported.value.problem.rejected
     answer = client.report_many([client.observation(url, digest="1") for url in pages])
     assert (answer.accepted, [r.index for r in answer.rejected]) == (1, [1, 2])
+
+
+def test_reports_that_are_all_refused_tell_how_many_leases_they_ended(client):
+    client.register("https://a.example/")
+    (crawl,) = client.lease().items
+    wrong = Observation(lease=crawl.lease, page_id=999, observed_at=START, digest="1")
+    assert client.report_many([wrong]).leases_ended == 1
+    assert client.report_many([wrong]).leases_ended == 0
 
 
 def test_a_host_is_shown_and_set(client):

@@ -122,6 +122,19 @@ def test_the_numbers_are_those_of_sql(live, admin):
     assert f"Leases that run {n_leased} " in admin.open("/console/leases").text
 
 
+def test_a_host_shows_the_proof_that_its_304_was_wrong(live, admin):
+    path = "/console/hosts/news.example"
+    assert "A 304 proved wrong never" in admin.open(path).text
+    for days, rest in ((10, "end in 20 d"), (40, "one in 20, as a check")):
+        proved_at = (live.clock() - timedelta(days=days)).isoformat()
+        body = {"false_304_at": proved_at}
+        assert live.client.patch("/hosts/news.example", json=body).is_success
+        text = admin.open(path).text
+        assert f"A 304 proved wrong {days} d ago" in text
+        assert f"Requests without ETag and date {rest}" in text
+    assert live.client.patch("/hosts/news.example", json={"false_304_at": None}).is_success
+
+
 def test_a_page_shows_the_sentence_and_the_probability_of_the_api(live, admin):
     answer = live.client.get("/pages/2").json()
     verdict = live.post("/freshness", [{"page_id": 2}]).json()["verdicts"][0]

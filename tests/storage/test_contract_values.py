@@ -25,6 +25,7 @@ from support.store_cases import (
 
 from service.model.arrays import INSTANT, instant
 from service.model.columns import EvidenceColumns, LogColumns, PageStates
+from service.model.domain import Kind
 
 
 def test_unicode_and_very_long_urls_come_back_as_they_went(store):
@@ -361,6 +362,10 @@ def test_the_log_of_a_page_is_newest_first(store):
         assert [e.status for e in entries] == [None, 200, 0, None]
         assert tx.page_log(int(one), 2) == entries[:2]
         assert tx.page_log(int(one), 0) == []
+        assert tx.page_log(int(one), 1, kind=Kind.crawl) == entries[1:2]
+        at = entries[1].observed_at, entries[1].kind
+        assert tx.page_log(int(one), 9, at, Kind.crawl) == entries[2:]
+        assert tx.page_log(int(one), 9, kind=Kind.ping) == entries[:1]
         assert [e.changed for e in tx.page_log(int(other), 9)] == [False]
 
 

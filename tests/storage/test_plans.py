@@ -273,6 +273,7 @@ CALLS = {
     "hosts by name": getting("/hosts", limit=5, sort="host"),
     "blocked hosts": getting("/hosts", limit=5, blocked=True),
     "leases": getting("/leases", limit=5),
+    "workers": getting("/leases/workers", limit=5),
 }
 
 
@@ -298,6 +299,7 @@ USED = {
         "hosts by name": {"hosts_host_key"},
         "blocked hosts": {"hosts_pkey"},
         "leases": {"crawls_pkey"},
+        "workers": {"due_pages_worker_idx"},
     },
     "sqlite": {
         "lease": {"host_queues_next_at_idx", "due_pages_queue_id_next_at_idx", "schedule key"},
@@ -316,6 +318,7 @@ USED = {
         "hosts by name": {"sqlite_autoindex_hosts_1"},
         "blocked hosts": {"hosts key"},
         "leases": {"due_pages key"},
+        "workers": {"due_pages_worker_idx"},
     },
 }
 """Indexes that a call must use, by database."""

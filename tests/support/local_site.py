@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-Answer = tuple[int, dict[str, str], bytes]
-"""Status, headers and body."""
+Answer = tuple[int, dict[str, str | None], bytes]
+"""Status, headers and body; a header that is None is left out."""
 
 CONDITIONS = {"If-None-Match": "ETag", "If-Modified-Since": "Last-Modified"}
 """Headers of a conditional request, and the headers of an answer that they repeat."""
@@ -65,7 +65,8 @@ def serving(pages: Mapping[str, Answer]) -> Iterator[LocalSite]:
             self.send_response(status)
             defaults = {"Content-Type": "text/html", "Content-Length": str(len(body))}
             for name, value in {**defaults, **headers}.items():
-                self.send_header(name, value)
+                if value is not None:
+                    self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 

@@ -173,10 +173,13 @@ def encode_page(
     now: datetime,
     unfinished: UnfinishedPage | None = None,
     incident: Incident | None = None,
+    *,
+    denied: bool = False,
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate.
 
-    `incident` is one of the page's host in force; None: there is none.
+    `log` has the newest entries of its log, newest first. `incident` is one of the page's host in
+    force; None: there is none. `denied` is true if robots.txt forbade the last crawl.
     """
     scheduled = why = target = None
     next_at = due.next_crawl_at(page) if unfinished is None else unfinished.next_crawl_at
@@ -190,7 +193,7 @@ def encode_page(
             shift_s=None if (shift := shift_of(page, epoch)) is None else shift.total_seconds(),
             next_crawl_at=next_at,
         )
-        why = explain(page, epoch, estimate, change_hours, log, now, incident)
+        why = explain(page, epoch, estimate, change_hours, now, incident, denied=denied)
     if unfinished is not None:
         why = after_leases(unfinished, why)
     if page.redirects_to is not None:

@@ -1,6 +1,5 @@
 """The reason of a page's crawl rate, in one sentence."""
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -16,7 +15,7 @@ from service.ingest.redirects import MOST_HOPS, MOST_TARGETS
 from service.leases.conditional import distrusted_until
 from service.leases.due import next_crawl_at, retired
 from service.leases.unfinished import UnfinishedPage
-from service.model.domain import Certificate, Epoch, Kind, LogEntry, Observability, Page
+from service.model.domain import Certificate, Epoch, Observability, Page
 from service.model.incidents import Incident
 from service.model.outcomes import Outcome
 
@@ -63,18 +62,19 @@ def explain(
     epoch: Epoch,
     estimate: PageEstimate,
     change_hours: ChangeHoursAnswer | None = None,
-    log: Sequence[LogEntry] = (),
     now: datetime | None = None,
     incident: Incident | None = None,
+    *,
+    denied: bool = False,
 ) -> WhyAnswer:
     """Return what drives the crawl rate of a scheduled page.
 
-    `log` has the newest entries of its log, newest first; `incident` is one of its host in force.
+    `incident` is one of its host in force. `denied` is true if robots.txt forbade the last crawl.
     """
     certificate = epoch.certificate
     change_rate = 0.0 if page.no_content or _never_had_content(page) else page.change_rate or 0.0
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
-    clauses = [_sentence(page, epoch, estimate, share, change_hours, denied=_denied(log))]
+    clauses = [_sentence(page, epoch, estimate, share, change_hours, denied=denied)]
     clauses += _plain_requests(page, now)
     if incident is not None:
         clauses.append(incident_clause(page.host, incident))
@@ -182,11 +182,6 @@ def _never_had_content(page: Page) -> bool:
     return page.n_failures > 0 and page.last_observed_at is None
 
 
-def _denied(log: Sequence[LogEntry]) -> bool:
-    """Return whether robots.txt forbade the last crawl."""
-    return next((entry.robots_denied for entry in log if entry.kind is Kind.crawl), False)
-
-
 def _last_result(page: Page, *, denied: bool) -> str:
     """Return what the last crawls of a page without content found."""
     result = f"{_found(page, denied=denied)}{_not_followed(page)}"
@@ -194,7 +189,7 @@ def _last_result(page: Page, *, denied: bool) -> str:
 
 
 def _found(page: Page, *, denied: bool) -> str:
-    return DENIED if denied and page.outcome is Outcome.refused else FOUND[page.outcome]
+    return DENIED if denied else FOUND[page.outcome]
 
 
 def _manner(page: Page) -> str:

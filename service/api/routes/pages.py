@@ -31,9 +31,10 @@ from service.estimation.estimates import of_page
 from service.leases.unfinished import unfinished_page
 from service.model import domain
 from service.model.arrays import KEY, SHARD_BITS, Ints, instant
-from service.model.domain import Observability, PagePatch
+from service.model.domain import Kind, Observability, PagePatch
 from service.model.errors import InvalidField, PageNotFound
 from service.model.listing import TagPatch
+from service.model.outcomes import Outcome
 from service.model.urls import normalise
 from service.storage import Transaction
 from service.storage.pages.tagging import patch_tags
@@ -169,7 +170,18 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
         incident = None
     unfinished = unfinished_page(tx, page, now)
     shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident)
-    return answer(encode_page(*shown))
+    return answer(encode_page(*shown, denied=_denied(tx, page)))
+
+
+def _denied(tx: Transaction, page: domain.Page) -> bool:
+    """Return whether robots.txt forbade the last crawl; the state has the same outcome for a 403.
+
+    Pings may be newer than the last crawl, however many.
+    """
+    if page.outcome is not Outcome.refused:
+        return False
+    crawls = tx.page_log(page.page_id, 1, kind=Kind.crawl)
+    return any(entry.robots_denied for entry in crawls)
 
 
 def patches_of(changes: Mapping[str, Any]) -> tuple[PagePatch, TagPatch]:

@@ -12,6 +12,7 @@ from service.console.charts import Picture, Shape, Tick, compact, round_ticks, s
 from service.console.render import path_segment
 from service.console.views.overview import rows_of, series_of
 from service.console.visit import Visit
+from service.leases.conditional import distrusted_until
 from service.model.errors import InvalidField
 
 PART = 50
@@ -51,6 +52,7 @@ def show(visit: Visit) -> Response:
         change_hours=None if host.change_hours is None else hours_picture(host.change_hours),
         crawls=series_of(rows, "Crawls of a week", "", *CRAWLS) if rows else None,
         pauses=list(PAUSES),
+        plain_until=distrusted_until(host.false_304_at, visit.now),
     )
 
 

@@ -32,7 +32,7 @@ from service.model.arrays import (
 )
 from service.model.columns import EvidenceColumns, LogColumns
 from service.model.domain import Kind, LogEntry
-from service.storage.dialect import Dialect, Subject
+from service.storage.dialect import Dialect, Subject, all_of
 
 MOST_FILES = 128
 """Maximum files that one reading of a page's log opens: 0.6 s of CPU."""
@@ -115,9 +115,16 @@ class LogStatements(Subject):
 
     @abstractmethod
     def page_log(
-        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+        self,
+        page_id: int,
+        limit: int,
+        before: tuple[datetime, Kind] | None = None,
+        kind: Kind | None = None,
     ) -> list[LogEntry]:
-        """Return the newest entries of a page in the database before a place, newest first."""
+        """Return the newest entries of a page in the database before a place, newest first.
+
+        With `kind`, return those of this kind alone.
+        """
 
     @abstractmethod
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
@@ -131,7 +138,7 @@ class LogStatements(Subject):
 
 PAGE_LOG = """
 SELECT observed_at, kind, changed, "interval", status FROM {{log}}
-WHERE {{log_of_page}} AND {before}
+WHERE {{log_of_page}} AND {where}
 ORDER BY observed_at DESC, kind DESC LIMIT %(limit)s
 """
 BEFORE = "(observed_at < %(at)s OR (observed_at = %(at)s AND kind < %(kind)s))"
@@ -237,10 +244,16 @@ class ArchivedLog(Dialect, LogStatements):
 
     @override
     def page_log(
-        self, page_id: int, limit: int, before: tuple[datetime, Kind] | None = None
+        self,
+        page_id: int,
+        limit: int,
+        before: tuple[datetime, Kind] | None = None,
+        kind: Kind | None = None,
     ) -> list[LogEntry]:
         place = {} if before is None else {"at": before[0], "kind": before[1].value}
-        statement = PAGE_LOG.format(before=BEFORE if place else "true")
+        only = {} if kind is None else {"only": kind.value}
+        conditions = ([BEFORE] if place else []) + (["kind = %(only)s"] if only else [])
+        statement = PAGE_LOG.format(where=all_of(conditions))
         return [
             LogEntry(
                 row["observed_at"],
@@ -249,7 +262,7 @@ class ArchivedLog(Dialect, LogStatements):
                 row["interval"],
                 row["status"],
             )
-            for row in self.read(statement, page_id=page_id, limit=limit, **place)
+            for row in self.read(statement, page_id=page_id, limit=limit, **place, **only)
         ]
 
 

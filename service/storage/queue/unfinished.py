@@ -6,7 +6,8 @@ keeps the worker, the start, the end and the kind of end (`ending`) of the last 
 page was crawled since the last lease began (`leased_at`), or after `lift_waits`. The rule is in
 `leases.unfinished`.
 
-An index has the rows with a count alone, which are few.
+An index has the rows with a count alone, which are few. Another has the rows with a worker: their
+leases run, or ended without a report.
 """
 
 from abc import abstractmethod
@@ -177,10 +178,11 @@ SELECT * FROM (
         count(*) FILTER (WHERE token IS NULL AND ending = 2) AS n_returned,
         count(*) FILTER (WHERE token IS NULL AND ending = 3) AS n_refused
     FROM due_pages
-    WHERE worker IS NOT NULL AND (token IS NOT NULL OR n_unfinished IS NOT NULL) GROUP BY worker
+    WHERE worker >= '' AND (token IS NOT NULL OR n_unfinished IS NOT NULL) GROUP BY worker
 ) AS each_worker
 ORDER BY n_expired + n_returned + n_refused DESC, worker LIMIT %(limit)s
 """
+"""Statement for the index of rows with a worker, which are few; each text is `>= ''`."""
 
 
 class UnfinishedSql(Dialect, UnfinishedStatements):

@@ -1,0 +1,107 @@
+"""Requests of a spider that end without a response: what each failure shows of site and crawler.
+
+| failure | report |
+| --- | --- |
+| not sent: a middleware refused it, or raised another error | none: the lease is returned |
+| the same, and the reason names robots.txt | `robots_denied` |
+| content that was not read: too long, cut short, badly compressed | status of the answer alone |
+| no connection, or no end of the answer in time | status 0 |
+
+Scrapy passes on no status of an answer that is too long. So this module ends the download itself,
+by the same limit, in a way that keeps the status.
+"""
+
+import logging
+from typing import Any
+
+from scrapy import Request, signals
+from scrapy.crawler import Crawler
+from scrapy.exceptions import (
+    DownloadCancelledError,
+    IgnoreRequest,
+    ResponseDataLossError,
+    StopDownload,
+)
+from scrapy.http import Response
+from twisted.python.failure import Failure
+from twisted.web.client import ResponseFailed
+
+from recrawl_client.calls import CrawlEvidence
+from recrawl_client.headers import retry_seconds
+from recrawl_client.robots_flows import denied
+
+log = logging.getLogger(__name__)
+
+
+class Answers:
+    """The answers to requests of due pages, until the pages are reported."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.default_limit = crawler.settings.getint("DOWNLOAD_MAXSIZE")
+        self.responses: dict[str, Response] = {}
+        """Responses of the downloader, by lease; middlewares may fail on them."""
+        self.n_bytes: dict[str, int] = {}
+        """Number of bytes received of a body, by lease."""
+        connect = crawler.signals.connect
+        connect(self._downloaded, signal=signals.response_downloaded)
+        connect(self._begun, signal=signals.headers_received)
+        connect(self._read, signal=signals.bytes_received)
+
+    def forget(self, lease: str) -> None:
+        """Forget the answer to the request of a lease."""
+        self.responses.pop(lease, None)
+        self.n_bytes.pop(lease, None)
+
+    def evidence(self, lease: str, failure: Failure, *, sent: bool) -> CrawlEvidence | None:
+        """Return the report of a request that failed; None: the lease is to be returned."""
+        error = failure.value
+        if isinstance(error, IgnoreRequest) and "robots.txt" in str(error):
+            # a middleware of robots.txt, Scrapy's or another, names it in its reason
+            return denied()
+        response = self.responses.get(lease) or getattr(error, "response", None)
+        if isinstance(response, Response):
+            wait_s = retry_seconds(header(response, "Retry-After"))
+            return {"status": response.status, "retry_after_s": wait_s or None}
+        if not sent:
+            return None
+        if isinstance(error, ResponseDataLossError):
+            cause = error.__cause__
+            cut = cause.response if isinstance(cause, ResponseFailed) else None
+            return {} if cut is None else {"status": int(cut.code)}
+        if isinstance(error, DownloadCancelledError):
+            return {}  # too long: some download handlers raise this before any signal
+        return {"status": 0}
+
+    def _downloaded(self, response: Response, request: Request) -> None:
+        crawl = request.meta.get("recrawl")
+        if crawl is not None:
+            self.responses[crawl.lease] = response
+
+    def _begun(self, body_length: Any, request: Request) -> None:
+        crawl = request.meta.get("recrawl")
+        if crawl is not None:
+            self.n_bytes[crawl.lease] = 0
+            # Twisted has a text for an unknown length
+            self._stop_beyond(body_length if isinstance(body_length, int) else 0, request)
+
+    def _read(self, data: bytes, request: Request) -> None:
+        crawl = request.meta.get("recrawl")
+        if crawl is not None:
+            n_bytes = self.n_bytes.get(crawl.lease, 0) + len(data)
+            self.n_bytes[crawl.lease] = n_bytes
+            self._stop_beyond(n_bytes, request)
+
+    def _stop_beyond(self, n_bytes: int, request: Request) -> None:
+        limit = request.meta.get("download_maxsize", self.default_limit)
+        if limit and n_bytes > limit:
+            log.warning(
+                "%s has more than %d bytes (DOWNLOAD_MAXSIZE), and is reported without content",
+                request.url,
+                limit,
+            )
+            raise StopDownload(fail=True)
+
+
+def header(response: Response, name: str) -> str:
+    """Return a header of an answer; empty without one."""
+    return (response.headers.get(name) or b"").decode("latin-1")
