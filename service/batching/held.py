@@ -18,7 +18,7 @@ import numpy as np
 import structlog
 
 from service.ingest.record import PageNames
-from service.model.arrays import Codes, Columns, Ints, distinct
+from service.model.arrays import Codes, Columns, Ints, distinct, positions
 from service.model.domain import ItemVerdict
 from service.model.errors import OUTAGES, RowLocked, TablesChanged
 from service.storage import Store, Transaction
@@ -29,6 +29,9 @@ TRY_EVERY_S = 0.05
 """Time between two attempts, seconds."""
 MAX_ATTEMPTS = 4
 """Maximum number of attempts of a batch, each without the pages that held up the last one."""
+
+LOCKED = int(ItemVerdict.locked)
+"""Verdict of an item whose page another session has locked."""
 
 Prepare = Callable[[Transaction], None]
 """First step of a job in its transaction."""
@@ -103,8 +106,7 @@ def locked_pages(store: Store, page_id: Ints) -> Ints:
 
 def locked_rows(outcomes: Any) -> Ints:
     """Return the rows of items with the verdict `locked`."""
-    rows: Ints = np.flatnonzero(outcomes.verdict == ItemVerdict.locked)
-    return rows
+    return positions(outcomes.verdict == LOCKED)
 
 
 def patched(outcomes: OutcomesT, rows: Ints, others: OutcomesT) -> OutcomesT:

@@ -30,6 +30,7 @@ from service.estimation.estimates import InForce
 from service.ingest.crawls import needs_rates
 from service.ingest.recent_digests import RecentDigests
 from service.ingest.record import (
+    ACCEPTED,
     CrawlOutcome,
     PageNames,
     PageRows,
@@ -184,7 +185,9 @@ class Recorder:
             outcome = record(tx, crawls, self.rules, recent=self.recent)
             lease_ended = np.zeros(len(crawls), np.bool_)
         else:
-            outcome, lease_ended, waiting = self._record_leased(tx, self.settler, crawls, now)
+            outcome, lease_ended, waiting = self._record_leased(
+                tx, self.settler, crawls, attempt.page_id, now
+            )
         committed = CommittedCrawls(
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
         )
@@ -194,18 +197,22 @@ class Recorder:
         return committed, np.concatenate([sooner, outcome.again, waiting()])
 
     def _record_leased(
-        self, tx: Transaction, settler: LeaseSettler, crawls: CrawlColumns, now: datetime
+        self,
+        tx: Transaction,
+        settler: LeaseSettler,
+        crawls: CrawlColumns,
+        page_id: Ints,
+        now: datetime,
     ) -> tuple[CrawlOutcome, Bools, Callable[[], Ints]]:
-        """Record crawls and end their leases.
+        """Record crawls of some pages, ascending, and end their leases.
 
         Return the outcome, which leases ended, and the function of `LeasedCrawls.waiting`.
         """
         needs_rate = self.rules.estimator.needs_crawl_rate or needs_rates(crawls)
-        page_id = pages_of(crawls.page_id)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
         crawls, starts = started(crawls, leased, states, now)
         outcome = record(tx, crawls, self.rules, states, starts, self.recent)
-        new = outcome.verdict == ItemVerdict.accepted
+        new = outcome.verdict == ACCEPTED
         held = settler.settle_crawls(
             tx, crawls, new, outcome.states, leased, tx.now(), outcome.in_incident
         )

@@ -1,6 +1,6 @@
 """Plans of other bandwidths: what an epoch would publish with each. Pure."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from service.epochs.constraints import CONSTRAINED, LEAST
 from service.epochs.shifts import places
 from service.epochs.solve import NO_HOSTS, AllocationInput, Plan, optimum, total_costs
 from service.estimation.estimates import RateEstimates
-from service.model.arrays import COLUMN, Floats, Ints
+from service.model.arrays import Floats, Ints, element_types
 from service.model.columns import CapColumns, EpochColumns, HostHours
 from service.model.domain import Certificate, Observability
 
@@ -92,7 +92,8 @@ class Solved(NamedTuple):
 def reduced(pages: EpochColumns) -> EpochColumns:
     """Return pages with the columns in `PLANNED`; the others take no memory."""
     n = len(pages)
-    others = {f.name: COLUMN[f.type] for f in fields(EpochColumns) if f.name not in PLANNED}
+    types = element_types(EpochColumns).items()
+    others = {name: kind for name, kind in types if name not in PLANNED}
     return replace(
         pages, **{name: np.broadcast_to(np.zeros((), kind), n) for name, kind in others.items()}
     )

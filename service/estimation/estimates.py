@@ -179,8 +179,9 @@ def learn_crawls(
     learnt = EvidenceState(*(getattr(states, name).copy() for name in EvidenceState._fields))
     pinged, steady = np.zeros(len(evidence.page), np.bool_), estimator.steady
     if steady is not None:
-        auto = states.observability[evidence.page] == Observability.auto
-        pinged = auto & (evidence.total_pings > 0)
+        pinged = evidence.total_pings > 0
+        if pinged.any():
+            pinged &= states.observability[evidence.page] == Observability.auto
     if not estimator.needs_history:  # first, because no ping comes before these crawls of a page
         _learn(estimator, learnt.estimate, evidence.where(~pinged))
     if isinstance(steady, Gamma) and pinged.any():

@@ -22,7 +22,7 @@ from service.model.arrays import (
 )
 from service.model.columns import CrawlColumns, PageStates
 from service.model.domain import MOST_FAILURES
-from service.model.outcomes import IS_ABSENT, Outcome
+from service.model.outcomes import CONTENT, DOUBTFUL, IS_ABSENT, all_content
 
 SLOWEST = 1e-3
 """Minimum crawl rate whose interval is compared with an hour, 1/day."""
@@ -52,11 +52,12 @@ def absences(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: 
     A crawl that shows neither content nor an absence changes nothing. A doubtful crawl makes the
     absences before it none, because the first look may have been part of the incident.
     """
-    absent, content = IS_ABSENT[outcome], outcome == Outcome.content
-    doubted, was_doubted = outcome == Outcome.doubtful, states.outcome == Outcome.doubtful
     looked = ~np.isnat(states.absent_since)
-    if not (states.gone.any() or looked.any() or absent.any() or doubted.any()):
-        return Absences(absent, absent, states.absent_since)
+    if all_content(outcome) and not (looked | states.gone).any():
+        never = np.zeros(len(outcome), np.bool_)
+        return Absences(never, never, states.absent_since)
+    absent, content = IS_ABSENT[outcome], outcome == CONTENT
+    doubted, was_doubted = outcome == DOUBTFUL, states.outcome == DOUBTFUL
     seen = states.gone | (looked & ~was_doubted)
     at = crawls.observed_at
     # number of absences since the last content, with 1 for those of earlier batches
@@ -97,12 +98,12 @@ def failures(states: PageStates, groups: Groups, outcome: Codes, absent: Absence
 
     A doubtful crawl counts only as the first one, so that an incident makes no page wait longer.
     """
-    content = outcome == Outcome.content
-    if content.all() and not states.n_failures.any():
+    if all_content(outcome) and not states.n_failures.any():
         return states.n_failures
+    content = outcome == CONTENT
     confirms = absent.confirmed & ~absent.was_gone
     in_row = groups.before(states.n_failures > 0, np.ones_like(content), ~content)
-    again = in_row & (outcome == Outcome.doubtful)
+    again = in_row & (outcome == DOUBTFUL)
     counts = np.where(absent.was_gone, IS_ABSENT[outcome], ~content & ~again)
     so_far: Ints = np.cumsum(counts)
     others: Ints = so_far - counts

@@ -9,7 +9,7 @@ from service.ingest.crawls import (
     redirect_before,
     redirected,
 )
-from service.model.arrays import NO_TIME, Groups
+from service.model.arrays import NO_TIME, Groups, positions
 from service.model.changes import ChangeColumns, ChangeKind
 from service.model.columns import CrawlColumns, PageStates
 
@@ -28,13 +28,13 @@ def changes(
     is_back = answer & comparison.was_gone & ~comparison.gone
     is_change = is_back | (answer & (first | (comparison.changed == 1)))
     still_gone = answer & comparison.gone & comparison.was_gone
-    if not (is_change.any() or still_gone.any()):
+    if not (is_change | still_gone).any():
         return NO_CHANGES
     moved, target = moved_permanently(comparison), np.maximum(crawls.redirects_to, 0)
-    target_before = redirect_before(states, groups, crawls, redirected(comparison))
-    # a page that is gone may still move, or move elsewhere
-    is_change |= still_gone & (target_before != moved * target)
-    where = np.flatnonzero(is_change)
+    if still_gone.any():  # such a page may still move, or move elsewhere
+        target_before = redirect_before(states, groups, crawls, redirected(comparison))
+        is_change |= still_gone & (target_before != moved * target)
+    where = positions(is_change)
     gone, was_gone = comparison.gone[where], comparison.was_gone[where]
     kind = np.where(was_gone, ChangeKind.back, ChangeKind.changed)
     kind = np.where(first[where], ChangeKind.new, kind)

@@ -40,12 +40,15 @@ from service.model.outcomes import (
     SHOWS,
     Leads,
     Outcome,
+    all_content,
     all_show,
     outcome_of,
 )
 
 GENERATED_WITHIN = np.timedelta64(1, "m")
 """Age up to which a Last-Modified is ignored."""
+COMPLETE, CRAWL = int(Observability.complete), int(Kind.crawl)
+"""Codes in columns; Python 3.11 looks members up slowly."""
 
 
 def needs_rates(crawls: CrawlColumns) -> bool:
@@ -55,7 +58,7 @@ def needs_rates(crawls: CrawlColumns) -> bool:
     """
     if crawls.digest.all() and not crawls.redirects_to.any():  # most batches
         return not all_show(crawls.status)
-    return bool((outcomes(crawls) != Outcome.content).any())
+    return not all_content(outcomes(crawls))
 
 
 def outcomes(crawls: CrawlColumns) -> Codes:
@@ -70,19 +73,22 @@ def moved_permanently(comparison: "CrawlComparison") -> Bools:
     return moved
 
 
-def redirects(states: PageStates, groups: Groups, crawls: CrawlColumns, redirected: Bools) -> Ints:
+def redirects(
+    states: PageStates, groups: Groups, crawls: CrawlColumns, comparison: "CrawlComparison"
+) -> Ints:
     """Return the page to which each page's last answer redirected; 0: none."""
     if not (states.redirects_to.any() or crawls.redirects_to.any()):
         return states.redirects_to
     # a target that is not registered, UNSPECIFIED, is stored as none
-    return groups.after(states.redirects_to, redirected, np.maximum(crawls.redirects_to, 0))
+    target = np.maximum(crawls.redirects_to, 0)
+    return groups.after(states.redirects_to, redirected(comparison), target)
 
 
 def new_targets(states: PageStates, groups: Groups, crawls: CrawlColumns) -> Codes:
     """Return (P,) numbers of new pages that each page's redirects have registered."""
-    to_new = crawls.leads == Leads.to_new
-    if not to_new.any():
+    if not crawls.leads.any():
         return states.n_targets
+    to_new = crawls.leads == Leads.to_new
     n: Codes = np.minimum(states.n_targets + groups.count(to_new), MOST_FAILURES).astype(np.int16)
     return n
 
@@ -223,7 +229,7 @@ def compare(
     changed[answer & was_gone & ~gone & (reported == UNSPECIFIED) & ~comparable] = 1
     interval = days(at - last_observed_at)
     is_evidence = (changed != UNSPECIFIED) & (interval > 0)
-    is_evidence &= (states.observability != Observability.complete)[page]
+    is_evidence &= (states.observability != COMPLETE)[page]
     n_pings, n_pings_after = _count_pings(states, groups, answer, n_pings_ahead)
     return CrawlComparison(
         outcome=outcome,
@@ -292,7 +298,7 @@ def _next_states(
         retry_rate=retry_rates(states, n_failures),
         outcome=outcome[groups.end],
         absent_since=comparison.absent.since,
-        redirects_to=redirects(states, groups, crawls, redirected(comparison)),
+        redirects_to=redirects(states, groups, crawls, comparison),
         n_targets=new_targets(states, groups, crawls),
         pings_since_crawl=groups.after(states.pings_since_crawl, answer, comparison.n_pings_after),
         **learnt._asdict(),
@@ -326,7 +332,7 @@ def _log_crawls(
     return LogColumns(
         page_id=crawls.page_id,
         observed_at=crawls.observed_at,
-        kind=np.full(len(crawls), Kind.crawl, np.int16),
+        kind=np.full(len(crawls), CRAWL, np.int16),
         changed=comparison.changed,
         interval=np.where(comparison.is_evidence, comparison.interval, np.nan),
         crawl_rate=crawl_rate,

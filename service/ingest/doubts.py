@@ -30,10 +30,18 @@ from service.model.arrays import (
     datetime_at,
     distinct,
     is_among,
+    positions,
 )
 from service.model.columns import CrawlColumns, PageStates
 from service.model.incidents import HostIncidents
-from service.model.outcomes import IS_ABSENT, NOT_MODIFIED, REFUSED, Outcome
+from service.model.outcomes import (
+    CONTENT,
+    IS_ABSENT,
+    NOT_MODIFIED,
+    REFUSED,
+    Outcome,
+    all_content,
+)
 from service.storage import Transaction
 
 
@@ -66,7 +74,7 @@ def doubts(
     if not len(incidents):
         return None
     watches = watches_of(incidents)
-    row = np.flatnonzero(is_among(host_id, incidents.host_id))
+    row = positions(is_among(host_id, incidents.host_id))
     row = row[np.lexsort((crawls.page_id[row], crawls.observed_at[row], host_id[row]))]
     verdict = np.zeros(len(crawls), np.int16)
     listed = _listed(crawls.take(row), _by_site(crawls, outcome)[row], shared.take(row))
@@ -93,10 +101,10 @@ def _shared(
     page, digest = groups.page, crawls.digest
     before = states.digest[page]
     new = (digest != before) & (digest != 0) & (before != 0)
-    new &= (outcome == Outcome.content) & ~_unchanged(crawls)
+    new &= (outcome == CONTENT) & ~_unchanged(crawls)
     shared = Shared.none(len(crawls))
     if new.any():
-        row = np.flatnonzero(new)
+        row = positions(new)
         digests = NewDigests(
             host_id=states.host_id[page[row]],
             page_id=crawls.page_id[row],
@@ -117,7 +125,7 @@ def _unchanged(crawls: CrawlColumns) -> Bools:
 
 def _signs(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes) -> Bools:
     """Return which crawls show their page newly absent, or newly refused."""
-    if (outcome == Outcome.content).all():
+    if all_content(outcome):
         return np.zeros(len(crawls), np.bool_)
     answered = ~np.isnat(states.last_observed_at) & ~states.gone
     refused = _by_site(crawls, outcome) == Outcome.refused

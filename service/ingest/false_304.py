@@ -19,10 +19,19 @@ from service.ingest.absences import LONG_AGO
 from service.ingest.crawls import outcomes
 from service.ingest.rebuild import replayed
 from service.leases.conditional import distrusted
-from service.model.arrays import UNSPECIFIED, Bools, Groups, Instants, Ints, distinct, moment
+from service.model.arrays import (
+    UNSPECIFIED,
+    Bools,
+    Groups,
+    Instants,
+    Ints,
+    distinct,
+    moment,
+    positions,
+)
 from service.model.columns import CrawlColumns, LogColumns, PageStates
 from service.model.domain import Kind
-from service.model.outcomes import NOT_MODIFIED, SUCCESSES, Outcome
+from service.model.outcomes import CONTENT, NOT_MODIFIED, SUCCESSES
 from service.storage import Transaction
 from service.storage.pages.validators import StoredValidators
 
@@ -56,7 +65,7 @@ def proofs(
         (first.digest != 0) & (states.digest != 0) & (first.digest != states.digest),
         first.changed == 1,
     )
-    plain = (outcomes(first) == Outcome.content) & (first.status != NOT_MODIFIED)
+    plain = (outcomes(first) == CONTENT) & (first.status != NOT_MODIFIED)
     suspect = plain & changed & ~states.gone & ~np.isnat(states.last_observed_at)
     suspect &= _has_validator(first)
     if not suspect.any():
@@ -163,5 +172,5 @@ def _is_plain(log: LogColumns) -> Bools:
 def _last(n: int, page: Ints, mask: Bools) -> Ints:
     """Return the (n,) last place of each page that a mask selects; -1: none."""
     last = np.full(n, -1)
-    last[page[mask]] = np.flatnonzero(mask)  # of several places the last one counts
+    last[page[mask]] = positions(mask)  # of several places the last one counts
     return last

@@ -25,7 +25,7 @@ batches have no crawl of such a host. Times are microseconds since 1970, as in t
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import COLUMN, INSTANT
+from service.model.arrays import INSTANT, element_types
 from service.model.incidents import LONGEST, WITHIN, HostIncidents, Sign
 from service.model.outcomes import IS_ABSENT, Outcome
 
@@ -346,10 +346,9 @@ def incidents_of(watches: Iterable[HostWatch]) -> HostIncidents:
     """Return watches as columns."""
     every = list(watches)
     columns = {}
-    for each in fields(HostIncidents):
-        numbers = np.array([getattr(watch, each.name) for watch in every], np.int64)
-        dtype = COLUMN[each.type]
-        columns[each.name] = numbers.view(dtype) if dtype == INSTANT else numbers.astype(dtype)
+    for name, dtype in element_types(HostIncidents).items():
+        numbers = np.array([getattr(watch, name) for watch in every], np.int64)
+        columns[name] = numbers.view(dtype) if dtype == INSTANT else numbers.astype(dtype)
     return HostIncidents(**columns)
 
 

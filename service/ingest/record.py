@@ -40,13 +40,19 @@ from service.model.arrays import (
     Instants,
     Ints,
     distinct,
+    positions,
 )
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.history import HostEvents
 from service.model.incarnations import lost_pages
-from service.model.outcomes import Leads, Outcome
+from service.model.outcomes import DOUBTFUL, Leads
 from service.storage import Transaction
+
+# Python 3.11 looks members up slowly, and a batch may be one crawl
+ACCEPTED, DUPLICATE, LATE, UNKNOWN, ELSEWHERE = (
+    int(ItemVerdict[name]) for name in ("accepted", "duplicate", "late", "unknown", "elsewhere")
+)
 
 
 class CrawlOutcome(NamedTuple):
@@ -102,7 +108,7 @@ def record(
         row[crawls.refused] = -1
     verdict, newer = _judge(row, crawls.observed_at, states.last_crawl_at)
     note_lost(tx, verdict, crawls.page_id)
-    verdict[crawls.page_id == UNSPECIFIED] = ItemVerdict.elsewhere
+    verdict[crawls.page_id == UNSPECIFIED] = ELSEWHERE
     if crawls.verdict is not None:
         verdict = np.where(crawls.refused, crawls.verdict, verdict)
     sooner, events, again = np.zeros(len(crawls), np.bool_), None, NO_PAGES
@@ -110,14 +116,14 @@ def record(
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
-        accepted = crawls.take(newer)
+        accepted = crawls.in_order(newer)
         in_force = rules.of(tx)
         if (proven := proofs(tx, before, groups, accepted)) is not None:
             before = unlearnt(tx, before, proven, in_force)
         outcome = outcomes(accepted)
         some = doubts(tx, before, groups, accepted, outcome, recent or RecentDigests(bits=1))
         if some is not None:
-            outcome[some.doubtful] = Outcome.doubtful
+            outcome[some.doubtful] = DOUBTFUL
             in_incident = np.zeros(len(crawls), np.bool_)
             in_incident[newer] = some.in_incident
         began_at = accepted.observed_at if starts is None else starts[newer]
@@ -179,7 +185,7 @@ def ping(
 
 def note_lost(tx: Transaction, verdict: Codes, page_id: Ints) -> None:
     """Set the verdict of ids that a restore of the database has lost."""
-    unknown = np.flatnonzero((verdict == ItemVerdict.unknown) & (page_id > 0))
+    unknown = positions((verdict == UNKNOWN) & (page_id > 0))
     if len(unknown):
         lost = lost_pages(page_id[unknown], tx.incarnations())
         verdict[unknown[lost]] = ItemVerdict.lost
@@ -193,7 +199,7 @@ def pings_ahead(tx: Transaction, states: PageStates, groups: Groups, at: Instant
     page = groups.page
     later: Bools = states.last_ping_at[page] > at
     ahead = later.astype(np.int64)
-    several = np.flatnonzero(later & (states.pings_since_crawl[page] > 1))
+    several = positions(later & (states.pings_since_crawl[page] > 1))
     if len(several):
         page_id = states.page_id[page[several]]
         ahead[several] = tx.pings_after(page_id, at[several])
@@ -235,22 +241,22 @@ def _rows_of(states: PageStates, page_id: Ints) -> Ints:
 
 def _judge(row: Ints, at: Instants, last: Instants) -> tuple[Codes, Ints]:
     """Return the verdict of every item, and the accepted items ordered by page and time."""
-    verdict = np.full(len(row), ItemVerdict.unknown, np.int16)
+    verdict = np.full(len(row), UNKNOWN, np.int16)
     # items without a page have row -1 and come first
     order = np.lexsort((at, row))[np.count_nonzero(row < 0) :]
     row, at = row[order], at[order]
     newest = last[row]
-    again = 1 + np.flatnonzero(row[1:] == row[:-1])
+    again = 1 + positions(row[1:] == row[:-1])
     # the entry before it in the batch may be newer than the last one of its page
     newest[again] = np.fmax(newest[again], at[again - 1])
     verdict[order] = ordered = _verdict(at, newest)
-    return verdict, order[ordered == ItemVerdict.accepted]
+    return verdict, order[ordered == ACCEPTED]
 
 
 def _verdict(at: Instants, last: Instants) -> Codes:
-    verdict = np.full(len(at), ItemVerdict.accepted, np.int16)
-    verdict[at == last] = ItemVerdict.duplicate
-    verdict[at < last] = ItemVerdict.late
+    verdict = np.full(len(at), ACCEPTED, np.int16)
+    verdict[at == last] = DUPLICATE
+    verdict[at < last] = LATE
     return verdict
 
 

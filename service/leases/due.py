@@ -77,7 +77,7 @@ def due_at(pages: DueColumns) -> Instants:
     last, rate = pages.last_crawl_at, _rates(pages)
     scheduled = rate > 0
     wait, never = _interval_days(pages.interval_factor, rate, scheduled), ~scheduled
-    if pages.gone.any() or pages.n_failures.any():
+    if (pages.gone | (pages.n_failures > 0)).any():
         wait, never = _after_failures(pages, wait, never)
     due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
     due = np.where(np.isnat(last), _first_due(pages), np.where(never, NO_TIME, due))
@@ -143,8 +143,10 @@ def _interval_days(factor: Floats, rate: Floats, scheduled: Bools) -> Floats:
     return np.where(scheduled, np.minimum(interval, MAX_DUE_DAYS), 1.0)
 
 
-def ranking_rates(pages: DueColumns, due: Instants) -> Floats:
+def ranking_rates(pages: DueColumns, due: Instants | None = None) -> Floats:
     """Return (N,) rates that rank pages due at these times, 1/day; 0 or NaN where there is none.
+
+    None: the times by the rule.
 
     A page whose last crawl had no content ranks by its wait. So a retry after 16 days is no more
     overdue than a crawl after the interval of any other page.
@@ -152,7 +154,7 @@ def ranking_rates(pages: DueColumns, due: Instants) -> Floats:
     late = pages.gone | (pages.n_failures > 0)
     if not late.any():
         return pages.due_rate
-    wait = (due - pages.last_crawl_at) / DAY
+    wait = ((due_at(pages) if due is None else due) - pages.last_crawl_at) / DAY
     late &= wait > 0
     return np.where(late, 1.0 / np.where(late, wait, 1.0), pages.due_rate)
 

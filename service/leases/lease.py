@@ -25,7 +25,17 @@ from service.leases.politeness import (
 )
 from service.leases.queue import queue_rows
 from service.leases.unfinished import count_ended
-from service.model.arrays import INSTANT, NO_TIME, Bools, Floats, Instants, Ints, days, instant
+from service.model.arrays import (
+    INSTANT,
+    NO_TIME,
+    Bools,
+    Floats,
+    Instants,
+    Ints,
+    days,
+    instant,
+    positions,
+)
 from service.model.history import HostEvents
 from service.storage import Transaction
 from service.storage.queue.columns import (
@@ -70,10 +80,10 @@ class LeasedPages(NamedTuple):
         """(N,) True where a ping has requested the crawl."""
         return requested(self.pages)
 
-    def take(self, where: Ints) -> "LeasedPages":
-        """Return the crawls that an index array selects."""
-        pages, leases = self.pages.take(where), self.leases.take(where)
-        return LeasedPages(pages, self.due_at[where], leases, self.overdue[where])
+    def in_order(self, rows: Ints) -> "LeasedPages":
+        """Return the crawls at these positions."""
+        pages, leases = self.pages.in_order(rows), self.leases.in_order(rows)
+        return LeasedPages(pages, self.due_at[rows], leases, self.overdue[rows])
 
 
 class DealtPages(NamedTuple):
@@ -127,7 +137,7 @@ def lease(
     at_most = share(n_rows, len(host_queues))
     offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
     bound = offer.rows.next_at.copy()
-    expired = np.flatnonzero(rows.leased & (bound <= at))
+    expired = positions(rows.leased & (bound <= at))
     if len(expired):
         bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
     able = replace(rows, next_at=bound)
@@ -145,7 +155,7 @@ def lease(
     order = order[taken[order]]
     # as many host queues as were requested: others may have due pages too
     more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
-    return DealtPages(leased.take(order), to[order], more)
+    return DealtPages(leased.in_order(order), to[order], more)
 
 
 def lease_due(
@@ -178,7 +188,7 @@ def correct_others(
     After crawls without leases, the bounds of many pages may be too early. One picked page of each
     host queue a transaction would take long to find those that are due.
     """
-    others = np.setdiff1d(np.flatnonzero(bound <= instant(now)), picked)
+    others = np.setdiff1d(positions(bound <= instant(now)), picked)
     if len(others):
         _, due, _, ripe = _corrected(tx, page_id[others], now)
         bound[others] = np.where(ripe, bound[others], due)
@@ -255,7 +265,7 @@ def _leases(
 
 def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
     """Return (now - last crawl) x crawl rate; a page never crawled is due from registration on."""
-    rate = ranking_rates(pages, due_at(pages))
+    rate = ranking_rates(pages)
     rate = np.where(rate > 0, rate, UNSCHEDULED_RATE)
     first = np.isnat(pages.last_crawl_at)
     since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
@@ -272,7 +282,7 @@ def most_overdue(
     since: Instants = np.where(first, rows.next_at, rows.last_crawl_at)
     overdue = np.maximum(days(at - since), 0.0) * rate + first
     overdue[rows.requested] = np.inf
-    can = np.flatnonzero((rows.next_at <= at) & (room[host_queue] > 0))
+    can = positions((rows.next_at <= at) & (room[host_queue] > 0))
     order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
     # stable: within a host queue the most overdue stay first
     by_host_queue = np.argsort(host_queue[order], kind="stable")

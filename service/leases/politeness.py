@@ -255,8 +255,10 @@ def after_reports(
     uniform: Floats,
 ) -> HostQueues:
     """Return host queues after reports, with new failures, pauses, delays and opening times."""
-    host_queues = replace(host_queues, n_failures=failures_in_a_row(host_queues, summary))
-    host_queues = pause(host_queues, summary, at, uniform)
+    ill = summary.slow | ~np.isnat(summary.ill) | (summary.retry_after_s > 0)
+    if (ill | (host_queues.n_failures > 0)).any():
+        host_queues = replace(host_queues, n_failures=failures_in_a_row(host_queues, summary))
+        host_queues = pause(host_queues, summary, at, uniform)
     delay, concurrency = limits(host_queues, polite)
     waits = (delay > NO_DELAY) & summary.ended
     later = np.fmax(host_queues.ready_at, summary.last + delay)

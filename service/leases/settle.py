@@ -34,13 +34,14 @@ from service.model.arrays import (
     distinct,
     instant,
     is_among,
+    positions,
 )
 from service.model.columns import CrawlColumns, DueColumns, PageStates
 from service.model.domain import MOST_FAILURES
-from service.model.outcomes import ROBOTS_DENIED, Outcome, host_in_trouble, outcome_of
+from service.model.outcomes import CONTENT, ROBOTS_DENIED, host_in_trouble, outcome_of
 from service.model.unfinished import REPORTED, Ending
 from service.storage import Transaction
-from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
+from service.storage.queue.columns import LeaseTokens, LockedLeases
 
 
 class LeaseReports(NamedTuple):
@@ -55,8 +56,8 @@ class LeaseReports(NamedTuple):
     new: Bools
     """True if the report was accepted. A duplicate or late report counts only under a lease in
     force, because a lease ends only once."""
-    ending: Codes | None = None
-    """End without a report (`Ending`), or `REPORTED`; None: all are reports."""
+    ending: Codes
+    """End without a report (`Ending`), or `REPORTED`."""
     in_incident: Bools | None = None
     """True if the crawl shows the sign of an incident of its host; None: no crawl does."""
 
@@ -72,12 +73,6 @@ class LeaseReports(NamedTuple):
             new=np.zeros(n, np.bool_),
             ending=np.full(n, ending, np.int16),
         )
-
-    @property
-    def endings(self) -> Codes:
-        """End of each lease without a report; `REPORTED`: a report."""
-        reported = np.full(len(self.page_id), REPORTED, np.int16)
-        return reported if self.ending is None else self.ending
 
 
 def nobody() -> Ints:
@@ -113,7 +108,7 @@ class LeaseSettler:
     ) -> tuple[PageStates, LeasedCrawls]:
         """Lock the states of pages (ascending, unique), then the leases that crawls may end."""
         speaks = host_in_trouble(crawls.status) | (crawls.retry_after_s > 0)
-        row = np.flatnonzero((crawls.token != 0) | speaks)
+        row = positions((crawls.token != 0) | speaks)
         waiting = nobody if len(row) == len(crawls) else tx.ask_waiting(page_id)
         if not len(row):
             states = tx.lock_states(page_id, scheduled=scheduled)
@@ -147,7 +142,7 @@ class LeaseSettler:
         if not counts.all():
             row, locked = row[counts], locked.take(counts)
         if len(row):
-            some = crawls.take(row)
+            some = crawls.in_order(row)
             # of a page that robots.txt forbids, nobody asked the host
             refused, denied = some.refused, some.status == ROBOTS_DENIED
             # like a release: the lease ends, and the host queue neither fails nor recovers
@@ -182,7 +177,7 @@ class LeaseSettler:
         """
         at, until = instant(now), instant(now + self.horizon)
         pages = replace(pages, due_rate=locked.due_rate)
-        held = _once(locked.held, reports.page_id, reports.endings)
+        held = _once(locked.held, reports.page_id, reports.ending)
         due = due_at(pages)
         unreported = _without_report(reports, pages, locked, held)
         # a report proves that the page can be crawled, although its own lease has ended before
@@ -194,7 +189,7 @@ class LeaseSettler:
             tx.forget_unfinished(reports.page_id[is_news & ~locked.idle])
         if unreported.any():
             n_unfinished = np.minimum(locked.n_unfinished + 1, MOST_FAILURES)
-            ends = Ends(locked.leased_at, n_unfinished, reports.endings)
+            ends = Ends(locked.leased_at, n_unfinished, reports.ending)
             ended = pages.take(unreported), due[unreported], ends.take(unreported)
             next_at[unreported] = close(tx, *ended, now)
         soon = ~np.isnat(next_at)
@@ -203,9 +198,9 @@ class LeaseSettler:
         changes |= reports.retry_after_s > 0
         if reports.in_incident is not None:
             changes |= reports.in_incident
-        host_queues = HostQueues.empty()
-        if changes.any():
-            host_queues = tx.lock_reported(distinct(locked.queue_id[changes]))
+        if not changes.any():
+            return held
+        host_queues = tx.lock_reported(distinct(locked.queue_id[changes]))
         if len(host_queues):
             leased_at = np.where(held, locked.leased_at, NO_TIME)
             settled = SettledLeases(locked.queue_id, held, next_at, leased_at, host_queues)
@@ -241,7 +236,7 @@ class LeaseSettler:
 def pages_after(tx: Transaction, page_id: Ints, states: PageStates) -> DueColumns:
     """Return the pages of crawls after the crawls; deleted pages are never due."""
     there = is_among(page_id, states.page_id)
-    own = of_crawled(states.take(states.page_id.searchsorted(page_id[there])))
+    own = of_crawled(states).in_order(states.page_id.searchsorted(page_id[there]))
     if there.all():
         return own
     every = DueColumns.concatenate([own, tx.due_columns(page_id[~there])])
@@ -271,26 +266,27 @@ def concerns_others(tx: Transaction, crawls: CrawlColumns, queue_id: Ints) -> Bo
 
 def _pauses(crawls: CrawlColumns) -> Floats:
     """Return the pauses that hosts requested with crawls, seconds; NaN with content."""
+    if np.isnan(crawls.retry_after_s).all():
+        return crawls.retry_after_s
     columns = crawls.status, crawls.changed, crawls.digest, crawls.redirects_to, crawls.leads
-    outcome = outcome_of(*columns)
-    return np.where(outcome == Outcome.content, np.nan, crawls.retry_after_s)
+    return np.where(outcome_of(*columns) == CONTENT, np.nan, crawls.retry_after_s)
 
 
 def _without_report(
     reports: LeaseReports, pages: DueColumns, locked: LockedLeases, held: Bools
 ) -> Bools:
     """Return which leases end without a report, by their token or by the page alone."""
-    unreported: Bools = held & (reports.endings != REPORTED)
+    unreported: Bools = held & (reports.ending != REPORTED)
     return unreported & ~(pages.last_crawl_at >= locked.leased_at)
 
 
-def _once(held: Bools, page_id: Ints, endings: Codes) -> Bools:
+def _once(held: Bools, page_id: Ints, ending: Codes) -> Bools:
     """Return the first token in force of each page, because a lease ends only once.
 
     A report comes before an end without one, in whatever order they arrived.
     """
-    row = np.flatnonzero(held)
-    row = row[np.lexsort((endings[row] != REPORTED, page_id[row]))]
+    row = positions(held)
+    row = row[np.lexsort((ending[row] != REPORTED, page_id[row]))]
     once = np.zeros(len(held), np.bool_)
     once[row[Groups.of(page_id[row]).start]] = True
     return once

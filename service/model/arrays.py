@@ -4,7 +4,7 @@ In arrays, "none" is NaT for an instant, NaN for a number, and 0 for an id or di
 values it is None. Instants are UTC in microseconds, intervals are days, rates are per day.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self, TypeVar
@@ -89,7 +89,8 @@ def moments(instants: Instants) -> list[datetime | None]:
     >>> moments(np.array(["2026-05-01T12:00:00.000001", "NaT"], "M8[us]"))
     [datetime.datetime(2026, 5, 1, 12, 0, 0, 1, tzinfo=datetime.timezone.utc), None]
     """
-    seconds = np.clip(instants.astype(INSTANT).view(np.int64), FIRST_US, LAST_US) / 1e6
+    us = instants.astype(INSTANT).view(np.int64)
+    seconds = np.minimum(np.maximum(us, FIRST_US), LAST_US) / 1e6
     never = np.isnat(instants)
     if never.any():
         seconds = seconds.astype(object)
@@ -104,10 +105,14 @@ def days(span: NDArray[np.timedelta64]) -> Floats:
 
 def distinct(ids: Ints) -> Ints:
     """Return each id once, ascending; ten times as fast as `np.unique`, which hashes the ids."""
-    ordered = np.sort(ids)
-    first = np.ones(len(ids), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
+    ordered = ids.copy()
+    ordered.sort()
+    return ordered[_first(ordered)]
+
+
+def positions(mask: Bools) -> Ints:
+    """Return the positions of True; for a few rows six times as fast as `np.flatnonzero`."""
+    return mask.nonzero()[0]
 
 
 def is_among(ids: Ints, others: Ints) -> Bools:
@@ -133,14 +138,14 @@ class Columns:
     """Arrays of one length, one per field; only a field of `Texts` or `Marks` may be None."""
 
     def __len__(self) -> int:
-        return len(getattr(self, next(iter(self.__dataclass_fields__))))
+        name, *_ = self.__dataclass_fields__
+        return len(getattr(self, name))
 
     @classmethod
     def empty(cls, **shapes: tuple[int, ...]) -> Self:
         """Return columns without rows; `shapes` has the further dimensions of fields."""
-        return cls(
-            **{f.name: np.zeros((0, *shapes.get(f.name, ())), COLUMN[f.type]) for f in fields(cls)}
-        )
+        types = element_types(cls).items()
+        return cls(**{name: np.zeros((0, *shapes.get(name, ())), kind) for name, kind in types})
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the columns by name, without those that are None."""
@@ -161,9 +166,26 @@ class Columns:
         """Return the rows that a mask, an index array or a slice selects."""
         return type(self)(**{name: column[where] for name, column in self.arrays().items()})
 
+    def in_order(self, rows: Ints) -> Self:
+        """Return rows by position; these columns themselves if those are all rows, in order."""
+        are_all = len(rows) == len(self) and (rows == np.arange(len(rows))).all()
+        return self if are_all else self.take(rows)
+
     def where(self, mask: Bools) -> Self:
         """Return the rows that a mask selects; these columns themselves if it selects all."""
         return self if mask.all() else self.take(mask)
+
+
+def element_types(columns: type[Columns]) -> Mapping[str, np.dtype[Any]]:
+    """Return the element type of each column, by name and in order."""
+    types = _ELEMENT_TYPES.get(columns)
+    if types is None:
+        types = _ELEMENT_TYPES[columns] = {f.name: COLUMN[f.type] for f in fields(columns)}
+    return types
+
+
+_ELEMENT_TYPES: dict[Any, Mapping[str, np.dtype[Any]]] = {}
+"""Answers of `element_types`, because `fields` calls a function for each field."""
 
 
 def _filled(columns: Columns, name: str) -> NDArray[Any]:
@@ -171,7 +193,7 @@ def _filled(columns: Columns, name: str) -> NDArray[Any]:
     column: NDArray[Any] | None = getattr(columns, name)
     if column is not None:
         return column
-    kind = COLUMN[columns.__dataclass_fields__[name].type]
+    kind = element_types(type(columns))[name]
     return np.full(len(columns), "" if kind.kind == "O" else UNSPECIFIED, kind)
 
 
@@ -198,7 +220,7 @@ class Groups:
     def of(cls, page: Ints) -> "Groups":
         """Return the groups of ordered entries by page; `page` may have any ascending numbers."""
         first = _first(page)
-        start = np.flatnonzero(first)
+        start = positions(first)
         if len(start) == len(page):
             return cls(start, start, start)
         return cls(np.cumsum(first) - 1, start, np.append(start[1:], len(page)) - 1)
@@ -206,7 +228,7 @@ class Groups:
     @property
     def single(self) -> bool:
         """True if each page has one entry, as in nearly every batch."""
-        return len(self.start) == len(self.page)
+        return self.start.size == self.page.size
 
     def before(self, initial: NDArray[S], sets: Bools, value: NDArray[S]) -> NDArray[S]:
         """Return (N,) values before each entry: the last value set, else the page's `initial`."""

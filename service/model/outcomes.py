@@ -130,9 +130,10 @@ def _by_status() -> Codes:
 
 BY_STATUS = _by_status()
 # Python 3.11 looks members up slowly, and a batch may be one crawl
-_CONTENT, _MOVED, _ELSEWHERE, _EMPTY = (
-    int(outcome) for outcome in (Outcome.content, Outcome.moved, Outcome.elsewhere, Outcome.empty)
-)
+CONTENT, DOUBTFUL = int(Outcome.content), int(Outcome.doubtful)
+"""Codes to compare columns with."""
+_MOVED, _ELSEWHERE, _EMPTY = map(int, (Outcome.moved, Outcome.elsewhere, Outcome.empty))
+_NOWHERE = int(Leads.nowhere)
 
 
 def outcome_of(
@@ -147,18 +148,18 @@ def outcome_of(
     ['content', 'empty', 'moved', 'elsewhere', 'absent', 'refused', 'failed', 'failed', 'content']
     """
     away = redirects_to != 0
-    onward = away if leads is None else away & (leads != Leads.nowhere)
+    onward = away if leads is None else away & (leads != _NOWHERE)
     listed = (status >= UNSPECIFIED) & (status <= ROBOTS_DENIED)
     # UNSPECIFIED, -1, takes the last row
     code = BY_STATUS[np.where(listed, status, INVENTED)]
-    success = (code == _CONTENT) & (status != NOT_MODIFIED)
+    success = (code == CONTENT) & (status != NOT_MODIFIED)
     # the content after a redirect belongs to another page
     code[success & away | (code == _MOVED) & ~onward] = _ELSEWHERE
     code[success & ~away & (changed == UNSPECIFIED) & (digest == 0)] = _EMPTY
     return code
 
 
-SHOWING = np.roll(BY_STATUS == _CONTENT, 1)
+SHOWING = np.roll(BY_STATUS == CONTENT, 1)
 """True for statuses that show content if there is a digest, from `UNSPECIFIED` on, which is -1."""
 
 
@@ -168,6 +169,11 @@ def all_show(status: Codes) -> bool:
     The answer is that of `outcome_of`, ten times as fast, for statuses up to `ROBOTS_DENIED`.
     """
     return bool(SHOWING.take(status + 1, mode="clip").all())
+
+
+def all_content(outcome: Codes) -> bool:
+    """Return whether all outcomes are content, as in most batches."""
+    return not outcome.any()  # its code is 0
 
 
 def lacks_content(gone: Bools, n_failures: Ints) -> Bools:

@@ -126,7 +126,8 @@ class Leases(RuleBasedStateMachine):
         ]
         dealt = lease_all(self.store, POLITE, RULES.rng, requests)
         waves = [
-            [rows(part.leased.take(part.to == i)) for part in dealt] for i in range(len(counts))
+            [rows(part.leased.in_order(np.flatnonzero(part.to == i))) for part in dealt]
+            for i in range(len(counts))
         ]
         for count, parts in zip(counts, waves, strict=True):
             assert sum(map(len, parts)) <= count

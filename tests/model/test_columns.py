@@ -116,6 +116,14 @@ def test_rows_are_taken_by_mask_and_by_index():
     assert type(by_mask) is ScheduleColumns
 
 
+def test_rows_in_order_are_copied_only_if_they_differ():
+    crawls = crawl_columns(np.array([7, 8, 9]), T0)
+    assert crawls.in_order(np.arange(3)) is crawls
+    assert crawls.in_order(np.array([2, 0, 1])).page_id.tolist() == [9, 7, 8]
+    assert crawls.in_order(np.arange(2)).page_id.tolist() == [7, 8]
+    assert crawls.in_order(np.array([0, 1, 2, 2])).page_id.tolist() == [7, 8, 9, 9]
+
+
 def test_parts_are_put_one_after_the_other():
     parts = [schedule(2), schedule(0), schedule(1)]
     whole = ScheduleColumns.concatenate(parts)

@@ -113,14 +113,14 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         observed_at=_stated([item.observed_at for item in items]),
         changed=_codes([item.changed for item in items]),
         digest=np.array(digest, np.int64),
-        status=_codes([_status(item) for item in items]),
+        status=_statuses(items),
         leased_page_id=leased_page_id,
         token=token,
         retry_after_s=_numbers([item.retry_after_s for item in items]),
         redirects_to=np.zeros(len(items), np.int64),
         leads=np.zeros(len(items), np.int16),
         last_modified=plausible(_stated([item.last_modified for item in items])),
-        etag=_texts([_etag(item.etag) for item in items]),
+        etag=_etags([item.etag for item in items]),
         note=_texts(notes),
         own_hosts=batch.own_hosts,
     )
@@ -287,9 +287,10 @@ def _stated(moments: list[datetime | UnsetType]) -> Instants:
     n_unset = moments.count(UNSET)
     if n_unset == len(moments):
         return np.full(len(moments), NO_TIME)
+    if not n_unset:
+        return instants(cast("list[datetime]", moments))
     stated = instants([UNIX_ZERO if isinstance(at, UnsetType) else at for at in moments])
-    if n_unset:
-        stated[[at is UNSET for at in moments]] = NO_TIME
+    stated[[at is UNSET for at in moments]] = NO_TIME
     return stated
 
 
@@ -312,17 +313,21 @@ def _leads_away(item: Observation) -> bool:
     return item.robots_denied is not True and leads_away(item.status)
 
 
-def _status(item: Observation) -> int | UnsetType:
-    """Return a status of three digits, or `ROBOTS_DENIED`; a site may send any number."""
-    if item.robots_denied is True:
-        return ROBOTS_DENIED
-    status = item.status
-    return status if isinstance(status, UnsetType) or status <= INVENTED else INVENTED
+def _statuses(items: Sequence[Observation]) -> Codes:
+    """Return statuses of three digits, or `ROBOTS_DENIED`; a site may send any number."""
+    stated = _column([item.status for item in items], UNSPECIFIED, np.int64)
+    statuses: Codes = np.minimum(stated, INVENTED).astype(np.int16)
+    denied = [item.robots_denied for item in items]
+    if True in denied:
+        statuses[[each is True for each in denied]] = ROBOTS_DENIED
+    return statuses
 
 
-def _etag(etag: str | UnsetType) -> str | UnsetType:
-    """Return an ETag that a request may repeat; UNSET for another."""
-    return etag if isinstance(etag, UnsetType) or ETAG.fullmatch(etag) else UNSET
+def _etags(etags: list[str | UnsetType]) -> Texts:
+    """Return the ETags that a request may repeat, "" for any other."""
+    if _all_unset(etags):
+        return None
+    return _texts([etag if etag is not UNSET and ETAG.fullmatch(etag) else UNSET for etag in etags])
 
 
 def _all_unset(values: Sequence[Any]) -> bool:

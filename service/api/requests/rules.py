@@ -24,6 +24,8 @@ REMEDY = (
     "failure: 0, 4xx, 5xx), or `robots_denied`"
 )
 
+NO_START = "observed_at is missing; send the instant of the crawler's request, or the lease"
+
 ReadUrl = NormalUrl | InvalidUrl | None
 
 
@@ -39,12 +41,13 @@ def check_observation(item: Observation, url: ReadUrl, digest: int, latest: date
     latest
         The latest instant that evidence may have.
     """
-    if item.lease is UNSET:
+    if item.lease is UNSET:  # a lease bounds the start of its crawl (`leases.starts`)
         check_name(item, url)
+        if item.observed_at is UNSET:
+            raise InvalidField("observed_at", NO_START)
+        check_time("observed_at", item.observed_at, latest)
     else:
         _check_leased(item, url)
-    if item.lease is UNSET:  # a lease bounds the start of its crawl (`leases.starts`)
-        _check_start(item.observed_at, latest)
     status = item.status
     if not digest and item.digest is not UNSET:
         raise InvalidField("digest", "the digest holds a lone surrogate; send valid Unicode")
@@ -119,13 +122,6 @@ def leads_away(status: int | UnsetType) -> bool:
     if isinstance(status, UnsetType):
         return True
     return status in SUCCESSES or (status in REDIRECTS and status != NOT_MODIFIED)
-
-
-def _check_start(observed_at: datetime | UnsetType, latest: datetime) -> None:
-    if isinstance(observed_at, UnsetType):
-        detail = "observed_at is missing; send the instant of the crawler's request, or the lease"
-        raise InvalidField("observed_at", detail)
-    check_time("observed_at", observed_at, latest)
 
 
 def check_time(field: str, moment: datetime, latest: datetime) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import COLUMN, Floats, Instants, Ints
+from service.model.arrays import COLUMN, INSTANT, Floats, Instants, Ints, element_types
 from service.model.columns import (
     NOT_SHIFTED,
     RARE,
@@ -42,20 +42,18 @@ from service.storage.sqlite.values import (
 BLOCK = 20_000
 """Rows that an epoch reads, writes or deletes at a time: other writers wait at most 0.1 s."""
 
-EPOCH_KINDS: dict[str, Any] = {f.name: f.type for f in fields(EpochColumns)}
-
-LOADED: dict[str, Any] = {
-    "page_id": Ints,
-    "code": Ints,
-    "importance": Floats,
-    "last_observed_at": Instants,
-    "last_interval": Floats,
-    "n_observations": Ints,
-    "interval_factor": Floats,
-    "estimate": Floats,
+LOADED = {
+    "page_id": COLUMN[Ints],
+    "code": COLUMN[Ints],
+    "importance": COLUMN[Floats],
+    "last_observed_at": INSTANT,
+    "last_interval": COLUMN[Floats],
+    "n_observations": COLUMN[Ints],
+    "interval_factor": COLUMN[Floats],
+    "estimate": COLUMN[Floats],
 }
 """Columns that an epoch reads of every page; `code` has observability, URL group and host."""
-LOADED_RARE: dict[str, Any] = {name: EPOCH_KINDS[name] for name in ("page_id", *RARE)}
+LOADED_RARE = {name: element_types(EpochColumns)[name] for name in ("page_id", *RARE)}
 OBSERVABILITIES = 4
 """Base of the observability in `code`, above the number of its values."""
 
@@ -141,13 +139,15 @@ class SqliteEpochs(EpochsSql, ScheduleSql, LoadSql, SqliteDialect):
 
     @override
     def load_tags(self) -> TagColumns:
-        kinds = {f.name: f.type for f in fields(TagColumns)}
+        kinds = element_types(TagColumns)
         return TagColumns(**self._gathered("SELECT page_id, tag_id FROM page_tags", kinds))
 
-    def _gathered(self, statement: str, kinds: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    def _gathered(
+        self, statement: str, kinds: Mapping[str, np.dtype[Any]]
+    ) -> dict[str, NDArray[Any]]:
         """Return the columns of a statement, read in blocks of rows."""
         shapes = {name: (0, self.width) if name == "estimate" else 0 for name in kinds}
-        gathered = Gathered({n: np.empty(shapes[n], COLUMN[kind]) for n, kind in kinds.items()})
+        gathered = Gathered({n: np.empty(shapes[n], kind) for n, kind in kinds.items()})
         cursor = self.driver.execute(statement)
         while rows := cursor.fetchmany(BLOCK):
             gathered.append(columns(kinds, rows, self.width).values())
@@ -164,7 +164,7 @@ class SqliteEpochs(EpochsSql, ScheduleSql, LoadSql, SqliteDialect):
 
     @override
     def shifts(self, epoch: int) -> ShiftColumns:
-        kinds = {f.name: f.type for f in fields(ShiftColumns)}
+        kinds = element_types(ShiftColumns)
         return ShiftColumns(**self._gathered(SHIFTS.format(epoch=epoch), kinds))
 
     @override

@@ -23,6 +23,8 @@ SECOND = 1_000_000
 BYTES = 8
 """Width of an integer in memory, bytes."""
 N_COLUMNS = 7
+CHANGED = np.int16(ChangeKind.changed)
+"""Kind of nearly all changes."""
 HEAD = np.dtype(
     [
         ("layout", "u1"),
@@ -59,7 +61,7 @@ def packed(changes: ChangeColumns) -> bytes:
     values[1] = _seconds_back(at, changes.changed_after)
     values[2] = _seconds_back(at, changes.last_modified)
     np.subtract(page_id[1:], page_id[:-1], out=values[3, 1:])
-    values[4] = changes.kind ^ ChangeKind.changed  # nearly all are 0
+    values[4] = changes.kind ^ CHANGED  # nearly all are 0
     values[5] = changes.digest
     values[6] = changes.moved_to
     unit = 1 if (values[0] % SECOND).any() else SECOND
@@ -94,7 +96,7 @@ def unpacked(blocks: Sequence[bytes]) -> ChangeColumns:
         page_id=pages - pages[before][block] + head["page_id"][block],
         observed_at=us.view(INSTANT),
         changed_after=_earlier(us, since),
-        kind=kind.astype(np.int16) ^ np.int16(ChangeKind.changed),
+        kind=kind.astype(np.int16) ^ CHANGED,
         digest=digest,
         last_modified=_earlier(us, modified),
         moved_to=moved_to,

@@ -261,9 +261,10 @@ class SqlitePages(PagesSql, StatesSql, ValidatorsSql, SqliteDialect):
     @override
     def save_states(self, states: PageStates) -> None:
         is_rare = any_seldom_set(states)
-        rare, common = states.take(is_rare), states.take(~is_rare)
-        self.run_many(SAVE_STATES, *written(rare))
-        self.run_many(SAVE_COMMON_STATES, *written(common, COMMON))
+        if is_rare.any():
+            self.run_many(SAVE_STATES, *written(states.where(is_rare)))
+        if not is_rare.all():
+            self.run_many(SAVE_COMMON_STATES, *written(states.where(~is_rare), COMMON))
 
     @override
     def restore_states(self, states: PageStates) -> None:

@@ -6,14 +6,13 @@ queues, by ascending host_id.
 """
 
 from abc import abstractmethod
-from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import COLUMN, INSTANT, NO_TIME, Ints, instant
+from service.model.arrays import INSTANT, NO_TIME, Ints, element_types, instant
 from service.model.incidents import WITHIN, HostIncidents, Incident, Sign
 from service.storage.dialect import Dialect, Subject
 
@@ -63,7 +62,7 @@ class IncidentStatements(Subject):
         """Delete old rows of hosts that no crawl has reached since, without waiting for locks."""
 
 
-COLUMN_OF = {field.name: COLUMN[field.type] for field in fields(HostIncidents)}
+COLUMN_OF = element_types(HostIncidents)
 """Element type of each column of a row; instants are NULL where they are NaT."""
 WRITTEN = tuple(name for name in COLUMN_OF if name != "host_id")
 

@@ -10,7 +10,6 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostPages
-from service.model.incidents import HostIncidents
 from service.storage.dialect import HOST_QUEUE
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE
 from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
@@ -38,19 +37,8 @@ from service.storage.queue.contract import (
     rows_in,
 )
 from service.storage.queue.hosts import HostsSql
-from service.storage.queue.incidents import COLUMN_OF as OF_INCIDENT
-from service.storage.queue.incidents import WRITTEN as WRITTEN_OF_INCIDENT
-from service.storage.queue.incidents import IncidentsSql
+from service.storage.queue.postgres_incidents import PostgresIncidents
 from service.storage.queue.unfinished import WAITING_AMONG, UnfinishedRows
-
-
-def _of_incident(name: str) -> str:
-    """Return the assignment that writes a column of an incident; -infinity becomes NULL."""
-    value = f"given.{name}"
-    return f"{name} = " + (
-        f"nullif({value}, '-infinity')" if OF_INCIDENT[name] == INSTANT else value
-    )
-
 
 DUE = {
     "page_id": "page_id",
@@ -249,11 +237,6 @@ FROM (
 """Statement that reads host queues by a subquery, because a join may scan all of them. Counts
 of unfinished leases are apart, because they belong to pages, whatever the token."""
 
-SAVE_INCIDENTS = f"""
-UPDATE host_incidents SET {", ".join(map(_of_incident, WRITTEN_OF_INCIDENT))}
-FROM {given(*OF_INCIDENT)} WHERE host_incidents.host_id = given.host_id
-"""
-
 ADD_LEASE_ANSWERS = f"""
 INSERT INTO lease_answers (key, body, expires_at, answer)
 SELECT key, body, expires_at, answer FROM {given("key", "body", "expires_at", "answer")}
@@ -268,7 +251,7 @@ WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_ba
 """Statement that sees the sessions of its own role, and with `pg_read_all_stats` those of all."""
 
 
-class PostgresQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, PostgresDialect):
+class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresDialect):
     """The queue in the SQL of Postgres.
 
     A lock is a separate statement, so that the next statement sees all commits before the lock.
@@ -361,16 +344,6 @@ class PostgresQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, PostgresDialec
     @override
     def lock_reported(self, queue_id: Ints) -> HostQueues:
         return self._lock("%(queue_id)s::bigint[]", queue_id=queue_id)
-
-    @override
-    def has_incidents(self) -> bool:
-        ((*_, any_of_them),) = self.ask_epoch()
-        return bool(any_of_them)
-
-    @override
-    def save_incidents(self, incidents: HostIncidents) -> None:
-        if len(incidents):
-            self.later(SAVE_INCIDENTS, **incidents.arrays())
 
     @override
     def lease(self, leases: Leases, now: datetime) -> None:

@@ -292,7 +292,7 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
         of_host_queues = zip(queue_id.tolist(), values(after), strict=True)
         rows = [self.run(RUNNING, *host_queue).fetchone() for host_queue in of_host_queues]
-        ends = column([end for _, end in rows], Instants, 0)
+        ends = column([end for _, end in rows], INSTANT, 0)
         return np.array([n for n, _ in rows], np.int64), ends
 
     @override
@@ -312,7 +312,7 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
     def requeue(self, rows: QueueRows) -> None:
         out = np.isnat(rows.next_at)
         self.run_many("DELETE FROM due_pages WHERE page_id = ?", rows.page_id[out].tolist())
-        self.run_many(REQUEUE, *_cells(rows.take(~out), *ROW))
+        self.run_many(REQUEUE, *_cells(rows.where(~out), *ROW))
 
     @override
     def ask_waiting(self, page_id: Ints) -> Callable[[], Ints]:
@@ -337,7 +337,7 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
         pairs = zip(tokens.page_id.tolist(), tokens.token.tolist(), strict=True)
         rows = [self.run(LAST_LEASE, *pair).fetchone() or NO_ROW for pair in pairs]
         starts, queues, counts, idle = zip(*rows, strict=True) if rows else ((), (), (), ())
-        leased_at = column(starts, Instants, 0)
+        leased_at = column(starts, INSTANT, 0)
         queue_of_lease = np.array(queues, np.int64)
         parameters = {"page_id": listed(tokens.page_id), "epoch": self.number_in_force()}
         rates = [rate for (rate,) in self.driver.execute(DUE_RATES, parameters)]

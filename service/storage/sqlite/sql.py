@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from functools import cache
 from itertools import chain
 from typing import Any, TypeVar
@@ -10,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import Columns, Ints
+from service.model.arrays import Columns, Ints, element_types
 from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect, worded
 from service.storage.sqlite.values import columns, decoded, parameter, typed
 
@@ -118,7 +117,7 @@ class SqliteDialect(Dialect):
         """Return rows as columns."""
         if not (fetched := list(rows)):
             return kind.empty(estimate=(self.width,))
-        return kind(**columns({f.name: f.type for f in fields(kind)}, fetched, self.width))
+        return kind(**columns(element_types(kind), fetched, self.width))
 
     @override
     def number_in_force(self) -> int:

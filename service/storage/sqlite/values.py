@@ -34,12 +34,13 @@ JSONS = {c.name for c in COLUMNS if isinstance(c.type, sa.JSON)}
 
 
 def values(column: NDArray[Any]) -> list[Any]:
-    """Return a column as SQLite stores it: microseconds, numbers, blobs, None."""
+    """Return a column as SQLite stores it: microseconds, numbers, blobs, None.
+
+    SQLite itself stores NULL for NaN.
+    """
     if column.dtype.kind == "M":
         us = column.astype(INSTANT)
         return _with_none(us.view(np.int64), np.isnat(us))
-    if column.dtype.kind == "f" and column.ndim == 1:
-        return _with_none(column, np.isnan(column))
     if column.ndim > 1:
         rows = np.ascontiguousarray(column, "<f8")
         column = rows.view(f"V{8 * column.shape[1]}")[:, 0]
@@ -53,9 +54,10 @@ def shifts(column: Codes) -> list[Any]:
 
 
 def _with_none(column: NDArray[Any], none: Bools) -> list[Any]:
-    if none.all():
-        return [None] * len(column)
-    if none.any():
+    n_none = np.count_nonzero(none)
+    if n_none == len(column):
+        return [None] * n_none
+    if n_none:
         column = column.astype(object)
         column[none] = None
     listed: list[Any] = column.tolist()
@@ -88,18 +90,18 @@ def rarely_due(cells: NDArray[np.object_]) -> dict[str, NDArray[Any]]:
     if len(row):
         read = zip(*map(json.loads, cells[row]), strict=True)
         for (name, kind), some in zip(RARELY_DUE.items(), read, strict=True):
-            columns[name][row] = column(some, kind, 0)
+            columns[name][row] = column(some, COLUMN[kind], 0)
     return columns
 
 
-def column(listed: Sequence[Any], kind: Any, width: int) -> NDArray[Any]:
-    """Return the values that SQLite returned as a column of the annotated type."""
-    if kind == Instants:
+def column(listed: Sequence[Any], kind: np.dtype[Any], width: int) -> NDArray[Any]:
+    """Return the values that SQLite returned as a column of the element type."""
+    if kind == INSTANT:
         us = [NAT if value is None else value for value in listed]
         return np.array(us, np.int64).view(INSTANT)
-    if listed and isinstance(listed[0], bytes):
+    if kind.kind == "f" and listed and isinstance(listed[0], bytes):
         return np.frombuffer(bytearray().join(listed), "<f8").reshape(-1, width)
-    return np.array(listed, COLUMN[kind])
+    return np.array(listed, kind)
 
 
 def typed(listed: Sequence[Any], dtype: str) -> NDArray[Any]:
@@ -109,8 +111,10 @@ def typed(listed: Sequence[Any], dtype: str) -> NDArray[Any]:
     return np.array(listed, "i8").view(INSTANT) if dtype[0] == "M" else np.array(listed, dtype)
 
 
-def columns(kinds: Mapping[str, Any], rows: list[Any], width: int) -> dict[str, NDArray[Any]]:
-    """Return one or more rows as columns of these types."""
+def columns(
+    kinds: Mapping[str, np.dtype[Any]], rows: list[Any], width: int
+) -> dict[str, NDArray[Any]]:
+    """Return one or more rows as columns of these element types."""
     read = zip(kinds.items(), zip(*rows, strict=True), strict=True)
     return {name: column(cells, kind, width) for (name, kind), cells in read}
 
