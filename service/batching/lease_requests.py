@@ -8,6 +8,8 @@ from functools import partial
 import numpy as np
 
 from service.batching.batcher import Limits
+from service.budget.allotments import Allotment
+from service.budget.keeper import Keeper
 from service.leases import lease
 from service.leases.lease import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
@@ -42,20 +44,27 @@ def lease_all(
     rng: np.random.Generator,
     jobs: Sequence[LeaseRequest],
     counts: Sequence[int] | None = None,
+    keeper: Keeper | None = None,
 ) -> list[DealtPages]:
     """Return the leases of each transaction, until each request has its count or no page is due.
 
-    `counts` are the numbers of pages that the requests still miss; None: all.
+    `counts` are the numbers of pages that the requests still miss; None: all. The leases end where
+    `keeper` has no more of the budget; None: no budget is set.
 
     Because one transaction leases from a bounded number of host queues, a batch may take several.
     """
     dealt: list[DealtPages] = []
+    keeper = keeper or Keeper(store, None)
     missing = np.array([job.size for job in jobs] if counts is None else counts)
     while (hungry := np.flatnonzero(missing)).size and len(dealt) < MAX_TRANSACTIONS:
         wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
         # the jobs of a batch are of one kind
         leasing = partial(lease.lease, requests=wishes, of=jobs[0].kind, polite=polite, rng=rng)
-        part = _lease_free(store, leasing)
+        with keeper.grant(int(missing.sum())) as grant:
+            if not grant.is_open:
+                break
+            part = _lease_free(store, leasing, grant.allotment)
+            grant.taken = part.taken
         dealt.append(part._replace(to=hungry[part.to]))
         missing -= np.bincount(dealt[-1].to, minlength=len(jobs))
         if not part.more:
@@ -63,15 +72,17 @@ def lease_all(
     return dealt
 
 
-def _lease_free(store: Store, leasing: Callable[..., DealtPages]) -> DealtPages:
+def _lease_free(
+    store: Store, leasing: Callable[..., DealtPages], allotment: Allotment
+) -> DealtPages:
     """Return leases of one transaction, without host queues that hold it up for long."""
     try:
         with store.begin() as tx:
             tx.hurry()
-            return leasing(tx)
+            return leasing(tx, allotment=allotment)
     except (RowLocked, TablesChanged):
         with store.begin() as tx:
-            return leasing(tx, wait=False)
+            return leasing(tx, wait=False, allotment=allotment)
 
 
 def next_ready(store: Store, reach: LeaseFilter) -> datetime | None:

@@ -22,6 +22,8 @@ PAYS_BACK = 0.5
 """Share of the income that pays back a debt."""
 SET_BACK_DAYS = 1 / 144
 """Time by which a clock may run backwards without being set back, days."""
+ROUNDING = 1e-9
+"""Largest part of a crawl that rounding may have lost from an amount."""
 LONGEST_GAP_DAYS = 400
 """Time after which older days no longer matter to the pace, days."""
 
@@ -155,6 +157,25 @@ def room(pace: Pace, loan_days: float = 0.0, most_first: float = float("inf")) -
         on_loan=max(loan_days * pace.budget - pace.debt, 0.0),
         first=max(most_first - pace.n_first, 0.0),
     )
+
+
+def next_room_at(pace: Pace, grain: float = 1.0) -> float:
+    """Return the earliest instant at which crawls that are due may take `grain`, days.
+
+    Examples
+    --------
+    >>> next_room_at(Pace(budget=24.0, at=0.5, tokens=0.0)) * 24  # one crawl an hour
+    13.0
+    >>> next_room_at(taken(Pace.starting(budget=24.0, at=0.5), Taken(24.0)))  # the day is spent
+    1.0
+    """
+    lacks = grain - pace.tokens
+    at = pace.at
+    if lacks > ROUNDING * grain:
+        income = pace.budget * (1.0 - PAYS_BACK if pace.debt > 0 else 1.0)
+        at = at + lacks / income if income > 0 else float("inf")
+    spent = pace.left < grain * (1.0 - ROUNDING)
+    return max(at, float(int(pace.at) + 1)) if spent else at
 
 
 def taken(pace: Pace, crawls: Taken) -> Pace:

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.budget.allotments import UNLIMITED, Allotment
+from service.budget.spending import amounts
+from service.core.pace import Taken
 from service.leases.conditional import handed_out
 from service.leases.due import due_at, ranking_rates, requested
 from service.leases.politeness import (
@@ -28,6 +31,7 @@ from service.leases.unfinished import count_ended
 from service.model.arrays import INSTANT, NO_TIME, Bools, Floats, Instants, Ints, days, instant
 from service.model.history import HostEvents
 from service.storage import Transaction
+from service.storage.budget.pace import days_since_1970
 from service.storage.queue.columns import (
     DuePages,
     HostQueues,
@@ -84,6 +88,14 @@ class DealtPages(NamedTuple):
     """(N,) position of each crawl's request."""
     more: bool
     """True if more pages may be due."""
+    taken: Taken = Taken(0.0)
+    """Amounts of the budget that the crawls take."""
+
+    @classmethod
+    def none(cls) -> "DealtPages":
+        """Return no crawls."""
+        leased = LeasedPages(DuePages.empty(), np.zeros(0, INSTANT), Leases.empty(), np.zeros(0))
+        return cls(leased, np.zeros(0, np.int64), more=False)
 
 
 class Offer(NamedTuple):
@@ -108,8 +120,9 @@ def lease(
     rng: np.random.Generator,
     *,
     wait: bool = True,
+    allotment: Allotment = UNLIMITED,
 ) -> DealtPages:
-    """Return leases of due pages, dealt to the requests in turns.
+    """Return leases of due pages within the allotment, dealt to the requests in turns.
 
     A transaction calls this function once. Because each transaction then locks host queues once,
     transactions cannot deadlock. A transaction that has recorded crawls may hold host queues.
@@ -121,9 +134,10 @@ def lease(
     # after the locks: a lease counts from here, not from before the wait for them
     now = tx.now()
     at = instant(now)
-    if not len(host_queues):
-        none = LeasedPages(DuePages.empty(), np.zeros(0, INSTANT), Leases.empty(), np.zeros(0))
-        return DealtPages(none, np.zeros(0, np.int64), more=False)
+    over = allotment.day not in (None, int(days_since_1970(now)))
+    if over or not len(host_queues):
+        return DealtPages.none()
+    most = allotment.crawls(count), allotment.first_crawls(count)
     at_most = share(n_rows, len(host_queues))
     offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
     bound = offer.rows.next_at.copy()
@@ -131,7 +145,7 @@ def lease(
     if len(expired):
         bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
     able = replace(rows, next_at=bound)
-    picked = most_overdue(able, offer.host_queue, offer.gates.room, count, at)
+    picked = most_overdue(able, offer.host_queue, offer.gates.room, *most, at)
     to = deal([request.count for request in requests], len(picked))
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
     pages, due, taken, bound[picked] = lease_due(tx, leases, bound[picked], now)
@@ -145,7 +159,13 @@ def lease(
     order = order[taken[order]]
     # as many host queues as were requested: others may have due pages too
     more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
-    return DealtPages(leased.take(order), to[order], more)
+    return DealtPages(leased.take(order), to[order], more, spent(pages.take(taken)))
+
+
+def spent(pages: DuePages) -> Taken:
+    """Return the amounts that leased pages take of the budget."""
+    n_first = np.count_nonzero(np.isnat(pages.last_crawl_at))
+    return Taken(float(amounts(pages).sum()), first=float(n_first))
 
 
 def lease_due(
@@ -263,9 +283,17 @@ def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
 
 
 def most_overdue(
-    rows: QueuedPages, host_queue: Ints, room: Ints, count: int, at: np.datetime64
+    rows: QueuedPages,
+    host_queue: Ints,
+    room: Ints,
+    count: int,
+    n_first: int,
+    at: np.datetime64,
 ) -> Ints:
-    """Return the rows to lease, the most overdue first, within the room of each host queue."""
+    """Return the rows to lease, the most overdue first, within the room of each host queue.
+
+    At most `n_first` of them are of pages that were never crawled.
+    """
     rate = np.where(rows.crawl_rate > 0, rows.crawl_rate, UNSCHEDULED_RATE)
     first = np.isnat(rows.last_crawl_at)
     # rows have no time of registration; a page that was never crawled is due from then on
@@ -274,6 +302,7 @@ def most_overdue(
     overdue[rows.requested] = np.inf
     can = np.flatnonzero((rows.next_at <= at) & (room[host_queue] > 0))
     order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
+    order = order[~first[order] | (np.cumsum(first[order]) <= n_first)]
     # stable: within a host queue the most overdue stay first
     by_host_queue = np.argsort(host_queue[order], kind="stable")
     sorted_host_queue = host_queue[order][by_host_queue]

@@ -252,6 +252,29 @@ due_pages = sa.Table(
     postgresql_with=HOT,
 )
 
+pace = sa.Table(
+    "pace",
+    metadata,
+    sa.Column("pace_id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", Instant),
+    *(
+        sa.Column(name, sa.Double)
+        for name in (
+            "budget",
+            "tokens",
+            "ahead",
+            "carried",
+            "spent",
+            "paid",
+            "debt",
+            "n_first",
+        )
+    ),
+    comment="One row: what the servers have taken of the day's budget.",
+    # all versions of the row stay in its block
+    postgresql_with={"fillfactor": "10"},
+)
+
 deleted_hosts = sa.Table(
     "deleted_hosts",
     metadata,

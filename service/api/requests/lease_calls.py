@@ -24,6 +24,8 @@ from service.api.responses.encode import encode_leased
 from service.batching.batcher import Batcher
 from service.batching.held import Attempt, after, attempted
 from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all, next_ready
+from service.budget.keeper import Grant, Keeper
+from service.core.pace import Taken
 from service.leases import lease
 from service.leases.lease import DealtPages
 from service.leases.politeness import Politeness
@@ -111,6 +113,7 @@ class CallFlush:
     polite: Politeness
     rng: np.random.Generator
     posts: PostRecorder
+    keeper: Keeper
     drop_at: datetime | None = None
     """Time of the next deletion of expired answers."""
 
@@ -160,11 +163,18 @@ class CallFlush:
             self._attempt(calls, replies, wait=False)
 
     def _attempt(self, calls: list[LeaseCall], replies: list[CallReply], *, wait: bool) -> None:
-        flush = partial(self._commit_once, calls, replies, wait=wait)
-        attempted(self.store, self.posts.recorder.crawls.pages(), flush)
+        with self.keeper.grant(sum(call.request.size for call in calls)) as grant:
+            flush = partial(self._commit_once, calls, replies, grant, wait=wait)
+            attempted(self.store, self.posts.recorder.crawls.pages(), flush)
 
     def _commit_once(
-        self, calls: list[LeaseCall], replies: list[CallReply], attempt: Attempt, *, wait: bool
+        self,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        grant: Grant,
+        attempt: Attempt,
+        *,
+        wait: bool,
     ) -> None:
         posts, now = [call.post for call in calls if call.post is not None], self.posts.now()
         keys = np.array([call.key.key for call in calls if call.key is not None], np.int64)
@@ -191,9 +201,9 @@ class CallFlush:
                 for call, answer in zip(calls, repeated, strict=True)
             ]
             new = list(compress(calls, fresh)), list(compress(own, fresh))
-            self._lease(tx, *new, wait=wait)
+            self._lease(tx, *new, grant, wait=wait)
         if gathered is not None:
-            self.posts.recorder.queue_apart(sooner, now)
+            self.posts.recorder.after_commit([gathered.report], committed, sooner)
             outcomes = self.posts.counted(gathered, committed)
             for reply, outcome in zip(compress(own, reporting), outcomes, strict=True):
                 reply.waits_for = outcome if isinstance(outcome, Future) else None
@@ -203,13 +213,24 @@ class CallFlush:
             reply.answer = of_call.answer if answer is None else answer
 
     def _lease(
-        self, tx: Transaction, calls: list[LeaseCall], replies: list[CallReply], *, wait: bool
+        self,
+        tx: Transaction,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        grant: Grant,
+        *,
+        wait: bool,
     ) -> None:
         """Lease for these requests, and store the answers to those with a key."""
-        if not calls:
+        grant.taken = Taken(0.0)  # of this attempt alone
+        if not calls or not grant.is_open:
             return
         wishes, reach = [call.request.wish for call in calls], calls[0].request.kind
-        give(lease.lease(tx, wishes, reach, self.polite, self.rng, wait=wait), replies)
+        dealt = lease.lease(
+            tx, wishes, reach, self.polite, self.rng, wait=wait, allotment=grant.allotment
+        )
+        grant.taken = dealt.taken
+        give(dealt, replies)
         keyed: list[tuple[CallKey, str]] = []
         for call, reply in zip(calls, replies, strict=True):
             if call.key is not None and reply.items:
@@ -235,11 +256,15 @@ class CallFlush:
             for call, reply in zip(calls, replies, strict=True)
         ]
         requests = [call.request for call in calls]
-        for dealt in lease_all(self.store, self.polite, self.rng, requests, missing):
+        parts = lease_all(self.store, self.polite, self.rng, requests, missing, self.keeper)
+        for dealt in parts:
             give(dealt, replies)
         empty = [reply for reply in replies if reply.is_empty]
         if empty:
-            next_ready_at = next_ready(self.store, calls[0].request.kind)
+            # without budget, no page is ready, whatever the queue has
+            next_ready_at = self.keeper.spent_until()
+            if next_ready_at is None:
+                next_ready_at = next_ready(self.store, calls[0].request.kind)
             for reply in empty:
                 reply.next_ready_at = next_ready_at
 
