@@ -302,15 +302,24 @@ def most_overdue(
     overdue[rows.requested] = np.inf
     can = np.flatnonzero((rows.next_at <= at) & (room[host_queue] > 0))
     order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
-    order = order[~first[order] | (np.cumsum(first[order]) <= n_first)]
-    # stable: within a host queue the most overdue stay first
+    picked = within_room(order, host_queue, room)[:count]
+    too_many = first[picked] & (np.cumsum(first[picked]) > n_first)
+    if too_many.any():
+        kept = np.isin(order, picked[first[picked] & ~too_many]) | ~first[order]
+        picked = within_room(order[kept], host_queue, room)[:count]
+    return picked
+
+
+def within_room(order: Ints, host_queue: Ints, room: Ints) -> Ints:
+    """Return the first rows of an order that the room of each host queue allows."""
+    # stable: within a host queue the first ones stay first
     by_host_queue = np.argsort(host_queue[order], kind="stable")
     sorted_host_queue = host_queue[order][by_host_queue]
     place = np.empty(len(order), np.int64)
     place[by_host_queue] = np.arange(len(order)) - np.searchsorted(
         sorted_host_queue, sorted_host_queue
     )
-    return order[place < room[host_queue[order]]][:count]
+    return order[place < room[host_queue[order]]]
 
 
 def deal(counts: Sequence[int], n: int) -> Ints:
