@@ -1,4 +1,4 @@
-"""The pace: the state of the gate that keeps the budget.
+"""The pace, which keeps the budget; crawls by day of host queues with a cap.
 
 Revision ID: 0013
 Revises: 0011
@@ -7,7 +7,7 @@ Revises: 0011
 import sqlalchemy as sa
 from alembic import op
 
-from service.storage.tables import Instant
+from service.storage.tables import HOT, Id, Instant
 
 revision = "0013"
 down_revision = "0011"
@@ -25,7 +25,20 @@ def upgrade() -> None:
         comment="One row: what the servers have taken of the day's budget.",
         postgresql_with={"fillfactor": "10"},
     )
+    op.create_table(
+        "crawl_days",
+        sa.Column("queue_id", Id, autoincrement=False, nullable=False),
+        sa.Column("day", sa.Integer, nullable=False),
+        *(
+            sa.Column(name, sa.Double, nullable=False)
+            for name in ("n_crawls", "n_first", "carried")
+        ),
+        sa.PrimaryKeyConstraint("queue_id", name="crawl_days_pkey"),
+        comment="Crawls of the last day of host queues with a cap.",
+        postgresql_with=HOT,
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("crawl_days")
     op.drop_table("pace")

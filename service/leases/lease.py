@@ -7,15 +7,19 @@ host may be crawled, and `leases.settle` ends the leases.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
 
 from service.budget.allotments import UNLIMITED, Allotment
+from service.budget.host_days import midnight_after
 from service.budget.spending import amounts
 from service.core.pace import Taken
+from service.leases.caps import QueueCaps, members, save, save_members
 from service.leases.conditional import handed_out
 from service.leases.due import due_at, ranking_rates, requested
+from service.leases.picks import UNSCHEDULED_RATE, Limits, is_first, most_overdue
 from service.leases.politeness import (
     Gates,
     Politeness,
@@ -40,9 +44,6 @@ from service.storage.queue.columns import (
     QueuedPages,
     share,
 )
-
-UNSCHEDULED_RATE = 1.0
-"""Crawl rate that ranks a page before an epoch has scheduled it, 1/day."""
 
 COMPARED = 64
 """Minimum rows of one transaction among which the most overdue are chosen."""
@@ -137,21 +138,28 @@ def lease(
     over = allotment.day not in (None, int(days_since_1970(now)))
     if over or not len(host_queues):
         return DealtPages.none()
-    most = allotment.crawls(count), allotment.first_crawls(count)
-    at_most = share(n_rows, len(host_queues))
+    at_most, capped = share(n_rows, len(host_queues)), tx.ask_capped(host_queues.queue_id)
     offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
+    queue_caps = QueueCaps.of(host_queues, capped(), int(days_since_1970(now)))
+    offer = offer._replace(gates=queue_caps.limited(offer.gates))
     bound = offer.rows.next_at.copy()
     expired = np.flatnonzero(rows.leased & (bound <= at))
     if len(expired):
         bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
     able = replace(rows, next_at=bound)
-    picked = most_overdue(able, offer.host_queue, offer.gates.room, *most, at)
+    first_room = queue_caps.first_room(offer.gates) if isfinite(allotment.first) else None
+    n_first = allotment.first_crawls(count)
+    most = Limits(allotment.crawls(count), n_first, offer.gates.room, first_room)
+    picked = most_overdue(able, offer.host_queue, most, at)
     to = deal([request.count for request in requests], len(picked))
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
-    pages, due, taken, bound[picked] = lease_due(tx, leases, bound[picked], now)
+    in_group = rows.queue_id[picked] < 0
+    pages, due, taken, bound[picked] = lease_due(tx, leases, bound[picked], in_group, now)
     if len(picked) and not taken.any():
         correct_others(tx, offer.rows.page_id, picked, bound, now)
-    after = after_leasing(offer, picked[taken], bound, of, at)
+    own = queue_caps.after(offer.host_queue[picked[taken]], is_first(rows)[picked[taken]])
+    save(tx, own, queue_caps.days)
+    after = after_leasing(offer, picked[taken], bound, of, own.open_at(len(host_queues)), at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
     pages = handed_out(pages, at, rng)
     leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
@@ -169,19 +177,27 @@ def spent(pages: DuePages) -> Taken:
 
 
 def lease_due(
-    tx: Transaction, leases: Leases, bound: Instants, now: datetime
+    tx: Transaction, leases: Leases, bound: Instants, in_group: Bools, now: datetime
 ) -> tuple[DuePages, Instants, Bools, Instants]:
     """Lease pages that are due and whose rows no other transaction has locked.
 
-    Correct the bounds of pages that are not due. Return the pages, their due times, which of them
-    were leased, and their bounds.
+    Correct the bounds of pages that are not due, or whose host has had its crawls of the day.
+    Return the pages, their due times, which of them were leased, and their bounds.
     """
     pages, due, locked, ripe = _corrected(tx, leases.page_id, now)
-    taken = locked & ripe
+    day = int(days_since_1970(now))
+    caps = members(tx, pages, locked & ripe, in_group, day)
+    taken = locked & ripe & caps.allowed
     tx.lease(leases.where(taken), now)
     if taken.any():
         tx.count(HostEvents("n_leased", pages.host_id[taken]))
-    return pages, due, taken, np.where(taken, leases.expires_at, np.where(ripe, bound, due))
+    save_members(tx, caps, taken, np.isnat(pages.last_crawl_at))
+    bound = np.where(taken, leases.expires_at, np.where(ripe, bound, due))
+    if not caps.allowed.all():
+        wait = locked & ~caps.allowed
+        bound[wait] = midnight_after(np.array(day))
+        tx.requeue(replace(queue_rows(pages, due), next_at=bound).take(wait))
+    return pages, due, taken, bound
 
 
 def after_expiry(tx: Transaction, page_id: Ints, bound: Instants, now: datetime) -> Instants:
@@ -243,9 +259,17 @@ def offer_of(
 
 
 def after_leasing(
-    offer: Offer, taken: Ints, bound: Instants, of: LeaseFilter, at: np.datetime64
+    offer: Offer,
+    taken: Ints,
+    bound: Instants,
+    of: LeaseFilter,
+    opens_at: Instants,
+    at: np.datetime64,
 ) -> HostQueues:
-    """Return the host queues after rows were leased; `bound` is the next time of each row."""
+    """Return the host queues after rows were leased; `bound` is the next time of each row.
+
+    `opens_at` is the next day of each host queue that has had its crawls of this one.
+    """
     host_queues, host_queue, n = offer.host_queues, offer.host_queue, len(offer.host_queues)
     head = heads(n, host_queue, bound, offer.rows.next_at, offer.each)
     if of.hosts:  # no rows of a group's other hosts were read
@@ -253,6 +277,7 @@ def after_leasing(
     ends = offer.first_end.copy()
     np.fmin.at(ends, host_queue[taken], bound[taken])
     n_taken = np.bincount(host_queue[taken], minlength=n)
+    head = np.where(np.isnat(head), head, np.fmax(head, opens_at))
     return shut(host_queues, offer.gates, n_taken, ends, head, at)
 
 
@@ -280,46 +305,6 @@ def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
     first = np.isnat(pages.last_crawl_at)
     since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
     return days(at - since) * rate + first
-
-
-def most_overdue(
-    rows: QueuedPages,
-    host_queue: Ints,
-    room: Ints,
-    count: int,
-    n_first: int,
-    at: np.datetime64,
-) -> Ints:
-    """Return the rows to lease, the most overdue first, within the room of each host queue.
-
-    At most `n_first` of them are of pages that were never crawled.
-    """
-    rate = np.where(rows.crawl_rate > 0, rows.crawl_rate, UNSCHEDULED_RATE)
-    first = np.isnat(rows.last_crawl_at)
-    # rows have no time of registration; a page that was never crawled is due from then on
-    since: Instants = np.where(first, rows.next_at, rows.last_crawl_at)
-    overdue = np.maximum(days(at - since), 0.0) * rate + first
-    overdue[rows.requested] = np.inf
-    can = np.flatnonzero((rows.next_at <= at) & (room[host_queue] > 0))
-    order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
-    picked = within_room(order, host_queue, room)[:count]
-    too_many = first[picked] & (np.cumsum(first[picked]) > n_first)
-    if too_many.any():
-        kept = np.isin(order, picked[first[picked] & ~too_many]) | ~first[order]
-        picked = within_room(order[kept], host_queue, room)[:count]
-    return picked
-
-
-def within_room(order: Ints, host_queue: Ints, room: Ints) -> Ints:
-    """Return the first rows of an order that the room of each host queue allows."""
-    # stable: within a host queue the first ones stay first
-    by_host_queue = np.argsort(host_queue[order], kind="stable")
-    sorted_host_queue = host_queue[order][by_host_queue]
-    place = np.empty(len(order), np.int64)
-    place[by_host_queue] = np.arange(len(order)) - np.searchsorted(
-        sorted_host_queue, sorted_host_queue
-    )
-    return order[place < room[host_queue[order]]]
 
 
 def deal(counts: Sequence[int], n: int) -> Ints:

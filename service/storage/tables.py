@@ -275,6 +275,16 @@ pace = sa.Table(
     postgresql_with={"fillfactor": "10"},
 )
 
+crawl_days = sa.Table(
+    "crawl_days",
+    metadata,
+    sa.Column("queue_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("day", sa.Integer, nullable=False),
+    *(sa.Column(name, sa.Double, nullable=False) for name in ("n_crawls", "n_first", "carried")),
+    comment="Crawls of the last day of host queues with a cap.",
+    postgresql_with=HOT,
+)
+
 deleted_hosts = sa.Table(
     "deleted_hosts",
     metadata,

@@ -32,6 +32,7 @@ from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError
 from service.model.incarnations import Incarnation
 from service.storage.access.contract import AccessStatements
+from service.storage.budget.caps import CapStatements
 from service.storage.budget.pace import PaceStatements
 from service.storage.clock import Clock
 from service.storage.epochs.change_hours import ClockStatements
@@ -85,6 +86,7 @@ class Transaction(
     AccessStatements,
     IncarnationStatements,
     PaceStatements,
+    CapStatements,
 ):
     """The statements of a store."""
 

@@ -34,6 +34,7 @@ from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.sqlite import SqliteAccess
 from service.storage.budget.pace import PaceSql
+from service.storage.budget.sqlite import SqliteCaps
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.epochs.sqlite import BLOCK, SqliteEpochs
 from service.storage.feed.sqlite import SqliteFeed
@@ -81,6 +82,7 @@ class SqliteTransaction(
     SqliteAccess,
     SqliteIncarnations,
     PaceSql,
+    SqliteCaps,
     WebhooksSql,
     SubscriptionsSql,
     Transaction,

@@ -1,0 +1,65 @@
+"""The days of a running service, whose fleet leases all it can."""
+
+from support.budget_cases import BUDGET, RUDE, Fleet, service, urls
+from support.live_server import running
+
+
+def test_every_day_spends_its_budget_from_the_first_on(database_url):
+    with service(database_url) as live:
+        live.register(*urls(100))
+        live.service.runner.run_once()
+        assert Fleet(live).play(days=4) == [BUDGET] * 4
+
+
+def test_two_servers_of_one_database_share_the_budget(postgres_url):
+    with (
+        service(postgres_url) as one,
+        running(postgres_url, clock=one.clock, bandwidth=BUDGET, budget_loan=0, **RUDE) as other,
+    ):
+        one.register(*urls(100))
+        fleet = Fleet(one, one.client, other.client)
+        assert fleet.play(days=2, every_h=3.0, epochs=False) == [BUDGET] * 2
+
+
+def test_a_spent_budget_names_the_time_of_the_next_room(database_url):
+    with service(database_url) as live:
+        live.register(*urls(100))
+        fleet = Fleet(live)
+        live.clock.advance(hours=23.5)
+        assert fleet.ask() == BUDGET
+        assert fleet.answer.headers["Retry-After"] == str(86_400 // 30)
+        assert fleet.answer.json()["retry_after_s"] == 86_400 / 30
+        live.clock.advance(seconds=86_400 / 30)
+        assert fleet.ask() == 1
+
+
+def test_a_server_without_a_budget_leases_all(database_url):
+    with service(database_url, bandwidth=None) as live:
+        live.register(*urls(100))
+        assert Fleet(live).ask() == 100
+
+
+def test_crawls_without_leases_use_up_the_budget_of_their_day(database_url):
+    with service(database_url) as live:
+        ids = live.register(*urls(100))
+        live.clock.advance(hours=12)
+        at, long_ago = live.clock().isoformat(), "2026-04-01T00:00:00Z"
+        seen = [{"page_id": i, "observed_at": at, "digest": "1"} for i in ids[:20]]
+        seen += [{"page_id": i, "observed_at": long_ago, "digest": "1"} for i in ids[20:40]]
+        assert live.post("/observations", seen).json()["accepted"] == 40
+        assert Fleet(live).ask() == BUDGET - 20
+
+
+def test_failed_crawls_use_up_the_budget_as_all_others_do(database_url):
+    with service(database_url) as live:
+        live.register(*urls(100))
+        for _ in range(4):
+            leases = live.post("/leases", {"count": 20}).json()["items"]
+            at = live.clock().isoformat()
+            live.post(
+                "/observations",
+                [{"lease": each["lease"], "observed_at": at, "status": 500} for each in leases],
+            )
+            live.clock.advance(hours=5)
+        with live.service.store.begin(write=False) as tx:
+            assert tx.pace().spent == BUDGET
