@@ -1,4 +1,4 @@
-"""The pace, which keeps the budget; crawls by day of host queues with a cap.
+"""The pace, which keeps the budget; crawls by day of host queues with a cap; first crawls apart.
 
 Revision ID: 0013
 Revises: 0011
@@ -37,8 +37,18 @@ def upgrade() -> None:
         comment="Crawls of the last day of host queues with a cap.",
         postgresql_with=HOT,
     )
+    op.add_column(
+        "due_pages",
+        sa.Column("first", sa.Boolean, nullable=False, server_default=sa.false()),
+    )
+    op.execute("UPDATE due_pages SET first = true WHERE last_crawl_at IS NULL")
+    op.create_index("due_pages_queue_id_first_idx", "due_pages", ["queue_id", "first", "next_at"])
+    op.drop_index("due_pages_queue_id_next_at_idx", "due_pages")
 
 
 def downgrade() -> None:
+    op.create_index("due_pages_queue_id_next_at_idx", "due_pages", ["queue_id", "next_at"])
+    op.drop_index("due_pages_queue_id_first_idx", "due_pages")
+    op.drop_column("due_pages", "first")
     op.drop_table("crawl_days")
     op.drop_table("pace")

@@ -54,6 +54,8 @@ class Allotment:
     """Amount beyond `due` for urgent pages."""
     first: float = math.inf
     """Number of first crawls."""
+    is_last_first: bool = False
+    """True if the day has no further first crawls."""
 
     def has_room(self) -> bool:
         """Return whether a crawl that is due may begin."""
@@ -127,12 +129,14 @@ def draw(
         pace = taken(pace, unleased)
     now = room(pace, terms.loan_days, most_first)
     due = whole(min(now.due, wish.due))
+    first = math.inf if math.isinf(most_first) else whole(min(now.first, due))
     allotment = Allotment(
         day=int(pace.at),
         due=due,
         ahead=min(now.ahead, due),
         on_loan=whole(min(now.on_loan, wish.on_loan)),
-        first=math.inf if math.isinf(most_first) else whole(min(now.first, due)),
+        first=first,
+        is_last_first=not math.isinf(most_first) and now.first - first < 1.0,
     )
     pace = taken(pace, allotment.unused())
     tx.save_pace(pace)

@@ -1,9 +1,11 @@
 """Caps where crawls are leased: what a UTC day allows of a host queue, and of a group's hosts."""
 
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
 
+from service.budget.allotments import Allotment
 from service.budget.host_days import after, first_room, midnight_after, on_day, room
 from service.leases.picks import ranks
 from service.leases.politeness import Gates
@@ -13,6 +15,14 @@ from service.storage.budget.caps import CappedDays
 from service.storage.queue.columns import DuePages, HostQueues
 
 
+class NextDays(NamedTuple):
+    """(Q,) next days of host queues that have had their crawls of this one; NaT: of the others."""
+
+    at: Instants
+    first_at: Instants
+    """The same for first crawls."""
+
+
 class QueueCaps(NamedTuple):
     """Host queues with a cap among those that a transaction has locked."""
 
@@ -20,11 +30,13 @@ class QueueCaps(NamedTuple):
     """(C,) counts as of the day."""
     row: Ints
     """(C,) position of each among the locked host queues."""
+    day: int
 
     @classmethod
     def of(cls, host_queues: HostQueues, days: CappedDays, day: int) -> "QueueCaps":
         """Return the caps of locked host queues on a day."""
-        return cls(on_day(days, day), host_queues.queue_id.searchsorted(days.queue_id))
+        row = host_queues.queue_id.searchsorted(days.queue_id)
+        return cls(on_day(days, day), row, day)
 
     def limited(self, gates: Gates) -> Gates:
         """Return the gates with the room that the caps leave."""
@@ -47,12 +59,19 @@ class QueueCaps(NamedTuple):
         n_first = np.bincount(host_queue[first], minlength=n)[self.row]
         return self._replace(days=after(self.days, n_crawls, n_first))
 
-    def open_at(self, n: int) -> Instants:
-        """Return when the next day of each of n host queues begins; NaT: the day has room."""
-        opens = np.full(n, NO_TIME)
-        full = room(self.days) < 1
-        opens[self.row[full]] = midnight_after(self.days.day[full])
-        return opens
+    def next_days(self, n: int, left: Allotment) -> NextDays:
+        """Return when n host queues open that have had their crawls of the day.
+
+        `left` is what the day leaves of the budget.
+        """
+        midnight = midnight_after(np.array(self.day))
+        opens, first_opens = np.full(n, NO_TIME), np.full(n, NO_TIME)
+        opens[self.row[room(self.days) < 1]] = midnight
+        if isfinite(left.first):
+            first_opens[self.row[first_room(self.days) < 1]] = midnight
+            if left.is_last_first and left.first < 1:
+                first_opens[:] = midnight
+        return NextDays(opens, first_opens)
 
 
 class MemberCaps(NamedTuple):

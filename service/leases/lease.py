@@ -16,7 +16,7 @@ from service.budget.allotments import UNLIMITED, Allotment
 from service.budget.host_days import midnight_after
 from service.budget.spending import amounts
 from service.core.pace import Taken
-from service.leases.caps import QueueCaps, members, save, save_members
+from service.leases.caps import NextDays, QueueCaps, members, save, save_members
 from service.leases.conditional import handed_out
 from service.leases.due import due_at, ranking_rates, requested
 from service.leases.picks import UNSCHEDULED_RATE, Limits, is_first, most_overdue
@@ -159,15 +159,17 @@ def lease(
         correct_others(tx, offer.rows.page_id, picked, bound, now)
     own = queue_caps.after(offer.host_queue[picked[taken]], is_first(rows)[picked[taken]])
     save(tx, own, queue_caps.days)
-    after = after_leasing(offer, picked[taken], bound, of, own.open_at(len(host_queues)), at)
+    leased = spent(pages.take(taken))
+    opens = own.next_days(len(host_queues), allotment.less(leased))
+    after = after_leasing(offer, picked[taken], bound, of, opens, at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
     pages = handed_out(pages, at, rng)
-    leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
-    order = _most_urgent_first(leased)
+    crawls = LeasedPages(pages, due, leases, how_overdue(pages, at))
+    order = _most_urgent_first(crawls)
     order = order[taken[order]]
     # as many host queues as were requested: others may have due pages too
     more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
-    return DealtPages(leased.take(order), to[order], more, spent(pages.take(taken)))
+    return DealtPages(crawls.take(order), to[order], more, leased)
 
 
 def spent(pages: DuePages) -> Taken:
@@ -263,22 +265,28 @@ def after_leasing(
     taken: Ints,
     bound: Instants,
     of: LeaseFilter,
-    opens_at: Instants,
+    opens: NextDays,
     at: np.datetime64,
 ) -> HostQueues:
-    """Return the host queues after rows were leased; `bound` is the next time of each row.
-
-    `opens_at` is the next day of each host queue that has had its crawls of this one.
-    """
+    """Return the host queues after rows were leased; `bound` is the next time of each row."""
     host_queues, host_queue, n = offer.host_queues, offer.host_queue, len(offer.host_queues)
-    head = heads(n, host_queue, bound, offer.rows.next_at, offer.each)
+    # rows of both kinds were read apart, and the bound of each kind counts
+    kind = 2 * host_queue + is_first(offer.rows)
+    heads_of_kinds = heads(2 * n, kind, bound, offer.rows.next_at, offer.each).reshape(n, 2)
+    head, first_head = heads_of_kinds[:, 0], heads_of_kinds[:, 1]
+    head = np.fmin(head, later(first_head, opens.first_at))
     if of.hosts:  # no rows of a group's other hosts were read
         head = np.where(host_queues.queue_id < 0, host_queues.next_at, head)
     ends = offer.first_end.copy()
     np.fmin.at(ends, host_queue[taken], bound[taken])
     n_taken = np.bincount(host_queue[taken], minlength=n)
-    head = np.where(np.isnat(head), head, np.fmax(head, opens_at))
+    head = later(head, opens.at)
     return shut(host_queues, offer.gates, n_taken, ends, head, at)
+
+
+def later(bound: Instants, opens_at: Instants) -> Instants:
+    """Return bounds, not before other instants; NaT stays NaT."""
+    return np.where(np.isnat(bound), bound, np.fmax(bound, opens_at))
 
 
 def _most_urgent_first(leased: LeasedPages) -> Ints:

@@ -9,6 +9,8 @@ from service.storage.queue.columns import QueuedPages
 
 UNSCHEDULED_RATE = 1.0
 """Crawl rate that ranks a page before an epoch has scheduled it, 1/day."""
+FIRST = 1e100
+"""Lateness of first crawls that have a maximum of their own, above that of all but requests."""
 
 
 class Limits(NamedTuple):
@@ -20,13 +22,15 @@ class Limits(NamedTuple):
     room: Ints
     """(Q,) crawls of each host queue."""
     first_room: Ints | None = None
-    """(Q,) first crawls of each host queue; None: as `room`."""
+    """(Q,) first crawls of each host queue, which then come before others; None: as `room`."""
 
 
 def most_overdue(rows: QueuedPages, host_queue: Ints, limits: Limits, at: np.datetime64) -> Ints:
     """Return the rows to lease, the most overdue first; `host_queue` has the position of each."""
     overdue = lateness(rows, at)
     room, first = limits.room, is_first(rows)
+    if limits.first_room is not None:
+        overdue[first] = np.maximum(overdue[first], FIRST)
     can = np.flatnonzero((rows.next_at <= at) & (room[host_queue] > 0))
     order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
     if limits.first_room is not None:

@@ -226,13 +226,15 @@ due_pages = sa.Table(
     sa.Column("leased_at", Instant),
     sa.Column("expires_at", Instant),
     sa.Column("requested", sa.Boolean, nullable=False),
+    sa.Column("first", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("worker", sa.Text),
     sa.Column("n_unfinished", sa.SmallInteger),
     sa.Column("ending", sa.SmallInteger),
     sa.Column("waits", sa.Boolean),
     sa.Column("deleted_key", Key),
     sa.Column("deleted_host", sa.Text),
-    sa.Index("due_pages_queue_id_next_at_idx", "queue_id", "next_at"),
+    # first crawls and others apart, so that many of one kind never hide the other
+    sa.Index("due_pages_queue_id_first_idx", "queue_id", "first", "next_at"),
     sa.Index(
         "due_pages_n_unfinished_idx",
         "page_id",

@@ -1,7 +1,10 @@
 """The days of a running service, whose fleet leases all it can."""
 
+import pytest
 from support.budget_cases import BUDGET, RUDE, Fleet, service, urls
 from support.live_server import running
+
+from service.budget import allotments
 
 
 def test_every_day_spends_its_budget_from_the_first_on(database_url):
@@ -63,3 +66,40 @@ def test_failed_crawls_use_up_the_budget_as_all_others_do(database_url):
             live.clock.advance(hours=5)
         with live.service.store.begin(write=False) as tx:
             assert tx.pace().spent == BUDGET
+
+
+@pytest.fixture
+def eight_first_crawls(monkeypatch):
+    """Let the epoch in force allow eight first crawls a day."""
+    monkeypatch.setattr(allotments, "first_crawls_a_day", lambda _: 8.0)
+
+
+@pytest.mark.usefixtures("eight_first_crawls")
+def test_first_crawls_have_their_maximum_on_every_day_and_others_the_rest(database_url):
+    with service(database_url) as live:
+        old = live.register(*urls(40))
+        at = live.clock().isoformat()
+        live.post("/observations", [{"page_id": i, "observed_at": at, "digest": "1"} for i in old])
+        live.clock.advance(days=2)
+        live.service.runner.run_once()
+        live.register(*urls(200, "b.example"), *(f"https://a.example/new/{i}" for i in range(200)))
+        fleet = Fleet(live)
+        fleet.seen.update(old)
+        days = fleet.play(days=3)
+        firsts = [sum(n for (d, _), n in fleet.first.items() if d == day) for day in fleet.dates()]
+        assert firsts == [8, 8, 8]
+        assert days[0] == BUDGET
+
+
+@pytest.mark.usefixtures("eight_first_crawls")
+def test_used_up_first_crawls_are_ready_on_the_next_day(database_url):
+    with service(database_url) as live:
+        live.register(*urls(200))
+        fleet = Fleet(live)
+        live.clock.advance(hours=12)
+        assert fleet.ask() == 8
+        assert fleet.answer.json()["retry_after_s"] == 3600.0
+        ready_at = live.get("/hosts/a.example").json()["host_queue"]["next_at"]
+        assert ready_at == "2026-05-02T00:00:00Z"
+        live.clock.advance(hours=12)
+        assert fleet.ask() == 8

@@ -56,7 +56,11 @@ class Fleet:
 
     def of(self, host):
         """Return the crawls of a host on each day."""
-        return [self.crawls[day, host] for day in sorted({day for day, _ in self.crawls})]
+        return [self.crawls[day, host] for day in self.dates()]
+
+    def dates(self):
+        """Return the days with crawls."""
+        return sorted({day for day, _ in self.crawls})
 
     def days(self):
         """Return the crawls of each day."""

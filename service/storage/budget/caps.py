@@ -45,8 +45,8 @@ class CapStatements(Subject):
     def ask_capped(self, queue_id: Ints) -> Callable[[], CappedDays]:
         """Return a function that returns those of these host queues that have a cap.
 
-        Hosts in groups are left out, because their host queue is that of the group. A store can send
-        the question with its next statement.
+        Hosts in groups are left out, because their host queue is that of the group. A store can
+        send the question with its next statement.
         """
 
     @abstractmethod

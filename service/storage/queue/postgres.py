@@ -110,9 +110,10 @@ ROWS = given("page_id", "next_at", "last_crawl_at", "crawl_rate", "requested")
 
 ENQUEUE = f"""
 WITH queued AS (
-    INSERT INTO due_pages (page_id, queue_id, next_at, last_crawl_at, crawl_rate, requested)
+    INSERT INTO due_pages
+        (page_id, queue_id, next_at, last_crawl_at, crawl_rate, requested, first)
     SELECT page_id, {HOST_QUEUE}, next_at, nullif(last_crawl_at, '-infinity'),
-        nullif(crawl_rate, 'NaN'), requested
+        nullif(crawl_rate, 'NaN'), requested, last_crawl_at = '-infinity'
     FROM {ROWS} JOIN pages USING (page_id) JOIN hosts USING (host_id)
     ORDER BY page_id
     {LOWER_ROW}
@@ -166,13 +167,16 @@ FROM {given("queue_id", "n_failures", "blocked_until", "paused_at", "ready_at", 
 WHERE host_queues.queue_id = given.queue_id
 """
 
+QUEUED_OF_KIND = f"""
+    SELECT * FROM due_pages WHERE queue_id = host_queue.id AND {{kind}} AND {{{{where}}}}
+    ORDER BY next_at LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
+"""
 QUEUED = f"""
 SELECT array_agg(page_id), array_agg(next_at), array_agg(coalesce(last_crawl_at, '-infinity')),
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(requested), array_agg(queue_id),
     array_agg(token IS NOT NULL)
 FROM unnest({HOST_QUEUES_NOTED}) AS host_queue (id), LATERAL (
-    SELECT * FROM due_pages WHERE queue_id = host_queue.id AND {{where}} ORDER BY next_at
-    LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
+    ({QUEUED_OF_KIND.format(kind="NOT first")}) UNION ALL ({QUEUED_OF_KIND.format(kind="first")})
 ) AS queued
 """
 """Statement that reads the rows of the stored host queues. The limit is a subquery, so that
@@ -182,7 +186,7 @@ SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') 
 FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
     AS host_queue (id, after, position), LATERAL (
     SELECT count(*) AS n, min(expires_at) AS ends_at FROM due_pages
-    WHERE queue_id = host_queue.id AND next_at > host_queue.after
+    WHERE queue_id = host_queue.id AND first IN (false, true) AND next_at > host_queue.after
         AND (token IS NOT NULL OR ending = 1) AND expires_at > host_queue.after
 ) AS running
 """
@@ -204,7 +208,7 @@ WITH given AS (
 )
 UPDATE due_pages SET next_at = given.next_at, requested = given.requested,
     last_crawl_at = nullif(given.last_crawl_at, '-infinity'),
-    crawl_rate = nullif(given.crawl_rate, 'NaN'),
+    first = given.last_crawl_at = '-infinity', crawl_rate = nullif(given.crawl_rate, 'NaN'),
     token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL, n_unfinished = NULL,
     ending = NULL, waits = NULL
 FROM given WHERE due_pages.page_id = given.page_id AND given.next_at > '-infinity'
