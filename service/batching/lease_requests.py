@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from service.batching.batcher import Limits
-from service.budget.allotments import Allotment
-from service.budget.keeper import Keeper
+from service.budget.keeper import Grant, Keeper
+from service.budget.spending import GRAIN
 from service.leases import lease
 from service.leases.lease import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
@@ -55,16 +55,17 @@ def lease_all(
     """
     dealt: list[DealtPages] = []
     keeper = keeper or Keeper(store, None)
+    n_urgent = 0
     missing = np.array([job.size for job in jobs] if counts is None else counts)
     while (hungry := np.flatnonzero(missing)).size and len(dealt) < MAX_TRANSACTIONS:
         wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
         # the jobs of a batch are of one kind
         leasing = partial(lease.lease, requests=wishes, of=jobs[0].kind, polite=polite, rng=rng)
-        with keeper.grant(int(missing.sum())) as grant:
+        with keeper.grant(int(missing.sum()), n_urgent * GRAIN) as grant:
             if not grant.is_open:
                 break
-            part = _lease_free(store, leasing, grant.allotment)
-            grant.taken = part.taken
+            part = _lease_free(store, leasing, grant)
+            grant.taken, n_urgent = part.taken, part.n_urgent
         dealt.append(part._replace(to=hungry[part.to]))
         missing -= np.bincount(dealt[-1].to, minlength=len(jobs))
         if not part.more:
@@ -72,17 +73,16 @@ def lease_all(
     return dealt
 
 
-def _lease_free(
-    store: Store, leasing: Callable[..., DealtPages], allotment: Allotment
-) -> DealtPages:
+def _lease_free(store: Store, leasing: Callable[..., DealtPages], grant: Grant) -> DealtPages:
     """Return leases of one transaction, without host queues that hold it up for long."""
+    leasing = partial(leasing, allotment=grant.allotment, loan=grant.may_lend)
     try:
         with store.begin() as tx:
             tx.hurry()
-            return leasing(tx, allotment=allotment)
+            return leasing(tx)
     except (RowLocked, TablesChanged):
         with store.begin() as tx:
-            return leasing(tx, wait=False, allotment=allotment)
+            return leasing(tx, wait=False)
 
 
 def next_ready(store: Store, reach: LeaseFilter) -> datetime | None:

@@ -30,6 +30,10 @@ HELD_S = 5.0
 An allotment is also at least the income of this time."""
 
 
+URGENT = 1.2
+"""Minimum urgency of a page that may be crawled on loan."""
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What an operator has set about the budget."""
@@ -64,6 +68,10 @@ class Allotment:
     def crawls(self, count: int) -> int:
         """Return how many of `count` crawls that are due may begin, by the least amount of one."""
         return int(min(count, self.due / GRAIN + ROUNDING))
+
+    def lent_crawls(self, count: int) -> int:
+        """Return how many of `count` urgent crawls may begin on loan."""
+        return int(min(count, self.on_loan / GRAIN + ROUNDING))
 
     def first_crawls(self, count: int) -> int:
         """Return how many of `count` first crawls may begin."""

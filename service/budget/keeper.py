@@ -29,6 +29,8 @@ from service.storage.budget.pace import days_since_1970
 from service.storage.clock import elapsed
 
 DAY_S = 86_400.0
+LOOK_S = 60.0
+"""Time between two looks for urgent pages where the day's own budget is spent, seconds."""
 NOTHING = Taken(0.0)
 ROLLED_BACK = (RowLocked, TablesChanged, StoreFull)
 """Outages after which a transaction has certainly written nothing."""
@@ -44,11 +46,18 @@ class Grant:
     lends: bool = False
     """True if urgent pages may ask for a loan."""
     taken: Taken = NOTHING
+    n_urgent: int = 0
+    """Number of urgent pages that it had no room for."""
 
     @property
     def is_open(self) -> bool:
         """True if a lease may find a page within the budget."""
-        return self.allotment.has_room() or self.allotment.on_loan > 0 or self.lends
+        return self.allotment.has_room() or self.may_lend
+
+    @property
+    def may_lend(self) -> bool:
+        """True if urgent pages may go beyond the own part of the allotment."""
+        return self.allotment.on_loan > 0 or self.lends
 
 
 class Keeper:
@@ -101,10 +110,15 @@ class Keeper:
                 self._used_at = self.seconds()
 
     def spent_until(self) -> datetime | None:
-        """Return the earliest time of the next lease; None: the server knows of room now."""
+        """Return the earliest time of the next lease; None: the server knows of room now.
+
+        Where urgent pages may have a loan, a lease is worth a look after `LOOK_S` seconds.
+        """
         with self._turn:
-            spent = self.terms is not None and not Grant(self._held, self._lends).is_open
-            return self.next_at if spent else None
+            if self.terms is None or self._held.has_room() or self.next_at is None:
+                return None
+            look_at = self.store.clock() + timedelta(seconds=LOOK_S)
+            return min(self.next_at, look_at) if self._lends else self.next_at
 
     def count_unleased(self, day: int, crawls: Taken) -> None:
         """Count accepted crawls of a day that had no lease."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.budget.allotments import UNLIMITED, Allotment
+from service.budget.allotments import UNLIMITED, URGENT, Allotment
 from service.budget.host_days import midnight_after
 from service.budget.spending import amounts
 from service.core.pace import Taken
@@ -91,12 +91,41 @@ class DealtPages(NamedTuple):
     """True if more pages may be due."""
     taken: Taken = Taken(0.0)
     """Amounts of the budget that the crawls take."""
+    n_urgent: int = 0
+    """Number of urgent pages that the allotment had no room for, even on loan."""
 
     @classmethod
     def none(cls) -> "DealtPages":
         """Return no crawls."""
         leased = LeasedPages(DuePages.empty(), np.zeros(0, INSTANT), Leases.empty(), np.zeros(0))
         return cls(leased, np.zeros(0, np.int64), more=False)
+
+
+class LockedPicks(NamedTuple):
+    """(N,) picked pages after their rows were locked."""
+
+    pages: DuePages
+    due_at: Instants
+    able: Bools
+    """True for pages that their host may crawl now."""
+    taken: Bools
+    """True for pages that were leased."""
+    on_loan: Bools
+    """True for pages that were leased on loan."""
+    urgent: Bools
+    """True for urgent pages that were not leased for want of budget."""
+    bound: Instants
+    """Next time of each row."""
+
+    def spent(self) -> Taken:
+        """Return the amounts that the leased pages take of the budget."""
+        amount = amounts(self.pages)
+        first = self.taken & np.isnat(self.pages.last_crawl_at)
+        return Taken(
+            float(amount[self.taken].sum()),
+            on_loan=float(amount[self.on_loan].sum()),
+            first=float(np.count_nonzero(first)),
+        )
 
 
 class Offer(NamedTuple):
@@ -122,8 +151,11 @@ def lease(
     *,
     wait: bool = True,
     allotment: Allotment = UNLIMITED,
+    loan: bool = False,
 ) -> DealtPages:
     """Return leases of due pages within the allotment, dealt to the requests in turns.
+
+    With `loan`, urgent pages may go beyond its own part, as far as it has amounts on loan.
 
     A transaction calls this function once. Because each transaction then locks host queues once,
     transactions cannot deadlock. A transaction that has recorded crawls may hold host queues.
@@ -149,57 +181,67 @@ def lease(
     able = replace(rows, next_at=bound)
     first_room = queue_caps.first_room(offer.gates) if isfinite(allotment.first) else None
     n_first = allotment.first_crawls(count)
-    most = Limits(allotment.crawls(count), n_first, offer.gates.room, first_room)
+    # with a loan, urgent pages may come after all that the own part has room for
+    n = count if loan else allotment.crawls(count)
+    most = Limits(n, n_first, offer.gates.room, first_room)
     picked = most_overdue(able, offer.host_queue, most, at)
     to = deal([request.count for request in requests], len(picked))
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
     in_group = rows.queue_id[picked] < 0
-    pages, due, taken, bound[picked] = lease_due(tx, leases, bound[picked], in_group, now)
-    if len(picked) and not taken.any():
+    locked = lease_due(tx, leases, bound[picked], in_group, allotment, now)
+    bound[picked] = locked.bound
+    if len(picked) and not locked.able.any():
         correct_others(tx, offer.rows.page_id, picked, bound, now)
-    own = queue_caps.after(offer.host_queue[picked[taken]], is_first(rows)[picked[taken]])
+    taken = picked[locked.taken]
+    own = queue_caps.after(offer.host_queue[taken], is_first(rows)[taken])
     save(tx, own, queue_caps.days)
-    leased = spent(pages.take(taken))
-    opens = own.next_days(len(host_queues), allotment.less(leased))
-    after = after_leasing(offer, picked[taken], bound, of, opens, at)
+    spent = locked.spent()
+    opens = own.next_days(len(host_queues), allotment.less(spent))
+    after = after_leasing(offer, taken, bound, of, opens, at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
-    pages = handed_out(pages, at, rng)
-    crawls = LeasedPages(pages, due, leases, how_overdue(pages, at))
+    pages = handed_out(locked.pages, at, rng)
+    crawls = LeasedPages(pages, locked.due_at, leases, how_overdue(pages, at))
     order = _most_urgent_first(crawls)
-    order = order[taken[order]]
+    order = order[locked.taken[order]]
+    n_urgent = int(np.count_nonzero(locked.urgent))
     # as many host queues as were requested: others may have due pages too
     more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
-    return DealtPages(crawls.take(order), to[order], more, leased)
-
-
-def spent(pages: DuePages) -> Taken:
-    """Return the amounts that leased pages take of the budget."""
-    n_first = np.count_nonzero(np.isnat(pages.last_crawl_at))
-    return Taken(float(amounts(pages).sum()), first=float(n_first))
+    if not allotment.less(spent).has_room():
+        more = n_urgent > 0
+    return DealtPages(crawls.take(order), to[order], more, spent, n_urgent)
 
 
 def lease_due(
-    tx: Transaction, leases: Leases, bound: Instants, in_group: Bools, now: datetime
-) -> tuple[DuePages, Instants, Bools, Instants]:
+    tx: Transaction,
+    leases: Leases,
+    bound: Instants,
+    in_group: Bools,
+    allotment: Allotment,
+    now: datetime,
+) -> LockedPicks:
     """Lease pages that are due and whose rows no other transaction has locked.
 
     Correct the bounds of pages that are not due, or whose host has had its crawls of the day.
-    Return the pages, their due times, which of them were leased, and their bounds.
     """
     pages, due, locked, ripe = _corrected(tx, leases.page_id, now)
     day = int(days_since_1970(now))
     caps = members(tx, pages, locked & ripe, in_group, day)
-    taken = locked & ripe & caps.allowed
+    able = locked & ripe & caps.allowed
+    first = np.isnat(pages.last_crawl_at)
+    own = able & (np.cumsum(able) <= allotment.crawls(len(pages)))
+    urgent = able & ~own & ~first & (pages.urgency >= URGENT)
+    on_loan = urgent & (np.cumsum(urgent) <= allotment.lent_crawls(len(pages)))
+    taken = own | on_loan
     tx.lease(leases.where(taken), now)
     if taken.any():
         tx.count(HostEvents("n_leased", pages.host_id[taken]))
-    save_members(tx, caps, taken, np.isnat(pages.last_crawl_at))
+    save_members(tx, caps, taken, first)
     bound = np.where(taken, leases.expires_at, np.where(ripe, bound, due))
     if not caps.allowed.all():
         wait = locked & ~caps.allowed
         bound[wait] = midnight_after(np.array(day))
         tx.requeue(replace(queue_rows(pages, due), next_at=bound).take(wait))
-    return pages, due, taken, bound
+    return LockedPicks(pages, due, able, taken, on_loan, urgent & ~on_loan, bound)
 
 
 def after_expiry(tx: Transaction, page_id: Ints, bound: Instants, now: datetime) -> Instants:

@@ -25,6 +25,7 @@ from service.batching.batcher import Batcher
 from service.batching.held import Attempt, after, attempted
 from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all, next_ready
 from service.budget.keeper import Grant, Keeper
+from service.budget.spending import GRAIN
 from service.core.pace import Taken
 from service.leases import lease
 from service.leases.lease import DealtPages
@@ -129,16 +130,16 @@ class CallFlush:
             raise RepeatedKey
         replies = [CallReply(call.counts) for call in calls]
         reports = any(call.post for call in calls)
-        if reports or keyed:
-            self._commit(calls, replies)
-        if reports and keyed:  # this transaction waits for host queues, the first one did not
+        n_urgent = self._commit(calls, replies) if reports or keyed else 0
+        # this transaction waits for host queues, the first one may not, and it may have a loan
+        if keyed and (reports or n_urgent):
             still = [
                 r.is_empty and c.key is not None and r.waits_for is None
                 for c, r in zip(calls, replies, strict=True)
             ]
             unreported = [replace(call, post=None) for call in compress(calls, still)]
             if unreported:
-                self._commit(unreported, list(compress(replies, still)))
+                self._commit(unreported, list(compress(replies, still)), n_urgent)
         self._lease_rest(calls, replies)
         if keyed:
             self._drop_expired()
@@ -147,25 +148,31 @@ class CallFlush:
             for reply in replies
         ]
 
-    def _commit(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
+    def _commit(self, calls: list[LeaseCall], replies: list[CallReply], n_urgent: int = 0) -> int:
         """Run one transaction; repeat it if another process has answered one of its keys.
 
-        Host queues that hold it up for long are left out.
+        Host queues that hold it up for long are left out. `n_urgent` pages may be leased on loan.
+        Return the number of urgent pages that found no room in the budget.
         """
         wait = all(call.post is None for call in calls)
+        attempt = partial(self._attempt, calls, replies, n_urgent)
         try:
-            self._attempt(calls, replies, wait=wait)
+            return attempt(wait=wait)
         except AnswerTaken:
-            self._attempt(calls, replies, wait=wait)
+            return attempt(wait=wait)
         except RowLocked:
             if not wait:
                 raise
-            self._attempt(calls, replies, wait=False)
+            return attempt(wait=False)
 
-    def _attempt(self, calls: list[LeaseCall], replies: list[CallReply], *, wait: bool) -> None:
-        with self.keeper.grant(sum(call.request.size for call in calls)) as grant:
+    def _attempt(
+        self, calls: list[LeaseCall], replies: list[CallReply], n_urgent: int, *, wait: bool
+    ) -> int:
+        count = sum(call.request.size for call in calls)
+        with self.keeper.grant(count, n_urgent * GRAIN) as grant:
             flush = partial(self._commit_once, calls, replies, grant, wait=wait)
             attempted(self.store, self.posts.recorder.crawls.pages(), flush)
+        return grant.n_urgent
 
     def _commit_once(
         self,
@@ -222,14 +229,21 @@ class CallFlush:
         wait: bool,
     ) -> None:
         """Lease for these requests, and store the answers to those with a key."""
-        grant.taken = Taken(0.0)  # of this attempt alone
+        grant.taken, grant.n_urgent = Taken(0.0), 0  # of this attempt alone
         if not calls or not grant.is_open:
             return
         wishes, reach = [call.request.wish for call in calls], calls[0].request.kind
         dealt = lease.lease(
-            tx, wishes, reach, self.polite, self.rng, wait=wait, allotment=grant.allotment
+            tx,
+            wishes,
+            reach,
+            self.polite,
+            self.rng,
+            wait=wait,
+            allotment=grant.allotment,
+            loan=grant.may_lend,
         )
-        grant.taken = dealt.taken
+        grant.taken, grant.n_urgent = dealt.taken, dealt.n_urgent
         give(dealt, replies)
         keyed: list[tuple[CallKey, str]] = []
         for call, reply in zip(calls, replies, strict=True):

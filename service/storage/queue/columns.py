@@ -81,6 +81,8 @@ class DuePages(DueColumns):
     doubted: Bools
     false_304_at: Instants
     """Validators, note and doubts as in `ValidatorColumns`."""
+    urgency: Floats
+    """Factor on the crawl rate by the crawls of its URL group; 1 for pages shifted by hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from service.model.arrays import INSTANT, Columns, Instants, Ints
 from service.model.columns import DueColumns
 from service.model.incidents import HostIncidents
 from service.storage.dialect import HOST_QUEUE
-from service.storage.epochs.schedule import DUE_RATE
+from service.storage.epochs.schedule import DUE_RATE, URGENCY
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.queue.columns import (
     ALL_PAGES,
@@ -89,7 +89,7 @@ ORDER BY given.key
 DUE_PAGES = f"""
 SELECT given.value, {DUE}, coalesce(pages.host_id, 0), coalesce(url, ''),
     coalesce(host, ''), coalesce(etag, ''), last_modified, coalesce(note, ''),
-    coalesce(doubted, 0), false_304_at
+    coalesce(doubted, 0), false_304_at, coalesce({URGENCY}, 1.0)
 FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
 LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 ORDER BY given.key
