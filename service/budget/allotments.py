@@ -21,6 +21,7 @@ from service.core.pace import (
     room,
     taken,
 )
+from service.model.arrays import LATEST
 from service.storage import Transaction
 from service.storage.budget.pace import days_since_1970, moment_of
 
@@ -151,6 +152,18 @@ def draw(
     next_at = next_room_at(pace, GRAIN)
     lends = now.on_loan - allotment.on_loan >= GRAIN
     return Drawn(allotment, lends, None if math.isinf(next_at) else moment_of(next_at))
+
+
+def spent_until(tx: Transaction, terms: Terms | None) -> datetime | None:
+    """Return the time until which the budget is spent; None: it has room, or none is set."""
+    pace = None if terms is None else tx.pace()
+    if terms is None or pace is None:
+        return None
+    pace = advanced(pace, days_since_1970(tx.now()), terms.budget, GRAIN)
+    if room(pace).due >= GRAIN * (1.0 - ROUNDING):
+        return None
+    next_at = next_room_at(pace, GRAIN)
+    return LATEST if math.isinf(next_at) else moment_of(next_at)
 
 
 def whole(amount: float) -> float:

@@ -36,6 +36,24 @@ def test_a_spent_budget_names_the_time_of_the_next_room(database_url):
         assert fleet.ask() == 1
 
 
+def test_why_says_that_a_page_waits_for_the_budget(database_url):
+    with service(database_url) as live:
+        live.register(*urls(100))
+        live.clock.advance(hours=1)
+        Fleet(live).ask()
+        pages = [live.get(f"/pages/{i}").json() for i in range(1, 101)]
+        waiting = [page for page in pages if page["last_crawl_at"] is None]
+        assert len(waiting) == 100 - BUDGET
+        sentence = (
+            "wait, or raise RECRAWL_BANDWIDTH: it is due, and the budget is spent until 2026-05-02 "
+            "00:00:00 UTC"
+        )
+        assert {page["why"]["sentence"] for page in waiting} == {sentence}
+        assert {page["why"] for page in pages if page not in waiting} == {None}
+        live.clock.advance(hours=24)
+        assert live.get(f"/pages/{waiting[0]['page_id']}").json()["why"] is None
+
+
 def test_a_server_without_a_budget_leases_all(database_url):
     with service(database_url, bandwidth=None) as live:
         live.register(*urls(100))
