@@ -13,6 +13,7 @@ from service.budget.spending import GRAIN
 from service.leases import lease
 from service.leases.lease import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
+from service.model.arrays import Ints
 from service.model.errors import RowLocked, TablesChanged
 from service.storage import Store
 from service.storage.queue.columns import LeaseFilter
@@ -70,12 +71,35 @@ def lease_all(
         missing -= np.bincount(dealt[-1].to, minlength=len(jobs))
         if not part.more:
             break
+    # nothing else is due, so an idle budget may bring pages forward
+    if keeper.terms is not None and missing.any():
+        dealt += _lease_early(store, polite, rng, jobs, missing, keeper)
     return dealt
+
+
+def _lease_early(
+    store: Store,
+    polite: Politeness,
+    rng: np.random.Generator,
+    jobs: Sequence[LeaseRequest],
+    missing: Ints,
+    keeper: Keeper,
+) -> list[DealtPages]:
+    """Return leases of pages that are not due yet, of one transaction."""
+    hungry = np.flatnonzero(missing)
+    wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
+    leasing = partial(lease.lease, requests=wishes, of=jobs[0].kind, polite=polite, rng=rng)
+    with keeper.grant(int(missing.sum()), ahead=True) as grant:
+        if not grant.is_open:
+            return []
+        part = _lease_free(store, leasing, grant)
+        grant.taken = part.taken
+    return [part._replace(to=hungry[part.to])]
 
 
 def _lease_free(store: Store, leasing: Callable[..., DealtPages], grant: Grant) -> DealtPages:
     """Return leases of one transaction, without host queues that hold it up for long."""
-    leasing = partial(leasing, allotment=grant.allotment, loan=grant.may_lend)
+    leasing = partial(leasing, allotment=grant.allotment, loan=grant.may_lend, ahead=grant.ahead)
     try:
         with store.begin() as tx:
             tx.hurry()

@@ -74,6 +74,10 @@ class Allotment:
         """Return how many of `count` urgent crawls may begin on loan."""
         return int(min(count, self.on_loan / GRAIN + ROUNDING))
 
+    def early_crawls(self, count: int) -> int:
+        """Return how many of `count` crawls of pages that are not due yet may begin."""
+        return int(min(count, self.ahead / GRAIN + ROUNDING))
+
     def first_crawls(self, count: int) -> int:
         """Return how many of `count` first crawls may begin."""
         return int(min(count, self.first + ROUNDING))

@@ -29,6 +29,7 @@ from service.storage.budget.pace import days_since_1970
 from service.storage.clock import elapsed
 
 DAY_S = 86_400.0
+HELD = timedelta(seconds=HELD_S)
 LOOK_S = 60.0
 """Time between two looks for urgent pages where the day's own budget is spent, seconds."""
 NOTHING = Taken(0.0)
@@ -45,6 +46,8 @@ class Grant:
     allotment: Allotment
     lends: bool = False
     """True if urgent pages may ask for a loan."""
+    ahead: bool = False
+    """True for crawls of pages that are not due yet."""
     taken: Taken = NOTHING
     n_urgent: int = 0
     """Number of urgent pages that it had no room for."""
@@ -52,12 +55,14 @@ class Grant:
     @property
     def is_open(self) -> bool:
         """True if a lease may find a page within the budget."""
+        if self.ahead:
+            return self.allotment.early_crawls(1) > 0
         return self.allotment.has_room() or self.may_lend
 
     @property
     def may_lend(self) -> bool:
         """True if urgent pages may go beyond the own part of the allotment."""
-        return self.allotment.on_loan > 0 or self.lends
+        return not self.ahead and (self.allotment.on_loan > 0 or self.lends)
 
 
 class Keeper:
@@ -86,18 +91,19 @@ class Keeper:
         self._closed = False
 
     @contextmanager
-    def grant(self, count: float, on_loan: float = 0.0) -> Iterator[Grant]:
+    def grant(self, count: float, on_loan: float = 0.0, *, ahead: bool = False) -> Iterator[Grant]:
         """Grant an amount to the transaction of a block, which sets `taken` before its end.
 
-        The grant may be smaller than `count`. An outage of the commit forfeits the allotment,
-        because the commit may have succeeded.
+        With `ahead` the crawls are of pages that are not due yet. The grant may be smaller than
+        `count`. An outage of the commit forfeits the allotment, because the commit may have
+        succeeded.
         """
         if self.terms is None:
-            yield Grant(UNLIMITED)
+            yield Grant(UNLIMITED, ahead=ahead)
             return
         with self._turn:
             self._prepare(self.terms, count, on_loan)
-            grant = Grant(self._held, self._lends)
+            grant = Grant(self._held, self._lends, ahead)
             try:
                 yield grant
             except ROLLED_BACK:
@@ -150,11 +156,17 @@ class Keeper:
         return self._held.due > 0 or self._held.on_loan > 0
 
     def _prepare(self, terms: Terms, count: float, on_loan: float) -> None:
-        """Draw unless the allotment suffices, or the pace is known to have no room."""
+        """Draw unless the allotment is new and suffices, or the pace is known to have no room."""
         now = self.store.clock()
         same_day = self._held.day == int(days_since_1970(now))
         knows = self._knows_at(now)
-        if same_day and on_loan <= self._held.on_loan and (count <= self._held.due or knows):
+        is_new = self._drawn_at is not None and abs(now - self._drawn_at) < HELD
+        if (
+            same_day
+            and (is_new or knows)
+            and on_loan <= self._held.on_loan
+            and (count <= self._held.due or knows)
+        ):
             return
         self._draw(terms, Wish(max(count, terms.budget * HELD_S / DAY_S), on_loan))
 

@@ -19,6 +19,7 @@ from service.core.pace import Taken
 from service.leases.caps import NextDays, QueueCaps, members, save, save_members
 from service.leases.conditional import handed_out
 from service.leases.due import due_at, ranking_rates, requested
+from service.leases.early import LEAST_WAIT, waited
 from service.leases.picks import UNSCHEDULED_RATE, Limits, is_first, most_overdue
 from service.leases.politeness import (
     Gates,
@@ -32,7 +33,17 @@ from service.leases.politeness import (
 )
 from service.leases.queue import queue_rows
 from service.leases.unfinished import count_ended
-from service.model.arrays import INSTANT, NO_TIME, Bools, Floats, Instants, Ints, days, instant
+from service.model.arrays import (
+    INSTANT,
+    LATEST,
+    NO_TIME,
+    Bools,
+    Floats,
+    Instants,
+    Ints,
+    days,
+    instant,
+)
 from service.model.history import HostEvents
 from service.storage import Transaction
 from service.storage.budget.pace import days_since_1970
@@ -152,10 +163,12 @@ def lease(
     wait: bool = True,
     allotment: Allotment = UNLIMITED,
     loan: bool = False,
+    ahead: bool = False,
 ) -> DealtPages:
     """Return leases of due pages within the allotment, dealt to the requests in turns.
 
-    With `loan`, urgent pages may go beyond its own part, as far as it has amounts on loan.
+    With `loan`, urgent pages may go beyond its own part, as far as it has amounts on loan. With
+    `ahead`, pages that are not due yet are leased, within its part for them.
 
     A transaction calls this function once. Because each transaction then locks host queues once,
     transactions cannot deadlock. A transaction that has recorded crawls may hold host queues.
@@ -163,7 +176,8 @@ def lease(
     """
     count = sum(request.count for request in requests)
     n_rows = max(COMPARED, 2 * count)
-    host_queues, rows = tx.ready(tx.clock(), HOST_QUEUES + count, n_rows, of, wait=wait)
+    until = LATEST if ahead else tx.clock()
+    host_queues, rows = tx.ready(until, HOST_QUEUES + count, n_rows, of, wait=wait)
     # after the locks: a lease counts from here, not from before the wait for them
     now = tx.now()
     at = instant(now)
@@ -183,12 +197,13 @@ def lease(
     n_first = allotment.first_crawls(count)
     # with a loan, urgent pages may come after all that the own part has room for
     n = count if loan else allotment.crawls(count)
-    most = Limits(n, n_first, offer.gates.room, first_room)
+    n = min(n, allotment.early_crawls(count)) if ahead else n
+    most = Limits(n, n_first, offer.gates.room, first_room, ahead)
     picked = most_overdue(able, offer.host_queue, most, at)
     to = deal([request.count for request in requests], len(picked))
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
     in_group = rows.queue_id[picked] < 0
-    locked = lease_due(tx, leases, bound[picked], in_group, allotment, now)
+    locked = lease_due(tx, leases, bound[picked], in_group, allotment, now, ahead=ahead)
     bound[picked] = locked.bound
     if len(picked) and not locked.able.any():
         correct_others(tx, offer.rows.page_id, picked, bound, now)
@@ -206,7 +221,7 @@ def lease(
     n_urgent = int(np.count_nonzero(locked.urgent))
     # as many host queues as were requested: others may have due pages too
     more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
-    if not allotment.less(spent).has_room():
+    if ahead or not allotment.less(spent).has_room():
         more = n_urgent > 0
     return DealtPages(crawls.take(order), to[order], more, spent, n_urgent)
 
@@ -218,12 +233,15 @@ def lease_due(
     in_group: Bools,
     allotment: Allotment,
     now: datetime,
+    *,
+    ahead: bool = False,
 ) -> LockedPicks:
     """Lease pages that are due and whose rows no other transaction has locked.
 
-    Correct the bounds of pages that are not due, or whose host has had its crawls of the day.
+    With `ahead`, lease those that have waited for a part of their interval too. Correct the bounds
+    of pages that are not due, or whose host has had its crawls of the day.
     """
-    pages, due, locked, ripe = _corrected(tx, leases.page_id, now)
+    pages, due, locked, ripe = _corrected(tx, leases.page_id, now, ahead=ahead)
     day = int(days_since_1970(now))
     caps = members(tx, pages, locked & ripe, in_group, day)
     able = locked & ripe & caps.allowed
@@ -265,17 +283,21 @@ def correct_others(
 
 
 def _corrected(
-    tx: Transaction, page_id: Ints, now: datetime
+    tx: Transaction, page_id: Ints, now: datetime, *, ahead: bool = False
 ) -> tuple[DuePages, Instants, Bools, Bools]:
     """Lock the rows of pages, count their leases that expired, correct bounds of pages not due.
 
-    Return the pages, their due times, which rows were locked, and which pages are due.
+    Return the pages, their due times, which rows were locked, and which pages are due. With `ahead`
+    pages count as due that have waited for a part of their interval, within their maximum rate.
     """
     pages, locked, ended = tx.lock_pages(page_id, now)
     due = due_at(pages)
     if ended.any():
         due[ended] = count_ended(tx, pages.take(ended), due[ended], now)
     ripe: Bools = due <= instant(now)
+    if ahead:
+        own_pace = days(instant(now) - pages.last_crawl_at) * pages.max_crawl_rate >= 1.0
+        ripe |= ~ended & own_pace & (waited(pages, due, now) >= LEAST_WAIT)
     stale = locked & ~ripe & ~ended
     if stale.any():
         tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.leases.early import LEAST_WAIT
 from service.model.arrays import Bools, Floats, Instants, Ints, days
 from service.storage.queue.columns import QueuedPages
 
@@ -23,6 +24,8 @@ class Limits(NamedTuple):
     """(Q,) crawls of each host queue."""
     first_room: Ints | None = None
     """(Q,) first crawls of each host queue, which then come before others; None: as `room`."""
+    ahead: bool = False
+    """True for pages that were crawled before and are not due yet."""
 
 
 def most_overdue(rows: QueuedPages, host_queue: Ints, limits: Limits, at: np.datetime64) -> Ints:
@@ -31,7 +34,10 @@ def most_overdue(rows: QueuedPages, host_queue: Ints, limits: Limits, at: np.dat
     room, first = limits.room, is_first(rows)
     if limits.first_room is not None:
         overdue[first] = np.maximum(overdue[first], FIRST)
-    can = np.flatnonzero((rows.next_at <= at) & (room[host_queue] > 0))
+    ripe = rows.next_at <= at
+    if limits.ahead:
+        ripe = ~rows.leased & ~first & ~np.isnat(rows.next_at) & (overdue >= LEAST_WAIT)
+    can = np.flatnonzero(ripe & (room[host_queue] > 0))
     order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
     if limits.first_room is not None:
         some = within_room(order[first[order]], host_queue, limits.first_room)

@@ -133,13 +133,9 @@ class CallFlush:
         n_urgent = self._commit(calls, replies) if reports or keyed else 0
         # this transaction waits for host queues, the first one may not, and it may have a loan
         if keyed and (reports or n_urgent):
-            still = [
-                r.is_empty and c.key is not None and r.waits_for is None
-                for c, r in zip(calls, replies, strict=True)
-            ]
-            unreported = [replace(call, post=None) for call in compress(calls, still)]
-            if unreported:
-                self._commit(unreported, list(compress(replies, still)), n_urgent)
+            self._commit_empty(calls, replies, n_urgent)
+        if keyed and self.keeper.terms is not None:
+            self._commit_empty(calls, replies, ahead=True)
         self._lease_rest(calls, replies)
         if keyed:
             self._drop_expired()
@@ -148,14 +144,39 @@ class CallFlush:
             for reply in replies
         ]
 
-    def _commit(self, calls: list[LeaseCall], replies: list[CallReply], n_urgent: int = 0) -> int:
+    def _commit_empty(
+        self,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        n_urgent: int = 0,
+        *,
+        ahead: bool = False,
+    ) -> None:
+        """Run one more transaction for the requests with a key that have no leases yet."""
+        still = [
+            r.is_empty and c.key is not None and r.waits_for is None
+            for c, r in zip(calls, replies, strict=True)
+        ]
+        unreported = [replace(call, post=None) for call in compress(calls, still)]
+        if unreported:
+            self._commit(unreported, list(compress(replies, still)), n_urgent, ahead=ahead)
+
+    def _commit(
+        self,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        n_urgent: int = 0,
+        *,
+        ahead: bool = False,
+    ) -> int:
         """Run one transaction; repeat it if another process has answered one of its keys.
 
-        Host queues that hold it up for long are left out. `n_urgent` pages may be leased on loan.
+        Host queues that hold it up for long are left out. `n_urgent` pages may be leased on loan,
+        and with `ahead` those that are not due yet.
         Return the number of urgent pages that found no room in the budget.
         """
         wait = all(call.post is None for call in calls)
-        attempt = partial(self._attempt, calls, replies, n_urgent)
+        attempt = partial(self._attempt, calls, replies, n_urgent, ahead=ahead)
         try:
             return attempt(wait=wait)
         except AnswerTaken:
@@ -166,10 +187,18 @@ class CallFlush:
             return attempt(wait=False)
 
     def _attempt(
-        self, calls: list[LeaseCall], replies: list[CallReply], n_urgent: int, *, wait: bool
+        self,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        n_urgent: int,
+        *,
+        ahead: bool,
+        wait: bool,
     ) -> int:
         count = sum(call.request.size for call in calls)
-        with self.keeper.grant(count, n_urgent * GRAIN) as grant:
+        with self.keeper.grant(count, n_urgent * GRAIN, ahead=ahead) as grant:
+            if ahead and not grant.is_open:
+                return 0
             flush = partial(self._commit_once, calls, replies, grant, wait=wait)
             attempted(self.store, self.posts.recorder.crawls.pages(), flush)
         return grant.n_urgent
@@ -242,6 +271,7 @@ class CallFlush:
             wait=wait,
             allotment=grant.allotment,
             loan=grant.may_lend,
+            ahead=grant.ahead,
         )
         grant.taken, grant.n_urgent = dealt.taken, dealt.n_urgent
         give(dealt, replies)

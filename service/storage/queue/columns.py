@@ -83,6 +83,8 @@ class DuePages(DueColumns):
     """Validators, note and doubts as in `ValidatorColumns`."""
     urgency: Floats
     """Factor on the crawl rate by the crawls of its URL group; 1 for pages shifted by hours."""
+    max_crawl_rate: Floats
+    """Maximum crawl rate of the page's settings; inf: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,10 @@ from service.model.arrays import INSTANT, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostPages
 from service.model.incidents import HostIncidents
+from service.storage.budget.postgres import PostgresCaps
 from service.storage.dialect import HOST_QUEUE
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE, URGENCY
-from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
+from service.storage.postgres.statements import EPOCH_IN_FORCE, named
 from service.storage.postgres.words import given
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.queue.columns import (
@@ -97,10 +98,10 @@ SELECT {DUE_ARRAYS}, array_agg(coalesce(host_id, 0)), array_agg(coalesce(url, ''
     array_agg(coalesce(host, '')), array_agg(coalesce(etag, '')),
     array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, '')),
     array_agg(coalesce(doubted, false)), array_agg(coalesce(false_304_at, '-infinity')),
-    array_agg(coalesce(urgency, 1)::float8)
+    array_agg(coalesce(urgency, 1)::float8), array_agg(coalesce(max_crawl_rate, 'infinity'))
 FROM (
     SELECT given.page_id, created_at, pages.host_id, url, host, {_STATE}, etag, last_modified, note,
-        doubted, false_304_at, {URGENCY} AS urgency
+        doubted, false_304_at, {URGENCY} AS urgency, pages.max_crawl_rate
     FROM {GIVEN_STATES} LEFT JOIN pages ON pages.page_id = given.page_id
     LEFT JOIN hosts ON hosts.host_id = pages.host_id
     LEFT JOIN page_validators ON page_validators.page_id = given.page_id ORDER BY position
@@ -273,7 +274,7 @@ WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_ba
 """Statement that sees the sessions of its own role, and with `pg_read_all_stats` those of all."""
 
 
-class PostgresQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, PostgresDialect):
+class PostgresQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, PostgresCaps):
     """The queue in the SQL of Postgres.
 
     A lock is a separate statement, so that the next statement sees all commits before the lock.
@@ -327,6 +328,7 @@ class PostgresQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, PostgresDialec
         locking = LOCKED if wait else LOCKED_IF_FREE
         lock = HOST_QUEUES.format(note=NOTED, locked=locking.format(ids=ids))
         locked = self.later(lock, now=now, limit=n_host_queues, **filters(of))
+        self.ask_capped_of(HOST_QUEUES_NOTED)
         queued = QUEUED.format(where=rows_in(of))
         rows = self.columns(QueuedPages, queued, n_rows=n_rows, **filters(of))
         ((_, *host_queues),) = locked

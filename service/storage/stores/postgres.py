@@ -25,7 +25,6 @@ from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.postgres import KEYS_CHANNEL, PostgresAccess
 from service.storage.budget.pace import PaceSql
-from service.storage.budget.postgres import PostgresCaps
 from service.storage.clock import Clock, FollowingClock
 from service.storage.epochs.postgres import PostgresEpochs
 from service.storage.feed.postgres import PostgresFeed
@@ -84,7 +83,6 @@ class PostgresTransaction(
     PostgresAccess,
     PostgresIncarnations,
     PaceSql,
-    PostgresCaps,
     WebhooksSql,
     SubscriptionsSql,
     Transaction,
