@@ -1,8 +1,8 @@
 """Allotments: parts of the pace that servers take in advance, so that leases seldom lock it.
 
 A server takes an allotment in a transaction of its own and spends it in memory (`budget.keeper`).
-What it does not use comes back with its next draw. A server that dies loses its allotment, so the
-budget is never exceeded.
+The next draw brings back the rest. A server that dies loses its allotment, so the budget is never
+exceeded.
 """
 
 import math
@@ -37,7 +37,7 @@ URGENT = 1.2
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an operator has set about the budget."""
+    """Settings of the budget."""
 
     budget: float
     """Amount a day."""

@@ -1,7 +1,7 @@
 """The days of host queues with a cap: crawls that each may still begin. Pure.
 
 A UTC day has at most as many crawls of a host queue as its cap. The part of a crawl that a day
-leaves is carried into the next day, so that a cap of 2.5 is five crawls in two days.
+leaves is carried into the next day: a cap of 2.5 is five crawls in two days.
 """
 
 from dataclasses import replace

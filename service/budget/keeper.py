@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Grant:
-    """What one transaction may lease, and what it has leased."""
+    """The amounts that one transaction may lease, and has leased."""
 
     allotment: Allotment
     lends: bool = False
@@ -118,7 +118,7 @@ class Keeper:
     def spent_until(self) -> datetime | None:
         """Return the earliest time of the next lease; None: the server knows of room now.
 
-        Where urgent pages may have a loan, a lease is worth a look after `LOOK_S` seconds.
+        The time is at most `LOOK_S` seconds ahead where urgent pages may have a loan.
         """
         with self._turn:
             if self.terms is None or self._held.has_room() or self.next_at is None:
@@ -138,7 +138,7 @@ class Keeper:
         self._start_timer()
 
     def close(self) -> None:
-        """Give the allotment back, because the server ends."""
+        """Return the allotment to the pace, because the server ends."""
         with self._turn:
             self._closed = True
             if self._timer is not None:
@@ -147,7 +147,7 @@ class Keeper:
                 self.give_back()
 
     def give_back(self) -> None:
-        """Give the allotment back, and write the crawls without a lease."""
+        """Return the allotment to the pace, and write the crawls without a lease."""
         with self._turn:
             if self.terms is not None and (self._unleased or self._is_holding()):
                 self._draw(self.terms, Wish(0.0))
@@ -187,7 +187,7 @@ class Keeper:
         now = self.store.clock()
         self._held, self._lends, self.next_at = drawn
         self._drawn_at, short = now, drawn.allotment.due < wish.due
-        again = now + timedelta(seconds=HELD_S)  # another server may give room back
+        again = now + timedelta(seconds=HELD_S)  # another server may return some
         self._ask_at = None
         if short:
             self._ask_at = again if drawn.next_at is None else min(drawn.next_at, again)
@@ -203,7 +203,7 @@ class Keeper:
                 self._timer.start()
 
     def _give_back_unused(self) -> None:
-        """Give the allotment back if it was not used for `HELD_S` seconds, or its day is over."""
+        """Return the allotment if it was not used for `HELD_S` seconds, or its day is over."""
         with self._counting:
             self._timer = None
         with self._turn:

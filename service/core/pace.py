@@ -1,11 +1,11 @@
 r"""The pace: the gate that keeps the budget where crawls are handed out. Pure.
 
 Two buckets fill at the budget :math:`R` a day. Crawls that are due take from the first, which holds
-a day's budget and is full at the start, so that a new corpus begins at once. The second is empty at
-the start, and every crawl drains it. What it holds is therefore left over by the crawls that are
-due, and pages that are not due yet may take it.
+a day's budget. The first is full at the start, so that a new corpus begins at once. The second is
+empty at the start, and every crawl drains it. Crawls that are due have therefore left its content
+over, and pages that are not due yet may take it.
 
-A UTC day has at most :math:`R` crawls. A loan of :math:`L` days lets urgent pages go beyond. Half
+A UTC day has at most :math:`R` crawls. Urgent pages may take a loan of :math:`L` days beyond. Half
 of the income pays a debt back, out of what the day may still spend. The crawls of a day and its
 payments are together at most :math:`R`. Therefore any :math:`d` days have at most
 :math:`R (d + L)` crawls.

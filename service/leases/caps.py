@@ -75,7 +75,7 @@ class QueueCaps(NamedTuple):
 
 
 class MemberCaps(NamedTuple):
-    """Which pages of groups their hosts' own caps allow."""
+    """Pages of groups, and what their hosts' own caps allow."""
 
     days: CappedDays
     member: Ints
