@@ -202,7 +202,7 @@ def open_service(
     recorder = Recorder(store, InForce(base.rules), settler, patience_s, keeper)
     posts = PostRecorder(recorder, telemetry, now)
     if isinstance(store, SeveralBatchers):
-        divided = store.divided_batchers(base.rules, settler, *writers)
+        divided = store.divided_batchers(base.rules, settler, *writers, keeper)
         crawl_reports, ping_reports = divided.crawls(), divided.pings()
         registrations = divided.registrations()
     else:
