@@ -32,6 +32,7 @@ from recrawl_cluster.store.transaction import Begin, ShardedTransaction
 from service.archive.log_archive import LogArchive
 from service.batching.batcher import Flush
 from service.batching.divided import ReportBatchers, SeveralBatchers
+from service.budget.keeper import Keeper
 from service.epochs.part import PartSource
 from service.epochs.parts import SeveralSources
 from service.estimation.estimates import Rules
@@ -153,9 +154,14 @@ class ShardedStore(MappedDatabases, Store, SeveralSources, SeveralBatchers):
 
     @override
     def divided_batchers(
-        self, rules: Rules, settler: LeaseSettler, n_writers: int, watch: Callable[[Flush], None]
+        self,
+        rules: Rules,
+        settler: LeaseSettler,
+        n_writers: int,
+        watch: Callable[[Flush], None],
+        keeper: Keeper | None = None,
     ) -> ReportBatchers:
-        return ShardBatchers(self, rules, settler, n_writers, watch)
+        return ShardBatchers(self, rules, settler, n_writers, watch, keeper)
 
     @override
     def prepare(self, *, existing: bool = False) -> None:

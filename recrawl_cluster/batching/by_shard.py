@@ -33,6 +33,7 @@ from service.batching.reports import (
     lost,
     some_items,
 )
+from service.budget.keeper import Keeper
 from service.estimation.estimates import InForce, Rules
 from service.ingest.record import PingOutcome
 from service.ingest.redirects import MOST_HOPS, hops_of_targets, nearest
@@ -200,6 +201,8 @@ class ShardBatchers:
     settler: LeaseSettler
     n_writers: int
     watch: Callable[[Flush], None]
+    keeper: Keeper | None = None
+    """Counter of the crawls without a lease; None: no budget is kept."""
 
     def crawls(self) -> Batcher[CrawlReport, CommittedCrawls]:
         """Return the batcher of crawls."""
@@ -223,7 +226,8 @@ class ShardBatchers:
     def _recorders(self) -> list[Recorder]:
         # rules in force of its own, because each database announces an epoch at another moment
         stores = self.store.databases
-        return [Recorder(store, InForce(self.rules), self.settler) for store in stores]
+        rules, settler, keeper = self.rules, self.settler, self.keeper
+        return [Recorder(store, InForce(rules), settler, keeper=keeper) for store in stores]
 
     def _batched(
         self,

@@ -23,6 +23,7 @@ from recrawl_cluster.store.shard_map import SHIFT
 from service.storage.postgres.words import SHIFT as BLOCK_BITS
 from service.storage.tables import (
     change_hours,
+    crawl_days,
     deleted_hosts,
     due_pages,
     epochs,
@@ -65,14 +66,14 @@ OF_PAGE = "page_id >= {first} AND page_id <= {last}"
 PAGE_TABLES = tuple(_table(t, OF_PAGE) for t in (pages, page_states, page_validators))
 LOG = _table(observations, OF_PAGE)
 OF_HOST = "host_id >= {first} AND host_id <= {last}"
+OF_QUEUE = (
+    "(queue_id >= {first} AND queue_id <= {last} OR queue_id >= -{last} AND queue_id <= -{first})"
+)
 ACTIVE = (
     _table(hosts, OF_HOST),
     _table(host_groups, "group_id >= {first} AND group_id <= {last}"),
-    _table(
-        host_queues,
-        "(queue_id >= {first} AND queue_id <= {last} "
-        "OR queue_id >= -{last} AND queue_id <= -{first})",
-    ),
+    _table(host_queues, OF_QUEUE),
+    _table(crawl_days, OF_QUEUE),
     _table(due_pages, OF_PAGE, "(token IS NOT NULL OR n_unfinished IS NOT NULL)"),
     _table(deleted_hosts, OF_HOST),
     _table(change_hours, OF_HOST),

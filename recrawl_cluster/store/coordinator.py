@@ -29,6 +29,11 @@ class Coordinated(Routing):
     def incarnations(self) -> list[Incarnation]:
         return [each for tx in self.every() for each in tx.incarnations()]
 
+    # one pace for all databases: the budget is one amount
+    pace = by_coordinator("pace")
+    lock_pace = by_coordinator("lock_pace")
+    save_pace = by_coordinator("save_pace")
+
     audited = False
     """True if this transaction has an entry of the audit."""
 

@@ -34,6 +34,7 @@ from service.model.arrays import Ints, is_among
 from service.model.domain import Host, HostGroup, HostPages
 from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
 from service.model.incidents import HostIncidents
+from service.storage.budget.caps import CappedDays
 from service.storage.queue.answers import LeaseAnswers
 from service.storage.queue.columns import (
     ALL_PAGES,
@@ -50,6 +51,18 @@ from service.storage.queue.unfinished import WorkerCounts, WorkerLeases
 def all_waiting(_: Sequence[Share], results: Sequence[Callable[[], Ints]]) -> Callable[[], Ints]:
     """Return the function that returns the pages of all databases, ascending."""
     return lambda: np.sort(np.concatenate([ask() for ask in results]))
+
+
+def all_capped(
+    shares: Sequence[Share], results: Sequence[Callable[[], CappedDays]]
+) -> Callable[[], CappedDays]:
+    """Return the function that returns the host queues of all databases, ascending."""
+
+    def read() -> CappedDays:
+        whole: CappedDays = ascending(shares, [ask() for ask in results])
+        return whole
+
+    return read
 
 
 class ShardedQueue(Routing):
@@ -83,6 +96,9 @@ class ShardedQueue(Routing):
     ask_waiting = by_ids("ask_waiting", all_waiting)
     forget_unfinished = by_ids("forget_unfinished", nothing)
     lift_waits = by_ids("lift_waits", nothing)
+    ask_capped = by_ids("ask_capped", all_capped)
+    capped_members = by_ids("capped_members", ascending)
+    save_capped = by_column("save_capped", column="queue_id")
 
     @override
     def leases_of(self, worker: str, after: int, now: datetime) -> tuple[WorkerLeases, int | None]:

@@ -153,6 +153,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         if service.key_checks is not None:
             service.key_checks.stop()
         end(service, [*followers, *runners])
+        service.keeper.close()
         service.store.close()
         if service.tracing is not None:
             service.tracing.stop()

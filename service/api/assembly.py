@@ -24,6 +24,7 @@ from service.batching.batcher import Batcher
 from service.batching.divided import SeveralBatchers
 from service.batching.registrations import Registrations, batched_registrations
 from service.batching.reports import CrawlReports, PingReports, Recorder, batched
+from service.budget.keeper import Keeper
 from service.connectors.indexnow_keys import KeyChecks
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
@@ -107,6 +108,8 @@ class Service(Monitored):
     ping_reports: PingReports
     registrations: Registrations
     lease_calls: LeaseCalls
+    keeper: Keeper
+    """The allotment of the budget that this server holds."""
     settler: LeaseSettler
     lease_ttl: timedelta
     plan: Plan
@@ -195,10 +198,11 @@ def open_service(
     n_writers = 1 if store.embedded else 2
     writers = n_writers, telemetry.count_commit
     patience_s = request_deadlines(settings.database_timeout_s).lock_s
-    recorder = Recorder(store, InForce(base.rules), settler, patience_s)
+    keeper = Keeper(store, settings.budget_terms())
+    recorder = Recorder(store, InForce(base.rules), settler, patience_s, keeper)
     posts = PostRecorder(recorder, telemetry, now)
     if isinstance(store, SeveralBatchers):
-        divided = store.divided_batchers(base.rules, settler, *writers)
+        divided = store.divided_batchers(base.rules, settler, *writers, keeper)
         crawl_reports, ping_reports = divided.crawls(), divided.pings()
         registrations = divided.registrations()
     else:
@@ -212,7 +216,8 @@ def open_service(
         crawl_reports=crawl_reports,
         ping_reports=ping_reports,
         registrations=registrations,
-        lease_calls=batched_calls(CallFlush(store, polite, lease_rng, posts)),
+        lease_calls=batched_calls(CallFlush(store, polite, lease_rng, posts, keeper)),
+        keeper=keeper,
         settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=base.plan,

@@ -7,6 +7,7 @@ from typing import Protocol
 from service.batching.batcher import Batcher, Flush
 from service.batching.registrations import Registrations
 from service.batching.reports import CommittedCrawls, Report
+from service.budget.keeper import Keeper
 from service.estimation.estimates import Rules
 from service.ingest.record import PingOutcome
 from service.leases.settle import LeaseSettler
@@ -34,6 +35,14 @@ class SeveralBatchers(ABC):
 
     @abstractmethod
     def divided_batchers(
-        self, rules: Rules, settler: LeaseSettler, n_writers: int, watch: Callable[[Flush], None]
+        self,
+        rules: Rules,
+        settler: LeaseSettler,
+        n_writers: int,
+        watch: Callable[[Flush], None],
+        keeper: Keeper | None = None,
     ) -> ReportBatchers:
-        """Return the batchers, with `n_writers` for each database; `watch` receives each flush."""
+        """Return the batchers, with `n_writers` for each database; `watch` receives each flush.
+
+        `keeper` counts the crawls without a lease; None: no budget is kept.
+        """

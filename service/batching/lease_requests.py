@@ -8,9 +8,12 @@ from functools import partial
 import numpy as np
 
 from service.batching.batcher import Limits
+from service.budget.keeper import Grant, Keeper
+from service.budget.spending import GRAIN
 from service.leases import lease
 from service.leases.lease import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
+from service.model.arrays import Ints
 from service.model.errors import RowLocked, TablesChanged
 from service.storage import Store
 from service.storage.queue.columns import LeaseFilter
@@ -42,29 +45,61 @@ def lease_all(
     rng: np.random.Generator,
     jobs: Sequence[LeaseRequest],
     counts: Sequence[int] | None = None,
+    keeper: Keeper | None = None,
 ) -> list[DealtPages]:
     """Return the leases of each transaction, until each request has its count or no page is due.
 
-    `counts` are the numbers of pages that the requests still miss; None: all.
+    `counts` are the numbers of pages that the requests still miss; None: all. The leases end where
+    `keeper` has no more of the budget; None: no budget is set.
 
     Because one transaction leases from a bounded number of host queues, a batch may take several.
     """
     dealt: list[DealtPages] = []
+    keeper = keeper or Keeper(store, None)
+    n_urgent = 0
     missing = np.array([job.size for job in jobs] if counts is None else counts)
     while (hungry := np.flatnonzero(missing)).size and len(dealt) < MAX_TRANSACTIONS:
         wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
         # the jobs of a batch are of one kind
         leasing = partial(lease.lease, requests=wishes, of=jobs[0].kind, polite=polite, rng=rng)
-        part = _lease_free(store, leasing)
+        with keeper.grant(int(missing.sum()), n_urgent * GRAIN) as grant:
+            if not grant.is_open:
+                break
+            part = _lease_free(store, leasing, grant)
+            grant.taken, n_urgent = part.taken, part.n_urgent
         dealt.append(part._replace(to=hungry[part.to]))
         missing -= np.bincount(dealt[-1].to, minlength=len(jobs))
         if not part.more:
             break
+    # nothing else is due, so an idle budget may bring pages forward
+    if keeper.terms is not None and missing.any():
+        dealt += _lease_early(store, polite, rng, jobs, missing, keeper)
     return dealt
 
 
-def _lease_free(store: Store, leasing: Callable[..., DealtPages]) -> DealtPages:
+def _lease_early(
+    store: Store,
+    polite: Politeness,
+    rng: np.random.Generator,
+    jobs: Sequence[LeaseRequest],
+    missing: Ints,
+    keeper: Keeper,
+) -> list[DealtPages]:
+    """Return leases of pages that are not due yet, of one transaction."""
+    hungry = np.flatnonzero(missing)
+    wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
+    leasing = partial(lease.lease, requests=wishes, of=jobs[0].kind, polite=polite, rng=rng)
+    with keeper.grant(int(missing.sum()), ahead=True) as grant:
+        if not grant.is_open:
+            return []
+        part = _lease_free(store, leasing, grant)
+        grant.taken = part.taken
+    return [part._replace(to=hungry[part.to])]
+
+
+def _lease_free(store: Store, leasing: Callable[..., DealtPages], grant: Grant) -> DealtPages:
     """Return leases of one transaction, without host queues that hold it up for long."""
+    leasing = partial(leasing, allotment=grant.allotment, loan=grant.may_lend, ahead=grant.ahead)
     try:
         with store.begin() as tx:
             tx.hurry()

@@ -26,6 +26,8 @@ from service.batching.held import (
     patched,
     selected,
 )
+from service.budget.keeper import Keeper
+from service.core.pace import Taken
 from service.estimation.estimates import InForce
 from service.ingest.crawls import needs_rates
 from service.ingest.recent_digests import RecentDigests
@@ -43,11 +45,21 @@ from service.ingest.record import (
 )
 from service.leases.settle import LeaseSettler, nobody
 from service.leases.starts import started
-from service.model.arrays import UNSPECIFIED, Bools, Codes, Columns, Ints, distinct
+from service.model.arrays import (
+    DAY,
+    INSTANT,
+    UNSPECIFIED,
+    Bools,
+    Codes,
+    Columns,
+    Ints,
+    distinct,
+)
 from service.model.columns import CrawlColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.errors import OUTAGES
 from service.storage import Store, Transaction
+from service.storage.budget.pace import days_since_1970
 
 LIMITS = Limits(max_batch=10_000, max_waiting=100_000, min_batch=1_000)
 """Limits of crawls and of pings; an item is a crawl or a ping."""
@@ -103,7 +115,7 @@ class Recorder:
     """Records the reports of several requests in one transaction.
 
     `settler` ends leases; None: the store has no queue. `patience_s` is the time for which items of
-    locked pages are tried.
+    locked pages are tried. `keeper` counts the crawls without a lease; None: no budget is kept.
     """
 
     def __init__(
@@ -112,8 +124,10 @@ class Recorder:
         rules: InForce,
         settler: LeaseSettler | None,
         patience_s: float = PATIENCE_S,
+        keeper: Keeper | None = None,
     ) -> None:
         self.store = store
+        self.keeper = keeper
         self.rules = rules
         self.settler = settler
         self.recent = RecentDigests()
@@ -149,13 +163,13 @@ class Recorder:
             for prepare in prepares:
                 prepare(tx)
             committed, sooner = self.record_crawls(tx, jobs, attempt)
-        self.queue_apart(sooner, _latest(jobs))
+        self.after_commit(jobs, committed, sooner)
         return [committed] if len(jobs) == 1 else [committed.take(rows) for rows in _rows(jobs)]
 
     def record_crawls(
         self, tx: Transaction, jobs: list[CrawlReport], attempt: Attempt
     ) -> tuple[CommittedCrawls, Ints]:
-        """Record crawls, and return the pages for `queue_apart` after the commit."""
+        """Record crawls, and return the pages for `after_commit`."""
         tx.hurry()
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
@@ -244,13 +258,35 @@ class Recorder:
             outcome = spread_out(outcome, free, pings.page_id)
         return [outcome.take(rows) for rows in _rows(jobs)]
 
-    def queue_apart(self, page_id: Ints, now: datetime) -> None:
+    def after_commit(
+        self, jobs: list[CrawlReport], committed: CommittedCrawls, sooner: Ints
+    ) -> None:
+        """Queue the pages that `record_crawls` returned; count crawls without a lease."""
+        now = _latest(jobs)
+        if self.keeper is not None:
+            accepted = committed.verdict == ItemVerdict.accepted
+            crawls = [job.columns for job in jobs]
+            day, n = unleased(CrawlColumns.concatenate(crawls).where(accepted), now)
+            if n:
+                self.keeper.count_unleased(day, Taken(float(n)))
+        self._queue_apart(sooner, now)
+
+    def _queue_apart(self, page_id: Ints, now: datetime) -> None:
         """Queue pages in another transaction, because the first one has locked host queues.
 
         If the database fails here, the next epoch queues the pages.
         """
         if self.settler is not None and len(page_id):
             queue_apart(self.store, self.settler, page_id, now)
+
+
+def unleased(crawls: CrawlColumns, now: datetime) -> tuple[int, int]:
+    """Return the running day since 1970, and the number of its crawls without a lease."""
+    day = int(days_since_1970(now))
+    midnight = np.datetime64(day, "D").astype(INSTANT)
+    at = crawls.observed_at
+    today = (crawls.token == 0) & (at >= midnight) & (at < midnight + DAY)
+    return day, int(np.count_nonzero(today))
 
 
 def queue_apart(store: Store, settler: LeaseSettler, page_id: Ints, now: datetime) -> None:

@@ -1,11 +1,11 @@
 r"""The pace: the gate that keeps the budget where crawls are handed out. Pure.
 
 Two buckets fill at the budget :math:`R` a day. Crawls that are due take from the first, which holds
-a day's budget and is full at the start, so that a new corpus begins at once. The second is empty at
-the start, and every crawl drains it. What it holds is therefore left over by the crawls that are
-due, and pages that are not due yet may take it.
+a day's budget. The first is full at the start, so that a new corpus begins at once. The second is
+empty at the start, and every crawl drains it. Crawls that are due have therefore left its content
+over, and pages that are not due yet may take it.
 
-A UTC day has at most :math:`R` crawls. A loan of :math:`L` days lets urgent pages go beyond. Half
+A UTC day has at most :math:`R` crawls. Urgent pages may take a loan of :math:`L` days beyond. Half
 of the income pays a debt back, out of what the day may still spend. The crawls of a day and its
 payments are together at most :math:`R`. Therefore any :math:`d` days have at most
 :math:`R (d + L)` crawls.
@@ -22,6 +22,8 @@ PAYS_BACK = 0.5
 """Share of the income that pays back a debt."""
 SET_BACK_DAYS = 1 / 144
 """Time by which a clock may run backwards without being set back, days."""
+ROUNDING = 1e-9
+"""Largest part of a crawl that rounding may have lost from an amount."""
 LONGEST_GAP_DAYS = 400
 """Time after which older days no longer matter to the pace, days."""
 
@@ -155,6 +157,25 @@ def room(pace: Pace, loan_days: float = 0.0, most_first: float = float("inf")) -
         on_loan=max(loan_days * pace.budget - pace.debt, 0.0),
         first=max(most_first - pace.n_first, 0.0),
     )
+
+
+def next_room_at(pace: Pace, grain: float = 1.0) -> float:
+    """Return the earliest instant at which crawls that are due may take `grain`, days.
+
+    Examples
+    --------
+    >>> next_room_at(Pace(budget=24.0, at=0.5, tokens=0.0)) * 24  # one crawl an hour
+    13.0
+    >>> next_room_at(taken(Pace.starting(budget=24.0, at=0.5), Taken(24.0)))  # the day is spent
+    1.0
+    """
+    lacks = grain - pace.tokens
+    at = pace.at
+    if lacks > ROUNDING * grain:
+        income = pace.budget * (1.0 - PAYS_BACK if pace.debt > 0 else 1.0)
+        at = at + lacks / income if income > 0 else float("inf")
+    spent = pace.left < grain * (1.0 - ROUNDING)
+    return max(at, float(int(pace.at) + 1)) if spent else at
 
 
 def taken(pace: Pace, crawls: Taken) -> Pace:

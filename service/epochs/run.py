@@ -17,6 +17,7 @@ from service.epochs.part import Run, Task
 from service.epochs.parts import EpochParts, Spread, in_this_process, recovered
 from service.epochs.solve import Plan
 from service.history.steps import HistoryKeeper
+from service.leases.early import EarlyPages
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue, redate
 from service.model.domain import Certificate, Epoch, EpochStatus
@@ -177,6 +178,8 @@ class Runner:
         self.polite = polite
         self.spread = spread
         self.history = HistoryKeeper(store, plan.estimator, plan.history_retention, now)
+        self._early: dict[int, EarlyPages] = {}
+        """Choice of the pages that an idle budget brings forward, by database."""
         self._latest = now()
         self._state = ""
         self._wake = threading.Event()
@@ -267,7 +270,8 @@ class Runner:
                 if set_back:
                     log.warning("the clock was set back; later times of crawls are set to now")
                     redate(part, self.polite, self.now)
-                fill_queue(part, now + self.ahead, self._stopped.is_set)
+                early = self._early.setdefault(id(part), EarlyPages(self.plan.bandwidth))
+                fill_queue(part, now + self.ahead, self._stopped.is_set, early)
 
     def keep_history(self) -> None:
         """Merge the sums of commits, and write the rows of a step that has ended."""

@@ -7,12 +7,20 @@ host may be crawled, and `leases.settle` ends the leases.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import isfinite
 from typing import NamedTuple
 
 import numpy as np
 
+from service.budget.allotments import UNLIMITED, URGENT, Allotment
+from service.budget.host_days import midnight_after
+from service.budget.spending import amounts
+from service.core.pace import Taken
+from service.leases.caps import NextDays, QueueCaps, members, save, save_members
 from service.leases.conditional import handed_out
 from service.leases.due import due_at, ranking_rates, requested
+from service.leases.early import LEAST_WAIT, waited
+from service.leases.picks import UNSCHEDULED_RATE, Limits, is_first, most_overdue
 from service.leases.politeness import (
     Gates,
     Politeness,
@@ -27,6 +35,7 @@ from service.leases.queue import queue_rows
 from service.leases.unfinished import count_ended
 from service.model.arrays import (
     INSTANT,
+    LATEST,
     NO_TIME,
     Bools,
     Floats,
@@ -38,6 +47,7 @@ from service.model.arrays import (
 )
 from service.model.history import HostEvents
 from service.storage import Transaction
+from service.storage.budget.pace import days_since_1970
 from service.storage.queue.columns import (
     DuePages,
     HostQueues,
@@ -46,9 +56,6 @@ from service.storage.queue.columns import (
     QueuedPages,
     share,
 )
-
-UNSCHEDULED_RATE = 1.0
-"""Crawl rate that ranks a page before an epoch has scheduled it, 1/day."""
 
 COMPARED = 64
 """Minimum rows of one transaction among which the most overdue are chosen."""
@@ -94,6 +101,43 @@ class DealtPages(NamedTuple):
     """(N,) position of each crawl's request."""
     more: bool
     """True if more pages may be due."""
+    taken: Taken = Taken(0.0)
+    """Amounts of the budget that the crawls take."""
+    n_urgent: int = 0
+    """Number of urgent pages that the allotment had no room for, even on loan."""
+
+    @classmethod
+    def none(cls) -> "DealtPages":
+        """Return no crawls."""
+        leased = LeasedPages(DuePages.empty(), np.zeros(0, INSTANT), Leases.empty(), np.zeros(0))
+        return cls(leased, np.zeros(0, np.int64), more=False)
+
+
+class LockedPicks(NamedTuple):
+    """(N,) picked pages after their rows were locked."""
+
+    pages: DuePages
+    due_at: Instants
+    able: Bools
+    """True for pages that their host may crawl now."""
+    taken: Bools
+    """True for pages that were leased."""
+    on_loan: Bools
+    """True for pages that were leased on loan."""
+    urgent: Bools
+    """True for urgent pages that were not leased for want of budget."""
+    bound: Instants
+    """Next time of each row."""
+
+    def spent(self) -> Taken:
+        """Return the amounts that the leased pages take of the budget."""
+        amount = amounts(self.pages)
+        first = self.taken & np.isnat(self.pages.last_crawl_at)
+        return Taken(
+            float(amount[self.taken].sum()),
+            on_loan=float(amount[self.on_loan].sum()),
+            first=float(np.count_nonzero(first)),
+        )
 
 
 class Offer(NamedTuple):
@@ -118,8 +162,14 @@ def lease(
     rng: np.random.Generator,
     *,
     wait: bool = True,
+    allotment: Allotment = UNLIMITED,
+    loan: bool = False,
+    ahead: bool = False,
 ) -> DealtPages:
-    """Return leases of due pages, dealt to the requests in turns.
+    """Return leases of due pages within the allotment, dealt to the requests in turns.
+
+    With `loan`, urgent pages may go beyond its own part, as far as it has amounts on loan. With
+    `ahead`, pages that are not due yet are leased, within its part for them.
 
     A transaction calls this function once. Because each transaction then locks host queues once,
     transactions cannot deadlock. A transaction that has recorded crawls may hold host queues.
@@ -127,51 +177,90 @@ def lease(
     """
     count = sum(request.count for request in requests)
     n_rows = max(COMPARED, 2 * count)
-    host_queues, rows = tx.ready(tx.clock(), HOST_QUEUES + count, n_rows, of, wait=wait)
+    until = LATEST if ahead else tx.clock()
+    host_queues, rows = tx.ready(until, HOST_QUEUES + count, n_rows, of, wait=wait)
     # after the locks: a lease counts from here, not from before the wait for them
     now = tx.now()
     at = instant(now)
-    if not len(host_queues):
-        none = LeasedPages(DuePages.empty(), np.zeros(0, INSTANT), Leases.empty(), np.zeros(0))
-        return DealtPages(none, np.zeros(0, np.int64), more=False)
-    at_most = share(n_rows, len(host_queues))
+    over = allotment.day not in (None, int(days_since_1970(now)))
+    if over or not len(host_queues):
+        return DealtPages.none()
+    at_most, capped = share(n_rows, len(host_queues)), tx.ask_capped(host_queues.queue_id)
     offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
+    queue_caps = QueueCaps.of(host_queues, capped(), int(days_since_1970(now)))
+    offer = offer._replace(gates=queue_caps.limited(offer.gates))
     bound = offer.rows.next_at.copy()
     expired = positions(rows.leased & (bound <= at))
     if len(expired):
         bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
     able = replace(rows, next_at=bound)
-    picked = most_overdue(able, offer.host_queue, offer.gates.room, count, at)
+    first_room = queue_caps.first_room(offer.gates) if isfinite(allotment.first) else None
+    n_first = allotment.first_crawls(count)
+    # with a loan, urgent pages may come after all that the own part has room for
+    n = count if loan else allotment.crawls(count)
+    n = min(n, allotment.early_crawls(count)) if ahead else n
+    most = Limits(n, n_first, offer.gates.room, first_room, ahead)
+    picked = most_overdue(able, offer.host_queue, most, at)
     to = deal([request.count for request in requests], len(picked))
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
-    pages, due, taken, bound[picked] = lease_due(tx, leases, bound[picked], now)
-    if len(picked) and not taken.any():
+    in_group = rows.queue_id[picked] < 0
+    locked = lease_due(tx, leases, bound[picked], in_group, allotment, now, ahead=ahead)
+    bound[picked] = locked.bound
+    if len(picked) and not locked.able.any():
         correct_others(tx, offer.rows.page_id, picked, bound, now)
-    after = after_leasing(offer, picked[taken], bound, of, at)
+    taken = picked[locked.taken]
+    own = queue_caps.after(offer.host_queue[taken], is_first(rows)[taken])
+    save(tx, own, queue_caps.days)
+    spent = locked.spent()
+    opens = own.next_days(len(host_queues), allotment.less(spent))
+    after = after_leasing(offer, taken, bound, of, opens, at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
-    pages = handed_out(pages, at, rng)
-    leased = LeasedPages(pages, due, leases, how_overdue(pages, at))
-    order = _most_urgent_first(leased)
-    order = order[taken[order]]
+    pages = handed_out(locked.pages, at, rng)
+    crawls = LeasedPages(pages, locked.due_at, leases, how_overdue(pages, at))
+    order = _most_urgent_first(crawls)
+    order = order[locked.taken[order]]
+    n_urgent = int(np.count_nonzero(locked.urgent))
     # as many host queues as were requested: others may have due pages too
     more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
-    return DealtPages(leased.in_order(order), to[order], more)
+    if ahead or not allotment.less(spent).has_room():
+        more = n_urgent > 0
+    return DealtPages(crawls.in_order(order), to[order], more, spent, n_urgent)
 
 
 def lease_due(
-    tx: Transaction, leases: Leases, bound: Instants, now: datetime
-) -> tuple[DuePages, Instants, Bools, Instants]:
+    tx: Transaction,
+    leases: Leases,
+    bound: Instants,
+    in_group: Bools,
+    allotment: Allotment,
+    now: datetime,
+    *,
+    ahead: bool = False,
+) -> LockedPicks:
     """Lease pages that are due and whose rows no other transaction has locked.
 
-    Correct the bounds of pages that are not due. Return the pages, their due times, which of them
-    were leased, and their bounds.
+    With `ahead`, lease those that have waited for a part of their interval too. Correct the bounds
+    of pages that are not due, or whose host has had its crawls of the day.
     """
-    pages, due, locked, ripe = _corrected(tx, leases.page_id, now)
-    taken = locked & ripe
+    pages, due, locked, ripe = _corrected(tx, leases.page_id, now, ahead=ahead)
+    day = int(days_since_1970(now))
+    caps = members(tx, pages, locked & ripe, in_group, day)
+    able = locked & ripe & caps.allowed
+    first = np.isnat(pages.last_crawl_at)
+    own = able & (np.cumsum(able) <= allotment.crawls(len(pages)))
+    urgent = able & ~own & ~first & (pages.urgency >= URGENT)
+    on_loan = urgent & (np.cumsum(urgent) <= allotment.lent_crawls(len(pages)))
+    taken = own | on_loan
     tx.lease(leases.where(taken), now)
     if taken.any():
         tx.count(HostEvents("n_leased", pages.host_id[taken]))
-    return pages, due, taken, np.where(taken, leases.expires_at, np.where(ripe, bound, due))
+    save_members(tx, caps, taken, first)
+    bound = np.where(taken, leases.expires_at, np.where(ripe, bound, due))
+    if not caps.allowed.all():
+        wait = locked & ~caps.allowed
+        bound[wait] = midnight_after(np.array(day))
+        tx.requeue(replace(queue_rows(pages, due), next_at=bound).take(wait))
+    return LockedPicks(pages, due, able, taken, on_loan, urgent & ~on_loan, bound)
 
 
 def after_expiry(tx: Transaction, page_id: Ints, bound: Instants, now: datetime) -> Instants:
@@ -195,17 +284,21 @@ def correct_others(
 
 
 def _corrected(
-    tx: Transaction, page_id: Ints, now: datetime
+    tx: Transaction, page_id: Ints, now: datetime, *, ahead: bool = False
 ) -> tuple[DuePages, Instants, Bools, Bools]:
     """Lock the rows of pages, count their leases that expired, correct bounds of pages not due.
 
-    Return the pages, their due times, which rows were locked, and which pages are due.
+    Return the pages, their due times, which rows were locked, and which pages are due. With `ahead`
+    pages count as due that have waited for a part of their interval, within their maximum rate.
     """
     pages, locked, ended = tx.lock_pages(page_id, now)
     due = due_at(pages)
     if ended.any():
         due[ended] = count_ended(tx, pages.take(ended), due[ended], now)
     ripe: Bools = due <= instant(now)
+    if ahead:
+        own_pace = days(instant(now) - pages.last_crawl_at) * pages.max_crawl_rate >= 1.0
+        ripe |= ~ended & own_pace & (waited(pages, due, now) >= LEAST_WAIT)
     stale = locked & ~ripe & ~ended
     if stale.any():
         tx.requeue(replace(queue_rows(pages, due), next_at=due).take(stale))
@@ -233,17 +326,32 @@ def offer_of(
 
 
 def after_leasing(
-    offer: Offer, taken: Ints, bound: Instants, of: LeaseFilter, at: np.datetime64
+    offer: Offer,
+    taken: Ints,
+    bound: Instants,
+    of: LeaseFilter,
+    opens: NextDays,
+    at: np.datetime64,
 ) -> HostQueues:
     """Return the host queues after rows were leased; `bound` is the next time of each row."""
     host_queues, host_queue, n = offer.host_queues, offer.host_queue, len(offer.host_queues)
-    head = heads(n, host_queue, bound, offer.rows.next_at, offer.each)
+    # rows of both kinds were read apart, and the bound of each kind counts
+    kind = 2 * host_queue + is_first(offer.rows)
+    heads_of_kinds = heads(2 * n, kind, bound, offer.rows.next_at, offer.each).reshape(n, 2)
+    head, first_head = heads_of_kinds[:, 0], heads_of_kinds[:, 1]
+    head = np.fmin(head, later(first_head, opens.first_at))
     if of.hosts:  # no rows of a group's other hosts were read
         head = np.where(host_queues.queue_id < 0, host_queues.next_at, head)
     ends = offer.first_end.copy()
     np.fmin.at(ends, host_queue[taken], bound[taken])
     n_taken = np.bincount(host_queue[taken], minlength=n)
+    head = later(head, opens.at)
     return shut(host_queues, offer.gates, n_taken, ends, head, at)
+
+
+def later(bound: Instants, opens_at: Instants) -> Instants:
+    """Return bounds, not before other instants; NaT stays NaT."""
+    return np.where(np.isnat(bound), bound, np.fmax(bound, opens_at))
 
 
 def _most_urgent_first(leased: LeasedPages) -> Ints:
@@ -270,28 +378,6 @@ def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
     first = np.isnat(pages.last_crawl_at)
     since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
     return days(at - since) * rate + first
-
-
-def most_overdue(
-    rows: QueuedPages, host_queue: Ints, room: Ints, count: int, at: np.datetime64
-) -> Ints:
-    """Return the rows to lease, the most overdue first, within the room of each host queue."""
-    rate = np.where(rows.crawl_rate > 0, rows.crawl_rate, UNSCHEDULED_RATE)
-    first = np.isnat(rows.last_crawl_at)
-    # rows have no time of registration; a page that was never crawled is due from then on
-    since: Instants = np.where(first, rows.next_at, rows.last_crawl_at)
-    overdue = np.maximum(days(at - since), 0.0) * rate + first
-    overdue[rows.requested] = np.inf
-    can = positions((rows.next_at <= at) & (room[host_queue] > 0))
-    order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
-    # stable: within a host queue the most overdue stay first
-    by_host_queue = np.argsort(host_queue[order], kind="stable")
-    sorted_host_queue = host_queue[order][by_host_queue]
-    place = np.empty(len(order), np.int64)
-    place[by_host_queue] = np.arange(len(order)) - np.searchsorted(
-        sorted_host_queue, sorted_host_queue
-    )
-    return order[place < room[host_queue[order]]][:count]
 
 
 def deal(counts: Sequence[int], n: int) -> Ints:

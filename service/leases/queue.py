@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 
 from service.leases import politeness
 from service.leases.due import due_at, ranking_rates, requested
+from service.leases.early import EarlyPages
 from service.leases.politeness import Politeness
 from service.model.arrays import NO_TIME, Instants, Ints, distinct, instant
 from service.model.columns import DueColumns
 from service.storage import Store, Transaction
+from service.storage.budget.pace import days_since_1970
 from service.storage.clock import Clock
 from service.storage.queue.columns import FillMark, QueueRows
 
@@ -39,24 +41,39 @@ def queue_due(tx: Transaction, page_id: Ints, until: datetime) -> None:
         enqueue(tx, tx.due_columns(distinct(page_id)), until)
 
 
-def enqueue(tx: Transaction, pages: DueColumns, until: datetime) -> Ints:
-    """Queue the pages, in ascending order, that are due before `until`; return their ids."""
+def enqueue(
+    tx: Transaction, pages: DueColumns, until: datetime, early: EarlyPages | None = None
+) -> Ints:
+    """Queue the pages, in ascending order, that are due before `until`; return their ids.
+
+    `early` chooses further pages, whose bound is their due time.
+    """
     due = due_at(pages)
     soon = due < instant(until)
+    if early is not None:
+        soon |= early.choose(pages, due, tx.clock())
     rows = queue_rows(pages, due).take(soon)
     # the time of a host queue is a bound that may be early and is never late
     tx.lower_host_queues(tx.enqueue(rows))
     return rows.page_id
 
 
-def fill_queue(store: Store, until: datetime, stopped: Callable[[], bool] = lambda: False) -> None:
-    """Queue every page that is due before `until`, one block per transaction.
+def fill_queue(
+    store: Store,
+    until: datetime,
+    stopped: Callable[[], bool] = lambda: False,
+    early: EarlyPages | None = None,
+) -> None:
+    """Queue every page that is due before `until`, and `early` ones, one block per transaction.
 
     A fill that is stopped leaves no mark, so the next runner of epochs repeats it.
     """
     with store.begin(write=False) as tx:
         # first: an epoch that is published during the fill then differs from the mark
         epoch = tx.number_in_force()
+        if early is not None:
+            now = tx.clock()
+            early.begin(tx.pace(), days_since_1970(now), (until - now) / timedelta(days=1))
     after = 0
     while not stopped():
         with store.begin() as tx:
@@ -64,17 +81,19 @@ def fill_queue(store: Store, until: datetime, stopped: Callable[[], bool] = lamb
             if not len(block):
                 tx.set_filled(FillMark(epoch, until))
                 return
-            fill_block(tx, after, int(block[-1]), until)
+            fill_block(tx, after, int(block[-1]), until, early)
         after = int(block[-1])
 
 
-def fill_block(tx: Transaction, after: int, last: int, until: datetime) -> None:
+def fill_block(
+    tx: Transaction, after: int, last: int, until: datetime, early: EarlyPages | None = None
+) -> None:
     """Queue the pages of a range that are due before `until`, and remove the others.
 
     Rows that other transactions have locked stay, because those transactions may wait for a row
     that this one has queued.
     """
-    queued = enqueue(tx, tx.due_block(after, last), until)
+    queued = enqueue(tx, tx.due_block(after, last), until, early)
     extra = np.setdiff1d(tx.waiting(after, last), queued, assume_unique=True)
     if not len(extra):
         return

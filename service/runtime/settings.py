@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from service.archive.log_archive import LogArchive
+from service.budget.allotments import Terms
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.epochs.solve import Plan
@@ -70,6 +71,9 @@ class Settings(AccessSettings, ClusterSettings):
     """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
     """Crawls a day over all pages; unset: 0.2 for each page."""
+    budget_loan: Annotated[float, Field(ge=0, le=366)] = 3
+    """Days of budget that pages made urgent by others of their URL group may take in advance; 0:
+    no day exceeds the budget."""
     epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600
     """Seconds from the start of one epoch to the start of the next."""
     estimator: str | None = None
@@ -215,6 +219,10 @@ class Settings(AccessSettings, ClusterSettings):
     def changes_retention(self) -> timedelta | None:
         """Retention of the feed of changes; None: for ever."""
         return None if self.changes_days is None else timedelta(days=self.changes_days)
+
+    def budget_terms(self) -> Terms | None:
+        """Return what is set about the budget; None: no amount was promised."""
+        return None if self.bandwidth is None else Terms(self.bandwidth, self.budget_loan)
 
     def politeness(self) -> Politeness:
         """Return the politeness of hosts without settings of their own."""

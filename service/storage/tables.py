@@ -226,13 +226,15 @@ due_pages = sa.Table(
     sa.Column("leased_at", Instant),
     sa.Column("expires_at", Instant),
     sa.Column("requested", sa.Boolean, nullable=False),
+    sa.Column("first", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("worker", sa.Text),
     sa.Column("n_unfinished", sa.SmallInteger),
     sa.Column("ending", sa.SmallInteger),
     sa.Column("waits", sa.Boolean),
     sa.Column("deleted_key", Key),
     sa.Column("deleted_host", sa.Text),
-    sa.Index("due_pages_queue_id_next_at_idx", "queue_id", "next_at"),
+    # first crawls and others apart, so that many of one kind never hide the other
+    sa.Index("due_pages_queue_id_first_idx", "queue_id", "first", "next_at"),
     sa.Index(
         "due_pages_n_unfinished_idx",
         "page_id",
@@ -249,6 +251,39 @@ due_pages = sa.Table(
         for name in ("worker", "deleted_key", "deleted_host")
     ),
     comment="Pages due soon, and the leases on them, also those that outlive their pages.",
+    postgresql_with=HOT,
+)
+
+pace = sa.Table(
+    "pace",
+    metadata,
+    sa.Column("pace_id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", Instant),
+    *(
+        sa.Column(name, sa.Double)
+        for name in (
+            "budget",
+            "tokens",
+            "ahead",
+            "carried",
+            "spent",
+            "paid",
+            "debt",
+            "n_first",
+        )
+    ),
+    comment="One row: what the servers have taken of the day's budget.",
+    # all versions of the row stay in its block
+    postgresql_with={"fillfactor": "10"},
+)
+
+crawl_days = sa.Table(
+    "crawl_days",
+    metadata,
+    sa.Column("queue_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("day", sa.Integer, nullable=False),
+    *(sa.Column(name, sa.Double, nullable=False) for name in ("n_crawls", "n_first", "carried")),
+    comment="Crawls of the last day of host queues with a cap.",
     postgresql_with=HOT,
 )
 

@@ -281,7 +281,7 @@ USED = {
     "postgres": {
         "lease": {
             "host_queues_next_at_idx",
-            "due_pages_queue_id_next_at_idx",
+            "due_pages_queue_id_first_idx",
             "schedule_block_idx",
         },
         "report": {"pages_key_key", "page_states_pkey"},
@@ -302,7 +302,7 @@ USED = {
         "workers": {"due_pages_worker_idx"},
     },
     "sqlite": {
-        "lease": {"host_queues_next_at_idx", "due_pages_queue_id_next_at_idx", "schedule key"},
+        "lease": {"host_queues_next_at_idx", "due_pages_queue_id_first_idx", "schedule key"},
         "report": {"sqlite_autoindex_pages_1", "page_states key"},
         "changes": {"feed key", "pages key"},
         "changes of a host": {"feed key", "sqlite_autoindex_hosts_1", "pages_host_id_page_id_idx"},

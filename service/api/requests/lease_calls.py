@@ -24,6 +24,9 @@ from service.api.responses.encode import encode_leased
 from service.batching.batcher import Batcher
 from service.batching.held import Attempt, after, attempted
 from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all, next_ready
+from service.budget.keeper import Grant, Keeper
+from service.budget.spending import GRAIN
+from service.core.pace import Taken
 from service.leases import lease
 from service.leases.lease import DealtPages
 from service.leases.politeness import Politeness
@@ -111,6 +114,7 @@ class CallFlush:
     polite: Politeness
     rng: np.random.Generator
     posts: PostRecorder
+    keeper: Keeper
     drop_at: datetime | None = None
     """Time of the next deletion of expired answers."""
 
@@ -126,16 +130,12 @@ class CallFlush:
             raise RepeatedKey
         replies = [CallReply(call.counts) for call in calls]
         reports = any(call.post for call in calls)
-        if reports or keyed:
-            self._commit(calls, replies)
-        if reports and keyed:  # this transaction waits for host queues, the first one did not
-            still = [
-                r.is_empty and c.key is not None and r.waits_for is None
-                for c, r in zip(calls, replies, strict=True)
-            ]
-            unreported = [replace(call, post=None) for call in compress(calls, still)]
-            if unreported:
-                self._commit(unreported, list(compress(replies, still)))
+        n_urgent = self._commit(calls, replies) if reports or keyed else 0
+        # this transaction waits for host queues, the first one may not, and it may have a loan
+        if keyed and (reports or n_urgent):
+            self._commit_empty(calls, replies, n_urgent)
+        if keyed and self.keeper.terms is not None:
+            self._commit_empty(calls, replies, ahead=True)
         self._lease_rest(calls, replies)
         if keyed:
             self._drop_expired()
@@ -144,27 +144,73 @@ class CallFlush:
             for reply in replies
         ]
 
-    def _commit(self, calls: list[LeaseCall], replies: list[CallReply]) -> None:
+    def _commit_empty(
+        self,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        n_urgent: int = 0,
+        *,
+        ahead: bool = False,
+    ) -> None:
+        """Run one more transaction for the requests with a key that have no leases yet."""
+        still = [
+            r.is_empty and c.key is not None and r.waits_for is None
+            for c, r in zip(calls, replies, strict=True)
+        ]
+        unreported = [replace(call, post=None) for call in compress(calls, still)]
+        if unreported:
+            self._commit(unreported, list(compress(replies, still)), n_urgent, ahead=ahead)
+
+    def _commit(
+        self,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        n_urgent: int = 0,
+        *,
+        ahead: bool = False,
+    ) -> int:
         """Run one transaction; repeat it if another process has answered one of its keys.
 
-        Host queues that hold it up for long are left out.
+        Host queues that hold it up for long are left out. `n_urgent` pages may be leased on loan,
+        and with `ahead` those that are not due yet.
+        Return the number of urgent pages that found no room in the budget.
         """
         wait = all(call.post is None for call in calls)
+        attempt = partial(self._attempt, calls, replies, n_urgent, ahead=ahead)
         try:
-            self._attempt(calls, replies, wait=wait)
+            return attempt(wait=wait)
         except AnswerTaken:
-            self._attempt(calls, replies, wait=wait)
+            return attempt(wait=wait)
         except RowLocked:
             if not wait:
                 raise
-            self._attempt(calls, replies, wait=False)
+            return attempt(wait=False)
 
-    def _attempt(self, calls: list[LeaseCall], replies: list[CallReply], *, wait: bool) -> None:
-        flush = partial(self._commit_once, calls, replies, wait=wait)
-        attempted(self.store, self.posts.recorder.crawls.pages(), flush)
+    def _attempt(
+        self,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        n_urgent: int,
+        *,
+        ahead: bool,
+        wait: bool,
+    ) -> int:
+        count = sum(call.request.size for call in calls)
+        with self.keeper.grant(count, n_urgent * GRAIN, ahead=ahead) as grant:
+            if ahead and not grant.is_open:
+                return 0
+            flush = partial(self._commit_once, calls, replies, grant, wait=wait)
+            attempted(self.store, self.posts.recorder.crawls.pages(), flush)
+        return grant.n_urgent
 
     def _commit_once(
-        self, calls: list[LeaseCall], replies: list[CallReply], attempt: Attempt, *, wait: bool
+        self,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        grant: Grant,
+        attempt: Attempt,
+        *,
+        wait: bool,
     ) -> None:
         posts, now = [call.post for call in calls if call.post is not None], self.posts.now()
         keys = np.array([call.key.key for call in calls if call.key is not None], np.int64)
@@ -191,9 +237,9 @@ class CallFlush:
                 for call, answer in zip(calls, repeated, strict=True)
             ]
             new = list(compress(calls, fresh)), list(compress(own, fresh))
-            self._lease(tx, *new, wait=wait)
+            self._lease(tx, *new, grant, wait=wait)
         if gathered is not None:
-            self.posts.recorder.queue_apart(sooner, now)
+            self.posts.recorder.after_commit([gathered.report], committed, sooner)
             outcomes = self.posts.counted(gathered, committed)
             for reply, outcome in zip(compress(own, reporting), outcomes, strict=True):
                 reply.waits_for = outcome if isinstance(outcome, Future) else None
@@ -203,13 +249,32 @@ class CallFlush:
             reply.answer = of_call.answer if answer is None else answer
 
     def _lease(
-        self, tx: Transaction, calls: list[LeaseCall], replies: list[CallReply], *, wait: bool
+        self,
+        tx: Transaction,
+        calls: list[LeaseCall],
+        replies: list[CallReply],
+        grant: Grant,
+        *,
+        wait: bool,
     ) -> None:
         """Lease for these requests, and store the answers to those with a key."""
-        if not calls:
+        grant.taken, grant.n_urgent = Taken(0.0), 0  # of this attempt alone
+        if not calls or not grant.is_open:
             return
         wishes, reach = [call.request.wish for call in calls], calls[0].request.kind
-        give(lease.lease(tx, wishes, reach, self.polite, self.rng, wait=wait), replies)
+        dealt = lease.lease(
+            tx,
+            wishes,
+            reach,
+            self.polite,
+            self.rng,
+            wait=wait,
+            allotment=grant.allotment,
+            loan=grant.may_lend,
+            ahead=grant.ahead,
+        )
+        grant.taken, grant.n_urgent = dealt.taken, dealt.n_urgent
+        give(dealt, replies)
         keyed: list[tuple[CallKey, str]] = []
         for call, reply in zip(calls, replies, strict=True):
             if call.key is not None and reply.items:
@@ -235,11 +300,15 @@ class CallFlush:
             for call, reply in zip(calls, replies, strict=True)
         ]
         requests = [call.request for call in calls]
-        for dealt in lease_all(self.store, self.polite, self.rng, requests, missing):
+        parts = lease_all(self.store, self.polite, self.rng, requests, missing, self.keeper)
+        for dealt in parts:
             give(dealt, replies)
         empty = [reply for reply in replies if reply.is_empty]
         if empty:
-            next_ready_at = next_ready(self.store, calls[0].request.kind)
+            # without budget, no page is ready, whatever the queue has
+            next_ready_at = self.keeper.spent_until()
+            if next_ready_at is None:
+                next_ready_at = next_ready(self.store, calls[0].request.kind)
             for reply in empty:
                 reply.next_ready_at = next_ready_at
 

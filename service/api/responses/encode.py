@@ -28,7 +28,7 @@ from service.api.encodings import best
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.unfinished import encode_unfinished
-from service.api.responses.why import after_leases, explain
+from service.api.responses.why import after_budget, after_leases, explain
 from service.estimation.estimates import PageEstimate
 from service.leases import due
 from service.leases.conditional import distrusted_until
@@ -173,13 +173,15 @@ def encode_page(
     now: datetime,
     unfinished: UnfinishedPage | None = None,
     incident: Incident | None = None,
+    spent_until: datetime | None = None,
     *,
     denied: bool = False,
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate.
 
-    `log` has the newest entries of its log, newest first. `incident` is one of the page's host in
-    force; None: there is none. `denied` is true if robots.txt forbade the last crawl.
+    `incident` is one of the page's host in force; None: there is none. `spent_until` is the time
+    until which the budget is spent; None: it has room. `denied` is true if robots.txt forbade the
+    last crawl.
     """
     scheduled = why = target = None
     next_at = due.next_crawl_at(page) if unfinished is None else unfinished.next_crawl_at
@@ -196,6 +198,8 @@ def encode_page(
         why = explain(page, epoch, estimate, change_hours, now, incident, denied=denied)
     if unfinished is not None:
         why = after_leases(unfinished, why)
+    elif spent_until is not None and next_at is not None and next_at <= now:
+        why = after_budget(spent_until, why)
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])

@@ -88,7 +88,16 @@ def explain(
 
 def after_leases(unfinished: UnfinishedPage, why: WhyAnswer | None) -> WhyAnswer:
     """Return the reason with what to do about leases without a report at its beginning."""
-    sentence = sentence_of(unfinished)
+    return _after(sentence_of(unfinished), why)
+
+
+def after_budget(until: datetime, why: WhyAnswer | None) -> WhyAnswer:
+    """Return the reason of a page that waits for the budget, with what to do at its beginning."""
+    spent = f"the budget is spent until {until:%Y-%m-%d %H:%M:%S} UTC"
+    return _after(f"wait, or raise RECRAWL_BANDWIDTH: it is due, and {spent}", why)
+
+
+def _after(sentence: str, why: WhyAnswer | None) -> WhyAnswer:
     if why is not None:
         return structs.replace(why, sentence=f"{sentence}; {why.sentence}")
     return WhyAnswer(

@@ -88,7 +88,8 @@ lease ends, no other worker receives the crawl. Report the crawl with its `lease
 next request or through POST /observations, return it with DELETE, or let the lease expire. The
 service spaces the crawls of a host by its delay and concurrency. A worker that always sends the
 same `slice` and `slices` receives the same hosts, and can keep its connections. `wait_s` waits for
-a first crawl. An answer without items states when to ask again, in Retry-After too.
+a first crawl. An answer without items states when to ask again, in Retry-After too. So does one
+that the budget of the day leaves no crawl for.
 
 `report` has crawls as in POST /observations. One commit records them and leases the next pages,
 which saves a request and a commit for each crawl. The report is committed before a wait, and

@@ -27,6 +27,7 @@ from service.api.responses.outcomes import (
 )
 from service.api.route import GUARDED, DirectRoute
 from service.batching.registrations import CROSSED, LOCKED, Registration
+from service.budget.allotments import spent_until
 from service.estimation.estimates import of_page
 from service.leases.unfinished import unfinished_page
 from service.model import domain
@@ -169,7 +170,8 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     if incident is not None and incident.until <= now:
         incident = None
     unfinished = unfinished_page(tx, page, now)
-    shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident)
+    spent = spent_until(tx, service.keeper.terms)
+    shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident, spent)
     return answer(encode_page(*shown, denied=_denied(tx, page)))
 
 

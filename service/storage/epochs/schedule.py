@@ -75,6 +75,8 @@ BETWEEN = "{table}.page_id > %(after)s AND {table}.page_id <= %(last)s"
 RATE = "{row}.crawl_rate{{double}}"
 DUE_RATE = "schedule.crawl_rate{double} * schedule.urgency"
 """Rate at which a page is due, 1/day: `DueColumns.due_rate`."""
+URGENCY = "CASE WHEN shift IS NULL THEN urgency END"
+"""Urgency of a page without a shift, which is a part of the urgency of others."""
 MEASURES = (RATE, f"{RATE} * {{row}}.urgency", "coalesce({row}.crawl_probability, 0.0)")
 """Numbers whose change makes a row part of `schedule_changes`."""
 

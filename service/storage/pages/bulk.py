@@ -166,6 +166,7 @@ DELETE_CHANGE_HOURS = "DELETE FROM change_hours WHERE host_id = %(host_id)s"
 DELETE_INCIDENT = "DELETE FROM host_incidents WHERE host_id = %(host_id)s"
 DELETE_GROUP = "DELETE FROM host_groups WHERE group_id = %(group_id)s"
 DELETE_HOST_QUEUE = "DELETE FROM host_queues WHERE queue_id = %(queue_id)s"
+DELETE_CRAWL_DAY = "DELETE FROM crawl_days WHERE queue_id = %(queue_id)s"
 
 
 class BulkSql(KeptSql, BulkStatements, QueueStatements):
@@ -298,11 +299,13 @@ class BulkSql(KeptSql, BulkStatements, QueueStatements):
         ):  # on SQLite a new host may have the id again
             self.run(statement, host_id=host.host_id)
         self.run(DELETE_HOST_QUEUE, queue_id=host.host_id)
+        self.run(DELETE_CRAWL_DAY, queue_id=host.host_id)
 
     @override
     def delete_group(self, group_id: int) -> None:
         self.run(DELETE_GROUP, group_id=group_id)
         self.run(DELETE_HOST_QUEUE, queue_id=-group_id)
+        self.run(DELETE_CRAWL_DAY, queue_id=-group_id)
 
 
 def earliest(bounds: Iterable[tuple[int, datetime]]) -> HostQueueBounds:

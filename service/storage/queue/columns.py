@@ -81,6 +81,10 @@ class DuePages(DueColumns):
     doubted: Bools
     false_304_at: Instants
     """Validators, note and doubts as in `ValidatorColumns`."""
+    urgency: Floats
+    """Factor on the crawl rate by the crawls of its URL group; 1 for pages shifted by hours."""
+    max_crawl_rate: Floats
+    """Maximum crawl rate of the page's settings; inf: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,8 +115,9 @@ class QueueStatements(UnfinishedStatements):
     ) -> tuple[HostQueues, QueuedPages]:
         """Lock at most `n_host_queues` that may have a page now, the longest ready first.
 
-        Return the host queues, and the rows of each that can be leased first, `share(n_rows, …)`
-        each. Without `wait`, leave out the host queues that another transaction has locked.
+        Return the host queues, and the rows of each that can be leased first: `share(n_rows, …)` of
+        pages that were never crawled, and as many of the others.
+        Without `wait`, leave out the host queues that another transaction has locked.
         """
 
     @abstractmethod
@@ -224,7 +225,7 @@ UNCOUNTED = ", ".join(
 LOWER_ROW = f"""ON CONFLICT (page_id) DO UPDATE SET queue_id = excluded.queue_id,
     next_at = {{least}}(due_pages.next_at, excluded.next_at),
     last_crawl_at = excluded.last_crawl_at, crawl_rate = excluded.crawl_rate,
-    requested = excluded.requested, waits = NULL, {UNCOUNTED}
+    requested = excluded.requested, first = excluded.first, waits = NULL, {UNCOUNTED}
 WHERE due_pages.token IS NULL
     AND (due_pages.waits IS NULL OR {CRAWLED_SINCE})
     AND (excluded.next_at < due_pages.next_at OR due_pages.waits
@@ -242,18 +243,25 @@ SELECT page_id FROM due_pages WHERE page_id > %(after)s AND page_id <= %(last)s 
 ORDER BY page_id
 """
 NEXT_READY_AT = "SELECT min(next_at) AS next_at FROM host_queues WHERE {where}"
-READY_SINCE = """
-SELECT min(CASE WHEN requested_at > first.next_at THEN requested_at ELSE first.next_at END)
+FIRST_ROW = """SELECT * FROM (
+                SELECT page_id, next_at FROM due_pages
+                WHERE due_pages.queue_id = host_queues.queue_id AND {kind} AND token IS NULL
+                ORDER BY due_pages.next_at LIMIT 1
+            ) AS {name}"""
+READY_SINCE = f"""
+SELECT min(CASE WHEN requested_at > ready.next_at THEN requested_at ELSE ready.next_at END)
     AS ready_at
 FROM (
     SELECT next_at, (
-        SELECT page_id FROM due_pages
-        WHERE due_pages.queue_id = host_queues.queue_id AND token IS NULL
-        ORDER BY due_pages.next_at LIMIT 1
+        SELECT page_id FROM (
+            {FIRST_ROW.format(kind="NOT first", name="others")}
+            UNION ALL
+            {FIRST_ROW.format(kind="first", name="new_pages")}
+        ) AS of_kinds ORDER BY of_kinds.next_at LIMIT 1
     ) AS page_id
     FROM host_queues WHERE next_at IS NOT NULL ORDER BY next_at LIMIT %(limit)s
-) AS first
-LEFT JOIN page_states ON page_states.page_id = first.page_id
+) AS ready
+LEFT JOIN page_states ON page_states.page_id = ready.page_id
 """
 """Statement for the first page of each of the host queues that are ready first. The bound of a
 requested page lies a century earlier, or is the end of an old delay; the page waits since the

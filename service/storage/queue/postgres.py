@@ -10,9 +10,10 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostPages
+from service.storage.budget.postgres import PostgresCaps
 from service.storage.dialect import HOST_QUEUE
-from service.storage.epochs.schedule import BETWEEN, DUE_RATE
-from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, named
+from service.storage.epochs.schedule import BETWEEN, DUE_RATE, URGENCY
+from service.storage.postgres.statements import EPOCH_IN_FORCE, named
 from service.storage.postgres.words import given
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.queue.columns import (
@@ -84,10 +85,11 @@ DUE_PAGES = f"""
 SELECT {DUE_ARRAYS}, array_agg(coalesce(host_id, 0)), array_agg(coalesce(url, '')),
     array_agg(coalesce(host, '')), array_agg(coalesce(etag, '')),
     array_agg(coalesce(last_modified, '-infinity')), array_agg(coalesce(note, '')),
-    array_agg(coalesce(doubted, false)), array_agg(coalesce(false_304_at, '-infinity'))
+    array_agg(coalesce(doubted, false)), array_agg(coalesce(false_304_at, '-infinity')),
+    array_agg(coalesce(urgency, 1)::float8), array_agg(coalesce(max_crawl_rate, 'infinity'))
 FROM (
     SELECT given.page_id, created_at, pages.host_id, url, host, {_STATE}, etag, last_modified, note,
-        doubted, false_304_at
+        doubted, false_304_at, {URGENCY} AS urgency, pages.max_crawl_rate
     FROM {GIVEN_STATES} LEFT JOIN pages ON pages.page_id = given.page_id
     LEFT JOIN hosts ON hosts.host_id = pages.host_id
     LEFT JOIN page_validators ON page_validators.page_id = given.page_id ORDER BY position
@@ -98,9 +100,10 @@ ROWS = given("page_id", "next_at", "last_crawl_at", "crawl_rate", "requested")
 
 ENQUEUE = f"""
 WITH queued AS (
-    INSERT INTO due_pages (page_id, queue_id, next_at, last_crawl_at, crawl_rate, requested)
+    INSERT INTO due_pages
+        (page_id, queue_id, next_at, last_crawl_at, crawl_rate, requested, first)
     SELECT page_id, {HOST_QUEUE}, next_at, nullif(last_crawl_at, '-infinity'),
-        nullif(crawl_rate, 'NaN'), requested
+        nullif(crawl_rate, 'NaN'), requested, last_crawl_at = '-infinity'
     FROM {ROWS} JOIN pages USING (page_id) JOIN hosts USING (host_id)
     ORDER BY page_id
     {LOWER_ROW}
@@ -154,13 +157,16 @@ FROM {given("queue_id", "n_failures", "blocked_until", "paused_at", "ready_at", 
 WHERE host_queues.queue_id = given.queue_id
 """
 
+QUEUED_OF_KIND = f"""
+    SELECT * FROM due_pages WHERE queue_id = host_queue.id AND {{kind}} AND {{{{where}}}}
+    ORDER BY next_at LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
+"""
 QUEUED = f"""
 SELECT array_agg(page_id), array_agg(next_at), array_agg(coalesce(last_crawl_at, '-infinity')),
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(requested), array_agg(queue_id),
     array_agg(token IS NOT NULL)
 FROM unnest({HOST_QUEUES_NOTED}) AS host_queue (id), LATERAL (
-    SELECT * FROM due_pages WHERE queue_id = host_queue.id AND {{where}} ORDER BY next_at
-    LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
+    ({QUEUED_OF_KIND.format(kind="NOT first")}) UNION ALL ({QUEUED_OF_KIND.format(kind="first")})
 ) AS queued
 """
 """Statement that reads the rows of the stored host queues. The limit is a subquery, so that
@@ -170,7 +176,7 @@ SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') 
 FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
     AS host_queue (id, after, position), LATERAL (
     SELECT count(*) AS n, min(expires_at) AS ends_at FROM due_pages
-    WHERE queue_id = host_queue.id AND next_at > host_queue.after
+    WHERE queue_id = host_queue.id AND first IN (false, true) AND next_at > host_queue.after
         AND (token IS NOT NULL OR ending = 1) AND expires_at > host_queue.after
 ) AS running
 """
@@ -192,7 +198,7 @@ WITH given AS (
 )
 UPDATE due_pages SET next_at = given.next_at, requested = given.requested,
     last_crawl_at = nullif(given.last_crawl_at, '-infinity'),
-    crawl_rate = nullif(given.crawl_rate, 'NaN'),
+    first = given.last_crawl_at = '-infinity', crawl_rate = nullif(given.crawl_rate, 'NaN'),
     token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL, n_unfinished = NULL,
     ending = NULL, waits = NULL
 FROM given WHERE due_pages.page_id = given.page_id AND given.next_at > '-infinity'
@@ -251,7 +257,7 @@ WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_ba
 """Statement that sees the sessions of its own role, and with `pg_read_all_stats` those of all."""
 
 
-class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresDialect):
+class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresCaps):
     """The queue in the SQL of Postgres.
 
     A lock is a separate statement, so that the next statement sees all commits before the lock.
@@ -305,6 +311,7 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresD
         locking = LOCKED if wait else LOCKED_IF_FREE
         lock = HOST_QUEUES.format(note=NOTED, locked=locking.format(ids=ids))
         locked = self.later(lock, now=now, limit=n_host_queues, **filters(of))
+        self.ask_capped_of(HOST_QUEUES_NOTED)
         queued = QUEUED.format(where=rows_in(of))
         rows = self.columns(QueuedPages, queued, n_rows=n_rows, **filters(of))
         ((_, *host_queues),) = locked

@@ -12,7 +12,7 @@ from service.model.arrays import INSTANT, Columns, Instants, Ints
 from service.model.columns import DueColumns
 from service.model.incidents import HostIncidents
 from service.storage.dialect import HOST_QUEUE
-from service.storage.epochs.schedule import DUE_RATE
+from service.storage.epochs.schedule import DUE_RATE, URGENCY
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.queue.columns import (
     ALL_PAGES,
@@ -89,15 +89,16 @@ ORDER BY given.key
 DUE_PAGES = f"""
 SELECT given.value, {DUE}, coalesce(pages.host_id, 0), coalesce(url, ''),
     coalesce(host, ''), coalesce(etag, ''), last_modified, coalesce(note, ''),
-    coalesce(doubted, 0), false_304_at
+    coalesce(doubted, 0), false_304_at, coalesce({URGENCY}, 1.0),
+    coalesce(pages.max_crawl_rate, 9e999)
 FROM {GIVEN} LEFT JOIN {STATES} LEFT JOIN hosts ON hosts.host_id = pages.host_id
 LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 ORDER BY given.key
 """
 
 ENQUEUE = named(f"""
-INSERT INTO due_pages (next_at, last_crawl_at, crawl_rate, requested, page_id, queue_id)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO due_pages (next_at, last_crawl_at, crawl_rate, requested, page_id, queue_id, first)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?2 IS NULL)
 {LOWER_ROW}
 """)
 
@@ -142,11 +143,12 @@ UPDATE host_queues SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0
 QUEUED = """
 SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id, token IS NOT NULL
 FROM due_pages
-WHERE queue_id = :queue_id AND {where} ORDER BY next_at LIMIT :each
+WHERE queue_id = :queue_id AND first = :first AND {where} ORDER BY next_at LIMIT :each
 """
 RUNNING = """
 SELECT count(*), min(expires_at) FROM due_pages
-WHERE queue_id = ?1 AND next_at > ?2 AND (token IS NOT NULL OR ending = 1) AND expires_at > ?2
+WHERE queue_id = ?1 AND first IN (0, 1) AND next_at > ?2
+    AND (token IS NOT NULL OR ending = 1) AND expires_at > ?2
 """
 """Statement that counts a lease that has expired since then too, though its page waits."""
 
@@ -156,10 +158,10 @@ WHERE page_id = ?
 """
 
 REQUEUE = """
-UPDATE due_pages SET next_at = ?, last_crawl_at = ?, crawl_rate = ?, requested = ?,
-    token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL, n_unfinished = NULL,
-    ending = NULL, waits = NULL
-WHERE page_id = ?
+UPDATE due_pages SET next_at = ?1, last_crawl_at = ?2, crawl_rate = ?3, requested = ?4,
+    first = ?2 IS NULL, token = NULL, worker = NULL, leased_at = NULL, expires_at = NULL,
+    n_unfinished = NULL, ending = NULL, waits = NULL
+WHERE page_id = ?5
 """
 SAVE_UNFINISHED = """
 UPDATE due_pages SET next_at = ?, n_unfinished = ?, ending = ?, expires_at = ?, requested = ?,
@@ -256,7 +258,9 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
         filter_values["each"] = share(n_rows, len(host_queues)) if len(host_queues) else 0
         rows: list[Any] = []
         for host_queue in host_queues.queue_id.tolist():
-            rows += self.driver.execute(queued, {**filter_values, "queue_id": host_queue})
+            for first in (0, 1):
+                place = {"queue_id": host_queue, "first": first}
+                rows += self.driver.execute(queued, {**filter_values, **place})
         return host_queues, self.columns(QueuedPages, rows)
 
     def _locked(self, statement: str, **parameters: Any) -> HostQueues:

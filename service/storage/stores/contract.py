@@ -32,6 +32,8 @@ from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError
 from service.model.incarnations import Incarnation
 from service.storage.access.contract import AccessStatements
+from service.storage.budget.caps import CapStatements
+from service.storage.budget.pace import PaceStatements
 from service.storage.clock import Clock
 from service.storage.epochs.change_hours import ClockStatements
 from service.storage.epochs.contract import EpochStatements
@@ -83,6 +85,8 @@ class Transaction(
     SubscriptionStatements,
     AccessStatements,
     IncarnationStatements,
+    PaceStatements,
+    CapStatements,
 ):
     """The statements of a store."""
 

@@ -33,6 +33,8 @@ from service.model.errors import (
 from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.sqlite import SqliteAccess
+from service.storage.budget.pace import PaceSql
+from service.storage.budget.sqlite import SqliteCaps
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.epochs.sqlite import BLOCK, SqliteEpochs
 from service.storage.feed.sqlite import SqliteFeed
@@ -79,6 +81,8 @@ class SqliteTransaction(
     SqliteEpochs,
     SqliteAccess,
     SqliteIncarnations,
+    PaceSql,
+    SqliteCaps,
     WebhooksSql,
     SubscriptionsSql,
     Transaction,

@@ -1,0 +1,222 @@
+"""The keeper of a server's allotment: grants to leases, and the way back of what is not used.
+
+**Guarantee.** The crawls of all servers are at most what the pace allows. An allotment that a
+server loses, by its end or by an outage in the middle of a commit, counts as used. A crawl without
+a lease counts if its report is accepted and its request lies in the running UTC day. Its amount is
+written within `HELD_S` seconds, and lost if the server dies before.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from service.budget.allotments import (
+    HELD_S,
+    UNLIMITED,
+    Allotment,
+    Terms,
+    Wish,
+    draw,
+)
+from service.core.pace import Taken
+from service.model.errors import OUTAGES, RowLocked, StoreFull, TablesChanged
+from service.storage import Store
+from service.storage.budget.pace import days_since_1970
+from service.storage.clock import elapsed
+
+DAY_S = 86_400.0
+HELD = timedelta(seconds=HELD_S)
+LOOK_S = 60.0
+"""Time between two looks for urgent pages where the day's own budget is spent, seconds."""
+NOTHING = Taken(0.0)
+ROLLED_BACK = (RowLocked, TablesChanged, StoreFull)
+"""Outages after which a transaction has certainly written nothing."""
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Grant:
+    """The amounts that one transaction may lease, and has leased."""
+
+    allotment: Allotment
+    lends: bool = False
+    """True if urgent pages may ask for a loan."""
+    ahead: bool = False
+    """True for crawls of pages that are not due yet."""
+    taken: Taken = NOTHING
+    n_urgent: int = 0
+    """Number of urgent pages that it had no room for."""
+
+    @property
+    def is_open(self) -> bool:
+        """True if a lease may find a page within the budget."""
+        if self.ahead:
+            return self.allotment.early_crawls(1) > 0
+        return self.allotment.has_room() or self.may_lend
+
+    @property
+    def may_lend(self) -> bool:
+        """True if urgent pages may go beyond the own part of the allotment."""
+        return not self.ahead and (self.allotment.on_loan > 0 or self.lends)
+
+
+class Keeper:
+    """The allotment of one server; `terms` None: no budget is set, and every lease is granted."""
+
+    def __init__(
+        self, store: Store, terms: Terms | None, seconds: Callable[[], float] = elapsed
+    ) -> None:
+        self.store = store
+        self.terms = terms
+        self.seconds = seconds
+        self.next_at: datetime | None = None
+        """Earliest time of the next room as of the last draw; None: never."""
+        self._held = Allotment(day=0, due=0.0)
+        self._lends = False
+        self._ask_at: datetime | None = None
+        """Time before which the pace has no room, as far as this server knows; None: it may."""
+        self._drawn_at: datetime | None = None
+        self._used_at = 0.0
+        """Time of the last use of the allotment, seconds of `seconds`."""
+        self._unleased: dict[int, Taken] = {}
+        """Crawls without a lease by day, not written yet."""
+        self._turn = threading.RLock()
+        self._counting = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._closed = False
+
+    @contextmanager
+    def grant(self, count: float, on_loan: float = 0.0, *, ahead: bool = False) -> Iterator[Grant]:
+        """Grant an amount to the transaction of a block, which sets `taken` before its end.
+
+        With `ahead` the crawls are of pages that are not due yet. The grant may be smaller than
+        `count`. An outage of the commit forfeits the allotment, because the commit may have
+        succeeded.
+        """
+        if self.terms is None:
+            yield Grant(UNLIMITED, ahead=ahead)
+            return
+        with self._turn:
+            self._prepare(self.terms, count, on_loan)
+            grant = Grant(self._held, self._lends, ahead)
+            try:
+                yield grant
+            except ROLLED_BACK:
+                raise
+            except OUTAGES:
+                self._held = Allotment(day=self._held.day, due=0.0)
+                raise
+            if grant.taken.total > 0:
+                self._held = self._held.less(grant.taken)
+                self._used_at = self.seconds()
+
+    def spent_until(self) -> datetime | None:
+        """Return the earliest time of the next lease; None: the server knows of room now.
+
+        The time is at most `LOOK_S` seconds ahead where urgent pages may have a loan.
+        """
+        with self._turn:
+            if self.terms is None or self._held.has_room() or self.next_at is None:
+                return None
+            look_at = self.store.clock() + timedelta(seconds=LOOK_S)
+            return min(self.next_at, look_at) if self._lends else self.next_at
+
+    def count_unleased(self, day: int, crawls: Taken) -> None:
+        """Count accepted crawls of a day that had no lease."""
+        if self.terms is None:
+            return
+        with self._counting:
+            before = self._unleased.get(day, NOTHING)
+            self._unleased[day] = Taken(
+                before.total + crawls.total, first=before.first + crawls.first
+            )
+        self._start_timer()
+
+    def close(self) -> None:
+        """Return the allotment to the pace, because the server ends."""
+        with self._turn:
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+            with suppress(*OUTAGES):
+                self.give_back()
+
+    def give_back(self) -> None:
+        """Return the allotment to the pace, and write the crawls without a lease."""
+        with self._turn:
+            if self.terms is not None and (self._unleased or self._is_holding()):
+                self._draw(self.terms, Wish(0.0))
+
+    def _is_holding(self) -> bool:
+        return self._held.due > 0 or self._held.on_loan > 0
+
+    def _prepare(self, terms: Terms, count: float, on_loan: float) -> None:
+        """Draw unless the allotment is new and suffices, or the pace is known to have no room."""
+        now = self.store.clock()
+        same_day = self._held.day == int(days_since_1970(now))
+        knows = self._knows_at(now)
+        is_new = self._drawn_at is not None and abs(now - self._drawn_at) < HELD
+        if (
+            same_day
+            and (is_new or knows)
+            and on_loan <= self._held.on_loan
+            and (count <= self._held.due or knows)
+        ):
+            return
+        self._draw(terms, Wish(max(count, terms.budget * HELD_S / DAY_S), on_loan))
+
+    def _knows_at(self, now: datetime) -> bool:
+        """Return whether the last draw shows that the pace has no more room."""
+        if self._ask_at is None or self._drawn_at is None:
+            return False
+        # a clock that was set back shows nothing
+        return self._drawn_at <= now < self._ask_at
+
+    def _draw(self, terms: Terms, wish: Wish) -> None:
+        back, self._held = self._held, Allotment(day=self._held.day, due=0.0)
+        with self._counting:
+            unleased, self._unleased = self._unleased, {}
+        with self.store.begin() as tx:
+            today = int(days_since_1970(tx.now()))
+            drawn = draw(tx, terms, wish, back, unleased.get(today))
+        now = self.store.clock()
+        self._held, self._lends, self.next_at = drawn
+        self._drawn_at, short = now, drawn.allotment.due < wish.due
+        again = now + timedelta(seconds=HELD_S)  # another server may return some
+        self._ask_at = None
+        if short:
+            self._ask_at = again if drawn.next_at is None else min(drawn.next_at, again)
+        self._used_at = self.seconds()
+        if self._is_holding():
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        with self._counting:
+            if self._timer is None and not self._closed:
+                self._timer = threading.Timer(HELD_S, self._give_back_unused)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _give_back_unused(self) -> None:
+        """Return the allotment if it was not used for `HELD_S` seconds, or its day is over."""
+        with self._counting:
+            self._timer = None
+        with self._turn:
+            if self._closed:
+                return
+            idle = self.seconds() - self._used_at >= HELD_S
+            over = self._held.day != int(days_since_1970(self.store.clock()))
+            try:
+                if idle or over or self._unleased:
+                    self.give_back()
+            except OUTAGES:
+                pass  # the next draw, or the loss of the allotment
+            except Exception:
+                log.exception("an allotment of the budget could not be given back")
+            if self._is_holding():
+                self._start_timer()

@@ -1,0 +1,73 @@
+"""Pages that an idle budget brings forward: those that have waited longest for their next crawl.
+
+The share of a page's interval that has passed ranks the pages. Each fill of the queue counts the
+pages by this share, and the next fill queues as many as the idle budget may bring forward.
+"""
+
+from datetime import datetime
+
+import numpy as np
+
+from service.core.pace import Pace, advanced
+from service.model.arrays import DAY, Bools, Floats, Instants, instant
+from service.model.columns import DueColumns
+
+LEAST_WAIT = 0.1
+"""Minimum share of its interval that a page has waited before it is brought forward."""
+LEAST_QUEUED = 1_000.0
+"""Minimum of early pages that are queued, at most a day's budget.
+
+Servers hold allotments, so a small idle budget is not seen in the pace."""
+N_BINS = 90
+"""Number of bins of the share from `LEAST_WAIT` to 1."""
+
+
+def waited(pages: DueColumns, due: Instants, now: datetime) -> Floats:
+    """Return the (N,) shares of the intervals that have passed; 0 for pages to be left.
+
+    Pages that were never crawled, or had no content in their last crawl, keep their due times.
+    """
+    at, last = instant(now), pages.last_crawl_at
+    span = (due - last) / DAY
+    counts = ~np.isnat(due) & ~np.isnat(last) & ~pages.gone & (pages.n_failures == 0) & (span > 0)
+    passed = np.where(counts, (at - last) / DAY, 0.0)
+    share: Floats = np.clip(passed / np.where(counts, span, 1.0), 0.0, 1.0)
+    return share
+
+
+class EarlyPages:
+    """The choice of pages beyond the horizon of the queue, from one fill to the next."""
+
+    def __init__(self, budget: float | None) -> None:
+        self.budget = budget
+        self.least = np.inf
+        """Minimum share of a page that is queued; inf: none is."""
+        self.n_pages = np.zeros(N_BINS, np.int64)
+        """Numbers of pages by share, of the fill that runs."""
+
+    def begin(self, pace: Pace | None, at: float, horizon_days: float) -> None:
+        """Begin a fill: set the minimum share by the counts of the last one.
+
+        `at` is the present instant, days since 1970. Without a pace nothing has been leased yet.
+        """
+        idle = 0.0
+        if self.budget is not None and pace is not None:
+            ahead = advanced(pace, at, self.budget).ahead
+            idle = max(ahead + self.budget * horizon_days, min(self.budget, LEAST_QUEUED))
+        above = np.cumsum(self.n_pages[::-1])[::-1]
+        fits = np.flatnonzero(above <= idle)
+        self.least = np.inf
+        if idle >= 1.0 and self.n_pages.any():
+            # the bin before holds the last of the pages
+            first = max((fits[0] if len(fits) else N_BINS) - 1, 0)
+            self.least = LEAST_WAIT + first * (1.0 - LEAST_WAIT) / N_BINS
+        self.n_pages = np.zeros(N_BINS, np.int64)
+
+    def choose(self, pages: DueColumns, due: Instants, now: datetime) -> Bools:
+        """Return which pages are queued before they are due soon, and count all pages."""
+        share = waited(pages, due, now)
+        some = share[(share >= LEAST_WAIT) & (share < 1.0)]
+        bins = ((some - LEAST_WAIT) / (1.0 - LEAST_WAIT) * N_BINS).astype(np.int64)
+        self.n_pages += np.bincount(np.minimum(bins, N_BINS - 1), minlength=N_BINS)
+        chosen: Bools = share >= self.least
+        return chosen

@@ -1,0 +1,86 @@
+"""The rows of the queue to lease: the most overdue first, within each host queue's room. Pure."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from service.leases.early import LEAST_WAIT
+from service.model.arrays import Bools, Floats, Instants, Ints, days
+from service.storage.queue.columns import QueuedPages
+
+UNSCHEDULED_RATE = 1.0
+"""Crawl rate that ranks a page before an epoch has scheduled it, 1/day."""
+FIRST = 1e100
+"""Lateness of first crawls that have a maximum of their own, above that of all but requests."""
+
+
+class Limits(NamedTuple):
+    """Maximum numbers of crawls of one transaction."""
+
+    n: int
+    n_first: int
+    """First crawls, of all host queues."""
+    room: Ints
+    """(Q,) crawls of each host queue."""
+    first_room: Ints | None = None
+    """(Q,) first crawls of each host queue, which then come before others; None: as `room`."""
+    ahead: bool = False
+    """True for pages that were crawled before and are not due yet."""
+
+
+def most_overdue(rows: QueuedPages, host_queue: Ints, limits: Limits, at: np.datetime64) -> Ints:
+    """Return the rows to lease, the most overdue first; `host_queue` has the position of each."""
+    overdue = lateness(rows, at)
+    room, first = limits.room, is_first(rows)
+    if limits.first_room is not None:
+        overdue[first] = np.maximum(overdue[first], FIRST)
+    ripe = rows.next_at <= at
+    if limits.ahead:
+        ripe = ~rows.leased & ~first & ~np.isnat(rows.next_at) & (overdue >= LEAST_WAIT)
+    can = np.flatnonzero(ripe & (room[host_queue] > 0))
+    order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
+    if limits.first_room is not None:
+        some = within_room(order[first[order]], host_queue, limits.first_room)
+        order = order[~first[order] | np.isin(order, some)]
+    picked = within_room(order, host_queue, room)[: limits.n]
+    too_many = first[picked] & (np.cumsum(first[picked]) > limits.n_first)
+    if too_many.any():
+        kept = ~first[order] | np.isin(order, picked[first[picked] & ~too_many])
+        picked = within_room(order[kept], host_queue, room)[: limits.n]
+    return picked
+
+
+def lateness(rows: QueuedPages, at: np.datetime64) -> Floats:
+    """Return the time since each row's last crawl, in its intervals; inf for requested pages."""
+    rate = np.where(rows.crawl_rate > 0, rows.crawl_rate, UNSCHEDULED_RATE)
+    first = is_first(rows)
+    # rows have no time of registration; a page that was never crawled is due from then on
+    since: Instants = np.where(first, rows.next_at, rows.last_crawl_at)
+    overdue: Floats = np.maximum(days(at - since), 0.0) * rate + first
+    overdue[rows.requested] = np.inf
+    return overdue
+
+
+def is_first(rows: QueuedPages) -> Bools:
+    """Return which rows are of pages that were never crawled."""
+    never: Bools = np.isnat(rows.last_crawl_at)
+    return never
+
+
+def within_room(order: Ints, host_queue: Ints, room: Ints) -> Ints:
+    """Return the first rows of an order that the room of each host queue allows."""
+    return order[ranks(host_queue[order]) < room[host_queue[order]]]
+
+
+def ranks(group: Ints) -> Ints:
+    """Return the number of earlier entries of the same group.
+
+    >>> ranks(np.array([5, 7, 5, 5, 7])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    # stable: within a group the first ones stay first
+    by_group = np.argsort(group, kind="stable")
+    ordered = group[by_group]
+    place = np.empty(len(group), np.int64)
+    place[by_group] = np.arange(len(group)) - np.searchsorted(ordered, ordered)
+    return place

@@ -1,0 +1,58 @@
+"""The rows to lease: the most overdue first, within rooms and maxima of first crawls."""
+
+import numpy as np
+import pytest
+from support.store_cases import T0, columns
+
+from service.leases.picks import Limits, most_overdue
+from service.model.arrays import NO_TIME, instant
+from service.storage.queue.columns import QueuedPages
+
+AT = instant(T0)
+DAY = np.timedelta64(1, "D")
+
+
+def rows(first, days_ago=None):
+    """Return rows of one page each, in two host queues in turns."""
+    n = len(first)
+    ago = np.arange(n, 0, -1) if days_ago is None else np.array(days_ago)
+    return columns(
+        QueuedPages,
+        n,
+        page_id=np.arange(1, n + 1),
+        next_at=AT - ago * DAY,
+        last_crawl_at=np.where(first, NO_TIME, AT - ago * DAY),
+        crawl_rate=1.0,
+        requested=False,
+        queue_id=1 + np.arange(n) % 2,
+        leased=False,
+    )
+
+
+def pick(first, n, n_first, room=(99, 99), first_room=None):
+    first_room = None if first_room is None else np.array(first_room)
+    limits = Limits(n, n_first, np.array(room), first_room)
+    queued = rows(np.array(first))
+    return (1 + most_overdue(queued, queued.queue_id - 1, limits, AT)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("n", "n_first", "picked"),
+    [(9, 9, [1, 2, 3, 4, 5, 6]), (9, 1, [1, 3, 5, 6]), (9, 0, [3, 5, 6]), (2, 1, [1, 3])],
+)
+def test_first_crawls_have_a_maximum_and_others_take_their_place(n, n_first, picked):
+    assert pick([True, True, False, True, False, False], n, n_first) == picked
+
+
+def test_a_first_crawl_too_many_does_not_take_the_room_of_its_host():
+    assert pick([True, True, False, False], 9, 1, room=(1, 1)) == [1, 4]
+
+
+def test_first_crawls_of_a_host_have_a_maximum_and_come_first():
+    assert pick([True, True, True, False], 9, 9, first_room=(1, 0)) == [1, 4]
+    assert pick([False, False, True, False], 2, 9, first_room=(1, 0)) == [3, 1]
+
+
+def test_rows_without_room_are_left():
+    assert pick([False] * 6, 9, 9, room=(1, 2)) == [1, 2, 4]
+    assert pick([], 9, 9) == []

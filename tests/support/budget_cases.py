@@ -1,0 +1,84 @@
+"""A running service at the start of a day, and a fleet that leases all that it can."""
+
+from collections import Counter
+from contextlib import contextmanager
+
+from support.live_server import Clock, running
+
+BUDGET = 30.0
+RUDE = {"host_delay_s": 0, "host_concurrency": 0}
+
+
+class Fleet:
+    """Two workers that ask for crawls and report each with a new digest."""
+
+    def __init__(self, live, *clients):
+        self.live = live
+        self.clients = clients or (live.client, live.client)
+        self.crawls = Counter()
+        """Number of crawls by day and host."""
+        self.first = Counter()
+        self.seen = set()
+
+    def ask(self, count=1000):
+        """Take all crawls that there are; return their number."""
+        taken = 0
+        day = self.live.clock().date()
+        for n, client in enumerate(self.clients):
+            report = []
+            while True:
+                asked = {"count": count, "worker": f"w{n}", "report": report}
+                answer = client.post("/leases", json=asked)
+                assert answer.status_code == 200, answer.text
+                self.answer = answer
+                items = answer.json()["items"]
+                if not items:
+                    break
+                taken += len(items)
+                at = self.live.clock().isoformat()
+                report = [
+                    {"lease": each["lease"], "observed_at": at, "digest": at} for each in items
+                ]
+                for each in items:
+                    self.crawls[day, each["host"]] += 1
+                    self.first[day, each["host"]] += each["page_id"] not in self.seen
+                    self.seen.add(each["page_id"])
+        return taken
+
+    def play(self, days, every_h=6.0, epochs=True):
+        """Ask every so many hours; return the crawls of each day."""
+        for _ in range(round(days * 24 / every_h)):
+            self.ask()
+            self.live.clock.advance(hours=every_h)
+            if epochs:
+                self.live.service.runner.run_once()
+        return self.days()
+
+    def of(self, host):
+        """Return the crawls of a host on each day."""
+        return [self.crawls[day, host] for day in self.dates()]
+
+    def dates(self):
+        """Return the days with crawls."""
+        return sorted({day for day, _ in self.crawls})
+
+    def days(self):
+        """Return the crawls of each day."""
+        days = Counter()
+        for (day, _), n in self.crawls.items():
+            days[day] += n
+        return [days[day] for day in sorted(days)]
+
+
+@contextmanager
+def service(database_url, **options):
+    """Serve a database at the start of a day, with a budget."""
+    clock = Clock()
+    clock.now = clock.now.replace(hour=0)
+    given = {"bandwidth": BUDGET, "budget_loan": 0, "change_hours": False, **RUDE, **options}
+    with running(database_url, clock=clock, **given) as live:
+        yield live
+
+
+def urls(n, host="a.example"):
+    return [f"https://{host}/{i}" for i in range(n)]
