@@ -120,11 +120,12 @@ def caps_of(fleet: GatedFleet, caps: dict[str, float]) -> CapColumns:
     )
 
 
-def figures(game: Game, loan_days: float) -> dict[str, float]:
-    """Return how the budget was kept, and the staleness of the last half.
+def figures(game: Game) -> dict[str, float]:
+    """Return how the budget was kept, and the staleness of each half of the time.
 
-    `day` is the largest excess of a day, in crawls beyond 1 % and one crawl; `unused` the largest
-    lack of a day from the first on. Five days after a tenfold change are apart.
+    A day is off by its crawls over the budget, less one crawl. The five days after a tenfold
+    change are apart (`worst_near`), and weeks with such days do not count. `days_of_loan` is the
+    most that any days in a row had beyond their budget, in days of the largest budget.
     """
     by_day, budget = game.by_day, game.budgets
     near = np.zeros(len(by_day), np.bool_)
@@ -140,11 +141,11 @@ def figures(game: Game, loan_days: float) -> dict[str, float]:
     beyond = sums - np.minimum.accumulate(sums)
     curve = game.staleness(len(by_day) // 5)
     return {
-        "day_0": by_day[0] / budget[0],
+        "day_0": float(by_day[0] / budget[0]),
         "worst_day": float(np.maximum(np.abs(off[~near]) - slack[~near], 0).max()),
         "worst_near": float(np.maximum(np.abs(off[near]) - slack[near], 0).max(initial=0)),
         "worst_week": float(np.abs(of_weeks[calm]).max()),
-        "days_of_loan": float((beyond / budget.max()).max()) - 0.0 * loan_days,
+        "days_of_loan": float(beyond.max() / budget.max()),
         "most_in_a_day": float((by_day / budget).max()),
         "used": float(by_day.sum() / budget.sum()),
         "staleness": float(curve[len(curve) // 2 :].mean()),

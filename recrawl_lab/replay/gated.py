@@ -28,7 +28,7 @@ from service.leases.due import due_at, ranking_rates
 from service.model.arrays import UNSPECIFIED, Bools, Ints
 from service.model.history import HostEvents
 
-BEFORE = 1e-9
+BEFORE = 1e-10
 """Time by which a request at midnight belongs to the day that ends, days."""
 
 

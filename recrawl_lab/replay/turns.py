@@ -17,6 +17,11 @@ URGENT = 1.2
 LEAST_WAITED = 0.1
 """Minimum share of its interval that a page ahead of its time has waited."""
 
+ROUNDING = 1e-6
+"""Amount that may be missing from a whole crawl."""
+MANY = 1e15
+"""Number of crawls above all others."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Pages:
@@ -84,8 +89,9 @@ def taken_in_turn(
 ) -> Chosen:
     """Return what a request at an instant takes within the room; `left` None: all that is due."""
     due = pages.due <= at
-    spare = np.floor(cap - today.n_crawls + 1e-9)
-    room_first = np.floor(np.maximum(first_share * cap, 1.0) - today.n_first + 1e-9)
+    spare = np.floor(cap - today.n_crawls + ROUNDING)
+    of_first = np.where(np.isfinite(cap), np.maximum(first_share * np.nan_to_num(cap), 1.0), np.inf)
+    room_first = np.floor(of_first - today.n_first + ROUNDING)
     first = np.flatnonzero(due & pages.first)
     first = first[np.argsort(pages.due[first], kind="stable")]
     first = within(first, pages.host, np.minimum(spare, room_first))
@@ -129,8 +135,8 @@ def _early(pages: Pages, at: float, most: int) -> Ints:
 
 
 def whole(amount: float) -> int:
-    """Return the crawls within an amount, which may lack a rounding error."""
-    return max(int(min(amount, 1e15) + 1e-9), 0)
+    """Return the crawls within an amount, which may lack what a request comes before midnight."""
+    return max(int(min(amount, MANY) + ROUNDING), 0)
 
 
 def within(row: Ints, host: Ints, spare: Floats) -> Ints:
