@@ -1,8 +1,8 @@
 """A fleet whose crawls pass the gate: the budget holds on each day, as leases keep it.
 
 The gate is the product's own (`service.core.pace`), and so are epochs, ingest and due times. At
-each request the fleet takes first crawls within their room, then pages that are due, most overdue
-first, then urgent pages on a loan, and at last pages ahead of their time. A fleet without a gate
+each request the fleet takes first crawls within their room, then the most overdue pages. Urgent
+pages on a loan follow, and at last pages ahead of their time. A fleet without a gate
 crawls all that is due, like a crawler that reads the schedule without leases.
 
 Between two epochs the fleet knows the next crawls of a page by its rate, and reports all crawls at
@@ -34,7 +34,7 @@ BEFORE = 1e-10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """How a fleet asks, and what it may spend."""
+    """Habits of a fleet, and the amounts that it may spend."""
 
     budget: Callable[[float], float]
     """Crawls a day, by the day."""
@@ -46,7 +46,7 @@ class Gate:
     every: float = 1 / 24
     """Time between two requests, days."""
     asks: Callable[[float], bool] = lambda _: True
-    """Whether the fleet asks at an instant, days since the start."""
+    """Function of an instant, days since the start: true if the fleet asks then."""
 
 
 class Played(NamedTuple):
@@ -102,7 +102,7 @@ class GatedFleet(LocalFleet):
             self.most_first = certificate.first_crawls
 
     def pages(self) -> Pages:
-        """Return what the schedule in force says of all registered pages, by page."""
+        """Return all registered pages as the schedule in force has them."""
         page = np.flatnonzero(self._page_id > 0)
         with self.store.begin(write=False) as tx:
             columns = tx.due_columns(np.sort(self._page_id[page]))
@@ -206,8 +206,8 @@ def play_gated(
         at_epoch(fleet, start)
         fleet.new_epoch()
         end = min(start + fleet.step(step), world.days)
-        known, n_born = n_born, int(np.searchsorted(created, end, side="right"))
-        new = np.sort(born[known:n_born])
+        before, n_born = n_born, int(np.searchsorted(created, end, side="right"))
+        new = np.sort(born[before:n_born])
         if not fleet.free_first:
             fleet.discover(new)
         first, last = np.searchsorted(pings.at, [start, end])

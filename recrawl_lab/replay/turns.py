@@ -1,4 +1,4 @@
-"""Which pages a request for leases takes: first crawls, pages that are due, loans, pages ahead.
+"""Choice of a request for leases: first crawls, pages that are due, loans, pages ahead.
 
 The order is that of the product (`service.core.pace` has the amounts). Pages are columns, and a
 request is a few passes over them.

@@ -3,8 +3,8 @@
 A budget of :math:`R` crawls a day pays for every request. The allocation of refreshes receives
 :math:`R - h - x`. Requests that teach nothing, such as retries, take :math:`h` a day. First crawls
 take :math:`x` a day: as many as the new pages want, at most a share of the budget. While first
-copies wait, refreshes need at most one crawl a day of each page that has a copy, and first crawls
-may have what is beyond.
+copies wait, one refresh a day is enough for each page that has a copy. First crawls may have what
+is beyond.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ LEAST_PLANNED = 0.1
 
 
 class Wanted(NamedTuple):
-    """What the pages of a budget want beside refreshes."""
+    """Demand of the pages of a budget beside refreshes."""
 
     n_copies: int = 0
     """Pages that have a copy."""
@@ -44,7 +44,7 @@ def divided(budget: float, wanted: Wanted, overhead: float, first_share: float) 
     """Return the parts of a budget.
 
     The maximum of first crawls is the share `first_share` of the budget, even where fewer pages
-    wait, so that new pages need not wait for the next epoch. Refreshes receive what the pages that
+    wait. New pages therefore need not wait for the next epoch. Refreshes receive what the pages that
     wait do not want, at least their minima and `LEAST_PLANNED` of the budget. A corpus without any
     copy has the whole budget for first crawls, and its rates are planned on all of it.
 

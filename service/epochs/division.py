@@ -1,7 +1,7 @@
-"""How an epoch divides its budget among refreshes, first crawls and other requests. Pure.
+"""The division of an epoch's budget among refreshes, first crawls and other requests. Pure.
 
-Pages without a copy have no share in the allocation. They receive the rate that the multiplier
-gives a page like them, so that their interval is right after their first crawl.
+Pages without a copy have no share in the allocation. Their rates are those of pages like them at
+the same multiplier, so that their intervals are right after their first crawls.
 """
 
 from dataclasses import replace
@@ -47,7 +47,7 @@ def wanted_within(
     """Return what the pages of this part want beside refreshes.
 
     New pages want as many first crawls a day as wait now, or as there were within the last day.
-    Caps of hosts and groups give first crawls the share that the budget gives them.
+    First crawls have the same share of the caps of hosts and groups as of the budget.
     """
     has_copy = with_copy(pages)
     shares = pages.importance > 0
