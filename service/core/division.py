@@ -44,9 +44,9 @@ def divided(budget: float, wanted: Wanted, overhead: float, first_share: float) 
     """Return the parts of a budget.
 
     The maximum of first crawls is the share `first_share` of the budget, even where fewer pages
-    wait. New pages therefore need not wait for the next epoch. Refreshes receive what the pages that
-    wait do not want, at least their minima and `LEAST_PLANNED` of the budget. A corpus without any
-    copy has the whole budget for first crawls, and its rates are planned on all of it.
+    wait. New pages therefore need not wait for the next epoch. Refreshes receive what the pages
+    that wait do not want, at least their minima and `LEAST_PLANNED` of the budget. A corpus without
+    any copy has the whole budget for first crawls, and its rates are planned on all of it.
 
     Parameters
     ----------

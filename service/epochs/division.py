@@ -55,7 +55,7 @@ def wanted_within(
     copies = has_copy & shares
     minima = pages.min_crawl_rate[has_copy]
     of_first = _first_crawled(pages, has_copy, NEW_DAYS, now)
-    levels = tree(pages, caps)
+    levels = _levels(pages, caps)
     columns = [np.asarray(mask, np.float64) for mask in (waiting, of_first, copies)]
     of_hosts = [_sums(column, levels) for column in columns]
     return Wanted(
@@ -65,6 +65,12 @@ def wanted_within(
         # the solver adds the minima in another order, and must not find their sum above
         minima=(1 + ROUNDING) * float(minima[minima >= LEAST].sum()),
     )
+
+
+def _levels(pages: EpochColumns, caps: CapColumns) -> tuple[CapLevel, ...]:
+    """Return the levels of caps without minima, which the allocation warns of."""
+    none = np.broadcast_to(np.nan, len(pages))
+    return tree(replace(pages, min_crawl_rate=none), caps)
 
 
 def _sums(column: Floats, levels: tuple[CapLevel, ...]) -> Floats:
@@ -154,7 +160,7 @@ def add_rates_of_new(
     own = RateEstimates(*(column[row] for column in estimates))
     multiplier: ArrayLike = allocation.multiplier
     if allocation.host_multiplier is not None:
-        multiplier = allocation.host_multiplier[tree(new, caps)[0].of]
+        multiplier = allocation.host_multiplier[_levels(new, caps)[0].of]
     complete = new.observability == Observability.complete
     columns = new.importance, own.change_rate, complete
     rates = harmonic_rates(*columns, multiplier, most=most, **bounds(new, own))
