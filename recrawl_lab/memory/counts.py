@@ -1,7 +1,5 @@
 """Counts of crawls and leases in steps of ten minutes, as the history of a database has them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -25,21 +23,9 @@ class StepCounts:
     def __init__(self) -> None:
         self._begin: np.datetime64 | None = None
         self._counts = np.zeros((0, len(COUNTS)), np.int64)
-        self._counting = True
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Count nothing within the block."""
-        self._counting = False
-        try:
-            yield
-        finally:
-            self._counting = True
 
     def add(self, events: Any, now: datetime) -> None:
         """Count the crawls or leases of a transaction."""
-        if not self._counting:
-            return
         if isinstance(events, HostEvents):
             self._put(np.full(len(events.host_id), instant(now)), events.name)
         if isinstance(events, CrawlEvents):

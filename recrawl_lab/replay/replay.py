@@ -145,8 +145,7 @@ class LocalFleet:
         """Register pages and record their first crawl, at the instant of their creation."""
         if len(pages):
             self.register(pages)
-            with self.store.counts.paused():  # first crawls are free in a comparison of policies
-                self._record(Crawls(pages, self.world.created[pages]))
+            self._record(Crawls(pages, self.world.created[pages]))
 
     def register(self, pages: Ints) -> None:
         """Register pages."""

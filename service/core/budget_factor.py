@@ -40,9 +40,9 @@ class Spent(NamedTuple):
     """Requests within a window."""
 
     n_crawled: float
-    """Requests that took place, of whatever kind and outcome."""
+    """Requests that took place but first crawls, whatever their outcomes."""
     n_planned: float
-    """Crawls of the budget."""
+    """Crawls of the budget that first crawls leave."""
     n_pages: int
     """Pages that share the budget."""
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from service.core.budget_factor import Spent, budget_factor
 from service.core.common_values import Joint, total
 from service.history.reading import counts_between
-from service.model.domain import Epoch
+from service.model.domain import Certificate, Epoch
 from service.model.history import STEP, step_of
 from service.storage import Transaction
 
@@ -75,17 +75,25 @@ def joined(own: Requests) -> Joint[Requests]:
     return sums._replace(days=own.days)
 
 
-def factor_after(last: Epoch | None, requests: Requests, n_unpaid: int, n_pages: int) -> float:
+def factor_after(last: Epoch | None, requests: Requests, n_first: int, n_pages: int) -> float:
     """Return the budget factor after the requests since the last epoch; 1 with leases.
 
-    `n_unpaid` of the requests are no part of the budget. Without any request there is nothing to
-    correct.
+    `n_first` of the requests were first crawls. The plan of the last epoch has paid for those that
+    it expected. The others are not saved later, or a new corpus would wait for weeks. Without any
+    request there is nothing to correct.
     """
     if last is None or last.certificate is None or requests.with_leases:
         return 1.0
     before = last.certificate
     if not requests.n_reported:
         return before.budget_factor
-    n = max(requests.n_since - n_unpaid, 0.0)
-    crawls = Spent(n, before.bandwidth * requests.days, n_pages)
+    n = max(requests.n_since - n_first, 0.0)
+    crawls = Spent(n, _without_first_crawls(before) * requests.days, n_pages)
     return budget_factor(before.budget_factor, crawls, requests.days)
+
+
+def _without_first_crawls(certificate: Certificate) -> float:
+    """Return the part of a budget that is not for first crawls, crawls a day."""
+    if certificate.planned is None:
+        return certificate.bandwidth
+    return min(certificate.planned + (certificate.overhead or 0.0), certificate.bandwidth)

@@ -20,7 +20,6 @@ from service.core.allocation.problem import Allocation
 from service.core.checks import BandwidthInfeasible
 from service.core.common_values import Contribution, Joint, anywhere, count, gathered, total
 from service.core.costs import costs
-from service.core.division import Wanted
 from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
 from service.core.quantiles import percentiles
@@ -144,7 +143,8 @@ def solve(
     since = LastEpoch.of(last, evidence)
     urgencies = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), evidence)
     if plan.with_urgency:
-        on_all = yield from _budget_factor(pages, plan, last, now, requests, wants)
+        n_first = yield from count(n_first_crawled(pages, requests.days, now))
+        on_all = factor_after(last, requests, n_first, wants.n_copies)
         exposure = exposures(pages, change_hours, place)
         situation = pages, estimates, crawl_rate, caps, now
         urgencies = yield from urgency(*situation, since, on_all, exposure)
@@ -182,21 +182,6 @@ def solve(
         observed_ratios=urgencies.observed_ratios,
     )
     return EpochResult(schedule, certificate, urgencies.evidence)
-
-
-def _budget_factor(
-    pages: EpochColumns,
-    plan: Plan,
-    last: Epoch | None,
-    now: np.datetime64,
-    requests: Requests,
-    wants: Wanted,
-) -> Joint[float]:
-    """Return the budget factor; without a bandwidth, first crawls are no part of the budget."""
-    n_first = 0
-    if plan.bandwidth is None:
-        n_first = yield from count(n_first_crawled(pages, requests.days, now))
-    return factor_after(last, requests, n_first, wants.n_copies)
 
 
 class AllocationInput(NamedTuple):

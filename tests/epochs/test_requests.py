@@ -70,11 +70,17 @@ def test_an_epoch_before_a_clock_that_was_set_back_counts_nothing(sql_store):
     assert (requests.n_since, requests.days) == (0, 0)
 
 
-def test_the_factor_follows_all_requests_that_the_budget_pays_for():
+def test_the_factor_follows_all_requests_but_first_crawls():
     requests = Requests(n_since=25.0, n_reported=100.0, days=2.0)
-    paid = factor_after(LAST, requests, 0, 50)
-    assert paid == budget_factor(CERTIFICATE.budget_factor, Spent(25.0, 20.0, 50), 2.0)
-    assert factor_after(LAST, requests, 15, 50) > paid
+    before = CERTIFICATE.budget_factor
+    assert factor_after(LAST, requests, 0, 50) == budget_factor(before, Spent(25.0, 20.0, 50), 2.0)
+    parts = replace(CERTIFICATE, planned=5.0, overhead=2.0)
+    divided = replace(LAST, certificate=parts)
+    expected = budget_factor(before, Spent(10.0, 14.0, 50), 2.0)
+    assert factor_after(divided, requests, 15, 50) == expected
+    all_planned = replace(LAST, certificate=replace(parts, planned=10.0))
+    expected = budget_factor(before, Spent(10.0, 20.0, 50), 2.0)
+    assert factor_after(all_planned, requests, 15, 50) == expected
 
 
 def test_with_leases_or_before_any_epoch_the_factor_is_1():
