@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from service.core.allocation.harmonic import harmonic_rates
 from service.core.allocation.problem import Allocation
+from service.core.budget_factor import Window
 from service.core.common_values import Joint, total
 from service.core.division import Division, Wanted, divided
 from service.epochs.constraints import CONSTRAINED, LEAST, ROUNDING, CapLevel, bounds, tree
@@ -24,8 +25,8 @@ FIRST_SHARE = 0.5
 """Share of the budget that first crawls may have, by default."""
 PAGES_PER_CRAWL = 5
 """Pages with a copy for each crawl a day where no budget is set, the ratio of K19's experiments."""
-NEW_DAYS = 1.0
-"""Time in which first crawls show how many a day are wanted, days."""
+NEW = Window(1.0, -np.inf)
+"""Time in which first crawls show how many a day are wanted."""
 
 
 def with_copy(pages: EpochColumns) -> Bools:
@@ -54,7 +55,7 @@ def wanted_within(
     waiting = ~has_copy & shares & np.isnat(pages.last_failure_at)
     copies = has_copy & shares
     minima = pages.min_crawl_rate[has_copy]
-    of_first = _first_crawled(pages, has_copy, NEW_DAYS, now)
+    of_first = _first_crawled(pages, has_copy, NEW, now)
     levels = _levels(pages, caps)
     columns = [np.asarray(mask, np.float64) for mask in (waiting, of_first, copies)]
     of_hosts = [_sums(column, levels) for column in columns]
@@ -96,18 +97,18 @@ def _within_caps(
 
 
 def _first_crawled(
-    pages: EpochColumns, has_copy: Bools, within_days: float, now: np.datetime64
+    pages: EpochColumns, has_copy: Bools, since: Window, now: np.datetime64
 ) -> Bools:
-    """Return which pages had their first crawl with content within some days until now."""
+    """Return which pages had their first crawl with content within a time."""
     age = np.where(has_copy, days(now - pages.last_observed_at), np.inf)
     age += np.where(pages.n_observations == 1, np.abs(pages.last_interval), 0.0)
-    recent: Bools = (pages.n_observations <= 1) & (age < within_days)
+    recent: Bools = (pages.n_observations <= 1) & (age <= since.start) & (age > since.end)
     return recent
 
 
-def n_first_crawled(pages: EpochColumns, within_days: float, now: np.datetime64) -> int:
-    """Return the number of first crawls with content within some days until now."""
-    return int(np.count_nonzero(_first_crawled(pages, with_copy(pages), within_days, now)))
+def n_first_crawled(pages: EpochColumns, since: Window, now: np.datetime64) -> int:
+    """Return the number of first crawls with content within a time."""
+    return int(np.count_nonzero(_first_crawled(pages, with_copy(pages), since, now)))
 
 
 def division(

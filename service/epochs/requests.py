@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from service.core.budget_factor import Spent, budget_factor
+from service.core.budget_factor import Spent, Window, budget_factor
 from service.core.common_values import Joint, total
 from service.history.reading import counts_between
 from service.model.domain import Certificate, Epoch
@@ -17,6 +17,9 @@ LATE = timedelta(minutes=10)
 DAY = timedelta(days=1)
 
 
+NO_TIME = Window(0.0, 0.0)
+
+
 class Requests(NamedTuple):
     """Requests of one database, or of all."""
 
@@ -28,8 +31,8 @@ class Requests(NamedTuple):
     """Crawls that were reported in that time."""
     overhead: float = 0.0
     """Requests a day in that time that taught nothing."""
-    days: float = 0.0
-    """Time since the last epoch in whole steps, the same for all parts, days."""
+    since: Window = NO_TIME
+    """The time of `n_since`, in whole steps; the same for all parts."""
 
     @property
     def with_leases(self) -> bool:
@@ -49,10 +52,10 @@ def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> Requests
     started = None if last is None else last.started_at
     begin = end if started is None else step_of(started - LATE)
     begin = min(max(begin, end - LEARNT_IN), end)
-    days = (end - begin) / DAY
+    since = Window((at - begin) / DAY, (at - end) / DAY)
     week = counts_between(tx, at - LEARNT_IN, at + STEP)
     if week.first_at is None:
-        return Requests(days=days)
+        return Requests(since=since)
     watched = min(max(at - week.first_at, DAY), LEARNT_IN) / DAY
     counts = week.counts
     return Requests(
@@ -60,19 +63,19 @@ def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> Requests
         n_leased=counts["n_leased"],
         n_reported=counts["n_reported"],
         overhead=counts.get("n_taught_nothing", counts["n_failed"]) / watched,
-        days=days,
+        since=since,
     )
 
 
 def of_other_shards(own: Requests) -> Requests:
     """Return the requests of the logical shards of a database that are not its first one."""
-    return Requests(days=own.days)
+    return Requests(since=own.since)
 
 
 def joined(own: Requests) -> Joint[Requests]:
     """Return the requests of all parts."""
-    sums = yield from total(own)
-    return sums._replace(days=own.days)
+    sums = yield from total(own._replace(since=NO_TIME))
+    return sums._replace(since=own.since)
 
 
 def factor_after(last: Epoch | None, requests: Requests, n_first: int, n_pages: int) -> float:
@@ -87,9 +90,9 @@ def factor_after(last: Epoch | None, requests: Requests, n_first: int, n_pages: 
     before = last.certificate
     if not requests.n_reported:
         return before.budget_factor
-    n = max(requests.n_since - n_first, 0.0)
-    crawls = Spent(n, _without_first_crawls(before) * requests.days, n_pages)
-    return budget_factor(before.budget_factor, crawls, requests.days)
+    n, days = max(requests.n_since - n_first, 0.0), requests.since.days
+    crawls = Spent(n, _without_first_crawls(before) * days, n_pages)
+    return budget_factor(before.budget_factor, crawls, days)
 
 
 def _without_first_crawls(certificate: Certificate) -> float:

@@ -143,7 +143,7 @@ def solve(
     since = LastEpoch.of(last, evidence)
     urgencies = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), evidence)
     if plan.with_urgency:
-        n_first = yield from count(n_first_crawled(pages, requests.days, now))
+        n_first = yield from count(n_first_crawled(pages, requests.since, now))
         on_all = factor_after(last, requests, n_first, wants.n_copies)
         exposure = exposures(pages, change_hours, place)
         situation = pages, estimates, crawl_rate, caps, now

@@ -7,6 +7,7 @@ import pytest
 from support.epoch_cases import watched
 from support.store_cases import DAY, T0, columns, read_schedule, register, save
 
+from service.core.budget_factor import Window
 from service.core.common_values import alone
 from service.core.estimators.gamma import Gamma
 from service.epochs.division import division, n_first_crawled, wanted_within
@@ -103,8 +104,9 @@ def test_first_crawls_of_the_last_day_are_expected_again():
     interval[8] = -1.5  # its first crawl was the day before
     pages = replace(pages, last_observed_at=ago, n_observations=observed, last_interval=interval)
     assert wanted_within(pages, NO_CAPS, 0.5, NOW).first_crawls == 8
-    assert n_first_crawled(pages, 0.3, NOW) == 4
-    assert n_first_crawled(pages, 0.0, NOW) == 0
+    assert n_first_crawled(pages, Window(0.3, 0.1), NOW) == 4
+    assert n_first_crawled(pages, Window(5 / 24, 5 / 24), NOW) == 0
+    assert n_first_crawled(pages, Window(5 / 24, 0.2), NOW) == 4
 
 
 def test_caps_limit_the_first_crawls_of_their_hosts():

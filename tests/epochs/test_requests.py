@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from support.store_cases import CERTIFICATE, DAY, T0
 
-from service.core.budget_factor import Spent, budget_factor
+from service.core.budget_factor import Spent, Window, budget_factor
 from service.epochs.requests import NO_REQUESTS, Requests, factor_after, read_requests
 from service.model.domain import Epoch, EpochStatus
 from service.model.history import ALL_HOSTS, COUNTS, StepSums, Tally
 
 HOUR = timedelta(hours=1)
+TWO_DAYS = Window(2.0, 0.0)
 LAST = Epoch(1, EpochStatus.published, T0, T0, T0, certificate=CERTIFICATE)
 
 
@@ -36,11 +37,11 @@ def test_requests_since_the_last_epoch_are_those_of_whole_steps(sql_store):
     for minutes in range(-30, 70, 10):
         written(sql_store, T0 + timedelta(minutes=minutes), n_reported=1, n_failed=1)
     requests = read(sql_store, T0 + timedelta(minutes=64))
-    assert (requests.n_since, requests.days * 144) == (6, pytest.approx(6))
+    assert (requests.n_since, requests.since.days * 144) == (6, pytest.approx(6))
     assert requests.n_reported == 10
     following = replace(LAST, started_at=T0 + timedelta(minutes=64))
     assert read(sql_store, T0 + timedelta(minutes=75), following).n_since == 1
-    assert read(sql_store, T0 + timedelta(minutes=65), following).days == 0
+    assert read(sql_store, T0 + timedelta(minutes=65), following).since.days == 0
 
 
 def test_parts_that_wait_for_their_row_count(sql_store):
@@ -60,18 +61,20 @@ def test_overhead_is_what_failed_a_day_within_a_week(sql_store):
 
 
 def test_a_store_without_history_has_no_requests(store):
-    assert read(store, T0 + DAY) == Requests(days=1.0)
-    assert read(store, T0 + DAY, None) == NO_REQUESTS
+    assert read(store, T0 + DAY) == Requests(since=Window(1 + 1 / 144, 1 / 144))
+    first = read(store, T0 + DAY, None)
+    assert first._replace(since=NO_REQUESTS.since) == NO_REQUESTS
+    assert first.since.days == 0
 
 
 def test_an_epoch_before_a_clock_that_was_set_back_counts_nothing(sql_store):
     written(sql_store, T0 - HOUR, n_reported=5)
     requests = read(sql_store, T0 - 2 * HOUR)
-    assert (requests.n_since, requests.days) == (0, 0)
+    assert (requests.n_since, requests.since.days) == (0, 0)
 
 
 def test_the_factor_follows_all_requests_but_first_crawls():
-    requests = Requests(n_since=25.0, n_reported=100.0, days=2.0)
+    requests = Requests(n_since=25.0, n_reported=100.0, since=TWO_DAYS)
     before = CERTIFICATE.budget_factor
     assert factor_after(LAST, requests, 0, 50) == budget_factor(before, Spent(25.0, 20.0, 50), 2.0)
     parts = replace(CERTIFICATE, planned=5.0, overhead=2.0)
@@ -85,7 +88,7 @@ def test_the_factor_follows_all_requests_but_first_crawls():
 
 def test_with_leases_or_before_any_epoch_the_factor_is_1():
     moved = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7))
-    half = Requests(n_since=25.0, n_reported=100.0, n_leased=50.0, days=2.0)
+    half = Requests(n_since=25.0, n_reported=100.0, n_leased=50.0, since=TWO_DAYS)
     assert factor_after(moved, half, 0, 50) == 1.0
     assert factor_after(moved, half._replace(n_leased=49.0), 0, 50) != 1.0
     assert factor_after(None, half, 0, 50) == 1.0
@@ -93,4 +96,4 @@ def test_with_leases_or_before_any_epoch_the_factor_is_1():
 
 def test_without_any_request_the_factor_stays():
     moved = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7))
-    assert factor_after(moved, Requests(days=3.0), 0, 50) == 1.7
+    assert factor_after(moved, Requests(since=TWO_DAYS), 0, 50) == 1.7
