@@ -33,10 +33,13 @@ def site_lines(
         world = recorded_world(read_trace(str(traces / name)), rng=rng, days=days, bulk=True)
         for rate in rates:
             for seed in seeds:
-                yield from _lines(world, {"site": name, "rate": rate, "seed": seed}, loans)
+                yield from lines_of(world, {"site": name, "rate": rate, "seed": seed}, loans)
 
 
-def _lines(world: World, place: dict[str, Any], loans: Sequence[float]) -> Iterator[dict[str, Any]]:
+def lines_of(
+    world: World, place: dict[str, Any], loans: Sequence[float]
+) -> Iterator[dict[str, Any]]:
+    """Yield a line for each loan; `place` has the rate and the seed."""
     rate, seed = place["rate"], place["seed"]
     bandwidth = rate * world.mean_pages
     step = suitable_step(world, bandwidth)

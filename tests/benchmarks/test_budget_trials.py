@@ -1,14 +1,19 @@
 """Trials of the budget: their worlds, and the figures of a game."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy.special import exp1
 
-from benchmarks.budget.game import Game, figures, part_of, play
+from benchmarks.budget.__main__ import main
+from benchmarks.budget.game import Game, figures, part_of
 from benchmarks.budget.optimum import least_staleness
-from benchmarks.budget.trials import TRIALS, quiet
+from benchmarks.budget.sites import lines_of
+from benchmarks.budget.trials import CAP, TRIALS, quiet
 from recrawl_lab.replay.gated import Played
 from recrawl_lab.replay.staleness import Crawls, staleness
+from recrawl_lab.worlds.world import synthetic_world
 
 
 @pytest.mark.parametrize("name", TRIALS)
@@ -70,7 +75,26 @@ def test_no_other_rates_of_the_same_budget_are_less_stale():
 
 
 @pytest.mark.dear
-def test_a_small_trial_keeps_its_days():
-    line = figures(play(TRIALS["d"](60, 1), 1))
+def test_a_loan_is_compared_with_the_same_site_without_a_gate():
+    world = synthetic_world(40, 12.0, rng=np.random.default_rng(2), complete_share=0.0)
+    hard, lent = lines_of(world, {"rate": 0.2, "seed": 1}, [0.0, 3.0])
+    assert hard["before"] == lent["before"] > 0
+    assert hard["ratio"] == pytest.approx(hard["staleness"] / hard["before"])
+    assert hard["days_of_loan"] <= 1 / 8 + 1e-9, "a crawl that a day before had left"
+    assert hard["used"] == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.dear
+def test_the_command_plays_a_trial_and_writes_how_its_days_kept_the_budget(
+    monkeypatch, tmp_path, capsys
+):
+    written = tmp_path / "out" / "budget.json"
+    words = ["budget", "d", "--pages", "40", "--seeds", "1", "--json", str(written)]
+    monkeypatch.setattr("sys.argv", words)
+    main()
+    (line,) = json.loads(written.read_text("utf-8"))
+    assert (line["name"], line["loan"]) == ("d", 0.0)
+    assert line["of_cap"] <= 1 + 1 / (CAP * 40 / 800)
     assert line["worst_day"] <= 0.01
     assert line["day_0"] == pytest.approx(1.0)
+    assert "worst_week" in capsys.readouterr().out
