@@ -90,9 +90,11 @@ def _within_caps(
     for i, level in enumerate(levels):
         if i:
             first, copies = _of_level(level, first), _of_level(level, copies)
+        has_limit = np.isfinite(level.limits)
+        limits = level.limits[has_limit]
         # a host of new pages only has its whole cap for them
-        spare = np.maximum(first_share * level.limits, level.limits - copies)
-        first = np.minimum(first, spare)
+        spare = np.maximum(first_share * limits, limits - copies[has_limit])
+        first[has_limit] = np.minimum(first[has_limit], spare)
     return float(first.sum())
 
 

@@ -118,6 +118,12 @@ def test_caps_limit_the_first_crawls_of_their_hosts():
     assert grouped.first_crawls == 30 + 5
 
 
+def test_hosts_without_a_cap_want_first_crawls_whatever_their_share():
+    pages = replace(new(100, 60), host_id=np.where(np.arange(100) % 2 == 0, 1, 2))
+    assert wanted_within(pages, cap(1, 10.0), 0.0, NOW).first_crawls == 30
+    assert wanted_within(pages, cap(1, 0.0), 1.0, NOW).first_crawls == 30
+
+
 def test_a_host_of_new_pages_only_has_its_whole_cap_for_them():
     pages = replace(new(100, 60), host_id=np.where(np.arange(100) < 40, 1, 2))
     assert wanted_within(pages, cap(2, 24.0), 0.5, NOW).first_crawls == 24
