@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from service.core.budget_factor import Spent, Window, budget_factor
 from service.core.common_values import Joint, total
+from service.epochs.urgency import LATE
 from service.history.reading import counts_between
 from service.model.domain import Certificate, Epoch
 from service.model.history import STEP, step_of
@@ -12,10 +13,7 @@ from service.storage import Transaction
 
 LEARNT_IN = timedelta(days=7)
 """Time by which requests that teach nothing are foreseen, and by which leases count as usual."""
-LATE = timedelta(minutes=10)
-"""Maximum time from a request to its count."""
 DAY = timedelta(days=1)
-
 
 NO_TIME = Window(0.0, 0.0)
 

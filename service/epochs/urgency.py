@@ -22,7 +22,7 @@ from service.model.domain import Epoch, Observability
 from service.model.urls import n_buckets
 
 LATE = timedelta(minutes=10)
-"""Maximum time from a crawl to its report for the crawl to count as spent."""
+"""Maximum time from a crawl to its report, and to its count, for an epoch to count the crawl."""
 
 FASTEST = 1000.0
 """Upper bound of the urgency."""
