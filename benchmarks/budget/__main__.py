@@ -6,6 +6,7 @@
                           30 % of pages, or of crawls, time out; caps; ten times the budget
     readers               a quiet world and trial a, without leases
     good                  5,000 and 1,000 good new pages for each 1,000 that are known
+    junk                  5,000 URLs of one content, in a directory of their own or among others
     sites                 real sites, with loans of 1, 3 and 7 days and without a gate
 
 Every trial of the seven runs on the product's own epochs, ingest and pace. A fleet asks each hour,
@@ -28,7 +29,7 @@ from rich.table import Table
 from benchmarks.budget.game import Game, figures, play
 from benchmarks.budget.optimum import least_staleness
 from benchmarks.budget.sites import site_lines
-from benchmarks.budget.trials import PER_PAGE, RATE, TRIALS, Trial, good_new, pinged, quiet
+from benchmarks.budget.trials import PER_PAGE, RATE, TRIALS, Trial, good_new, junk, pinged, quiet
 
 EVERY, RARELY = 1 / 24, 0.25
 """Time between two requests of a fleet, days."""
@@ -44,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(
         prog="python -m benchmarks.budget", description=__doc__.splitlines()[0]
     )
-    options.add_argument("trials", nargs="+", choices=[*TRIALS, "readers", "good", "sites"])
+    options.add_argument("trials", nargs="+", choices=[*TRIALS, "readers", "good", "junk", "sites"])
     options.add_argument("--loan", type=float, default=0.0, help="days of budget; 0: hard days")
     options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options.add_argument("--pages", type=int, default=800, help="pages of a trial at its start")
@@ -109,6 +110,28 @@ def good(_: str, options: argparse.Namespace) -> Iterator[Line]:
         yield {"new": n_new, **fetched(trial, game, n, n_new, budget)}
 
 
+def junk_urls(_: str, options: argparse.Namespace) -> Iterator[Line]:
+    """Yield the first crawls of junk, and the staleness of the others over that without junk."""
+    n = options.pages
+    for folder, seed in ((each, s) for each in ("junk", "d") for s in options.seeds):
+        curves = []
+        for n_junk in (0, 5 * n):
+            game = play(junk(n, seed, n_junk, folder), seed, loan_days=options.loan)
+            curves.append(game.staleness(12))
+        by_day = np.bincount(
+            game.played.crawls.at[game.played.first & (game.played.crawls.page >= n)].astype(int),
+            minlength=60,
+        )
+        ratio = curves[1] / curves[0]
+        yield {
+            "folder": folder,
+            "first_day": int(by_day[30]),
+            "later": float(by_day[31:].mean() / (PER_PAGE * n)),
+            "worst_5_days": float(ratio[6:].max()),
+            "staleness": float(curves[1][6:].mean() / curves[0][6:].mean()),
+        }
+
+
 def fetched(trial: Trial, game: Game, n: int, n_new: int, budget: float) -> Line:
     """Return the figures of good new pages."""
     played, days = game.played, int(trial.world.days)
@@ -153,6 +176,7 @@ def main() -> None:
     others: dict[str, Callable[[str, argparse.Namespace], Iterator[Line]]] = {
         "readers": readers,
         "good": good,
+        "junk": junk_urls,
         "sites": sites,
     }
     for name in options.trials:

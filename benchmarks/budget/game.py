@@ -34,6 +34,11 @@ class TrialFleet(GatedFleet):
     def status(self, page: Ints, at: Floats) -> Codes:
         return self.trial.status(page, at)
 
+    @override
+    def digests(self, page: Ints, version: Ints) -> Ints:
+        own, junk = super().digests(page, version), self.trial.junk
+        return own if junk is None else np.where(junk[page], 1, own)
+
 
 @dataclass(frozen=True)
 class Game:

@@ -5,7 +5,7 @@ those that showed how feedback alone loses the budget.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,7 +42,8 @@ class Trial:
     """Pages whose staleness counts; None: all."""
     breaks: tuple[float, ...] = ()
     """Days at which the budget changes tenfold."""
-    marks: dict[str, float] = field(default_factory=dict)
+    junk: Bools | None = None
+    """Pages that all show the same content; None: none."""
 
     def status(self, page: Ints, at: Floats) -> Codes:
         """Return the statuses of crawls."""
@@ -169,6 +170,17 @@ def good_new(n: int, seed: int, n_new: int, median: float = RATE) -> Trial:
     url = sites(n) + sites(n_new, begin=n, folder="new")
     world = world_of(rates(n + n_new, rng, median), url, days, rng, created=created)
     return Trial(world, lambda _: budget, watched=np.arange(n + n_new) < n)
+
+
+def junk(n: int, seed: int, n_junk: int, folder: str = "junk") -> Trial:
+    """URLs of one content come at once on day 30, in a directory of their own or among others."""
+    days, rng = 60.0, np.random.default_rng(seed)
+    created = np.concatenate([np.zeros(n), np.full(n_junk, 30.0)])
+    rate = np.concatenate([rates(n, rng), np.zeros(n_junk)])
+    url = sites(n) + sites(n_junk, begin=n, folder=folder)
+    world = world_of(rate, url, days, rng, created=created)
+    real = np.arange(n + n_junk) < n
+    return Trial(world, lambda _: PER_PAGE * n, watched=real, junk=~real)
 
 
 TRIALS: dict[str, Callable[[int, int], Trial]] = {

@@ -101,6 +101,10 @@ class GatedFleet(LocalFleet):
         if certificate is not None and certificate.first_crawls is not None:
             self.most_first = certificate.first_crawls
 
+    def admitted(self, page: Ints) -> Bools:
+        """Return which new pages may have their first crawl; the others wait."""
+        return np.ones(len(page), np.bool_)
+
     def pages(self) -> Pages:
         """Return all registered pages as the schedule in force has them."""
         page = np.flatnonzero(self._page_id > 0)
@@ -112,6 +116,7 @@ class GatedFleet(LocalFleet):
         rate = ranking_rates(columns, due)
         new = np.isnat(columns.last_crawl_at)
         at = np.where(new, self.world.created[page], since_start(due))
+        at[new] = np.where(self.admitted(page[new]), at[new], np.nan)
         last = np.where(new, np.nan, since_start(columns.last_crawl_at))
         urgency = np.divide(columns.due_rate, in_force, out=np.ones(len(page)), where=in_force > 0)
         return Pages(

@@ -241,17 +241,20 @@ class LocalFleet:
         """Return the (K,) statuses of crawls without content; UNSPECIFIED: there is content."""
         return self.world.outages.status(at)
 
+    def digests(self, page: Ints, version: Ints) -> Ints:
+        """Return the (K,) digests of versions of pages; no two pages have the same content."""
+        return 1 + version + (page.astype(np.int64) << PAGE_BITS)
+
     def _record(self, crawls: Crawls, status: Codes | None = None) -> None:
         """Record crawls with content, or with the status of an outage in place of content."""
         n = len(crawls.page)
         unsaid, version = np.full(n, UNSPECIFIED, np.int16), self._versions.at(*crawls)
         status = unsaid if status is None else status
-        own = 1 + version + (crawls.page.astype(np.int64) << PAGE_BITS)
+        own = self.digests(crawls.page, version)
         columns = CrawlColumns(
             page_id=self._page_id[crawls.page],
             observed_at=instants_of(crawls.at),
             changed=unsaid,
-            # as two pages have two contents, their versions have different digests
             digest=np.where(status == UNSPECIFIED, own, 0),
             status=status,
             leased_page_id=np.zeros(n, np.int64),

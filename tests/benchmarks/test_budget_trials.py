@@ -7,12 +7,13 @@ import pytest
 from scipy.special import exp1
 
 from benchmarks.budget.__main__ import main
-from benchmarks.budget.game import Game, figures, part_of
+from benchmarks.budget.game import Game, TrialFleet, figures, part_of
 from benchmarks.budget.optimum import least_staleness
 from benchmarks.budget.sites import lines_of
-from benchmarks.budget.trials import CAP, TRIALS, quiet
-from recrawl_lab.replay.gated import Played
+from benchmarks.budget.trials import CAP, TRIALS, junk, quiet
+from recrawl_lab.replay.gated import Gate, Played
 from recrawl_lab.replay.staleness import Crawls, staleness
+from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import synthetic_world
 
 
@@ -31,6 +32,18 @@ def test_pages_of_trial_c1_time_out_for_good():
     assert 0.2 < lost.mean() < 0.4
     assert (trial.watched == ~lost).all()
     assert (trial.status(page, np.full(200, 39.0)) == -1).all()
+
+
+def test_junk_shows_one_content_and_may_be_left_waiting():
+    trial = junk(20, 1, 100)
+    clock = Clock()
+    fleet = TrialFleet(trial, clock, 1, Gate(budget=trial.budget))
+    digests = fleet.digests(np.arange(120), np.zeros(120, np.int64))
+    assert len(set(digests.tolist())) == 21
+    fleet.register(np.arange(120))
+    assert np.isfinite(fleet.pages().due).all()
+    fleet.admitted = lambda page: page < 20
+    assert (np.isfinite(fleet.pages().due) == ~trial.junk).all()
 
 
 def of_days(by_day, n=20):
