@@ -18,8 +18,8 @@ from service.model.columns import CapColumns
 STEP = 0.25
 """Time between two epochs, days."""
 WEEK = 7
-SETTLED = 7
-"""Day from which weeks count."""
+JUNK = 1 << 62
+"""Digest of all junk, which no other page has."""
 
 
 class TrialFleet(GatedFleet):
@@ -37,7 +37,7 @@ class TrialFleet(GatedFleet):
     @override
     def digests(self, page: Ints, version: Ints) -> Ints:
         own, junk = super().digests(page, version), self.trial.junk
-        return own if junk is None else np.where(junk[page], 1, own)
+        return own if junk is None else np.where(junk[page], JUNK, own)
 
 
 @dataclass(frozen=True)
