@@ -13,7 +13,7 @@ DEAR := "dear and not slow and not external and not second"
 TREE := --editable recrawl_client --editable recrawl_lab --editable recrawl_cluster
 PROJECTS := pyproject.toml $(wildcard recrawl_*/pyproject.toml)
 
-.PHONY: demo test test-dear test-all test-external lint docs serve bench bench-leases bench-core faults fuzz rough clean
+.PHONY: demo test test-dear test-all test-external lint docs serve bench bench-leases bench-core bench-budget faults fuzz rough clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -58,6 +58,9 @@ bench-leases: .venv/dev
 
 bench-core: .venv/dev
 	$(BIN)/python -m benchmarks.core $(ARGS)
+
+bench-budget: .venv/dev
+	$(BIN)/python -m benchmarks.budget $(ARGS)
 
 faults: .venv/dev
 	$(BIN)/python -m benchmarks.faults $(ARGS)

@@ -44,13 +44,19 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     """The plan that an epoch would make with a bandwidth; figures are null if it would fail."""
 
     bandwidth: float
-    """Crawls a day that the plan may spend."""
+    """Budget of all requests, crawls a day."""
+    planned: float | None = None
+    """Part of the bandwidth for refreshes, crawls a day."""
+    overhead: float | None = None
+    """Requests a day that teach nothing, as in the epoch in force."""
+    first_crawls: float | None = None
+    """Maximum of first crawls a day; null without a maximum."""
     feasible: bool
     """True if all minimum crawl rates fit into the bandwidth."""
     reason: str | None = None
     """Reason why an epoch with this bandwidth would fail."""
     bandwidth_used: float | None = None
-    """Crawls a day that the plan spends."""
+    """Crawls a day that the plan spends on refreshes."""
     multiplier: float | None = None
     """Decrease of the cost by one more crawl a day, in units of importance."""
     harmonic_cost: float | None = None

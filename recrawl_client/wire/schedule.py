@@ -66,9 +66,16 @@ class Epoch(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Reason of a failure."""
     bandwidth: float | None = None
-    """Crawls a day that the schedule may spend."""
+    """Budget of all requests, crawls a day."""
+    planned: float | None = None
+    """Part of the bandwidth for refreshes, crawls a day: the rest pays for first crawls and for
+    requests that teach nothing."""
+    overhead: float | None = None
+    """Requests a day that teach nothing, such as retries, by those of the last seven days."""
+    first_crawls: float | None = None
+    """Maximum of first crawls a day; null without a maximum, because no bandwidth is set."""
     bandwidth_used: float | None = None
-    """Crawls a day that the schedule spends."""
+    """Crawls a day that the schedule spends on refreshes."""
     multiplier: float | None = None
     """Decrease of the cost by one more crawl a day, in units of importance."""
     harmonic_cost: float | None = None
@@ -86,7 +93,8 @@ class Epoch(Struct, frozen=True, kw_only=True):
     n_pages: int | None = None
     """Number of scheduled pages."""
     budget_factor: float | None = None
-    """Factor on all crawl rates, without a unit: above 1 after fewer crawls than planned."""
+    """Factor on all crawl rates, without a unit: 1 where crawlers take leases, else above 1 after
+    fewer requests than the bandwidth has."""
     prior: dict[str, float] | None = None
     """Parameters of the prior distribution of change rates; the names depend on the estimator."""
     seconds: dict[str, float] | None = None

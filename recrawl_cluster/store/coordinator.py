@@ -91,6 +91,7 @@ class Coordinated(Routing):
     add_to_step = by_coordinator("add_to_step")
     add_calibrations = by_coordinator("add_calibrations")
     steps = by_coordinator("steps")
+    sum_steps = by_coordinator("sum_steps")
     newest_measured = by_coordinator("newest_measured")
     calibrations = by_coordinator("calibrations")
     calibrations_of = by_coordinator("calibrations_of")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from recrawl_lab.memory.counts import StepCounts
 from recrawl_lab.memory.evidence import Evidence
 from recrawl_lab.memory.growing import GrowingTable
 from service.core.change_hours.evidence import WIDTH
@@ -46,6 +47,7 @@ class Contents:
         self.log = GrowingTable({**logged, "number": np.int64})
         self.n_logged = 0
         self.evidence = Evidence()
+        self.counts = StepCounts()
         self.key_of: list[bytes] = []
         self.page_id_of: dict[bytes, int] = {}
         self.host_ids: dict[str, int] = {}

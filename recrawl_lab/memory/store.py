@@ -39,6 +39,8 @@ class MemoryStore(Contents, Store):
             except BaseException:
                 tx.roll_back()
                 raise
+            for events in tx.counted:
+                self.counts.add(events, tx.now())
 
     @override
     @contextmanager

@@ -30,6 +30,7 @@ from service.model.arrays import (
 from service.model.changes import ChangeColumns
 from service.model.columns import (
     NOT_SHIFTED,
+    DueColumns,
     EvidenceColumns,
     LogColumns,
     PageColumns,
@@ -39,10 +40,12 @@ from service.model.columns import (
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
 from service.model.freshness import FreshnessColumns, LoggedChanges
+from service.model.history import StepSums
 from service.model.incarnations import Incarnation
 from service.model.listing import PageTags
 from service.model.outcomes import Outcome
 from service.model.urls import url_groups
+from service.storage.history.contract import SummedSteps
 from service.storage.pages.contract import Brought, RegisteredPages
 from service.storage.pages.links import GONE_CHECKS, LEAST_TRIES, Links
 from service.storage.pages.validators import StoredValidators, ValidatorChanges
@@ -77,6 +80,7 @@ class MemoryTransaction(MemoryIncidents):
         self.states = store.states
         self.log = store.log
         self.undo: Undo = []
+        self.counted: list[Any] = []
 
     @override
     def incarnations(self) -> list[Incarnation]:
@@ -291,6 +295,11 @@ class MemoryTransaction(MemoryIncidents):
             **{name: self.states[name][row] for name in self.states.columns},
         )
 
+    @override
+    def due_columns(self, page_id: Ints) -> DueColumns:
+        there = self._there(page_id)
+        return DueColumns(page_id=there, **self._due_columns(there - 1, self._in_force(there)))
+
     def _there(self, page_id: Ints) -> Ints:
         in_range = page_id[(page_id > 0) & (page_id <= self.pages.n)]
         there: Ints = in_range[self.pages["alive"][in_range - 1]]
@@ -335,7 +344,15 @@ class MemoryTransaction(MemoryIncidents):
 
     @override
     def count(self, events: Any) -> None:
-        """Drop the events, because a replay has no history."""
+        self.counted.append(events)
+
+    @override
+    def sum_steps(self, host_id: int, since: datetime, until: datetime) -> SummedSteps:
+        return self.store.counts.sums(since, until)
+
+    @override
+    def parts_from(self, since: datetime, limit: int) -> list[StepSums]:
+        return []
 
     @override
     def log_of(self, page_id: Ints) -> LogColumns:

@@ -40,7 +40,7 @@ from service.model.arrays import (
     instant,
 )
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
-from service.model.domain import Observability, ScheduleFilter
+from service.model.domain import Certificate, Observability, ScheduleFilter
 from service.model.errors import UnexpectedAnswer
 from service.model.urls import key_of
 
@@ -123,7 +123,7 @@ class LocalFleet:
         self.world = world
         self.clock = clock
         needs_log = plan.estimator.needs_history
-        plan = replace(plan, audit_retention=None)
+        plan = replace(plan, audit_retention=None, first_share=0.0)
         self.plan = plan if needs_log else replace(plan, retention=timedelta(0))
         self.rules = Rules(plan.estimator, plan.timing, np.random.default_rng(seed))
         self.store = MemoryStore(width(plan.estimator))
@@ -131,6 +131,8 @@ class LocalFleet:
         self._page_id = np.zeros(len(world), np.int64)
         self._page = np.zeros(len(world) + 1, np.int64)
         self._budget_factor = 1.0
+        self.certificate: Certificate | None = None
+        """Certificate of the epoch in force."""
         self._has_hours, self._frequent = False, np.zeros(len(world), np.bool_)
         self._predicted = [NOTHING]
 
@@ -141,8 +143,12 @@ class LocalFleet:
 
     def discover(self, pages: Ints) -> None:
         """Register pages and record their first crawl, at the instant of their creation."""
-        if not len(pages):
-            return
+        if len(pages):
+            self.register(pages)
+            self._record(Crawls(pages, self.world.created[pages]))
+
+    def register(self, pages: Ints) -> None:
+        """Register pages."""
         world, unsaid = self.world, np.full(len(pages), np.nan)
         urls = [world.url[page] for page in pages.tolist()]
         announced = world.announced[pages]
@@ -158,13 +164,13 @@ class LocalFleet:
         with self.store.begin() as tx:
             page_id = tx.register(columns, self.clock()).page_id
         self._page_id[pages], self._page[page_id] = page_id, pages
-        self._record(Crawls(pages, world.created[pages]))
 
     def new_epoch(self) -> None:
         """Run an epoch in this thread."""
         epoch = run_epoch(self.store, self.plan, self.clock)
         if epoch.reason:
             raise UnexpectedAnswer(f"epoch {epoch.epoch} failed: {epoch.reason}")
+        self.certificate = epoch.certificate
         if epoch.certificate is not None:
             self._budget_factor = epoch.certificate.budget_factor
         self._look_at_hours()
@@ -197,9 +203,9 @@ class LocalFleet:
             pages.due_rate[row],
         )
         slow = np.where(due_rate == rate, rate, self._budget_factor * rate)
-        failing, day = pages.n_failures[row] > 0, _days(at[row])
+        failing, day = pages.n_failures[row] > 0, since_start(at[row])
         # a retry is as late as the crawl that failed
-        nominal = _days(self.store.states["last_observed_at"][pages.page_id[row] - 1])
+        nominal = since_start(self.store.states["last_observed_at"][pages.page_id[row] - 1])
         nominal += np.divide(
             pages.interval_factor[row], due_rate, out=np.zeros(len(row)), where=due_rate > 0
         )
@@ -220,7 +226,7 @@ class LocalFleet:
         """Record the results of crawls; a page found gone is deleted and not crawled again."""
         order = np.lexsort((crawls.at, crawls.page))
         page, at = crawls.page[order], crawls.at[order]
-        status = self.world.outages.status(at)
+        status = self.status(page, at)
         # in an outage the absence of a page does not show
         gone = self.world.gone(page, at) & (status == UNSPECIFIED)
         again = _after_first(page, gone)
@@ -231,17 +237,24 @@ class LocalFleet:
                 tx.delete_page(lost)
         return Crawls(page[~again], at[~again])
 
+    def status(self, page: Ints, at: Floats) -> Codes:  # noqa: ARG002 - other worlds ask the page
+        """Return the (K,) statuses of crawls without content; UNSPECIFIED: there is content."""
+        return self.world.outages.status(at)
+
+    def digests(self, page: Ints, version: Ints) -> Ints:
+        """Return the (K,) digests of versions of pages; no two pages have the same content."""
+        return 1 + version + (page.astype(np.int64) << PAGE_BITS)
+
     def _record(self, crawls: Crawls, status: Codes | None = None) -> None:
         """Record crawls with content, or with the status of an outage in place of content."""
         n = len(crawls.page)
         unsaid, version = np.full(n, UNSPECIFIED, np.int16), self._versions.at(*crawls)
         status = unsaid if status is None else status
-        own = 1 + version + (crawls.page.astype(np.int64) << PAGE_BITS)
+        own = self.digests(crawls.page, version)
         columns = CrawlColumns(
             page_id=self._page_id[crawls.page],
             observed_at=instants_of(crawls.at),
             changed=unsaid,
-            # as two pages have two contents, their versions have different digests
             digest=np.where(status == UNSPECIFIED, own, 0),
             status=status,
             leased_page_id=np.zeros(n, np.int64),
@@ -276,5 +289,6 @@ def _after_first(page: Ints, marked: Bools) -> Bools:
     return after
 
 
-def _days(at: Instants) -> Floats:
+def since_start(at: Instants) -> Floats:
+    """Return instants as days since the start."""
     return days(at - _START)

@@ -10,6 +10,7 @@ from recrawl_client.wire.plan import BudgetPlan
 from service.core.allocation.problem import Allocation
 from service.core.checks import BandwidthInfeasible
 from service.core.common_values import alone
+from service.core.division import Division, Wanted, divided
 from service.epochs.constraints import CONSTRAINED, LEAST
 from service.epochs.shifts import places
 from service.epochs.solve import NO_HOSTS, AllocationInput, Plan, optimum, total_costs
@@ -55,8 +56,9 @@ class Basis:
     epoch: int
     at: datetime
     in_force: Certificate
+    wants: Wanted
     pages: EpochColumns
-    """Pages with values in the columns `PLANNED` alone (`reduced`)."""
+    """Pages with a share, with values in the columns `PLANNED` alone (`reduced`)."""
     estimates: RateEstimates
     caps: CapColumns
     change_hours: HostHours | None
@@ -101,11 +103,9 @@ def reduced(pages: EpochColumns) -> EpochColumns:
 
 def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = None) -> Solved:
     """Return the plan of a bandwidth; `start` is the multiplier of a similar plan."""
-    pages, estimates = basis.pages, basis.estimates
-    problem, hosts = (
-        AllocationInput(pages, estimates, plan.objective, bandwidth, basis.caps),
-        basis.change_hours,
-    )
+    pages, estimates, budget = basis.pages, basis.estimates, _division(basis, plan, bandwidth)
+    problem = AllocationInput(pages, estimates, plan.objective, budget.planned, basis.caps)
+    hosts = basis.change_hours
     place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     try:
         allocation, audits = alone(optimum(problem, start, hosts, place))
@@ -116,6 +116,9 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     importance = float(pages.importance.sum())
     figures = BudgetPlan(
         bandwidth=bandwidth,
+        planned=budget.planned,
+        overhead=budget.overhead,
+        first_crawls=budget.first_crawls,
         feasible=True,
         bandwidth_used=allocation.bandwidth_used + audits.total,
         multiplier=_finite(allocation.multiplier),
@@ -126,6 +129,14 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     crawls = _crawls(pages, estimates, *rates)
     ranked = _ranked(basis.hosts, crawls), _ranked(basis.tags, crawls)
     return Solved(figures, *ranked, _at_cap(basis.caps, allocation))
+
+
+def _division(basis: Basis, plan: Plan, bandwidth: float) -> Division:
+    """Return the parts of a budget; those of the epoch in force where it is the same."""
+    seen = basis.in_force
+    if seen.planned is not None and bandwidth == seen.bandwidth:
+        return Division(bandwidth, seen.planned, seen.overhead or 0.0, seen.first_crawls)
+    return divided(bandwidth, basis.wants, seen.overhead or 0.0, plan.first_share)
 
 
 def minima(pages: EpochColumns, plan: Plan) -> Floats:

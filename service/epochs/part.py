@@ -17,6 +17,7 @@ from service.core.common_values import Contribution, Joint
 from service.core.estimators.base import Estimator, from_columns
 from service.core.shared_changes import ShareEvidence
 from service.epochs.change_hours import Hours, learn_hours, load_hours
+from service.epochs.requests import NO_REQUESTS, Requests, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
 from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
 from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
@@ -67,6 +68,8 @@ class Input(NamedTuple):
     change_hours: Hours | None
     from_log: Floats | None
     """(N,) change rates for estimators that read the log."""
+    requests: Requests = NO_REQUESTS
+    """Requests of the database; its first logical shard has them."""
 
 
 def load(tx: Transaction, task: Task) -> dict[int, Input]:
@@ -88,7 +91,8 @@ def _read(tx: Transaction, task: Task) -> Input:
         change_hours = load_hours(tx, pages, last, instant(task.at), plan.host_delay_s)
     if plan.estimator.needs_history:
         from_log = rates_from_log(tx, pages.page_id, plan.estimator)
-    return Input(pages, caps, plan.estimator, None, change_hours, from_log)
+    requests = read_requests(tx, last, task.at)
+    return Input(pages, caps, plan.estimator, None, change_hours, from_log, requests)
 
 
 def _with_tables(tx: Transaction, task: Task, part: Input, shard: int) -> Input:
@@ -107,7 +111,10 @@ def divided(whole: Input) -> dict[int, Input]:
     shards = distinct(ids[:: max(len(ids) - 1, 1)] >> SHARD_BITS)
     if len(shards) <= 1:
         return {int(shards[0]) if len(shards) else 0: whole}
-    return {shard: _part(whole, shard) for shard in distinct(ids >> SHARD_BITS).tolist()}
+    parts = {shard: _part(whole, shard) for shard in distinct(ids >> SHARD_BITS).tolist()}
+    for shard in sorted(parts)[1:]:
+        parts[shard] = parts[shard]._replace(requests=of_other_shards(whole.requests))
+    return parts
 
 
 def _part(whole: Input, shard: int) -> Input:
@@ -225,7 +232,7 @@ class Stages:
 
     def estimate(self) -> Joint[int]:
         """Estimate change rates and change hours; return the number of all pages."""
-        pages, caps, fitted, evidence, change_hours, from_log = self.loaded
+        pages, caps, fitted, evidence, change_hours, from_log, requests = self.loaded
         del self.loaded
         plan, last = self.task.plan, self.task.last
         estimator = yield from refit(plan.estimator, pages, fitted)
@@ -234,7 +241,7 @@ class Stages:
             change_hours = learn_hours(pages, estimator, change_hours, last, self.now)
             self.change_hours = change_hours.learnt
         self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
-        limits = last, caps, self.now, evidence, change_hours
+        limits = last, caps, self.now, evidence, change_hours, requests
         self.problem = without_evidence(pages), estimates, plan, *limits
         return len(pages)
 

@@ -26,6 +26,15 @@ from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
 from service.epochs.change_hours import Hours
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
+from service.epochs.division import (
+    FIRST_SHARE,
+    add_rates_of_new,
+    divides,
+    division,
+    n_first_crawled,
+    sharing,
+)
+from service.epochs.requests import NO_REQUESTS, Requests, factor_after, joined
 from service.epochs.shifts import exposures, most_crawled, places, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
@@ -42,7 +51,9 @@ class Plan:
     objective: str = "harmonic"
     timing: Timing = Timing.periodic
     bandwidth: float | None = None
-    """Crawls a day; None: 0.2 for each page."""
+    """Crawls a day; None: 0.2 for each page that has a copy."""
+    first_share: float = FIRST_SHARE
+    """Maximum share of the bandwidth for first crawls."""
     retention: timedelta | None = None
     """Time for which the log is kept; None: without limit."""
     audit_retention: timedelta | None = None
@@ -76,8 +87,6 @@ class Plan:
 NO_HOSTS: Ints = np.zeros(0, np.int64)
 NO_RATES: Floats = np.zeros(0)
 
-PAGES_PER_CRAWL = 5
-"""Pages for each crawl a day where no bandwidth is set, the ratio of K19's experiments."""
 COST_BLOCK = 1 << 16
 """Pages whose costs are computed at a time."""
 UNUSED = 1e-6
@@ -104,30 +113,41 @@ def solve(
     now: np.datetime64,
     evidence: ShareEvidence | None = None,
     change_hours: Hours | None = None,
+    requests: Requests = NO_REQUESTS,
 ) -> Joint[EpochResult]:
-    """Return the schedule of this part, and the certificate of all; `last` is in force."""
+    """Return the schedule of this part, and the certificate of all; `last` is in force.
+
+    `requests` are those of this part's history.
+    """
     start = last.certificate.multiplier if last and last.certificate else None
     n_pages = yield from count(len(pages))
-    bandwidth = plan.bandwidth
-    if bandwidth is None:
-        bandwidth = n_pages / PAGES_PER_CRAWL
-    problem = AllocationInput(pages, estimates, plan.objective, bandwidth, caps)
+    requests = yield from joined(requests)
+    budget, wants = yield from division(
+        pages, caps, plan.bandwidth, plan.first_share, requests, now
+    )
+    apart = divides(plan.objective, wants)
+    sharers = sharing(pages) if apart else pages
+    problem = AllocationInput(sharers, estimates, plan.objective, budget.planned, caps)
     hosts = None if change_hours is None else change_hours.hosts
     place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     optimal = optimum(problem, start, hosts, place)
     allocation, audits = yield from optimal
+    if apart:
+        add_rates_of_new(pages, estimates, caps, allocation, budget.planned)
     crawl_rate = allocation.crawl_rate
     if audits.total > 0:
         crawl_rate = crawl_rate + audits.of_pages
     n_audits, crawl_probability = audits.total, allocation.crawl_probability
     allocation = replace(allocation, crawl_rate=NO_RATES, crawl_probability=NO_RATES)
-    del audits, optimal  # arrays of pages, which nothing after this needs
+    del audits, optimal, problem, sharers  # arrays of pages, which nothing after this needs
     since = LastEpoch.of(last, evidence)
     urgencies = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), evidence)
     if plan.with_urgency:
+        n_first = yield from count(n_first_crawled(pages, requests.since, now))
+        on_all = factor_after(last, requests, n_first, wants.n_copies)
         exposure = exposures(pages, change_hours, place)
         situation = pages, estimates, crawl_rate, caps, now
-        urgencies = yield from urgency(*situation, since, bandwidth, exposure)
+        urgencies = yield from urgency(*situation, since, on_all, exposure)
     shifts = shifted(
         pages, estimates, crawl_rate, urgencies.of_pages, change_hours, place, caps, since, now
     )
@@ -143,7 +163,10 @@ def solve(
     rates = crawl_rate, crawl_probability
     harmonic, binary = yield from total(total_costs(pages, estimates, rates, plan.timing))
     certificate = Certificate(
-        bandwidth=bandwidth,
+        bandwidth=budget.budget,
+        planned=budget.planned,
+        overhead=budget.overhead,
+        first_crawls=budget.first_crawls,
         bandwidth_used=allocation.bandwidth_used + n_audits,
         multiplier=allocation.multiplier,
         harmonic_cost=harmonic,

@@ -2,8 +2,8 @@
 
 A page is due sooner after crawls found other pages of its URL group changed, and later after crawls
 found them unchanged (`core.siblings`). This counts as far as pages of the group have been seen to
-change together (`core.shared_changes`). One factor on all pages keeps the number of crawls at the
-bandwidth (`core.budget_factor`).
+change together (`core.shared_changes`). One factor on all pages, which the caller has, keeps the
+number of crawls at the budget (`core.budget_factor`).
 """
 
 from datetime import timedelta
@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.core.budget_factor import HIGHEST, LOWEST, Window, budget_factor, spent
+from service.core.budget_factor import Window
 from service.core.common_values import Joint, anywhere, total
 from service.core.shared_changes import ShareEvidence, in_common, learn, shares
 from service.core.siblings import corpus_ratios, shared, siblings
-from service.core.waits import JITTER
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import NO_TIME, Bools, Floats, Ints, days, instant
 from service.model.columns import CapColumns, EpochColumns
@@ -23,7 +22,7 @@ from service.model.domain import Epoch, Observability
 from service.model.urls import n_buckets
 
 LATE = timedelta(minutes=10)
-"""Maximum time from a crawl to its report for the crawl to count as spent."""
+"""Maximum time from a crawl to its report, and to its count, for an epoch to count the crawl."""
 
 FASTEST = 1000.0
 """Upper bound of the urgency."""
@@ -50,12 +49,10 @@ class Urgency(NamedTuple):
 
 
 class LastEpoch(NamedTuple):
-    """The epoch in force until now, since which crawls are counted."""
+    """The epoch in force until now, since which crawls are evidence of siblings."""
 
     started_at: np.datetime64
     """NaT if there is none."""
-    budget_factor: float
-    bandwidth: float
     evidence: ShareEvidence | None = None
     """Evidence of the shares of URL groups until then; None: none yet."""
 
@@ -64,12 +61,10 @@ class LastEpoch(NamedTuple):
         """Return the values of an epoch."""
         if epoch is None or epoch.certificate is None or epoch.started_at is None:
             return NO_EPOCH
-        certificate = epoch.certificate
-        factor = float(np.clip(certificate.budget_factor, LOWEST, HIGHEST))
-        return cls(instant(epoch.started_at), factor, certificate.bandwidth, evidence)
+        return cls(instant(epoch.started_at), evidence)
 
 
-NO_EPOCH = LastEpoch(NO_TIME, 1.0, 0.0)
+NO_EPOCH = LastEpoch(NO_TIME)
 
 
 def urgency(
@@ -79,24 +74,23 @@ def urgency(
     caps: CapColumns,
     now: np.datetime64,
     last: LastEpoch = NO_EPOCH,
-    bandwidth: float = 0.0,
+    budget_factor: float = 1.0,
     exposure: Floats | None = None,
 ) -> Joint[Urgency]:
     """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
 
-    The pages, hosts and URL groups are those of one part. The budget factor and the shares count
-    the pages of all parts.
+    The pages, hosts and URL groups are those of one part. The shares count the pages of all parts.
 
     `exposure` has the operational lengths of last intervals, days; None: the lengths.
 
     The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. Siblings do
     not count for pages that are crawled every `OFTEN_DAYS` or sooner. The bounds
-    of a page hold for its crawl rate times its urgency. `bandwidth` is that of the crawl rates.
+    of a page hold for its crawl rate times its urgency.
     """
     # beyond these rates products may overflow
     clocked = ~np.isnat(pages.last_observed_at) & (crawl_rate > TINY) & (crawl_rate < 1 / TINY)
     if not (yield from anywhere(clocked.any())):
-        return Urgency(np.ones(len(pages)), last.budget_factor, (), last.evidence)
+        return Urgency(np.ones(len(pages)), budget_factor, (), last.evidence)
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
     window = since(last, now)
@@ -109,11 +103,8 @@ def urgency(
     # with hourly epochs, noise of siblings cost hourly feeds a fifth of their crawls
     factor[~free | (crawl_rate * OFTEN_DAYS > 1.0)] = 1.0
     rate = crawl_rate[free]
-    columns = age[free], np.abs(interval[free]), n_recrawls(pages)[free], rate
-    failures = failure_ages(pages, free, now)
-    on_all = yield from _budget_factor(*columns, failures, window, last, bandwidth)
-    factor[free] = bounded(pages, free, rate, factor[free] * on_all)
-    return Urgency(factor, on_all, ratios, evidence)
+    factor[free] = bounded(pages, free, rate, factor[free] * budget_factor)
+    return Urgency(factor, budget_factor, ratios, evidence)
 
 
 def bounded(pages: EpochColumns, where: Bools | Ints, crawl_rate: Floats, factor: Floats) -> Floats:
@@ -156,44 +147,3 @@ def _by_siblings(
     observed, expected = yield from total(changes)
     ratios = tuple(corpus_ratios(observed, expected / calibration).tolist())
     return shared(ratio, share[pages.url_group % n_groups]), ratios, evidence
-
-
-def n_recrawls(pages: EpochColumns) -> Ints:
-    """Return (N,) numbers of crawls after the first, as far as they matter to `spent`.
-
-    The first interval of a page is a random part of a whole one. A crawl whose result nobody
-    reports ends an interval that is no observation.
-    """
-    first = pages.interval_factor < 1.0 - JITTER
-    return np.where(pages.n_observations > 0, pages.n_observations, np.where(first, 0, 3))
-
-
-def failure_ages(pages: EpochColumns, where: Bools, now: np.datetime64) -> Floats:
-    """Return (F,) days since the last crawl of the pages in a mask, where it had no content.
-
-    Earlier crawls without content are those of earlier epochs, because retries wait longer than an
-    epoch does. With rarer epochs a few are missed.
-    """
-    failed = pages.last_failure_at[where & ~np.isnat(pages.last_failure_at)]
-    return np.maximum(days(now - failed), 0.0)
-
-
-def _budget_factor(
-    age: Floats,
-    interval: Floats,
-    recrawls: Ints,
-    crawl_rate: Floats,
-    failure_age: Floats,
-    window: Window,
-    last: LastEpoch,
-    bandwidth: float,
-) -> Joint[float]:
-    """Return the budget factor after the crawls of a window."""
-    if np.isnat(last.started_at):
-        return 1.0
-    columns = age, interval, recrawls, crawl_rate
-    own = spent(*columns, window, last.budget_factor, failure_age)
-    crawls = yield from total(own)
-    if bandwidth:  # the plan of that time, if the bandwidth has changed since
-        crawls = crawls._replace(n_planned=crawls.n_planned * last.bandwidth / bandwidth)
-    return budget_factor(last.budget_factor, crawls, window.days)

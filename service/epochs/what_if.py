@@ -14,6 +14,7 @@ import numpy as np
 
 from recrawl_client.wire.plan import BudgetPlan, PlanAnswer, PlannedHost, PlannedTag, StarvedPage
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
+from service.epochs.division import divides, sharing, wanted_within
 from service.epochs.solve import Plan
 from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
 from service.estimation.shard_rates import EpochFacts, ShardRates
@@ -107,14 +108,19 @@ class WhatIf:
             from_log = rates_from_log(tx, pages.page_id, estimator)
         estimator, pages = ShardRates().of_pages(tx, estimator, EpochFacts.of(last), pages)
         estimates = estimate_rates(pages, estimator, instant(now), from_log)
+        caps = tx.load_caps()
+        wants = wanted_within(pages, caps, self.plan.first_share, instant(now))
+        if divides(self.plan.objective, wants):
+            pages = sharing(pages)
         pages = reduced(pages)
         return Basis(
             epoch=last.epoch,
             at=now,
             in_force=last.certificate,
+            wants=wants,
             pages=pages,
             estimates=estimates,
-            caps=tx.load_caps(),
+            caps=caps,
             change_hours=tx.host_hours() if self.plan.with_change_hours else None,
             hosts=Members.of(slice(None), pages.host_id),
             tags=_tags(tx, pages.page_id),

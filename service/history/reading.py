@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from service.model.arrays import UNIX_ZERO
 from service.model.history import (
@@ -64,6 +65,25 @@ def read_rows(
     if len(rows) > limit:
         following = rows[limit].at
     return rows[:limit], following
+
+
+class Counts(NamedTuple):
+    """Counts of all hosts within a time."""
+
+    first_at: datetime | None
+    """Start of the first step that has a row or a part; None: there is none."""
+    counts: dict[str, int]
+
+
+def counts_between(tx: Transaction, since: datetime, until: datetime) -> Counts:
+    """Return the counts of the steps with since <= at < until, the running step included."""
+    rows = tx.sum_steps(ALL_HOSTS, since, until)
+    parts = [part for part in tx.parts_from(since, MOST_PARTS) if part.at < until]
+    running = _running(parts, ALL_HOSTS)
+    sums = (sum(column) for column in zip(rows.counts, *(s.counts for s in running), strict=True))
+    at = [each.at for each in running]
+    at += [] if rows.first_at is None else [rows.first_at]
+    return Counts(min(at, default=None), dict(zip(COUNTS, sums, strict=True)))
 
 
 def floor(at: datetime, step: timedelta) -> datetime:

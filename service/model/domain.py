@@ -276,6 +276,7 @@ class Certificate:
     """Figures of a published epoch, which show how near its rates are to the optimum."""
 
     bandwidth: float
+    """Budget, crawls a day."""
     bandwidth_used: float
     multiplier: float
     harmonic_cost: float
@@ -295,6 +296,12 @@ class Certificate:
     """Ratios of observed to expected changes of all pages, by age (`core.siblings`); empty: 1."""
     seconds: dict[str, float]
     """Duration of each stage, seconds."""
+    planned: float | None = None
+    """Part of the bandwidth for refreshes, crawls a day; None: the epoch is older than this."""
+    overhead: float | None = None
+    """Requests a day that teach nothing, such as retries, by those of the last days."""
+    first_crawls: float | None = None
+    """Maximum of first crawls a day; None: no maximum, because no bandwidth is set."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from service.archive.log_archive import LogArchive
 from service.budget.allotments import Terms
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS, make_estimator
+from service.epochs.division import FIRST_SHARE
 from service.epochs.solve import Plan
 from service.leases.politeness import Politeness
 from service.model.domain import Timing
@@ -70,7 +71,9 @@ class Settings(AccessSettings, ClusterSettings):
     database_timeout_s: Annotated[float, Field(ge=1, le=300)] = REQUEST_TIMEOUT_S
     """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
-    """Crawls a day over all pages; unset: 0.2 for each page."""
+    """Crawls a day over all pages; unset: 0.2 for each page that has a copy."""
+    first_share: Annotated[float, Field(ge=0, le=1)] = FIRST_SHARE
+    """Maximum share of the bandwidth for first crawls of new pages, 0 to 1."""
     budget_loan: Annotated[float, Field(ge=0, le=366)] = 3
     """Days of budget that pages made urgent by others of their URL group may take in advance; 0:
     no day exceeds the budget."""
@@ -197,6 +200,7 @@ class Settings(AccessSettings, ClusterSettings):
             objective=self.objective,
             timing=self.timing,
             bandwidth=self.bandwidth,
+            first_share=self.first_share,
             retention=_days(self._retention_days(name)),
             audit_retention=_days(self.audit_retention_days),
             history_retention=_days(self.history_days),

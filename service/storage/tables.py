@@ -398,6 +398,9 @@ epochs = sa.Table(
     sa.Column("seconds", Json),
     sa.Column("budget_factor", sa.Double),
     sa.Column("observed_ratios", Json),
+    sa.Column("planned", sa.Double),
+    sa.Column("overhead", sa.Double),
+    sa.Column("first_crawls", sa.Double),
     sa.Index(
         "epochs_one_request_idx",
         "status",

@@ -40,6 +40,12 @@ def learnt(api: Live) -> Live:
     return api
 
 
+def too_often(learnt: Live) -> None:
+    """Give the pages minima that exceed any bandwidth."""
+    for page_id in (1, 2):
+        learnt.client.patch(f"/pages/{page_id}", json={"min_crawl_rate": 1e6})
+
+
 def test_a_service_without_pages_says_so(recrawl, api: Live):
     ended = recrawl("status", "--to", api.url)
     assert ended.status == 0
@@ -101,7 +107,7 @@ def test_where_the_server_runs_epochs_the_first_one_is_awaited(recrawl, api: Liv
 
 
 def test_a_failed_epoch_is_shown_beside_the_one_in_force(recrawl, learnt: Live):
-    learnt.client.patch("/pages/1", json={"min_crawl_rate": 1e6})
+    too_often(learnt)
     with capture_logs():
         assert learnt.epoch()["status"] == "failed"
     out = recrawl("status", url=learnt.url).out
@@ -148,7 +154,7 @@ def test_a_page_that_is_not_known_is_refused(recrawl, learnt: Live):
 
 
 def test_epochs_are_listed_newest_first(recrawl, learnt: Live):
-    learnt.client.patch("/pages/1", json={"min_crawl_rate": 1e6})
+    too_often(learnt)
     with capture_logs():
         learnt.epoch()
     out = " ".join(recrawl("epochs", url=learnt.url).out.split())

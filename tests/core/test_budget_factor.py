@@ -1,6 +1,4 @@
-"""Crawls counted since the last epoch, and the factor that keeps them at the bandwidth."""
-
-from itertools import pairwise
+"""The factor that keeps the crawls of readers without leases at the budget."""
 
 import numpy as np
 import pytest
@@ -12,103 +10,9 @@ from service.core.budget_factor import (
     LOWEST,
     MOST_OVERSPENT,
     Spent,
-    Window,
     budget_factor,
-    spent,
 )
 from service.core.checks import InvalidInput
-
-DAY = Window(1.0, 0.0)
-
-
-def facts(histories):
-    """Return age, last interval and number of recrawls of pages crawled at these ages, falling."""
-    last = [ages[-1] for ages in histories]
-    interval = [ages[-2] - ages[-1] if len(ages) > 1 else 0.0 for ages in histories]
-    return last, interval, [len(ages) - 1 for ages in histories]
-
-
-def test_the_last_two_crawls_count_where_they_lie_in_the_window():
-    histories = [[9.0, 0.5], [9.0, 3.0, 0.9, 0.2], [9.0, 5.0, 1.5]]
-    crawls = spent(*facts(histories), [0.1, 0.2, 0.3], Window(1.0, 0.3))
-    assert crawls == Spent(2.0, pytest.approx(0.7 * 0.6), 3)
-
-
-def test_the_first_crawl_of_a_page_and_the_time_before_it_do_not_count():
-    crawls = spent(*facts([[0.4], [0.8, 0.3], [7.0]]), [2.0, 3.0, 5.0], DAY)
-    assert crawls == Spent(1.0, pytest.approx(2 * 0.4 + 3 * 0.8 + 5), 3)
-
-
-def test_crawls_without_content_count_where_they_lie_in_the_window():
-    columns = *facts([[9.0, 0.5], [9.0, 3.0]]), [0.1, 0.2]
-    failure_age = [0.29, 0.3, 0.99, 1.0, 7.0]
-    plain = spent(*columns, Window(1.0, 0.3))
-    crawls = spent(*columns, Window(1.0, 0.3), failure_age=failure_age)
-    assert crawls == plain._replace(n_crawled=plain.n_crawled + 2)
-
-
-def test_a_page_crawled_each_quarter_of_a_day_counts_four_times_a_day():
-    ages = np.arange(40, 0, -1) / 4 - 0.1
-    crawls = spent(*facts([ages.tolist()]), [4.0], DAY)
-    assert crawls == Spent(4.0, 4.0, 1)
-
-
-def test_crawls_before_the_last_two_are_as_dense_as_the_factor_made_them():
-    ages = np.arange(60, 0, -1) / 6 - 0.1
-    assert spent(*facts([ages.tolist()]), [4.0], DAY, factor=1.5) == Spent(6.0, 4.0, 1)
-
-
-def test_no_more_crawls_count_than_there_were():
-    assert spent([0.1], [0.1], [2], [1000.0], DAY).n_crawled == 2
-    assert spent([0.1], [0.1], [3], [1000.0], DAY).n_crawled == 3
-
-
-@given(st.integers(0, 2**32), st.floats(0.05, 20.0))
-def test_crawls_of_one_rate_are_counted_as_in_their_histories(seed, days):
-    rng = np.random.default_rng(seed)
-    rate, horizon = rng.uniform(0.05, 3.0, 20), 60.0
-    histories = [
-        (horizon - rng.uniform(0, 1 / r) - np.arange(int(horizon * r)) / r).tolist() for r in rate
-    ]
-    crawls = spent(*facts(histories), rate, Window(days, 0.0))
-    n_within = sum(np.count_nonzero(np.array(h) < days) for h in histories)
-    assert crawls.n_crawled == pytest.approx(n_within, abs=1)  # an instant may fall on the edge
-    assert crawls.n_planned == pytest.approx(rate.sum() * days)
-
-
-def test_windows_side_by_side_count_each_crawl_once():
-    rng = np.random.default_rng(5)
-    histories = [np.sort(rng.uniform(0, 4, 2))[::-1].tolist() for _ in range(500)]
-    columns = *facts([[9.0, *ages] for ages in histories]), np.full(500, 0.5)
-    edges = [4.0, 2.5, 1.0, 0.4, 0.0]
-    parts = [spent(*columns, Window(*edge)) for edge in pairwise(edges)]
-    assert sum(part.n_crawled for part in parts) == 1_000
-    assert sum(part.n_planned for part in parts) == pytest.approx(4.0 * 250)
-    failures = rng.uniform(0, 4, 300)
-    parts = [spent(*columns, Window(*edge), failure_age=failures) for edge in pairwise(edges)]
-    assert sum(part.n_crawled for part in parts) == 1_300
-
-
-@pytest.mark.parametrize(
-    ("name", "place", "value"),
-    [("age", 0, [-1.0]), ("interval", 1, [np.nan]), ("n_recrawls", 2, [-1]), ("crawl_rate", 3, [])],
-)
-def test_what_is_no_amount_is_refused_by_name(name, place, value):
-    columns = [[1.0], [1.0], [1], [1.0]]
-    columns[place] = value
-    with pytest.raises(InvalidInput) as refused:
-        spent(*columns, DAY)
-    assert refused.value.name == name
-
-
-@pytest.mark.parametrize("failure_age", [[-1.0], [np.nan], [0.5, np.inf]])
-def test_the_age_of_a_failure_is_an_amount(failure_age):
-    with pytest.raises(InvalidInput) as refused:
-        spent([1.0], [1.0], [1], [1.0], DAY, failure_age=failure_age)
-    assert refused.value.name == "failure_age"
-
-
-# -- the factor
 
 PER_DAY = 1_000.0
 

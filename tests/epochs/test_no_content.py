@@ -64,21 +64,6 @@ def test_two_crawls_without_content_leave_a_page_its_share(store, clock):
     np.testing.assert_allclose(found, expected, rtol=1e-4)  # the prior is fitted again
 
 
-def test_a_crawl_without_content_is_spent_like_any_other(store, clock):
-    """A day without a crawl leaves bandwidth over; eight that fail spend more than its 7.5."""
-    ids = watched(store)
-    save(store, ids, last_crawl_at=T0, last_observed_at=T0)
-    factors = []
-    for day in range(3):
-        clock.at = T0 + (30 + day) * DAY
-        factors.append(run_epoch(store, PLAN, clock).certificate.budget_factor)
-        if day == 1:
-            save(store, ids[20:28], n_failures=1, last_crawl_at=clock.at + DAY / 2)
-    assert factors[0] == 1.0
-    assert factors[1] > 1.02
-    assert 1.0 < factors[2] < factors[1]
-
-
 def test_an_epoch_equals_that_of_a_store_whose_pages_without_content_are_gone(sql_store, clock):
     """What a gone page means for priors, siblings, caps and the certificate is the same here."""
     ids = watched(sql_store)

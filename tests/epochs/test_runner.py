@@ -283,18 +283,6 @@ def test_siblings_shift_crawls_where_they_are_asked_to(memory, clock):
         assert (urgencies(**given) == 1.0).all()
 
 
-def test_an_epoch_goes_on_from_the_budget_factor_of_the_last(memory, clock):
-    ids = watched(memory)
-    long_ago = T0 - 5 * DAY
-    save(memory, ids, last_observed_at=long_ago, last_interval=-4.0, n_observations=5)
-    factors = []
-    for clock.at in (T0, T0 + DAY, T0 + 3 * DAY):  # no page is crawled
-        factors.append(run_epoch(memory, PLAN, clock).certificate.budget_factor)
-    assert factors[0] == 1.0
-    assert factors[2] / factors[1] == pytest.approx(factors[1] ** 2, rel=0.05)
-    assert factors[1] > 1.0
-
-
 def events(logs):
     return [entry["event"] for entry in logs if entry["log_level"] == "info"]
 

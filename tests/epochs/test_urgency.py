@@ -10,7 +10,7 @@ from service.core.common_values import alone
 from service.core.shared_changes import PRIOR, SHARES, ShareEvidence
 from service.core.siblings import age_bin, siblings
 from service.epochs import urgency as module
-from service.epochs.urgency import FASTEST, NO_EPOCH, LastEpoch, n_recrawls
+from service.epochs.urgency import FASTEST, NO_EPOCH, LastEpoch
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import INSTANT, NO_TIME
 from service.model.columns import CapColumns, EpochColumns
@@ -89,15 +89,15 @@ def test_siblings_count_as_far_as_the_last_epoch_has_seen_them_to():
         evidence = ShareEvidence(
             1 << 11, np.arange(1 << 11), score - score[:, :1], np.zeros(7), 0.0
         )
-        last = LastEpoch(NOW, 1.0, 100.0, evidence)
-        urgent = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, last, 100.0)
+        last = LastEpoch(NOW, evidence)
+        urgent = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, last)
         np.testing.assert_allclose(urgent.of_pages, shown.observed_ratio(SHARES[best]), rtol=1e-6)
 
 
 def test_an_epoch_without_crawl_rates_keeps_what_the_last_one_learnt():
     pages, _ = corpus()
-    last = LastEpoch(NOW - DAY, 1.2, 100.0, ShareEvidence.none(4))
-    urgent = urgency(pages, known(1_000), np.zeros(1_000), NO_CAPS, NOW, last, 100.0)
+    last = LastEpoch(NOW - DAY, ShareEvidence.none(4))
+    urgent = urgency(pages, known(1_000), np.zeros(1_000), NO_CAPS, NOW, last, 1.2)
     assert urgent.evidence is last.evidence
     assert urgent.budget_factor == 1.2
     assert (urgent.of_pages == 1.0).all()
@@ -107,8 +107,8 @@ def test_an_epoch_adds_the_crawls_since_the_last_to_the_evidence():
     pages, _ = corpus()
     first = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW)
     assert not first.evidence.score.any()
-    last = LastEpoch(NOW - 2 * DAY, 1.0, 100.0, first.evidence)
-    second = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, last, 100.0)
+    last = LastEpoch(NOW - 2 * DAY, first.evidence)
+    second = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, last)
     recent = pages.last_observed_at >= NOW - 2 * DAY
     assert second.evidence.n_changed == np.count_nonzero(recent & (pages.last_interval > 0))
     assert second.evidence.score.any()
@@ -119,125 +119,6 @@ def test_the_first_epoch_and_one_without_a_certificate_leave_the_rates_as_they_a
     assert urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW).budget_factor == 1.0
     assert LastEpoch.of(None) == NO_EPOCH
     assert LastEpoch.of(Epoch(1, EpochStatus.failed, T0, T0)) == NO_EPOCH
-
-
-def test_the_factor_goes_on_from_the_last_epoch_by_the_crawls_since():
-    pages, age = corpus()
-    rate, last = np.full(1_000, 0.1), LastEpoch(NOW - 2 * DAY, 1.1, 100.0)
-    urgent = urgency(pages, known(1_000), rate, NO_CAPS, NOW, last, 100.0)
-    late = 10 / 1440
-    before = age + np.abs(pages.last_interval)
-    n_crawled = sum(np.count_nonzero((at >= late) & (at < 2 + late)) for at in (age, before))
-    missing = 1 - n_crawled / 200
-    assert urgent.budget_factor == pytest.approx(1.1 * np.exp(0.1 * missing), abs=0.002)
-
-
-def test_a_bandwidth_that_was_changed_counts_from_its_epoch_on():
-    pages, _ = corpus()
-    spent_so = LastEpoch(NOW - DAY, 1.0, 50.0)
-    urgent = [
-        urgency(pages, known(1_000), np.full(1_000, rate), NO_CAPS, NOW, spent_so, 1_000 * rate)
-        for rate in (0.05, 0.2)
-    ]
-    once, fourfold = (np.log(each.budget_factor) for each in urgent)
-    assert once == pytest.approx(fourfold, abs=0.2 * abs(once))
-
-
-def test_a_crawl_that_is_reported_late_counts_in_the_next_epoch():
-    pages, _ = corpus(last_interval=np.full(1_000, -30.0), url_group=np.arange(1_000))
-    crawled = np.full(1_000, NOW - 20 * DAY)
-    crawled[:30] = NOW - np.timedelta64(5, "m")
-    pages, rate = replace(pages, last_observed_at=crawled), np.full(1_000, 0.1)
-
-    def factor(now, last):
-        urgent = urgency(pages, known(1_000), rate, NO_CAPS, now, last, 100.0)
-        return urgent.budget_factor
-
-    first = factor(NOW, LastEpoch(NOW - DAY, 1.0, 100.0))
-    second = factor(NOW + HOUR, LastEpoch(NOW, first, 100.0))
-    assert np.log(first) == pytest.approx(1 / 20)  # nothing in a day; tau = 20 days
-    assert np.log(second / first) == pytest.approx((1 / 24 - 0.3) / 20)
-
-
-def quiet(**given):
-    """Return pages without siblings whose last content was twenty days ago."""
-    pages, _ = corpus(last_interval=np.full(1_000, -30.0), url_group=np.arange(1_000), **given)
-    return replace(pages, last_observed_at=np.full(1_000, NOW - 20 * DAY))
-
-
-def failing(pages, where, ago):
-    at = pages.last_failure_at.copy()
-    at[where] = NOW - ago
-    return replace(pages, last_failure_at=at)
-
-
-def left_over(pages, rates=None, now=NOW, last=NOW - DAY, caps=NO_CAPS):
-    """Return the logarithm of the budget factor after a time with the factor 1."""
-    rates = np.full(1_000, 0.1) if rates is None else rates
-    urgent = urgency(pages, known(1_000), rates, caps, now, LastEpoch(last, 1.0, 100.0), 100.0)
-    return np.log(urgent.budget_factor)
-
-
-def test_crawls_without_content_are_spent():
-    pages = quiet()
-    assert left_over(pages) == pytest.approx(1 / 20)  # nothing in a day; tau = 20 days
-    assert left_over(failing(pages, slice(30), 5 * HOUR)) == pytest.approx((1 - 0.3) / 20)
-    assert left_over(failing(pages, slice(130), 5 * HOUR)) == pytest.approx((1 - 1.3) / 20)
-
-
-def test_a_crawl_without_content_is_spent_once():
-    """Epochs every quarter of a day; the page is tried again after two days."""
-    pages, step = failing(quiet(), slice(30), 5 * HOUR), 6 * HOUR
-    epochs = [NOW + i * step for i in range(-3, 5)]
-    spared = [0.25 / 20 - left_over(pages, now=now, last=now - step) for now in epochs]
-    assert sum(spared) == pytest.approx(0.3 / 20)
-    assert np.count_nonzero(np.abs(spared) > 1e-12) == 1
-
-
-def test_a_crawl_without_content_that_is_reported_late_is_spent_in_the_next_epoch():
-    pages = failing(quiet(), slice(30), np.timedelta64(5, "m"))
-    assert left_over(pages) == pytest.approx(1 / 20)
-    later = left_over(pages, now=NOW + HOUR, last=NOW)
-    assert later == pytest.approx((1 / 24 - 0.3) / 20)
-
-
-def test_crawls_that_no_rate_asks_for_are_not_spent():
-    """Pages without a share, announced or capped ones, and such as have never had content."""
-    no_share, complete, capped, new = (np.arange(1_000) % 10 == i for i in range(4))
-    observability = np.where(complete, Observability.complete, Observability.auto)
-    pages = quiet(
-        observability=observability.astype(np.int16), host_id=np.where(capped, 3, 1).astype(int)
-    )
-    crawled = np.where(new, NO_TIME, pages.last_observed_at)
-    pages = replace(pages, last_observed_at=crawled)
-    caps = columns(
-        CapColumns,
-        1,
-        host_id=3,
-        host="h",
-        max_crawl_rate=1.0,
-        group_id=0,
-        group="",
-        group_max_crawl_rate=np.nan,
-    )
-    rates = np.where(no_share, 0.0, 0.1)
-    plain = left_over(pages, rates, caps=caps)
-    others = no_share | complete | capped | new
-    assert left_over(failing(pages, others, 5 * HOUR), rates, caps=caps) == plain
-    assert left_over(failing(pages, ~others, 5 * HOUR), rates, caps=caps) < plain
-
-
-def test_a_clock_set_back_spends_no_failure_of_the_future():
-    pages = failing(quiet(), slice(30), -DAY)
-    assert left_over(pages) == pytest.approx(1 / 20)
-
-
-def test_first_crawls_and_results_that_nobody_reports_differ():
-    pages, _ = corpus(40)
-    pages = pages.take(slice(4))
-    factor, observed = np.array([0.3, 0.96, 1.04, 0.9]), np.array([0, 0, 0, 7])
-    pages = replace(pages, interval_factor=factor, n_observations=observed)
-    assert n_recrawls(pages).tolist() == [0, 3, 3, 7]
 
 
 def test_what_siblings_cannot_tell_goes_by_its_rate():

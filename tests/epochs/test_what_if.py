@@ -12,8 +12,9 @@ from scipy.optimize import minimize
 from support.allocation_cases import magnitudes
 from support.epoch_cases import Clock
 from support.examples import examples
-from support.store_cases import DAY, T0, page_of, read_schedule, register, save
+from support.store_cases import CERTIFICATE, DAY, T0, page_of, read_schedule, register, save
 
+from service.core.division import Wanted
 from service.core.estimators.gamma import Gamma
 from service.epochs.bandwidth_plans import Basis, Members, planned, reduced
 from service.epochs.run import run_epoch
@@ -202,7 +203,8 @@ def basis_of(importance, change_rate, host=(), caps=(), low=np.nan, high=np.nan,
     return Basis(
         epoch=1,
         at=T0,
-        in_force=None,
+        in_force=CERTIFICATE,
+        wants=Wanted(n_copies=n),
         pages=pages,
         estimates=RateEstimates(np.asarray(change_rate, float), *share),
         caps=CapColumns(

@@ -7,12 +7,15 @@ from numpy.typing import ArrayLike
 
 from service.core.allocation.blocks import LARGE, Pages
 from service.core.allocation.certificate import Rates, certified
+from service.core.allocation.demand import demand
 from service.core.allocation.multipliers import UNLIMITED, TreeLevel, grow, solve
 from service.core.allocation.problem import Allocation, check_bandwidth, check_hosts, check_pages
-from service.core.allocation.sweeps import HostSweeps, Sweeps
+from service.core.allocation.sweeps import HostSweeps, Sweeps, split
 from service.core.checks import Floats
 from service.core.common_values import Joint, alone, offset
 
+LEAST_MULTIPLIER = 1e-100
+"""Multiplier that stands for 0, at which demand has no maximum."""
 SAMPLE, MOST_SAMPLED = 64, 1 << 17
 """Pages per page of the sample that finds the start of the search; maximum size of the sample."""
 
@@ -138,6 +141,46 @@ def harmonic_optimum(
         host_multiplier=nested[-1] if nested else None,
         group_multiplier=nested[0] if len(nested) > 1 else None,
     )
+
+
+def harmonic_rates(
+    importance: ArrayLike,
+    change_rate: ArrayLike,
+    complete: ArrayLike,
+    multiplier: ArrayLike,
+    *,
+    most: float = np.inf,
+    min_crawl_rate: ArrayLike | None = None,
+    max_crawl_rate: ArrayLike | None = None,
+    ping_recall: ArrayLike | None = None,
+    ping_precision: ArrayLike | None = None,
+) -> Rates:
+    """Return crawl rates and crawl probabilities of pages at multipliers that others have set.
+
+    Parameters
+    ----------
+    multiplier : number or (N,), cost per crawl/day
+    most : 1/day
+        Maximum of a page above its minimum; at a multiplier of 0 nothing else limits the rate.
+
+    The other parameters are those of `allocate_harmonic`.
+
+    Examples
+    --------
+    >>> pages = [10, 5, 8], [0.1, 1.0, 0.25], [False, False, True]
+    >>> rates = harmonic_rates(*pages, allocate_harmonic(*pages, 0.5).multiplier)
+    >>> rates.crawl_rate.round(4), rates.crawl_probability.round(4)
+    (array([0.1298, 0.1317, 0.    ]), array([0.    , 0.    , 0.9541]))
+    """
+    noise, bounds = (ping_recall, ping_precision), (min_crawl_rate, max_crawl_rate)
+    pages = check_pages(importance, change_rate, complete, *noise, *bounds)
+    s = 1.0 / np.maximum(np.asarray(multiplier, np.float64), LEAST_MULTIPLIER)
+    least = 0.0 if pages.min_crawl_rate is None else pages.min_crawl_rate
+    rate = demand(pages, np.broadcast_to(s, pages.importance.shape)).rate
+    rate = np.minimum(rate, np.maximum(least, most))
+    crawl_probability = np.zeros(rate.size)
+    split(pages, rate, crawl_probability)
+    return Rates(rate, crawl_probability)
 
 
 def _start(pages: Pages, root: TreeLevel) -> Joint[float | None]:

@@ -53,7 +53,7 @@ class Sweeps:
                 rate, (slope, root) = crawl_rate[block], buffers[:, : block.stop - block.start]
                 work = Work(rate, slope, root)
                 rate[:] = demand(pages, at, work).rate  # in place, or a copy for noisy pings
-                _split(pages, rate, crawl_probability[block])
+                split(pages, rate, crawl_probability[block])
 
         over_parts(settle_part, self._n)
 
@@ -190,7 +190,7 @@ def _bounds(pages: Pages, s: Floats | float, work: Work) -> tuple[Floats, ...]: 
     return bounds if pages.min_crawl_rate is None else (*bounds, pages.min_crawl_rate)
 
 
-def _split(pages: Pages, rate: Floats, probability: Floats) -> None:
+def split(pages: Pages, rate: Floats, probability: Floats) -> None:
     """Divide total rates into rates on the clock, in place, and probabilities of crawls."""
     pinged, ping_rate = with_pings(pages)
     taken = rate[pinged]

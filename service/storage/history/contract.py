@@ -50,6 +50,15 @@ class StepCalibration(NamedTuple):
     calibrations: Calibrations
 
 
+class SummedSteps(NamedTuple):
+    """Sums of the rows of a host."""
+
+    first_at: datetime | None
+    """Start of the first row; None: there are no rows."""
+    counts: tuple[int, ...]
+    """Numbers in the order of `COUNTS`."""
+
+
 class Counted(NamedTuple):
     """Events of one commit."""
 
@@ -118,6 +127,10 @@ class HistoryStatements(Subject):
         """Return rows of a host with since <= at < until, ascending, at most `limit`."""
 
     @abstractmethod
+    def sum_steps(self, host_id: int, since: datetime, until: datetime) -> SummedSteps:
+        """Return the sums of the rows of a host with since <= at < until."""
+
+    @abstractmethod
     def newest_measured(self) -> HistoryStep | None:
         """Return the newest row of all pages that has gauges."""
 
@@ -173,6 +186,12 @@ ON CONFLICT (host_id, at) DO UPDATE SET
 STEPS = f"""
 SELECT {", ".join(ROW)} FROM history
 WHERE host_id = %(host_id)s AND at >= %(since)s AND at < %(until)s ORDER BY at LIMIT %(limit)s
+"""
+# on Postgres a sum of bigint is numeric
+SUMS = ", ".join(f"CAST(coalesce(sum({name}), 0) AS bigint) AS {name}" for name in COUNTS)
+SUM_STEPS = f"""
+SELECT min(at) AS at, {SUMS}
+FROM history WHERE host_id = %(host_id)s AND at >= %(since)s AND at < %(until)s
 """
 NEWEST_MEASURED = f"""
 SELECT {", ".join(ROW)} FROM history WHERE host_id = {ALL_HOSTS} AND measured_at IS NOT NULL
@@ -268,6 +287,11 @@ class HistorySql(Dialect, HistoryStatements):
     ) -> list[HistoryStep]:
         rows = self.read(STEPS, host_id=host_id, since=since, until=until, limit=limit)
         return list(map(_step, rows))
+
+    @override
+    def sum_steps(self, host_id: int, since: datetime, until: datetime) -> SummedSteps:
+        (row,) = self.read(SUM_STEPS, host_id=host_id, since=since, until=until)
+        return SummedSteps(row["at"], tuple(int(row[name]) for name in COUNTS))
 
     @override
     def newest_measured(self) -> HistoryStep | None:

@@ -1,0 +1,152 @@
+"""Choice of a request for leases: first crawls, pages that are due, loans, pages ahead.
+
+The order is that of the product (`service.core.pace` has the amounts). Pages are columns, and a
+request is a few passes over them.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from service.core.pace import Room
+from service.model.arrays import Bools, Floats, Ints
+
+URGENT = 1.2
+"""Urgency from which a page that is due may go on a loan."""
+LEAST_WAITED = 0.1
+"""Minimum share of its interval that a page ahead of its time has waited."""
+
+ROUNDING = 1e-6
+"""Amount that may be missing from a whole crawl."""
+MANY = 1e15
+"""Number of crawls above all others."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Pages:
+    """(N,) registered pages as the schedule has them; instants are days since the start."""
+
+    page: Ints
+    host: Ints
+    """Position of the host."""
+    due: Floats
+    """NaN: never."""
+    last: Floats
+    """Last crawl; NaN: none."""
+    rate: Floats
+    """Rate that ranks a page that is due, 1/day."""
+    steady_rate: Floats
+    """Rate of the crawls after the next one, 1/day."""
+    urgency: Floats
+    first: Bools
+    shown: Bools
+    """True if the last crawl had content."""
+
+    def crawl(self, row: Ints, at: Floats) -> None:
+        """Note crawls, after which pages follow their steady rate until the next epoch."""
+        rate = self.steady_rate[row]
+        wait = np.divide(1.0, rate, out=np.full(len(row), np.inf), where=rate > 0)
+        self.last[row], self.due[row] = at, at + wait
+        self.rate[row], self.urgency[row] = rate, 1.0
+        self.first[row], self.shown[row] = False, True
+
+
+@dataclass(slots=True)
+class Turn:
+    """Crawls of each host on a day."""
+
+    day: int
+    n_crawls: Ints
+    n_first: Ints
+
+    @classmethod
+    def none(cls, n_hosts: int) -> Self:
+        """Return the start of the first day."""
+        return cls(0, np.zeros(n_hosts, np.int64), np.zeros(n_hosts, np.int64))
+
+    def on(self, day: int) -> Self:
+        """Return the crawls of a day: this one, or a new one."""
+        return self if day == self.day else type(self)(day, 0 * self.n_crawls, 0 * self.n_first)
+
+    def add(self, host: Ints, first: Bools) -> None:
+        """Count crawls."""
+        np.add.at(self.n_crawls, host, 1)
+        np.add.at(self.n_first, host[first], 1)
+
+
+class Chosen(NamedTuple):
+    """(K,) rows of pages that a request takes, in the order of the queue."""
+
+    row: Ints
+    first: Bools
+    ahead: Bools
+    on_loan: Bools
+
+
+def taken_in_turn(
+    pages: Pages, at: float, left: Room | None, today: Turn, cap: Floats, first_share: float
+) -> Chosen:
+    """Return what a request at an instant takes within the room; `left` None: all that is due."""
+    due = pages.due <= at
+    spare = np.floor(cap - today.n_crawls + ROUNDING)
+    of_first = np.where(np.isfinite(cap), np.maximum(first_share * np.nan_to_num(cap), 1.0), np.inf)
+    room_first = np.floor(of_first - today.n_first + ROUNDING)
+    first = np.flatnonzero(due & pages.first)
+    first = first[np.argsort(pages.due[first], kind="stable")]
+    first = within(first, pages.host, np.minimum(spare, room_first))
+    if left is not None:
+        first = first[: whole(min(left.first, left.due))]
+    spare = spare - np.bincount(pages.host[first], minlength=len(spare))
+    late = np.flatnonzero(due & ~pages.first)
+    overdue = (at - pages.due[late]) * pages.rate[late]
+    late = within(late[np.argsort(-overdue, kind="stable")], pages.host, spare)
+    n_loans, early = 0, np.zeros(0, np.int64)
+    if left is not None:
+        most = whole(left.due - len(first))
+        late, rest = late[:most], late[most:]
+        loans = rest[pages.urgency[rest] >= URGENT][: whole(left.on_loan)]
+        n_loans = len(loans)
+        spare = spare - np.bincount(pages.host[late], minlength=len(spare))
+        late = np.concatenate([late, loans])
+        if not len(rest):
+            n_early = whole(min(left.ahead - len(first) - len(late), most - len(late)))
+            early = within(_early(pages, at, n_early), pages.host, spare)[: max(n_early, 0)]
+    row = np.concatenate([first, late, early])
+    place = np.arange(len(row))
+    n_due = len(first) + len(late)
+    return Chosen(
+        row,
+        place < len(first),
+        place >= n_due,
+        (place >= n_due - n_loans) & (place < n_due),
+    )
+
+
+def _early(pages: Pages, at: float, most: int) -> Ints:
+    """Return pages that are not due yet, the most waited first, at least `most` if there are."""
+    if most <= 0:
+        return np.zeros(0, np.int64)
+    length = pages.due - pages.last
+    with np.errstate(invalid="ignore", divide="ignore"):
+        waited = np.where(pages.shown & ~pages.first & (length > 0), (at - pages.last) / length, 0)
+    row = np.flatnonzero((waited >= LEAST_WAITED) & (pages.due > at) & (pages.last < at))
+    return np.asarray(row[np.argsort(-waited[row], kind="stable")])
+
+
+def whole(amount: float) -> int:
+    """Return the crawls within an amount, which may lack what a request comes before midnight."""
+    return max(int(min(amount, MANY) + ROUNDING), 0)
+
+
+def within(row: Ints, host: Ints, spare: Floats) -> Ints:
+    """Return the rows of an order that fit into the crawls that their hosts have left."""
+    if not np.isfinite(spare).any():
+        return row
+    of = host[row]
+    order = np.argsort(of, kind="stable")
+    sorted_of = of[order]
+    start = np.flatnonzero(np.diff(sorted_of, prepend=-1))
+    rank = np.empty(len(row), np.int64)
+    rank[order] = np.arange(len(row)) - np.repeat(start, np.diff(np.append(start, len(row))))
+    return row[rank < spare[of]]

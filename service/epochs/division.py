@@ -1,0 +1,170 @@
+"""The division of an epoch's budget among refreshes, first crawls and other requests. Pure.
+
+Pages without a copy have no share in the allocation. Their rates are those of pages like them at
+the same multiplier, so that their intervals are right after their first crawls.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from service.core.allocation.harmonic import harmonic_rates
+from service.core.allocation.problem import Allocation
+from service.core.budget_factor import Window
+from service.core.common_values import Joint, total
+from service.core.division import Division, Wanted, divided
+from service.epochs.constraints import CONSTRAINED, LEAST, ROUNDING, CapLevel, bounds, tree
+from service.epochs.requests import Requests
+from service.estimation.estimates import RateEstimates
+from service.model.arrays import Bools, Floats, days
+from service.model.columns import CapColumns, EpochColumns
+from service.model.domain import Observability
+
+FIRST_SHARE = 0.5
+"""Share of the budget that first crawls may have, by default."""
+PAGES_PER_CRAWL = 5
+"""Pages with a copy for each crawl a day where no budget is set, the ratio of K19's experiments."""
+NEW = Window(1.0, -np.inf)
+"""Time in which first crawls show how many a day are wanted."""
+
+
+def with_copy(pages: EpochColumns) -> Bools:
+    """Return (N,) which pages have a copy."""
+    return ~np.isnat(pages.last_observed_at)
+
+
+def divides(objective: str, wants: Wanted) -> bool:
+    """Return whether pages without a copy have no share.
+
+    The rules for comparison know no multiplier, and in a corpus without any copy all pages share.
+    """
+    return objective == CONSTRAINED and wants.n_copies > 0
+
+
+def wanted_within(
+    pages: EpochColumns, caps: CapColumns, first_share: float, now: np.datetime64
+) -> Wanted:
+    """Return what the pages of this part want beside refreshes.
+
+    New pages want as many first crawls a day as wait now, or as there were within the last day.
+    First crawls have the same share of the caps of hosts and groups as of the budget.
+    """
+    has_copy = with_copy(pages)
+    shares = pages.importance > 0
+    waiting = ~has_copy & shares & np.isnat(pages.last_failure_at)
+    copies = has_copy & shares
+    minima = pages.min_crawl_rate[has_copy]
+    of_first = _first_crawled(pages, has_copy, NEW, now)
+    levels = _levels(pages, caps)
+    columns = [np.asarray(mask, np.float64) for mask in (waiting, of_first, copies)]
+    of_hosts = [_sums(column, levels) for column in columns]
+    return Wanted(
+        n_copies=int(np.count_nonzero(copies)),
+        n_waiting=int(np.count_nonzero(waiting)),
+        first_crawls=_within_caps(np.maximum(*of_hosts[:2]), of_hosts[2], levels, first_share),
+        # the solver adds the minima in another order, and must not find their sum above
+        minima=(1 + ROUNDING) * float(minima[minima >= LEAST].sum()),
+    )
+
+
+def _levels(pages: EpochColumns, caps: CapColumns) -> tuple[CapLevel, ...]:
+    """Return the levels of caps without minima, which the allocation warns of."""
+    none = np.broadcast_to(np.nan, len(pages))
+    return tree(replace(pages, min_crawl_rate=none), caps)
+
+
+def _sums(column: Floats, levels: tuple[CapLevel, ...]) -> Floats:
+    """Return the sums of a column by host with a cap, and of all other hosts."""
+    return _of_level(levels[0], column) if levels else np.array([column.sum()])
+
+
+def _of_level(level: CapLevel, column: Floats) -> Floats:
+    return np.asarray(np.bincount(level.of, column, len(level.limits)), np.float64)
+
+
+def _within_caps(
+    first: Floats, copies: Floats, levels: tuple[CapLevel, ...], first_share: float
+) -> float:
+    """Return first crawls a day within the caps of hosts, then of groups."""
+    for i, level in enumerate(levels):
+        if i:
+            first, copies = _of_level(level, first), _of_level(level, copies)
+        has_limit = np.isfinite(level.limits)
+        limits = level.limits[has_limit]
+        # a host of new pages only has its whole cap for them
+        spare = np.maximum(first_share * limits, limits - copies[has_limit])
+        first[has_limit] = np.minimum(first[has_limit], spare)
+    return float(first.sum())
+
+
+def _first_crawled(
+    pages: EpochColumns, has_copy: Bools, since: Window, now: np.datetime64
+) -> Bools:
+    """Return which pages had their first crawl with content within a time."""
+    age = np.where(has_copy, days(now - pages.last_observed_at), np.inf)
+    age += np.where(pages.n_observations == 1, np.abs(pages.last_interval), 0.0)
+    recent: Bools = (pages.n_observations <= 1) & (age <= since.start) & (age > since.end)
+    return recent
+
+
+def n_first_crawled(pages: EpochColumns, since: Window, now: np.datetime64) -> int:
+    """Return the number of first crawls with content within a time."""
+    return int(np.count_nonzero(_first_crawled(pages, with_copy(pages), since, now)))
+
+
+def division(
+    pages: EpochColumns,
+    caps: CapColumns,
+    bandwidth: float | None,
+    first_share: float,
+    requests: Requests,
+    now: np.datetime64,
+) -> Joint[tuple[Division, Wanted]]:
+    """Return the division of the budget of all parts, and what their pages want.
+
+    Without a budget, the crawls of refreshes are a fifth of the pages that have a copy, and
+    nothing limits first crawls. A corpus without any copy counts all of its pages.
+    """
+    sums, n_pages = yield from total((wanted_within(pages, caps, first_share, now), len(pages)))
+    if bandwidth is not None:
+        return divided(bandwidth, sums, requests.overhead, first_share), sums
+    crawls = (sums.n_copies or n_pages) / PAGES_PER_CRAWL
+    return Division(crawls, crawls, requests.overhead, None), sums
+
+
+def sharing(pages: EpochColumns) -> EpochColumns:
+    """Return the pages with a share in the allocation: none for those without a copy."""
+    has_copy = with_copy(pages)
+    if has_copy.all():
+        return pages
+    return replace(
+        pages,
+        importance=np.where(has_copy, pages.importance, 0.0),
+        min_crawl_rate=np.where(has_copy, pages.min_crawl_rate, np.nan),
+    )
+
+
+def add_rates_of_new(
+    pages: EpochColumns,
+    estimates: RateEstimates,
+    caps: CapColumns,
+    allocation: Allocation,
+    most: float,
+) -> None:
+    """Write the rates of pages without a copy into an allocation, at the multipliers in force.
+
+    `most` is the maximum rate, 1/day, where a multiplier is 0.
+    """
+    row = np.flatnonzero(~with_copy(pages) & (pages.importance > 0))
+    if not row.size:
+        return
+    new = pages.take(row)
+    own = RateEstimates(*(column[row] for column in estimates))
+    multiplier: ArrayLike = allocation.multiplier
+    if allocation.host_multiplier is not None:
+        multiplier = allocation.host_multiplier[_levels(new, caps)[0].of]
+    complete = new.observability == Observability.complete
+    columns = new.importance, own.change_rate, complete
+    rates = harmonic_rates(*columns, multiplier, most=most, **bounds(new, own))
+    allocation.crawl_rate[row], allocation.crawl_probability[row] = rates

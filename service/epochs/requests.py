@@ -1,0 +1,100 @@
+"""Requests of crawlers as the history has counted them, which an epoch plans by."""
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from service.core.budget_factor import Spent, Window, budget_factor
+from service.core.common_values import Joint, total
+from service.epochs.urgency import LATE
+from service.history.reading import counts_between
+from service.model.domain import Certificate, Epoch
+from service.model.history import STEP, step_of
+from service.storage import Transaction
+
+LEARNT_IN = timedelta(days=7)
+"""Time by which requests that teach nothing are foreseen, and by which leases count as usual."""
+DAY = timedelta(days=1)
+
+NO_TIME = Window(0.0, 0.0)
+
+
+class Requests(NamedTuple):
+    """Requests of one database, or of all."""
+
+    n_since: float = 0.0
+    """Requests since the last epoch."""
+    n_leased: float = 0.0
+    """Leases of the last `LEARNT_IN`."""
+    n_reported: float = 0.0
+    """Crawls that were reported in that time."""
+    overhead: float = 0.0
+    """Requests a day in that time that taught nothing."""
+    since: Window = NO_TIME
+    """The time of `n_since`, in whole steps; the same for all parts."""
+
+    @property
+    def with_leases(self) -> bool:
+        """True if at least half of the crawls have leases, whose pace keeps the budget."""
+        return self.n_leased > 0 and 2 * self.n_leased >= self.n_reported
+
+
+NO_REQUESTS = Requests()
+
+
+def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> Requests:
+    """Return the requests that the history of one database has.
+
+    Requests since the last epoch are those of whole steps, because each counts in one epoch.
+    """
+    end = step_of(at - LATE)
+    started = None if last is None else last.started_at
+    begin = end if started is None else step_of(started - LATE)
+    begin = min(max(begin, end - LEARNT_IN), end)
+    since = Window((at - begin) / DAY, (at - end) / DAY)
+    week = counts_between(tx, at - LEARNT_IN, at + STEP)
+    if week.first_at is None:
+        return Requests(since=since)
+    watched = min(max(at - week.first_at, DAY), LEARNT_IN) / DAY
+    counts = week.counts
+    return Requests(
+        n_since=counts_between(tx, begin, end).counts["n_reported"],
+        n_leased=counts["n_leased"],
+        n_reported=counts["n_reported"],
+        overhead=counts.get("n_taught_nothing", counts["n_failed"]) / watched,
+        since=since,
+    )
+
+
+def of_other_shards(own: Requests) -> Requests:
+    """Return the requests of the logical shards of a database that are not its first one."""
+    return Requests(since=own.since)
+
+
+def joined(own: Requests) -> Joint[Requests]:
+    """Return the requests of all parts."""
+    sums = yield from total(own._replace(since=NO_TIME))
+    return sums._replace(since=own.since)
+
+
+def factor_after(last: Epoch | None, requests: Requests, n_first: int, n_pages: int) -> float:
+    """Return the budget factor after the requests since the last epoch; 1 with leases.
+
+    `n_first` of the requests were first crawls. The plan of the last epoch has paid for those that
+    it expected. The others are not saved later, or a new corpus would wait for weeks. Without any
+    request there is nothing to correct.
+    """
+    if last is None or last.certificate is None or requests.with_leases:
+        return 1.0
+    before = last.certificate
+    if not requests.n_reported:
+        return before.budget_factor
+    n, days = max(requests.n_since - n_first, 0.0), requests.since.days
+    crawls = Spent(n, _without_first_crawls(before) * days, n_pages)
+    return budget_factor(before.budget_factor, crawls, days)
+
+
+def _without_first_crawls(certificate: Certificate) -> float:
+    """Return the part of a budget that is not for first crawls, crawls a day."""
+    if certificate.planned is None:
+        return certificate.bandwidth
+    return min(certificate.planned + (certificate.overhead or 0.0), certificate.bandwidth)

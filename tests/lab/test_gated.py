@@ -1,0 +1,133 @@
+"""The gated fleet: what a request takes, and that days keep their budget."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from recrawl_lab.policies.lineup import DEFAULT_PLAN
+from recrawl_lab.replay.gated import Gate, GatedFleet, play_gated, replay_gated, requests
+from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn, within
+from recrawl_lab.worlds.simulated_time import Clock
+from recrawl_lab.worlds.world import synthetic_world
+from service.core.pace import Room
+
+NO_CAP = np.full(3, np.inf)
+
+
+def pages(due, **given):
+    """Return pages that were crawled on day 0, at a rate of one crawl in ten days."""
+    n = len(due)
+    values = {
+        "page": np.arange(n),
+        "host": np.zeros(n, np.int64),
+        "due": np.asarray(due, float),
+        "last": np.zeros(n),
+        "rate": np.full(n, 0.1),
+        "steady_rate": np.full(n, 0.1),
+        "urgency": np.ones(n),
+        "first": np.zeros(n, np.bool_),
+        "shown": np.ones(n, np.bool_),
+    }
+    return Pages(**(values | {name: np.asarray(value) for name, value in given.items()}))
+
+
+def chosen(columns, left, at=10.0, cap=NO_CAP, first_share=0.5):
+    return taken_in_turn(columns, at, left, Turn.none(3), cap, first_share)
+
+
+def room(due=0.0, ahead=0.0, on_loan=0.0, first=np.inf):
+    return Room(due, ahead, on_loan, first)
+
+
+def test_the_most_overdue_pages_go_first_within_the_room():
+    columns = pages([9.0, 5.0, 9.5, 11.0], rate=[0.1, 0.1, 1.0, 0.1])
+    assert chosen(columns, room(due=2.0)).row.tolist() == [1, 2]
+    assert chosen(columns, None).row.tolist() == [1, 2, 0], "without a gate all that is due"
+    assert chosen(columns, room(due=0.9)).row.size == 0
+
+
+def test_first_crawls_go_first_within_their_own_room():
+    columns = pages([9.0, 5.0, 4.0, 3.0], first=[False, False, True, True])
+    taken = chosen(columns, room(due=3.0, first=1.0))
+    assert (taken.row.tolist(), taken.first.tolist()) == ([3, 1, 0], [True, False, False])
+
+
+def test_urgent_pages_that_are_due_may_go_on_a_loan():
+    columns = pages([9.0, 5.0, 8.0, 12.0], urgency=[1.2, 1.0, 1.1, 5.0])
+    taken = chosen(columns, room(due=1.0, on_loan=5.0))
+    assert (taken.row.tolist(), taken.on_loan.tolist()) == ([1, 0], [False, True])
+
+
+def test_what_is_left_over_brings_pages_forward_that_have_waited():
+    columns = pages([9.0, 12.0, 110.0, 20.0, 11.0], shown=[True, True, True, True, False])
+    taken = chosen(columns, room(due=9.0, ahead=2.5))
+    assert taken.row.tolist() == [0, 1], "less than a tenth, or no content, or beyond the room"
+    taken = chosen(columns, room(due=9.0, ahead=9.0))
+    assert (taken.row.tolist(), taken.ahead.tolist()) == ([0, 1, 3], [False, True, True])
+
+
+def test_caps_of_hosts_hold_for_first_crawls_and_for_all():
+    columns = pages(
+        [5.0] * 6, host=[0, 0, 0, 0, 1, 1], first=[True, True, True, False, False, False]
+    )
+    cap = np.array([3.0, 1.0, np.inf])
+    taken = chosen(columns, room(due=9.0), cap=cap)
+    assert taken.row.tolist() == [0, 3, 4]
+    today = Turn.none(3)
+    today.add(np.array([0, 0]), np.array([True, True]))
+    assert taken_in_turn(columns, 10.0, room(due=9.0), today, cap, 0.5).row.tolist() == [3, 4]
+    assert today.on(0) is today
+    assert not today.on(1).n_crawls.any()
+
+
+def test_rows_within_the_crawls_of_their_hosts_keep_their_order():
+    host = np.array([0, 1, 0, 1, 0, 2])
+    row = np.array([5, 4, 3, 2, 1, 0])
+    assert within(row, host, np.array([2.0, 1.0, np.inf])).tolist() == [5, 4, 3, 2]
+    assert within(row, host, np.full(3, np.inf)).tolist() == row.tolist()
+
+
+def test_no_request_passes_a_midnight():
+    edges = list(requests(0.2, 2.3, 0.75))
+    assert [begin for begin, _ in edges] == pytest.approx([0.2, 0.75, 1.0, 1.5, 2.0, 2.25])
+    assert [end for _, end in edges] == pytest.approx([0.75, 1.0, 1.5, 2.0, 2.25, 2.3])
+
+
+def played(loan_days=0.0, days=20.0, **how):
+    world = synthetic_world(60, days, rng=np.random.default_rng(2), complete_share=0.0)
+    clock = Clock()
+    gate = Gate(budget=lambda _: 12.0, loan_days=loan_days, **how)
+    fleet = GatedFleet(world, clock, replace(DEFAULT_PLAN, bandwidth=12.0), 1, gate)
+    return play_gated(fleet, clock, step=0.5)
+
+
+def test_each_day_has_its_budget_from_the_first_on():
+    game = played()
+    by_day = np.bincount(game.crawls.at.astype(int), minlength=20)
+    assert (np.abs(by_day - 12) <= 1).all()
+    assert by_day.sum() == pytest.approx(240, abs=1)
+    assert game.first.sum() == 60
+    first = np.bincount(game.crawls.at[game.first].astype(int))
+    assert first.tolist() == [12, *[6] * 8], "all of the first day, and then their share"
+    assert not game.on_loan.any()
+
+
+def test_any_days_in_a_row_have_at_most_their_budget_and_the_loan():
+    by_day = np.bincount(played(2.0).crawls.at.astype(int), minlength=20)
+    beyond = np.concatenate([[0.0], np.cumsum(by_day - 12.0)])
+    assert (beyond - np.minimum.accumulate(beyond)).max() <= 24.0
+
+
+def test_a_fleet_that_asks_a_part_of_the_day_has_no_more():
+    game = played(asks=lambda at: 0 < at % 1 <= 0.5)
+    assert (np.bincount(game.crawls.at.astype(int)) <= 13).all()
+    assert not ((game.crawls.at % 1 > 0.51) & (game.crawls.at % 1 < 0.9)).any()
+
+
+def test_a_comparison_has_free_first_crawls_and_predictions():
+    world = synthetic_world(60, 20.0, rng=np.random.default_rng(2), complete_share=0.0)
+    replayed = replay_gated(world, 12.0, DEFAULT_PLAN, step=0.5, loan_days=0.0)
+    by_day = np.bincount(replayed.crawls.at.astype(int), minlength=20)
+    assert (np.abs(by_day[1:] - 12) <= 1).all()
+    assert len(replayed.predicted.page) == len(replayed.crawls.at)
