@@ -70,6 +70,9 @@ class Settings(AccessSettings, ClusterSettings):
     """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
     """Crawls a day over all pages; unset: 0.2 for each page."""
+    admission: Literal["learned", "all"] = "learned"
+    """First crawls of new pages: learned, as far as the URLs of their group bring something new; or
+    all, for users who register good URLs only."""
     epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600
     """Seconds from the start of one epoch to the start of the next."""
     estimator: str | None = None

@@ -27,6 +27,7 @@ from service.api.responses.outcomes import (
 )
 from service.api.route import GUARDED, DirectRoute
 from service.batching.registrations import CROSSED, LOCKED, Registration
+from service.budget.admission import forget
 from service.estimation.estimates import of_page
 from service.leases.unfinished import unfinished_page
 from service.model import domain
@@ -128,6 +129,7 @@ def delete_page(service: TheService, actor: TheActor, page_id: PageIdPath) -> Re
     """Delete a page: its state, its log and its row of the schedule."""
     with service.store.begin() as tx:
         page = tx.page(page_id)
+        forget(tx, np.array([page_id]), tx.now())
         tx.delete_page(page_id)
         write_audit(tx, actor, "page.delete", page.url, before=settings_of(page))
     return Response(status_code=204)

@@ -1,0 +1,1 @@
+"""The budget in use: which new pages are worth their first crawl."""

@@ -1,0 +1,1 @@
+"""The budget: the pace, the worth of URL groups."""
