@@ -34,8 +34,7 @@ class ShardedWorth(Routing):
         self, after: str, limit: int, prefix: str, *, only_stopped: bool
     ) -> list[ShownLevel]:
         parts = (
-            tx.shown_levels(after, limit, prefix, only_stopped=only_stopped)
-            for tx in self.every()
+            tx.shown_levels(after, limit, prefix, only_stopped=only_stopped) for tx in self.every()
         )
         return sorted((each for part in parts for each in part), key=by_name)[:limit]
 
@@ -46,11 +45,6 @@ class ShardedWorth(Routing):
     @override
     def n_waiting(self, level: Ints) -> dict[int, int]:
         return {key: n for tx in self.every() for key, n in tx.n_waiting(level).items()}
-
-    @override
-    def worth_census(self) -> tuple[int, int]:
-        stopped, waiting = zip(*(tx.worth_census() for tx in self.every()), strict=True)
-        return sum(stopped), sum(waiting)
 
 
 def by_name(level: ShownLevel) -> str:

@@ -5,7 +5,7 @@ admitted when others are registered, when first crawls of their levels are repor
 round of the runner of epochs. The round also admits samples of stopped levels.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core import worth
-from service.model.arrays import Bools, Ints, distinct, is_among
+from service.model.arrays import Bools, Columns, Ints, distinct, is_among
 from service.model.ladder import Ladder, ladder, last_levels
 from service.storage import Store, Transaction
 from service.storage.budget.worth import WRITTEN, NewLevels, UrlLevels
@@ -33,7 +33,8 @@ CANDIDATES = 1_000
 NO_PAGES = np.zeros(0, np.int64)
 
 
-class FirstCrawls(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstCrawls(Columns):
     """(N,) pages whose first crawls have an answer."""
 
     page_id: Ints
@@ -44,12 +45,8 @@ class FirstCrawls(NamedTuple):
     brings: Bools
     """True if the crawl brings something new, unless its digest is known."""
 
-    def take(self, rows: Ints | slice) -> "FirstCrawls":
-        """Return some of the pages."""
-        return FirstCrawls(*(column[rows] for column in self))
 
-
-NO_CRAWLS = FirstCrawls(NO_PAGES, NO_PAGES, NO_PAGES, np.zeros(0, np.bool_))
+NO_CRAWLS = FirstCrawls.empty()
 
 
 class Forest(NamedTuple):
@@ -92,7 +89,9 @@ class Forest(NamedTuple):
         `crawls` and `new` are the first crawls of each last level in this event.
         """
         stored, none = self.stored, np.zeros(len(self.stored), np.int64)
-        gained = [none if each is None else worth.summed(after.parent, each) for each in (crawls, new)]
+        gained = [
+            none if each is None else worth.summed(after.parent, each) for each in (crawls, new)
+        ]
         changed = replace(
             stored,
             n_first=stored.n_first + gained[0],

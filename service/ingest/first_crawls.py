@@ -32,12 +32,16 @@ def first_crawls(
     last = groups.end[row]
     brings = np.isin(outcome[row], MAY_BE_NEW) | (crawls.leads[last] == Leads.to_new)
     digest = np.where(outcome[row] == Outcome.content, crawls.digest[last], 0)
-    return FirstCrawls(before.page_id[row], before.held[row], digest, brings)
+    return FirstCrawls(
+        page_id=before.page_id[row], held=before.held[row], digest=digest, brings=brings
+    )
 
 
 def admitted(tx: Transaction, added: PageColumns | None, first: FirstCrawls) -> Ints:
     """Admit pages after some were registered and others crawled; return those to queue."""
     urls, page_id = np.zeros(0, object), NO_PAGES
+    if (added is None or not tx.holds_new) and not len(first):
+        return NO_PAGES
     if added is not None:
         urls, page_id = added.url, tx.page_ids(added.key, added.host)
     return admit_new(tx, urls, page_id, tx.now(), first)

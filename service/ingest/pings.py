@@ -113,7 +113,9 @@ def _decide(
     back = ~stale & may_be_back(states, groups, by)
     unscheduled = np.isnan(states.crawl_probability)
     probability = np.where(unscheduled, 1.0, states.crawl_probability)
-    spend, credit = _spend(states, page, probability, trusted & ~stale & ~first & ~back & ~held, rules)
+    spend, credit = _spend(
+        states, page, probability, trusted & ~stale & ~first & ~back & ~held, rules
+    )
     choices = (
         (held, PingReason.held),
         (first, PingReason.never_crawled),

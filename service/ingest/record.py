@@ -19,8 +19,8 @@ from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
 from service.ingest.crawls import Began, CrawlComparison, needs_rates, observe, outcomes
 from service.ingest.doubts import doubts
-from service.ingest.first_crawls import admitted, first_crawls
 from service.ingest.false_304 import contradicted, proofs, unlearnt
+from service.ingest.first_crawls import admitted, first_crawls
 from service.ingest.pings import notice
 from service.ingest.recent_digests import RecentDigests
 from service.ingest.redirects import (
@@ -134,20 +134,28 @@ def record(
         if (relinks := relinked(before, after, accepted)) is not None:
             again = relink(tx, relinks)
         tx.append_changes(changes(before, groups, accepted, comparison))
-        if has_values(accepted):
-            answer, gone = comparison.answer, comparison.gone
-            changed = validator_changes(after.page_id, groups, accepted, answer, gone)
-            tx.save_validators(changed)
-        else:
-            tx.clear_validators(reset_pages(after.page_id, groups, accepted, comparison.answer))
+        _save_validators(tx, after, groups, accepted, comparison)
         denied = contradicted(before, groups, accepted, comparison.answer)
         if len(denied):
             tx.doubt_validators(denied)
         states = _with(states, after)
         first = first_crawls(before, after, groups, accepted, comparison)
-    if (added is not None and len(added)) or len(first.page_id):
-        again = distinct(np.append(again, admitted(tx, added, first)))
+    again = distinct(np.append(again, admitted(tx, added, first)))
     return CrawlOutcome(verdict, sooner, again, states, newer, events, in_incident)
+
+
+def _save_validators(
+    tx: Transaction,
+    after: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    comparison: CrawlComparison,
+) -> None:
+    answer, gone = comparison.answer, comparison.gone
+    if has_values(crawls):
+        tx.save_validators(validator_changes(after.page_id, groups, crawls, answer, gone))
+    else:
+        tx.clear_validators(reset_pages(after.page_id, groups, crawls, answer))
 
 
 def ping(

@@ -1,8 +1,7 @@
 """First crawls of new pages: junk ends soon, good pages all come, on both databases."""
 
-import numpy as np
 import pytest
-from support.new_page_cases import Fleet, absent, all_different, of_one_digest
+from support.new_page_cases import Fleet, all_different, of_one_digest
 
 N = 5_000
 

@@ -1,4 +1,4 @@
-"""A fleet that registers new pages, crawls all that it is given, and reports what a site answers."""
+"""A fleet that registers new pages and crawls all that it is given; and the answers of sites."""
 
 from dataclasses import replace
 from datetime import timedelta

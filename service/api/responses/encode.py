@@ -28,7 +28,7 @@ from service.api.encodings import best
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.unfinished import encode_unfinished
-from service.api.responses.why import after_leases, explain
+from service.api.responses.why import after_leases, explain, while_held
 from service.estimation.estimates import PageEstimate
 from service.leases import due
 from service.leases.conditional import distrusted_until
@@ -173,10 +173,12 @@ def encode_page(
     now: datetime,
     unfinished: UnfinishedPage | None = None,
     incident: Incident | None = None,
+    stopped_at: str | None = None,
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate.
 
-    `incident` is one of the page's host in force; None: there is none.
+    `incident` is one of the page's host in force; None: there is none. `stopped_at` is the URL
+    group whose first crawls are stopped; None: none is.
     """
     scheduled = why = target = None
     next_at = due.next_crawl_at(page) if unfinished is None else unfinished.next_crawl_at
@@ -191,6 +193,8 @@ def encode_page(
             next_crawl_at=next_at,
         )
         why = explain(page, epoch, estimate, change_hours, log, now, incident)
+    if page.held:
+        why = while_held(stopped_at)
     if unfinished is not None:
         why = after_leases(unfinished, why)
     if page.redirects_to is not None:

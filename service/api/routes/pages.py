@@ -28,6 +28,7 @@ from service.api.responses.outcomes import (
 from service.api.route import GUARDED, DirectRoute
 from service.batching.registrations import CROSSED, LOCKED, Registration
 from service.budget.admission import forget
+from service.budget.shown import stopped_above
 from service.estimation.estimates import of_page
 from service.leases.unfinished import unfinished_page
 from service.model import domain
@@ -170,7 +171,8 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     if incident is not None and incident.until <= now:
         incident = None
     unfinished = unfinished_page(tx, page, now)
-    shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident)
+    stopped_at = stopped_above(tx.of_host(page.host), page.url) if page.held else None
+    shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident, stopped_at)
     return answer(encode_page(*shown))
 
 

@@ -52,7 +52,8 @@ class UrlLevels(Columns):
     stopped: Bools
 
 
-class HeldPages(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPages(Columns):
     """(N,) pages, and the last level of each."""
 
     page_id: Ints
@@ -167,10 +168,6 @@ class WorthStatements(Subject):
     def n_waiting(self, level: Ints) -> dict[int, int]:
         """Return the number of pages that wait in and below each of some levels, where any do."""
 
-    @abstractmethod
-    def worth_census(self) -> tuple[int, int]:
-        """Return the numbers of stopped levels and of pages that wait."""
-
 
 ABOVE = """WITH RECURSIVE wanted (level) AS (
     SELECT value FROM {ids}
@@ -234,7 +231,9 @@ WHERE held IN (SELECT -level FROM below) AND last_crawl_at IS NULL {{lock_free_r
 """
 HOLD = "UPDATE page_states SET held = -held WHERE held < 0 AND page_id IN (SELECT value FROM {ids})"
 OF_HELD = {"page_id": "i8", "level": "i8"}
-ADMIT = "UPDATE page_states SET held = -held WHERE held > 0 AND page_id IN (SELECT value FROM {ids})"
+ADMIT = (
+    "UPDATE page_states SET held = -held WHERE held > 0 AND page_id IN (SELECT value FROM {ids})"
+)
 END_HOLDS = """
 UPDATE page_states SET held = NULL
 WHERE held IS NOT NULL AND page_id IN (SELECT value FROM {ids})
@@ -301,10 +300,6 @@ WITH RECURSIVE below (top, level) AS (
 SELECT top, count(*) AS n FROM below JOIN page_states ON held = below.level
 GROUP BY top
 """
-CENSUS = """
-SELECT (SELECT count(*) FROM url_levels WHERE stopped),
-    (SELECT count(*) FROM page_states WHERE held > 0)
-"""
 HIGHEST = "\U0010ffff"
 """Text after all names with a prefix."""
 
@@ -316,7 +311,8 @@ class WorthSql(Dialect, WorthStatements):
     def lock_levels(self, level: Ints) -> UrlLevels:
         # read after the lock, so that the counts are those of the last commit
         self.ids(LOCK_HOSTS, ids=level)
-        return UrlLevels(**self.arrays(LEVELS, OF_LEVEL, ids=level))
+        levels: dict[str, Any] = dict(self.arrays(LEVELS, OF_LEVEL, ids=level))
+        return UrlLevels(**levels)
 
     @override
     def unopened(self, level: Ints, limit: int) -> Ints:
@@ -330,7 +326,7 @@ class WorthSql(Dialect, WorthStatements):
     def hold_again(self, level: int) -> HeldPages:
         rows = self.read(IN_FLIGHT_BELOW, level=level)
         pages, levels = ([row[name] for row in rows] for name in ("page_id", "level"))
-        held = HeldPages(np.array(pages, np.int64), np.array(levels, np.int64))
+        held = HeldPages(page_id=np.array(pages, np.int64), level=np.array(levels, np.int64))
         self.run(HOLD, ids=held.page_id)
         return held
 
@@ -344,7 +340,8 @@ class WorthSql(Dialect, WorthStatements):
 
     @override
     def held_pages(self, page_id: Ints) -> HeldPages:
-        return HeldPages(**self.arrays(HELD, OF_HELD, ids=page_id))
+        held: dict[str, Any] = dict(self.arrays(HELD, OF_HELD, ids=page_id))
+        return HeldPages(**held)
 
     @override
     def waiting_levels(self, after: int, limit: int) -> Ints:
@@ -392,8 +389,3 @@ class WorthSql(Dialect, WorthStatements):
     @override
     def n_waiting(self, level: Ints) -> dict[int, int]:
         return dict(tuple(row) for row in self.run(N_WAITING, ids=level))
-
-    @override
-    def worth_census(self) -> tuple[int, int]:
-        ((n_stopped, n_waiting),) = self.run(CENSUS)
-        return n_stopped, n_waiting

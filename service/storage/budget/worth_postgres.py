@@ -1,6 +1,7 @@
 """The worth of new pages in the SQL of Postgres."""
 
 from datetime import datetime
+from typing import Any
 
 from typing_extensions import override
 
@@ -55,7 +56,9 @@ class PostgresWorth(WorthSql, PostgresDialect):
 
     @override
     def waiting_pages(self, level: Ints, at_most: Ints) -> HeldPages:
-        return HeldPages(**self.arrays(WAITING_PAGES, OF_HELD, level=level, at_most=at_most))
+        some = {"level": level, "at_most": at_most}
+        waiting: dict[str, Any] = dict(self.arrays(WAITING_PAGES, OF_HELD, **some))
+        return HeldPages(**waiting)
 
     @override
     def add_digests(self, digest: Ints) -> Ints:

@@ -46,7 +46,7 @@ class SqliteWorth(WorthSql, SqliteDialect):
         pages = [self.ids_of(WAITING_PAGES, *row) for row in each]
         n = [len(some) for some in pages]
         page_id = np.concatenate([*pages, np.zeros(0, np.int64)])
-        return HeldPages(page_id, np.repeat(level, n))
+        return HeldPages(page_id=page_id, level=np.repeat(level, n))
 
     def ids_of(self, statement: str, *row: int) -> Ints:
         """Return the ids that a SELECT reads."""

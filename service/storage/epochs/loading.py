@@ -20,6 +20,7 @@ class LoadStatements(Subject):
         """Return every page for an epoch, as of one instant.
 
         A page without a share has importance 0 and no minimum crawl rate (`no_share`). The
+        importance of a page with the digest of many others is discounted (`core.twins`). The
         transaction is that of `Store.read_whole` or of a lead that does not write.
         """
 

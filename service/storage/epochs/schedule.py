@@ -56,7 +56,8 @@ SELECT pages.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, fa
     coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
     coalesce(hops, 0) AS hops, coalesce(retry_rate, 0.0) AS retry_rate,
     coalesce(interval_factor, 1.0) AS interval_factor,
-    {due_rate} AS due_rate, {held} AS held, url, importance, schedule.change_rate, schedule.crawl_rate,
+    {due_rate} AS due_rate, {held} AS held, url, importance,
+    schedule.change_rate, schedule.crawl_rate,
     coalesce(schedule.crawl_probability, 0.0) AS crawl_probability
 FROM pages
 LEFT JOIN page_states ON {states}
