@@ -94,7 +94,8 @@ def ladder(url: str) -> Ladder:
     """
     directory, form = _divided(url)
     above = _directories(directory)
-    name = f"{above.names[-1]}/{form}"[:MOST_NAME]
+    form_shown = form[: MOST_NAME // 2]  # its `?` tells a last level from a directory
+    name = f"{above.names[-1][: MOST_NAME - 1 - len(form_shown)]}/{form_shown}"
     return Ladder((*above.names, name), (*above.levels, _last(directory, form)))
 
 

@@ -44,6 +44,7 @@ class Fleet:
         self.store.holds_new = True
         self.now, self.budget = T0, budget
         self.crawled: list[str] = []
+        self.day = 0
         self.settler = LeaseSettler(RUDE, UNTIL, rng())
         self.recorder = Recorder(store, InForce(RULES), self.settler)
         self._at(T0)
@@ -83,14 +84,18 @@ class Fleet:
         sample(self.store, self.budget, self.now)
         fill_queue(self.store, self.now + UNTIL)
 
-    def play(self, answers, days):
-        """Crawl every hour, with a round of the runner before; return the URLs of each day."""
+    def play(self, answers, days, hours=24):
+        """Crawl in the first hours of some days, each time after a round of the runner.
+
+        Return the URLs of each day that were not crawled before.
+        """
         each = []
-        for day in range(days):
-            start, before = T0 + day * DAY, len(self.crawled)
-            for hour in range(24):
+        for _ in range(days):
+            start, before = T0 + self.day * DAY, len(self.crawled)
+            for hour in range(hours):
                 self._at(max(self.now, start + hour * HOUR))
                 self.round()
                 self.crawl(answers)
-            each.append(self.crawled[before:])
+            each.append(sorted({*self.crawled[before:]} - {*self.crawled[:before]}))
+            self.day += 1
         return each

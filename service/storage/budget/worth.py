@@ -311,7 +311,9 @@ class WorthSql(Dialect, WorthStatements):
     def lock_levels(self, level: Ints) -> UrlLevels:
         # read after the lock, so that the counts are those of the last commit
         self.ids(LOCK_HOSTS, ids=level)
-        levels: dict[str, Any] = dict(self.arrays(LEVELS, OF_LEVEL, ids=level))
+        read = self.arrays(LEVELS, OF_LEVEL, ids=level)
+        # Postgres returns counts in four bytes, where products would overflow
+        levels: dict[str, Any] = {n: read[n].astype(kind) for n, kind in OF_LEVEL.items()}
         return UrlLevels(**levels)
 
     @override
