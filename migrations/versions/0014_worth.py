@@ -19,6 +19,7 @@ STOPPED = sa.text("stopped")
 
 
 def upgrade() -> None:
+    op.add_column("hosts", sa.Column("first_share", sa.Double))
     op.add_column("page_states", sa.Column("held", sa.BigInteger))
     op.create_index(
         "page_states_held_idx",
@@ -33,7 +34,7 @@ def upgrade() -> None:
         sa.Column("parent", Id, nullable=False),
         sa.Column("name", sa.Text, nullable=False),
         *(
-            sa.Column(name, sa.Integer, nullable=False, server_default="0")
+            sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
             for name in ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight")
         ),
         sa.Column("rule", sa.SmallInteger),
@@ -70,5 +71,6 @@ def downgrade() -> None:
     op.drop_table("url_levels")
     op.drop_index("page_states_held_idx", "page_states")
     op.drop_column("page_states", "held")
+    op.drop_column("hosts", "first_share")
     if op.get_bind().dialect.name == "postgresql":
         op.create_table_comment("page_states", OLD_COMMENT)

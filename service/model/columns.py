@@ -17,6 +17,7 @@ from service.model.arrays import (
     Ints,
     Keys,
     Marks,
+    Numbers,
     Texts,
     UrlGroups,
 )
@@ -273,6 +274,9 @@ class CapColumns(Columns):
     """Group with a cap; 0: none."""
     group: NDArray[np.object_]
     group_max_crawl_rate: Floats
+    first_share: Numbers = None
+    """Maximum share of the host's cap for first crawls; NaN: that of the settings; None: the same
+    for all hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

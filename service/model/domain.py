@@ -236,6 +236,8 @@ class Host:
     """The host's own queue, or that of its group."""
     false_304_at: datetime | None = None
     """Time of the proof that a 304 of the host was wrong; None: no proof."""
+    first_share: float | None = None
+    """Maximum share of the cap for first crawls; None: that of the settings."""
     incident: Incident | None = None
     """The last incident that no content has ended; None: none."""
 

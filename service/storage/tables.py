@@ -72,6 +72,7 @@ hosts = sa.Table(
     sa.Column("group_id", Id),
     sa.Column("max_crawl_rate", sa.Double),
     sa.Column("false_304_at", Instant),
+    sa.Column("first_share", sa.Double),
     sa.Index(
         "hosts_group_id_idx",
         "group_id",
@@ -399,7 +400,7 @@ url_levels = sa.Table(
     sa.Column("parent", Id, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     *(
-        sa.Column(name, sa.Integer, nullable=False, server_default="0")
+        sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
         for name in ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight")
     ),
     sa.Column("rule", sa.SmallInteger),

@@ -52,7 +52,7 @@ def no_share(no_copy: str) -> str:
 
 CAPS = """
 SELECT host_id, host, hosts.max_crawl_rate, coalesce(host_groups.group_id, 0), coalesce(name, ''),
-    host_groups.max_crawl_rate
+    host_groups.max_crawl_rate, first_share
 FROM hosts LEFT JOIN host_groups
     ON host_groups.group_id = hosts.group_id AND host_groups.max_crawl_rate IS NOT NULL
 WHERE coalesce(hosts.max_crawl_rate, host_groups.max_crawl_rate) IS NOT NULL
