@@ -198,15 +198,16 @@ def _judged(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
 def _is_new(tx: Transaction, digest: Ints) -> Bools:
     """Return which digests no page had; of equal ones only the first is new."""
     new: Bools = digest == 0
-    known, first = np.unique(digest, return_index=True)
-    some = known != 0
+    distinct_digest, first = np.unique(digest, return_index=True)
+    some = distinct_digest != 0
     if some.any():
-        new[first[some]] = is_among(known[some], tx.add_digests(known[some]))
+        offered = distinct_digest[some]
+        new[first[some]] = is_among(offered, tx.add_digests(offered))
     return new
 
 
 def forget(tx: Transaction, page_id: Ints, now: datetime) -> None:
-    """Give back the places of pages that are about to be deleted; lock the states of the pages."""
+    """Return the places of pages that are about to be deleted; lock the states of the pages."""
     tx.lock_states(page_id)
     for one, rows in tx.by_database(page_id):
         held = one.held_pages(page_id[rows])
@@ -215,7 +216,7 @@ def forget(tx: Transaction, page_id: Ints, now: datetime) -> None:
 
 
 def release(tx: Transaction, held: Ints, now: datetime) -> None:
-    """Give back the places of pages in flight; `held` is that of `PageStates`."""
+    """Return the places of pages in flight; `held` is that of `PageStates`."""
     if not len(held):
         return
     forest = Forest.locked(tx, -held)

@@ -34,7 +34,7 @@ def list_groups(
 
 @url_groups.command()
 def admit(group: Group, to: To = URL, api_key: ApiKey = None) -> None:
-    """Give all new pages of a group, and below, their first crawl."""
+    """Admit all new pages of a group, and below, to their first crawl."""
     with connected(to, api_key) as service:
         echo_indented(service.set_url_group(group, "admit"))
 

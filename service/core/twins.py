@@ -1,4 +1,4 @@
-"""Twins: pages that share their content with many others, of which one copy is enough. Pure."""
+"""Twins: pages that share their content with many others, where one copy is enough. Pure."""
 
 from typing import Any
 

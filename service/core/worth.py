@@ -1,14 +1,14 @@
 r"""Worth of URL groups: the share of first crawls that bring something new, and when to stop. Pure.
 
 A URL belongs to the levels of its ladder: its host, its directories, the shape of its last segment.
-A level has seen :math:`n` trials, of which :math:`u` were new. The last level counts first crawls.
+A level has seen :math:`n` trials, and :math:`u` of them were new. The last level counts first crawls.
 A level above counts one opening for each child: the first crawl of that child with an answer.
 Therefore 5,000 directories with a page each are one piece of evidence about their parent. From the
 host down,
 
 .. math:: q = \frac{q_{parent} + u}{1 + n}, \qquad q_{parent} = 0.9 \text{ above the host.}
 
-Where :math:`q < 0.1`, first crawls stop. Else a level has at most :math:`\max(12, 2 u)` of them in
+First crawls stop below :math:`q = 0.1`. Else a level has at most :math:`\max(12, 2 u)` of them in
 flight. A child without an answer yet takes its places from the level above too.
 
 Arrays are (N,) for levels, in any order.
@@ -150,7 +150,7 @@ def _granted(levels: Levels, waiting: Ints) -> Ints:
         wanted[rows] = np.minimum(wanted[rows], left[rows])
         dependent = rows[~alone[rows]]
         np.add.at(wanted, levels.parent[dependent], wanted[dependent])
-    given = np.where(alone, wanted, 0)
+    places_taken = np.where(alone, wanted, 0)
     for rows in depths:
         dependent = rows[~alone[rows]]
         dependent = dependent[np.argsort(levels.parent[dependent], kind="stable")]
@@ -160,8 +160,8 @@ def _granted(levels: Levels, waiting: Ints) -> Ints:
             first = np.flatnonzero(np.append(True, above[1:] != above[:-1]))
             length = np.diff(np.append(first, len(above)))
             before -= np.repeat(before[first], length)
-        given[dependent] = np.clip(given[above] - before, 0, ask)
-    return np.where(waiting > 0, given, 0)
+        places_taken[dependent] = np.clip(places_taken[above] - before, 0, ask)
+    return np.where(waiting > 0, places_taken, 0)
 
 
 def admitted(levels: Levels, granted: Ints) -> Levels:

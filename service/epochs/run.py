@@ -269,7 +269,7 @@ class Runner:
                     log.warning("the clock was set back; later times of crawls are set to now")
                     redate(part, self.polite, self.now)
                 admit_waiting(part, now)
-                sample(part, self._budget(part), now)
+                sample(part, self._budget(part) / len(self.store.parts), now)
                 fill_queue(part, now + self.ahead, self._stopped.is_set)
 
     @staticmethod

@@ -10,7 +10,7 @@ from service.model.outcomes import NO_CONTENT_AFTER, Leads, Outcome
 from service.storage import Transaction
 
 UNCERTAIN = (Outcome.failed, Outcome.unfinished, Outcome.doubtful)
-"""Outcomes that say nothing about the worth of a page before `NO_CONTENT_AFTER` in a row."""
+"""Outcomes that show the worth of a page only after `NO_CONTENT_AFTER` of them in a row."""
 MAY_BE_NEW = (Outcome.content, Outcome.empty)
 """Outcomes that bring something new unless the digest is known. A crawler that reports no digests
 has all its pages admitted."""

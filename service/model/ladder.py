@@ -52,13 +52,19 @@ def shape(last: str, query: str) -> str:
     >>> shape("p1234.html", ""), shape("about-us", ""), shape("post-title/", "")
     ('p#.html?', '*?', '*/?')
     """
-    names = {part.partition("=")[0] for part in query.split("&")} if query else set[str]()
     form = DIGITS.sub("#", last)
     if len(form) > MOST_LETTERS or form.count("#") > 1:
         form = "*#*" if "#" in form else "*"
-    elif not names and "#" not in form:
-        form = "*/" if form.endswith("/") else "*"
-    return f"{form}?{'&'.join(sorted(names)[:MOST_PARAMETERS])}"
+    elif not query and "#" not in form:
+        form = "*/" if form[-1:] == "/" else "*"
+    return f"{form}?{_parameters(query)}" if query else f"{form}?"
+
+
+@lru_cache(maxsize=1 << 14)
+def _parameters(query: str) -> str:
+    """Return the names of the parameters of a query, in order."""
+    names = {part.partition("=")[0] for part in query.split("&")}
+    return "&".join(sorted(names)[:MOST_PARAMETERS])
 
 
 @lru_cache(maxsize=1 << 16)
@@ -79,9 +85,9 @@ def _last(directory: str, form: str) -> int:
 def _divided(url: str) -> tuple[str, str]:
     """Return the directory of a normal URL, and the shape of its last segment."""
     path, _, query = url.partition("?")
-    path = path.partition("://")[2]
-    end = max(path.rfind("/", 0, -1), path.find("/"))
-    return path[:end], shape(path[end + 1 :], query)
+    start = path.find("://") + 3
+    end = max(path.rfind("/", 0, -1), path.find("/", start))
+    return path[start:end], shape(path[end + 1 :], query)
 
 
 def ladder(url: str) -> Ladder:
@@ -94,7 +100,7 @@ def ladder(url: str) -> Ladder:
     """
     directory, form = _divided(url)
     above = _directories(directory)
-    form_shown = form[: MOST_NAME // 2]  # its `?` tells a last level from a directory
+    form_shown = form[: MOST_NAME // 2]  # the `?` of last levels must stay
     name = f"{above.names[-1][: MOST_NAME - 1 - len(form_shown)]}/{form_shown}"
     return Ladder((*above.names, name), (*above.levels, _last(directory, form)))
 

@@ -1,7 +1,7 @@
 """The worth of new pages: levels of URLs, digests that are known, pages that are held.
 
-The column `held` of a page has the last level of its ladder while the page must wait, minus that
-level while it may be crawled and has no answer, and NULL else.
+The column `held` of a page has the last level of its ladder while the page must wait. It has minus
+that level while the page may be crawled and has no answer, and NULL else.
 
 **Locks.** The row of a host locks all levels of the host. These rows are locked by ascending id,
 after states of pages, and before host queues. Pages that are admitted are locked without waiting.
@@ -198,7 +198,7 @@ SELECT level, parent, name LIKE '%%?%%' AS last, n_first, n_new, n_opened, n_ope
     n_in_flight, coalesce(rule, 0) AS rule, stopped
 FROM url_levels WHERE level IN (SELECT level FROM wanted) ORDER BY level
 """
-"""Statement that tells last levels by the `?` of their names, which no directory has."""
+"""Statement that knows last levels by the `?` of their names, which no directory has."""
 WRITTEN = ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "stopped")
 
 UNOPENED = """

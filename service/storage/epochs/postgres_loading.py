@@ -73,7 +73,7 @@ STATES = Packed(
     "page_states",
     (
         {"page_id": "i8", "host_id": "i8", "url_group": "i4", "n_observations": "i8"},
-        # float8 keeps 53 bits of a digest, enough to tell contents apart
+        # float8 keeps 53 bits of a digest, which differ for different contents
         {"last_interval": "f8", "interval_factor": "f8", "observability": "i2", "digest": "f8"},
     ),
     {"last_observed_at": "M8[us]", "estimate": "V"},
