@@ -65,6 +65,7 @@ from recrawl_client.wire.plan import (
     StarvedPage,
 )
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.url_groups import UrlGroupItem
 from recrawl_client.wire.webhooks import ChangeEvent, CreatedWebhook, WebhookItem
 
 __all__ = [
@@ -127,6 +128,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "Undelivered",
+    "UrlGroupItem",
     "Verdict",
     "WebhookItem",
     "WebhookOptions",

@@ -66,6 +66,7 @@ class HostSettings(TypedDict, total=False):
     robots_delay_s: float | None
     max_concurrency: int | None
     max_crawl_rate: float | None
+    first_share: float | None
     group: str | None
     blocked_until: datetime | None
     false_304_at: datetime | None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 from urllib.parse import quote
 
 from msgspec import json, structs
@@ -27,6 +27,7 @@ from recrawl_client.wire.listing import (
     WorkersAnswer,
 )
 from recrawl_client.wire.pages import CrawlAnswer, Watched
+from recrawl_client.wire.url_groups import UrlGroupItem, UrlGroupsAnswer
 
 CopyName: TypeAlias = Copy | str | int | dict[str, Any]
 """A copy of a page: a struct, a URL, a page_id, or an item of POST /freshness."""
@@ -160,6 +161,18 @@ def return_leases(worker: str, *, dry_run: bool) -> Flow[int]:
 def groups() -> Listing[GroupItem]:
     """List all groups."""
     return Listing("/groups", GroupsAnswer)
+
+
+def url_groups(prefix: str, *, stopped: bool) -> Listing[UrlGroupItem]:
+    """List URL groups."""
+    params = ({"prefix": prefix} if prefix else {}) | ({"stopped": "true"} if stopped else {})
+    return Listing("/url-groups", UrlGroupsAnswer, params)
+
+
+def set_url_group(group: str, rule: Literal["admit", "stop"] | None) -> Flow[UrlGroupItem]:
+    """Write the rule of a URL group."""
+    body = encoded({"group": group, "rule": rule})
+    return ask("PUT", "/url-groups", UrlGroupItem, content=body)
 
 
 def delete_host(host: str) -> Flow[None]:

@@ -1,7 +1,7 @@
 """Methods on many pages, of `Client` and of `AsyncClient`."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TypeVar, Unpack
+from typing import Literal, TypeVar, Unpack
 
 from recrawl_client import collection
 from recrawl_client.collection import CopyName, PageChanges, PageFilters
@@ -16,6 +16,7 @@ from recrawl_client.wire.listing import (
     WorkerItem,
 )
 from recrawl_client.wire.pages import CrawlAnswer
+from recrawl_client.wire.url_groups import UrlGroupItem
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
@@ -99,6 +100,14 @@ class CollectionMethods:
     def groups(self) -> Iterator[GroupItem]:
         """Yield all groups of hosts, requested in parts."""
         return self._items(collection.groups())
+
+    def url_groups(self, prefix: str = "", *, stopped: bool = False) -> Iterator[UrlGroupItem]:
+        """Yield URL groups by name, requested in parts: all, or those that are stopped."""
+        return self._items(collection.url_groups(prefix, stopped=stopped))
+
+    def set_url_group(self, group: str, rule: Literal["admit", "stop"] | None) -> UrlGroupItem:
+        """Admit or stop the new pages of a URL group; None: what is learnt decides again."""
+        return self._run(collection.set_url_group(group, rule))
 
     def delete_host(self, host: str) -> None:
         """Delete a host without pages; raise `NotFound` or `Refused`."""
@@ -193,6 +202,16 @@ class AsyncCollectionMethods:
     def groups(self) -> AsyncIterator[GroupItem]:
         """Yield all groups of hosts, requested in parts."""
         return self._items(collection.groups())
+
+    def url_groups(self, prefix: str = "", *, stopped: bool = False) -> AsyncIterator[UrlGroupItem]:
+        """Yield URL groups by name, requested in parts: all, or those that are stopped."""
+        return self._items(collection.url_groups(prefix, stopped=stopped))
+
+    async def set_url_group(
+        self, group: str, rule: Literal["admit", "stop"] | None
+    ) -> UrlGroupItem:
+        """Admit or stop the new pages of a URL group; None: what is learnt decides again."""
+        return await self._run(collection.set_url_group(group, rule))
 
     async def delete_host(self, host: str) -> None:
         """Delete a host without pages; raise `NotFound` or `Refused`."""

@@ -84,6 +84,16 @@ class ShardedStore(MappedDatabases, Store, SeveralSources, SeveralBatchers):
         for database in self.databases:
             database.archive = archive
 
+    @property
+    def holds_new(self) -> bool:
+        """True where new pages wait, the same for all databases."""
+        return self.coordinator.holds_new
+
+    @holds_new.setter
+    def holds_new(self, holds_new: bool) -> None:
+        for database in self.databases:
+            database.holds_new = holds_new
+
     @override
     @contextmanager
     def begin(self, *, write: bool = True) -> Iterator[ShardedTransaction]:

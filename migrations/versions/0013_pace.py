@@ -1,7 +1,7 @@
 """The pace, which keeps the budget; crawls by day of host queues with a cap; first crawls apart.
 
 Revision ID: 0013
-Revises: 0011
+Revises: 0012
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
 """Division: an epoch's certificate has the parts of its budget.
 
-Revision ID: 0017
-Revises: 0011
+Revision ID: 0014
+Revises: 0013
 """
 
 import sqlalchemy as sa

@@ -134,7 +134,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """True if the page is to be crawled now."""
     reason: str
     """Reason to crawl (`never_crawled`, `credit`, `unscheduled`, `may_be_back`) or not to crawl
-    (`saving`, `crawled_since`, `not_trusted`, `not_newer`)."""
+    (`held`, `saving`, `crawled_since`, `not_trusted`, `not_newer`)."""
 
 
 class Pinged(Counts, frozen=True, kw_only=True):

@@ -36,6 +36,9 @@ Cap = Annotated[
         "blocked_until",
     ),
 ]
+FirstShare = Annotated[
+    float, Meta(ge=0, le=1, description="a share of the crawls of the host, 0 to 1")
+]
 Until = Annotated[
     datetime,
     Meta(tz=True, description="an RFC 3339 instant with a zone, such as 2026-05-01T12:00:00Z"),
@@ -61,6 +64,8 @@ class HostBody(Item, frozen=True, kw_only=True):
     """Maximum number of leases at a time."""
     max_crawl_rate: Cap | UnsetType | None = UNSET
     """Maximum crawl rate of all pages of the host together, 1/day."""
+    first_share: FirstShare | UnsetType | None = UNSET
+    """Maximum share of `max_crawl_rate` for first crawls of new pages."""
     group: GroupName | UnsetType | None = UNSET
     """Group of hosts that share a server; the first use creates the group, null leaves it."""
     blocked_until: Until | UnsetType | None = UNSET
@@ -195,6 +200,8 @@ class HostItem(Struct, frozen=True, kw_only=True):
     """Maximum number of leases at a time as set; null for the default."""
     max_crawl_rate: float | None = None
     """Maximum crawl rate of all pages together as set, 1/day; null for none."""
+    first_share: float | None = None
+    """Maximum share of `max_crawl_rate` for first crawls as set; null for the default."""
     host_queue: HostQueueAnswer
     """Queue of the host; of a host in a group, the queue of the group."""
     incident: IncidentAnswer | None = None

@@ -33,6 +33,7 @@ from service.batching.reports import (
     lost,
     some_items,
 )
+from service.budget.admission import admit_new
 from service.budget.keeper import Keeper
 from service.estimation.estimates import InForce, Rules
 from service.ingest.record import PingOutcome
@@ -181,8 +182,10 @@ class ShardRecorder:
                 page_id[new] = tx.register(pages.take(new), job.now).page_id
                 for n in np.unique(hops[new]).tolist():
                     tx.add_hops(page_id[new & (hops == n)], n)
+                admitted = admit_new(tx, pages.url[new], page_id[new], tx.now())
                 if settler is not None:
-                    settler.queue_pinged(tx, page_id[new], job.now)
+                    soon = admitted if tx.holds_new else page_id[new]
+                    settler.queue_pinged(tx, soon, job.now)
         return page_id
 
     @staticmethod

@@ -55,6 +55,10 @@ class Routing(Transaction):
     def shards_of(self, hosts: NDArray[np.object_]) -> Ints:
         return self.shard_map.shards_of(hosts)
 
+    @override
+    def by_database(self, page_id: Ints) -> Sequence[tuple[Transaction, Ints | slice]]:
+        return self.split(page_id)
+
     def of_shard(self, shard: int) -> ShardTransaction:
         """Return the transaction on the database of a logical shard."""
         return self.on(int(self.shard_map.database_of_shard[shard]))
@@ -77,8 +81,8 @@ class Routing(Transaction):
         """Return the transaction on the database of a page, host, group or host queue."""
         return self.on(int(self.shard_map.databases_of_ids(np.array([an_id]))[0]))
 
+    @override
     def of_host(self, host: str) -> ShardTransaction:
-        """Return the transaction on the database of a host."""
         return self.on(self.database_of_host(host))
 
     def database_of_host(self, host: str) -> int:

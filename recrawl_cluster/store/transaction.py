@@ -24,6 +24,7 @@ from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.pages import ShardedPages
 from recrawl_cluster.store.queue import ShardedHosts, ShardedQueue
 from recrawl_cluster.store.shard_map import CLOSED
+from recrawl_cluster.store.worth import ShardedWorth
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError, ShardMoved, StoreUnavailable
 from service.storage.history.contract import Counted
@@ -41,6 +42,7 @@ class ShardedTransaction(
     ShardedLog,
     ShardedFeed,
     ShardedEpochs,
+    ShardedWorth,
     Coordinated,
 ):
     """The statements of a store over several databases."""

@@ -124,6 +124,7 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         redirects_to=np.zeros(n, np.int64),
         hops=np.zeros(n, np.int16),
         n_targets=np.zeros(n, np.int16),
+        held=np.zeros(n, np.int64),
         n_observations=taught.n_observations.astype(np.int64),
         n_changes=taught.n_changes.astype(np.int64),
         n_pings=n_pings,

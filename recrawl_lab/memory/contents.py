@@ -30,7 +30,7 @@ PAGE: dict[str, Any] = {
 """Columns of a page beside its state."""
 
 OF_PAGE = ("observability", "host_id")
-READ_ONLY = ("page_id", "pings_since", *OF_PAGE, "crawl_rate", "crawl_probability")
+READ_ONLY = ("page_id", "pings_since", *OF_PAGE, "held", "crawl_rate", "crawl_probability")
 WRITTEN = tuple(f for f in PageStates.__dataclass_fields__ if f not in READ_ONLY)
 """Columns that `save_states` writes."""
 

@@ -12,6 +12,7 @@ from typing_extensions import override
 from recrawl_lab.memory.contents import Contents
 from recrawl_lab.memory.growing import GrowingTable, Undo
 from service.core.shared_changes import ShareEvidence
+from service.core.twins import discounted
 from service.model.arrays import NO_TIME, Bools, Ints, UrlGroupRates
 from service.model.columns import (
     NOT_SHIFTED,
@@ -79,6 +80,7 @@ class MemorySchedule(Transaction):
         shareless = gone | lacks_content(gone, self.states["n_failures"][row])
         shareless |= (hops != 0) & np.isnat(self.states["last_observed_at"][row])
         columns["importance"][shareless], columns["min_crawl_rate"][shareless] = 0.0, np.nan
+        columns["importance"] = discounted(columns["importance"], self.states["digest"][row])
         failed = self.states["n_failures"][row] > 0
         return EpochColumns(
             page_id=row + 1,

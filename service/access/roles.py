@@ -37,6 +37,8 @@ OPERATIONS: dict[str, Right] = {
     "patch_pages": ADMIN,
     "delete_pages": ADMIN,
     "recrawl_pages": ADMIN,
+    "list_url_groups": READ,
+    "put_url_group": ADMIN,
     "patch_page": REPORT,
     "delete_page": ADMIN,
     # evidence

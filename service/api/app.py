@@ -35,6 +35,7 @@ from service.api.routes import (
     plan,
     schedule,
     sitemaps,
+    url_groups,
     webhooks,
     websub,
 )
@@ -78,6 +79,7 @@ ROUTERS = (
     pages.router,
     listing.router,
     bulk.router,
+    url_groups.router,
     freshness.router,
     observations.router,
     leases.router,

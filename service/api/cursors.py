@@ -93,6 +93,13 @@ class GroupsPlace(ListPlace, tag="groups1", frozen=True):
     """Last group_id before the place."""
 
 
+class UrlGroupsPlace(ListPlace, tag="urlgroups1", frozen=True):
+    """A place in the list of URL groups."""
+
+    after: Annotated[str, Meta(max_length=2_048, pattern=r"^[^\x00]*$")]
+    """Last name before the place."""
+
+
 class SubscriptionsPlace(ListPlace, tag="websub1", frozen=True):
     """A place in the list of subscriptions."""
 

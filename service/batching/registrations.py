@@ -23,6 +23,7 @@ from service.batching.held import (
     after,
 )
 from service.batching.reports import queue_apart
+from service.budget.admission import admit_new
 from service.ingest.bounds import bounded, crossed
 from service.leases.settle import LeaseSettler
 from service.model.arrays import Bools, Codes, Columns, Ints
@@ -159,10 +160,12 @@ class Registrar:
             )
             if tags is not None:
                 tags.where(good).save(tx, page_id)
+            admitted = admit_new(tx, pages.url[created], page_id[created], tx.now())
+            soon = admitted if tx.holds_new else page_id[created]
             if queues:
-                self.settler.queue_pinged(tx, page_id[created], now)
+                self.settler.queue_pinged(tx, soon, now)
         if not queues:
-            queue_apart(self.store, self.settler, page_id[created], now)
+            queue_apart(self.store, self.settler, soon, now)
         whole = RegistrationOutcomes(
             page_id=np.where(waits, stored_id, page_id),
             created=created,

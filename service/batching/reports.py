@@ -26,10 +26,12 @@ from service.batching.held import (
     patched,
     selected,
 )
+from service.budget.admission import NO_CRAWLS
 from service.budget.keeper import Keeper
 from service.core.pace import Taken
 from service.estimation.estimates import InForce
 from service.ingest.crawls import needs_rates
+from service.ingest.first_crawls import admitted
 from service.ingest.recent_digests import RecentDigests
 from service.ingest.record import (
     ACCEPTED,
@@ -55,7 +57,7 @@ from service.model.arrays import (
     Ints,
     distinct,
 )
-from service.model.columns import CrawlColumns, PingColumns
+from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.errors import OUTAGES
 from service.storage import Store, Transaction
@@ -182,25 +184,31 @@ class Recorder:
         crawls = without_other_pages(crawls)
         free = attempt.free(crawls.page_id)
         if free is None:
-            committed, sooner = self._record_free(tx, crawls, now, attempt)
+            committed, sooner = self._record_free(tx, crawls, now, attempt, pages.added)
         else:
-            own, sooner = self._record_free(tx, crawls.take(free), now, attempt)
+            some = crawls.take(free)
+            own, sooner = self._record_free(tx, some, now, attempt, pages.added)
             committed = spread_out(own, free, crawls.page_id)
         return committed, distinct(np.append(pages.new, sooner))
 
     def _record_free(
-        self, tx: Transaction, crawls: CrawlColumns, now: datetime, attempt: Attempt
+        self,
+        tx: Transaction,
+        crawls: CrawlColumns,
+        now: datetime,
+        attempt: Attempt,
+        added: PageColumns | None,
     ) -> tuple[CommittedCrawls, Ints]:
         """Record crawls of pages that are not set aside; return the pages that fail or are gone."""
         attempt.page_id = pages_of(crawls.page_id)
         waiting = nobody
         if self.settler is None:
             # nothing is leased, so all times are stated
-            outcome = record(tx, crawls, self.rules, recent=self.recent)
+            outcome = record(tx, crawls, self.rules, recent=self.recent, added=added)
             lease_ended = np.zeros(len(crawls), np.bool_)
         else:
             outcome, lease_ended, waiting = self._record_leased(
-                tx, self.settler, crawls, attempt.page_id, now
+                tx, self.settler, crawls, attempt.page_id, now, added
             )
         committed = CommittedCrawls(
             page_id=crawls.page_id, verdict=outcome.verdict, lease_ended=lease_ended
@@ -217,6 +225,7 @@ class Recorder:
         crawls: CrawlColumns,
         page_id: Ints,
         now: datetime,
+        added: PageColumns | None,
     ) -> tuple[CrawlOutcome, Bools, Callable[[], Ints]]:
         """Record crawls of some pages, ascending, and end their leases.
 
@@ -225,7 +234,7 @@ class Recorder:
         needs_rate = self.rules.estimator.needs_crawl_rate or needs_rates(crawls)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
         crawls, starts = started(crawls, leased, states, now)
-        outcome = record(tx, crawls, self.rules, states, starts, self.recent)
+        outcome = record(tx, crawls, self.rules, states, starts, self.recent, added)
         new = outcome.verdict == ACCEPTED
         held = settler.settle_crawls(
             tx, crawls, new, outcome.states, leased, tx.now(), outcome.in_incident
@@ -247,13 +256,16 @@ class Recorder:
         now, pings = _latest(jobs), PingColumns.concatenate([job.columns for job in jobs])
         with self.store.begin() as tx:
             tx.hurry()
-            pings = replace(pings, page_id=_resolve(tx, jobs, now).page_id)
+            pages = _resolve(tx, jobs, now)
+            pings = replace(pings, page_id=pages.page_id)
             free = attempt.free(pings.page_id)
             some = pings if free is None else pings.take(free)
             attempt.page_id = pages_of(some.page_id)
             outcome = ping(tx, some, self.rules, now)
+            new = admitted(tx, pages.added, NO_CRAWLS)
             if self.settler is not None and outcome.crawl.any():
                 self.settler.queue_requested(tx, some.page_id[outcome.crawl], tx.now())
+        self._queue_apart(new, now)
         if free is not None:
             outcome = spread_out(outcome, free, pings.page_id)
         return [outcome.take(rows) for rows in _rows(jobs)]

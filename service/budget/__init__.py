@@ -1,1 +1,1 @@
-"""The budget where crawls are handed out: what a server may lease, and what it has leased."""
+"""The budget in use: what a server may lease, and which new pages are worth a first crawl."""

@@ -22,6 +22,7 @@ from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
 from service.cli.site_documents import hosts, sitemap, websub
 from service.cli.status import epochs, status, why
+from service.cli.url_groups import url_groups
 from service.model.errors import RecrawlError
 from service.model.redaction import redacted
 
@@ -100,6 +101,7 @@ for reading in (status, why, epochs, plan, changes):
 app.add_typer(keys, name="keys")
 app.add_typer(pages, name="pages")
 app.add_typer(leases, name="leases")
+app.add_typer(url_groups, name="url-groups")
 app.command()(fresh)
 app.add_typer(sitemap, name="sitemap")
 app.add_typer(hosts, name="hosts")

@@ -33,6 +33,7 @@ DONE = {
     "waiting": "The page waits for a requested crawl already.",
     "paused": "The host is paused.",
     "resumed": "The host is crawled again.",
+    "ruled": "The rule of the URL group is in force.",
     "webhook": "The webhook is changed.",
     "revoked": "The key is revoked; every server refuses it within 5 s.",
 }

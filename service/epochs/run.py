@@ -12,6 +12,7 @@ from time import perf_counter
 
 import structlog
 
+from service.budget.admission import admit_waiting, sample
 from service.core.checks import BandwidthInfeasible
 from service.epochs.part import Run, Task
 from service.epochs.parts import EpochParts, Spread, in_this_process, recovered
@@ -270,8 +271,18 @@ class Runner:
                 if set_back:
                     log.warning("the clock was set back; later times of crawls are set to now")
                     redate(part, self.polite, self.now)
+                admit_waiting(part, now)
+                sample(part, self._budget(part) / len(self.store.parts), now)
                 early = self._early.setdefault(id(part), EarlyPages(self.plan.bandwidth))
                 fill_queue(part, now + self.ahead, self._stopped.is_set, early)
+
+    @staticmethod
+    def _budget(part: Store) -> float:
+        """Return the crawls a day of the epoch in force, 0 before the first."""
+        with part.begin(write=False) as tx:
+            epoch = tx.epoch_in_force()
+        certificate = None if epoch is None else epoch.certificate
+        return 0.0 if certificate is None else certificate.bandwidth
 
     def keep_history(self) -> None:
         """Merge the sums of commits, and write the rows of a step that has ended."""

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from recrawl_client.wire.pages import MOST_TAGS
+from service.budget.admission import forget
 from service.ingest.bounds import CROSSING
 from service.leases.listing import Selection, list_pages
 from service.leases.settle import LeaseSettler
@@ -95,9 +96,10 @@ class Delete:
         """Return nothing, because any page may be deleted."""
         return ()
 
-    def apply(self, tx: Transaction, page_id: Ints, now: datetime) -> Done:  # noqa: ARG002
+    def apply(self, tx: Transaction, page_id: Ints, now: datetime) -> Done:
         """Delete the pages that are still there."""
         there = tx.lock_page_rows(page_id)
+        forget(tx, there, now)
         tx.delete_many(there)
         return Done(there)
 

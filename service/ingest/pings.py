@@ -107,13 +107,17 @@ def _decide(
     complete = states.observability == Observability.complete
     auto = states.observability == Observability.auto
     trusted = (complete | (auto & (states.crawl_probability > 0)))[page]
-    first = np.isnat(states.last_crawl_at)[page]
+    held = (states.held > 0)[page]
+    first = np.isnat(states.last_crawl_at)[page] & ~held
     stale = by <= states.last_crawl_at[page]
     back = ~stale & may_be_back(states, groups, by)
     unscheduled = np.isnan(states.crawl_probability)
     probability = np.where(unscheduled, 1.0, states.crawl_probability)
-    spend, credit = _spend(states, page, probability, trusted & ~stale & ~first & ~back, rules)
+    spend, credit = _spend(
+        states, page, probability, trusted & ~stale & ~first & ~back & ~held, rules
+    )
     choices = (
+        (held, PingReason.held),
         (first, PingReason.never_crawled),
         (back, PingReason.may_be_back),
         (~trusted, PingReason.not_trusted),
@@ -123,7 +127,7 @@ def _decide(
     )
     choice = np.select([mask for mask, _ in choices], range(len(choices)), len(choices))
     reason = np.array([*(name for _, name in choices), PingReason.saving], object)[choice]
-    return first | back | (trusted & ~stale & spend), reason, credit
+    return ~held & (first | back | (trusted & ~stale & spend)), reason, credit
 
 
 def _spend(

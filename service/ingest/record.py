@@ -13,12 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from service.budget.admission import NO_CRAWLS
 from service.estimation.estimates import InForce, Rules
 from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
 from service.ingest.crawls import Began, CrawlComparison, needs_rates, observe, outcomes
 from service.ingest.doubts import doubts
 from service.ingest.false_304 import contradicted, proofs, unlearnt
+from service.ingest.first_crawls import admitted, first_crawls
 from service.ingest.pings import notice
 from service.ingest.recent_digests import RecentDigests
 from service.ingest.redirects import (
@@ -62,7 +64,7 @@ class CrawlOutcome(NamedTuple):
     sooner: Bools
     """True if the page may be due sooner than by its rate, because it fails or is gone, or was."""
     again: Ints
-    """Pages, ascending, to which a redirect leads again."""
+    """Pages, ascending, to which a redirect leads again, and new pages that are admitted."""
     states: PageStates
     """(P,) states of the registered pages after the crawls, by ascending page_id."""
     accepted: Ints
@@ -92,13 +94,14 @@ def record(
     states: PageStates | None = None,
     starts: Instants | None = None,
     recent: RecentDigests | None = None,
+    added: PageColumns | None = None,
 ) -> CrawlOutcome:
     """Record crawls, those of one page in the order of their times.
 
     `states` are the locked states of their pages; None: lock them. `starts` are the (N,) instants
     up to which crawls answer requests and pings (`leases.starts`); None: their times. `recent`
     remembers the digests of earlier crawls; None: those of these crawls are compared with each
-    other only.
+    other only. `added` are pages that the same transaction has registered.
     """
     if states is None:
         needs_rate = rules.estimator.needs_crawl_rate or needs_rates(crawls)
@@ -112,7 +115,7 @@ def record(
     if crawls.verdict is not None:
         verdict = np.where(crawls.refused, crawls.verdict, verdict)
     sooner, events, again = np.zeros(len(crawls), np.bool_), None, NO_PAGES
-    in_incident = None
+    in_incident, first = None, NO_CRAWLS
     if len(newer):
         groups = Groups.of(row[newer])
         before = _of(groups, states, row[newer])
@@ -137,17 +140,28 @@ def record(
         if (relinks := relinked(before, after, accepted)) is not None:
             again = relink(tx, relinks)
         tx.append_changes(changes(before, groups, accepted, comparison))
-        if has_values(accepted):
-            answer, gone = comparison.answer, comparison.gone
-            changed = validator_changes(after.page_id, groups, accepted, answer, gone)
-            tx.save_validators(changed)
-        else:
-            tx.clear_validators(reset_pages(after.page_id, groups, accepted, comparison.answer))
+        _save_validators(tx, after, groups, accepted, comparison)
         denied = contradicted(before, groups, accepted, comparison.answer)
         if len(denied):
             tx.doubt_validators(denied)
         states = _with(states, after)
+        first = first_crawls(before, after, groups, accepted, comparison)
+    again = distinct(np.append(again, admitted(tx, added, first)))
     return CrawlOutcome(verdict, sooner, again, states, newer, events, in_incident)
+
+
+def _save_validators(
+    tx: Transaction,
+    after: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    comparison: CrawlComparison,
+) -> None:
+    answer, gone = comparison.answer, comparison.gone
+    if has_values(crawls):
+        tx.save_validators(validator_changes(after.page_id, groups, crawls, answer, gone))
+    else:
+        tx.clear_validators(reset_pages(after.page_id, groups, crawls, answer))
 
 
 def ping(
@@ -297,6 +311,8 @@ class PageRows(NamedTuple):
     """Pages that were registered because others redirect to them."""
     leads: Codes
     """End of the redirect (`Leads`)."""
+    added: PageColumns | None = None
+    """All pages that were registered; None: none was."""
 
 
 def merge_names(names: Sequence[PageNames]) -> PageNames:
@@ -348,20 +364,23 @@ def resolve(
         to_new = judged.leads == Leads.to_new
         hops = nearest(len(hops), names.target[away[to_new]], judged.hops[to_new])
     new = (url_page_id == 0) & (named | (hops > 0))
-    if register and new.any():
+    registers = register and new.any()
+    added = names.pages.take(new) if registers else None
+    if registers:
         url_page_id[new] = tx.register(names.pages.take(new), now).page_id
         for n in np.unique(hops[new & ~named]).tolist():
             tx.add_hops(np.sort(url_page_id[new & ~named & (hops == n)]), n)
     page_id = np.where(names.row >= 0, url_page_id[names.row], names.page_id)
     if names.target is None:
-        return PageRows(page_id, none, none[:0], onward)
+        return PageRows(page_id, none, none[:0], onward, added)
     target = np.where(url_page_id[names.target] > 0, url_page_id[names.target], UNSPECIFIED)
     away = (names.target >= 0) & (target != page_id)
-    added = names.target[away & new[names.target]] if register else none[:0]
+    targets = names.target[away & new[names.target]] if register else none[:0]
     # without registering, the target of a redirect stays unknown
     leads = np.where(away & (register | (onward == Leads.nowhere)), onward, Leads.on)
     to = np.where(away, target, 0)
-    return PageRows(page_id, to, np.unique(url_page_id[added]), leads.astype(np.int16))
+    new_targets = np.unique(url_page_id[targets])
+    return PageRows(page_id, to, new_targets, leads.astype(np.int16), added)
 
 
 def _judged(

@@ -5,7 +5,8 @@ The rate is `due_rate`. A page that lacks content (`outcomes.lacks_content`), or
 its `retry_rate` instead, the rate of its last share. Therefore its retries do not drift when the
 epoch takes the share away, and a page that is back is due before the next epoch.
 
-1. A page never crawled is due from its registration on.
+1. A page never crawled is due from its registration on, and never while it is held
+   (`budget.admission`).
 2. A page that is gone is due 1 day x 2^(n-2) after the last crawl, n = `n_failures`, at least 2.
    With n above `GONE_CHECKS` the page is retired, which means never due. The exception is a retired
    page with a request that no crawl has answered: such a page waits as with n = `GONE_CHECKS`.
@@ -110,8 +111,11 @@ def _after_failures(pages: DueColumns, interval: Floats, never: Bools) -> tuple[
 
 
 def _first_due(pages: DueColumns) -> Instants:
-    """Return the time of the first crawl: the registration, and never for an unlinked target."""
-    return np.where(pages.hops < 0, NO_TIME, pages.created_at)
+    """Return the time of the first crawl: the registration; never if held or unlinked."""
+    never = pages.hops < 0
+    if pages.held is not None:
+        never |= pages.held == 1
+    return np.where(never, NO_TIME, pages.created_at)
 
 
 def _first_wait(pages: DueColumns, interval: Floats) -> Floats:
@@ -208,6 +212,7 @@ def of_page(page: Page) -> DueColumns:
         at = getattr(page, name)
         cells[name] = np.array([NO_TIME if at is None else instant(at)], INSTANT)
     cells["due_rate"] = np.array([page.due_rate], np.float64)
+    cells["held"] = np.array([page.held], np.int16)
     return DueColumns(**cells)
 
 

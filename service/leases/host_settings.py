@@ -18,6 +18,7 @@ from service.storage.queue.columns import HostQueues
 
 CAP = "max_crawl_rate"
 DOUBT = "false_304_at"
+FIRST_SHARE = "first_share"
 MOST_AUDITED = 1_000
 """Maximum number of members that an entry of the audit names."""
 SHUT_BY = politeness.STATE[:-1]
@@ -82,6 +83,8 @@ def change_host(
     looked_at = np.concatenate([left, joined])
     if DOUBT in settings:
         tx.set_false_304(host_id, settings[DOUBT])
+    if FIRST_SHARE in settings:
+        tx.save_first_share(int(host_id[0]), settings[FIRST_SHARE])
     _change(tx, moves, int(host_id[0]), int(joined[0]), looked_at, settings, now, polite)
 
 
@@ -173,7 +176,8 @@ def host_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
         host = tx.host(name)
     except HostNotFound:
         return None
-    own = {field: getattr(host, field) for field in ("group", *politeness.SETTINGS, CAP, DOUBT)}
+    fields = ("group", *politeness.SETTINGS, CAP, FIRST_SHARE, DOUBT)
+    own = {field: getattr(host, field) for field in fields}
     return {**own, "blocked_until": host.host_queue.blocked_until}
 
 

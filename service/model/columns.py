@@ -17,6 +17,7 @@ from service.model.arrays import (
     Ints,
     Keys,
     Marks,
+    Numbers,
     Texts,
     UrlGroups,
 )
@@ -172,6 +173,9 @@ class PageStates(Columns):
     """(N, width) states of the estimator."""
     observability: Codes
     host_id: Ints
+    held: Ints
+    """Last level of the page's ladder (`model.ladder`) if the page must wait for its first crawl;
+    minus the level if it may be crawled and has no answer yet; 0: neither (`budget.admission`)."""
     crawl_rate: Floats
     crawl_probability: Floats
 
@@ -270,6 +274,9 @@ class CapColumns(Columns):
     """Group with a cap; 0: none."""
     group: NDArray[np.object_]
     group_max_crawl_rate: Floats
+    first_share: Numbers = None
+    """Maximum share of the host's cap for first crawls; NaN: that of the settings; None: the same
+    for all hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +351,8 @@ class DueColumns(Columns):
     interval_factor: Floats
     due_rate: Floats
     """Crawl rate times urgency, 1/day; NaN for a page that no epoch has scheduled."""
+    held: Marks = None
+    """1 for a page that must wait for its first crawl (`budget.admission`); None: none must."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

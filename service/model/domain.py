@@ -61,6 +61,7 @@ class ItemVerdict(IntEnum):
 class PingReason(StrEnum):
     """The reason why a ping causes a crawl now, or does not."""
 
+    held = "held"
     never_crawled = "never_crawled"
     credit = "credit"
     may_be_back = "may_be_back"
@@ -171,6 +172,8 @@ class Page:
     """Time of the proof that a 304 of the host was wrong; None: no proof."""
     retry_rate: float = 0.0
     """Crawl rate by which the page is due without a share, 1/day; 0: none (`PageStates`)."""
+    held: bool = False
+    """True if the page must wait until it is worth its first crawl (`budget.admission`)."""
 
     @property
     def no_content(self) -> bool:
@@ -233,6 +236,8 @@ class Host:
     """The host's own queue, or that of its group."""
     false_304_at: datetime | None = None
     """Time of the proof that a 304 of the host was wrong; None: no proof."""
+    first_share: float | None = None
+    """Maximum share of the cap for first crawls; None: that of the settings."""
     incident: Incident | None = None
     """The last incident that no content has ended; None: none."""
 

@@ -135,6 +135,7 @@ def opened(
         )
         store.recognise()
     store.counter = HistoryCounter(store)
+    store.holds_new = settings.admission == "learned"
     rng = rng or np.random.default_rng()
     rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)
     interval = timedelta(seconds=settings.epoch_interval_s)

@@ -151,6 +151,16 @@ def of_queue(census: QueueCensus) -> Iterator[Metric]:
             "Hosts most of whose pages show the same, which teaches nothing for a day",
             census.n_incidents,
         ),
+        (
+            "held_pages",
+            "New pages that wait until their URL group is worth a first crawl",
+            census.n_held,
+        ),
+        (
+            "url_groups_stopped",
+            "URL groups whose first crawls brought too little",
+            census.n_stopped,
+        ),
     ):
         yield gauge(name, help_text, value)
     yield labelled(

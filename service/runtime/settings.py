@@ -77,6 +77,9 @@ class Settings(AccessSettings, ClusterSettings):
     budget_loan: Annotated[float, Field(ge=0, le=366)] = 3
     """Days of budget that pages made urgent by others of their URL group may take in advance; 0:
     no day exceeds the budget."""
+    admission: Literal["learned", "all"] = "learned"
+    """First crawls of new pages: learned, as far as the URLs of their group bring something new; or
+    all, for users who register good URLs only."""
     epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600
     """Seconds from the start of one epoch to the start of the next."""
     estimator: str | None = None

@@ -50,6 +50,10 @@ HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
 """Host queue of a page: that of its host, or of its host's group."""
 
 
+IS_HELD = "CASE WHEN held > 0 THEN 1 ELSE 0 END"
+"""Expression of `DueColumns.held`."""
+
+
 class Rows(Protocol):
     """The answer to a statement."""
 
@@ -75,6 +79,8 @@ class Subject(ABC):
     """The store's time, as this process knows it."""
     archive: LogArchive | None = None
     """The archive of the settings; None: entries older than the retention are deleted."""
+    holds_new: bool = False
+    """True where new pages wait until they are worth a first crawl (`budget.admission`)."""
 
     def now(self) -> datetime:
         """Return the store's time: on Postgres that of the database, read in this transaction."""

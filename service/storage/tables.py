@@ -72,6 +72,7 @@ hosts = sa.Table(
     sa.Column("group_id", Id),
     sa.Column("max_crawl_rate", sa.Double),
     sa.Column("false_304_at", Instant),
+    sa.Column("first_share", sa.Double),
     sa.Index(
         "hosts_group_id_idx",
         "group_id",
@@ -162,8 +163,17 @@ page_states = sa.Table(
     sa.Column("n_targets", sa.SmallInteger),
     sa.Column("retry_rate", Short),
     sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("held", sa.BigInteger),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
-    comment="One row a page, updated by every observation: no secondary index, room for HOT.",
+    # only a first crawl changes the column, so other updates stay HOT
+    sa.Index(
+        "page_states_held_idx",
+        "held",
+        "page_id",
+        postgresql_where=sa.text("held IS NOT NULL"),
+        sqlite_where=sa.text("held IS NOT NULL"),
+    ),
+    comment="One row a page, updated by every observation: room for HOT, an index of new pages.",
     postgresql_with={
         "fillfactor": "90",
         "autovacuum_vacuum_scale_factor": "0.05",
@@ -419,6 +429,40 @@ url_groups = sa.Table(
     sa.Column("rate", sa.LargeBinary),
     sa.Column("share_evidence", sa.LargeBinary),
     comment="Mean change rates and shares of url_groups; compressed, by kept epoch and shard.",
+)
+
+url_levels = sa.Table(
+    "url_levels",
+    metadata,
+    sa.Column("level", Id, primary_key=True, autoincrement=False),
+    sa.Column("parent", Id, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    *(
+        sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+        for name in ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight")
+    ),
+    sa.Column("rule", sa.SmallInteger),
+    sa.Column("stopped", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("since", Instant, nullable=False),
+    sa.Column("sampled_at", Instant),
+    sa.Index(None, "parent"),
+    sa.Index(None, "name"),
+    sa.Index(
+        "url_levels_stopped_idx",
+        "sampled_at",
+        "level",
+        postgresql_where=sa.text("stopped"),
+        sqlite_where=sa.text("stopped"),
+    ),
+    comment="First crawls and verdicts of the levels of URLs, from hosts to last segments.",
+    postgresql_with=HOT,
+)
+
+digests = sa.Table(
+    "digests",
+    metadata,
+    sa.Column("digest", sa.BigInteger, primary_key=True, autoincrement=False),
+    comment="Digests that first crawls have brought, which are new no more.",
 )
 
 change_hours = sa.Table(

@@ -28,7 +28,10 @@ SUFFIX = ".hosts.ndjson"
 """Ending of the file of settings, after the whole name of the file of states."""
 BLOCK = 1_000
 """Number of hosts of one read."""
-OF_HOST = ("group", "min_delay_s", "robots_delay_s", "max_concurrency", "max_crawl_rate")
+OF_HOST = (
+    *("group", "min_delay_s", "robots_delay_s", "max_concurrency", "max_crawl_rate"),
+    "first_share",
+)
 OF_GROUP = ("min_delay_s", "max_concurrency", "max_crawl_rate")
 
 

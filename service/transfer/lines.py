@@ -195,6 +195,7 @@ def states_of(lines: list[StateLine]) -> PageStates:
         observability=np.full(n, UNSPECIFIED, np.int16),
         host_id=np.zeros(n, np.int64),
         redirects_to=np.zeros(n, np.int64),
+        held=np.zeros(n, np.int64),
         crawl_rate=np.full(n, np.nan),
         crawl_probability=np.full(n, np.nan),
         **columns,

@@ -119,3 +119,19 @@ def test_while_the_database_is_away_the_console_says_so(sqlite_url):
         assert answer.status_code == 503
         assert "Retry-After" in answer.headers
         assert "Service Unavailable" in answer.text
+
+
+def test_a_url_group_is_stopped_and_its_rule_ended(sqlite_url):
+    with running(sqlite_url, admission="learned") as live:
+        live.register(*(f"https://a.example/calendar/day?n={i}" for i in range(30)))
+        browser, path = Browser(live.url), "/console/url-groups"
+        assert "a.example/calendar/day?n" in browser.open(path).text
+        assert "No group is stopped" in browser.open(f"{path}?stopped=true").text
+        group = "a.example/calendar"
+        assert "held" in browser.send(path, path, group=group, rule="stop").text
+        (item,) = live.get("/url-groups", prefix=group, limit=1).json()["items"]
+        assert (item["state"], item["n_waiting"]) == ("held", 30)
+        assert "End the rule" in browser.open(path).text
+        browser.send(path, path, group=group, rule="learn")
+        (item,) = live.get("/url-groups", prefix=group, limit=1).json()["items"]
+        assert item["state"] == "open"

@@ -22,7 +22,7 @@ def test_targets_of_redirects_are_resolved_with_the_pages(store, register_new):
             pages=page_columns([urls(2)[1], "https://new.example/", urls(2)[0]]),
             target=np.array([1, 0, -1, 2]),
         )
-        page_id, redirects_to, new, leads = resolve(tx, named, T0 + DAY, register=register_new)
+        page_id, redirects_to, new, leads, _ = resolve(tx, named, T0 + DAY, register=register_new)
         (added,) = tx.page_ids(page_columns(["https://new.example/"]).key).tolist()
     assert page_id.tolist() == [one, other, added, one]
     assert redirects_to.tolist() == [added if register_new else -1, 0, 0, 0]

@@ -73,6 +73,7 @@ BOUNDED = {
     "epochs.passes": "a solver makes hundreds at most",
     "url_groups.shard": "1,023 at most",
     "schedule.epoch": "68 years of one epoch a second",
+    "url_levels.rule": "there are two rules",
     "webhooks.max_items": "requests may ask for 1,000 at most",
     "webhooks.most": "max_items at most",
     "webhooks.n_sent": "max_items at most",

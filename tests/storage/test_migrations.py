@@ -122,6 +122,17 @@ def test_requests_of_1970_are_no_requests_and_come_back_on_the_way_down(empty):
     assert [page_of(empty, page_id).retry_rate for page_id in ids] == [0, 0, 0]
 
 
+def test_digests_of_pages_are_known_after_the_migration_and_no_page_is_held(empty):
+    migrations.upgrade(empty.engine)
+    ids = np.sort(register(empty, 4))
+    save(empty, ids[:3], last_crawl_at=T0, last_observed_at=T0, digest=np.array([7, 7, 0]))
+    migrations.downgrade(empty.engine, "0011")
+    migrations.upgrade(empty.engine)
+    with empty.begin() as tx:
+        assert tx.lock_states(ids).held.tolist() == [0, 0, 0, 0]
+        assert tx.add_digests(np.array([7, 8])).tolist() == [8]
+
+
 def test_waits_after_unfinished_leases_go_down_as_pages_that_are_due(empty):
     migrations.upgrade(empty.engine)
     waits, runs = register(empty, 2).tolist()

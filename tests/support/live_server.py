@@ -157,8 +157,12 @@ def running(
     max_connections: int | None = None,
     **options: Any,
 ) -> Iterator[Live]:
-    """Serve this database on a free port; epochs run when the test calls for one, or `embedded`."""
+    """Serve this database on a free port; epochs run when the test calls for one, or `embedded`.
+
+    All new pages are due at once, unless the test asks for `admission="learned"`.
+    """
     clock = clock or Clock()
+    options.setdefault("admission", "all")
     settings = settings_of(database_url, **options)
     service = open_service(settings, now=clock, rng=np.random.default_rng(7))
     service = replace(service, embedded=embedded)

@@ -373,6 +373,7 @@ def states(draw):
         last_interval=column(st.floats(-1e7, 1e7), "f8"),
         last_age=column(st.one_of(st.floats(0, 1e7), st.just(np.nan)), "f8"),
         n_failures=column(st.integers(0, 1_000), "i8"),
+        held=np.zeros(n, np.int64),
         outcome=column(st.integers(0, 7), "i2"),
         absent_since=instant_or_never(),
         hops=column(st.integers(-5, 5), "i2"),

@@ -28,7 +28,7 @@ from service.api.encodings import best
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.unfinished import encode_unfinished
-from service.api.responses.why import after_budget, after_leases, explain
+from service.api.responses.why import after_budget, after_leases, explain, while_held
 from service.estimation.estimates import PageEstimate
 from service.leases import due
 from service.leases.conditional import distrusted_until
@@ -174,14 +174,16 @@ def encode_page(
     unfinished: UnfinishedPage | None = None,
     incident: Incident | None = None,
     spent_until: datetime | None = None,
+    stopped_at: str | None = None,
     *,
     denied: bool = False,
 ) -> PageAnswer:
     """Return one page with its estimate, its schedule and the reason of its rate.
 
     `incident` is one of the page's host in force; None: there is none. `spent_until` is the time
-    until which the budget is spent; None: it has room. `denied` is true if robots.txt forbade the
-    last crawl.
+    until which the budget is spent; None: it has room. `stopped_at` is the URL group
+    whose first crawls are stopped; None: none is. `denied` is true if robots.txt forbade the last
+    crawl.
     """
     scheduled = why = target = None
     next_at = due.next_crawl_at(page) if unfinished is None else unfinished.next_crawl_at
@@ -196,6 +198,8 @@ def encode_page(
             next_crawl_at=next_at,
         )
         why = explain(page, epoch, estimate, change_hours, now, incident, denied=denied)
+    if page.held:
+        why = while_held(stopped_at)
     if unfinished is not None:
         why = after_leases(unfinished, why)
     elif spent_until is not None and next_at is not None and next_at <= now:

@@ -86,6 +86,26 @@ def explain(
     )
 
 
+def while_held(stopped_at: str | None) -> WhyAnswer:
+    """Return the reason of a page that waits for its first crawl.
+
+    `stopped_at` is the URL group that is stopped; None: none is.
+    """
+    if stopped_at is None:
+        cause = "pages of its URL group are crawled first; their crawls admit more"
+    else:
+        cause = (
+            f"first crawls of {stopped_at} have brought too little that is new, or a rule stops "
+            "them; POST /pages/recrawl has this page crawled, PUT /url-groups admits all"
+        )
+    return WhyAnswer(
+        sentence=f"not crawled yet: {cause}",
+        multiplier=None,
+        crawled_more_often_than=None,
+        next_change_expected_in_days=None,
+    )
+
+
 def after_leases(unfinished: UnfinishedPage, why: WhyAnswer | None) -> WhyAnswer:
     """Return the reason with what to do about leases without a report at its beginning."""
     return _after(sentence_of(unfinished), why)

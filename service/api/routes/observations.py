@@ -103,9 +103,10 @@ async def post_pings(
     follows, also if the page is being crawled now. Reasons to crawl:
     `never_crawled`; `credit`, its crawl probabilities add up to one crawl; `unscheduled`, no epoch
     has scheduled it yet; `may_be_back`, it is gone or lacks content, and is `complete`, or it is
-    retired or lacks content, and was not crawled for 16 days. Reasons not to crawl: `saving`, the
-    crawl probabilities do not add up yet; `crawled_since`, also within `RECRAWL_PING_DELAY_S` after
-    a crawl; `not_trusted`, the page is `incomplete`, or its pings have not proved reliable;
+    retired or lacks content, and was not crawled for 16 days. Reasons not to crawl: `held`, the
+    page waits until its URL group is worth a first crawl; `saving`, the crawl probabilities do not
+    add up yet; `crawled_since`, also within `RECRAWL_PING_DELAY_S` after a crawl; `not_trusted`,
+    the page is `incomplete`, or its pings have not proved reliable;
     `not_newer`.
     """
     now = service.now()

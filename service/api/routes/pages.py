@@ -27,7 +27,9 @@ from service.api.responses.outcomes import (
 )
 from service.api.route import GUARDED, DirectRoute
 from service.batching.registrations import CROSSED, LOCKED, Registration
+from service.budget.admission import forget
 from service.budget.allotments import spent_until
+from service.budget.shown import stopped_above
 from service.estimation.estimates import of_page
 from service.leases.unfinished import unfinished_page
 from service.model import domain
@@ -130,6 +132,7 @@ def delete_page(service: TheService, actor: TheActor, page_id: PageIdPath) -> Re
     """Delete a page: its state, its log and its row of the schedule."""
     with service.store.begin() as tx:
         page = tx.page(page_id)
+        forget(tx, np.array([page_id]), tx.now())
         tx.delete_page(page_id)
         write_audit(tx, actor, "page.delete", page.url, before=settings_of(page))
     return Response(status_code=204)
@@ -171,8 +174,9 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
         incident = None
     unfinished = unfinished_page(tx, page, now)
     spent = spent_until(tx, service.keeper.terms)
-    shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident, spent)
-    return answer(encode_page(*shown, denied=_denied(tx, page)))
+    stopped_at = stopped_above(tx.of_host(page.host), page.url) if page.held else None
+    shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident)
+    return answer(encode_page(*shown, spent, stopped_at, denied=_denied(tx, page)))
 
 
 def _denied(tx: Transaction, page: domain.Page) -> bool:

@@ -20,6 +20,7 @@ class LoadStatements(Subject):
         """Return every page for an epoch, as of one instant.
 
         A page without a share has importance 0 and no minimum crawl rate (`no_share`). The
+        importance of a page with the digest of many others is discounted (`core.twins`). The
         transaction is that of `Store.read_whole` or of a lead that does not write.
         """
 
@@ -51,7 +52,7 @@ def no_share(no_copy: str) -> str:
 
 CAPS = """
 SELECT host_id, host, hosts.max_crawl_rate, coalesce(host_groups.group_id, 0), coalesce(name, ''),
-    host_groups.max_crawl_rate
+    host_groups.max_crawl_rate, first_share
 FROM hosts LEFT JOIN host_groups
     ON host_groups.group_id = hosts.group_id AND host_groups.max_crawl_rate IS NOT NULL
 WHERE coalesce(hosts.max_crawl_rate, host_groups.max_crawl_rate) IS NOT NULL

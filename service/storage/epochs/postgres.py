@@ -45,7 +45,8 @@ SELECT array_agg(page_id), array_agg(coalesce(created_at, '-infinity')),
     array_agg(n_failures::bigint), array_agg(outcome::smallint), array_agg(hops::smallint),
     array_agg(retry_rate::float8),
     array_agg(interval_factor::float8),
-    array_agg(coalesce(due_rate, 'NaN')), string_agg(url, E'\\n'), array_agg(importance),
+    array_agg(coalesce(due_rate, 'NaN')), array_agg(held::smallint),
+    string_agg(url, E'\\n'), array_agg(importance),
     array_agg(change_rate::float8), array_agg(crawl_rate::float8), array_agg(crawl_probability),
     array(SELECT epoch FROM ({KEPT}) AS kept)
 FROM ({{rows}}) AS rows

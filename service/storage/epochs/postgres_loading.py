@@ -13,6 +13,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
+from service.core.twins import discounted
 from service.model.arrays import Bools, Ints
 from service.model.columns import RARE, EpochColumns
 from service.storage.column_builder import Gathered, placed
@@ -72,7 +73,8 @@ STATES = Packed(
     "page_states",
     (
         {"page_id": "i8", "host_id": "i8", "url_group": "i4", "n_observations": "i8"},
-        {"last_interval": "f8", "interval_factor": "f8", "observability": "i2"},
+        # float8 keeps 53 bits of a digest, which differ for different contents
+        {"last_interval": "f8", "interval_factor": "f8", "observability": "i2", "digest": "f8"},
     ),
     {"last_observed_at": "M8[us]", "estimate": "V"},
     {
@@ -93,6 +95,7 @@ IN_PLACE_OF_NULL = {
     "min_crawl_rate": "'NaN'",
     "max_crawl_rate": "'NaN'",
     "last_observed_at": "last_crawl_at, '-infinity'",
+    "digest": "0",
     "n_pings": "0",
     "last_ping_at": "'-infinity'",
     "real_pings": "0",
@@ -119,7 +122,8 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     if not np.array_equal(page_id, states["page_id"]):
         page_id = np.intersect1d(page_id, states["page_id"], assume_unique=True)
         pages, states = (_at(part, page_id) for part in (pages, states))
-    columns = {**states, "importance": pages["importance"]}
+    importance = discounted(pages["importance"], states.pop("digest"))
+    columns = {**states, "importance": importance}
     failures["last_failure_at"] = failures.pop("last_crawl_at")
     for some in (bounds, ages, failures, pings):
         row, there = _rows(page_id, some.pop("page_id"))
@@ -162,7 +166,7 @@ def read_packed(
 
 def _ranges(driver: psycopg.Connection[Any], table: Packed) -> str:
     """Return the statement that copies the packed columns of each range of a table's file."""
-    sent = [FLOATS[len(kinds)].format(*kinds) for kinds in table.numbers]
+    sent = [FLOATS[len(kinds)].format(*map(_present, kinds)) for kinds in table.numbers]
     sent += [_sent(name, kind) for name, kind in table.usual.items()]
     packed = [f"string_agg({value}, '')" for value in sent]
     for where, kinds in table.seldom.items():
@@ -179,8 +183,12 @@ def _ranges(driver: psycopg.Connection[Any], table: Packed) -> str:
 
 
 def _sent(name: str, kind: str) -> str:
+    return SEND.get(kind, "{}").format(_present(name))
+
+
+def _present(name: str) -> str:
     none = IN_PLACE_OF_NULL.get(name)
-    return SEND.get(kind, "{}").format(name if none is None else f"coalesce({name}, {none})")
+    return name if none is None else f"coalesce({name}, {none})"
 
 
 def _row(kinds: dict[str, str]) -> np.dtype[Any]:

@@ -14,7 +14,7 @@ from typing_extensions import override
 from service.model.columns import ScheduleChanges, ScheduleColumns, ScheduledPages, SchedulePart
 from service.model.domain import ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotKept
-from service.storage.dialect import Dialect, Subject, all_of
+from service.storage.dialect import IS_HELD, Dialect, Subject, all_of
 
 MOST_SCANNED = 100_000
 """Maximum page_ids that one reading of the schedule scans, whatever its filter matches."""
@@ -56,7 +56,8 @@ SELECT pages.page_id, created_at, last_crawl_at, requested_at, coalesce(gone, fa
     coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
     coalesce(hops, 0) AS hops, coalesce(retry_rate, 0.0) AS retry_rate,
     coalesce(interval_factor, 1.0) AS interval_factor,
-    {due_rate} AS due_rate, url, importance, schedule.change_rate, schedule.crawl_rate,
+    {due_rate} AS due_rate, {held} AS held, url, importance,
+    schedule.change_rate, schedule.crawl_rate,
     coalesce(schedule.crawl_probability, 0.0) AS crawl_probability
 FROM pages
 LEFT JOIN page_states ON {states}
@@ -189,4 +190,5 @@ def rows(only: Collection[str], *, since: bool) -> str:
         before=JOIN_BEFORE if since else "",
         where=all_of([*conditions, *([MOVED] if since else [])]),
         due_rate=DUE_RATE,
+        held=IS_HELD,
     )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from service.core.twins import discounted
 from service.model.arrays import COLUMN, INSTANT, Floats, Instants, Ints, element_types
 from service.model.columns import (
     NOT_SHIFTED,
@@ -46,6 +47,7 @@ LOADED = {
     "page_id": COLUMN[Ints],
     "code": COLUMN[Ints],
     "importance": COLUMN[Floats],
+    "digest": COLUMN[Ints],
     "last_observed_at": INSTANT,
     "last_interval": COLUMN[Floats],
     "n_observations": COLUMN[Ints],
@@ -61,7 +63,8 @@ NO_SHARE = no_share("last_observed_at IS NULL")
 LOAD_COLUMNS = f"""
 SELECT pages.page_id,
     observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * pages.host_id),
-    CASE WHEN {NO_SHARE} THEN 0.0 ELSE importance END, last_observed_at, last_interval,
+    CASE WHEN {NO_SHARE} THEN 0.0 ELSE importance END, coalesce(digest, 0),
+    last_observed_at, last_interval,
     n_observations, interval_factor, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 ORDER BY pages.page_id
@@ -128,6 +131,7 @@ class SqliteEpochs(EpochsSql, ScheduleSql, LoadSql, SqliteDialect):
     def load_columns(self) -> EpochColumns:
         columns = self._gathered(LOAD_COLUMNS, LOADED)
         code, observability = np.divmod(columns.pop("code"), OBSERVABILITIES)
+        columns["importance"] = discounted(columns["importance"], columns.pop("digest"))
         columns["host_id"], url_group = np.divmod(code, URL_GROUPS)
         columns["observability"] = observability.astype(np.int16)
         columns["url_group"] = url_group.astype(np.int32)

@@ -29,7 +29,7 @@ from service.model.history import (
     unpacked_calibration,
 )
 from service.model.host_loads import MeasuredLoads, packed_loads, unpacked_loads
-from service.storage.dialect import HOST_QUEUE, Dialect, Subject
+from service.storage.dialect import HOST_QUEUE, IS_HELD, Dialect, Subject
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE
 
 
@@ -231,7 +231,7 @@ MEASURED = f"""
 SELECT page_states.page_id, created_at, last_crawl_at, requested_at, gone,
     coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
     coalesce(hops, 0) AS hops, coalesce(retry_rate, 0.0) AS retry_rate, interval_factor,
-    {DUE_RATE} AS due_rate, observability,
+    {DUE_RATE} AS due_rate, {IS_HELD} AS held, observability,
     page_states.host_id, url_group, {{observed_at}} AS last_observed_at, last_interval,
     n_observations, n_changes, coalesce(n_pings, 0) AS n_pings, pings_since,
     coalesce(pings_since_crawl, 0) AS pings_since_crawl, last_ping_at,

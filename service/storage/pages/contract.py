@@ -12,7 +12,9 @@ from service.model.arrays import UNSPECIFIED, Bools, Instants, Ints, Keys
 from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability, Page, PagePatch
 from service.model.errors import PageNotFound
+from service.model.ladder import last_levels
 from service.model.outcomes import Outcome
+from service.storage.dialect import IS_HELD
 from service.storage.pages.bulk import BulkStatements
 from service.storage.queue.hosts import HostStatements
 from service.storage.queue.kept import KeptSql
@@ -87,10 +89,10 @@ FIRST = 100
 PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
 """Columns that are NULL in the tables where they are 0."""
 
-PAGE = """
+PAGE = f"""
 SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observability,
     pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at,
-    {observed_at} AS last_observed_at, gone, n_failures, outcome, coalesce(hops, 0) AS hops,
+    {{observed_at}} AS last_observed_at, gone, n_failures, outcome, coalesce(hops, 0) AS hops,
     coalesce(n_targets, 0) AS n_targets, retry_rate, n_observations, n_changes,
     n_pings, last_ping_at, pings_since, real_pings, false_pings, trust, url_group, estimate,
     CAST(change_rate AS double precision) AS change_rate,
@@ -98,12 +100,13 @@ SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observab
     interval_factor,
     CAST(crawl_rate AS double precision) * urgency AS due_rate,
     CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END AS crawl_probability,
+    {IS_HELD} AS held,
     redirects_to, target.url AS redirects_to_url, etag, last_modified, note,
     coalesce(doubted, false) AS doubted, false_304_at
 FROM pages
 JOIN hosts ON hosts.host_id = pages.host_id
 JOIN page_states ON page_states.page_id = pages.page_id
-{schedule_of: schedule, pages.page_id, %(epoch)s}
+{{schedule_of: schedule, pages.page_id, %(epoch)s}}
 LEFT JOIN pages AS target ON target.page_id = page_states.redirects_to
 LEFT JOIN page_validators ON page_validators.page_id = pages.page_id
 WHERE pages.page_id = %(page_id)s
@@ -145,6 +148,13 @@ class PagesSql(KeptSql, PageStatements, HostStatements):
             return np.append(first, self.page_ids(key[FIRST:]))
         return np.zeros(len(key), np.int64)
 
+    def holding(self, urls: NDArray[np.object_], states: PageStates | None) -> Ints:
+        """Return `PageStates.held` of new pages; pages that bring a copy are not held."""
+        if not self.holds_new:
+            return np.zeros(len(urls), np.int64)
+        level = last_levels(urls)
+        return level if states is None else np.where(np.isnat(states.last_observed_at), level, 0)
+
     @abstractmethod
     def add_pages(
         self, new: PageColumns, now: datetime, brought: Brought | None
@@ -163,7 +173,7 @@ class PagesSql(KeptSql, PageStatements, HostStatements):
         (values,) = rows
         values["observability"] = Observability(values["observability"])
         values["gone"], values["outcome"] = bool(values["gone"]), Outcome(values["outcome"] or 0)
-        values["doubted"] = bool(values["doubted"])
+        values["doubted"], values["held"] = bool(values["doubted"]), bool(values["held"])
         values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures", "retry_rate")}
         values["estimate"] = tuple(np.frombuffer(values["estimate"]).tolist())
         return Page(**values)

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 from service.model.arrays import Instants, Ints
 from service.model.freshness import FreshnessColumns, LoggedChanges
-from service.storage.dialect import Subject
+from service.storage.dialect import IS_HELD, Subject
 from service.storage.epochs.schedule import DUE_RATE
 
 
@@ -26,7 +26,7 @@ SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
     last_crawl_at, requested_at, gone, coalesce(n_failures, 0) AS n_failures,
     coalesce(outcome, 0) AS outcome, coalesce(hops, 0) AS hops,
     coalesce(retry_rate, 0.0) AS retry_rate, interval_factor,
-    {DUE_RATE} AS due_rate, observability, page_states.host_id,
+    {DUE_RATE} AS due_rate, {IS_HELD} AS held, observability, page_states.host_id,
     url_group, {{observed_at}} AS last_observed_at, last_interval, n_observations, n_changes,
     coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
         AS pings_since_crawl,

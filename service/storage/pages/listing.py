@@ -22,7 +22,7 @@ from service.model.domain import Host, HostGroup, Observability
 from service.model.id_space import IdSpace
 from service.model.listing import ListedPages, ListedPart, PageFilter, RunningLease
 from service.model.outcomes import NO_CONTENT_AFTER, Outcome
-from service.storage.dialect import Dialect, Subject, all_of
+from service.storage.dialect import IS_HELD, Dialect, Subject, all_of
 from service.storage.epochs.schedule import (
     BETWEEN,
     DUE_RATE,
@@ -111,7 +111,7 @@ LISTED = """
 SELECT {picked}.page_id, created_at, last_crawl_at, requested_at, gone,
     coalesce(n_failures, 0) AS n_failures, coalesce(outcome, 0) AS outcome,
     coalesce(hops, 0) AS hops, coalesce(retry_rate, 0.0) AS retry_rate, interval_factor,
-    {due_rate} AS due_rate, url, importance,
+    {due_rate} AS due_rate, {held} AS held, url, importance,
     observability, min_crawl_rate, max_crawl_rate, schedule.change_rate, schedule.crawl_rate,
     n_observations, n_changes, {tags} AS tags, coalesce(redirects_to, 0) AS redirects_to,
     {target} AS redirect_url
@@ -391,6 +391,7 @@ def statement_of(walk: str, filters: Collection[str]) -> str:
         states=states,
         scheduled=scheduled,
         due_rate=DUE_RATE,
+        held=IS_HELD,
         tags=TAGS,
         target=TARGET,
     )

@@ -49,17 +49,18 @@ SELECT array_agg(coalesce(page_id, 0) ORDER BY position) FROM given LEFT JOIN ad
 def page_insertion(**ids: str) -> str:
     """Return the statement that inserts pages and their states; `ids` are those of `ADDED`."""
     added = ADDED.format(
-        arrays="%(observability)s, %(url_group)s",
-        columns="observability, url_group",
+        arrays="%(observability)s, %(url_group)s, %(held)s",
+        columns="observability, url_group, held",
         created_at="%(now)s",
         **(ids or DRAWN_IDS),
     )
     return f"""{added}, states AS (
     INSERT INTO page_states
         (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability,
-        gone, url_group, estimate)
+        gone, url_group, held, estimate)
     SELECT page_id, added.host_id, %(now)s, 1, 0, 0,
-        coalesce(nullif(observability, -1::smallint), 2), false, url_group, %(estimate)s
+        coalesce(nullif(observability, -1::smallint), 2), false, url_group, nullif(held, 0),
+        %(estimate)s
     FROM added JOIN given USING (key)
     ORDER BY page_id
 )
@@ -142,6 +143,7 @@ class PostgresPages(PagesSql, PostgresStates):
         self.add_hosts(new.host)
         if brought is None:
             columns |= {"url_group": url_group, "now": now, "estimate": bytes(8 * self.width)}
+            columns["held"] = self.holding(new.url, None)
             page_id = self.id_array(self.add_pages_sql, **columns)
         else:
             undated = np.isnat(brought.created_at)
@@ -153,6 +155,7 @@ class PostgresPages(PagesSql, PostgresStates):
                 brought.states,
                 page_id=page_id,
                 host_id=self._ids_of_hosts(new.host),
+                held=self.holding(new.url, brought.states),
                 observability=np.where(
                     new.observability == UNSPECIFIED, Observability.auto, new.observability
                 ).astype(np.int16),

@@ -49,7 +49,7 @@ NULL_FOR_NO_TIME = (
     "renewed_at",
     "absent_since",
 )
-NONE = dict.fromkeys(NULL_FOR_ZERO, "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
+NONE = dict.fromkeys((*NULL_FOR_ZERO, "held"), "0") | dict.fromkeys(NULL_FOR_NO_TIME, "'-infinity'")
 NONE |= {"last_age": "'NaN'", "last_observed_at": "last_crawl_at, '-infinity'"}
 """Values in arrays for NULL in the columns of a state."""
 
@@ -134,7 +134,7 @@ WHERE page_id IN (SELECT page_id FROM page_states WHERE page_id = ANY(%(page_id)
 """
 """Statement that waits for nobody: the rows that it cannot lock are those of others."""
 
-READ_ONLY = ("page_id", "pings_since", "observability", "host_id")
+READ_ONLY = ("page_id", "pings_since", "observability", "host_id", "held")
 WRITTEN = [name for name in OF_STATES if name not in READ_ONLY]
 SAVE_STATES = f"""
 UPDATE page_states SET {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}

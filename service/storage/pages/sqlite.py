@@ -39,7 +39,7 @@ from service.storage.sqlite.values import listed, microseconds, values
 MOST_VARIABLES = 32_000
 """Maximum variables of a statement; the default build of SQLite allows 32,766."""
 
-ASIDE = ("observability", "host_id", "crawl_rate", "crawl_probability")
+ASIDE = ("observability", "host_id", "held", "crawl_rate", "crawl_probability")
 NOT_WRITTEN = ("page_id", "pings_since", *ASIDE)
 WRITTEN = (*(n for n in PageStates.__dataclass_fields__ if n not in NOT_WRITTEN), "page_id")
 """Columns of a state in the order of `SAVE_STATES`."""
@@ -55,14 +55,14 @@ VALUES (?, ?, ?, coalesce(?, 1), ?, ?, ?)
 ADD_STATES = """
 INSERT INTO page_states
     (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
-    url_group, estimate)
-VALUES (?, ?, ?, 1, 0, 0, ?, 0, ?, ?)
+    url_group, held, estimate)
+VALUES (?, ?, ?, 1, 0, 0, ?, 0, ?, nullif(?, 0), ?)
 """
 
 PLACES = {name: "nullif(?, 0)" if name in NULL_FOR_ZERO else "?" for name in WRITTEN}
 BRING_STATES = f"""
-INSERT INTO page_states (pings_since, {", ".join(WRITTEN)}, observability, host_id, url_group)
-VALUES (?, {", ".join(PLACES.values())}, ?, ?, ?)
+INSERT INTO page_states (pings_since, {", ".join(WRITTEN)}, observability, host_id, url_group, held)
+VALUES (?, {", ".join(PLACES.values())}, ?, ?, ?, nullif(?, 0))
 """
 
 CHANGE_PAGES = """
@@ -83,7 +83,8 @@ WHERE page_states.page_id = given.page_id
 
 OF_STATES = [*PageStates.__dataclass_fields__][:-2]
 STATES = "SELECT " + ", ".join(
-    f"coalesce({name}, 0)" if name in NULL_FOR_ZERO else f"page_states.{name}" for name in OF_STATES
+    f"coalesce({name}, 0)" if name in (*NULL_FOR_ZERO, "held") else f"page_states.{name}"
+    for name in OF_STATES
 )
 """Columns of `PageStates` in their order, without the rates in force."""
 
@@ -209,16 +210,19 @@ class SqlitePages(PagesSql, StatesSql, ValidatorsSql, SqliteDialect):
         unspecified = new.observability == UNSPECIFIED
         watched = values(np.where(unspecified, Observability.auto, new.observability))
         url_group = values(url_groups(new.url))
+        states = None if brought is None else brought.states
+        held = values(self.holding(new.url, states))
         if brought is None:
             since = repeat(microseconds(now), len(new))
             zeros = repeat(bytes(8 * self.width), len(new))
             ids = values(page_id), values(host_id)
-            add_rows(self.driver, ADD_STATES, *ids, since, watched, url_group, zeros)
+            add_rows(self.driver, ADD_STATES, *ids, since, watched, url_group, held, zeros)
             return
         states = replace(brought.states, page_id=page_id)
         pings_since = values(states.pings_since)
         hosts = values(host_id)
-        self.run_many(BRING_STATES, pings_since, *written(states), watched, hosts, url_group)
+        aside = watched, hosts, url_group, held
+        self.run_many(BRING_STATES, pings_since, *written(states), *aside)
 
     def _of_hosts(self, host: Iterable[str]) -> Iterable[int]:
         """Return the id of each host; insert new hosts."""

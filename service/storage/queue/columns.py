@@ -170,6 +170,10 @@ class QueueCensus:
     """Host queues that pause after trouble."""
     n_incidents: int = 0
     """Hosts with an incident in force."""
+    n_held: int = 0
+    """New pages that wait until their URL group is worth a first crawl."""
+    n_stopped: int = 0
+    """Levels of URLs whose first crawls brought too little."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,7 +302,9 @@ SELECT count(*) AS n_queued,
     (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NOT NULL)
         AS n_paused,
     (SELECT count(*) FROM host_incidents
-        WHERE kind <> 0 AND ended_at IS NULL AND since > %(day_ago)s) AS n_incidents
+        WHERE kind <> 0 AND ended_at IS NULL AND since > %(day_ago)s) AS n_incidents,
+    (SELECT count(*) FROM page_states WHERE held > 0) AS n_held,
+    (SELECT count(*) FROM url_levels WHERE stopped) AS n_stopped
 FROM due_pages
 """
 EXTEND_LEASE = """

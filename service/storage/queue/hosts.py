@@ -83,16 +83,21 @@ class HostStatements(Subject):
         """Write the delays and the concurrency of locked host queues."""
 
     @abstractmethod
+    def save_first_share(self, host_id: int, first_share: float | None) -> None:
+        """Write a host's share of first crawls; None: that of the settings."""
+
+    @abstractmethod
     def save_cap(self, queue_id: int, max_crawl_rate: float | None) -> None:
         """Write the cap of the host or group of a host queue, crawls a day; None: no cap."""
 
 
+OF_HOST = ("host_id", "host", "max_crawl_rate", "false_304_at", "first_share")
 SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
 OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
     coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.ready_at, used.next_at"""
 
 HOSTS = f"""
-SELECT hosts.host_id, host, name, hosts.max_crawl_rate, false_304_at,
+SELECT hosts.host_id, host, name, hosts.max_crawl_rate, false_304_at, first_share,
     own.min_delay_s AS own_min_delay_s,
     own.robots_delay_s AS own_robots_delay_s, own.max_concurrency AS own_max_concurrency,
     {OF_HOST_QUEUE}, host_incidents.kind, host_incidents.since, host_incidents.n_pages
@@ -174,6 +179,7 @@ WHERE group_id IN (SELECT -value FROM {ids}) AND robots_delay_s IS NOT NULL
 """
 SAVE_SETTINGS = f"UPDATE host_queues SET {assignments(SETTINGS)} WHERE queue_id = %(queue_id)s"
 SAVE_HOST_CAP = "UPDATE hosts SET max_crawl_rate = %(cap)s WHERE host_id = %(id)s"
+SAVE_FIRST_SHARE = "UPDATE hosts SET first_share = %(first_share)s WHERE host_id = %(host_id)s"
 SAVE_GROUP_CAP = "UPDATE host_groups SET max_crawl_rate = %(cap)s WHERE group_id = %(id)s"
 
 
@@ -271,6 +277,10 @@ class HostsSql(KeptSql, HostStatements):
             )
 
     @override
+    def save_first_share(self, host_id: int, first_share: float | None) -> None:
+        self.run(SAVE_FIRST_SHARE, host_id=host_id, first_share=first_share)
+
+    @override
     def save_cap(self, queue_id: int, max_crawl_rate: float | None) -> None:
         statement = SAVE_HOST_CAP if queue_id > 0 else SAVE_GROUP_CAP
         self.run(statement, id=abs(queue_id), cap=max_crawl_rate)
@@ -279,7 +289,7 @@ class HostsSql(KeptSql, HostStatements):
 def host_of(row: dict[str, Any]) -> Host:
     """Return the host in a row of `HOSTS`."""
     own = {name: row[f"own_{name}"] for name in SETTINGS}
-    own |= {name: row[name] for name in ("host_id", "host", "max_crawl_rate", "false_304_at")}
+    own |= {name: row[name] for name in OF_HOST}
     incident = None if row["kind"] is None else incident_in(row)
     return Host(group=row["name"], host_queue=_host_queue(row), incident=incident, **own)
 

@@ -11,7 +11,7 @@ from service.model.arrays import INSTANT, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostPages
 from service.storage.budget.postgres import PostgresCaps
-from service.storage.dialect import HOST_QUEUE
+from service.storage.dialect import HOST_QUEUE, IS_HELD
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE, URGENCY
 from service.storage.postgres.statements import EPOCH_IN_FORCE, named
 from service.storage.postgres.words import given
@@ -53,11 +53,12 @@ DUE = {
     "retry_rate": "coalesce(retry_rate, 0)::float8",
     "interval_factor": "coalesce(interval_factor, 1)::float8",
     "due_rate": "coalesce(due_rate, 'NaN')",
+    "held": f"{IS_HELD}::smallint",
 }
 """Expression of each of the `DueColumns`, with a value in place of NULL."""
 DUE_ARRAYS = ", ".join(f"array_agg({column})" for column in DUE.values())
 _STATE = f"""last_crawl_at, requested_at, gone, n_failures, outcome, hops, retry_rate,
-    interval_factor,
+    interval_factor, held,
     {DUE_RATE} AS due_rate"""
 
 DUE_BLOCK = f"""

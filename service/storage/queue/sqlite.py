@@ -11,7 +11,7 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, Columns, Instants, Ints
 from service.model.columns import DueColumns
 from service.model.incidents import HostIncidents
-from service.storage.dialect import HOST_QUEUE
+from service.storage.dialect import HOST_QUEUE, IS_HELD
 from service.storage.epochs.schedule import DUE_RATE, URGENCY
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.queue.columns import (
@@ -68,7 +68,7 @@ ROW = ("next_at", "last_crawl_at", "crawl_rate", "requested", "page_id")
 DUE_RATE_NOW = named(DUE_RATE)
 DUE = f"""created_at, last_crawl_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
     coalesce(outcome, 0), coalesce(hops, 0), coalesce(retry_rate, 0.0),
-    coalesce(interval_factor, 1.0), {DUE_RATE_NOW}"""
+    coalesce(interval_factor, 1.0), {DUE_RATE_NOW}, {IS_HELD}"""
 """Expressions of the `DueColumns` without the page_id."""
 STATES = """page_states ON page_states.page_id = pages.page_id
 LEFT JOIN schedule ON schedule.page_id = pages.page_id AND schedule.epoch = :epoch"""

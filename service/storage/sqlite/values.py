@@ -22,6 +22,7 @@ from service.model.arrays import (
     nothing,
 )
 from service.model.columns import NOT_SHIFTED
+from service.storage.dialect import IS_HELD
 from service.storage.tables import metadata
 
 NAT = np.iinfo(np.int64).min
@@ -72,13 +73,14 @@ RARELY_DUE: dict[str, Any] = {
     "outcome": Codes,
     "hops": Codes,
     "retry_rate": Floats,
+    "held": Codes,
 }
 """Columns of `DueColumns` that matter for few pages; `created_at` for pages never crawled."""
-RARELY = """
+RARELY = f"""
 CASE WHEN last_crawl_at IS NULL OR gone
         OR coalesce(requested_at, n_failures, retry_rate) IS NOT NULL
     THEN json_array(created_at, requested_at, coalesce(gone, 0), coalesce(n_failures, 0),
-        coalesce(outcome, 0), coalesce(hops, 0), coalesce(retry_rate, 0.0)) END
+        coalesce(outcome, 0), coalesce(hops, 0), coalesce(retry_rate, 0.0), {IS_HELD}) END
 """
 """Expression with all columns of `RARELY_DUE`, because the driver takes time for each column."""
 

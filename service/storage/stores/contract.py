@@ -34,6 +34,7 @@ from service.model.incarnations import Incarnation
 from service.storage.access.contract import AccessStatements
 from service.storage.budget.caps import CapStatements
 from service.storage.budget.pace import PaceStatements
+from service.storage.budget.worth import WorthStatements
 from service.storage.clock import Clock
 from service.storage.epochs.change_hours import ClockStatements
 from service.storage.epochs.contract import EpochStatements
@@ -87,11 +88,22 @@ class Transaction(
     IncarnationStatements,
     PaceStatements,
     CapStatements,
+    WorthStatements,
 ):
     """The statements of a store."""
 
     has_shards: ClassVar[bool] = False
     """True if ids begin with one of many logical shards, each with its own table of URL groups."""
+
+    def of_host(self, host: str) -> "Transaction":
+        """Return the transaction on the database of a host."""
+        del host
+        return self
+
+    def by_database(self, page_id: Ints) -> Sequence[tuple["Transaction", Ints | slice]]:
+        """Return the transactions on the databases of pages, and the rows of each."""
+        del page_id
+        return [(self, slice(None))]
 
     def shards_of(self, hosts: NDArray[np.object_]) -> Ints:
         """Return the logical shard of each of (N,) hosts."""
@@ -123,6 +135,8 @@ class Store(ABC):
     """Clock of all processes that share the database."""
     archive: LogArchive | None = None
     """The archive of log and feed; None: days older than the retention are deleted."""
+    holds_new: bool = False
+    """True where new pages wait until they are worth a first crawl (`budget.admission`)."""
     counter: Counter = Counter()
     """Receiver of the events that transactions count."""
 

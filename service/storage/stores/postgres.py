@@ -25,6 +25,7 @@ from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.postgres import KEYS_CHANNEL, PostgresAccess
 from service.storage.budget.pace import PaceSql
+from service.storage.budget.worth_postgres import PostgresWorth
 from service.storage.clock import Clock, FollowingClock
 from service.storage.epochs.postgres import PostgresEpochs
 from service.storage.feed.postgres import PostgresFeed
@@ -83,6 +84,7 @@ class PostgresTransaction(
     PostgresAccess,
     PostgresIncarnations,
     PaceSql,
+    PostgresWorth,
     WebhooksSql,
     SubscriptionsSql,
     Transaction,
@@ -171,7 +173,7 @@ class PostgresStore(Store):
             statements.later(migrations.fence(), {})
         tx = self.new_transaction(statements)
         tx.clock, tx.database_clock = self.clock, self.database_clock
-        tx.archive, tx.counted = self.archive, []
+        tx.archive, tx.holds_new, tx.counted = self.archive, self.holds_new, []
         return tx
 
     def new_transaction(self, statements: Statements) -> PostgresTransaction:

@@ -35,6 +35,7 @@ from service.storage import migrations
 from service.storage.access.sqlite import SqliteAccess
 from service.storage.budget.pace import PaceSql
 from service.storage.budget.sqlite import SqliteCaps
+from service.storage.budget.worth_sqlite import SqliteWorth
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.epochs.sqlite import BLOCK, SqliteEpochs
 from service.storage.feed.sqlite import SqliteFeed
@@ -83,6 +84,7 @@ class SqliteTransaction(
     SqliteIncarnations,
     PaceSql,
     SqliteCaps,
+    SqliteWorth,
     WebhooksSql,
     SubscriptionsSql,
     Transaction,
@@ -162,6 +164,7 @@ class SqliteStore(Store):
     def _transaction(self, driver: sqlite3.Connection) -> SqliteTransaction:
         tx = SqliteTransaction(driver, self.width, self.fetching, self.stretches)
         tx.clock, tx.archive, tx.counted = self.clock, self.archive, []
+        tx.holds_new = self.holds_new
         return tx
 
     @override

@@ -1,0 +1,86 @@
+"""URL groups as operators see them: counts, the expected share of new pages, and the state."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from service.core import worth
+from service.model.arrays import Ints
+from service.model.errors import InvalidField, InvalidUrl
+from service.model.ladder import Ladder, directory_level, ladder, level_of
+from service.model.urls import normalise
+from service.storage import Transaction
+from service.storage.budget.worth import ShownLevel
+
+OPEN, STOPPED, ADMITTED, HELD = range(4)
+"""States: by what is learnt, then by a rule of an operator."""
+
+
+class UrlGroup(NamedTuple):
+    """A level of URLs."""
+
+    level: ShownLevel
+    share_new: float
+    state: int
+    n_waiting: int
+
+
+def shown(tx: Transaction, level: Ints) -> list[UrlGroup]:
+    """Return levels by name, judged with all above them."""
+    rows = tx.levels_above(level)
+    place = {row.level: position for position, row in enumerate(rows)}
+    n_waiting = tx.n_waiting(level) if len(level) else {}
+    last = np.array(["?" in row.name for row in rows], np.bool_)
+    numbers = {
+        name: np.array([getattr(row, name) for row in rows], np.int64)
+        for name in ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "rule")
+    }
+    levels = worth.Levels(
+        parent=np.array([place.get(row.parent, -1) for row in rows], np.int64),
+        n=np.where(last, numbers["n_first"], numbers["n_opened"]),
+        new=np.where(last, numbers["n_new"], numbers["n_opened_new"]),
+        in_flight=numbers["n_in_flight"],
+        rule=numbers["rule"],
+    )
+    share, rule, stopped = worth.shares(levels), worth.rules(levels), worth.stopped(levels)
+    of_rule = {worth.ADMIT: ADMITTED, worth.HOLD: HELD}
+    wanted = set(level.tolist())
+    return [
+        UrlGroup(
+            row,
+            float(share[n]),
+            of_rule.get(int(rule[n]), STOPPED if stopped[n] else OPEN),
+            n_waiting.get(row.level, 0),
+        )
+        for n, row in enumerate(rows)
+        if row.level in wanted
+    ]
+
+
+def stopped_above(tx: Transaction, url: str) -> str | None:
+    """Return the name of the widest stopped group of a URL; None: none is stopped."""
+    groups = shown(tx, np.array(ladder(url).levels, np.int64))
+    return next((each.level.name for each in groups if each.state in (STOPPED, HELD)), None)
+
+
+def ladder_named(tx: Transaction, group: str) -> Ladder:
+    """Return the ladder that ends with a group, which the list has or a directory's URL names.
+
+    Raises
+    ------
+    InvalidField
+        The text is neither.
+    """
+    if group.endswith("/") and "://" in group:
+        try:
+            return directory_level(normalise(group).url)
+        except InvalidUrl as error:
+            raise InvalidField("group", error.detail) from None
+    above = tx.levels_above(np.array([level_of(group)]))
+    if not above:
+        raise InvalidField(
+            "group",
+            f"{group[:100]!r} is no group of GET /url-groups; send the name of one, or the URL of "
+            "a directory with a slash at its end",
+        )
+    return Ladder(tuple(row.name for row in above), tuple(row.level for row in above))

@@ -1,0 +1,53 @@
+"""`recrawl url-groups`: the worth of new pages, and rules of operators."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from service.cli.options import URL, ApiKey, To, connected
+from service.cli.site_documents import echo_indented, echo_lines
+
+url_groups = typer.Typer(
+    no_args_is_help=True, help="List groups of URLs; admit or stop their new pages."
+)
+
+Group = Annotated[
+    str, typer.Argument(help="Name of a listed group, or URL of a directory with a / at its end")
+]
+
+
+@url_groups.command(name="list")
+def list_groups(
+    prefix: Annotated[str, typer.Argument(help="First characters of the names")] = "",
+    stopped: Annotated[
+        bool, typer.Option("--stopped", help="Only groups that are stopped")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Largest number of lines")] = None,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """List groups of URLs by name, a line of JSON each."""
+    with connected(to, api_key) as service:
+        echo_lines(islice(service.url_groups(prefix, stopped=stopped), limit))
+
+
+@url_groups.command()
+def admit(group: Group, to: To = URL, api_key: ApiKey = None) -> None:
+    """Admit all new pages of a group, and below, to their first crawl."""
+    with connected(to, api_key) as service:
+        echo_indented(service.set_url_group(group, "admit"))
+
+
+@url_groups.command()
+def stop(group: Group, to: To = URL, api_key: ApiKey = None) -> None:
+    """Stop the first crawls of a group and of all below, as of a calendar without end."""
+    with connected(to, api_key) as service:
+        echo_indented(service.set_url_group(group, "stop"))
+
+
+@url_groups.command()
+def learn(group: Group, to: To = URL, api_key: ApiKey = None) -> None:
+    """End the rule of a group, so that what its first crawls bring decides again."""
+    with connected(to, api_key) as service:
+        echo_indented(service.set_url_group(group, None))

@@ -1,0 +1,47 @@
+"""First crawls of new pages, and what they bring."""
+
+import numpy as np
+
+from service.budget.admission import NO_CRAWLS, NO_PAGES, FirstCrawls, admit_new
+from service.ingest.crawls import CrawlComparison
+from service.model.arrays import Groups, Ints
+from service.model.columns import CrawlColumns, PageColumns, PageStates
+from service.model.outcomes import NO_CONTENT_AFTER, Leads, Outcome
+from service.storage import Transaction
+
+UNCERTAIN = (Outcome.failed, Outcome.unfinished, Outcome.doubtful)
+"""Outcomes that show the worth of a page only after `NO_CONTENT_AFTER` of them in a row."""
+MAY_BE_NEW = (Outcome.content, Outcome.empty)
+"""Outcomes that bring something new unless the digest is known. A crawler that reports no digests
+has all its pages admitted."""
+
+
+def first_crawls(
+    before: PageStates,
+    after: PageStates,
+    groups: Groups,
+    crawls: CrawlColumns,
+    comparison: CrawlComparison,
+) -> FirstCrawls:
+    """Return the pages whose worth these crawls show: (P,) pages with (N,) crawls."""
+    if not before.held.any():
+        return NO_CRAWLS
+    outcome = comparison.outcome[groups.end]
+    shown = ~np.isin(outcome, UNCERTAIN) | (after.n_failures >= NO_CONTENT_AFTER)
+    row = np.flatnonzero((before.held != 0) & shown)
+    last = groups.end[row]
+    brings = np.isin(outcome[row], MAY_BE_NEW) | (crawls.leads[last] == Leads.to_new)
+    digest = np.where(outcome[row] == Outcome.content, crawls.digest[last], 0)
+    return FirstCrawls(
+        page_id=before.page_id[row], held=before.held[row], digest=digest, brings=brings
+    )
+
+
+def admitted(tx: Transaction, added: PageColumns | None, first: FirstCrawls) -> Ints:
+    """Admit pages after some were registered and others crawled; return those to queue."""
+    urls, page_id = np.zeros(0, object), NO_PAGES
+    if (added is None or not tx.holds_new) and not len(first):
+        return NO_PAGES
+    if added is not None:
+        urls, page_id = added.url, tx.page_ids(added.key, added.host)
+    return admit_new(tx, urls, page_id, tx.now(), first)

@@ -1,0 +1,393 @@
+"""The worth of new pages: levels of URLs, digests that are known, pages that are held.
+
+The column `held` of a page has the last level of its ladder while the page must wait. It has minus
+that level while the page may be crawled and has no answer, and NULL else.
+
+**Locks.** The row of a host locks all levels of the host. These rows are locked by ascending id,
+after states of pages, and before host queues. Pages that are admitted are locked without waiting.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from service.model.arrays import Bools, Codes, Columns, Ints
+from service.storage.dialect import Dialect, Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLevels(Columns):
+    """(N,) levels of ladders, by ascending level."""
+
+    level: Ints
+    parent: Ints
+    """Level above; 0 for a host."""
+    name: NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UrlLevels(Columns):
+    """(N,) levels with their counts, by ascending level."""
+
+    level: Ints
+    parent: Ints
+    last: Bools
+    """True for the shape of a last segment, which has pages."""
+    n_first: Ints
+    """First crawls with an answer, of the level and of all below."""
+    n_new: Ints
+    """Those that brought something new."""
+    n_opened: Ints
+    """Levels directly below with an answer."""
+    n_opened_new: Ints
+    n_in_flight: Ints
+    """As in `core.worth.Levels`."""
+    rule: Codes
+    """Rule of an operator (`core.worth`)."""
+    stopped: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPages(Columns):
+    """(N,) pages, and the last level of each."""
+
+    page_id: Ints
+    level: Ints
+
+
+class ShownLevel(NamedTuple):
+    """A level as a list of levels shows it."""
+
+    level: int
+    parent: int
+    name: str
+    n_first: int
+    n_new: int
+    n_opened: int
+    n_opened_new: int
+    n_in_flight: int
+    rule: int
+    stopped: bool
+    since: datetime
+
+
+class WorthStatements(Subject):
+    """The statements on levels of URLs."""
+
+    @abstractmethod
+    def add_levels(self, levels: NewLevels, now: datetime) -> None:
+        """Insert levels that are new."""
+
+    @abstractmethod
+    def lock_levels(self, level: Ints) -> UrlLevels:
+        """Lock the hosts of levels; return the levels and all above them, as far as they exist."""
+
+    @abstractmethod
+    def save_levels(self, levels: UrlLevels, now: datetime) -> None:
+        """Write the counts and verdicts of locked levels; a new verdict is since `now`."""
+
+    @abstractmethod
+    def unopened(self, level: Ints, limit: int) -> Ints:
+        """Return last levels below that have no answer, and that pages wait in, at most `limit`."""
+
+    @abstractmethod
+    def waiting_below(self, level: int, limit: int) -> Ints:
+        """Return last levels below a level, or itself, that pages wait in, at most `limit`."""
+
+    @abstractmethod
+    def hold_again(self, level: int) -> HeldPages:
+        """Hold the pages in and below a level that may be crawled and were not; return them."""
+
+    @abstractmethod
+    def waiting_pages(self, level: Ints, at_most: Ints) -> HeldPages:
+        """Lock pages that wait in last levels, at most so many of each, the oldest first.
+
+        Pages that another transaction has locked are left out.
+        """
+
+    @abstractmethod
+    def admit_pages(self, page_id: Ints) -> None:
+        """Let locked pages that wait be crawled."""
+
+    @abstractmethod
+    def end_holds(self, page_id: Ints) -> None:
+        """Forget the levels of pages, which have an answer."""
+
+    @abstractmethod
+    def held_pages(self, page_id: Ints) -> HeldPages:
+        """Return those of some pages that wait or have no answer, with the signs of `held`."""
+
+    @abstractmethod
+    def waiting_levels(self, after: int, limit: int) -> Ints:
+        """Return the next last levels above `after` that pages wait in, ascending."""
+
+    @abstractmethod
+    def urls_of_levels(self, level: Ints) -> NDArray[np.object_]:
+        """Return the URL of one waiting page of each last level that has no row of its own."""
+
+    @abstractmethod
+    def add_digests(self, digest: Ints) -> Ints:
+        """Insert digests, ascending and distinct; return those that were new."""
+
+    @abstractmethod
+    def drop_digests(self, page_id: Ints) -> None:
+        """Forget the digests of pages that are deleted, which may come again."""
+
+    @abstractmethod
+    def set_rule(self, level: int, rule: int, now: datetime) -> None:
+        """Write the rule of an operator for a level."""
+
+    @abstractmethod
+    def n_sampled(self, since: datetime) -> int:
+        """Return the number of stopped levels with a sample since an instant."""
+
+    @abstractmethod
+    def due_samples(self, before: datetime, limit: int) -> Ints:
+        """Return stopped levels without a sample since an instant, the longest waiting first."""
+
+    @abstractmethod
+    def mark_sampled(self, level: Ints, now: datetime) -> None:
+        """Write that levels had a sample."""
+
+    @abstractmethod
+    def shown_levels(
+        self, after: str, limit: int, prefix: str, *, only_stopped: bool
+    ) -> list[ShownLevel]:
+        """Return the next levels by name after a name, whose names begin with `prefix`."""
+
+    @abstractmethod
+    def levels_above(self, level: Ints) -> list[ShownLevel]:
+        """Return levels and all above them."""
+
+    @abstractmethod
+    def n_waiting(self, level: Ints) -> dict[int, int]:
+        """Return the number of pages that wait in and below each of some levels, where any do."""
+
+
+ABOVE = """WITH RECURSIVE wanted (level) AS (
+    SELECT value FROM {ids}
+    UNION
+    SELECT url_levels.parent FROM wanted
+    JOIN url_levels ON url_levels.level = wanted.level WHERE url_levels.parent <> 0
+)"""
+OF_LEVEL = {
+    "level": "i8",
+    "parent": "i8",
+    "last": "?",
+    "n_first": "i8",
+    "n_new": "i8",
+    "n_opened": "i8",
+    "n_opened_new": "i8",
+    "n_in_flight": "i8",
+    "rule": "i2",
+    "stopped": "?",
+}
+LOCK_HOSTS = f"""
+{ABOVE}
+SELECT level FROM url_levels WHERE level IN (SELECT level FROM wanted) AND parent = 0
+ORDER BY level {{lock_rows}}
+"""
+LEVELS = f"""
+{ABOVE}
+SELECT level, parent, name LIKE '%%?%%' AS last, n_first, n_new, n_opened, n_opened_new,
+    n_in_flight, coalesce(rule, 0) AS rule, stopped
+FROM url_levels WHERE level IN (SELECT level FROM wanted) ORDER BY level
+"""
+"""Statement that knows last levels by the `?` of their names, which no directory has."""
+WRITTEN = ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "stopped")
+
+UNOPENED = """
+WITH RECURSIVE below (level, name) AS (
+    SELECT level, name FROM url_levels WHERE parent IN (SELECT value FROM {ids})
+        AND n_first = 0 AND n_in_flight = 0 AND rule IS NULL
+    UNION
+    SELECT url_levels.level, url_levels.name FROM below
+    JOIN url_levels ON url_levels.parent = below.level
+    WHERE url_levels.n_first = 0 AND url_levels.n_in_flight = 0 AND url_levels.rule IS NULL
+)
+SELECT level FROM below WHERE name LIKE '%%?%%'
+    AND EXISTS (SELECT 1 FROM page_states WHERE held = below.level)
+LIMIT %(limit)s
+"""
+BELOW = """WITH RECURSIVE below (level) AS (
+    SELECT level FROM url_levels WHERE level = %(level)s
+    UNION ALL
+    SELECT url_levels.level FROM below JOIN url_levels ON url_levels.parent = below.level
+)"""
+WAITING_BELOW = f"""
+{BELOW}
+SELECT level FROM below
+WHERE EXISTS (SELECT 1 FROM page_states WHERE held = below.level) LIMIT %(limit)s
+"""
+IN_FLIGHT_BELOW = f"""
+{BELOW}
+SELECT page_id, -held AS level FROM page_states
+WHERE held IN (SELECT -level FROM below) AND last_crawl_at IS NULL {{lock_free_rows}}
+"""
+HOLD = "UPDATE page_states SET held = -held WHERE held < 0 AND page_id IN (SELECT value FROM {ids})"
+OF_HELD = {"page_id": "i8", "level": "i8"}
+ADMIT = (
+    "UPDATE page_states SET held = -held WHERE held > 0 AND page_id IN (SELECT value FROM {ids})"
+)
+END_HOLDS = """
+UPDATE page_states SET held = NULL
+WHERE held IS NOT NULL AND page_id IN (SELECT value FROM {ids})
+"""
+HELD = """
+SELECT page_id, held AS level FROM page_states
+WHERE held IS NOT NULL AND page_id IN (SELECT value FROM {ids}) ORDER BY page_id
+"""
+WAITING_LEVELS = """
+WITH RECURSIVE waiting (level) AS (
+    SELECT min(held) FROM page_states WHERE held > %(after)s AND held > 0
+    UNION ALL
+    SELECT (SELECT min(held) FROM page_states WHERE held > waiting.level)
+    FROM waiting WHERE waiting.level IS NOT NULL
+)
+SELECT level FROM waiting WHERE level IS NOT NULL LIMIT %(limit)s
+"""
+"""Statement that looks each level up in the index, so that the number of pages does not matter."""
+URLS_OF_LEVELS = """
+SELECT (SELECT url FROM pages WHERE page_id = (
+    SELECT min(page_id) FROM page_states WHERE held = value
+)) AS url
+FROM {ids} WHERE NOT EXISTS (SELECT 1 FROM url_levels WHERE level = value)
+"""
+DROP_DIGESTS = """
+DELETE FROM digests WHERE digest IN (
+    SELECT digest FROM page_states WHERE page_id IN (SELECT value FROM {ids})
+)
+"""
+SET_RULE = """
+UPDATE url_levels SET rule = nullif(%(rule)s, 0), since = %(now)s WHERE level = %(level)s
+"""
+N_SAMPLED = "SELECT count(*) FROM url_levels WHERE stopped AND sampled_at > %(since)s"
+DUE_SAMPLES = """
+SELECT level FROM url_levels WHERE stopped AND coalesce(rule, 0) = 0
+    AND (sampled_at IS NULL OR sampled_at <= %(before)s)
+    AND (EXISTS (SELECT 1 FROM page_states WHERE held = url_levels.level)
+        OR EXISTS (SELECT 1 FROM url_levels AS child
+            WHERE child.parent = url_levels.level AND child.n_first = 0))
+ORDER BY sampled_at IS NOT NULL, sampled_at, level LIMIT %(limit)s
+"""
+MARK_SAMPLED = "UPDATE url_levels SET sampled_at = %(now)s WHERE level IN (SELECT value FROM {ids})"
+SHOWN = """
+SELECT level, parent, name, n_first, n_new, n_opened, n_opened_new, n_in_flight,
+    coalesce(rule, 0) AS rule, stopped, since
+FROM url_levels
+"""
+SHOWN_LEVELS = f"""
+{SHOWN} WHERE name > %(after)s AND name >= %(prefix)s AND name < %(end)s
+    AND (stopped OR NOT %(only_stopped)s)
+ORDER BY name LIMIT %(limit)s
+"""
+LEVELS_ABOVE = f"""
+{ABOVE}
+{SHOWN} WHERE level IN (SELECT level FROM wanted) ORDER BY name
+"""
+N_WAITING = """
+WITH RECURSIVE below (top, level) AS (
+    SELECT value, value FROM {ids}
+    UNION ALL
+    SELECT below.top, url_levels.level FROM below
+    JOIN url_levels ON url_levels.parent = below.level
+)
+SELECT top, count(*) AS n FROM below JOIN page_states ON held = below.level
+GROUP BY top
+"""
+HIGHEST = "\U0010ffff"
+"""Text after all names with a prefix."""
+
+
+class WorthSql(Dialect, WorthStatements):
+    """The statements on levels that Postgres and SQLite share."""
+
+    @override
+    def lock_levels(self, level: Ints) -> UrlLevels:
+        # read after the lock, so that the counts are those of the last commit
+        self.ids(LOCK_HOSTS, ids=level)
+        read = self.arrays(LEVELS, OF_LEVEL, ids=level)
+        # Postgres returns counts in four bytes, where products would overflow
+        levels: dict[str, Any] = {n: read[n].astype(kind) for n, kind in OF_LEVEL.items()}
+        return UrlLevels(**levels)
+
+    @override
+    def unopened(self, level: Ints, limit: int) -> Ints:
+        return np.sort(self.ids(UNOPENED, ids=level, limit=limit))
+
+    @override
+    def waiting_below(self, level: int, limit: int) -> Ints:
+        return np.sort(self.ids(WAITING_BELOW, level=level, limit=limit))
+
+    @override
+    def hold_again(self, level: int) -> HeldPages:
+        rows = self.read(IN_FLIGHT_BELOW, level=level)
+        pages, levels = ([row[name] for row in rows] for name in ("page_id", "level"))
+        held = HeldPages(page_id=np.array(pages, np.int64), level=np.array(levels, np.int64))
+        self.run(HOLD, ids=held.page_id)
+        return held
+
+    @override
+    def admit_pages(self, page_id: Ints) -> None:
+        self.run(ADMIT, ids=page_id)
+
+    @override
+    def end_holds(self, page_id: Ints) -> None:
+        self.run(END_HOLDS, ids=page_id)
+
+    @override
+    def held_pages(self, page_id: Ints) -> HeldPages:
+        held: dict[str, Any] = dict(self.arrays(HELD, OF_HELD, ids=page_id))
+        return HeldPages(**held)
+
+    @override
+    def waiting_levels(self, after: int, limit: int) -> Ints:
+        return self.ids(WAITING_LEVELS, after=after, limit=limit)
+
+    @override
+    def urls_of_levels(self, level: Ints) -> NDArray[np.object_]:
+        return np.array([url for (url,) in self.run(URLS_OF_LEVELS, ids=level) if url], object)
+
+    @override
+    def drop_digests(self, page_id: Ints) -> None:
+        self.run(DROP_DIGESTS, ids=page_id)
+
+    @override
+    def set_rule(self, level: int, rule: int, now: datetime) -> None:
+        self.run(SET_RULE, level=level, rule=rule, now=now)
+
+    @override
+    def n_sampled(self, since: datetime) -> int:
+        return int(self.scalar(N_SAMPLED, since=since))
+
+    @override
+    def due_samples(self, before: datetime, limit: int) -> Ints:
+        return self.ids(DUE_SAMPLES, before=before, limit=limit)
+
+    @override
+    def mark_sampled(self, level: Ints, now: datetime) -> None:
+        self.run(MARK_SAMPLED, ids=level, now=now)
+
+    @override
+    def shown_levels(
+        self, after: str, limit: int, prefix: str, *, only_stopped: bool
+    ) -> list[ShownLevel]:
+        bounds = {"after": after, "prefix": prefix, "end": prefix + HIGHEST}
+        return self._shown(SHOWN_LEVELS, **bounds, only_stopped=only_stopped, limit=limit)
+
+    @override
+    def levels_above(self, level: Ints) -> list[ShownLevel]:
+        return self._shown(LEVELS_ABOVE, ids=level)
+
+    def _shown(self, statement: str, **parameters: Any) -> list[ShownLevel]:
+        rows = self.read(statement, **parameters)
+        return [ShownLevel(**{**row, "stopped": bool(row["stopped"])}) for row in rows]
+
+    @override
+    def n_waiting(self, level: Ints) -> dict[int, int]:
+        return dict(tuple(row) for row in self.run(N_WAITING, ids=level))

@@ -1,0 +1,135 @@
+"""URL groups over HTTP: what is held, why, and the rules of operators."""
+
+import pytest
+from support.live_server import running
+
+
+@pytest.fixture
+def learned(database_url):
+    with running(database_url, admission="learned", host_delay_s=0, host_concurrency=0) as live:
+        yield live
+
+
+def junk(n, path="search/list?id="):
+    return [{"url": f"https://example.com/{path}{i}"} for i in range(n)]
+
+
+def register(live, n):
+    return live.register(*(page["url"] for page in junk(n)))
+
+
+def crawl(live, digest=lambda url: "same"):
+    """Crawl all that is leased now; return the URLs."""
+    urls = []
+    while leased := live.post("/leases", {"worker": "w", "count": 1000}).json()["items"]:
+        urls += [crawl["url"] for crawl in leased]
+        live.clock.advance(seconds=1)
+        at = live.clock().isoformat()
+        reports = [
+            {
+                "page_id": crawl["page_id"],
+                "lease": crawl["lease"],
+                "observed_at": at,
+                "status": 200,
+                "digest": digest(crawl["url"]),
+            }
+            for crawl in leased
+        ]
+        assert live.post("/observations", reports).json()["accepted"] == len(reports)
+    return urls
+
+
+def groups(live, **query):
+    return {item["group"]: item for item in live.get("/url-groups", **query).json()["items"]}
+
+
+def test_a_stopped_group_is_listed_with_what_its_first_crawls_brought(learned):
+    learned.post("/pages", junk(100))
+    assert 20 <= len(crawl(learned)) <= 30
+    stopped = groups(learned, stopped=True)
+    last = stopped["example.com/search/list?id"]
+    assert last["state"] == "stopped"
+    assert last["n_new"] == 1
+    assert last["n_first"] + last["n_waiting"] == 100
+    assert last["share_new"] < 0.1
+    assert groups(learned)["example.com"]["state"] == "open"
+    assert groups(learned, prefix="example.com/search")["example.com/search"]["n_waiting"] >= 70
+
+
+def test_a_list_of_groups_comes_in_parts(learned):
+    learned.post("/pages", junk(3))
+    names, query = [], {}
+    while True:
+        answer = learned.get("/url-groups", limit=1, **query).json()
+        names += [item["group"] for item in answer["items"]]
+        if answer["next_cursor"] is None:
+            break
+        query = {"cursor": answer["next_cursor"]}
+    assert names == ["example.com", "example.com/search", "example.com/search/list?id"]
+
+
+def test_a_held_page_says_why_and_a_ping_does_not_change_it(learned):
+    pages = register(learned, 100)
+    crawl(learned)
+    last = pages[-1]
+    page = learned.get(f"/pages/{last}").json()
+    assert "have brought too little that is new" in page["why"]["sentence"]
+    at = learned.clock().isoformat()
+    (decision,) = learned.post("/pings", [{"page_id": last, "changed_at": at}]).json()["decisions"]
+    assert (decision["crawl"], decision["reason"]) == (False, "held")
+    assert crawl(learned) == []
+
+
+def test_an_operator_has_a_held_page_crawled(learned):
+    pages = register(learned, 100)
+    crawl(learned)
+    learned.post("/pages/recrawl", {"page_ids": [pages[-1]]})
+    assert crawl(learned) == [junk(100)[-1]["url"]]
+
+
+def test_a_rule_stops_a_directory_and_its_end_lets_it_go_on(learned):
+    group = "https://example.com/calendar/"
+    ruled = learned.client.put("/url-groups", json={"group": group, "rule": "stop"}).json()
+    assert (ruled["group"], ruled["state"]) == ("example.com/calendar", "held")
+    learned.post("/pages", junk(50, "calendar/day?n="))
+    assert crawl(learned) == []
+    assert groups(learned)["example.com/calendar"]["n_waiting"] == 50
+    learned.client.put("/url-groups", json={"group": "example.com/calendar", "rule": None})
+    assert len(crawl(learned, digest=lambda url: url)) == 50
+
+
+def test_a_rule_holds_pages_that_were_admitted_and_not_crawled(learned):
+    learned.post("/pages", junk(50))
+    learned.client.put("/url-groups", json={"group": "https://example.com/search/", "rule": "stop"})
+    assert crawl(learned) == []
+    assert groups(learned)["example.com/search/list?id"]["n_in_flight"] == 0
+
+
+def test_a_rule_admits_all_pages_of_a_stopped_group_and_is_in_the_audit(learned):
+    learned.post("/pages", junk(100))
+    n = len(crawl(learned))
+    group = "example.com/search/list?id"
+    assert (
+        learned.client.put("/url-groups", json={"group": group, "rule": "admit"}).status_code == 200
+    )
+    assert len(crawl(learned)) == 100 - n
+    (entry,) = learned.get("/audit", act="url_group.change").json()["items"]
+    assert (entry["object"], entry["after"]) == (group, {"rule": "admit"})
+
+
+@pytest.mark.parametrize("group", ["example.com/none", "ftp://example.com/"])
+def test_an_unknown_group_is_refused_with_what_to_send(learned, group):
+    answer = learned.client.put("/url-groups", json={"group": group, "rule": "stop"})
+    assert answer.status_code == 422
+    assert "send" in answer.json()["detail"]
+
+
+def test_a_deleted_page_gives_its_place_back(learned):
+    pages = register(learned, 30)
+    before = groups(learned)["example.com/search/list?id"]
+    assert (before["n_in_flight"], before["n_waiting"]) == (12, 18)
+    learned.client.delete(f"/pages/{min(pages)}")
+    assert groups(learned)["example.com/search/list?id"]["n_in_flight"] == 11
+    learned.post("/pages", junk(31)[30:])
+    after = groups(learned)["example.com/search/list?id"]
+    assert (after["n_in_flight"], after["n_waiting"]) == (12, 18)

@@ -1,0 +1,107 @@
+"""First crawls of new pages: junk ends soon, good pages all come, on both databases."""
+
+import numpy as np
+import pytest
+from support.new_page_cases import Fleet, absent, all_different, of_one_digest
+from support.store_cases import T0, page_columns
+
+from service.model.ladder import ladder
+
+N = 5_000
+
+
+def letters(i):
+    return "".join(chr(97 + int(digit)) for digit in str(i))
+
+
+PLACES = {
+    "a directory of its own": lambda i: f"https://h0.example/search/list?id={i}",
+    "among changing pages": lambda i: f"https://h0.example/d0/list?id={i}",
+    "5,000 directories of one": lambda i: f"https://h0.example/t/{letters(i)}/x?id={i}",
+}
+
+
+def known(fleet):
+    """Crawl thirty good pages of the host; return their number."""
+    fleet.register([f"https://h0.example/d{i % 5}/p{i}" for i in range(30)])
+    fleet.play(all_different, 1)
+    assert len(fleet.crawled) == 30
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize("answers", [of_one_digest, absent])
+@pytest.mark.parametrize("place", PLACES)
+def test_junk_costs_at_most_40_crawls_and_then_a_sample(sql_store, place, answers):
+    fleet = Fleet(sql_store)
+    known(fleet)
+    fleet.register([PLACES[place](i) for i in range(N)])
+    first, second, third = fleet.play(answers, 3, hours=4)
+    assert 9 <= len(first) <= 40
+    for day in (second, third):
+        assert 1 <= len(day) <= 0.01 * fleet.budget
+
+
+@pytest.mark.dear
+def test_junk_on_ten_hosts_costs_at_most_150_crawls(sql_store):
+    fleet = Fleet(sql_store)
+    fleet.register([f"https://h{i % 10}.example/search/list?id={i}" for i in range(N)])
+    first, second = fleet.play(of_one_digest, 2, hours=4)
+    assert len(first) <= 150
+    assert len(second) <= 0.01 * fleet.budget
+
+
+@pytest.mark.parametrize("place", [*PLACES, "pages of the host"])
+def test_good_pages_are_all_admitted_within_a_day(sql_store, place):
+    fleet, n = Fleet(sql_store), 500
+    of = PLACES.get(place, lambda i: f"https://h0.example/page-{i}")
+    fleet.register([of(i) for i in range(n)])
+    (day,) = fleet.play(all_different, 1, hours=12)
+    assert len(set(day)) == len(day) == n
+
+
+def test_a_trap_whose_pages_all_differ_is_not_stopped(sql_store):
+    fleet = Fleet(sql_store)
+    fleet.register([f"https://h0.example/calendar/day?n={i}" for i in range(200)])
+    (day,) = fleet.play(all_different, 1, hours=8)
+    assert len(day) == 200
+
+
+def test_a_good_sample_lifts_the_stop(sql_store):
+    fleet = Fleet(sql_store)
+    fleet.register([f"https://h0.example/list?id={i}" for i in range(100)])
+    first, *_ = fleet.play(of_one_digest, 2, hours=2)
+    assert len(first) < 40
+    rest = [url for day in fleet.play(all_different, 4, hours=4) for url in day]
+    assert len(first) + len(rest) >= 99
+
+
+def test_a_failed_first_crawl_is_no_verdict_before_the_third(sql_store):
+    fleet = Fleet(sql_store)
+    fleet.register([f"https://h0.example/list?id={i}" for i in range(12)])
+    failing = lambda urls: {"digest": np.zeros(len(urls), np.int64), "status": 500}  # noqa: E731
+    fleet.crawl(failing)
+    assert levels_of(sql_store, "https://h0.example/list?id=1").n_first.sum() == 0
+    fleet.play(failing, 1)
+    assert levels_of(sql_store, "https://h0.example/list?id=1").stopped.any()
+
+
+def test_a_store_that_holds_nothing_admits_what_was_held(sql_store):
+    fleet = Fleet(sql_store)
+    fleet.register([f"https://h0.example/list?id={i}" for i in range(40)])
+    sql_store.holds_new = False
+    fleet.round()
+    assert len(fleet.crawl(of_one_digest)) == 40
+
+
+def test_pages_that_were_imported_are_listed_and_admitted_in_the_next_round(sql_store):
+    fleet = Fleet(sql_store)
+    with sql_store.begin() as tx:
+        tx.register(page_columns([f"https://h0.example/list?id={i}" for i in range(40)]), T0)
+    assert fleet.crawl(all_different) == []
+    fleet.round()
+    assert len(fleet.crawl(all_different)) == 40
+
+
+def levels_of(store, url):
+    with store.begin() as tx:
+        return tx.lock_levels(np.array(ladder(url).levels[-1:]))

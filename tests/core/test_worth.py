@@ -1,0 +1,142 @@
+"""Worth of URL groups: shares, places, grants and counts, against a model of single pages."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.core import worth
+from service.core.worth import ADMIT, ALL, HOLD, Levels
+
+HOST, SHOP, LAST, OTHER, FAR, FARTHER = range(6)
+PARENT = np.array([-1, HOST, SHOP, SHOP, HOST, FAR])
+"""A host with a directory of two last levels, and with a directory of one."""
+PATHS = {LAST: (SHOP, HOST), OTHER: (SHOP, HOST), FARTHER: (FAR, HOST)}
+"""Levels above each last level, the nearest first."""
+
+
+def levels(**columns):
+    zeros = np.zeros(len(PARENT), np.int64)
+    values = {name: zeros.copy() for name in Levels._fields[1:]}
+    for name, cells in columns.items():
+        for place, value in cells.items():
+            values[name][place] = value
+    return Levels(PARENT, **values)
+
+
+def at(places):
+    amounts = np.zeros(len(PARENT), np.int64)
+    for place, amount in places.items():
+        amounts[place] = amount
+    return amounts
+
+
+def test_a_level_without_evidence_has_the_share_of_the_one_above():
+    shares = worth.shares(levels(n={SHOP: 8}))
+    assert shares[[HOST, SHOP, LAST]] == pytest.approx([0.9, 0.1, 0.1])
+
+
+def test_a_good_group_below_a_bad_directory_goes_on():
+    tree = levels(n={SHOP: 100, LAST: 20}, new={LAST: 20})
+    assert worth.stopped(tree)[[SHOP, LAST, OTHER]].tolist() == [True, False, True]
+    assert worth.grants(tree, at({LAST: 50, OTHER: 50})).tolist() == at({LAST: 40}).tolist()
+
+
+def test_a_group_without_new_pages_stops_after_at_most_twelve_crawls():
+    tree = levels()
+    granted = worth.grants(tree, at({LAST: 5_000}))
+    assert granted[LAST] == worth.FIRST
+    tree = worth.admitted(tree, granted)
+    assert worth.grants(tree, at({LAST: 5_000})).sum() == 0
+    tree = worth.answered(tree, granted, at({}), granted)
+    assert worth.stopped(tree)[LAST]
+    assert worth.grants(tree, at({LAST: 5_000})).sum() == 0
+
+
+def test_a_good_group_doubles():
+    tree, waiting, n_rounds = levels(), 5_000, 0
+    while waiting:
+        granted = worth.grants(tree, at({LAST: waiting}))
+        tree = worth.answered(worth.admitted(tree, granted), granted, granted, granted)
+        waiting -= int(granted[LAST])
+        n_rounds += 1
+    assert n_rounds <= 12
+    assert tree.in_flight.tolist() == [0] * 6
+
+
+def test_groups_without_an_answer_share_the_places_of_the_level_above():
+    granted = worth.grants(levels(), at({LAST: 100, OTHER: 100, FARTHER: 100}))
+    assert granted.sum() == worth.FIRST
+    assert (granted[[LAST, OTHER, FARTHER]] > 0).all()
+
+
+def test_the_nearest_rule_holds():
+    tree = levels(rule={HOST: HOLD, SHOP: ADMIT, OTHER: HOLD})
+    assert worth.rules(tree).tolist() == [HOLD, ADMIT, ADMIT, HOLD, HOLD, HOLD]
+    granted = worth.grants(tree, at({LAST: 500, OTHER: 500, FARTHER: 500}))
+    assert granted.tolist() == at({LAST: 500}).tolist()
+    assert worth.places(tree)[LAST] == ALL
+
+
+def test_an_admitted_level_takes_no_place_of_the_level_above():
+    tree = worth.admitted(levels(), at({LAST: 7}))
+    assert tree.in_flight.tolist() == [7, 7, 7, 0, 0, 0]
+    here = np.arange(6) == SHOP
+    admitted = worth.ruled(tree, np.full(6, ADMIT), here)
+    assert admitted.in_flight.tolist() == [0, 7, 7, 0, 0, 0]
+    assert worth.ruled(admitted, np.zeros(6, np.int64), here).in_flight.tolist() == [
+        *(7, 7, 7, 0, 0, 0)
+    ]
+
+
+last_levels = st.sampled_from(sorted(PATHS))
+steps = st.lists(
+    st.tuples(st.just("wait"), last_levels, st.integers(0, 30))
+    | st.tuples(st.just("crawl"), last_levels, st.integers(0, 5), st.integers(0, 5))
+    | st.tuples(st.just("delete"), last_levels, st.integers(0, 5)),
+    max_size=30,
+)
+
+
+@given(steps)
+def test_counts_are_those_of_single_pages(events):
+    tree = levels()
+    flying, n, new = at({}), at({}), at({})
+    for what, place, *amounts in events:
+        if what == "wait":
+            granted = worth.grants(tree, at({place: amounts[0]}))
+            assert 0 <= granted[place] <= amounts[0]
+            assert not granted[place] or not worth.stopped(tree)[place]
+            flying += granted
+            tree = worth.admitted(tree, granted)
+        else:
+            ended = min(amounts[0], int(flying[place]))
+            crawls = ended if what == "crawl" else 0
+            n_new = min(crawls, amounts[-1]) if crawls else 0
+            changes = at({place: crawls}), at({place: n_new}), at({place: ended})
+            tree = worth.answered(tree, *changes)
+            flying[place] -= ended
+            _count(n, new, place, crawls, n_new)
+        assert tree.n.tolist() == n.tolist()
+        assert tree.new.tolist() == new.tolist()
+        assert tree.in_flight.tolist() == _in_flight(flying, n).tolist()
+
+
+def _count(n, new, place, crawls, n_new):
+    """Count first crawls, and the openings that follow from them."""
+    for level, above in zip((place, *PATHS[place]), (*PATHS[place], None), strict=True):
+        opens = n[level] == 0 and crawls > 0
+        n[level] += crawls
+        new[level] += n_new
+        crawls, n_new = int(opens), int(opens and n_new > 0)
+        if above is None:
+            return
+
+
+def _in_flight(flying, n):
+    """Return the pages in flight of each level: those of children without an answer."""
+    total = flying.copy()
+    for level in (SHOP, FAR, HOST):
+        below = np.flatnonzero(level == PARENT)
+        total[level] = sum(total[child] for child in below if n[child] == 0)
+    return total
