@@ -231,8 +231,10 @@ class Recorder:
             some = pings if free is None else pings.take(free)
             attempt.page_id = pages_of(some.page_id)
             outcome = ping(tx, some, self.rules, now)
-            if self.settler is not None and outcome.crawl.any():
-                self.settler.queue_requested(tx, some.page_id[outcome.crawl], tx.now())
+            later = outcome.reason == PingReason.later
+            if self.settler is not None and (outcome.crawl | later).any():
+                ids = some.page_id
+                self.settler.queue_requested(tx, ids[outcome.crawl], tx.now(), ids[later])
         if free is not None:
             outcome = spread_out(outcome, free, pings.page_id)
         return [outcome.take(rows) for rows in _rows(jobs)]

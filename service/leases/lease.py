@@ -1,7 +1,7 @@
 """Lease crawls that are due.
 
-Pages that a ping requested come first, then the most overdue. `leases.politeness` decides whether a
-host may be crawled, and `leases.settle` ends the leases.
+Requested pages come first, then the most overdue (`leases.due`). `leases.politeness` decides
+whether a host may be crawled, and `leases.settle` ends the leases.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.leases.conditional import handed_out
-from service.leases.due import due_at, ranking_rates, requested
+from service.leases.due import comes_first, due_at, ranking_rates, requested
 from service.leases.politeness import (
     Gates,
     Politeness,
@@ -237,8 +237,8 @@ def after_leasing(
 
 
 def _most_urgent_first(leased: LeasedPages) -> Ints:
-    """Return the order of an answer: pages that a ping requested, then the most overdue."""
-    urgency = np.where(leased.requested, np.inf, leased.overdue)
+    """Return the order of an answer: requested pages, then the most overdue."""
+    urgency = np.where(comes_first(leased.pages), np.inf, leased.overdue)
     return np.lexsort((leased.pages.page_id, leased.due_at, -urgency))
 
 
