@@ -393,8 +393,8 @@ class PostgresFloors:
         connection.command("BEGIN")
         connection.copy_out(
             "COPY (SELECT page_id, importance, observability, min_crawl_rate, max_crawl_rate, "
-            "pages.host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, "
-            "last_observed_at, last_interval, interval_factor, estimate "
+            "pages.host_id, n_pings, recent_pings, pings_since, last_ping_at, real_pings, "
+            "false_pings, trust, last_observed_at, last_interval, interval_factor, estimate "
             "FROM pages JOIN page_states USING (page_id)) TO STDOUT (FORMAT BINARY)"
         )
         connection.command(

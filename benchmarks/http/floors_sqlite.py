@@ -160,8 +160,8 @@ class SqliteFloors:
         begun = time.monotonic()
         rows = connection.execute(
             "SELECT pages.page_id, importance, observability, min_crawl_rate, max_crawl_rate, "
-            "pages.host_id, n_pings, pings_since, last_ping_at, real_pings, false_pings, trust, "
-            "last_observed_at, last_interval, interval_factor, estimate "
+            "pages.host_id, n_pings, recent_pings, pings_since, last_ping_at, real_pings, "
+            "false_pings, trust, last_observed_at, last_interval, interval_factor, estimate "
             "FROM pages JOIN page_states ON page_states.page_id = pages.page_id"
         )
         while rows.fetchmany(BLOCK):

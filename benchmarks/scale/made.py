@@ -72,6 +72,7 @@ def made(shard: int, n: int) -> EpochColumns:
         min_crawl_rate=low,
         max_crawl_rate=np.full(n, np.nan),
         n_pings=np.where(pinged, 5, 0),
+        recent_pings=np.where(pinged, 5.0, 0.0),
         pings_since=np.full(n, NOW - np.timedelta64(30, "D")),
         last_ping_at=np.where(pinged, NOW - np.timedelta64(5, "h"), NO_TIME).astype(INSTANT),
         real_pings=np.where(pinged, 3.0, 0.0),

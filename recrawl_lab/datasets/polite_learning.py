@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from recrawl_lab.datasets.polite import Histories
 from service.core import waits
 from service.core.estimators.base import Estimator, from_columns, to_columns
+from service.core.pings import recent_days
 from service.estimation.estimates import width
 from service.model.arrays import (
     DAY,
@@ -128,6 +129,7 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         n_observations=taught.n_observations.astype(np.int64),
         n_changes=taught.n_changes.astype(np.int64),
         n_pings=n_pings,
+        recent_pings=np.nan_to_num(complete_rate) * recent_days(watched),
         last_ping_at=np.where(n_pings > 0, taught.last_crawl_at, never),
         pings_since=np.full(n, learning.began, INSTANT),
         ping_credit=zero,

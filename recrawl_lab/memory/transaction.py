@@ -164,7 +164,9 @@ class MemoryTransaction(MemoryIncidents):
 
     def _recount_pings(self, row: Ints, now: np.datetime64) -> None:
         became = row[self.pages["observability"][row] != Observability.complete]
-        self.states.put(self.undo, became, n_pings=0, pings_since=now, ping_credit=0.0)
+        self.states.put(
+            self.undo, became, n_pings=0, recent_pings=0.0, pings_since=now, ping_credit=0.0
+        )
 
     @override
     def page_ids(self, key: Keys, host: NDArray[np.object_] | None = None) -> Ints:

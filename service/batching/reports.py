@@ -263,8 +263,10 @@ class Recorder:
             attempt.page_id = pages_of(some.page_id)
             outcome = ping(tx, some, self.rules, now)
             new = admitted(tx, pages.added, NO_CRAWLS)
-            if self.settler is not None and outcome.crawl.any():
-                self.settler.queue_requested(tx, some.page_id[outcome.crawl], tx.now())
+            later = outcome.reason == PingReason.later
+            if self.settler is not None and (outcome.crawl | later).any():
+                ids = some.page_id
+                self.settler.queue_requested(tx, ids[outcome.crawl], tx.now(), ids[later])
         self._queue_apart(new, now)
         if free is not None:
             outcome = spread_out(outcome, free, pings.page_id)

@@ -21,6 +21,8 @@ REAL, FALSE = 1.5, 0.5
 """Beta prior of the precision: numbers of real and of false pings that it weighs as much as."""
 PING_DAYS = 1.0
 """Days added to the days of counting, so that one early ping does not cause a high ping rate."""
+RATE_HALF_LIFE_DAYS = 7.0
+"""Half-life of the weight of a ping in the ping rate, days."""
 AUDIT_SHARE = 0.03
 """Audits per crawl that pings cause; 0.02 to 0.05 are enough."""
 GOOD, BAD, ERROR = 0.95, 0.7, 0.01
@@ -140,6 +142,46 @@ class PingQuality:
             state.pings + n,
             state.watched + days,
         )
+
+
+def recent_pings(counted: ArrayLike, days: ArrayLike) -> Floats:
+    """Return counts of recent pings some days later; a ping weighs half as much after a week.
+
+    A flood of pings is forgotten in this way, and so is the silence before it.
+
+    Examples
+    --------
+    >>> recent_pings(8.0, days=[0.0, 7.0, 21.0]).tolist()
+    [8.0, 4.0, 1.0]
+    """
+    return np.asarray(np.multiply(counted, np.exp2(np.maximum(days, 0.0) / -RATE_HALF_LIFE_DAYS)))
+
+
+def recent_days(days: ArrayLike) -> Floats:
+    """Return the days of counting as they weigh in a ping rate, at most 10.1.
+
+    At a steady rate, `recent_pings` are the rate times these days.
+
+    Examples
+    --------
+    >>> recent_days([0.0, 1.0, 7.0, 700.0]).round(2)
+    array([ 0.  ,  0.95,  5.05, 10.1 ])
+    """
+    mean_life = RATE_HALF_LIFE_DAYS / np.log(2.0)
+    return np.asarray(-mean_life * np.expm1(np.maximum(days, 0.0) / -mean_life))
+
+
+def recent_rate(counted: ArrayLike, days: ArrayLike, watched: ArrayLike) -> Floats:
+    """Return ping rates of the last days, 1/day, by counts of recent pings some `days` ago.
+
+    `watched` are the days in which pings were counted.
+
+    Examples
+    --------
+    >>> recent_rate(5.0, days=[0.0, 7.0], watched=30.0).round(3)
+    array([0.472, 0.236])
+    """
+    return np.asarray(recent_pings(counted, days) / (recent_days(watched) + PING_DAYS))
 
 
 def _beta(state: PingState) -> tuple[Floats, Floats]:

@@ -8,7 +8,7 @@ Poisson intervals. Input outside of its domain raises `InvalidInput`.
 import numpy as np
 from numpy.typing import ArrayLike
 
-from service.core.checks import Bools, Floats, InvalidInput, check_amount, check_array, check_share
+from service.core.checks import Bools, Floats, InvalidInput, check_amount, check_array
 
 LONGEST_DELAY_S = 86_400.0
 """Maximum delay between two crawls of a host, seconds."""
@@ -58,12 +58,13 @@ def delay_in_force(min_delay_s: ArrayLike, robots_delay_s: ArrayLike, default_s:
     return np.asarray(np.minimum(np.fmax(own, robots_delay_s), LONGEST_DELAY_S))
 
 
-def ping_credit(credit: ArrayLike, crawl_probability: ArrayLike) -> tuple[Bools, Floats]:
+def ping_credit(credit: ArrayLike, earned: ArrayLike) -> tuple[Bools, Floats]:
     """Return whether one ping of each page causes a crawl now, and the credit after the ping.
 
-    Each ping adds `crawl_probability` to the credit, which is in [0, 1). A credit of 1 pays for a
-    crawl. At probability 1/k every k-th ping causes a crawl. The cost of that is mu (H_k - 1), that
-    of independent draws mu ln k.
+    Each ping adds what it has `earned` to the credit, which is in [0, 1): the crawl probability of
+    a page whose pings are complete (`core.crawl_value.earnings`). A credit of 1 pays for a crawl.
+    At probability 1/k every k-th ping causes a crawl. The cost of that is mu (H_k - 1), that of
+    independent draws mu ln k.
 
     Examples
     --------
@@ -76,8 +77,8 @@ def ping_credit(credit: ArrayLike, crawl_probability: ArrayLike) -> tuple[Bools,
     True 0.000
     False 0.333
     """
-    earned = check_share("crawl_probability", crawl_probability, np.shape(crawl_probability))
-    total = check_amount("credit", credit, np.shape(credit)) + earned
+    total = check_amount("credit", credit, np.shape(credit))
+    total = total + check_amount("earned", earned, np.shape(earned))
     whole = np.floor(total + CREDIT_TOLERANCE)
     return whole >= 1, np.maximum(total - whole, 0.0)
 

@@ -193,6 +193,7 @@ class FewRates(NamedTuple):
 
 EVIDENCE = (
     "n_pings",
+    "recent_pings",
     "pings_since",
     "last_ping_at",
     "real_pings",

@@ -20,6 +20,7 @@ from service.core.pings import (
     PingState,
     accepted,
     audited,
+    recent_rate,
     silent_feeds,
     trusted,
 )
@@ -150,6 +151,8 @@ class OrderedCrawls(Columns):
     """Pings within the interval."""
     total_pings: Ints
     """Pings of the page until the crawl."""
+    recent_pings: Floats
+    """Recent pings of the page at the crawl."""
     crawl_rate: Floats
     """Crawl rate in force over the interval, 1/day, where the estimator uses it."""
     age: Floats
@@ -211,12 +214,13 @@ def _learn_pinged(
         page = crawls.page
         own = EvidenceState(*(column[page] for column in learnt))
         before = _ping_state(own, crawls.total_pings, days_counted[entries])
-        rate = quality.estimate(before).change_rate
+        rate = recent_rate(crawls.recent_pings, 0.0, days_counted[entries])
+        change_rate = quality.estimate(before)._replace(ping_rate=rate).change_rate
         after = quality.update(before, crawls.interval, crawls.n_pings, crawls.changed)
         learnt.estimate[page, 0], learnt.estimate[page, 1] = after.changes, after.days
         learnt.real_pings[page] = after.real
         learnt.false_pings[page] = after.false
-        audit = audited(learnt.trust[page], crawls.interval, crawls.changed, rate)
+        audit = audited(learnt.trust[page], crawls.interval, crawls.changed, change_rate)
         # after a ping the crawl shows nothing about changes without one
         learnt.trust[page] = np.where(crawls.n_pings == 0, audit, learnt.trust[page])
 
@@ -272,15 +276,22 @@ def estimate_rates(
 def _pinged_rates(
     steady: Gamma, pages: EpochColumns, pinged: Bools, now: np.datetime64
 ) -> RateEstimates:
-    """Return the estimates of the pinged pages; pings of low quality are ignored."""
+    """Return the estimates of the pinged pages; pings of low quality are ignored.
+
+    The ping rate is that of the last days. All pings count for their quality. Otherwise a page that
+    seldom pings would lose the trust in its pings between two of them.
+    """
     own = EvidenceState(*(getattr(pages, name)[pinged] for name in EvidenceState._fields))
-    days_counted = np.maximum(days(now - pages.pings_since[pinged]), 0.0)
-    state = _ping_state(own, pages.n_pings[pinged], days_counted)
+    watched = np.maximum(days(now - pages.pings_since[pinged]), 0.0)
+    state = _ping_state(own, pages.n_pings[pinged], watched)
     quality = PingQuality(steady.of_url_groups(pages.url_group[pinged])).estimate(state)
-    complete = trusted(own.trust)
-    pings = accepted(quality, state, complete, silent(pages, pinged, quality, now))
+    is_silent = silent(pages, pinged, quality, now)
+    pings = accepted(quality, state, trusted(own.trust), is_silent)
     # with less precision a clock of the same rate does better
     useful = (pings.precision >= LEAST_PRECISION) & (pings.recall >= LEAST_RECALL)
+    since = np.nan_to_num(days(now - pages.last_ping_at[pinged]))
+    rate = recent_rate(pages.recent_pings[pinged], since, watched)
+    pings = pings._replace(ping_rate=np.where(is_silent, 0.0, rate))
     return RateEstimates(
         pings.change_rate,
         np.where(useful, pings.recall, 0.0),
@@ -289,10 +300,24 @@ def _pinged_rates(
     )
 
 
-def _ping_state(own: EvidenceState, n_pings: Ints, days_counted: Floats) -> PingState:
+def pings_now(states: PageStates, row: Ints, estimator: Gamma, at: Instants) -> PingEstimate:
+    """Return the quality of the pings of (K,) `auto` pages at (K,) instants, as learnt so far.
+
+    The pages, by their rows, have pings that count, so no feed is silent.
+    """
+    own = EvidenceState(*(getattr(states, name)[row] for name in EvidenceState._fields))
+    watched = np.maximum(days(at - states.pings_since[row]), 0.0)
+    state = _ping_state(own, states.n_pings[row], watched)
+    quality = PingQuality(estimator).estimate(state)
+    pings = accepted(quality, state, trusted(own.trust), np.zeros(len(row), np.bool_))
+    since = np.nan_to_num(days(at - states.last_ping_at[row]))
+    return pings._replace(ping_rate=recent_rate(states.recent_pings[row], since, watched))
+
+
+def _ping_state(own: EvidenceState, n_pings: Ints, watched: Floats) -> PingState:
     changes, exposure = own.estimate[:, 0], own.estimate[:, 1]
     counts = n_pings.astype(np.float64)
-    return PingState(changes, exposure, own.real_pings, own.false_pings, counts, days_counted)
+    return PingState(changes, exposure, own.real_pings, own.false_pings, counts, watched)
 
 
 def _rates(estimator: Estimator[Any], pages: EpochColumns) -> Floats:
@@ -341,7 +366,14 @@ def of_page(
     return PageEstimate(rate, _interval(own, state), estimator.name, group_rate)
 
 
-ESTIMATED_FROM = ("page_id", "observability", "n_pings", "url_group", *EvidenceState._fields)
+ESTIMATED_FROM = (
+    "page_id",
+    "observability",
+    "n_pings",
+    "recent_pings",
+    "url_group",
+    *EvidenceState._fields,
+)
 """Columns of a page, without instants, from which its estimate follows."""
 
 

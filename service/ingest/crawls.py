@@ -9,10 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from service.core import waits
+from service.core.pings import recent_pings
 from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
 from service.ingest.absences import Absences, absences, failures
 from service.ingest.requests import left
 from service.ingest.retries import retry_rates
+from service.leases.due import requested
 from service.model.arrays import (
     NO_TIME,
     UNSPECIFIED,
@@ -188,6 +190,7 @@ def observe(
         changed=comparison.changed == 1,
         n_pings=comparison.n_pings,
         total_pings=states.n_pings[groups.page],
+        recent_pings=_recent_pings(states, groups.page, crawls.observed_at),
         crawl_rate=states.crawl_rate[groups.page],
         age=age(crawls),
     )
@@ -301,8 +304,30 @@ def _next_states(
         redirects_to=redirects(states, groups, crawls, comparison),
         n_targets=new_targets(states, groups, crawls),
         pings_since_crawl=groups.after(states.pings_since_crawl, answer, comparison.n_pings_after),
+        ping_credit=_credit_left(states, answered),
         **learnt._asdict(),
     )
+
+
+def _recent_pings(states: PageStates, page: Ints, at: Instants) -> Floats:
+    """Return (N,) pings of each crawl's page as they weigh in its ping rate at the crawl."""
+    if not states.recent_pings.any():  # most batches
+        return np.zeros(len(page))
+    since = np.nan_to_num(days(at - states.last_ping_at[page]))
+    return recent_pings(states.recent_pings[page], since)
+
+
+def _credit_left(states: PageStates, answered: Instants) -> Floats:
+    """Return the (P,) credit after crawls; `answered` is NaT without an answer.
+
+    A crawl that a ping requests has been paid for. Any other crawl uses up the credit, except that
+    of a `complete` page, which pings alone earn.
+    """
+    if not states.ping_credit.any():  # most batches
+        return states.ping_credit
+    used = ~np.isnat(answered) & ~requested(states)
+    used &= states.observability != Observability.complete
+    return np.where(used, 0.0, states.ping_credit)
 
 
 def redirected(comparison: CrawlComparison) -> Bools:

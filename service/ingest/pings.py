@@ -9,9 +9,10 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core import waits
+from service.core.pings import recent_pings
 from service.estimation.estimates import Rules
 from service.ingest.crawls import add_counts
+from service.ingest.credit import Spent, spend
 from service.ingest.requests import MICROSECOND, renewed
 from service.model.arrays import (
     NO_TIME,
@@ -20,12 +21,11 @@ from service.model.arrays import (
     Floats,
     Groups,
     Instants,
-    Ints,
+    days,
     instant,
-    rounds,
 )
 from service.model.columns import LogColumns, PageStates, PingColumns
-from service.model.domain import Kind, Observability, PingReason, Timing
+from service.model.domain import Kind, Observability, PingReason
 from service.model.outcomes import lacks_content
 from service.storage.pages.links import GONE_CHECKS
 
@@ -48,20 +48,31 @@ def notice(
     the requests for crawls; None: each has the instant of its ping.
     """
     page, at, by = groups.page, pings.changed_at, pings.changed_by
-    crawl, reason, credit = _decide(states, groups, pings, rules)
+    crawl, reason, spent = _decide(states, groups, pings, rules, now)
     requests = renewed(states, *_requests(states, groups, np.where(crawl, by, NO_TIME), now))
     unseen = ~(by <= states.last_observed_at[page])
     counts = at >= states.pings_since[page]
     after = replace(
         states,
         n_pings=add_counts(states.n_pings, groups.count(counts)),
+        recent_pings=_add_recent(states, groups, at, counts),
         pings_since_crawl=add_counts(states.pings_since_crawl, groups.count(unseen)),
         last_ping_at=at[groups.end],
-        ping_credit=credit,
+        ping_credit=spent.credit,
+        interval_factor=spent.interval_factor,
+        retry_rate=spent.retry_rate,
         hops=np.zeros_like(states.hops),
         **requests._asdict(),
     )
     return after, _log_pings(pings, states.crawl_rate[page]), crawl, reason
+
+
+def _add_recent(states: PageStates, groups: Groups, at: Instants, counts: Bools) -> Floats:
+    """Return the (P,) recent pings after (N,) further ones, at the instant of the last one."""
+    newest = at[groups.end]
+    so_far = recent_pings(states.recent_pings, np.nan_to_num(days(newest - states.last_ping_at)))
+    new = recent_pings(counts.astype(np.float64), days(newest[groups.page] - at))
+    return np.asarray(so_far + np.add.reduceat(new, groups.start))
 
 
 def _requests(
@@ -100,9 +111,9 @@ def may_be_back(states: PageStates, groups: Groups, at: Instants) -> Bools:
 
 
 def _decide(
-    states: PageStates, groups: Groups, pings: PingColumns, rules: Rules
-) -> tuple[Bools, NDArray[np.object_], Floats]:
-    """Return which pings cause a crawl, the reasons, and the (P,) credit that remains."""
+    states: PageStates, groups: Groups, pings: PingColumns, rules: Rules, now: datetime | None
+) -> tuple[Bools, NDArray[np.object_], Spent]:
+    """Return which pings cause a crawl now, the reasons, and what the pings paid for."""
     page, by = groups.page, pings.changed_by
     complete = states.observability == Observability.complete
     auto = states.observability == Observability.auto
@@ -112,10 +123,7 @@ def _decide(
     stale = by <= states.last_crawl_at[page]
     back = ~stale & may_be_back(states, groups, by)
     unscheduled = np.isnan(states.crawl_probability)
-    probability = np.where(unscheduled, 1.0, states.crawl_probability)
-    spend, credit = _spend(
-        states, page, probability, trusted & ~stale & ~first & ~back & ~held, rules
-    )
+    spent = spend(states, groups, pings, trusted & ~stale & ~first & ~back & ~held, rules, now)
     choices = (
         (held, PingReason.held),
         (first, PingReason.never_crawled),
@@ -123,26 +131,12 @@ def _decide(
         (~trusted, PingReason.not_trusted),
         (stale, PingReason.crawled_since),
         (unscheduled[page], PingReason.unscheduled),
-        (spend, PingReason.credit),
+        (spent.at_once, PingReason.credit),
+        (spent.later, PingReason.later),
     )
     choice = np.select([mask for mask, _ in choices], range(len(choices)), len(choices))
     reason = np.array([*(name for _, name in choices), PingReason.saving], object)[choice]
-    return ~held & (first | back | (trusted & ~stale & spend)), reason, credit
-
-
-def _spend(
-    states: PageStates, page: Ints, probability: Floats, counts: Bools, rules: Rules
-) -> tuple[Bools, Floats]:
-    """Return which pings the credit pays for, and the (P,) credit after the pings that count."""
-    if rules.timing is Timing.poisson:
-        uniform = rules.rng.random(len(page))
-        return uniform < probability[page], states.ping_credit
-    spend, credit = np.zeros(len(page), np.bool_), states.ping_credit.copy()
-    eligible = np.flatnonzero(counts)
-    for entries in rounds(page[eligible]):
-        row = page[eligible[entries]]
-        spend[eligible[entries]], credit[row] = waits.ping_credit(credit[row], probability[row])
-    return spend, credit
+    return ~held & (first | back | (trusted & ~stale & spent.at_once)), reason, spent
 
 
 def _log_pings(pings: PingColumns, crawl_rate: Floats) -> LogColumns:

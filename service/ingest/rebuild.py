@@ -5,8 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from service.core.pings import recent_pings
 from service.estimation.estimates import OrderedCrawls, Rules, learn_crawls
-from service.model.arrays import DAY, Bools, Floats, Instants, Ints
+from service.model.arrays import (
+    DAY,
+    NO_TIME,
+    Bools,
+    Floats,
+    Instants,
+    Ints,
+    days,
+    is_among,
+    rounds,
+)
 from service.model.columns import LogColumns, PageStates
 from service.model.domain import Kind
 from service.storage import Store
@@ -50,8 +61,10 @@ def replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
     states = replace(states, estimate=blank, real_pings=zero, false_pings=zero, trust=zero)
     since = states.pings_since[np.searchsorted(states.page_id, log.page_id)]
     total_pings, n_pings = _pings_before(log, since)
+    recent = _recent_before(log, since)
     crawls = ~np.isnan(log.interval) & ~_disproved(log)
-    log, total_pings, n_pings = log.take(crawls), total_pings[crawls], n_pings[crawls]
+    log, recent = log.take(crawls), recent[crawls]
+    total_pings, n_pings = total_pings[crawls], n_pings[crawls]
     page = np.searchsorted(states.page_id, log.page_id)
     evidence = OrderedCrawls(
         page=page,
@@ -60,6 +73,7 @@ def replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
         changed=log.changed == 1,
         n_pings=n_pings,
         total_pings=total_pings,
+        recent_pings=recent,
         crawl_rate=_crawl_rate(log, page),
         age=np.full(len(page), np.nan),
     )
@@ -90,6 +104,23 @@ def _crawl_rate(log: LogColumns, row: Ints) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):  # of rows without a crawl
         usual = np.bincount(row) / np.bincount(row, log.interval)
     return np.where(np.isnan(log.crawl_rate), usual[row], log.crawl_rate)
+
+
+def _recent_before(log: LogColumns, since: Instants) -> Floats:
+    """Return the pings before each entry of a log as they weigh in the ping rate at its time."""
+    before = np.zeros(len(log))
+    counts = (log.kind == Kind.ping) & (log.observed_at >= since)
+    pinged = np.flatnonzero(is_among(log.page_id, np.unique(log.page_id[counts])))
+    ids, page = np.unique(log.page_id[pinged], return_inverse=True)
+    so_far, last = np.zeros(len(ids)), np.full(len(ids), NO_TIME)
+    for entries in rounds(page):
+        row, own = pinged[entries], page[entries]
+        at = log.observed_at[row]
+        so_far[own] = recent_pings(so_far[own], np.nan_to_num(days(at - last[own])))
+        before[row] = so_far[own]
+        so_far[own] += counts[row]
+        last[own] = at
+    return before
 
 
 def _pings_before(log: LogColumns, since: Instants) -> tuple[Ints, Ints]:

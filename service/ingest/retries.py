@@ -10,6 +10,9 @@ its second content: a page that is back has no share before the next epoch.
 | the last one with content, after one without, no share in force | as before |
 | any other | 0 |
 
+Until its next crawl, the rate of a page with content is that of its plan if pings have earned the
+crawl (`ingest.credit`).
+
 A batch of crawls with content reads no rates in force, which are NaN then and count as no share.
 """
 

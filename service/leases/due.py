@@ -20,7 +20,9 @@ epoch takes the share away, and a page that is back is due before the next epoch
    first of them. It is retired at once, without content, when no page redirects to it any more.
 5. Any other page is due one interval after the last crawl, and never without a rate.
 
-A request that is newer than the last crawl makes the page due no later than the request.
+A request that is newer than the last crawl makes the page due no later than the request. Such a
+page comes first, unless its pings have earned the crawl (`earned`): then it is as late as the
+crawls that it has missed by its plan.
 """
 
 from datetime import datetime
@@ -153,14 +155,17 @@ def ranking_rates(pages: DueColumns, due: Instants | None = None) -> Floats:
     None: the times by the rule.
 
     A page whose last crawl had no content ranks by its wait. So a retry after 16 days is no more
-    overdue than a crawl after the interval of any other page.
+    overdue than a crawl after the interval of any other page. A page whose pings have earned a
+    crawl ranks by all crawls of its plan.
     """
-    late = pages.gone | (pages.n_failures > 0)
+    late, rate = pages.gone | (pages.n_failures > 0), pages.due_rate
+    if pages.retry_rate.any():
+        rate = np.where(earned(pages), pages.retry_rate, rate)
     if not late.any():
-        return pages.due_rate
+        return rate
     wait = ((due_at(pages) if due is None else due) - pages.last_crawl_at) / DAY
     late &= wait > 0
-    return np.where(late, 1.0 / np.where(late, wait, 1.0), pages.due_rate)
+    return np.where(late, 1.0 / np.where(late, wait, 1.0), rate)
 
 
 def first_retry_days(pages: DueColumns) -> Floats:
@@ -174,6 +179,22 @@ def requested(pages: DueColumns | PageStates) -> Bools:
     """Return (N,) whether a request is newer than the last crawl."""
     waiting: Bools = ~np.isnat(pages.requested_at) & ~(pages.last_crawl_at >= pages.requested_at)
     return waiting
+
+
+def earned(pages: DueColumns) -> Bools:
+    """Return (N,) whether the pings of a page have earned its next crawl, now or later.
+
+    A page with content and a share has a `retry_rate` only then (`ingest.credit`).
+    """
+    ranked: Bools = (pages.retry_rate > 0) & (pages.due_rate > 0)
+    ranked &= ~pages.gone & (pages.n_failures == 0)
+    return ranked
+
+
+def comes_first(pages: DueColumns) -> Bools:
+    """Return (N,) whether a request has a page crawled before all that are due."""
+    first = requested(pages)
+    return first & ~earned(pages) if pages.retry_rate.any() else first
 
 
 def of_crawled(states: PageStates) -> DueColumns:

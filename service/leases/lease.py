@@ -1,7 +1,7 @@
 """Lease crawls that are due.
 
-Pages that a ping requested come first, then the most overdue. `leases.politeness` decides whether a
-host may be crawled, and `leases.settle` ends the leases.
+Requested pages come first, then the most overdue (`leases.due`). `leases.politeness` decides
+whether a host may be crawled, and `leases.settle` ends the leases.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from service.budget.spending import amounts
 from service.core.pace import Taken
 from service.leases.caps import NextDays, QueueCaps, members, save, save_members
 from service.leases.conditional import handed_out
-from service.leases.due import due_at, ranking_rates, requested
+from service.leases.due import comes_first, due_at, ranking_rates, requested
 from service.leases.early import LEAST_WAIT, waited
 from service.leases.picks import UNSCHEDULED_RATE, Limits, is_first, most_overdue
 from service.leases.politeness import (
@@ -355,8 +355,8 @@ def later(bound: Instants, opens_at: Instants) -> Instants:
 
 
 def _most_urgent_first(leased: LeasedPages) -> Ints:
-    """Return the order of an answer: pages that a ping requested, then the most overdue."""
-    urgency = np.where(leased.requested, np.inf, leased.overdue)
+    """Return the order of an answer: requested pages, then the most overdue."""
+    urgency = np.where(comes_first(leased.pages), np.inf, leased.overdue)
     return np.lexsort((leased.pages.page_id, leased.due_at, -urgency))
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from service.leases import politeness
-from service.leases.due import due_at, ranking_rates, requested
+from service.leases.due import comes_first, due_at, ranking_rates
 from service.leases.early import EarlyPages
 from service.leases.politeness import Politeness
 from service.model.arrays import NO_TIME, Instants, Ints, distinct, instant
@@ -24,8 +24,11 @@ BLOCK = 20_000
 
 
 def queue_rows(pages: DueColumns, due: Instants) -> QueueRows:
-    """Return the rows of pages; requested pages come before all others, in order of request."""
-    first = requested(pages)
+    """Return the rows of pages; requested pages come before all others, in order of request.
+
+    A page whose pings have earned its crawl comes with the others (`due.comes_first`).
+    """
+    first = comes_first(pages)
     return QueueRows(
         page_id=pages.page_id,
         next_at=np.where(first & ~np.isnat(due), pages.requested_at - AHEAD, due),

@@ -223,10 +223,18 @@ class LeaseSettler:
         reports = LeaseReports.none(tokens.page_id, Ending.returned)
         return self.settle(tx, reports, pages, locked, now)
 
-    def queue_requested(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
-        """Queue the pages whose crawls were requested, and end their waits after lost leases."""
-        tx.lift_waits(page_id)
-        self.queue_pinged(tx, page_id, now)
+    def queue_requested(
+        self, tx: Transaction, page_id: Ints, now: datetime, sooner: Ints | None = None
+    ) -> None:
+        """Queue the pages whose crawls were requested, and end their waits after lost leases.
+
+        The pages in `sooner` were not requested, but may be due sooner.
+        """
+        if len(page_id):
+            tx.lift_waits(page_id)
+        # all at once, because rows are locked in ascending order
+        every = page_id if sooner is None else np.concatenate([page_id, sooner])
+        self.queue_pinged(tx, every, now)
 
     def queue_pinged(self, tx: Transaction, page_id: Ints, now: datetime) -> None:
         """Queue pages that may be due sooner."""

@@ -125,10 +125,13 @@ class PageStates(Columns):
     n_observations: Ints
     n_changes: Ints
     n_pings: Ints
+    recent_pings: Floats
+    """Number of pings as they weigh in the ping rate at `last_ping_at` (`core.pings`)."""
     last_ping_at: Instants
     pings_since: Instants
     """Time at which counting of pings began."""
     ping_credit: Floats
+    """Share of a crawl that pings, and the time since the last crawl, have earned."""
     pings_since_crawl: Ints
     """Pings since the start of the running interval."""
     real_pings: Floats
@@ -161,7 +164,8 @@ class PageStates(Columns):
     the doubtful crawls in a row; NaT: none."""
     retry_rate: Floats
     """Crawl rate of the page's last share in the allocation, 1/day, if it lacks content or has just
-    come back; 0: none. A store may keep seven digits."""
+    come back. If pings have earned the next crawl, the crawls of the plan, by which the page ranks
+    (`leases.due`). 0: none. A store may keep seven digits."""
     redirects_to: Ints
     """Page to which the last answer redirected; 0: none, or not registered."""
     hops: Codes
@@ -230,6 +234,8 @@ class EpochColumns(Columns):
     min_crawl_rate: Floats
     max_crawl_rate: Floats
     n_pings: Ints
+    recent_pings: Floats
+    """As in `PageStates`."""
     pings_since: Instants
     """Time at which counting of pings began; a store may return NaT for a page without pings whose
     changes are not announced."""
@@ -251,6 +257,7 @@ RARE: dict[str, np.generic] = {
     "min_crawl_rate": np.float64("nan"),
     "max_crawl_rate": np.float64("nan"),
     "n_pings": np.int64(0),
+    "recent_pings": np.float64(0),
     "pings_since": NO_TIME,
     "last_ping_at": NO_TIME,
     "real_pings": np.float64(0),

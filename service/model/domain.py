@@ -65,6 +65,7 @@ class PingReason(StrEnum):
     never_crawled = "never_crawled"
     credit = "credit"
     may_be_back = "may_be_back"
+    later = "later"
     saving = "saving"
     unscheduled = "unscheduled"
     crawled_since = "crawled_since"
@@ -135,6 +136,10 @@ class Page:
     n_observations: int
     n_changes: int
     n_pings: int
+    recent_pings: float
+    """As in `PageStates`."""
+    ping_credit: float
+    """As in `PageStates`."""
     last_ping_at: datetime | None
     pings_since: datetime
     real_pings: float

@@ -19,6 +19,7 @@ class FreshnessColumns(DueColumns):
     n_observations: Ints
     n_changes: Ints
     n_pings: Ints
+    recent_pings: Floats
     pings_since: Instants
     """Time of the registration, or at which counting of pings began anew."""
     pings_since_crawl: Ints

@@ -146,6 +146,7 @@ page_states = sa.Table(
     sa.Column("false_pings", sa.Double),
     sa.Column("trust", sa.Double),
     sa.Column("n_pings", sa.Integer),
+    sa.Column("recent_pings", sa.Double),
     sa.Column("pings_since_crawl", sa.Integer),
     sa.Column("n_observations", sa.Integer, nullable=False),
     sa.Column("n_changes", sa.Integer, nullable=False),

@@ -56,6 +56,7 @@ class StateLine(Page, frozen=True, kw_only=True):
     gone: bool = False
     pings_since: Moment
     n_pings: Count = 0
+    recent_pings: Number = 0.0
     pings_since_crawl: Count = 0
     last_ping_at: Moment | None = None
     requested_at: Moment | None = None

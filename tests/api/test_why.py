@@ -32,6 +32,7 @@ PAGE = replace(
     hops=0,
     n_targets=0,
     retry_rate=0.0,
+    ping_credit=0.0,
     last_observed_at=AT,
 )
 CHANGES = "it changes about every 2.0 days and its importance is 2.5"
@@ -85,6 +86,33 @@ def why(
         (
             {"observability": Observability.complete, "crawl_probability": 0.5},
             f"crawled on 50% of its pings: {DRIVERS}",
+        ),
+        (
+            {"crawl_probability": 0.5, "ping_credit": 0.4},
+            (
+                f"crawled every 4.0 days and on 50% of its pings: {CHANGES}; its pings have "
+                f"earned 40% of a crawl, which further pings or the time without a crawl make "
+                f"whole{RANK}"
+            ),
+        ),
+        (
+            {"crawl_probability": 0.5, "ping_credit": 0.4, "requested_at": AT + timedelta(hours=1)},
+            f"crawled every 4.0 days and on 50% of its pings: {DRIVERS}",
+        ),
+        (
+            {"crawl_probability": 0.0, "ping_credit": 0.4},
+            f"crawled every 4.0 days: {DRIVERS}",
+        ),
+        (
+            {
+                "observability": Observability.complete,
+                "crawl_probability": 0.5,
+                "ping_credit": 0.5,
+            },
+            (
+                f"crawled on 50% of its pings: {CHANGES}; its pings have earned 50% of a crawl, "
+                f"which further pings make whole{RANK}"
+            ),
         ),
         (
             {"change_rate": 0.0},

@@ -63,7 +63,7 @@ def test_a_wait_is_hardly_longer_than_twice_the_time_of_trouble(uniform):
     ("call", "named"),
     [
         (lambda: jittered(0.1, [0.5, 1.0]), r"uniform .* \(entries 1\)"),
-        (lambda: ping_credit(0.0, 1.5), "crawl_probability"),
+        (lambda: ping_credit(0.0, -0.5), "earned"),
         (lambda: ping_credit(-0.1, 0.5), "credit"),
         (lambda: exponential(1.0), "uniform"),
         (lambda: backoff(-1, 1.0, 2.0, 0.5), "n_failures"),

@@ -6,13 +6,16 @@ from support.store_cases import DAY, T0, columns, read_schedule, register, save
 
 from service.core.common_values import alone
 from service.core.estimators.gamma import Gamma
-from service.core.pings import AUDIT_SHARE
+from service.core.pings import AUDIT_SHARE, recent_days
 from service.epochs import solve as module
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.estimation.estimates import RateEstimates
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import EpochStatus, Observability
+
+RECENT = 60 / 31 * (recent_days(30.0) + 1)
+"""Recent pings of 60 in 30 days, at a rate of 60 / 31 a day."""
 
 NOW = np.datetime64("2026-05-01T12:00", "us")
 N, BANDWIDTH = 60, 12.0
@@ -131,7 +134,13 @@ def test_an_epoch_spends_no_more_than_its_bandwidth(store, share):
         return T0 + 30 * DAY
 
     ids = np.sort(register(store, N, host="a.example", min_crawl_rate=minima(share)))
-    pinged = {"n_pings": 60, "real_pings": 40.0, "false_pings": 5.0, "trust": 9.0}
+    pinged = {
+        "n_pings": 60,
+        "recent_pings": RECENT,
+        "real_pings": 40.0,
+        "false_pings": 5.0,
+        "trust": 9.0,
+    }
     save(store, ids, last_ping_at=now(), **pinged)
     epoch = run_epoch(store, Plan(Gamma(), bandwidth=BANDWIDTH), now)
     assert epoch.status is EpochStatus.published, epoch.reason

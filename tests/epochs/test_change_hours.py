@@ -168,6 +168,7 @@ def test_pings_show_the_hour_without_a_bias_towards_the_lesson():
                 observability=Observability.complete,
                 last_ping_at=at_day(last_ping),
                 n_pings=n_pings,
+                recent_pings=n_pings.astype(np.float64),
                 pings_since=at_day(np.zeros(30)),
             )
             last = epoch_at(float(day)) if day else None

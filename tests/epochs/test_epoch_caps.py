@@ -11,12 +11,16 @@ from recrawl_lab.memory.store import MemoryStore
 from service.core.allocation import ALLOCATORS
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.estimators.gamma import Gamma
+from service.core.pings import recent_days
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.columns import CapColumns
 from service.model.domain import EpochStatus, Observability, PagePatch
+
+RECENT = 60 / 31 * (recent_days(30.0) + 1)
+"""Recent pings of 60 in 30 days, at a rate of 60 / 31 a day."""
 
 HOSTS = ("a.example", "b.example", "c.example", "d.example")
 PLAN = Plan(Gamma(), bandwidth=20.0)
@@ -143,7 +147,15 @@ def test_minimum_rates_beat_the_cap_of_their_host_and_group_and_it_is_told(store
 
 def test_audits_of_pings_stay_within_the_cap(store, ids):
     pinged = ids["a.example"][2:]
-    save(store, pinged, n_pings=60, real_pings=40.0, false_pings=5.0, last_ping_at=now())
+    save(
+        store,
+        pinged,
+        n_pings=60,
+        recent_pings=RECENT,
+        real_pings=40.0,
+        false_pings=5.0,
+        last_ping_at=now(),
+    )
     _, free = run(store, ids)
     cap(store, {"a.example": free["a.example"] / 3})
     epoch = run_epoch(store, PLAN, now)
@@ -157,7 +169,15 @@ def test_audits_of_pings_stay_within_the_cap(store, ids):
 
 def test_audits_of_pings_stay_within_the_maximum_of_their_page(store, ids):
     pinged = ids["a.example"][2:]
-    save(store, pinged, n_pings=60, real_pings=40.0, false_pings=5.0, last_ping_at=now())
+    save(
+        store,
+        pinged,
+        n_pings=60,
+        recent_pings=RECENT,
+        real_pings=40.0,
+        false_pings=5.0,
+        last_ping_at=now(),
+    )
 
     def crawls():
         epoch = run_epoch(store, PLAN, now)

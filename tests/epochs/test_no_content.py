@@ -39,7 +39,15 @@ def test_pages_without_content_cost_no_bandwidth(store, clock, objective):
     ids = watched(store)
     lacking = ids[[0, 3, 5, 30, 40, 59]]
     late = T0 + 29 * DAY
-    save(store, ids[28:42], n_pings=40, real_pings=20.0, false_pings=5.0, last_ping_at=late)
+    save(
+        store,
+        ids[28:42],
+        n_pings=40,
+        recent_pings=15.0,
+        real_pings=20.0,
+        false_pings=5.0,
+        last_ping_at=late,
+    )
     save(store, lacking, n_failures=[3, 4, 40, 3, 3, 9], last_crawl_at=T0)
     with store.begin() as tx:
         tx.change_page(int(ids[0]), PagePatch(min_crawl_rate=0.5), T0)

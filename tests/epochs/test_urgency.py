@@ -37,6 +37,7 @@ def corpus(n=1_000, seed=1, **given):
         "max_crawl_rate": np.nan,
         "host_id": 1 + np.arange(n) % 7,
         "n_pings": 0,
+        "recent_pings": 0.0,
         "real_pings": 0.0,
         "false_pings": 0.0,
         "trust": 0.0,

@@ -108,7 +108,7 @@ def test_true_pings_come_to_be_believed_and_save_crawls():
     play.run(60, change_rate=0.2, recall=1.0, false_rate=0.0)
     _, found = play.known(T0 + 61 * DAY)
     assert np.median(found.precision) > 0.85
-    assert np.median(found.recall) > 0.85
+    assert np.median(found.recall) > 0.8
     _, rows = play.schedule()
     assert np.mean([row.crawl_probability for row in rows]) > 0.9
     assert sum(row.crawl_rate for row in rows) < 15.0 * 0.8

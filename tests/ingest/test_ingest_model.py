@@ -31,7 +31,8 @@ from service.model.domain import ItemVerdict, Timing
 MINUTE = timedelta(minutes=1)
 """Request of a page whose first crawl failed."""
 OBSERVABILITY = [0, 1, 2, 0]
-PROBABILITY = [0.0, 0.4, 0.5, None]
+PROBABILITY = [0.0, 0.4, 0.0, None]
+"""Crawl probabilities; what pings of `auto` pages earn is in `test_ping_credit`."""
 UNKNOWN_PAGE = 4
 """Among the pages' positions: one that nobody registered."""
 
@@ -158,7 +159,7 @@ class PageModel:
         away = self.gone or lacking
         if away and at > self.last_crawl and (self.observability == 1 or waited):
             return True, "may_be_back"
-        if not (self.observability == 1 or (self.observability == 2 and self.probability)):
+        if self.observability != 1:
             return False, "not_trusted"
         if at <= self.last_crawl:
             return False, "crawled_since"

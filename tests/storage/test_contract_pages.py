@@ -392,6 +392,7 @@ def test_an_epoch_reads_what_few_pages_have_of_just_those_pages(store, n):
         store,
         np.sort(ids[pinged]),
         n_pings=7,
+        recent_pings=1.75,
         last_ping_at=T0,
         real_pings=0.5,
         false_pings=0.25,
@@ -407,7 +408,13 @@ def test_an_epoch_reads_what_few_pages_have_of_just_those_pages(store, n):
     np.testing.assert_array_equal(columns.min_crawl_rate, least)
     np.testing.assert_array_equal(columns.max_crawl_rate, high[order])
     assert (columns.observability == np.where(complete, 1, 2)).all()
-    told = {"n_pings": 7, "real_pings": 0.5, "false_pings": 0.25, "trust": -1.5}
+    told = {
+        "n_pings": 7,
+        "recent_pings": 1.75,
+        "real_pings": 0.5,
+        "false_pings": 0.25,
+        "trust": -1.5,
+    }
     for name, value in told.items():
         assert (getattr(columns, name) == np.where(heard, value, 0)).all(), name
     assert (np.isnat(columns.last_ping_at) == ~heard).all()

@@ -453,6 +453,7 @@ def test_pages_with_and_without_pings_are_saved_alike(store):
     ids = np.sort(register(store, 3))
     brought = {
         "n_pings": 2,
+        "recent_pings": 1.75,
         "pings_since_crawl": 1,
         "ping_credit": 0.5,
         "real_pings": 1.5,

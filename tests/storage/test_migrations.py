@@ -156,6 +156,17 @@ def test_waits_after_unfinished_leases_go_down_as_pages_that_are_due(empty):
         assert tx.last_leases(np.array(sorted([waits, runs]))).n_unfinished.tolist() == [0]
 
 
+def test_pings_so_far_become_recent_ones_as_if_their_rate_had_been_steady(empty):
+    migrations.upgrade(empty.engine)
+    ids = np.sort(register(empty, 3))
+    last = [T0 + timedelta(days=5), T0 + timedelta(days=101), None]
+    save(empty, ids, n_pings=[10, 200, 0], recent_pings=1.0, last_ping_at=last)
+    migrations.downgrade(empty.engine, "0011")
+    migrations.upgrade(empty.engine)
+    found = [page_of(empty, page_id).recent_pings for page_id in ids]
+    assert found == pytest.approx([10.0, 20.0, 0.0])
+
+
 def test_the_revisions_end_in_one_head():
     assert len(ScriptDirectory.from_config(migrations.config()).get_heads()) == 1
     assert migrations.head()

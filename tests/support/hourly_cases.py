@@ -48,6 +48,7 @@ def pages_of(host_id, crawled_at, interval, **values):
         "min_crawl_rate": np.nan,
         "max_crawl_rate": np.nan,
         "n_pings": 0,
+        "recent_pings": 0.0,
         "real_pings": 0.0,
         "false_pings": 0.0,
         "trust": 0.0,

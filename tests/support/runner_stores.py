@@ -42,7 +42,15 @@ def filled(store):
         )
         register(store, 2, host=host, observability=Observability.complete)
         save(store, ids[:2], n_pings=rng.integers(1, 50, 2))
-        save(store, ids[4:7], n_pings=40, real_pings=20.0, false_pings=5.0, last_ping_at=LATER)
+        save(
+            store,
+            ids[4:7],
+            n_pings=40,
+            recent_pings=15.0,
+            real_pings=20.0,
+            false_pings=5.0,
+            last_ping_at=LATER,
+        )
         with store.begin() as tx:
             tx.change_page(int(ids[9]), PagePatch(min_crawl_rate=0.5), T0)
             tx.change_page(int(ids[8]), PagePatch(max_crawl_rate=0.05), T0)

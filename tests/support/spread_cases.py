@@ -88,6 +88,7 @@ def _pages(rng, shard, n, bounds, pings):
         min_crawl_rate=low,
         max_crawl_rate=np.where(asked & (rng.random(n) < 0.5), low * 30, np.nan),
         n_pings=n_pings,
+        recent_pings=n_pings.astype(np.float64),
         pings_since=np.full(n, NOW - np.timedelta64(30, "D")),
         last_ping_at=np.where(n_pings > 0, NOW - np.timedelta64(5, "h"), NO_TIME).astype(INSTANT),
         real_pings=np.where(pinged, rng.uniform(0, 4, n), 0.0),

@@ -360,6 +360,7 @@ def states(draw):
         n_observations=column(counts, "i8"),
         n_changes=column(counts, "i8"),
         n_pings=column(counts, "i8"),
+        recent_pings=column(finite, "f8"),
         last_ping_at=instant_or_never(),
         pings_since=column(moments, INSTANT),
         ping_credit=column(finite, "f8"),

@@ -23,7 +23,8 @@ UNITS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1_440))
 """Units of time, days; a duration is written in the first unit that fits twice."""
 
 NOTABLE = 0.05
-"""Minimum deviation of the observed-to-expected ratio from 1 that a sentence mentions."""
+"""Minimum deviation of the observed-to-expected ratio from 1, and minimum share of a crawl, that a
+sentence mentions."""
 NOTABLE_SHIFT = timedelta(minutes=30)
 """Minimum shift of a crawl that a sentence mentions."""
 FOUND = {
@@ -147,7 +148,7 @@ def _sentence(
         return f"tried again soon: {_last_result(page, denied=denied)}; it has had no content yet"
     if page.retry_rate and not page.crawl_rate and not page.n_failures:
         return _back(page)
-    clauses = [f"{_manner(page)}: {_drivers(page, estimate)}"]
+    clauses = [f"{_manner(page)}: {_drivers(page, estimate)}", *_earned(page)]
     if share is not None and page.crawl_rate:
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
@@ -230,6 +231,19 @@ def _manner(page: Page) -> str:
         return "not crawled: other pages gain more from this bandwidth"
     at_intervals = f"crawled every {_span(1 / page.crawl_rate)}"
     return f"{at_intervals} and {on_pings}" if page.crawl_probability else at_intervals
+
+
+def _earned(page: Page) -> list[str]:
+    """Return what pings have earned of the next crawl, where that is less than a crawl."""
+    waits = page.requested_at is not None and (
+        page.last_crawl_at is None or page.requested_at > page.last_crawl_at
+    )
+    if waits or not page.crawl_probability or page.ping_credit < NOTABLE:
+        return []
+    earned = f"its pings have earned {page.ping_credit:.0%} of a crawl"
+    if page.observability is Observability.complete:
+        return [f"{earned}, which further pings make whole"]
+    return [f"{earned}, which further pings or the time without a crawl make whole"]
 
 
 def _drivers(page: Page, estimate: PageEstimate) -> str:

@@ -43,7 +43,7 @@ FLOATS = {
 """Function that returns the bytes of several numbers as float8, by how many. Because an aggregate
 costs more than a number, numbers that float8 represents exactly share one."""
 
-OF_PINGS = ("n_pings", "last_ping_at", "real_pings", "false_pings", "trust")
+OF_PINGS = ("n_pings", "recent_pings", "last_ping_at", "real_pings", "false_pings", "trust")
 
 
 class Packed(NamedTuple):
@@ -83,6 +83,7 @@ STATES = Packed(
         "n_failures > 0": {"last_crawl_at": "M8[us]"},
         f"observability = 1 OR NOT ROW({', '.join(OF_PINGS)}) IS NULL": {
             "n_pings": "i4",
+            "recent_pings": "f8",
             "pings_since": "M8[us]",
             "last_ping_at": "M8[us]",
             "real_pings": "f8",
@@ -97,6 +98,7 @@ IN_PLACE_OF_NULL = {
     "last_observed_at": "last_crawl_at, '-infinity'",
     "digest": "0",
     "n_pings": "0",
+    "recent_pings": "0",
     "last_ping_at": "'-infinity'",
     "real_pings": "0",
     "false_pings": "0",

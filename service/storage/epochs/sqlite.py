@@ -72,8 +72,8 @@ ORDER BY pages.page_id
 
 LOAD_RARE = f"""
 SELECT pages.page_id, CASE WHEN {NO_SHARE} THEN NULL ELSE min_crawl_rate END, max_crawl_rate,
-    coalesce(n_pings, 0), pings_since, last_ping_at, coalesce(real_pings, 0.0),
-    coalesce(false_pings, 0.0), coalesce(trust, 0.0), last_age,
+    coalesce(n_pings, 0), coalesce(recent_pings, 0.0), pings_since, last_ping_at,
+    coalesce(real_pings, 0.0), coalesce(false_pings, 0.0), coalesce(trust, 0.0), last_age,
     CASE WHEN n_failures > 0 THEN last_crawl_at END
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 WHERE n_pings > 0 OR observability = 1 OR n_failures > 0

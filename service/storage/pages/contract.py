@@ -86,7 +86,14 @@ class PageStatements(BulkStatements):
 FIRST = 100
 """Keys of a batch that are looked up first; most batches have only known or only new pages."""
 
-PING_NUMBERS = ("n_pings", "real_pings", "false_pings", "trust")
+PING_NUMBERS = (
+    "n_pings",
+    "recent_pings",
+    "ping_credit",
+    "real_pings",
+    "false_pings",
+    "trust",
+)
 """Columns that are NULL in the tables where they are 0."""
 
 PAGE = f"""
@@ -94,7 +101,8 @@ SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observab
     pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at,
     {{observed_at}} AS last_observed_at, gone, n_failures, outcome, coalesce(hops, 0) AS hops,
     coalesce(n_targets, 0) AS n_targets, retry_rate, n_observations, n_changes,
-    n_pings, last_ping_at, pings_since, real_pings, false_pings, trust, url_group, estimate,
+    n_pings, recent_pings, ping_credit, last_ping_at, pings_since, real_pings, false_pings, trust,
+    url_group, estimate,
     CAST(change_rate AS double precision) AS change_rate,
     CAST(crawl_rate AS double precision) AS crawl_rate, urgency, shift, requested_at,
     interval_factor,

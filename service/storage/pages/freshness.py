@@ -28,8 +28,8 @@ SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
     coalesce(retry_rate, 0.0) AS retry_rate, interval_factor,
     {DUE_RATE} AS due_rate, {IS_HELD} AS held, observability, page_states.host_id,
     url_group, {{observed_at}} AS last_observed_at, last_interval, n_observations, n_changes,
-    coalesce(n_pings, 0) AS n_pings, pings_since, coalesce(pings_since_crawl, 0)
-        AS pings_since_crawl,
+    coalesce(n_pings, 0) AS n_pings, coalesce(recent_pings, 0.0) AS recent_pings, pings_since,
+    coalesce(pings_since_crawl, 0) AS pings_since_crawl,
     last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
     coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate,
     CASE WHEN shift IS NULL THEN urgency END AS urgency

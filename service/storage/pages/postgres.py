@@ -91,6 +91,7 @@ WITH given AS (
 ), changed AS (
     UPDATE page_states SET observability = chosen,
         n_pings = CASE chosen WHEN 1 THEN NULL ELSE n_pings END,
+        recent_pings = CASE chosen WHEN 1 THEN NULL ELSE recent_pings END,
         pings_since = CASE chosen WHEN 1 THEN %(now)s ELSE pings_since END,
         ping_credit = CASE chosen WHEN 1 THEN NULL ELSE ping_credit END
     FROM locked WHERE locked.page_id = page_states.page_id AND chosen NOT IN (-1, was)

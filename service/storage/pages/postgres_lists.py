@@ -50,6 +50,7 @@ FRESH = {
     "n_observations": "n_observations::bigint",
     "n_changes": "n_changes::bigint",
     "n_pings": "n_pings::bigint",
+    "recent_pings": "recent_pings",
     "pings_since": "pings_since",
     "pings_since_crawl": "pings_since_crawl::bigint",
     "last_ping_at": "coalesce(last_ping_at, '-infinity')",

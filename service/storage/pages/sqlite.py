@@ -74,6 +74,7 @@ WHERE page_id = ?
 CHANGE_STATES = """
 UPDATE page_states SET observability = given.observability,
     n_pings = CASE given.observability WHEN 1 THEN NULL ELSE n_pings END,
+    recent_pings = CASE given.observability WHEN 1 THEN NULL ELSE recent_pings END,
     pings_since = CASE given.observability WHEN 1 THEN ? ELSE pings_since END,
     ping_credit = CASE given.observability WHEN 1 THEN NULL ELSE ping_credit END
 FROM (SELECT ? AS page_id, ? AS observability) AS given

@@ -18,6 +18,7 @@ HURRY_S = 0.25
 NULL_FOR_ZERO = (
     "digest",
     "n_pings",
+    "recent_pings",
     "ping_credit",
     "pings_since_crawl",
     "real_pings",
