@@ -257,7 +257,8 @@ def test_bounds_of_pages_hold_in_the_schedule():
     play = Play(n_pages=3, seed=9, bandwidth=6.0)
     register(play.store, 1, min_crawl_rate=3.0)
     register(play.store, 2, max_crawl_rate=0.25)
-    epoch = run_epoch(play.store, play.plan, lambda: T0 + DAY)
+    plan = replace(play.plan, first_share=0.0)  # the pages are new, and more are not expected
+    epoch = run_epoch(play.store, plan, lambda: T0 + DAY)
     _, rows = play.schedule()
     assert epoch.certificate.bandwidth_used == pytest.approx(6.0)
     assert rows[0].crawl_rate >= 0.25 - 1e-12
