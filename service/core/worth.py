@@ -1,8 +1,8 @@
 r"""Worth of URL groups: the share of first crawls that bring something new, and when to stop. Pure.
 
 A URL belongs to the levels of its ladder: its host, its directories, the shape of its last segment.
-A level has seen :math:`n` trials, and :math:`u` of them were new. The last level counts first crawls.
-A level above counts one opening for each child: the first crawl of that child with an answer.
+A level has seen :math:`n` trials, and :math:`u` of them were new. The last level counts first
+crawls. A level above counts one opening for each child: its first crawl with an answer.
 Therefore 5,000 directories with a page each are one piece of evidence about their parent. From the
 host down,
 
