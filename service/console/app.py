@@ -90,7 +90,7 @@ VIEWS = (
     View("GET", "/console/hosts/{host}", "get_host", hosts.show),
     View("POST", "/console/hosts/{host}/pause", "put_host", hosts.pause),
     View("GET", "/console/url-groups", "list_url_groups", url_groups.show),
-    View("POST", "/console/url-groups", "put_url_group", url_groups.rule),
+    View("POST", "/console/url-groups/rule", "put_url_group", url_groups.rule),
     View("GET", "/console/epochs", "list_epochs", epochs.show_all),
     View("POST", "/console/epochs", "post_epoch", epochs.request),
     View("GET", "/console/epochs/{epoch}", "get_epoch", epochs.show),

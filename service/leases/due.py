@@ -233,7 +233,7 @@ def of_page(page: Page) -> DueColumns:
         at = getattr(page, name)
         cells[name] = np.array([NO_TIME if at is None else instant(at)], INSTANT)
     cells["due_rate"] = np.array([page.due_rate], np.float64)
-    cells["held"] = np.array([page.held], np.int16)
+    cells["held"] = np.array([bool(page.held)], np.int16)
     return DueColumns(**cells)
 
 

@@ -105,9 +105,15 @@ def ladder(url: str) -> Ladder:
     return Ladder((*above.names, name), (*above.levels, _last(directory, form)))
 
 
+@lru_cache(maxsize=1 << 16)
+def _last_of(url: str) -> int:
+    # a batch of registrations asks twice: for the column of its pages, and for its new levels
+    return _last(*_divided(url))
+
+
 def last_levels(urls: Iterable[str] | NDArray[np.object_]) -> Ints:
     """Return (N,) ids of the last levels of normal URLs."""
-    return np.fromiter((_last(*_divided(url)) for url in urls), np.int64)
+    return np.fromiter(map(_last_of, urls), np.int64)
 
 
 def directory_level(url: str) -> Ladder:

@@ -66,6 +66,22 @@ def test_a_trap_whose_pages_all_differ_is_not_stopped(sql_store):
     assert len(day) == 200
 
 
+@pytest.mark.slow
+def test_hosts_of_several_databases_are_judged_each_in_its_own(sharded_store):
+    fleet, n = Fleet(sharded_store), 300
+    fleet.register([f"https://h{i % 9}.example/new/p{i}" for i in range(n)])
+    (day,) = fleet.play(all_different, 1, hours=8)
+    assert len(day) == n
+    with sharded_store.begin(write=False) as tx:
+        hosts = [
+            level
+            for level in tx.shown_levels("", 1000, "", only_stopped=False)
+            if level.parent == 0
+        ]
+    assert len(hosts) == 9
+    assert sum(level.n_new for level in hosts) == n
+
+
 def test_a_good_sample_lifts_the_stop(sql_store):
     fleet = Fleet(sql_store)
     fleet.register([f"https://h0.example/list?id={i}" for i in range(100)])

@@ -59,7 +59,7 @@ def test_every_method_that_sends_is_awaited_and_no_other():
     awaited = {name for name, m in methods(AsyncClient).items() if inspect.iscoroutinefunction(m)}
     at_once = {"observation", "reporter", "hosts", "subscriptions", "schedule", "epochs"}
     at_once |= {"follow_changes", "webhooks"}
-    at_once |= {"pages", "page_log", "steps", "running_leases", "groups"}
+    at_once |= {"pages", "page_log", "steps", "running_leases", "groups", "url_groups"}
     assert set(methods(AsyncClient)) - awaited == at_once
 
 
@@ -161,6 +161,9 @@ async def everything(client, live):
     await settled(client.set_host("b.example", group="g"))
     await note([group.n_members for group in await settled(client.groups())])
     await note(client.delete_group("g"))
+    stopped = await settled(client.set_url_group("https://b.example/x/", "stop"))
+    groups = await settled(client.url_groups("b.example/"))
+    assert await note([(each.group, each.state) for each in (stopped, *groups)])
     await note(client.delete_pages(all_pages=True))
     await note(client.delete_host("b.example"))
     await settled(client.close())

@@ -157,6 +157,7 @@ def test_hosts_with_a_cap_are_not_crawled_faster_than_the_optimum_says():
         group_id=0,
         group="",
         group_max_crawl_rate=np.nan,
+        first_share=None,
     )
     urgent = urgency(pages, known(1_000), np.full(1_000, 0.1), caps, NOW)
     assert (urgent.of_pages[pages.host_id == 3] == 1.0).all()

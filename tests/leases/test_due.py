@@ -1,6 +1,5 @@
 """When a page is due: golden values, a scalar oracle, and properties of the rule."""
 
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
@@ -234,8 +233,8 @@ def test_a_higher_rate_makes_no_page_due_later(state, ratio):
 def test_nothing_is_due_of_no_pages_and_read_only_columns_are_left_alone():
     assert len(due_at(DueColumns.empty())) == 0
     pages = columns(*GRID[::97])
-    for field in fields(pages):
-        getattr(pages, field.name).flags.writeable = False
+    for column in pages.arrays().values():
+        column.flags.writeable = False
     every_other = pages.take(slice(None, None, 2))
     np.testing.assert_array_equal(due_at(every_other), due_at(pages)[::2])
 

@@ -80,9 +80,10 @@ class Fleet:
 
     def round(self):
         """Do the work of the runner of epochs on the queue."""
-        admit_waiting(self.store, self.now)
-        sample(self.store, self.budget, self.now)
-        fill_queue(self.store, self.now + UNTIL)
+        for part in self.store.parts:
+            admit_waiting(part, self.now)
+            sample(part, self.budget / len(self.store.parts), self.now)
+            fill_queue(part, self.now + UNTIL)
 
     def play(self, answers, days, hours=24):
         """Crawl in the first hours of some days, each time after a round of the runner.

@@ -50,9 +50,10 @@ def list_url_groups(
         bool, Query(description="List only groups whose first crawls brought too little")
     ] = False,
 ) -> Response:
-    """List URL groups by name: what their first crawls brought, and what waits.
+    """List URL groups: what their first crawls brought, and what waits.
 
-    A new page belongs to its host, to its directories, and to the shape of its last segment.
+    The order is that of the names. A new page belongs to its host, to its directories, and to the
+    shape of its last segment.
     """
     after = "" if cursor is None else decode_cursor(cursor, UrlGroupsPlace, "/url-groups").after
     with service.store.begin(write=False) as tx:
@@ -68,10 +69,11 @@ def list_url_groups(
     openapi_extra=openapi.request_body(UrlGroupBody, EXAMPLES["url_group"], batch=False),
 )
 def put_url_group(service: TheService, actor: TheActor, body: TheBody) -> Response:
-    """Admit or stop all new pages of a URL group and below, or let what is learnt decide again.
+    """Admit or stop the new pages of a URL group.
 
-    A rule outlives verdicts; the nearest rule above a page holds. `stop` also holds the pages that
-    may be crawled and were not; it changes nothing for pages that have been crawled.
+    The rule holds for all groups below, and outlives verdicts; the nearest rule above a page
+    decides. `stop` also holds the pages that may be crawled and were not; it changes nothing for
+    pages that have been crawled. `null` ends the rule, so that what is learnt decides again.
     """
     wanted = decode_object(body, UrlGroupBody)
     with service.store.begin() as tx:

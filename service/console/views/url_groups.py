@@ -1,7 +1,5 @@
 """URL groups: the worth of their new pages, and rules of operators."""
 
-from urllib.parse import urlencode
-
 from fastapi import Response
 
 from recrawl_client.wire.url_groups import UrlGroupsAnswer
@@ -26,5 +24,4 @@ def rule(visit: Visit) -> Response:
     group, word = visit.form.get("group", ""), visit.form.get("rule", "")
     body = visit.body(group=group, rule=RULES.get(word, word))
     url_groups.put_url_group(service=visit.service, actor=visit.actor, body=body)
-    query = urlencode({"prefix": visit.form.get("prefix", "")})
-    return visit.go(f"/console/url-groups?{query}", "ruled")
+    return visit.go("/console/url-groups", "ruled")
