@@ -5,8 +5,9 @@ server loses, by its end or by an outage in the middle of a commit, counts as us
 a lease counts if its report is accepted and its request lies in the running UTC day. Its amount is
 written within `HELD_S` seconds, and lost if the server dies before.
 
-Of several databases, one has the pace. While it is away, each server leases at the rate of the
-budget, so that the other databases go on; several servers may then exceed the budget together.
+The coordinator of several databases has the pace. While the coordinator is away, each server leases
+at the rate of the budget, so that the other databases go on. Several servers may then exceed the
+budget together.
 """
 
 import threading
