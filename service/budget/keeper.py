@@ -4,6 +4,10 @@
 server loses, by its end or by an outage in the middle of a commit, counts as used. A crawl without
 a lease counts if its report is accepted and its request lies in the running UTC day. Its amount is
 written within `HELD_S` seconds, and lost if the server dies before.
+
+The coordinator of several databases has the pace. While the coordinator is away, each server leases
+at the rate of the budget, so that the other databases go on. Several servers may then exceed the
+budget together.
 """
 
 import threading
@@ -21,6 +25,7 @@ from service.budget.allotments import (
     Terms,
     Wish,
     draw,
+    whole,
 )
 from service.core.pace import Taken
 from service.model.errors import OUTAGES, RowLocked, StoreFull, TablesChanged
@@ -132,9 +137,8 @@ class Keeper:
             return
         with self._counting:
             before = self._unleased.get(day, NOTHING)
-            self._unleased[day] = Taken(
-                before.total + crawls.total, first=before.first + crawls.first
-            )
+            first = before.first + crawls.first
+            self._unleased[day] = Taken(before.total + crawls.total, first=first)
         self._start_timer()
 
     def close(self) -> None:
@@ -181,9 +185,17 @@ class Keeper:
         back, self._held = self._held, Allotment(day=self._held.day, due=0.0)
         with self._counting:
             unleased, self._unleased = self._unleased, {}
-        with self.store.begin() as tx:
-            today = int(days_since_1970(tx.now()))
-            drawn = draw(tx, terms, wish, back, unleased.get(today))
+        try:
+            with self.store.begin() as tx:
+                today = int(days_since_1970(tx.now()))
+                drawn = draw(tx, terms, wish, back, unleased.get(today))
+        except OUTAGES:
+            for day, crawls in unleased.items():
+                self.count_unleased(day, crawls)
+            if len(self.store.parts) <= 1:
+                raise
+            self._go_on_alone(terms)
+            return
         now = self.store.clock()
         self._held, self._lends, self.next_at = drawn
         self._drawn_at, short = now, drawn.allotment.due < wish.due
@@ -194,6 +206,21 @@ class Keeper:
         self._used_at = self.seconds()
         if self._is_holding():
             self._start_timer()
+
+    def _go_on_alone(self, terms: Terms) -> None:
+        """Hold the income since the last draw, because the database of the pace is away.
+
+        Other databases may answer. The amount counts as taken when the pace is back.
+        """
+        now = self.store.clock()
+        since = now if self._drawn_at is None else self._drawn_at
+        passed = min(max((now - since).total_seconds(), 0.0), DAY_S)
+        day, due = int(days_since_1970(now)), whole(terms.budget * passed / DAY_S)
+        self._held, self._lends = Allotment(day=day, due=due), False
+        self._ask_at = self.next_at = None
+        self._drawn_at, self._used_at = now, self.seconds()
+        if due > 0:
+            self.count_unleased(day, Taken(due))
 
     def _start_timer(self) -> None:
         with self._counting:

@@ -171,3 +171,19 @@ def test_a_changed_budget_is_in_force_at_once(sql_store):
     at(sql_store, 12)
     assert crawl(low, 1000) == 0  # its day is spent
     assert crawl(keeper_of(sql_store, budget=48.0), 1000) == 22
+
+
+def test_crawls_without_leases_are_kept_over_an_outage(sql_store, monkeypatch):
+    at(sql_store, 1)
+    keeper = keeper_of(sql_store)
+    keeper.count_unleased(DAY, Taken(20.0))
+
+    def away(**_):
+        raise StoreUnavailable
+
+    with monkeypatch.context() as outage:
+        outage.setattr(sql_store, "begin", away)
+        with pytest.raises(StoreUnavailable):
+            keeper.give_back()
+    assert crawl(keeper, 24) == 4
+    keeper.close()
