@@ -443,7 +443,9 @@ class Leases(RuleBasedStateMachine):
             for page_id, page in self.model.pages.items()
             if (due_at := page.due_at()) is not None and due_at <= self.model.now
         }
-        for _ in range(6 * len(waiting) + 20):
+        # a page whose leases ended without a report waits for up to a day
+        end = self.model.now + timedelta(days=2)
+        while self.model.now < end:
             before = len(self.given)
             self.take([100], (), 3600)
             taken = self.given[before:]
