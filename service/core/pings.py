@@ -178,8 +178,8 @@ def recent_rate(counted: ArrayLike, days: ArrayLike, watched: ArrayLike) -> Floa
 
     Examples
     --------
-    >>> recent_rate(5.0, days=[0.0, 7.0], watched=30.0).round(3)
-    array([0.472, 0.236])
+    >>> recent_rate(5.0, days=[0.0, 7.0], watched=30.0).round(2)
+    array([0.47, 0.24])
     """
     return np.asarray(recent_pings(counted, days) / (recent_days(watched) + PING_DAYS))
 

@@ -53,8 +53,8 @@ def test_a_step_has_the_sums_of_its_commits_and_the_gauges_of_its_end(api: Live)
     assert row["at"] == START.isoformat().replace("+00:00", "Z")
     assert (row["n_pages"], row["n_never_crawled"], row["sampled_share"]) == (3, 1, 1.0)
     assert 0 < row["fresh_share"] < 2 / 3
-    assert row["bandwidth"] == pytest.approx(0.6)
-    assert row["n_asked"] == pytest.approx(0.6 * 600 / DAY_S)
+    assert row["bandwidth"] == pytest.approx(0.4)  # a fifth of the pages with a copy
+    assert row["n_asked"] == pytest.approx(0.4 * 600 / DAY_S)
     (compared,) = row["calibration"]
     assert (compared["estimator"], compared["n"], compared["n_changed"]) == ("bursty", 2, 1)
     assert sum(each["n"] for each in compared["bins"]) == 2

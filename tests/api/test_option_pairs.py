@@ -64,6 +64,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "lease": ("1-abc",),
     "limit": (1, 1_000),
     "max_concurrency": (3, None),
+    "first_share": (0.25, None),
     "max_crawl_rate": (24.0, None),
     "max_items": (1, 100),
     "max_stale": (0.0, 1.0),
