@@ -68,6 +68,9 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     """Number of pings after which the next crawl of the page found none."""
     n_missed: int
     """Number of changes that no ping announced, on pages that have had pings."""
+    n_taught_nothing: int
+    """Number of accepted crawls that did not show the page, and checks of gone pages that were
+    still absent: the `overhead` of an epoch."""
     bandwidth: float | None
     """Crawls a day of the epoch in force; null before the first, and for a host."""
     n_asked: float | None

@@ -31,6 +31,7 @@ class StepCounts:
         if isinstance(events, CrawlEvents):
             self._put(events.at, "n_reported")
             self._put(events.at[events.failing], "n_failed")
+            self._put(events.at[events.taught_nothing], "n_taught_nothing")
 
     def _put(self, at: Instants, name: str) -> None:
         if not len(at):

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from service.budget.spending import GRAIN
+from service.core.division import FIRST_SHARE
 from service.core.pace import (
     ROUNDING,
     Pace,
@@ -43,6 +44,8 @@ class Terms:
     """Amount a day."""
     loan_days: float = 0.0
     """Maximum of the debt, in days of budget."""
+    first_share: float = FIRST_SHARE
+    """Maximum share of the cap of a host for first crawls, where the host has none of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Allotment:
     """Amount beyond `due` for urgent pages."""
     first: float = math.inf
     """Number of first crawls."""
+    first_share: float = FIRST_SHARE
+    """As in `Terms`."""
     is_last_first: bool = False
     """True if the day has no further first crawls."""
 
@@ -149,6 +154,7 @@ def draw(
         ahead=min(now.ahead, due),
         on_loan=whole(min(now.on_loan, wish.on_loan)),
         first=first,
+        first_share=terms.first_share,
         is_last_first=not math.isinf(most_first) and now.first - first < 1.0,
     )
     pace = taken(pace, allotment.unused())
@@ -178,6 +184,6 @@ def whole(amount: float) -> float:
 def first_crawls_a_day(tx: Transaction) -> float:
     """Return the maximum of first crawls a day by the epoch in force."""
     epoch = tx.epoch_in_force()
-    certificate = None if epoch is None else epoch.certificate
-    most: float | None = getattr(certificate, "first_crawls", None)
-    return math.inf if most is None else most
+    if epoch is None or epoch.certificate is None or epoch.certificate.first_crawls is None:
+        return math.inf
+    return epoch.certificate.first_crawls

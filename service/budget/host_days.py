@@ -12,9 +12,6 @@ from service.core.pace import ROUNDING
 from service.model.arrays import INSTANT, Floats, Instants, Ints
 from service.storage.budget.caps import NO_DAY, CappedDays
 
-FIRST_SHARE = 0.5
-"""Share of a cap that first crawls may take while first crawls have a maximum."""
-
 
 def on_day(days: CappedDays, day: int) -> CappedDays:
     """Return the counts as of the start of a day, or during it.
@@ -22,8 +19,8 @@ def on_day(days: CappedDays, day: int) -> CappedDays:
     After a clock that was set back, the counts of the later day stay.
 
     >>> one = {name: np.array([value]) for name, value in {
-    ...     "queue_id": 1, "max_crawl_rate": 2.5, "day": 7, "n_crawls": 2.0, "n_first": 0.0,
-    ...     "carried": 0.0}.items()}
+    ...     "queue_id": 1, "max_crawl_rate": 2.5, "first_share": 0.5, "day": 7, "n_crawls": 2.0,
+    ...     "n_first": 0.0, "carried": 0.0}.items()}
     >>> on_day(CappedDays(**one), 8).carried.tolist()
     [0.5]
     """
@@ -49,9 +46,13 @@ def room(days: CappedDays) -> Ints:
     return _whole(left)
 
 
-def first_room(days: CappedDays) -> Ints:
-    """Return the (N,) first crawls that may still begin while first crawls have a maximum."""
-    return _whole(np.ceil(FIRST_SHARE * days.max_crawl_rate) - days.n_first)
+def first_room(days: CappedDays, first_share: float) -> Ints:
+    """Return the (N,) first crawls that may still begin while first crawls have a maximum.
+
+    `first_share` is the share of the caps of host queues that have none of their own.
+    """
+    share = np.where(np.isnan(days.first_share), first_share, days.first_share)
+    return _whole(np.ceil(share * days.max_crawl_rate) - days.n_first)
 
 
 def after(days: CappedDays, n_crawls: Ints, n_first: Ints) -> CappedDays:

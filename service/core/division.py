@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from service.core.checks import InvalidInput
 
+FIRST_SHARE = 0.5
+"""Maximum share of a budget, and of the cap of a host, for first crawls, by default."""
 LEAST_PLANNED = 0.1
 """Minimum share of the budget for refreshes."""
 

@@ -21,8 +21,6 @@ from service.model.arrays import Bools, Floats, days
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Observability
 
-FIRST_SHARE = 0.5
-"""Share of the budget that first crawls may have, by default."""
 PAGES_PER_CRAWL = 5
 """Pages with a copy for each crawl a day where no budget is set, the ratio of K19's experiments."""
 NEW = Window(1.0, -np.inf)
@@ -48,7 +46,8 @@ def wanted_within(
     """Return what the pages of this part want beside refreshes.
 
     New pages want as many first crawls a day as wait now, or as there were within the last day.
-    First crawls have the same share of the caps of hosts and groups as of the budget.
+    First crawls have the same share of the caps of hosts and groups as of the budget, unless a host
+    has a share of its own.
     """
     has_copy = with_copy(pages)
     shares = pages.importance > 0
@@ -57,12 +56,13 @@ def wanted_within(
     minima = pages.min_crawl_rate[has_copy]
     of_first = _first_crawled(pages, has_copy, NEW, now)
     levels = _levels(pages, caps)
+    shares_of = _first_shares(caps, levels, first_share)
     columns = [np.asarray(mask, np.float64) for mask in (waiting, of_first, copies)]
     of_hosts = [_sums(column, levels) for column in columns]
     return Wanted(
         n_copies=int(np.count_nonzero(copies)),
         n_waiting=int(np.count_nonzero(waiting)),
-        first_crawls=_within_caps(np.maximum(*of_hosts[:2]), of_hosts[2], levels, first_share),
+        first_crawls=_within_caps(np.maximum(*of_hosts[:2]), of_hosts[2], levels, shares_of),
         # the solver adds the minima in another order, and must not find their sum above
         minima=(1 + ROUNDING) * float(minima[minima >= LEAST].sum()),
     )
@@ -83,17 +83,28 @@ def _of_level(level: CapLevel, column: Floats) -> Floats:
     return np.asarray(np.bincount(level.of, column, len(level.limits)), np.float64)
 
 
+def _first_shares(
+    caps: CapColumns, levels: tuple[CapLevel, ...], first_share: float
+) -> tuple[Floats, ...]:
+    """Return the maximum share of first crawls of each cap, by level; hosts may have their own."""
+    shares = tuple(np.full(len(level.limits), first_share) for level in levels)
+    if shares and caps.first_share is not None:
+        own = ~np.isnan(caps.first_share)
+        shares[0][: len(caps)][own] = caps.first_share[own]
+    return shares
+
+
 def _within_caps(
-    first: Floats, copies: Floats, levels: tuple[CapLevel, ...], first_share: float
+    first: Floats, copies: Floats, levels: tuple[CapLevel, ...], shares: tuple[Floats, ...]
 ) -> float:
     """Return first crawls a day within the caps of hosts, then of groups."""
-    for i, level in enumerate(levels):
+    for i, (level, share) in enumerate(zip(levels, shares, strict=True)):
         if i:
             first, copies = _of_level(level, first), _of_level(level, copies)
         has_limit = np.isfinite(level.limits)
         limits = level.limits[has_limit]
         # a host of new pages only has its whole cap for them
-        spare = np.maximum(first_share * limits, limits - copies[has_limit])
+        spare = np.maximum(share[has_limit] * limits, limits - copies[has_limit])
         first[has_limit] = np.minimum(first[has_limit], spare)
     return float(first.sum())
 

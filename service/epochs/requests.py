@@ -60,7 +60,7 @@ def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> Requests
         n_since=counts_between(tx, begin, end).counts["n_reported"],
         n_leased=counts["n_leased"],
         n_reported=counts["n_reported"],
-        overhead=counts.get("n_taught_nothing", counts["n_failed"]) / watched,
+        overhead=counts["n_taught_nothing"] / watched,
         since=since,
     )
 

@@ -20,6 +20,7 @@ from service.core.allocation.problem import Allocation
 from service.core.checks import BandwidthInfeasible
 from service.core.common_values import Contribution, Joint, anywhere, count, gathered, total
 from service.core.costs import costs
+from service.core.division import FIRST_SHARE
 from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
 from service.core.quantiles import percentiles
@@ -27,7 +28,6 @@ from service.core.shared_changes import ShareEvidence
 from service.epochs.change_hours import Hours
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.division import (
-    FIRST_SHARE,
     add_rates_of_new,
     divides,
     division,

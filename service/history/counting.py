@@ -69,6 +69,7 @@ class CrawlEvents(NamedTuple):
     """Days since the last answer."""
     changed: Codes
     failing: Bools
+    taught_nothing: Bools
     is_evidence: Bools
     n_pings: Ints
     """Pings within the interval."""
@@ -89,6 +90,7 @@ def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
         "n_failed": np.concatenate([each.failing for each in commits]),
         "n_changed": has_changed,
         "n_wasted": same,
+        "n_taught_nothing": np.concatenate([each.taught_nothing for each in commits]),
     }
     had_pings = np.concatenate([each.states.n_pings[each.page] for each in commits]) > 0
     if had_pings.any():

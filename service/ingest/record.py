@@ -239,6 +239,7 @@ def _events(
         comparison.interval,
         comparison.changed,
         comparison.failing,
+        comparison.taught_nothing,
         comparison.is_evidence,
         comparison.n_pings,
         rules,

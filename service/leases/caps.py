@@ -46,10 +46,10 @@ class QueueCaps(NamedTuple):
         left[self.row] = np.minimum(left[self.row], room(self.days))
         return gates._replace(room=left)
 
-    def first_room(self, gates: Gates) -> Ints:
+    def first_room(self, gates: Gates, first_share: float) -> Ints:
         """Return the (Q,) first crawls that may begin while first crawls have a maximum."""
         left = gates.room.copy()
-        left[self.row] = np.minimum(left[self.row], first_room(self.days))
+        left[self.row] = np.minimum(left[self.row], first_room(self.days, first_share))
         return left
 
     def after(self, host_queue: Ints, first: Bools) -> "QueueCaps":
@@ -68,7 +68,7 @@ class QueueCaps(NamedTuple):
         opens, first_opens = np.full(n, NO_TIME), np.full(n, NO_TIME)
         opens[self.row[room(self.days) < 1]] = midnight
         if isfinite(left.first):
-            first_opens[self.row[first_room(self.days) < 1]] = midnight
+            first_opens[self.row[first_room(self.days, left.first_share) < 1]] = midnight
             if left.is_last_first and left.first < 1:
                 first_opens[:] = midnight
         return NextDays(opens, first_opens)

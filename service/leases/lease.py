@@ -194,7 +194,9 @@ def lease(
     if len(expired):
         bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
     able = replace(rows, next_at=bound)
-    first_room = queue_caps.first_room(offer.gates) if isfinite(allotment.first) else None
+    first_room = None
+    if isfinite(allotment.first):
+        first_room = queue_caps.first_room(offer.gates, allotment.first_share)
     n_first = allotment.first_crawls(count)
     # with a loan, urgent pages may come after all that the own part has room for
     n = count if loan else allotment.crawls(count)

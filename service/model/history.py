@@ -33,6 +33,7 @@ COUNTS = (
     "n_true_pings",
     "n_false_pings",
     "n_missed",
+    "n_taught_nothing",
 )
 """Counts of a step, by their names in tables and answers."""
 COUNTED_PAGES = (

@@ -15,8 +15,8 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from service.archive.log_archive import LogArchive
 from service.budget.allotments import Terms
 from service.core.allocation import ALLOCATORS
+from service.core.division import FIRST_SHARE
 from service.core.estimators import ESTIMATORS, make_estimator
-from service.epochs.division import FIRST_SHARE
 from service.epochs.solve import Plan
 from service.leases.politeness import Politeness
 from service.model.domain import Timing
@@ -229,7 +229,11 @@ class Settings(AccessSettings, ClusterSettings):
 
     def budget_terms(self) -> Terms | None:
         """Return what is set about the budget; None: no amount was promised."""
-        return None if self.bandwidth is None else Terms(self.bandwidth, self.budget_loan)
+        return (
+            None
+            if self.bandwidth is None
+            else Terms(self.bandwidth, self.budget_loan, self.first_share)
+        )
 
     def politeness(self) -> Politeness:
         """Return the politeness of hosts without settings of their own."""

@@ -536,13 +536,16 @@ history_parts = sa.Table(
     postgresql_with={"autovacuum_vacuum_scale_factor": "0.05"},
 )
 
+ADDED = ("n_taught_nothing",)
+"""Counts that databases of an earlier version lack."""
 history = sa.Table(
     "history",
     metadata,
     sa.Column("host_id", Id, primary_key=True, autoincrement=False),
     sa.Column("at", Instant, primary_key=True),
     sa.Column("epoch", Id),
-    *(sa.Column(name, sa.BigInteger, nullable=False) for name in COUNTS),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in COUNTS if name not in ADDED),
+    *(sa.Column(name, sa.BigInteger, nullable=False, server_default="0") for name in ADDED),
     sa.Column("measured_at", Instant),
     *(sa.Column(name, sa.BigInteger) for name in COUNTED_PAGES),
     *(sa.Column(name, sa.Double) for name in GAUGES),

@@ -8,9 +8,10 @@ from service.budget.host_days import after, first_room, on_day, room
 from service.storage.budget.caps import NO_DAY, CappedDays
 
 
-def capped(cap, day=NO_DAY, n=0.0, carried=0.0):
-    cells = {"queue_id": 1, "max_crawl_rate": cap, "day": day, "n_crawls": n, "n_first": 0.0}
-    return CappedDays(**{k: np.array([v]) for k, v in {**cells, "carried": carried}.items()})
+def capped(cap, first_share=np.nan):
+    cells = {"queue_id": 1, "max_crawl_rate": cap, "first_share": first_share, "day": NO_DAY}
+    counts = dict.fromkeys(("n_crawls", "n_first", "carried"), 0.0)
+    return CappedDays(**{k: np.array([v]) for k, v in {**cells, **counts}.items()})
 
 
 def spend(days, day):
@@ -46,8 +47,13 @@ def test_a_clock_set_back_keeps_the_counts():
     assert spend(spend(days, 50)[0], 51)[1] == 4
 
 
-def test_first_crawls_have_half_of_a_cap_and_one_at_least():
-    assert [first_room(capped(cap)).tolist() for cap in (0.1, 3.0, 8.0)] == [[1], [2], [4]]
+def test_first_crawls_have_a_share_of_a_cap_and_one_at_least():
+    assert [int(first_room(capped(cap), 0.5)[0]) for cap in (0.1, 3.0, 8.0)] == [1, 2, 4]
+
+
+def test_a_host_may_have_its_own_share_of_first_crawls():
+    shares = (0.0, 0.25, 1.0, np.nan)
+    assert [int(first_room(capped(8.0, own), 0.5)[0]) for own in shares] == [0, 2, 8, 4]
 
 
 def test_a_host_has_at_most_its_cap_on_every_day(database_url):
@@ -58,6 +64,23 @@ def test_a_host_has_at_most_its_cap_on_every_day(database_url):
         fleet.play(days=4)
         assert fleet.of("a.example") == [2, 3, 2, 3]
         assert fleet.of("b.example")[0] > 10
+
+
+def test_first_crawls_of_a_host_keep_to_its_own_share_or_that_of_the_settings(database_url):
+    with service(database_url, first_share=0.75) as live:
+        old = live.register(*urls(20, "old.example"))
+        at = live.clock().isoformat()
+        live.post("/observations", [{"page_id": i, "observed_at": at, "digest": "1"} for i in old])
+        live.service.runner.run_once()
+        for host, share in (("a.example", 0.25), ("b.example", None), ("c.example", 0)):
+            live.register(*urls(20, host))
+            settings = {"max_crawl_rate": 8, "first_share": share}
+            assert live.client.put(f"/hosts/{host}", json=settings).status_code == 200
+        live.clock.advance(hours=23)
+        fleet = Fleet(live)
+        fleet.ask()
+        crawls = [fleet.of(f"{host}.example") for host in "abc"]
+        assert crawls == [[2], [6], [0]]
 
 
 def grouped(live, n_other):

@@ -7,9 +7,12 @@ import pytest
 from support.epoch_cases import watched
 from support.store_cases import DAY, T0, columns, read_schedule, register, save
 
+from service.budget.admission import admit_waiting
 from service.core.budget_factor import Window
 from service.core.common_values import alone
+from service.core.division import Wanted
 from service.core.estimators.gamma import Gamma
+from service.core.worth import FIRST
 from service.epochs.division import division, n_first_crawled, wanted_within
 from service.epochs.requests import NO_REQUESTS, Requests
 from service.epochs.run import run_epoch
@@ -45,7 +48,7 @@ def pages_of(n, **given):
     )
     values |= {"page_id": np.arange(1, n + 1), "importance": 1.0, "observability": 0, "host_id": 1}
     values |= {"last_observed_at": T0 - 20 * DAY, "last_interval": -3.0, "n_observations": 5}
-    values |= {"interval_factor": 1.0, "estimate": 0.0}
+    values |= {"interval_factor": 1.0, "estimate": 0.0, "recent_pings": 0.0}
     return columns(EpochColumns, n, **(values | given))
 
 
@@ -56,7 +59,7 @@ def new(n, n_new):
     return replace(pages_of(n), last_observed_at=crawled)
 
 
-def cap(host_id, most, group=0, group_most=np.nan):
+def cap(host_id, most, group=0, group_most=np.nan, first_share=None):
     return columns(
         CapColumns,
         1,
@@ -67,6 +70,7 @@ def cap(host_id, most, group=0, group_most=np.nan):
         group_id=group,
         group="g" if group else "",
         group_max_crawl_rate=group_most,
+        first_share=first_share,
     )
 
 
@@ -119,6 +123,34 @@ def test_caps_limit_the_first_crawls_of_their_hosts():
     assert (wants.n_copies, wants.n_waiting, wants.first_crawls) == (40, 60, 12 + 30)
     grouped = wanted_within(pages, cap(2, np.nan, 7, 10.0), 0.5, NOW)
     assert grouped.first_crawls == 30 + 5
+
+
+@pytest.mark.parametrize(("own", "most"), [(np.nan, 12), (0.25, 6), (1.0, 24), (0.0, 4)])
+def test_a_host_may_have_its_own_share_of_its_cap(own, most):
+    pages = replace(new(100, 60), host_id=np.where(np.arange(100) % 2 == 0, 1, 2))
+    wants = wanted_within(pages, cap(1, 24.0, first_share=own), 0.5, NOW)
+    assert wants.first_crawls == most + 30
+    grouped = wanted_within(pages, cap(1, 24.0, 7, 10.0, first_share=own), 0.5, NOW)
+    assert grouped.first_crawls == min(most, 5) + 30, "the group has the share of the settings"
+
+
+def test_pages_that_are_held_neither_wait_nor_have_a_share(sql_store):
+    sql_store.holds_new = True
+    register(sql_store, 40, host="new.example", min_crawl_rate=2.0)
+    columns = loaded(sql_store)
+    assert columns.importance.tolist() == [0.0] * 40
+    assert np.isnan(columns.min_crawl_rate).all()
+    assert wanted_within(columns, NO_CAPS, 0.5, NOW) == Wanted()
+    admit_waiting(sql_store, T0)
+    columns = loaded(sql_store)
+    assert np.count_nonzero(columns.importance) == FIRST
+    assert np.count_nonzero(columns.min_crawl_rate == 2.0) == FIRST
+    assert wanted_within(columns, NO_CAPS, 0.5, NOW).n_waiting == FIRST
+
+
+def loaded(store):
+    with store.read_whole() as tx:
+        return tx.load_columns()
 
 
 def test_hosts_without_a_cap_want_first_crawls_whatever_their_share():

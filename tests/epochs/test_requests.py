@@ -52,10 +52,10 @@ def test_parts_that_wait_for_their_row_count(sql_store):
     assert (requests.n_since, requests.n_reported, requests.n_leased) == (7, 7, 4)
 
 
-def test_overhead_is_what_failed_a_day_within_a_week(sql_store):
-    written(sql_store, T0 - 30 * DAY, n_reported=1_000, n_failed=1_000)
-    written(sql_store, T0 - 4 * DAY, n_reported=100, n_failed=20)
-    written(sql_store, T0 - DAY, n_reported=100, n_failed=60)
+def test_overhead_is_what_taught_nothing_a_day_within_a_week(sql_store):
+    written(sql_store, T0 - 30 * DAY, n_reported=1_000, n_taught_nothing=1_000)
+    written(sql_store, T0 - 4 * DAY, n_reported=100, n_failed=5, n_taught_nothing=20)
+    written(sql_store, T0 - DAY, n_reported=100, n_taught_nothing=60)
     assert read(sql_store, T0).overhead == pytest.approx(20.0)
     assert read(sql_store, T0 - 4 * DAY + HOUR).overhead == pytest.approx(20.0), "a day at least"
 

@@ -219,7 +219,30 @@ def test_crawls_and_pings_are_counted_by_their_outcome(sql_store, clock):
         "n_true_pings": 1,
         "n_false_pings": 1,
         "n_missed": 1,
+        "n_taught_nothing": 1,
     }
+
+
+def test_crawls_that_teach_nothing_are_counted_by_their_outcome(sql_store, clock):
+    (page,) = register(sql_store, 1, now=clock())
+    crawls = (
+        ({"digest": 1}, 0),
+        ({"status": 403}, 1),
+        ({"status": 302}, 1),  # elsewhere
+        ({"status": 200}, 1),  # empty
+        ({"digest": 1}, 0),  # the same content
+        ({"status": 404}, 0),  # a first look
+        ({"status": 404}, 0),  # the page is gone
+        ({"status": 404}, 1),  # a check of a gone page
+        ({"status": 500}, 1),
+        ({"digest": 2}, 0),  # it is back
+    )
+    n = 0
+    for result, taught_nothing in crawls:
+        crawl(sql_store, page, clock.advance(hours=2), **result)
+        n += taught_nothing
+        assert total(rows_of(sql_store, clock), "n_taught_nothing") == n, result
+    assert total(rows_of(sql_store, clock), "n_failed") == 2
 
 
 def test_gauges_are_those_of_a_loop_over_all_pages(sql_store, clock, monkeypatch):

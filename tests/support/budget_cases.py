@@ -23,7 +23,6 @@ class Fleet:
     def ask(self, count=1000):
         """Take all crawls that there are; return their number."""
         taken = 0
-        day = self.live.clock().date()
         for n, client in enumerate(self.clients):
             report = []
             while True:
@@ -35,15 +34,24 @@ class Fleet:
                 if not items:
                     break
                 taken += len(items)
-                at = self.live.clock().isoformat()
-                report = [
-                    {"lease": each["lease"], "observed_at": at, "digest": at} for each in items
-                ]
-                for each in items:
-                    self.crawls[day, each["host"]] += 1
-                    self.first[day, each["host"]] += each["page_id"] not in self.seen
-                    self.seen.add(each["page_id"])
+                report = self.crawl(items)
         return taken
+
+    def crawl(self, items):
+        """Count leased crawls, and return their report."""
+        at, day = self.live.clock().isoformat(), self.live.clock().date()
+        for each in items:
+            self.crawls[day, each["host"]] += 1
+            self.first[day, each["host"]] += each["page_id"] not in self.seen
+            self.seen.add(each["page_id"])
+        return [
+            {"lease": each["lease"], "observed_at": at, "digest": self.digest(each, at)}
+            for each in items
+        ]
+
+    def digest(self, crawl, at):
+        """Return the digest of a crawl's content."""
+        return at
 
     def play(self, days, every_h=6.0, epochs=True):
         """Ask every so many hours; return the crawls of each day."""

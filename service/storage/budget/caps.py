@@ -25,6 +25,8 @@ class CappedDays(Columns):
     """Id of a host, or minus the id of a group."""
     max_crawl_rate: Floats
     """Cap, crawls a day."""
+    first_share: Floats
+    """Maximum share of the cap for first crawls; NaN: that of the settings."""
     day: Ints
     """Days from 1970 to the day UTC of the counts; `NO_DAY`: none yet."""
     n_crawls: Floats
@@ -59,20 +61,21 @@ class CapStatements(Subject):
 
 
 DAYS = """
-SELECT caps.queue_id, max_crawl_rate, coalesce(day, -1) AS day, coalesce(n_crawls, 0.0) AS n_crawls,
-    coalesce(n_first, 0.0) AS n_first, coalesce(carried, 0.0) AS carried
+SELECT caps.queue_id, max_crawl_rate, first_share, coalesce(day, -1) AS day,
+    coalesce(n_crawls, 0.0) AS n_crawls, coalesce(n_first, 0.0) AS n_first,
+    coalesce(carried, 0.0) AS carried
 FROM ({caps}) AS caps LEFT JOIN crawl_days ON crawl_days.queue_id = caps.queue_id
 ORDER BY caps.queue_id
 """
 CAPPED = """
-    SELECT host_id AS queue_id, max_crawl_rate FROM hosts
+    SELECT host_id AS queue_id, max_crawl_rate, first_share FROM hosts
     WHERE host_id IN (SELECT value FROM {ids}) AND max_crawl_rate IS NOT NULL AND group_id IS NULL
     UNION ALL
-    SELECT -group_id, max_crawl_rate FROM host_groups
+    SELECT -group_id, max_crawl_rate, NULL FROM host_groups
     WHERE group_id IN (SELECT -value FROM {ids}) AND max_crawl_rate IS NOT NULL
 """
 MEMBERS = """
-    SELECT host_id AS queue_id, max_crawl_rate FROM hosts
+    SELECT host_id AS queue_id, max_crawl_rate, first_share FROM hosts
     WHERE host_id IN (SELECT value FROM {ids}) AND max_crawl_rate IS NOT NULL
         AND group_id IS NOT NULL
 """

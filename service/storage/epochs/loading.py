@@ -44,10 +44,12 @@ class LoadStatements(Subject):
 def no_share(no_copy: str) -> str:
     """Return the condition on pages without a share in the allocation.
 
-    Such a page is gone, lacks content (`outcomes.lacks_content`), or is known only as the target of
-    redirects and has had no content yet. `no_copy` is the condition on the latter.
+    Such a page is gone, lacks content (`outcomes.lacks_content`), is held (`budget.admission`), or
+    is known only as the target of redirects and has had no content yet. `no_copy` is the condition
+    on the latter.
     """
-    return f"(gone OR n_failures >= {NO_CONTENT_AFTER} OR hops IS NOT NULL AND {no_copy})"
+    lacking = f"gone OR n_failures >= {NO_CONTENT_AFTER} OR held > 0"
+    return f"({lacking} OR hops IS NOT NULL AND {no_copy})"
 
 
 CAPS = """
