@@ -46,8 +46,8 @@ def wanted_within(
     """Return what the pages of this part want beside refreshes.
 
     New pages want as many first crawls a day as wait now, or as there were within the last day.
-    First crawls have the same share of the caps of hosts and groups as of the budget, unless a host
-    has a share of its own.
+    First crawls have the same share of the caps of hosts and groups as of the budget. A host may
+    have a share of its own.
     """
     has_copy = with_copy(pages)
     shares = pages.importance > 0
