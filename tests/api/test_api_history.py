@@ -25,7 +25,7 @@ def rows(api: Live, **query):
 
 def counts(row):
     names = ("leased", "reported", "failed", "changed", "wasted", "pings", "true_pings")
-    names = (*names, "false_pings", "missed")
+    names = (*names, "false_pings", "missed", "taught_nothing")
     return {name: row[f"n_{name}"] for name in names if row[f"n_{name}"]}
 
 
@@ -42,7 +42,7 @@ def test_a_step_has_the_sums_of_its_commits_and_the_gauges_of_its_end(api: Live)
     (running_row,) = rows(api)
     assert running_row["complete"] is False
     assert running_row["measured_at"] is running_row["fresh_share"] is None
-    expected = {"reported": 5, "failed": 1, "changed": 1, "wasted": 1}
+    expected = {"reported": 5, "failed": 1, "changed": 1, "wasted": 1, "taught_nothing": 1}
     assert counts(running_row) == expected
     api.clock.advance(minutes=7)
     api.service.runner.run_once()
@@ -53,8 +53,8 @@ def test_a_step_has_the_sums_of_its_commits_and_the_gauges_of_its_end(api: Live)
     assert row["at"] == START.isoformat().replace("+00:00", "Z")
     assert (row["n_pages"], row["n_never_crawled"], row["sampled_share"]) == (3, 1, 1.0)
     assert 0 < row["fresh_share"] < 2 / 3
-    assert row["bandwidth"] == pytest.approx(0.6)
-    assert row["n_asked"] == pytest.approx(0.6 * 600 / DAY_S)
+    assert row["bandwidth"] == pytest.approx(0.4)  # of two pages with a copy
+    assert row["n_asked"] == pytest.approx(0.4 * 600 / DAY_S)
     (compared,) = row["calibration"]
     assert (compared["estimator"], compared["n"], compared["n_changed"]) == ("bursty", 2, 1)
     assert sum(each["n"] for each in compared["bins"]) == 2
