@@ -42,6 +42,7 @@ from service.model.arrays import (
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Certificate, Observability, ScheduleFilter
 from service.model.errors import UnexpectedAnswer
+from service.model.history import HostEvents
 from service.model.urls import key_of
 
 EVERYTHING = 1 << 62
@@ -232,9 +233,12 @@ class LocalFleet:
         again = _after_first(page, gone)
         kept = ~gone & ~again
         self._record(Crawls(page[kept], at[kept]), status[kept])
+        lost = self._page_id[page[gone & ~again]]
         with self.store.begin() as tx:
-            for lost in self._page_id[page[gone & ~again]].tolist():
-                tx.delete_page(lost)
+            # the crawl that finds a page gone is a request too
+            tx.count(HostEvents("n_reported", self.store.pages["host_id"][lost - 1]))
+            for page_id in lost.tolist():
+                tx.delete_page(page_id)
         return Crawls(page[~again], at[~again])
 
     def status(self, page: Ints, at: Floats) -> Codes:  # noqa: ARG002 - other worlds ask the page

@@ -14,6 +14,7 @@ from service.core.allocation.problem import Allocation
 from service.core.budget_factor import Window
 from service.core.common_values import Joint, total
 from service.core.division import Division, Wanted, divided
+from service.core.waits import JITTER
 from service.epochs.constraints import CONSTRAINED, LEAST, ROUNDING, CapLevel, bounds, tree
 from service.epochs.requests import Requests
 from service.estimation.estimates import RateEstimates
@@ -46,8 +47,8 @@ def wanted_within(
     """Return what the pages of this part want beside refreshes.
 
     New pages want as many first crawls a day as wait now, or as there were within the last day.
-    First crawls have the same share of the caps of hosts and groups as of the budget, unless a host
-    has a share of its own.
+    First crawls have the same share of the caps of hosts and groups as of the budget. A host may
+    have a share of its own.
     """
     has_copy = with_copy(pages)
     shares = pages.importance > 0
@@ -115,7 +116,9 @@ def _first_crawled(
     """Return which pages had their first crawl with content within a time."""
     age = np.where(has_copy, days(now - pages.last_observed_at), np.inf)
     age += np.where(pages.n_observations == 1, np.abs(pages.last_interval), 0.0)
-    recent: Bools = (pages.n_observations <= 1) & (age <= since.start) & (age > since.end)
+    # the first interval of a page is a random part of a whole one
+    first = (pages.n_observations == 1) | (pages.interval_factor < 1.0 - JITTER)
+    recent: Bools = (pages.n_observations <= 1) & first & (age <= since.start) & (age > since.end)
     return recent
 
 

@@ -25,7 +25,7 @@ def rows(api: Live, **query):
 
 def counts(row):
     names = ("leased", "reported", "failed", "changed", "wasted", "pings", "true_pings")
-    names = (*names, "false_pings", "missed")
+    names = (*names, "false_pings", "missed", "taught_nothing")
     return {name: row[f"n_{name}"] for name in names if row[f"n_{name}"]}
 
 
@@ -42,7 +42,7 @@ def test_a_step_has_the_sums_of_its_commits_and_the_gauges_of_its_end(api: Live)
     (running_row,) = rows(api)
     assert running_row["complete"] is False
     assert running_row["measured_at"] is running_row["fresh_share"] is None
-    expected = {"reported": 5, "failed": 1, "changed": 1, "wasted": 1}
+    expected = {"reported": 5, "failed": 1, "changed": 1, "wasted": 1, "taught_nothing": 1}
     assert counts(running_row) == expected
     api.clock.advance(minutes=7)
     api.service.runner.run_once()

@@ -1,4 +1,4 @@
-"""Gate, plan and worth of URL groups together: a trap opens on a site whose pages all have copies."""
+"""Gate, plan and worth together: a trap opens on a site whose pages all have copies."""
 
 from collections import Counter
 from datetime import timedelta

@@ -44,9 +44,9 @@ class LoadStatements(Subject):
 def no_share(no_copy: str) -> str:
     """Return the condition on pages without a share in the allocation.
 
-    Such a page is gone, lacks content (`outcomes.lacks_content`), is held (`budget.admission`), or
-    is known only as the target of redirects and has had no content yet. `no_copy` is the condition
-    on the latter.
+    Such a page is gone, held (`budget.admission`), or lacks content (`outcomes.lacks_content`). A
+    page that is known only as the target of redirects has none before its first content, either.
+    `no_copy` is the condition on the latter.
     """
     lacking = f"gone OR n_failures >= {NO_CONTENT_AFTER} OR held > 0"
     return f"({lacking} OR hops IS NOT NULL AND {no_copy})"
