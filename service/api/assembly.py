@@ -196,7 +196,7 @@ def open_service(
     writers = n_writers, telemetry.count_commit
     patience_s = request_deadlines(settings.database_timeout_s).lock_s
     recorder = Recorder(store, InForce(base.rules), settler, patience_s)
-    posts = PostRecorder(recorder, telemetry, now)
+    posts = PostRecorder(recorder, telemetry, now, base.plan.unit)
     if isinstance(store, SeveralBatchers):
         divided = store.divided_batchers(base.rules, settler, *writers)
         crawl_reports, ping_reports = divided.crawls(), divided.pings()

@@ -22,6 +22,7 @@ from service.core.common_values import Contribution, Joint, anywhere, count, gat
 from service.core.costs import costs
 from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
+from service.core.prices import allocated
 from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
 from service.epochs.change_hours import Hours
@@ -29,6 +30,7 @@ from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.shifts import exposures, most_crawled, places, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
+from service.model.amounts import CRAWLS, typical_cost
 from service.model.arrays import Floats, Ints
 from service.model.columns import CapColumns, EpochColumns, HostHours, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
@@ -42,7 +44,9 @@ class Plan:
     objective: str = "harmonic"
     timing: Timing = Timing.periodic
     bandwidth: float | None = None
-    """Crawls a day; None: 0.2 for each page."""
+    """Amount a day in the unit of the budget; None: 0.2 crawls for each page."""
+    unit: str = CRAWLS
+    """Unit of the budget (`model.amounts`). It needs the objective `harmonic` unless crawls."""
     retention: timedelta | None = None
     """Time for which the log is kept; None: without limit."""
     audit_retention: timedelta | None = None
@@ -107,11 +111,16 @@ def solve(
 ) -> Joint[EpochResult]:
     """Return the schedule of this part, and the certificate of all; `last` is in force."""
     start = last.certificate.multiplier if last and last.certificate else None
+    if last and last.certificate and last.certificate.unit != plan.unit:
+        start = None
     n_pages = yield from count(len(pages))
     bandwidth = plan.bandwidth
     if bandwidth is None:
         bandwidth = n_pages / PAGES_PER_CRAWL
-    problem = AllocationInput(pages, estimates, plan.objective, bandwidth, caps)
+    cost = None
+    if plan.unit != CRAWLS:
+        pages, cost = yield from priced(pages, plan.unit, bandwidth)
+    problem = AllocationInput(pages, estimates, plan.objective, bandwidth, caps, cost)
     hosts = None if change_hours is None else change_hours.hosts
     place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     optimal = optimum(problem, start, hosts, place)
@@ -144,6 +153,7 @@ def solve(
     harmonic, binary = yield from total(total_costs(pages, estimates, rates, plan.timing))
     certificate = Certificate(
         bandwidth=bandwidth,
+        unit=plan.unit,
         bandwidth_used=allocation.bandwidth_used + n_audits,
         multiplier=allocation.multiplier,
         harmonic_cost=harmonic,
@@ -170,6 +180,27 @@ class AllocationInput(NamedTuple):
     bandwidth: float
     """Crawls a day."""
     caps: CapColumns
+    cost: Floats | None = None
+    """Cost of a crawl of each page, in the unit of the bandwidth; None: 1."""
+
+
+def priced(pages: EpochColumns, unit: str, budget: float) -> Joint[tuple[EpochColumns, Floats]]:
+    """Return the pages and the costs of their crawls; a page above the day's budget has no share.
+
+    Its minimum crawl rate is left out too, because no day could pay for a crawl.
+    """
+    cost = yield from allocated(pages.cost, pages.host_id, typical_cost(unit))
+    beyond = cost > budget
+    if not beyond.any():
+        return pages, cost
+    return (
+        replace(
+            pages,
+            importance=np.where(beyond, 0.0, pages.importance),
+            min_crawl_rate=np.where(beyond, np.nan, pages.min_crawl_rate),
+        ),
+        cost,
+    )
 
 
 def optimum(
@@ -195,7 +226,8 @@ def _once_a_day(
     """
     pages, change_rate, most = problem.pages, problem.estimates.change_rate, None
     if len(hosts):
-        before = allocation.crawl_rate, allocation.multiplier
+        price = allocation.multiplier * (1.0 if problem.cost is None else problem.cost)
+        before = allocation.crawl_rate, price
         most = most_crawled(pages, change_rate, *before, hosts, place)
     if not (yield from anywhere(most is not None)):
         return allocation, audits
@@ -211,7 +243,7 @@ def _within_limits(
     problem: AllocationInput, start: float | None
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum without change hours beside the audits, and the audits, crawls a day."""
-    pages, estimates, objective, bandwidth, caps = problem
+    pages, estimates, objective, bandwidth, caps, cost = problem
     constraints = constrain(pages, estimates, caps, objective)
     complete = pages.observability == Observability.complete
     columns = np.ascontiguousarray(pages.importance), estimates.change_rate, complete
@@ -219,7 +251,8 @@ def _within_limits(
     def allocate(bandwidth: float, start: float | None, audits: ArrayLike) -> Joint[Allocation]:
         if objective != CONSTRAINED:
             return _gathered(objective, columns, bandwidth, start)
-        return harmonic_optimum(*columns, bandwidth, start=start, **constraints.arguments(audits))
+        limits = constraints.arguments(audits)
+        return harmonic_optimum(*columns, bandwidth, start=start, cost=cost, **limits)
 
     try:
         allocation = yield from allocate(bandwidth, start, 0.0)
@@ -227,7 +260,7 @@ def _within_limits(
         highest = yield Contribution(highest_minima(pages), _highest, exact=True)
         raise BandwidthInfeasible(f"{error}; {greediest(highest)}") from error
     rates = audit_rates(pages, estimates, allocation)
-    audits = yield from constraints.affordable(rates, bandwidth)
+    audits = yield from constraints.affordable(rates, bandwidth, cost)
     if audits.total > 0:
         # rounding must not leave less than the minima need
         spared = max(bandwidth - audits.total, audits.minima)

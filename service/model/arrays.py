@@ -25,6 +25,8 @@ Texts = NDArray[np.object_] | None
 """Optional texts, "" where a row has none; None: no row has a text."""
 Marks = NDArray[np.int16] | None
 """Optional codes, UNSPECIFIED where a row has none; None: no row has a code."""
+Amounts = NDArray[np.float64] | None
+"""Optional numbers, NaN where a row has none; None: no row has a number."""
 INSTANT = np.dtype("M8[us]")
 KEY = np.dtype("V16")
 DAY = np.timedelta64(86_400_000_000, "us")
@@ -43,6 +45,7 @@ COLUMN: dict[Any, np.dtype[Any]] = {
     NDArray[np.object_]: np.dtype(object),
     Texts: np.dtype(object),
     Marks: np.dtype(np.int16),
+    Amounts: np.dtype(np.float64),
 }
 """Element type of each annotation."""
 
@@ -130,7 +133,7 @@ def nothing(kind: Any, n: int) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Arrays of one length, one per field; only a field of `Texts` or `Marks` may be None."""
+    """Arrays of one length, one per field; one of `Texts`, `Marks` or `Amounts` may be None."""
 
     def __len__(self) -> int:
         return len(getattr(self, next(iter(self.__dataclass_fields__))))
@@ -167,12 +170,13 @@ class Columns:
 
 
 def _filled(columns: Columns, name: str) -> NDArray[Any]:
-    """Return a column; if it is None, with "" or `UNSPECIFIED` in each row."""
+    """Return a column; if it is None, with "", `UNSPECIFIED` or NaN in each row."""
     column: NDArray[Any] | None = getattr(columns, name)
     if column is not None:
         return column
     kind = COLUMN[columns.__dataclass_fields__[name].type]
-    return np.full(len(columns), "" if kind.kind == "O" else UNSPECIFIED, kind)
+    none = {"O": "", "f": np.nan}.get(kind.kind, UNSPECIFIED)
+    return np.full(len(columns), none, kind)
 
 
 S = TypeVar("S", bound=np.generic)

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from service.model.amounts import CRAWLS
 from service.model.incidents import Incident
 from service.model.outcomes import NO_CONTENT_AFTER, ROBOTS_DENIED, Outcome
 
@@ -295,6 +296,8 @@ class Certificate:
     """Ratios of observed to expected changes of all pages, by age (`core.siblings`); empty: 1."""
     seconds: dict[str, float]
     """Duration of each stage, seconds."""
+    unit: str = CRAWLS
+    """Unit of the bandwidth (`model.amounts`)."""
 
 
 @dataclass(frozen=True, slots=True)

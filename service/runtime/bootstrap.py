@@ -16,6 +16,7 @@ import structlog
 from structlog.typing import EventDict
 
 from service import __version__
+from service.budget.spending import adopt_unit
 from service.connectors.guarded import FetchLimits, guarded_client
 from service.core.estimators import ESTIMATORS
 from service.epochs.parts import Spread, in_this_process
@@ -125,6 +126,7 @@ def opened(
         store.check()
         store.recognise()
         plan = _plan(store, settings)
+        adopt_unit(store, plan.unit)
     except RecrawlError:
         store.close()
         raise

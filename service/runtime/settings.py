@@ -15,8 +15,10 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 from service.archive.log_archive import LogArchive
 from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS, make_estimator
+from service.epochs.constraints import CONSTRAINED
 from service.epochs.solve import Plan
 from service.leases.politeness import Politeness
+from service.model.amounts import CRAWLS, Amount, read_budget
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings
 from service.model.quotes import unquoted
@@ -35,6 +37,7 @@ BLANK_MEANS_NONE = frozenset(
     (
         "archive",
         "bandwidth",
+        "budget",
         "changes_days",
         "dask",
         "dask_ca",
@@ -70,6 +73,9 @@ class Settings(AccessSettings, ClusterSettings):
     """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
     """Crawls a day over all pages; unset: 0.2 for each page."""
+    budget: str | None = None
+    """Amount a day in place of the bandwidth: crawls, bytes, seconds or money, such as `50 GB`,
+    `20 h` or `30 USD`; needs the objective harmonic unless it counts crawls."""
     epoch_interval_s: Annotated[float, Field(ge=1, le=31_536_000)] = 600
     """Seconds from the start of one epoch to the start of the next."""
     estimator: str | None = None
@@ -160,7 +166,32 @@ class Settings(AccessSettings, ClusterSettings):
             if chosen not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, not {chosen!r}")
         self._check_together(estimator)
+        self._check_budget()
         return self
+
+    def _check_budget(self) -> None:
+        if self.budget is None:
+            return
+        if self.bandwidth is not None:
+            raise ValueError(
+                f"{PREFIX}BUDGET and {PREFIX}BANDWIDTH are both set; unset one of them"
+            )
+        try:
+            unit = read_budget(self.budget).unit
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}BUDGET: {error}") from None
+        if unit != CRAWLS and self.objective != CONSTRAINED:
+            raise ValueError(
+                f"{PREFIX}BUDGET in {unit} needs {PREFIX}OBJECTIVE={CONSTRAINED}, "
+                f"not {self.objective}; unset one of them"
+            )
+
+    @property
+    def amount(self) -> Amount | None:
+        """The budget a day; None: 0.2 crawls for each page."""
+        if self.budget is not None:
+            return read_budget(self.budget)
+        return None if self.bandwidth is None else Amount(self.bandwidth, CRAWLS)
 
     def _check_together(self, name: str) -> None:
         estimator = ESTIMATORS[name]
@@ -188,11 +219,13 @@ class Settings(AccessSettings, ClusterSettings):
             self._check_together(name)
         except ValueError as error:
             raise InvalidSettings(f"the database holds states of {name}: {error}") from None
+        amount = self.amount
         return Plan(
             estimator=make_estimator(name, half_life_days=self.half_life_days),
             objective=self.objective,
             timing=self.timing,
-            bandwidth=self.bandwidth,
+            bandwidth=None if amount is None else amount.value,
+            unit=CRAWLS if amount is None else amount.unit,
             retention=_days(self._retention_days(name)),
             audit_retention=_days(self.audit_retention_days),
             history_retention=_days(self.history_days),

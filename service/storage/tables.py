@@ -161,6 +161,7 @@ page_states = sa.Table(
     sa.Column("hops", sa.SmallInteger),
     sa.Column("n_targets", sa.SmallInteger),
     sa.Column("retry_rate", Short),
+    sa.Column("cost", sa.Double),
     sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     comment="One row a page, updated by every observation: no secondary index, room for HOT.",
@@ -363,6 +364,7 @@ epochs = sa.Table(
     sa.Column("seconds", Json),
     sa.Column("budget_factor", sa.Double),
     sa.Column("observed_ratios", Json),
+    sa.Column("unit", sa.Text),
     sa.Index(
         "epochs_one_request_idx",
         "status",

@@ -27,6 +27,7 @@ from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all, nex
 from service.leases import lease
 from service.leases.lease import DealtPages
 from service.leases.politeness import Politeness
+from service.model.amounts import CRAWLS
 from service.model.arrays import INSTANT, instant
 from service.model.errors import AnswerTaken, KeyReused, RowLocked
 from service.storage import Store, Transaction
@@ -168,7 +169,7 @@ class CallFlush:
     ) -> None:
         posts, now = [call.post for call in calls if call.post is not None], self.posts.now()
         keys = np.array([call.key.key for call in calls if call.key is not None], np.int64)
-        gathered = GatheredPosts.of(posts, now) if posts else None
+        gathered = GatheredPosts.of(posts, now, self.posts.unit) if posts else None
         own, waiting = [CallReply(reply.counts) for reply in replies], list[LeaseCall]()
         with self.store.begin() as tx:
             tx.hurry()
@@ -209,7 +210,8 @@ class CallFlush:
         if not calls:
             return
         wishes, reach = [call.request.wish for call in calls], calls[0].request.kind
-        give(lease.lease(tx, wishes, reach, self.polite, self.rng, wait=wait), replies)
+        dealt = lease.lease(tx, wishes, reach, self.polite, self.rng, wait=wait)
+        give(dealt, replies, self.posts.unit)
         keyed: list[tuple[CallKey, str]] = []
         for call, reply in zip(calls, replies, strict=True):
             if call.key is not None and reply.items:
@@ -236,7 +238,7 @@ class CallFlush:
         ]
         requests = [call.request for call in calls]
         for dealt in lease_all(self.store, self.polite, self.rng, requests, missing):
-            give(dealt, replies)
+            give(dealt, replies, self.posts.unit)
         empty = [reply for reply in replies if reply.is_empty]
         if empty:
             next_ready_at = next_ready(self.store, calls[0].request.kind)
@@ -251,9 +253,9 @@ class CallFlush:
                 tx.drop_lease_answers(now)
 
 
-def give(dealt: DealtPages, replies: list[CallReply]) -> None:
-    """Add the leased crawls to the replies of their requests."""
-    for crawl, i in zip(encode_leased(dealt.leased), dealt.to.tolist(), strict=True):
+def give(dealt: DealtPages, replies: list[CallReply], unit: str = CRAWLS) -> None:
+    """Add the leased crawls to the replies of their requests; `unit` is that of the budget."""
+    for crawl, i in zip(encode_leased(dealt.leased, unit), dealt.to.tolist(), strict=True):
         replies[i].items.append(crawl)
 
 

@@ -37,6 +37,7 @@ FOUND = {
     Outcome.failed: "got no answer",
     Outcome.unfinished: "got no answer",
     Outcome.doubtful: "is in doubt, because other pages of its host showed the same at that time",
+    Outcome.offered: "got a price in place of content",
 }
 """End of a sentence on the last crawls of a page, by the outcome of the last one."""
 WRONG_304 = "its site has answered 304 although a page had changed"
@@ -51,6 +52,7 @@ REMEDY = {
     Outcome.failed: "look after the site, or delete the page",
     Outcome.unfinished: "look after the crawlers, which do not report it",
     Outcome.doubtful: "wait for the next crawl",
+    Outcome.offered: "wait until the price is worth a crawl, or raise the budget",
 }
 """Remedy for a page without content, by the outcome of its last crawl."""
 REMEDY_DENIED = "ask its site for leave, or delete the page"

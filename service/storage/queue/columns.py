@@ -81,6 +81,8 @@ class DuePages(DueColumns):
     doubted: Bools
     false_304_at: Instants
     """Validators, note and doubts as in `ValidatorColumns`."""
+    cost: Floats
+    """As in `PageStates`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError
 from service.model.incarnations import Incarnation
 from service.storage.access.contract import AccessStatements
+from service.storage.budget.costs import CostStatements
 from service.storage.clock import Clock
 from service.storage.epochs.change_hours import ClockStatements
 from service.storage.epochs.contract import EpochStatements
@@ -68,6 +69,7 @@ class Transaction(
     HostStatements,
     IncidentStatements,
     StateStatements,
+    CostStatements,
     QueueStatements,
     AnswerStatements,
     ValidatorStatements,

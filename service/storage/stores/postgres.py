@@ -24,6 +24,7 @@ from service.model.errors import ArchiveRunning, EpochRunning, LeadershipLost, S
 from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.postgres import KEYS_CHANNEL, PostgresAccess
+from service.storage.budget.costs import CostSql
 from service.storage.clock import Clock, FollowingClock
 from service.storage.epochs.postgres import PostgresEpochs
 from service.storage.feed.postgres import PostgresFeed
@@ -83,6 +84,7 @@ class PostgresTransaction(
     PostgresIncarnations,
     WebhooksSql,
     SubscriptionsSql,
+    CostSql,
     Transaction,
 ):
     """The statements on Postgres."""

@@ -33,6 +33,7 @@ from service.model.errors import (
 from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.sqlite import SqliteAccess
+from service.storage.budget.costs import CostSql
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.epochs.sqlite import BLOCK, SqliteEpochs
 from service.storage.feed.sqlite import SqliteFeed
@@ -81,6 +82,7 @@ class SqliteTransaction(
     SqliteIncarnations,
     WebhooksSql,
     SubscriptionsSql,
+    CostSql,
     Transaction,
 ):
     """The statements on SQLite; the write transaction is the lock of all rows."""

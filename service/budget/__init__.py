@@ -1,0 +1,1 @@
+"""The budget, where crawls are handed out: what their pages cost."""

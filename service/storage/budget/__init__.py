@@ -1,0 +1,1 @@
+"""The budget in the store: costs of pages, in its unit."""
