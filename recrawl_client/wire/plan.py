@@ -44,13 +44,13 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     """The plan that an epoch would make with a bandwidth; figures are null if it would fail."""
 
     bandwidth: float
-    """Crawls a day that the plan may spend."""
+    """Crawls a day that the plan may spend, or the amount of `unit`."""
     feasible: bool
     """True if all minimum crawl rates fit into the bandwidth."""
     reason: str | None = None
     """Reason why an epoch with this bandwidth would fail."""
     bandwidth_used: float | None = None
-    """Crawls a day that the plan spends."""
+    """Crawls a day that the plan spends, or the amount of `unit`."""
     multiplier: float | None = None
     """Decrease of the cost by one more crawl a day, in units of importance."""
     harmonic_cost: float | None = None
@@ -82,8 +82,10 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     n_hosts: int
     """Number of hosts with pages."""
     min_bandwidth: float
-    """Sum of all minimum crawl rates: the least bandwidth with which an epoch succeeds, crawls a
+    """Sum of all minimum crawl rates: the least bandwidth with which an epoch succeeds, in `unit` a
     day."""
+    unit: str = "crawls"
+    """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     in_force: BudgetPlan
     """Plan with the bandwidth in force, from the same estimates as the others."""
     items: list[BudgetPlan]

@@ -66,9 +66,11 @@ class Epoch(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Reason of a failure."""
     bandwidth: float | None = None
-    """Crawls a day that the schedule may spend."""
+    """Crawls a day that the schedule may spend, or the amount of `unit`."""
     bandwidth_used: float | None = None
-    """Crawls a day that the schedule spends."""
+    """Crawls a day that the schedule spends, or the amount of `unit`."""
+    unit: str | None = None
+    """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     multiplier: float | None = None
     """Decrease of the cost by one more crawl a day, in units of importance."""
     harmonic_cost: float | None = None

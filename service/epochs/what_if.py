@@ -68,7 +68,8 @@ class WhatIf:
             at=basis.at,
             n_pages=len(basis.pages),
             n_hosts=len(basis.hosts.ids),
-            min_bandwidth=float(minima(basis.pages, self.plan).sum()),
+            min_bandwidth=minima(basis.pages, self.plan),
+            unit=self.plan.unit,
             in_force=in_force,
             items=items,
         )
