@@ -33,6 +33,7 @@ from service.ingest.redirects import (
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import (
     UNSPECIFIED,
+    Amounts,
     Bools,
     Codes,
     Columns,
@@ -222,7 +223,15 @@ def _events(
         comparison.is_evidence,
         comparison.n_pings,
         rules,
+        _paid(crawls, comparison),
     )
+
+
+def _paid(crawls: CrawlColumns, comparison: CrawlComparison) -> Amounts:
+    """Return the costs of crawls, NaN for a price that a site has only asked."""
+    if crawls.cost is None:
+        return None
+    return np.where(comparison.outcome == Outcome.offered, np.nan, crawls.cost)
 
 
 def _rows_of(states: PageStates, page_id: Ints) -> Ints:

@@ -57,6 +57,18 @@ TYPICAL_PRICE = 0.001
 """The same in a currency."""
 
 
+_FINE = {CRAWLS: 1.0, BYTES: 1.0, SECONDS: 1e3}
+_FINE_MONEY = 1e6
+
+
+def fine_units(unit: str) -> float:
+    """Return the number of fine units in a unit, so that sums of the history are whole numbers.
+
+    They are bytes, milliseconds, and millionths of a currency.
+    """
+    return _FINE.get(unit, _FINE_MONEY)
+
+
 def typical_cost(unit: str) -> float:
     """Return the cost of a crawl that counts while no crawl has reported its cost."""
     return TYPICAL.get(unit, TYPICAL_PRICE)

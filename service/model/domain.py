@@ -172,6 +172,9 @@ class Page:
     """Time of the proof that a 304 of the host was wrong; None: no proof."""
     retry_rate: float = 0.0
     """Crawl rate by which the page is due without a share, 1/day; 0: none (`PageStates`)."""
+    cost: float | None = None
+    """Mean cost of its crawls in the unit of the budget, or the price that its site asks; None:
+    none is known."""
 
     @property
     def no_content(self) -> bool:

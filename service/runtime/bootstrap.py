@@ -138,7 +138,7 @@ def opened(
         store.recognise()
     store.counter = HistoryCounter(store)
     rng = rng or np.random.default_rng()
-    rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)
+    rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s, plan.unit)
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness(), spread)
     deliveries = courier(store, settings, rng.spawn(1)[0])

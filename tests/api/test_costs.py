@@ -184,4 +184,36 @@ def test_a_site_that_asks_for_a_price_is_asked_once_until_the_price_is_accepted(
     why = live.get("/pages", url=shop.url("/out-of-reach")).json()["why"]["sentence"]
     assert "price" in why
     hosts = live.get("/hosts").json()["items"]
-    assert all(host["blocked_until"] is None for host in hosts)
+    assert all(host["host_queue"]["blocked_until"] is None for host in hosts)
+
+
+def test_the_history_and_the_metrics_show_what_was_spent(served):
+    live = served("4 USD")
+    live.register(NEWS)
+    live.epoch()
+    for price in ("USD 0.25", 0.5):
+        report(live, price=price)
+    live.clock.advance(hours=1)
+    item = {"url": NEWS, "observed_at": live.clock().isoformat(), "status": 402, "price": "USD 3"}
+    assert live.post("/observations", [item]).json()["accepted"] == 1
+    live.service.store.counter.write()
+    answer = live.get("/history").json()
+    assert answer["unit"] == "USD"
+    assert sum(row["spent"] for row in answer["items"]) == pytest.approx(0.75, abs=1e-9)
+    live.epoch()
+    assert live.get("/history").json()["items"][-1]["bandwidth"] is None
+    metrics = live.client.get("/metrics").text
+    assert 'recrawl_budget_per_day{unit="USD"} 4.0' in metrics
+    assert "recrawl_bandwidth_crawls_per_day" not in metrics
+
+
+def test_a_budget_of_crawls_shows_no_spend(served):
+    live = served("100 crawls")
+    report(live, price="USD 0.25", bytes=10)
+    live.epoch()
+    live.service.store.counter.write()
+    answer = live.get("/history").json()
+    assert (answer["unit"], {row["spent"] for row in answer["items"]}) == ("crawls", {None})
+    metrics = live.client.get("/metrics").text
+    assert "recrawl_bandwidth_crawls_per_day 100.0" in metrics
+    assert 'recrawl_budget_per_day{unit="crawls"} 100.0' in metrics

@@ -120,7 +120,7 @@ def _sentence(
         return f"tried again soon: {_last_result(page, denied=denied)}; it has had no content yet"
     if page.retry_rate and not page.crawl_rate and not page.n_failures:
         return _back(page)
-    clauses = [f"{_manner(page)}: {_drivers(page, estimate)}"]
+    clauses = [f"{_manner(page, epoch)}: {_drivers(page, estimate)}"]
     if share is not None and page.crawl_rate:
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
@@ -199,11 +199,17 @@ def _found(page: Page, *, denied: bool) -> str:
     return DENIED if denied and page.outcome is Outcome.refused else FOUND[page.outcome]
 
 
-def _manner(page: Page) -> str:
+def _manner(page: Page, epoch: Epoch) -> str:
     """Return how a page is crawled: at intervals, on pings, both or not at all."""
     on_pings = f"on {page.crawl_probability or 0.0:.0%} of its pings"
     if page.observability is Observability.complete:
         return f"crawled {on_pings}"
+    if not page.crawl_rate and page.outcome is Outcome.offered and page.cost:
+        unit = "" if epoch.certificate is None else f" {epoch.certificate.unit}"
+        return (
+            f"not crawled, raise the budget if it shall be: its site asks a price of "
+            f"{page.cost:g}{unit} for a crawl, and other pages gain more from it"
+        )
     if not page.crawl_rate:
         return "not crawled: other pages gain more from this bandwidth"
     at_intervals = f"crawled every {_span(1 / page.crawl_rate)}"
