@@ -16,7 +16,7 @@ BLOCK = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What crawls take of a budget."""
+    """Rule of the amounts that crawls are expected to take of a budget."""
 
     unit: str
     """Unit of the budget (`model.amounts`)."""
@@ -30,12 +30,12 @@ class Spending:
         if self.unit == CRAWLS:
             return np.ones(len(pages))
         cost, of_host = pages.cost, np.zeros(len(pages))
-        known = cost > 0
-        if not known.all():
-            host_id = distinct(pages.host_id[~known])
+        has_cost = cost > 0
+        if not has_cost.all():
+            host_id = distinct(pages.host_id[~has_cost])
             place = np.minimum(host_id.searchsorted(pages.host_id), len(host_id) - 1)
             of_host = tx.host_costs(host_id)[place]
-        own = expected(cost, np.where(known, 0.0, of_host), 0.0)
+        own = expected(cost, np.where(has_cost, 0.0, of_host), 0.0)
         some = own[own > 0]
         return np.where(own > 0, own, some.mean() if some.size else typical_cost(self.unit))
 

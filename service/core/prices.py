@@ -24,9 +24,9 @@ def learnt(mean: Floats, cost: Floats) -> Floats:
     >>> learnt(np.array([0.0, 4.0, 4.0]), np.array([8.0, 8.0, np.nan])).tolist()
     [8.0, 5.0, 4.0]
     """
-    known, positive = ~np.isnan(cost), np.maximum(cost, LEAST)
+    positive = np.maximum(cost, LEAST)
     after = np.where(mean > 0, mean + WEIGHT * (positive - mean), positive)
-    return np.where(known, after, mean)
+    return np.where(np.isnan(cost), mean, after)
 
 
 def means_of_hosts(cost: Floats, host: NDArray[np.integer], n_hosts: int) -> Floats:
@@ -35,9 +35,8 @@ def means_of_hosts(cost: Floats, host: NDArray[np.integer], n_hosts: int) -> Flo
     >>> means_of_hosts(np.array([2.0, 4.0, 0.0]), np.array([0, 0, 1]), 2).tolist()
     [3.0, 0.0]
     """
-    known = cost > 0
-    n = np.bincount(host, known, n_hosts)
-    return np.asarray(np.bincount(host, np.where(known, cost, 0.0), n_hosts) / np.maximum(n, 1))
+    n = np.bincount(host, cost > 0, n_hosts)
+    return np.asarray(np.bincount(host, cost, n_hosts) / np.maximum(n, 1))
 
 
 def expected(cost: Floats, of_host: Floats, mean: float) -> Floats:
@@ -65,8 +64,7 @@ def allocated(cost: Floats, host_id: NDArray[np.integer], typical: float) -> Joi
     Costs are at least `LEAST_SHARE` of the mean of all pages. Otherwise a page that is never
     answered with content would take a crawl whenever there is time.
     """
-    known = cost > 0
-    n, of_all = yield from total((float(known.sum()), float(cost.sum())))
+    n, of_all = yield from total((float(np.count_nonzero(cost)), float(cost.sum())))
     mean = of_all / n if n else typical
     _, host = np.unique(host_id, return_inverse=True)
     hosts = means_of_hosts(cost, host, int(host.max(initial=-1)) + 1)

@@ -76,8 +76,8 @@ class Constraints:
     ) -> Joint[Audits]:
         """Return the audits, reduced to the room that minima leave within every limit.
 
-        The limits are the maximum of a page, the caps of its host and group, and the bandwidth,
-        which is in the unit of the (N,) `cost` of a crawl (None: 1).
+        The limits are the maximum of a page, the caps of its host and group, and the bandwidth. The
+        bandwidth is in the unit of the (N,) `cost` of a crawl; None: 1.
         """
         least, most = (self.of_pages.get(f"{name}_crawl_rate") for name in ("min", "max"))
         if most is not None:

@@ -153,7 +153,7 @@ def decode_crawls(
 def costs_of(items: Sequence[Observation], unit: str) -> tuple[Amounts, dict[int, str]]:
     """Return the costs of crawls in the unit of the budget, and what is wrong with prices.
 
-    The costs are None if no item has any. What is wrong goes by the position of the item.
+    The costs are None if no item has any. The second value goes by the position of the item.
     """
     if unit == CRAWLS:
         return None, {}

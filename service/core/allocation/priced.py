@@ -186,7 +186,7 @@ def _outer(levels: list[TreeLevel], sweeps: PricedSweeps, root: Roots) -> Joint[
     for step in range(MOST_STEPS + 1):
         at = float(root.s[0])
         sweeps.multiplier = 0.0 if at >= UNLIMITED else 1 / at
-        inner = yield from solve(crawls, sweeps.take, sums, None, sweeps.limit, given=at)
+        inner = yield from solve(crawls, sweeps.take, sums, None, sweeps.limit, root_s=at)
         passes, own_passes = passes + inner.passes + 1, own_passes + inner.own_passes
         if root.final.all() or step == MOST_STEPS:
             break
@@ -198,8 +198,8 @@ def _outer(levels: list[TreeLevel], sweeps: PricedSweeps, root: Roots) -> Joint[
 def _values(levels: list[TreeLevel], inverses: list[Floats], sweeps: PricedSweeps) -> Values:
     r"""Return the (1,) spend of all pages of this part, and its derivative in s.
 
-    Where a cap binds, the price of crawls falls so that their number stays. The derivative of a
-    node at its cap is therefore :math:`\sum c^2 w - (\sum c w)^2 / \sum w`.
+    The number of crawls stays at a cap that binds, because their price falls. The derivative of
+    a node at its cap is therefore :math:`\sum c^2 w - (\sum c w)^2 / \sum w`.
     """
     spent, *columns = sweeps.spend(inverses[-1])
     slope = float(columns[2].sum())
