@@ -484,6 +484,7 @@ def test_a_plan_is_a_value():
         "objective",
         "timing",
         "bandwidth",
+        "unit",
         "retention",
         "audit_retention",
         "history_retention",
