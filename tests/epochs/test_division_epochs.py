@@ -40,7 +40,9 @@ def pages_of(n, **given):
     """Return columns of pages with a copy of long ago."""
     values = dict.fromkeys(("pings_since", "last_ping_at", "last_failure_at"), NO_TIME)
     values |= dict.fromkeys(("min_crawl_rate", "max_crawl_rate", "last_age"), np.nan)
-    values |= dict.fromkeys(("n_pings", "real_pings", "false_pings", "trust", "url_group"), 0)
+    values |= dict.fromkeys(
+        ("n_pings", "real_pings", "false_pings", "trust", "url_group", "cost"), 0
+    )
     values |= {"page_id": np.arange(1, n + 1), "importance": 1.0, "observability": 0, "host_id": 1}
     values |= {"last_observed_at": T0 - 20 * DAY, "last_interval": -3.0, "n_observations": 5}
     values |= {"interval_factor": 1.0, "estimate": 0.0}
@@ -64,6 +66,7 @@ def cap(host_id, most, group=0, group_most=np.nan):
         group_id=group,
         group="g" if group else "",
         group_max_crawl_rate=group_most,
+        first_share=np.nan,
     )
 
 

@@ -44,6 +44,7 @@ def corpus(n=1_000, seed=1, **given):
         "url_group": rng.integers(0, n // 20, n),
         "interval_factor": rng.uniform(0.9, 1.1, n),
         "last_age": np.nan,
+        "cost": 0.0,
         "last_interval": rng.exponential(10, n) * rng.choice([-1, -1, -1, 1], n),
     }
     for name in ("pings_since", "last_ping_at", "last_observed_at", "last_failure_at"):
@@ -156,6 +157,7 @@ def test_hosts_with_a_cap_are_not_crawled_faster_than_the_optimum_says():
         group_id=0,
         group="",
         group_max_crawl_rate=np.nan,
+        first_share=np.nan,
     )
     urgent = urgency(pages, known(1_000), np.full(1_000, 0.1), caps, NOW)
     assert (urgent.of_pages[pages.host_id == 3] == 1.0).all()

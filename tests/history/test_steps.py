@@ -219,6 +219,7 @@ def test_crawls_and_pings_are_counted_by_their_outcome(sql_store, clock):
         "n_true_pings": 1,
         "n_false_pings": 1,
         "n_missed": 1,
+        "spent": 0,
     }
 
 

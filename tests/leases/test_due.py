@@ -140,12 +140,14 @@ def due_by_hand(last, request, gone, n, factor, rate, outcome=Outcome.failed, ho
         interval = min(factor / rate, 36_500.0) if rate else 1.0
         patient = outcome in (Outcome.elsewhere, Outcome.refused, Outcome.empty)
         delay = interval if patient else min(1 / 24, interval)
-        steady = outcome in (Outcome.absent, Outcome.moved, Outcome.doubtful)
+        steady = outcome in (Outcome.absent, Outcome.moved, Outcome.doubtful, Outcome.offered)
         for _ in range(0 if steady else min(n, 60) - 1):
             delay *= 2
         clock = last + min(delay, 30.0) * DAY
     else:
         clock = last + min(factor / rate, 36_500.0) * DAY if rate else None
+    if clock is not None and last is not None and outcome is Outcome.offered and not gone:
+        clock = max(clock, last + HOUR)
     return min((at for at in (request if asks else None, clock) if at is not None), default=None)
 
 

@@ -96,7 +96,10 @@ def crawl_counts(
     counts = counts_of_each(starts, verdict, decoded.index, page_id, rejected)
     ended = counted(starts, decoded.index, committed.lease_ended.view(np.int8), 2)
     for own, (_, n_ended) in zip(counts, ended, strict=True):
-        own["leases_ended"] = n_ended
+        own |= {"leases_ended": n_ended, "left_out": []}
+    for each in decoded.left_out:
+        k = int(starts.searchsorted(each.index, "right")) - 1
+        counts[k]["left_out"].append(structs.replace(each, index=each.index - int(starts[k])))
     return counts
 
 
@@ -116,7 +119,9 @@ def add_counts(counts: dict[str, Any] | None, more: dict[str, Any]) -> dict[str,
     if counts is None:
         return more
     sums = {name: counts[name] + more[name] for name in counts}
-    return {**sums, "rejected": sums["rejected"][:LISTED]}
+    return {
+        name: value[:LISTED] if isinstance(value, list) else value for name, value in sums.items()
+    }
 
 
 def refuse_empty(counts: dict[str, Any]) -> None:
