@@ -8,8 +8,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from recrawl_client.wire.common import Rejection
-from recrawl_client.wire.evidence import Reported
+from recrawl_client.wire.common import Problem, Rejection
 from service.api.requests.decode import Decoded
 from service.batching.reports import CommittedCrawls
 from service.ingest.bounds import CROSSING
@@ -137,7 +136,7 @@ def refuse_empty(counts: dict[str, Any]) -> None:
         raise BatchRejected(
             f"all {counts['n_rejected']} items were rejected; item {first.index}: {first.detail}",
             field=first.field,
-            **{name: counts[name] for name in Reported.__struct_fields__ if name in counts},
+            **{name: counts[name] for name in Problem.__struct_fields__ if name in counts},
         )
 
 
