@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from datetime import UTC, datetime
 from hashlib import blake2b
 
@@ -26,12 +27,13 @@ STOP = asyncio.Event()
 
 async def fetched(crawl: rc.Crawl, web: httpx.AsyncClient) -> rc.CrawlEvidence:
     """Return the answer to a conditional request; raise an error if there is none in time."""
+    start = time.monotonic()
     request = web.stream("GET", crawl.url, headers=rc.conditions(crawl))
     async with asyncio.timeout(DEADLINE_S), request as response:
         result: rc.CrawlEvidence = {"status": response.status_code}
         result["etag"], result["last_modified"] = rc.etag(response), rc.last_modified(response)
         result["redirect_url"] = response.extensions["redirect_url"]
-        result["retry_after_s"] = rc.retry_after(response) or None
+        result["retry_after_s"], result["price"] = rc.retry_after(response), rc.price(response)
         if response.is_success:
             digest, n_read = blake2b(digest_size=16), 0
             async for part in response.aiter_bytes():  # store the content here
@@ -40,6 +42,7 @@ async def fetched(crawl: rc.Crawl, web: httpx.AsyncClient) -> rc.CrawlEvidence:
                 if n_read >= MAX_BYTES:
                     break
             result["digest"] = digest.hexdigest()
+        result["bytes"], result["seconds"] = response.num_bytes_downloaded, time.monotonic() - start
     return result
 
 

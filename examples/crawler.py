@@ -27,12 +27,12 @@ STOP = threading.Event()
 
 def fetched(crawl: rc.Crawl, web: httpx.Client) -> rc.CrawlEvidence:
     """Return the answer to a conditional request; raise an error if there is none in time."""
-    end = time.monotonic() + DEADLINE_S
+    start = time.monotonic()
     with web.stream("GET", crawl.url, headers=rc.conditions(crawl)) as response:
         result: rc.CrawlEvidence = {"status": response.status_code}
         result["etag"], result["last_modified"] = rc.etag(response), rc.last_modified(response)
         result["redirect_url"] = response.extensions["redirect_url"]
-        result["retry_after_s"] = rc.retry_after(response) or None
+        result["retry_after_s"], result["price"] = rc.retry_after(response), rc.price(response)
         if response.is_success:
             digest, n_read = blake2b(digest_size=16), 0
             for part in response.iter_bytes():  # store the content here
@@ -40,9 +40,10 @@ def fetched(crawl: rc.Crawl, web: httpx.Client) -> rc.CrawlEvidence:
                 n_read += len(part)
                 if n_read >= MAX_BYTES:
                     break
-                if time.monotonic() > end:
+                if time.monotonic() > start + DEADLINE_S:
                     raise TimeoutError(f"no end within {DEADLINE_S:.0f} s")
             result["digest"] = digest.hexdigest()
+        result["bytes"], result["seconds"] = response.num_bytes_downloaded, time.monotonic() - start
     return result
 
 
@@ -53,10 +54,7 @@ def keep_target(response: httpx.Response) -> None:
 
 
 def visit(crawl: rc.Crawl, web: httpx.Client, robots: rc.Robots, reporter: rc.Reporter) -> None:
-    """Fetch one page and report the answer, or that there is none.
-
-    The crawler follows no redirect, because Recrawl schedules the target as a page.
-    """
+    """Fetch a page and report the answer; follow no redirect, because its target is a page too."""
     entry = robots.enter(crawl)  # robots.txt allows the page, and its delay has passed
     if not entry.allowed:
         print(entry.evidence.get("status", "-"), crawl.url, entry.reason, flush=True)

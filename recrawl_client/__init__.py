@@ -36,7 +36,14 @@ from recrawl_client.errors import (
     Unavailable,
     Undelivered,
 )
-from recrawl_client.headers import conditions, etag, last_modified, redirect_url, retry_after
+from recrawl_client.headers import (
+    conditions,
+    etag,
+    last_modified,
+    price,
+    redirect_url,
+    retry_after,
+)
 from recrawl_client.reporter import AsyncReporter, Reporter
 from recrawl_client.robots import AsyncRobots, Robots
 from recrawl_client.robots_flows import Entry
@@ -135,6 +142,7 @@ __all__ = [
     "conditions",
     "etag",
     "last_modified",
+    "price",
     "redirect_url",
     "retry_after",
 ]

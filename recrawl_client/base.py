@@ -64,6 +64,8 @@ class BaseClient:
         last_modified, etag, retry_after_s, redirect_url
             Values of the answer's headers: see the functions `last_modified`, `etag`,
             `retry_after` and `redirect_url`.
+        bytes, seconds, price
+            Cost of the crawl in the unit of the budget; `price` reads a price from an answer.
         note
             JSON of at most 1,024 bytes, which the next lease of the page returns.
         """

@@ -57,6 +57,12 @@ class CrawlEvidence(TypedDict, total=False):
     note: Any
     """JSON of at most 1,024 bytes, which the next lease of the page returns."""
     redirect_url: str | None
+    bytes: float | None
+    """Bytes transferred, for a budget of bytes."""
+    seconds: float | None
+    """Duration of the crawl, for a budget of time."""
+    price: float | str | None
+    """Price paid or asked, such as `USD 0.01`, for a budget of money."""
 
 
 class HostSettings(TypedDict, total=False):

@@ -1,6 +1,7 @@
 """Readers of the headers of a site's answer: dates, waits and redirects."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from ipaddress import ip_address
@@ -13,6 +14,10 @@ LONGEST_RETRY_S = 1e6
 """Maximum wait of a Retry-After, seconds."""
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 """Statuses of redirects."""
+READABLE_PRICE = re.compile(r"[A-Za-z]{3} ?[0-9]{1,9}(\.[0-9]{1,12})?")
+"""Prices that the service reads."""
+PAYMENT = 402
+"""Status with which a site may ask for a price."""
 MAX_ETAG = 512
 """Maximum length of an ETag for the service, characters."""
 LAST_PORT = 65_535
@@ -61,9 +66,10 @@ def usable_etag(header: str) -> str | None:
 
 
 def conditions(crawl: Crawl) -> dict[str, str]:
-    """Return the headers of a conditional request; empty for a page without validators.
+    """Return the headers of a conditional request, and of the price that may be paid.
 
-    A site whose page is unchanged answers with status 304 and without a body.
+    They are empty for a page without validators and without a price. A site whose page is unchanged
+    answers with status 304 and without a body.
 
     >>> from recrawl_client import Crawl
     >>> at = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
@@ -76,7 +82,25 @@ def conditions(crawl: Crawl) -> dict[str, str]:
         headers["If-Modified-Since"] = format_datetime(
             crawl.last_modified.astimezone(UTC), usegmt=True
         )
+    if crawl.max_price is not None:
+        headers["crawler-max-price"] = crawl.max_price
     return headers
+
+
+def price(response: httpx.Response) -> str | None:
+    """Return what an answer has charged, or with status 402 what it asks; None without a price.
+
+    >>> asked = {"crawler-price": "USD 0.01"}
+    >>> price(httpx.Response(402, headers=asked)), price(httpx.Response(200, headers=asked))
+    ('USD 0.01', None)
+    """
+    return price_of(response.status_code, lambda name: response.headers.get(name, ""))
+
+
+def price_of(status: int, header: Callable[[str], str]) -> str | None:
+    """Return the price of an answer by its status; `header` returns the value of a header."""
+    value = header("crawler-price" if status == PAYMENT else "crawler-charged")
+    return value if READABLE_PRICE.fullmatch(value) else None
 
 
 def http_date(header: str) -> datetime | None:

@@ -44,7 +44,14 @@ from recrawl_client.batches import Batches
 from recrawl_client.calls import CrawlEvidence
 from recrawl_client.client import Client
 from recrawl_client.errors import ClientError, LeaseNotHeld, Unavailable
-from recrawl_client.headers import conditions, http_date, retry_seconds, target_url, usable_etag
+from recrawl_client.headers import (
+    conditions,
+    http_date,
+    price_of,
+    retry_seconds,
+    target_url,
+    usable_etag,
+)
 from recrawl_client.reporter import Reporter
 from recrawl_client.scrapy_failures import Answers, header
 from recrawl_client.scrapy_robots import ScrapyRobots, release
@@ -276,6 +283,9 @@ class Scheduler(BaseScheduler):
             last_modified=http_date(header(response, "Last-Modified")),
             etag=usable_etag(header(response, "ETag")),
             redirect_url=target,
+            bytes=float(len(response.body)),
+            seconds=request.meta.get("download_latency"),
+            price=price_of(response.status, lambda name: header(response, name)),
         )
         if isinstance(response, HtmlResponse) and (url := get_meta_refresh(response)[1]):
             self._pass(Request(url))

@@ -80,6 +80,7 @@ def made(shard: int, n: int) -> EpochColumns:
         trust=np.zeros(n),
         last_age=np.full(n, np.nan),
         last_failure_at=np.full(n, NO_TIME),
+        cost=np.zeros(n),
     )
 
 

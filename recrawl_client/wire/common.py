@@ -123,7 +123,7 @@ def added(total: CountsT, answer: CountsT, n_before: int = 0) -> CountsT:
     return type(total)(**sums)
 
 
-INDEXED = frozenset({"rejected", "decisions"})
+INDEXED = frozenset({"rejected", "decisions", "left_out"})
 """Lists of answers whose items have the position of a request's item."""
 LISTS = INDEXED | {"page_ids"}
 

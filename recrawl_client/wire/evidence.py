@@ -3,9 +3,19 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from recrawl_client.wire.common import Counts, Instant, Item, Lease, Moment, PageId, Url
+from recrawl_client.wire.common import (
+    END,
+    Counts,
+    Instant,
+    Item,
+    Lease,
+    Moment,
+    PageId,
+    Rejection,
+    Url,
+)
 
 Digest = Annotated[
     str,
@@ -89,6 +99,36 @@ class Observation(Item, frozen=True, kw_only=True):
     ] = UNSET
     """Note of the crawler, any JSON value of at most 1,024 bytes, which leases return; null removes
     the stored note."""
+    bytes: (
+        Annotated[float, Meta(ge=0, le=1e15, description="a number of bytes from 0, as in 48213")]
+        | UnsetType
+    ) = UNSET
+    """Bytes that the crawl transferred, with a budget of bytes. Like the next two, a wrong value is
+    left out, and the rest of the item counts."""
+    seconds: (
+        Annotated[float, Meta(ge=0, le=1e9, description="a number of seconds from 0, as in 0.8")]
+        | UnsetType
+    ) = UNSET
+    """Seconds that the crawl took, with a budget of time."""
+    price: (
+        Annotated[
+            float,
+            Meta(ge=0, le=1e9, description="a price such as USD 0.01, or a number from 0"),
+        ]
+        | Annotated[
+            str,
+            Meta(
+                pattern=r"^([A-Za-z]{3} ?[0-9]+(\.[0-9]+)?|[0-9]+(\.[0-9]+)? ?[A-Za-z]{3})"
+                rf"{END}",
+                description="a price such as USD 0.01, or a number from 0",
+                examples=["USD 0.01"],
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    """Price of the crawl, with a budget of money: what was paid, such as `crawler-charged`. With
+    status 402 it is what the site asks, such as `crawler-price`. A number is in the currency of the
+    budget."""
     redirect_url: (
         Annotated[
             str,
@@ -115,12 +155,15 @@ class Ping(Item, frozen=True, kw_only=True):
     """Instant of the change, at most 5 minutes ahead of the service's clock."""
 
 
-class Reported(Counts, frozen=True, kw_only=True):
+class Reported(Counts, frozen=True, kw_only=True, omit_defaults=True):
     """Outcomes of the crawls of a batch."""
 
     leases_ended: int
     """Number of leases that these reports ended; a report after the end of its lease is evidence
     too."""
+    left_out: list[Rejection] = field(default_factory=list)
+    """Costs with a wrong value, which were left out; the rest of each item counts. Absent without
+    any; several blocks of NDJSON list the first 1,000."""
 
 
 class Decision(Struct, frozen=True, kw_only=True):

@@ -71,8 +71,11 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     n_taught_nothing: int
     """Number of accepted crawls that did not show the page, and checks of gone pages that were
     still absent: the `overhead` of an epoch."""
+    spent: float | None = None
+    """Costs of the accepted crawls, in `unit`; null under a budget of crawls."""
     bandwidth: float | None
-    """Crawls a day of the epoch in force; null before the first, and for a host."""
+    """Crawls a day of the epoch in force; null before the first, for a host, and under a budget in
+    another unit."""
     n_asked: float | None
     """Number of crawls that the bandwidth allows in the measured steps of the row; for a host, that
     fall due at the rates in force. Null without a measured step."""
@@ -115,6 +118,8 @@ class HistoryAnswer(Struct, frozen=True, kw_only=True):
     """Length of a row, seconds."""
     host: str | None
     """Host of the rows; null: all pages."""
+    unit: str = "crawls"
+    """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     items: list[HistoryRow]
     """Rows of this part."""
     next_cursor: str | None

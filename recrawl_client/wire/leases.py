@@ -92,6 +92,9 @@ class Crawl(Struct, frozen=True, omit_defaults=True):
     """Last-Modified of that answer, for If-Modified-Since; absent without one."""
     note: Any = None
     """Note of the crawler; absent without one."""
+    max_price: str | None = None
+    """Highest price to pay for the crawl, such as `USD 0.01`, to be sent as `crawler-max-price`;
+    absent for a page whose price is not known."""
 
 
 class Leased(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -229,6 +229,9 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     """Instant of the registration."""
     gone: bool
     """True if two looks have found 404, 410 or a permanent redirect since the last content."""
+    cost: float | None
+    """Mean cost of its crawls in the unit of the budget, or the price that its site asks; null
+    while none is known, and under a budget of crawls."""
     n_failures: int
     """Number of consecutive crawls without content; of a gone page, those that found it absent."""
     no_content: bool = False

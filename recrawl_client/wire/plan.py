@@ -44,11 +44,11 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     """The plan that an epoch would make with a bandwidth; figures are null if it would fail."""
 
     bandwidth: float
-    """Budget of all requests, crawls a day."""
+    """Budget of all requests a day, in `unit`."""
     planned: float | None = None
-    """Part of the bandwidth for refreshes, crawls a day."""
+    """Part of the bandwidth for refreshes a day, in `unit`."""
     overhead: float | None = None
-    """Requests a day that teach nothing, as in the epoch in force."""
+    """Requests a day that teach nothing, in `unit`, as in the epoch in force."""
     first_crawls: float | None = None
     """Maximum of first crawls a day; null without a maximum."""
     feasible: bool
@@ -56,7 +56,7 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Reason why an epoch with this bandwidth would fail."""
     bandwidth_used: float | None = None
-    """Crawls a day that the plan spends on refreshes."""
+    """Amount that the plan spends on refreshes a day, in `unit`."""
     multiplier: float | None = None
     """Decrease of the cost by one more crawl a day, in units of importance."""
     harmonic_cost: float | None = None
@@ -88,8 +88,10 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     n_hosts: int
     """Number of hosts with pages."""
     min_bandwidth: float
-    """Sum of all minimum crawl rates: the least bandwidth with which an epoch succeeds, crawls a
+    """Sum of all minimum crawl rates: the least bandwidth with which an epoch succeeds, in `unit` a
     day."""
+    unit: str = "crawls"
+    """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     in_force: BudgetPlan
     """Plan with the bandwidth in force, from the same estimates as the others."""
     items: list[BudgetPlan]

@@ -66,16 +66,19 @@ class Epoch(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Reason of a failure."""
     bandwidth: float | None = None
-    """Budget of all requests, crawls a day."""
+    """Budget of all requests a day, in `unit`."""
     planned: float | None = None
-    """Part of the bandwidth for refreshes, crawls a day: the rest pays for first crawls and for
+    """Part of the bandwidth for refreshes a day, in `unit`: the rest pays for first crawls and for
     requests that teach nothing."""
     overhead: float | None = None
-    """Requests a day that teach nothing, such as retries, by those of the last seven days."""
+    """Requests a day that teach nothing, such as retries, by those of the last seven days, in
+    `unit`."""
     first_crawls: float | None = None
     """Maximum of first crawls a day; null without a maximum, because no bandwidth is set."""
     bandwidth_used: float | None = None
-    """Crawls a day that the schedule spends on refreshes."""
+    """Amount that the schedule spends on refreshes a day, in `unit`."""
+    unit: str | None = None
+    """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     multiplier: float | None = None
     """Decrease of the cost by one more crawl a day, in units of importance."""
     harmonic_cost: float | None = None

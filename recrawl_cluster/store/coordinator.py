@@ -33,6 +33,8 @@ class Coordinated(Routing):
     pace = by_coordinator("pace")
     lock_pace = by_coordinator("lock_pace")
     save_pace = by_coordinator("save_pace")
+    pace_unit = by_coordinator("pace_unit")
+    set_pace_unit = by_coordinator("set_pace_unit")
 
     audited = False
     """True if this transaction has an entry of the audit."""

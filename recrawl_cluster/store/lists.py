@@ -22,7 +22,7 @@ from recrawl_cluster.store.routing import (
     by_ids,
 )
 from recrawl_cluster.store.shard_map import hashed
-from service.model.arrays import Ints, distinct
+from service.model.arrays import Floats, Ints, distinct
 from service.model.changes import ChangeFilter
 from service.model.domain import Host
 from service.model.errors import ShardUnavailable
@@ -216,6 +216,13 @@ class ShardedLists(Routing):
             for tx, rows in self.split(host_id)
             for number, name in tx.host_names(host_id[rows]).items()
         }
+
+    @override
+    def host_costs(self, host_id: Ints) -> Floats:
+        costs = np.zeros(len(host_id))
+        for tx, rows in self.split(host_id):
+            costs[rows] = tx.host_costs(host_id[rows])
+        return costs
 
     @override
     def hold_settings(self, name: str) -> None:

@@ -116,6 +116,9 @@ class ShardedPages(Routing):
 
     estimator = by_coordinator("estimator")
     set_estimator = on_all("set_estimator")
+    cost_unit = by_coordinator("cost_unit")
+    set_cost_unit = on_all("set_cost_unit")
+    clear_costs = by_ids("clear_costs", nothing)
 
     freshness_columns = by_ids("freshness_columns", ascending)
     logged_changes = by_ids("logged_changes", aligned, rowwise=True)

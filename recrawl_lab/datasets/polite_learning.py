@@ -122,6 +122,7 @@ def states_after(taught: Taught, complete_rate: Floats, learning: Learning) -> P
         outcome=np.zeros(n, np.int16),
         absent_since=never,
         retry_rate=np.zeros(n),
+        cost=np.zeros(n),
         redirects_to=np.zeros(n, np.int64),
         hops=np.zeros(n, np.int16),
         n_targets=np.zeros(n, np.int16),

@@ -60,6 +60,7 @@ class Contents:
         self.change_hours = ChangeHours.empty(evidence=(WIDTH,), profile=(1 + TERMS,))
         self.incidents = HostIncidents.empty()
         self.estimator: str | None = None
+        self.cost_unit: str | None = None
 
     def host(self, host_id: int) -> str:
         """Return the name of a host; hosts are numbered in the order of arrival."""

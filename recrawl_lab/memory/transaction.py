@@ -18,9 +18,11 @@ from typing_extensions import override
 from recrawl_lab.memory.contents import OF_PAGE, PAGE, WRITTEN, Contents
 from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.incidents import MemoryIncidents
+from service.core.prices import means_of_hosts
 from service.model.arrays import (
     NO_TIME,
     UNSPECIFIED,
+    Floats,
     Instants,
     Ints,
     Keys,
@@ -134,6 +136,7 @@ class MemoryTransaction(MemoryIncidents):
             renewed_at=NO_TIME,
             absent_since=NO_TIME,
             retry_rate=0.0,
+            cost=0.0,
             pings_since=now,
             interval_factor=1.0,
             last_age=np.nan,
@@ -447,6 +450,25 @@ class MemoryTransaction(MemoryIncidents):
     @override
     def set_estimator(self, name: str) -> None:
         self.set("estimator", name)
+
+    @override
+    def cost_unit(self) -> str | None:
+        return self.store.cost_unit
+
+    @override
+    def set_cost_unit(self, unit: str) -> None:
+        self.set("cost_unit", unit)
+
+    @override
+    def clear_costs(self, page_id: Ints) -> None:
+        self.states.put(self.undo, page_id - 1, cost=np.zeros(len(page_id)))
+
+    @override
+    def host_costs(self, host_id: Ints) -> Floats:
+        cost, of_page = self.states["cost"], self.states["host_id"]
+        place = np.minimum(host_id.searchsorted(of_page), len(host_id) - 1)
+        some = (host_id[place] == of_page) & self.pages["alive"]
+        return means_of_hosts(cost[some], place[some], len(host_id))
 
     @override
     def next_page_ids(self, after: int, limit: int) -> Ints:

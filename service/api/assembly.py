@@ -200,7 +200,7 @@ def open_service(
     patience_s = request_deadlines(settings.database_timeout_s).lock_s
     keeper = Keeper(store, settings.budget_terms())
     recorder = Recorder(store, InForce(base.rules), settler, patience_s, keeper)
-    posts = PostRecorder(recorder, telemetry, now)
+    posts = PostRecorder(recorder, telemetry, now, base.plan.unit)
     if isinstance(store, SeveralBatchers):
         divided = store.divided_batchers(base.rules, settler, *writers, keeper)
         crawl_reports, ping_reports = divided.crawls(), divided.pings()

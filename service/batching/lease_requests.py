@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from service.batching.batcher import Limits
-from service.budget.keeper import Grant, Keeper
-from service.budget.spending import GRAIN
+from service.budget.keeper import Charges, Grant, Keeper, Short
 from service.leases import lease
 from service.leases.lease import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
@@ -56,20 +55,24 @@ def lease_all(
     """
     dealt: list[DealtPages] = []
     keeper = keeper or Keeper(store, None)
-    n_urgent = 0
+    urgent, was_short = 0.0, False
     missing = np.array([job.size for job in jobs] if counts is None else counts)
     while (hungry := np.flatnonzero(missing)).size and len(dealt) < MAX_TRANSACTIONS:
         wishes = [replace(jobs[i].wish, count=int(missing[i])) for i in hungry.tolist()]
         # the jobs of a batch are of one kind
         leasing = partial(lease.lease, requests=wishes, of=jobs[0].kind, polite=polite, rng=rng)
-        with keeper.grant(int(missing.sum()), n_urgent * GRAIN) as grant:
+        with keeper.grant(int(missing.sum()), urgent) as grant:
             if not grant.is_open:
                 break
             part = _lease_free(store, leasing, grant)
-            grant.taken, n_urgent = part.taken, part.n_urgent
+            book(grant, part)
+            urgent = part.urgent
         dealt.append(part._replace(to=hungry[part.to]))
         missing -= np.bincount(dealt[-1].to, minlength=len(jobs))
-        if not part.more:
+        # the pages cost more than a mean crawl, so the keeper draws once more
+        again = grant.short is not None and not was_short
+        was_short = grant.short is not None
+        if not part.more and not again:
             break
     # nothing else is due, so an idle budget may bring pages forward
     if keeper.terms is not None and missing.any():
@@ -93,8 +96,16 @@ def _lease_early(
         if not grant.is_open:
             return []
         part = _lease_free(store, leasing, grant)
-        grant.taken = part.taken
+        book(grant, part)
     return [part._replace(to=hungry[part.to])]
+
+
+def book(grant: Grant, dealt: DealtPages) -> None:
+    """Write into a grant what a transaction has leased, and what it had no room for."""
+    grant.taken, grant.urgent = dealt.taken, dealt.urgent
+    short = dealt.short
+    grant.short = Short(float(short.min()), float(short.sum())) if len(short) else None
+    grant.charges = Charges(dealt.leased.leases.token, dealt.amount)
 
 
 def _lease_free(store: Store, leasing: Callable[..., DealtPages], grant: Grant) -> DealtPages:

@@ -28,7 +28,6 @@ from service.batching.held import (
 )
 from service.budget.admission import NO_CRAWLS
 from service.budget.keeper import Keeper
-from service.core.pace import Taken
 from service.estimation.estimates import InForce
 from service.ingest.crawls import needs_rates
 from service.ingest.first_crawls import admitted
@@ -54,12 +53,14 @@ from service.model.arrays import (
     Bools,
     Codes,
     Columns,
+    Floats,
     Ints,
     distinct,
 )
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import ItemVerdict, PingReason
 from service.model.errors import OUTAGES
+from service.model.outcomes import OFFERED
 from service.storage import Store, Transaction
 from service.storage.budget.pace import days_since_1970
 
@@ -275,14 +276,14 @@ class Recorder:
     def after_commit(
         self, jobs: list[CrawlReport], committed: CommittedCrawls, sooner: Ints
     ) -> None:
-        """Queue the pages that `record_crawls` returned; count crawls without a lease."""
+        """Queue the pages that `record_crawls` returned; count what the crawls took."""
         now = _latest(jobs)
         if self.keeper is not None:
             accepted = committed.verdict == ItemVerdict.accepted
-            crawls = [job.columns for job in jobs]
-            day, n = unleased(CrawlColumns.concatenate(crawls).where(accepted), now)
-            if n:
-                self.keeper.count_unleased(day, Taken(float(n)))
+            crawls = CrawlColumns.concatenate([job.columns for job in jobs]).where(accepted)
+            day = int(days_since_1970(now))
+            today = crawls.where(begun_on(day, crawls))
+            self.keeper.count_reports(day, today.token, amounts_of(today))
         self._queue_apart(sooner, now)
 
     def _queue_apart(self, page_id: Ints, now: datetime) -> None:
@@ -294,13 +295,18 @@ class Recorder:
             queue_apart(self.store, self.settler, page_id, now)
 
 
-def unleased(crawls: CrawlColumns, now: datetime) -> tuple[int, int]:
-    """Return the running day since 1970, and the number of its crawls without a lease."""
-    day = int(days_since_1970(now))
-    midnight = np.datetime64(day, "D").astype(INSTANT)
-    at = crawls.observed_at
-    today = (crawls.token == 0) & (at >= midnight) & (at < midnight + DAY)
-    return day, int(np.count_nonzero(today))
+def begun_on(day: int, crawls: CrawlColumns) -> Bools:
+    """Return the crawls of a day since 1970; one under a lease may state no time."""
+    midnight, at = np.datetime64(day, "D").astype(INSTANT), crawls.observed_at
+    today: Bools = (at >= midnight) & (at < midnight + DAY) | np.isnat(at) & (crawls.token != 0)
+    return today
+
+
+def amounts_of(crawls: CrawlColumns) -> Floats:
+    """Return what crawls took, in the unit of the budget; NaN: no report. A price took nothing."""
+    if crawls.cost is None:
+        return np.full(len(crawls), np.nan)
+    return np.where(crawls.status == OFFERED, 0.0, crawls.cost)
 
 
 def queue_apart(store: Store, settler: LeaseSettler, page_id: Ints, now: datetime) -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from service.budget.spending import GRAIN
+import numpy as np
+
 from service.core.division import FIRST_SHARE
 from service.core.pace import (
     ROUNDING,
@@ -22,7 +23,8 @@ from service.core.pace import (
     room,
     taken,
 )
-from service.model.arrays import LATEST
+from service.model.amounts import CRAWLS, typical_cost
+from service.model.arrays import LATEST, Bools, Floats
 from service.storage import Transaction
 from service.storage.budget.pace import days_since_1970, moment_of
 
@@ -34,6 +36,8 @@ An allotment is also at least the income of this time."""
 
 URGENT = 1.2
 """Minimum urgency of a page that may be crawled on loan."""
+GRAIN = 1.0
+"""Amount that one crawl takes of a budget of crawls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,29 @@ class Terms:
     """Amount a day."""
     loan_days: float = 0.0
     """Maximum of the debt, in days of budget."""
+    unit: str = CRAWLS
+    """Unit of the budget (`model.amounts`)."""
     first_share: float = FIRST_SHARE
     """Maximum share of the cap of a host for first crawls, where the host has none of its own."""
+
+    @property
+    def grain(self) -> float:
+        """Amount that a day without room for it leaves to the next.
+
+        A budget of crawls may be below one a day. In other units, a page that is dearer than a
+        day's budget is not crawled, and no day has more than its budget.
+        """
+        return GRAIN if self.unit == CRAWLS else 0.0
+
+    @property
+    def typical(self) -> float:
+        """Amount of a crawl whose cost nobody knows, at most a day's budget unless crawls."""
+        return GRAIN if self.unit == CRAWLS else min(typical_cost(self.unit), self.budget)
+
+    @property
+    def most(self) -> float:
+        """Maximum amount of one crawl; dearer pages wait."""
+        return math.inf if self.unit == CRAWLS else self.budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +91,41 @@ class Allotment:
     """As in `Terms`."""
     is_last_first: bool = False
     """True if the day has no further first crawls."""
+    unit: str = CRAWLS
+    """Unit of the amounts."""
+    least: float = GRAIN
+    """Amount without which no crawl begins: that of the next crawl, as far as it is known."""
+    most: float = math.inf
+    """Maximum amount of one crawl; dearer pages wait."""
 
     def has_room(self) -> bool:
         """Return whether a crawl that is due may begin."""
-        return self.due >= GRAIN * (1.0 - ROUNDING)
+        return self._begins(self.due)
 
     def crawls(self, count: int) -> int:
         """Return how many of `count` crawls that are due may begin, by the least amount of one."""
-        return int(min(count, self.due / GRAIN + ROUNDING))
-
-    def lent_crawls(self, count: int) -> int:
-        """Return how many of `count` urgent crawls may begin on loan."""
-        return int(min(count, self.on_loan / GRAIN + ROUNDING))
+        return self._number(count, self.due)
 
     def early_crawls(self, count: int) -> int:
         """Return how many of `count` crawls of pages that are not due yet may begin."""
-        return int(min(count, self.ahead / GRAIN + ROUNDING))
+        return self._number(count, self.ahead)
+
+    def _begins(self, amount: float) -> bool:
+        return amount >= self.least * (1.0 - ROUNDING)
+
+    def _number(self, count: int, amount: float) -> int:
+        if self.unit == CRAWLS:
+            return int(min(count, amount / GRAIN + ROUNDING))
+        # how many fit depends on the costs of the pages
+        return count if self._begins(amount) else 0
+
+    def fits(self, amount: Floats, *, ahead: bool = False) -> Bools:
+        """Return which crawls of these amounts fit, the first ones first."""
+        return fitting(amount, (self.ahead if ahead else self.due) + ROUNDING * self.least)
+
+    def fits_on_loan(self, amount: Floats) -> Bools:
+        """Return which urgent crawls of these amounts fit on loan, the first ones first."""
+        return fitting(amount, self.on_loan + ROUNDING * self.least)
 
     def first_crawls(self, count: int) -> int:
         """Return how many of `count` first crawls may begin."""
@@ -104,6 +148,25 @@ class Allotment:
         return Taken(self.due + self.on_loan, self.on_loan, first)
 
 
+def fitting(amount: Floats, room: float) -> Bools:
+    """Return which amounts fit into a room one after the other; those that do not are left out.
+
+    >>> fitting(np.array([2.0, 3.0, 1.0, 1.0]), 4.0).tolist()
+    [True, False, True, True]
+    """
+    fit: Bools = np.cumsum(amount) <= room
+    for _ in range(MOST_ROUNDS):
+        left = room - float(amount[fit].sum())
+        rest = np.flatnonzero(~fit & (amount <= left))
+        if not rest.size:
+            break
+        fit[rest[np.cumsum(amount[rest]) <= left]] = True
+    return fit
+
+
+MOST_ROUNDS = 16
+"""Maximum number of times that dearer crawls are left out for later ones."""
+
 UNLIMITED = Allotment(day=None, due=math.inf)
 """The allotment where no budget is set."""
 
@@ -113,6 +176,10 @@ class Wish(NamedTuple):
 
     due: float
     on_loan: float = 0.0
+    each: float = GRAIN
+    """Mean amount of a crawl."""
+    least: float = GRAIN
+    """Amount of the next crawl."""
 
 
 class Drawn(NamedTuple):
@@ -134,51 +201,73 @@ def draw(
 ) -> Drawn:
     """Take an allotment of the pace, after the unused one went back.
 
-    `unleased` are crawls of this day that had no lease. The transaction locks the pace to its end.
+    `unleased` are amounts of this day that no lease took, less those that leases took too much. The
+    transaction locks the pace to its end.
     """
     most_first = first_crawls_a_day(tx)
     before = tx.lock_pace()
     at = days_since_1970(tx.now())
     pace = Pace.starting(terms.budget, at) if before is None else before
-    pace = advanced(pace, at, terms.budget, GRAIN)
+    pace = advanced(pace, at, terms.budget, terms.grain)
     if back is not None and back.day is not None:
         pace = given_back(pace, back.unused(), back.day)
     if unleased is not None:
-        pace = taken(pace, unleased)
+        pace = corrected(pace, unleased)
     now = room(pace, terms.loan_days, most_first)
-    due = whole(min(now.due, wish.due))
-    first = math.inf if math.isinf(most_first) else whole(min(now.first, due))
+    due = usable(terms, wish, min(now.due, wish.due))
+    first = math.inf
+    if not math.isinf(most_first):
+        # an amount that is usable is enough for a crawl
+        number = max(due / wish.each, 1.0) if due > 0 else 0.0
+        first = math.floor(min(now.first, number) + ROUNDING)
     allotment = Allotment(
         day=int(pace.at),
         due=due,
         ahead=min(now.ahead, due),
-        on_loan=whole(min(now.on_loan, wish.on_loan)),
+        on_loan=usable(terms, wish, min(now.on_loan, wish.on_loan)),
         first=first,
         first_share=terms.first_share,
         is_last_first=not math.isinf(most_first) and now.first - first < 1.0,
+        unit=terms.unit,
+        least=wish.least,
+        most=terms.most,
     )
     pace = taken(pace, allotment.unused())
     tx.save_pace(pace)
-    next_at = next_room_at(pace, GRAIN)
-    lends = now.on_loan - allotment.on_loan >= GRAIN
+    next_at = next_room_at(pace, wish.least)
+    lends = now.on_loan - allotment.on_loan >= wish.each
     return Drawn(allotment, lends, None if math.isinf(next_at) else moment_of(next_at))
 
 
-def spent_until(tx: Transaction, terms: Terms | None) -> datetime | None:
-    """Return the time until which the budget is spent; None: it has room, or none is set."""
+def corrected(pace: Pace, amounts: Taken) -> Pace:
+    """Return the pace after amounts of this day; a negative total goes back to it."""
+    if amounts.total >= 0:
+        return taken(pace, amounts)
+    pace = taken(pace, amounts._replace(total=0.0))
+    return given_back(pace, Taken(-amounts.total), int(pace.at))
+
+
+def spent_until(tx: Transaction, terms: Terms | None, cost: float = 0.0) -> datetime | None:
+    """Return the time until which the budget is spent; None: it has room, or none is set.
+
+    `cost` is that of the page that waits; 0: none is known.
+    """
     pace = None if terms is None else tx.pace()
     if terms is None or pace is None:
         return None
-    pace = advanced(pace, days_since_1970(tx.now()), terms.budget, GRAIN)
-    if room(pace).due >= GRAIN * (1.0 - ROUNDING):
+    pace = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
+    least = terms.typical if terms.unit == CRAWLS or not cost else min(cost, terms.budget)
+    if room(pace).due >= least * (1.0 - ROUNDING):
         return None
-    next_at = next_room_at(pace, GRAIN)
+    next_at = next_room_at(pace, least)
     return LATEST if math.isinf(next_at) else moment_of(next_at)
 
 
-def whole(amount: float) -> float:
+def usable(terms: Terms, wish: Wish, amount: float) -> float:
     """Return an amount without the part that no crawl can use."""
-    return math.floor(amount / GRAIN + ROUNDING) * GRAIN
+    if terms.unit == CRAWLS:
+        return math.floor(amount / GRAIN + ROUNDING) * GRAIN
+    return amount if amount >= wish.least * (1.0 - ROUNDING) else 0.0
 
 
 def first_crawls_a_day(tx: Transaction) -> float:

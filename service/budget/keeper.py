@@ -8,26 +8,35 @@ written within `HELD_S` seconds, and lost if the server dies before.
 The coordinator of several databases has the pace. While the coordinator is away, each server leases
 at the rate of the budget, so that the other databases go on. Several servers may then exceed the
 budget together.
+
+**Costs.** A lease takes what its page is expected to cost. The report of the same day, at the same
+server, corrects it by what the crawl took. Money that a lease takes is the most that its crawl may
+pay, so a budget of money is never exceeded.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
+import numpy as np
 import structlog
 
 from service.budget.allotments import (
+    GRAIN,
     HELD_S,
     UNLIMITED,
     Allotment,
     Terms,
     Wish,
     draw,
-    whole,
+    usable,
 )
 from service.core.pace import Taken
+from service.model.amounts import CRAWLS
+from service.model.arrays import Floats, Ints
 from service.model.errors import OUTAGES, RowLocked, StoreFull, TablesChanged
 from service.storage import Store
 from service.storage.budget.pace import days_since_1970
@@ -44,6 +53,21 @@ ROLLED_BACK = (RowLocked, TablesChanged, StoreFull)
 log = structlog.get_logger()
 
 
+class Short(NamedTuple):
+    """Amounts of due pages that an allotment had no room for."""
+
+    least: float
+    """Amount of the cheapest page."""
+    total: float
+
+
+class Charges(NamedTuple):
+    """Amounts that leases took."""
+
+    token: Ints
+    amount: Floats
+
+
 @dataclass(slots=True)
 class Grant:
     """The amounts that one transaction may lease, and has leased."""
@@ -54,8 +78,12 @@ class Grant:
     ahead: bool = False
     """True for crawls of pages that are not due yet."""
     taken: Taken = NOTHING
-    n_urgent: int = 0
-    """Number of urgent pages that it had no room for."""
+    urgent: float = 0.0
+    """Amount of urgent pages that it had no room for."""
+    short: Short | None = None
+    """Amounts of other due pages that it had no room for; None: none."""
+    charges: Charges | None = None
+    """Amounts of the leases; None: no lease has read the queue."""
 
     @property
     def is_open(self) -> bool:
@@ -68,6 +96,10 @@ class Grant:
     def may_lend(self) -> bool:
         """True if urgent pages may go beyond the own part of the allotment."""
         return not self.ahead and (self.allotment.on_loan > 0 or self.lends)
+
+    def begin(self) -> None:
+        """Forget what an earlier attempt of the transaction has leased."""
+        self.taken, self.urgent, self.short, self.charges = NOTHING, 0.0, None, None
 
 
 class Keeper:
@@ -82,6 +114,16 @@ class Keeper:
         self.next_at: datetime | None = None
         """Earliest time of the next room as of the last draw; None: never."""
         self._held = Allotment(day=0, due=0.0)
+        self._each = GRAIN if terms is None else terms.typical
+        """Mean amount of a crawl, by the last leases."""
+        self._floor = self._each
+        """Smallest amount of a lease."""
+        self._short: Short | None = None
+        self._short_at: datetime | None = None
+        """Time at which pages found no room."""
+        self._charged: dict[int, float] = {}
+        """Amounts of the leases of `_charged_on`, by their tokens."""
+        self._charged_on = 0
         self._lends = False
         self._ask_at: datetime | None = None
         """Time before which the pace has no room, as far as this server knows; None: it may."""
@@ -97,18 +139,22 @@ class Keeper:
 
     @contextmanager
     def grant(self, count: float, on_loan: float = 0.0, *, ahead: bool = False) -> Iterator[Grant]:
-        """Grant an amount to the transaction of a block, which sets `taken` before its end.
+        """Grant a number of crawls to the transaction of a block, which sets `taken` in its course.
 
-        With `ahead` the crawls are of pages that are not due yet. The grant may be smaller than
-        `count`. An outage of the commit forfeits the allotment, because the commit may have
-        succeeded.
+        `on_loan` is the amount that urgent pages want. With `ahead` the crawls are of pages that
+        are not due yet. The grant may be smaller than `count`. An outage of the commit forfeits the
+        allotment, because the commit may have succeeded.
         """
         if self.terms is None:
             yield Grant(UNLIMITED, ahead=ahead)
             return
         with self._turn:
             self._prepare(self.terms, count, on_loan)
-            grant = Grant(self._held, self._lends, ahead)
+            held = self._held
+            if ahead and self._short is not None:
+                # pages that are due wait for this amount
+                held = replace(held, ahead=max(held.ahead - self._short.total, 0.0))
+            grant = Grant(held, self._lends, ahead)
             try:
                 yield grant
             except ROLLED_BACK:
@@ -119,27 +165,84 @@ class Keeper:
             if grant.taken.total > 0:
                 self._held = self._held.less(grant.taken)
                 self._used_at = self.seconds()
+            if self.terms.unit != CRAWLS:
+                self._learn(grant)
 
     def spent_until(self) -> datetime | None:
         """Return the earliest time of the next lease; None: the server knows of room now.
 
-        The time is at most `LOOK_S` seconds ahead where urgent pages may have a loan.
+        The time is at most `LOOK_S` seconds ahead where urgent pages may have a loan, or where
+        cheaper pages may be due by then.
         """
         with self._turn:
             if self.terms is None or self._held.has_room() or self.next_at is None:
                 return None
             look_at = self.store.clock() + timedelta(seconds=LOOK_S)
-            return min(self.next_at, look_at) if self._lends else self.next_at
+            looks = self._lends or self._short is not None
+            return min(self.next_at, look_at) if looks else self.next_at
 
     def count_unleased(self, day: int, crawls: Taken) -> None:
         """Count accepted crawls of a day that had no lease."""
         if self.terms is None:
             return
         with self._counting:
-            before = self._unleased.get(day, NOTHING)
-            first = before.first + crawls.first
-            self._unleased[day] = Taken(before.total + crawls.total, first=first)
+            self._add(day, crawls)
         self._start_timer()
+
+    def count_reports(self, day: int, token: Ints, amount: Floats) -> None:
+        """Count what accepted crawls of a day took, NaN where none is known; token 0: no lease.
+
+        A crawl under a lease counts with the difference to what the lease took.
+        """
+        if self.terms is None or not len(token):
+            return
+        if self.terms.unit == CRAWLS:
+            n = int(np.count_nonzero(token == 0))
+            if n:
+                self.count_unleased(day, Taken(float(n)))
+            return
+        with self._counting:
+            charged = self._charged if day == self._charged_on else {}
+            expected = [charged.pop(each, np.nan) if each else 0.0 for each in token.tolist()]
+            took = np.where(np.isnan(amount) & (token == 0), self._each, amount)
+            difference = float(np.nansum(took - np.array(expected)))
+            if difference:
+                self._add(day, Taken(difference))
+        if difference:
+            self._start_timer()
+
+    def _add(self, day: int, crawls: Taken) -> None:
+        before = self._unleased.get(day, NOTHING)
+        self._unleased[day] = Taken(before.total + crawls.total, first=before.first + crawls.first)
+
+    def _learn(self, grant: Grant) -> None:
+        """Learn what crawls take, and what the next one does; remember what leases took."""
+        charges = grant.charges
+        if charges is None:
+            return
+        if len(charges.token):
+            self._each = float(charges.amount.mean())
+            self._floor = min(self._floor, float(charges.amount.min()))
+            with self._counting:
+                day = grant.allotment.day or 0
+                if day != self._charged_on:
+                    self._charged, self._charged_on = {}, day
+                pairs = zip(charges.token.tolist(), charges.amount.tolist(), strict=True)
+                self._charged.update(pairs)
+        if not grant.ahead:
+            self._short, self._short_at = grant.short, self.store.clock()
+            self._held = replace(self._held, least=self._least())
+
+    def _least(self) -> float:
+        """Return the amount without which no crawl begins.
+
+        Pages that found no room are looked at again after `HELD_S`, because cheaper ones may be due
+        by then.
+        """
+        if self._short is None or self._short_at is None:
+            return self._floor
+        is_new = abs(self.store.clock() - self._short_at) < HELD
+        return self._short.least if is_new else self._floor
 
     def close(self) -> None:
         """Return the allotment to the pace, because the server ends."""
@@ -154,13 +257,16 @@ class Keeper:
         """Return the allotment to the pace, and write the crawls without a lease."""
         with self._turn:
             if self.terms is not None and (self._unleased or self._is_holding()):
-                self._draw(self.terms, Wish(0.0))
+                self._draw(self.terms, Wish(0.0, each=self._each, least=self._least()))
 
     def _is_holding(self) -> bool:
         return self._held.due > 0 or self._held.on_loan > 0
 
     def _prepare(self, terms: Terms, count: float, on_loan: float) -> None:
         """Draw unless the allotment is new and suffices, or the pace is known to have no room."""
+        amount = count * self._each
+        if self._short is not None:
+            amount = max(amount, self._short.total)
         now = self.store.clock()
         same_day = self._held.day == int(days_since_1970(now))
         knows = self._knows_at(now)
@@ -169,10 +275,14 @@ class Keeper:
             same_day
             and (is_new or knows)
             and on_loan <= self._held.on_loan
-            and (count <= self._held.due or knows)
+            and (amount <= self._held.due or knows)
         ):
             return
-        self._draw(terms, Wish(max(count, terms.budget * HELD_S / DAY_S), on_loan))
+        self._draw(terms, self._wish(terms, amount, on_loan))
+
+    def _wish(self, terms: Terms, amount: float, on_loan: float) -> Wish:
+        amount = max(amount, terms.budget * HELD_S / DAY_S)
+        return Wish(amount, on_loan, self._each, self._least())
 
     def _knows_at(self, now: datetime) -> bool:
         """Return whether the last draw shows that the pace has no more room."""
@@ -215,7 +325,10 @@ class Keeper:
         now = self.store.clock()
         since = now if self._drawn_at is None else self._drawn_at
         passed = min(max((now - since).total_seconds(), 0.0), DAY_S)
-        day, due = int(days_since_1970(now)), whole(terms.budget * passed / DAY_S)
+        day, due = (
+            int(days_since_1970(now)),
+            usable(terms, Wish(0.0), terms.budget * passed / DAY_S),
+        )
         self._held, self._lends = Allotment(day=day, due=due), False
         self._ask_at = self.next_at = None
         self._drawn_at, self._used_at = now, self.seconds()

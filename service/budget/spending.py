@@ -1,14 +1,96 @@
-"""The amounts of the budget that crawls take. Pure."""
+"""Amounts of the budget that crawls are expected to take, and the unit of what is stored."""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.model.arrays import Floats
+from service.core.pace import Pace
+from service.core.prices import expected
+from service.model.amounts import CRAWLS, typical_cost
+from service.model.arrays import Floats, distinct
+from service.storage import Store, Transaction
 from service.storage.queue.columns import DuePages
 
-GRAIN = 1.0
-"""Maximum amount that one crawl takes, crawls."""
+BLOCK = 20_000
+"""Maximum pages whose costs one transaction forgets."""
 
 
-def amounts(pages: DuePages) -> Floats:
-    """Return the (N,) amounts that crawls of these pages take, crawls."""
-    return np.ones(len(pages))
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Rule of the amounts that crawls are expected to take of a budget."""
+
+    unit: str
+    """Unit of the budget (`model.amounts`)."""
+
+    def amounts(self, tx: Transaction, pages: DuePages) -> Floats:
+        """Return (N,) amounts that crawls of pages are expected to take; 1 each for crawls.
+
+        A page takes the mean of its crawls, else that of its host. A host without any takes the
+        mean of the pages at hand, else `typical_cost`.
+        """
+        if self.unit == CRAWLS:
+            return np.ones(len(pages))
+        cost, of_host = pages.cost, np.zeros(len(pages))
+        has_cost = cost > 0
+        if not has_cost.all():
+            host_id = distinct(pages.host_id[~has_cost])
+            place = np.minimum(host_id.searchsorted(pages.host_id), len(host_id) - 1)
+            of_host = tx.host_costs(host_id)[place]
+        own = expected(cost, np.where(has_cost, 0.0, of_host), 0.0)
+        some = own[own > 0]
+        return np.where(own > 0, own, some.mean() if some.size else typical_cost(self.unit))
+
+
+def adopt_unit(store: Store, unit: str, budget: float | None = None) -> None:
+    """Make a unit that of the pace and of the stored costs; `budget` is the amount a day.
+
+    Costs in another unit are forgotten, block by block. A budget of crawls learns no costs, and
+    leaves those that are stored.
+    """
+    if budget is not None:
+        with store.begin() as tx:
+            _adopt_pace(tx, unit, budget)
+    if unit == CRAWLS:
+        return
+    with store.begin(write=False) as tx:
+        stored = tx.cost_unit()
+    if stored == unit:
+        return
+    after = 0
+    while stored is not None:
+        with store.begin() as tx:
+            page_id = tx.next_page_ids(after, BLOCK)
+            if not len(page_id):
+                break
+            tx.clear_costs(page_id)
+            after = int(page_id[-1])
+    with store.begin() as tx:
+        tx.set_cost_unit(unit)
+
+
+def _adopt_pace(tx: Transaction, unit: str, budget: float) -> None:
+    """Make a unit that of the pace; the shares of the day that were spent stay."""
+    if (tx.pace_unit() or CRAWLS) == unit:
+        return
+    if tx.pace() is not None and (pace := tx.lock_pace()) is not None:
+        tx.save_pace(in_unit(pace, budget))
+    tx.set_pace_unit(unit)
+
+
+def in_unit(pace: Pace, budget: float) -> Pace:
+    """Return a pace in another unit, in which the budget is `budget` a day.
+
+    >>> in_unit(Pace(budget=100.0, at=0.5, tokens=50.0, spent=25.0), 4.0).spent
+    1.0
+    """
+    factor = budget / pace.budget if pace.budget > 0 else 0.0
+    return replace(
+        pace,
+        budget=budget,
+        tokens=pace.tokens * factor,
+        ahead=pace.ahead * factor,
+        carried=pace.carried * factor,
+        spent=pace.spent * factor,
+        paid=pace.paid * factor,
+        debt=pace.debt * factor,
+    )

@@ -1,10 +1,13 @@
 """The division of a budget: refreshes, first crawls, and requests that teach nothing. Pure.
 
-A budget of :math:`R` crawls a day pays for every request. The allocation of refreshes receives
+A budget of :math:`R` a day pays for every request. The allocation of refreshes receives
 :math:`R - h - x`. Requests that teach nothing, such as retries, take :math:`h` a day. First crawls
 take :math:`x` a day: as many as the new pages want, at most a share of the budget. While first
 copies wait, one refresh a day is enough for each page that has a copy. First crawls may have what
 is beyond.
+
+Amounts are in the unit of the budget: crawls, bytes, seconds or money. A crawl whose cost nobody
+knows yet counts at the mean cost.
 """
 
 from typing import NamedTuple
@@ -27,11 +30,11 @@ class Wanted(NamedTuple):
     first_crawls: float = 0.0
     """First crawls a day that the new pages want within the caps of hosts and groups."""
     minima: float = 0.0
-    """Sum of the minimum crawl rates of the pages that have a copy, crawls a day."""
+    """Sum of the minimum crawl rates of the pages that have a copy, amount a day."""
 
 
 class Division(NamedTuple):
-    """Parts of a budget, crawls a day."""
+    """Parts of a budget, amounts a day."""
 
     budget: float
     planned: float
@@ -39,10 +42,12 @@ class Division(NamedTuple):
     overhead: float
     """Part of requests that teach nothing."""
     first_crawls: float | None
-    """Maximum of first crawls; None: no maximum."""
+    """Maximum of first crawls, crawls a day; None: no maximum."""
 
 
-def divided(budget: float, wanted: Wanted, overhead: float, first_share: float) -> Division:
+def divided(
+    budget: float, wanted: Wanted, overhead: float, first_share: float, each: float = 1.0
+) -> Division:
     """Return the parts of a budget.
 
     The maximum of first crawls is the share `first_share` of the budget, even where fewer pages
@@ -52,9 +57,9 @@ def divided(budget: float, wanted: Wanted, overhead: float, first_share: float) 
 
     Parameters
     ----------
-    budget : crawls a day
-    overhead : requests a day
+    budget, overhead : amounts a day
     first_share : share of the budget, in [0, 1]
+    each : mean cost of a crawl, in the unit of the budget
 
     Raises
     ------
@@ -74,10 +79,10 @@ def divided(budget: float, wanted: Wanted, overhead: float, first_share: float) 
     if not 0 <= first_share <= 1:
         raise InvalidInput("first_share", f"is {first_share}, expected a share between 0 and 1")
     if not wanted.n_copies:
-        return Division(budget, budget, overhead, budget)
+        return Division(budget, budget, overhead, budget / each)
     most = first_share * budget
     if wanted.n_waiting:
-        most = max(most, budget - overhead - wanted.n_copies)
-    planned = budget - overhead - min(wanted.first_crawls, most)
+        most = max(most, budget - overhead - wanted.n_copies * each)
+    planned = budget - overhead - min(wanted.first_crawls * each, most)
     planned = max(planned, LEAST_PLANNED * budget, min(wanted.minima, budget))
-    return Division(budget, planned, overhead, most)
+    return Division(budget, planned, overhead, most / each)

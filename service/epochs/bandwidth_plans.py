@@ -12,9 +12,18 @@ from service.core.checks import BandwidthInfeasible
 from service.core.common_values import alone
 from service.core.division import Division, Wanted, divided
 from service.epochs.constraints import CONSTRAINED, LEAST
+from service.epochs.division import ONE_EACH
 from service.epochs.shifts import places
-from service.epochs.solve import NO_HOSTS, AllocationInput, Plan, optimum, total_costs
+from service.epochs.solve import (
+    NO_HOSTS,
+    AllocationInput,
+    Plan,
+    optimum,
+    priced,
+    total_costs,
+)
 from service.estimation.estimates import RateEstimates
+from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints, element_types
 from service.model.columns import CapColumns, EpochColumns, HostHours
 from service.model.domain import Certificate, Observability
@@ -25,7 +34,7 @@ USED_UP = 1e-9
 """Relative distance of a host's multiplier above that of all pages that means a full cap."""
 PLANNED = {
     *("page_id", "importance", "observability", "host_id"),
-    *("min_crawl_rate", "max_crawl_rate"),
+    *("min_crawl_rate", "max_crawl_rate", "cost"),
 }
 """Columns of pages that an allocation and its costs read beside the estimates."""
 
@@ -103,14 +112,19 @@ def reduced(pages: EpochColumns) -> EpochColumns:
 
 def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = None) -> Solved:
     """Return the plan of a bandwidth; `start` is the multiplier of a similar plan."""
-    pages, estimates, budget = basis.pages, basis.estimates, _division(basis, plan, bandwidth)
-    problem = AllocationInput(pages, estimates, plan.objective, budget.planned, basis.caps)
+    pages, estimates, costs = basis.pages, basis.estimates, ONE_EACH
+    if plan.unit != CRAWLS:
+        pages, costs = alone(priced(pages, plan.unit, bandwidth))
+    budget = _division(basis, plan, bandwidth, costs.mean)
+    problem = AllocationInput(
+        pages, estimates, plan.objective, budget.planned, basis.caps, costs.of_pages
+    )
     hosts = basis.change_hours
     place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     try:
         allocation, audits = alone(optimum(problem, start, hosts, place))
     except BandwidthInfeasible:
-        return _infeasible(pages, bandwidth)
+        return _infeasible(pages, bandwidth, plan.unit, costs.of_pages)
     rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability
     harmonic, binary = total_costs(pages, estimates, rates, plan.timing)
     importance = float(pages.importance.sum())
@@ -131,32 +145,39 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     return Solved(figures, *ranked, _at_cap(basis.caps, allocation))
 
 
-def _division(basis: Basis, plan: Plan, bandwidth: float) -> Division:
+def _division(basis: Basis, plan: Plan, bandwidth: float, each: float) -> Division:
     """Return the parts of a budget; those of the epoch in force where it is the same."""
     seen = basis.in_force
-    if seen.planned is not None and bandwidth == seen.bandwidth:
+    if seen.planned is not None and bandwidth == seen.bandwidth and plan.unit == seen.unit:
         return Division(bandwidth, seen.planned, seen.overhead or 0.0, seen.first_crawls)
-    return divided(bandwidth, basis.wants, seen.overhead or 0.0, plan.first_share)
+    overhead = (seen.overhead or 0.0) if plan.unit == seen.unit else 0.0
+    return divided(bandwidth, basis.wants, overhead, plan.first_share, each)
 
 
-def minima(pages: EpochColumns, plan: Plan) -> Floats:
-    """Return the minimum crawl rates that an epoch keeps, 1/day."""
+def minima(pages: EpochColumns, plan: Plan) -> float:
+    """Return the sum of the minimum crawl rates that an epoch keeps, in the unit of the budget."""
     if plan.objective != CONSTRAINED:
-        return np.zeros(0)
-    return pages.min_crawl_rate[pages.min_crawl_rate >= LEAST]
+        return 0.0
+    row = pages.min_crawl_rate >= LEAST
+    if plan.unit == CRAWLS:
+        return float(pages.min_crawl_rate[row].sum())
+    _, costs = alone(priced(pages, plan.unit, np.inf))
+    each = 1.0 if costs.of_pages is None else costs.of_pages
+    return float((pages.min_crawl_rate * each)[row].sum())
 
 
-def _infeasible(pages: EpochColumns, bandwidth: float) -> Solved:
+def _infeasible(pages: EpochColumns, bandwidth: float, unit: str, cost: Floats | None) -> Solved:
     """Return the plan of a bandwidth that minimum crawl rates exceed."""
+    each = pages.min_crawl_rate if cost is None else pages.min_crawl_rate * cost
     row = np.flatnonzero(pages.min_crawl_rate >= LEAST)
     # lowest first, so that as many minima as possible fit
-    row = row[np.argsort(pages.min_crawl_rate[row], kind="stable")]
-    used = np.cumsum(pages.min_crawl_rate[row])
+    row = row[np.argsort(each[row], kind="stable")]
+    used = np.cumsum(each[row])
     n_fit = int(used.searchsorted(bandwidth, side="right"))
     figures = BudgetPlan(
         bandwidth=bandwidth,
         feasible=False,
-        reason=f"minimum crawl rates need {used[-1]:g} crawls a day, {used[-1] - bandwidth:g} more "
+        reason=f"minimum crawl rates need {used[-1]:g} {unit} a day, {used[-1] - bandwidth:g} more "
         "than this bandwidth; an epoch would fail",
         n_starved=len(row) - n_fit,
     )

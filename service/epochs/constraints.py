@@ -40,9 +40,9 @@ class Audits(NamedTuple):
     of_pages: Floats
     """(N,) audits of the pages of this part, 1/day."""
     total: float
-    """Audits of all parts, 1/day."""
+    """Audits of all parts, 1/day, or their costs."""
     minima: float
-    """Sum of the minimum crawl rates of all parts, 1/day."""
+    """Sum of the minimum crawl rates of all parts, 1/day, or of their costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,13 @@ class Constraints:
         """Sum of the minimum crawl rates, crawls a day."""
         return float(np.sum(self.of_pages.get("min_crawl_rate", 0.0)))
 
-    def affordable(self, audits: Floats, bandwidth: float) -> Joint[Audits]:
+    def affordable(
+        self, audits: Floats, bandwidth: float, cost: Floats | None = None
+    ) -> Joint[Audits]:
         """Return the audits, reduced to the room that minima leave within every limit.
 
-        The limits are the maximum of a page, the caps of its host and group, and the bandwidth.
+        The limits are the maximum of a page, the caps of its host and group, and the bandwidth. The
+        bandwidth is in the unit of the (N,) `cost` of a crawl; None: 1.
         """
         least, most = (self.of_pages.get(f"{name}_crawl_rate") for name in ("min", "max"))
         if most is not None:
@@ -84,9 +87,11 @@ class Constraints:
             of_page = level.of[of_page]
             audits_of = np.bincount(of_page, audits, len(level.limits))
             audits = audits * _share(level.limits - level.minima, audits_of)[of_page]
-        minima, needed = yield from total((self.minima, float(audits.sum())))
+        price = np.broadcast_to(1.0, audits.shape) if cost is None else cost
+        own_minima = self.minima if cost is None or least is None else float(least @ cost)
+        minima, needed = yield from total((own_minima, float((audits * price).sum())))
         audits = audits * _share(bandwidth - minima, needed)
-        return Audits(audits, (yield from total(float(audits.sum()))), minima)
+        return Audits(audits, (yield from total(float((audits * price).sum()))), minima)
 
 
 def _share(room: ArrayLike, needed: ArrayLike) -> Floats:

@@ -5,6 +5,7 @@ the same multiplier, so that their intervals are right after their first crawls.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +25,19 @@ from service.model.domain import Observability
 
 PAGES_PER_CRAWL = 5
 """Pages with a copy for each crawl a day where no budget is set, the ratio of K19's experiments."""
+
+
+class Costs(NamedTuple):
+    """Costs of crawls in the unit of the budget."""
+
+    of_pages: Floats | None = None
+    """(N,) cost of a crawl of each page; None: 1."""
+    mean: float = 1.0
+    """Mean cost of a crawl, over the pages of all parts."""
+
+
+ONE_EACH = Costs()
+"""Costs of crawls under a budget of crawls."""
 NEW = Window(1.0, -np.inf)
 """Time in which first crawls show how many a day are wanted."""
 
@@ -42,9 +56,13 @@ def divides(objective: str, wants: Wanted) -> bool:
 
 
 def wanted_within(
-    pages: EpochColumns, caps: CapColumns, first_share: float, now: np.datetime64
+    pages: EpochColumns,
+    caps: CapColumns,
+    first_share: float,
+    now: np.datetime64,
+    cost: Floats | None = None,
 ) -> Wanted:
-    """Return what the pages of this part want beside refreshes.
+    """Return what the pages of this part want beside refreshes; `cost` is that of a crawl each.
 
     New pages want as many first crawls a day as wait now, or as there were within the last day.
     First crawls have the same share of the caps of hosts and groups as of the budget. A host may
@@ -54,7 +72,8 @@ def wanted_within(
     shares = pages.importance > 0
     waiting = ~has_copy & shares & np.isnat(pages.last_failure_at)
     copies = has_copy & shares
-    minima = pages.min_crawl_rate[has_copy]
+    low = pages.min_crawl_rate if cost is None else pages.min_crawl_rate * cost
+    minima = low[has_copy & (pages.min_crawl_rate >= LEAST)]
     of_first = _first_crawled(pages, has_copy, NEW, now)
     levels = _levels(pages, caps)
     shares_of = _first_shares(caps, levels, first_share)
@@ -65,7 +84,7 @@ def wanted_within(
         n_waiting=int(np.count_nonzero(waiting)),
         first_crawls=_within_caps(np.maximum(*of_hosts[:2]), of_hosts[2], levels, shares_of),
         # the solver adds the minima in another order, and must not find their sum above
-        minima=(1 + ROUNDING) * float(minima[minima >= LEAST].sum()),
+        minima=(1 + ROUNDING) * float(minima.sum()),
     )
 
 
@@ -134,15 +153,18 @@ def division(
     first_share: float,
     requests: Requests,
     now: np.datetime64,
+    costs: Costs = ONE_EACH,
 ) -> Joint[tuple[Division, Wanted]]:
     """Return the division of the budget of all parts, and what their pages want.
 
     Without a budget, the crawls of refreshes are a fifth of the pages that have a copy, and
     nothing limits first crawls. A corpus without any copy counts all of its pages.
     """
-    sums, n_pages = yield from total((wanted_within(pages, caps, first_share, now), len(pages)))
+    wanted = wanted_within(pages, caps, first_share, now, costs.of_pages)
+    sums, n_pages = yield from total((wanted, len(pages)))
     if bandwidth is not None:
-        return divided(bandwidth, sums, requests.overhead, first_share), sums
+        overhead = requests.overhead * costs.mean
+        return divided(bandwidth, sums, overhead, first_share, costs.mean), sums
     crawls = (sums.n_copies or n_pages) / PAGES_PER_CRAWL
     return Division(crawls, crawls, requests.overhead, None), sums
 
@@ -165,20 +187,27 @@ def add_rates_of_new(
     caps: CapColumns,
     allocation: Allocation,
     most: float,
+    cost: Floats | None = None,
 ) -> None:
     """Write the rates of pages without a copy into an allocation, at the multipliers in force.
 
-    `most` is the maximum rate, 1/day, where a multiplier is 0.
+    `most` is the maximum amount a day of a page where a multiplier is 0. `cost` has the amount of a
+    crawl of each page.
     """
     row = np.flatnonzero(~with_copy(pages) & (pages.importance > 0))
     if not row.size:
         return
     new = pages.take(row)
     own = RateEstimates(*(column[row] for column in estimates))
-    multiplier: ArrayLike = allocation.multiplier
+    price: Floats | float = allocation.multiplier
     if allocation.host_multiplier is not None:
-        multiplier = allocation.host_multiplier[_levels(new, caps)[0].of]
+        price = allocation.host_multiplier[_levels(new, caps)[0].of]
+    most_crawls: ArrayLike = most
+    if cost is not None:
+        # caps count crawls, so their part of the price is the same for all pages of a host
+        price = price + allocation.multiplier * (cost[row] - 1.0)
+        most_crawls = most / cost[row]
     complete = new.observability == Observability.complete
     columns = new.importance, own.change_rate, complete
-    rates = harmonic_rates(*columns, multiplier, most=most, **bounds(new, own))
+    rates = harmonic_rates(*columns, price, most=most_crawls, **bounds(new, own))
     allocation.crawl_rate[row], allocation.crawl_probability[row] = rates

@@ -76,8 +76,12 @@ def joined(own: Requests) -> Joint[Requests]:
     return sums._replace(since=own.since)
 
 
-def factor_after(last: Epoch | None, requests: Requests, n_first: int, n_pages: int) -> float:
+def factor_after(
+    last: Epoch | None, requests: Requests, n_first: int, n_pages: int, each: float = 1.0
+) -> float:
     """Return the budget factor after the requests since the last epoch; 1 with leases.
+
+    `each` is the mean cost of a crawl in the unit of the budget, by which crawls are compared.
 
     `n_first` of the requests were first crawls. The plan of the last epoch has paid for those that
     it expected. The others are not saved later, or a new corpus would wait for weeks. Without any
@@ -89,12 +93,12 @@ def factor_after(last: Epoch | None, requests: Requests, n_first: int, n_pages: 
     if not requests.n_reported:
         return before.budget_factor
     n, days = max(requests.n_since - n_first, 0.0), requests.since.days
-    crawls = Spent(n, _without_first_crawls(before) * days, n_pages)
+    crawls = Spent(n, _without_first_crawls(before) / each * days, n_pages)
     return budget_factor(before.budget_factor, crawls, days)
 
 
 def _without_first_crawls(certificate: Certificate) -> float:
-    """Return the part of a budget that is not for first crawls, crawls a day."""
+    """Return the part of a budget that is not for first crawls, amount a day."""
     if certificate.planned is None:
         return certificate.bandwidth
     return min(certificate.planned + (certificate.overhead or 0.0), certificate.bandwidth)

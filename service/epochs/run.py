@@ -21,6 +21,7 @@ from service.history.steps import HistoryKeeper
 from service.leases.early import EarlyPages
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue, redate
+from service.model.amounts import CRAWLS, typical_cost
 from service.model.domain import Certificate, Epoch, EpochStatus
 from service.model.errors import (
     OUTAGES,
@@ -272,17 +273,27 @@ class Runner:
                     log.warning("the clock was set back; later times of crawls are set to now")
                     redate(part, self.polite, self.now)
                 admit_waiting(part, now)
-                sample(part, self._budget(part) / len(self.store.parts), now)
+                crawls, each = self._crawls_a_day(part)
+                sample(part, crawls / len(self.store.parts), now)
                 early = self._early.setdefault(id(part), EarlyPages(self.plan.bandwidth))
+                early.each = each
                 fill_queue(part, now + self.ahead, self._stopped.is_set, early)
 
-    @staticmethod
-    def _budget(part: Store) -> float:
-        """Return the crawls a day of the epoch in force, 0 before the first."""
+    def _crawls_a_day(self, part: Store) -> tuple[float, float]:
+        """Return the crawls a day of the epoch in force, 0 before the first, and their mean cost.
+
+        In units other than crawls, both follow from the maximum of first crawls.
+        """
         with part.begin(write=False) as tx:
             epoch = tx.epoch_in_force()
         certificate = None if epoch is None else epoch.certificate
-        return 0.0 if certificate is None else certificate.bandwidth
+        unit = self.plan.unit if certificate is None else certificate.unit
+        if certificate is None:
+            return 0.0, typical_cost(unit)
+        each, first = typical_cost(unit), certificate.first_crawls
+        if unit != CRAWLS and first and self.plan.first_share:
+            each = self.plan.first_share * certificate.bandwidth / first
+        return certificate.bandwidth / each, each
 
     def keep_history(self) -> None:
         """Merge the sums of commits, and write the rows of a step that has ended."""

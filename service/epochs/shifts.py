@@ -89,7 +89,7 @@ def most_crawled(
     pages: EpochColumns,
     change_rate: Floats,
     crawl_rate: Floats,
-    multiplier: float,
+    price: Floats | float,
     hosts: HostHours,
     place: Ints,
 ) -> Floats | None:
@@ -97,10 +97,10 @@ def most_crawled(
 
     Nearly all changes of a day may come at one hour. A page with one crawl a day, just after that
     hour, then waits W days on average from a change to its crawl. The optimum without change hours
-    has `crawl_rate` and `multiplier`; `place` has the rows of hosts, as of `places`. One crawl a
-    day adds the harmonic cost ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times importance. It is
-    better if that is below the value of the bandwidth that it spares. The pages must be a good part
-    of their host's.
+    has `crawl_rate` and the (N,) `price` of a crawl; `place` has the rows of hosts, as of `places`.
+    One crawl a day adds the harmonic cost ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times
+    importance. It is better if that is below the value of the bandwidth that it spares. The pages
+    must be a good part of their host's.
     """
     mass = excess_mass(profiles_of(hosts), 1.0 / CONCENTRATION)
     sharp = second_crawl(mass) < LEAST_GAIN
@@ -118,7 +118,8 @@ def most_crawled(
     rate, change = crawl_rate[row], change_rate[row]
     cost = pages.importance[row] * (np.log1p(2.0 * wait * change) - np.log1p(change / rate))
     most = np.full(len(pages), np.nan)
-    most[row[cost < multiplier * (rate - ONCE_A_DAY)]] = ONCE_A_DAY
+    each = np.broadcast_to(price, len(pages))[row]
+    most[row[cost < each * (rate - ONCE_A_DAY)]] = ONCE_A_DAY
     return most
 
 

@@ -19,15 +19,18 @@ from service.core.allocation.harmonic import harmonic_optimum
 from service.core.allocation.problem import Allocation
 from service.core.checks import BandwidthInfeasible
 from service.core.common_values import Contribution, Joint, anywhere, count, gathered, total
-from service.core.costs import costs
+from service.core.costs import costs as costs_of
 from service.core.division import FIRST_SHARE
 from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
+from service.core.prices import allocated
 from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
 from service.epochs.change_hours import Hours
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.division import (
+    ONE_EACH,
+    Costs,
     add_rates_of_new,
     divides,
     division,
@@ -38,6 +41,7 @@ from service.epochs.requests import NO_REQUESTS, Requests, factor_after, joined
 from service.epochs.shifts import exposures, most_crawled, places, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
+from service.model.amounts import CRAWLS, typical_cost
 from service.model.arrays import Floats, Ints
 from service.model.columns import CapColumns, EpochColumns, HostHours, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
@@ -51,7 +55,9 @@ class Plan:
     objective: str = "harmonic"
     timing: Timing = Timing.periodic
     bandwidth: float | None = None
-    """Crawls a day; None: 0.2 for each page that has a copy."""
+    """Amount a day in the unit of the budget; None: 0.2 crawls for each page that has a copy."""
+    unit: str = CRAWLS
+    """Unit of the budget (`model.amounts`). It needs the objective `harmonic` unless crawls."""
     first_share: float = FIRST_SHARE
     """Maximum share of the bandwidth for first crawls."""
     retention: timedelta | None = None
@@ -119,21 +125,28 @@ def solve(
 
     `requests` are those of this part's history.
     """
-    start = last.certificate.multiplier if last and last.certificate else None
+    start, before = last.certificate.multiplier if last and last.certificate else None, last
+    if last and last.certificate and last.certificate.unit != plan.unit:
+        start, before = None, None
     n_pages = yield from count(len(pages))
     requests = yield from joined(requests)
+    costs = ONE_EACH
+    if plan.unit != CRAWLS and plan.bandwidth is not None:
+        pages, costs = yield from priced(pages, plan.unit, plan.bandwidth)
     budget, wants = yield from division(
-        pages, caps, plan.bandwidth, plan.first_share, requests, now
+        pages, caps, plan.bandwidth, plan.first_share, requests, now, costs
     )
     apart = divides(plan.objective, wants)
     sharers = sharing(pages) if apart else pages
-    problem = AllocationInput(sharers, estimates, plan.objective, budget.planned, caps)
+    problem = AllocationInput(
+        sharers, estimates, plan.objective, budget.planned, caps, costs.of_pages
+    )
     hosts = None if change_hours is None else change_hours.hosts
     place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
     optimal = optimum(problem, start, hosts, place)
     allocation, audits = yield from optimal
     if apart:
-        add_rates_of_new(pages, estimates, caps, allocation, budget.planned)
+        add_rates_of_new(pages, estimates, caps, allocation, budget.planned, costs.of_pages)
     crawl_rate = allocation.crawl_rate
     if audits.total > 0:
         crawl_rate = crawl_rate + audits.of_pages
@@ -144,7 +157,7 @@ def solve(
     urgencies = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), evidence)
     if plan.with_urgency:
         n_first = yield from count(n_first_crawled(pages, requests.since, now))
-        on_all = factor_after(last, requests, n_first, wants.n_copies)
+        on_all = factor_after(before, requests, n_first, wants.n_copies, costs.mean)
         exposure = exposures(pages, change_hours, place)
         situation = pages, estimates, crawl_rate, caps, now
         urgencies = yield from urgency(*situation, since, on_all, exposure)
@@ -164,6 +177,7 @@ def solve(
     harmonic, binary = yield from total(total_costs(pages, estimates, rates, plan.timing))
     certificate = Certificate(
         bandwidth=budget.budget,
+        unit=plan.unit,
         planned=budget.planned,
         overhead=budget.overhead,
         first_crawls=budget.first_crawls,
@@ -191,8 +205,33 @@ class AllocationInput(NamedTuple):
     estimates: RateEstimates
     objective: str
     bandwidth: float
-    """Crawls a day."""
+    """Amount a day."""
     caps: CapColumns
+    cost: Floats | None = None
+    """Cost of a crawl of each page, in the unit of the bandwidth; None: 1."""
+
+
+def priced(pages: EpochColumns, unit: str, budget: float) -> Joint[tuple[EpochColumns, Costs]]:
+    """Return the pages and the costs of their crawls; a page above the day's budget has no share.
+
+    Its minimum crawl rate is left out too, because no day could pay for a crawl. It does not count
+    in the mean.
+    """
+    cost = yield from allocated(pages.cost, pages.host_id, typical_cost(unit))
+    beyond = cost > budget
+    within = cost[~beyond]
+    n, of_all = yield from total((len(within), float(within.sum())))
+    costs = Costs(cost, of_all / n if n else min(typical_cost(unit), budget))
+    if not beyond.any():
+        return pages, costs
+    return (
+        replace(
+            pages,
+            importance=np.where(beyond, 0.0, pages.importance),
+            min_crawl_rate=np.where(beyond, np.nan, pages.min_crawl_rate),
+        ),
+        costs,
+    )
 
 
 def optimum(
@@ -218,7 +257,8 @@ def _once_a_day(
     """
     pages, change_rate, most = problem.pages, problem.estimates.change_rate, None
     if len(hosts):
-        before = allocation.crawl_rate, allocation.multiplier
+        price = allocation.multiplier * (1.0 if problem.cost is None else problem.cost)
+        before = allocation.crawl_rate, price
         most = most_crawled(pages, change_rate, *before, hosts, place)
     if not (yield from anywhere(most is not None)):
         return allocation, audits
@@ -234,7 +274,7 @@ def _within_limits(
     problem: AllocationInput, start: float | None
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum without change hours beside the audits, and the audits, crawls a day."""
-    pages, estimates, objective, bandwidth, caps = problem
+    pages, estimates, objective, bandwidth, caps, cost = problem
     constraints = constrain(pages, estimates, caps, objective)
     complete = pages.observability == Observability.complete
     columns = np.ascontiguousarray(pages.importance), estimates.change_rate, complete
@@ -242,7 +282,8 @@ def _within_limits(
     def allocate(bandwidth: float, start: float | None, audits: ArrayLike) -> Joint[Allocation]:
         if objective != CONSTRAINED:
             return _gathered(objective, columns, bandwidth, start)
-        return harmonic_optimum(*columns, bandwidth, start=start, **constraints.arguments(audits))
+        limits = constraints.arguments(audits)
+        return harmonic_optimum(*columns, bandwidth, start=start, cost=cost, **limits)
 
     try:
         allocation = yield from allocate(bandwidth, start, 0.0)
@@ -250,7 +291,7 @@ def _within_limits(
         highest = yield Contribution(highest_minima(pages), _highest, exact=True)
         raise BandwidthInfeasible(f"{error}; {greediest(highest)}") from error
     rates = audit_rates(pages, estimates, allocation)
-    audits = yield from constraints.affordable(rates, bandwidth)
+    audits = yield from constraints.affordable(rates, bandwidth, cost)
     if audits.total > 0:
         # rounding must not leave less than the minima need
         spared = max(bandwidth - audits.total, audits.minima)
@@ -344,5 +385,5 @@ def total_costs(
         noise = dict(zip(("ping_recall", "ping_precision"), quality, strict=True))
         for where, model in ((~pinged, {"timing": timing.value}), (pinged, noise)):
             if where.any():
-                total += np.sum(costs(*(column[where] for column in columns), **model), axis=1)
+                total += np.sum(costs_of(*(column[where] for column in columns), **model), axis=1)
     return float(total[0]), float(total[1])

@@ -13,11 +13,13 @@ import msgspec
 import numpy as np
 
 from recrawl_client.wire.plan import BudgetPlan, PlanAnswer, PlannedHost, PlannedTag, StarvedPage
+from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
 from service.epochs.division import divides, sharing, wanted_within
-from service.epochs.solve import Plan
+from service.epochs.solve import Plan, priced
 from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
 from service.estimation.shard_rates import EpochFacts, ShardRates
+from service.model.amounts import CRAWLS
 from service.model.arrays import Ints, distinct, instant
 from service.model.errors import EpochNotFound, PlanTooLarge
 from service.storage import Store, Transaction
@@ -69,7 +71,8 @@ class WhatIf:
             at=basis.at,
             n_pages=len(basis.pages),
             n_hosts=len(basis.hosts.ids),
-            min_bandwidth=float(minima(basis.pages, self.plan).sum()),
+            min_bandwidth=minima(basis.pages, self.plan),
+            unit=self.plan.unit,
             in_force=in_force,
             items=items,
         )
@@ -109,7 +112,10 @@ class WhatIf:
         estimator, pages = ShardRates().of_pages(tx, estimator, EpochFacts.of(last), pages)
         estimates = estimate_rates(pages, estimator, instant(now), from_log)
         caps = tx.load_caps()
-        wants = wanted_within(pages, caps, self.plan.first_share, instant(now))
+        cost = None
+        if self.plan.unit != CRAWLS:
+            cost = alone(priced(pages, self.plan.unit, np.inf))[1].of_pages
+        wants = wanted_within(pages, caps, self.plan.first_share, instant(now), cost)
         if divides(self.plan.objective, wants):
             pages = sharing(pages)
         pages = reduced(pages)

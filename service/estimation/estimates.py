@@ -26,6 +26,7 @@ from service.core.pings import (
 )
 from service.core.prior import DEFAULT_PRIOR
 from service.estimation.shard_rates import NO_EPOCH, EpochFacts, PagesT, ShardRates
+from service.model.amounts import CRAWLS
 from service.model.arrays import (
     INSTANT,
     Bools,
@@ -78,6 +79,8 @@ class Rules:
     rng: np.random.Generator
     ping_delay_s: float = 0.0
     """Time after a page's last crawl in which pings are dropped, seconds."""
+    unit: str = CRAWLS
+    """Unit of the budget, in which crawls state their costs."""
     epoch: EpochFacts = NO_EPOCH
     """The epoch whose prior and urgencies are in force."""
     shard_rates: ShardRates = field(default_factory=ShardRates, compare=False, repr=False)

@@ -25,7 +25,8 @@ from typing_extensions import override
 from service.core.calibration import CalibrationSums
 from service.estimation.estimates import Rules
 from service.estimation.predictions import predicted_changes
-from service.model.arrays import Bools, Codes, Floats, Instants, Ints, distinct
+from service.model.amounts import fine_units
+from service.model.arrays import Bools, Codes, Floats, Instants, Ints, Numbers, distinct
 from service.model.columns import PageStates
 from service.model.errors import OUTAGES
 from service.model.freshness import FreshnessColumns
@@ -74,6 +75,8 @@ class CrawlEvents(NamedTuple):
     n_pings: Ints
     """Pings within the interval."""
     rules: Rules
+    cost: Numbers = None
+    """Costs in the unit of the rules; NaN: none, also for a price that was only asked."""
 
 
 def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
@@ -85,13 +88,16 @@ def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
     host_id = np.concatenate([each.states.host_id[each.page] for each in commits])
     changed = np.concatenate([each.changed for each in commits])
     has_changed, same = changed == 1, changed == 0
-    columns = {
+    columns: dict[str, NDArray[Any]] = {
         "n_reported": np.ones(len(host_id), np.bool_),
         "n_failed": np.concatenate([each.failing for each in commits]),
         "n_changed": has_changed,
         "n_wasted": same,
         "n_taught_nothing": np.concatenate([each.taught_nothing for each in commits]),
     }
+    spent = [_spent(each) for each in commits]
+    if any(each.any() for each in spent):
+        columns |= {"spent": np.concatenate(spent)}
     had_pings = np.concatenate([each.states.n_pings[each.page] for each in commits]) > 0
     if had_pings.any():
         n_pings = np.concatenate([each.n_pings for each in commits])
@@ -101,6 +107,13 @@ def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
             "n_missed": has_changed & (n_pings == 0) & had_pings,
         }
     return Tally.of(host_id, columns)
+
+
+def _spent(events: CrawlEvents) -> Floats:
+    """Return (N,) costs of crawls in fine units."""
+    if events.cost is None:
+        return np.zeros(len(events.page))
+    return np.nan_to_num(events.cost) * fine_units(events.rules.unit)
 
 
 class Compared(NamedTuple):

@@ -18,6 +18,7 @@ from service.estimation.estimates import fitted_last
 from service.estimation.freshness import read_freshness
 from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.leases.due import due_at
+from service.model.amounts import CRAWLS
 from service.model.arrays import NO_TIME, Floats, Ints, instant
 from service.model.freshness import MeasuredPages
 from service.model.history import ALL_HOSTS, Gauges
@@ -122,7 +123,9 @@ def measure(
     at = now()
     with store.begin(write=False) as tx:
         paused = tx.paused_queues(at)
-    bandwidth = None if epoch is None or epoch.certificate is None else epoch.certificate.bandwidth
+    bandwidth = None
+    if epoch is not None and epoch.certificate is not None and epoch.certificate.unit == CRAWLS:
+        bandwidth = epoch.certificate.bandwidth
     gauges = {}
     for host_id, sums in zip([ALL_HOSTS, *hosts.tolist()], totals, strict=True):
         whole = host_id == ALL_HOSTS

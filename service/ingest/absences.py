@@ -22,7 +22,7 @@ from service.model.arrays import (
 )
 from service.model.columns import CrawlColumns, PageStates
 from service.model.domain import MOST_FAILURES
-from service.model.outcomes import CONTENT, DOUBTFUL, IS_ABSENT, all_content
+from service.model.outcomes import CONTENT, DOUBTFUL, IS_ABSENT, WAITS, all_content
 
 SLOWEST = 1e-3
 """Minimum crawl rate whose interval is compared with an hour, 1/day."""
@@ -104,7 +104,9 @@ def failures(states: PageStates, groups: Groups, outcome: Codes, absent: Absence
     confirms = absent.confirmed & ~absent.was_gone
     in_row = groups.before(states.n_failures > 0, np.ones_like(content), ~content)
     again = in_row & (outcome == DOUBTFUL)
-    counts = np.where(absent.was_gone, IS_ABSENT[outcome], ~content & ~again)
+    # a price is no failure, and no content either
+    missed = ~content & ~again & WAITS[outcome]
+    counts = np.where(absent.was_gone, IS_ABSENT[outcome], missed)
     so_far: Ints = np.cumsum(counts)
     others: Ints = so_far - counts
     initial = states.n_failures - others[groups.start]

@@ -12,6 +12,7 @@ from service.core import waits
 from service.core.pings import recent_pings
 from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
 from service.ingest.absences import Absences, absences, failures
+from service.ingest.costs import costs_after
 from service.ingest.requests import left
 from service.ingest.retries import retry_rates
 from service.leases.due import requested
@@ -39,6 +40,8 @@ from service.model.outcomes import (
     IS_ABSENT,
     IS_FAILURE,
     NOT_MODIFIED,
+    OFFERED,
+    PAYMENT,
     SHOWS,
     Leads,
     Outcome,
@@ -302,6 +305,7 @@ def _next_states(
         last_age=groups.after(states.last_age, answer, age),
         n_failures=n_failures,
         retry_rate=retry_rates(states, n_failures),
+        cost=costs_after(states, groups, crawls, outcome),
         outcome=outcome[groups.end],
         absent_since=comparison.absent.since,
         redirects_to=redirects(states, groups, crawls, comparison),
@@ -364,5 +368,5 @@ def _log_crawls(
         changed=comparison.changed,
         interval=np.where(comparison.is_evidence, comparison.interval, np.nan),
         crawl_rate=crawl_rate,
-        status=crawls.status,
+        status=np.where(crawls.status == OFFERED, PAYMENT, crawls.status).astype(np.int16),
     )

@@ -41,6 +41,7 @@ from service.model.arrays import (
     Groups,
     Instants,
     Ints,
+    Numbers,
     distinct,
     positions,
 )
@@ -48,7 +49,7 @@ from service.model.columns import CrawlColumns, PageColumns, PageStates, PingCol
 from service.model.domain import ItemVerdict, PingReason
 from service.model.history import HostEvents
 from service.model.incarnations import lost_pages
-from service.model.outcomes import DOUBTFUL, Leads
+from service.model.outcomes import DOUBTFUL, OFFER, Leads
 from service.storage import Transaction
 
 # Python 3.11 looks members up slowly, and a batch may be one crawl
@@ -243,7 +244,15 @@ def _events(
         comparison.is_evidence,
         comparison.n_pings,
         rules,
+        _paid(crawls, comparison),
     )
+
+
+def _paid(crawls: CrawlColumns, comparison: CrawlComparison) -> Numbers:
+    """Return the costs of crawls, NaN for a price that a site has only asked."""
+    if crawls.cost is None:
+        return None
+    return np.where(comparison.outcome == OFFER, np.nan, crawls.cost)
 
 
 def _rows_of(states: PageStates, page_id: Ints) -> Ints:

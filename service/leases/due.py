@@ -18,7 +18,10 @@ epoch takes the share away, and a page that is back is due before the next epoch
 4. A page known only as the target of redirects (`ingest.redirects`) is retired after at least three
    crawls in a row without content. Its next crawl would then come more than `TARGET_DAYS` after the
    first of them. It is retired at once, without content, when no page redirects to it any more.
-5. Any other page is due one interval after the last crawl, and never without a rate.
+5. A page whose site has asked for a price is due one interval after the last crawl, but not within
+   `OFFER_DAYS`. By then, an epoch has taken the price into the rate.
+6. Any other page is due one interval after the last crawl. Like (5), it is never due without a
+   rate.
 
 A request that is newer than the last crawl makes the page due no later than the request. Such a
 page comes first, unless its pings have earned the crawl (`earned`): then it is as late as the
@@ -33,7 +36,7 @@ import numpy as np
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
-from service.model.outcomes import IS_PATIENT, IS_STEADY, lacks_content
+from service.model.outcomes import IS_PATIENT, IS_STEADY, OFFER, lacks_content
 from service.storage.epochs.schedule import MOST_SCANNED
 from service.storage.pages.links import GONE_CHECKS, LEAST_TRIES
 from service.storage.stores.contract import Transaction
@@ -52,6 +55,9 @@ MOST_WAIT_DAYS = 30.0
 
 TARGET_DAYS = 7.0
 """Time for which a target of redirects is tried without content, days."""
+
+OFFER_DAYS = 1.0 / 24.0
+"""Minimum wait after a site has asked for a price, days."""
 
 MOST_DOUBLINGS = 60
 """Number of crawls without content after which the wait no longer doubles."""
@@ -82,6 +88,8 @@ def due_at(pages: DueColumns) -> Instants:
     wait, never = _interval_days(pages.interval_factor, rate, scheduled), ~scheduled
     if (pages.gone | (pages.n_failures > 0)).any():
         wait, never = _after_failures(pages, wait, never)
+    if (offered := (pages.outcome == OFFER) & ~pages.gone).any():
+        wait = np.where(offered, np.maximum(wait, OFFER_DAYS), wait)
     due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
     due = np.where(np.isnat(last), _first_due(pages), np.where(never, NO_TIME, due))
     request = np.where(requested(pages), pages.requested_at, NO_TIME)

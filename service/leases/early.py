@@ -40,6 +40,8 @@ class EarlyPages:
 
     def __init__(self, budget: float | None) -> None:
         self.budget = budget
+        self.each = 1.0
+        """Mean cost of a crawl, in the unit of the budget."""
         self.least = np.inf
         """Minimum share of a page that is queued; inf: none is."""
         self.n_pages = np.zeros(N_BINS, np.int64)
@@ -53,7 +55,8 @@ class EarlyPages:
         idle = 0.0
         if self.budget is not None and pace is not None:
             ahead = advanced(pace, at, self.budget).ahead
-            idle = max(ahead + self.budget * horizon_days, min(self.budget, LEAST_QUEUED))
+            own = (ahead + self.budget * horizon_days) / self.each
+            idle = max(own, min(self.budget / self.each, LEAST_QUEUED))
         above = np.cumsum(self.n_pages[::-1])[::-1]
         fits = np.flatnonzero(above <= idle)
         self.least = np.inf

@@ -14,7 +14,7 @@ import numpy as np
 
 from service.budget.allotments import UNLIMITED, URGENT, Allotment
 from service.budget.host_days import midnight_after
-from service.budget.spending import amounts
+from service.budget.spending import Spending
 from service.core.pace import Taken
 from service.leases.caps import NextDays, QueueCaps, members, save, save_members
 from service.leases.conditional import handed_out
@@ -33,6 +33,7 @@ from service.leases.politeness import (
 )
 from service.leases.queue import queue_rows
 from service.leases.unfinished import count_ended
+from service.model.amounts import CRAWLS
 from service.model.arrays import (
     INSTANT,
     LATEST,
@@ -93,6 +94,9 @@ class LeasedPages(NamedTuple):
         return LeasedPages(pages, self.due_at[rows], leases, self.overdue[rows])
 
 
+NO_AMOUNTS: Floats = np.zeros(0)
+
+
 class DealtPages(NamedTuple):
     """Crawls that one transaction has leased to several requests."""
 
@@ -103,8 +107,12 @@ class DealtPages(NamedTuple):
     """True if more pages may be due."""
     taken: Taken = Taken(0.0)
     """Amounts of the budget that the crawls take."""
-    n_urgent: int = 0
-    """Number of urgent pages that the allotment had no room for, even on loan."""
+    amount: Floats = NO_AMOUNTS
+    """(N,) amount of each crawl."""
+    urgent: float = 0.0
+    """Amount of urgent pages that the allotment had no room for, even on loan."""
+    short: Floats = NO_AMOUNTS
+    """Amounts of other due pages that it had no room for, in the order of leases."""
 
     @classmethod
     def none(cls) -> "DealtPages":
@@ -126,13 +134,16 @@ class LockedPicks(NamedTuple):
     """True for pages that were leased on loan."""
     urgent: Bools
     """True for urgent pages that were not leased for want of budget."""
+    short: Bools
+    """True for other pages that were not leased for want of budget."""
     bound: Instants
     """Next time of each row."""
+    amount: Floats
+    """Amount of the budget that a crawl takes."""
 
     def spent(self) -> Taken:
         """Return the amounts that the leased pages take of the budget."""
-        amount = amounts(self.pages)
-        first = self.taken & np.isnat(self.pages.last_crawl_at)
+        amount, first = self.amount, self.taken & np.isnat(self.pages.last_crawl_at)
         return Taken(
             float(amount[self.taken].sum()),
             on_loan=float(amount[self.on_loan].sum()),
@@ -221,12 +232,14 @@ def lease(
     crawls = LeasedPages(pages, locked.due_at, leases, how_overdue(pages, at))
     order = _most_urgent_first(crawls)
     order = order[locked.taken[order]]
-    n_urgent = int(np.count_nonzero(locked.urgent))
+    urgent = float(locked.amount[locked.urgent].sum())
+    short = NO_AMOUNTS if allotment.unit == CRAWLS else locked.amount[locked.short]
     # as many host queues as were requested: others may have due pages too
     more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
-    if ahead or not allotment.less(spent).has_room():
-        more = n_urgent > 0
-    return DealtPages(crawls.in_order(order), to[order], more, spent, n_urgent)
+    if ahead or len(short) or not allotment.less(spent).has_room():
+        more = urgent > 0
+    amount = locked.amount[order]
+    return DealtPages(crawls.in_order(order), to[order], more, spent, amount, urgent, short)
 
 
 def lease_due(
@@ -242,27 +255,32 @@ def lease_due(
     """Lease pages that are due and whose rows no other transaction has locked.
 
     With `ahead`, lease those that have waited for a part of their interval too. Correct the bounds
-    of pages that are not due, or whose host has had its crawls of the day.
+    of pages that are not due, that a day's budget cannot pay, or whose host has had its crawls of
+    the day.
     """
     pages, due, locked, ripe = _corrected(tx, leases.page_id, now, ahead=ahead)
     day = int(days_since_1970(now))
     caps = members(tx, pages, locked & ripe, in_group, day)
-    able = locked & ripe & caps.allowed
+    amount = Spending(allotment.unit).amounts(tx, pages)
+    # a page that is dearer than a day's budget would hold up all others
+    allowed = caps.allowed & (amount <= allotment.most)
+    able = locked & ripe & allowed
     first = np.isnat(pages.last_crawl_at)
-    own = able & (np.cumsum(able) <= allotment.crawls(len(pages)))
+    own = able & allotment.fits(np.where(able, amount, 0.0), ahead=ahead)
     urgent = able & ~own & ~first & (pages.urgency >= URGENT)
-    on_loan = urgent & (np.cumsum(urgent) <= allotment.lent_crawls(len(pages)))
+    on_loan = urgent & allotment.fits_on_loan(np.where(urgent, amount, 0.0))
     taken = own | on_loan
     tx.lease(leases.where(taken), now)
     if taken.any():
         tx.count(HostEvents("n_leased", pages.host_id[taken]))
     save_members(tx, caps, taken, first)
     bound = np.where(taken, leases.expires_at, np.where(ripe, bound, due))
-    if not caps.allowed.all():
-        wait = locked & ~caps.allowed
+    if not allowed.all():
+        wait = locked & ~allowed
         bound[wait] = midnight_after(np.array(day))
         tx.requeue(replace(queue_rows(pages, due), next_at=bound).take(wait))
-    return LockedPicks(pages, due, able, taken, on_loan, urgent & ~on_loan, bound)
+    short = able & ~taken & ~urgent
+    return LockedPicks(pages, due, able, taken, on_loan, urgent & ~on_loan, short, bound, amount)
 
 
 def after_expiry(tx: Transaction, page_id: Ints, bound: Instants, now: datetime) -> Instants:

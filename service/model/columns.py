@@ -81,6 +81,9 @@ class CrawlColumns(Columns):
     """JSON of the crawler's note; "": none."""
     own_hosts: Texts = None
     """Set of the hosts that the report may pause, by the limits of its key; "": no limits."""
+    cost: Numbers = None
+    """Cost of the crawl in the unit of the budget, or the price that the site asks for one
+    (`outcomes.OFFERED`); NaN: no report."""
     verdict: Marks = None
     """Verdict (`ItemVerdict`) of a refused item, which is recorded only as the end of its lease;
     UNSPECIFIED: the item is judged yet."""
@@ -166,6 +169,9 @@ class PageStates(Columns):
     """Crawl rate of the page's last share in the allocation, 1/day, if it lacks content or has just
     come back. If pings have earned the next crawl, the crawls of the plan, by which the page ranks
     (`leases.due`). 0: none. A store may keep seven digits."""
+    cost: Floats
+    """Mean cost of the page's crawls in the unit of the budget (`core.prices`), or the price that
+    its site asks; 0: none is known."""
     redirects_to: Ints
     """Page to which the last answer redirected; 0: none, or not registered."""
     hops: Codes
@@ -246,6 +252,8 @@ class EpochColumns(Columns):
     last_age: Floats
     last_failure_at: Instants
     """Time of the last crawl, if it had no content; NaT: it had, or there was none."""
+    cost: Floats
+    """As in `PageStates`."""
 
 
 NOT_SHIFTED = np.iinfo(np.int16).min
@@ -265,6 +273,7 @@ RARE: dict[str, np.generic] = {
     "trust": np.float64(0),
     "last_age": np.float64("nan"),
     "last_failure_at": NO_TIME,
+    "cost": np.float64(0),
 }
 """Usual values of the last `EpochColumns`, in which most pages have no value."""
 

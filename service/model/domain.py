@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from service.model.amounts import CRAWLS
 from service.model.incidents import Incident
 from service.model.outcomes import NO_CONTENT_AFTER, ROBOTS_DENIED, Outcome
 
@@ -179,6 +180,9 @@ class Page:
     """Crawl rate by which the page is due without a share, 1/day; 0: none (`PageStates`)."""
     held: bool = False
     """True if the page must wait until it is worth its first crawl (`budget.admission`)."""
+    cost: float | None = None
+    """Mean cost of its crawls in the unit of the budget, or the price that its site asks; None:
+    none is known."""
 
     @property
     def no_content(self) -> bool:
@@ -307,11 +311,13 @@ class Certificate:
     seconds: dict[str, float]
     """Duration of each stage, seconds."""
     planned: float | None = None
-    """Part of the bandwidth for refreshes, crawls a day; None: the epoch is older than this."""
+    """Part of the bandwidth for refreshes a day, in `unit`; None: the epoch is older than this."""
     overhead: float | None = None
-    """Requests a day that teach nothing, such as retries, by those of the last days."""
+    """Requests a day that teach nothing, such as retries, by those of the last days, in `unit`."""
     first_crawls: float | None = None
     """Maximum of first crawls a day; None: no maximum, because no bandwidth is set."""
+    unit: str = CRAWLS
+    """Unit of the bandwidth (`model.amounts`)."""
 
 
 @dataclass(frozen=True, slots=True)

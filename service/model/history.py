@@ -34,8 +34,9 @@ COUNTS = (
     "n_false_pings",
     "n_missed",
     "n_taught_nothing",
+    "spent",
 )
-"""Counts of a step, by their names in tables and answers."""
+"""Counts of a step, by their names in tables and answers; `spent` in fine units of the budget."""
 COUNTED_PAGES = (
     "n_pages",
     "n_never_crawled",
@@ -92,7 +93,7 @@ class Tally:
         row, n = hosts.searchsorted(host_id), len(hosts)
         counts = np.zeros((n, len(COUNTS)), np.int64)
         for name, column in columns.items():
-            counts[:, COUNTS.index(name)] = np.bincount(row, column, n)
+            counts[:, COUNTS.index(name)] = np.rint(np.bincount(row, column, n))
         return cls(hosts, counts, calibrations or {})
 
     @classmethod
@@ -126,6 +127,10 @@ def merged_calibrations(parts: Iterable[Calibrations]) -> dict[str, CalibrationS
     return sums
 
 
+NARROW, WIDE, LIMIT = "<u4", "<i8", 2**32
+"""Types of packed counts, and the number from which the wide one is needed."""
+
+
 class _PackedTally(msgspec.Struct, array_like=True):
     hosts: bytes
     """Differences of ascending host_ids."""
@@ -138,10 +143,11 @@ class _PackedTally(msgspec.Struct, array_like=True):
 def packed(tally: Tally) -> bytes:
     """Return sums in bytes."""
     counted = np.flatnonzero(tally.counts.any(axis=0))
+    kind = NARROW if tally.counts.max(initial=0) < LIMIT else WIDE
     own = _PackedTally(
         np.diff(tally.host_id, prepend=0).astype("<i8").tobytes(),
         counted.astype(np.uint8).tobytes(),
-        tally.counts.T[counted].astype("<u4").tobytes(),
+        tally.counts.T[counted].astype(kind).tobytes(),
         {name: packed_calibration(sums) for name, sums in tally.calibrations.items()},
     )
     content = msgspec.msgpack.encode(own)
@@ -157,7 +163,9 @@ def unpacked(content: bytes) -> Tally:
     hosts = np.cumsum(np.frombuffer(own.hosts, "<i8"))
     counted = np.frombuffer(own.counted, np.uint8)
     counts = np.zeros((len(hosts), len(COUNTS)), np.int64)
-    counts[:, counted] = np.frombuffer(own.counts, "<u4").reshape(len(counted), len(hosts)).T
+    narrow = len(own.counts) == np.dtype(NARROW).itemsize * len(counted) * len(hosts)
+    numbers = np.frombuffer(own.counts, NARROW if narrow else WIDE)
+    counts[:, counted] = numbers.reshape(len(counted), len(hosts)).T
     sums = {name: unpacked_calibration(packed) for name, packed in own.calibrations.items()}
     return Tally(hosts, counts, sums)
 

@@ -10,6 +10,7 @@ due times, politeness and the answer to "why" read this table in place of condit
 | absent | 404, 410 |
 | elsewhere | other 3xx; 301, 308 without a target or to nowhere; content behind a redirect |
 | refused | 401, 402, 403, 405, 406, 451; robots.txt forbids the page |
+| offered | 402 with a price, under a budget of money |
 | empty | 2xx, or none, without digest and `changed` |
 | failed | 0, 1xx, 408, 425, 429, 5xx, other 4xx, any number that a site invents |
 | unfinished | no status: the lease expired or was returned, or its report was refused |
@@ -40,6 +41,10 @@ INVENTED = 999
 """Status that stands for a number that is no status of three digits."""
 ROBOTS_DENIED = 1_000
 """Status of a crawl that robots.txt forbids, which no site can send; answers never show it."""
+OFFERED = 1_001
+"""Status of a crawl whose site answered 402 with a price in the currency of the budget."""
+PAYMENT = 402
+"""Status with which a site may ask for a price."""
 NO_CONTENT_AFTER = 3
 """Number of crawls in a row without content after which a page has no share in the allocation."""
 
@@ -67,6 +72,7 @@ class Outcome(IntEnum):
     failed = 6
     unfinished = 7
     doubtful = 8
+    offered = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,8 @@ class Meaning:
     """True if the next crawl waits an interval, doubled each time, in place of an hour."""
     steady: bool = False
     """True if the wait for the next crawl does not double."""
+    waits: bool = True
+    """True if the crawl counts as one without content, unless it shows content."""
 
 
 MEANING = {
@@ -98,6 +106,7 @@ MEANING = {
     Outcome.failed: Meaning(failure=True),
     Outcome.unfinished: Meaning(),
     Outcome.doubtful: Meaning(failure=True, steady=True),
+    Outcome.offered: Meaning(waits=False, steady=True),
 }
 """Meaning of each outcome, in the order of the codes."""
 
@@ -108,7 +117,7 @@ def _column(name: str) -> Bools:
 
 SHOWS, IS_ABSENT, ANSWERS = _column("shows"), _column("absent"), _column("answers")
 IS_FAILURE, IS_PATIENT = _column("failure"), _column("patient")
-IS_STEADY = _column("steady")
+IS_STEADY, WAITS = _column("steady"), _column("waits")
 """Columns of the table, to be indexed by codes of outcomes."""
 
 
@@ -117,7 +126,7 @@ def _by_status() -> Codes:
 
     The last row is that of `UNSPECIFIED`.
     """
-    code = np.full(ROBOTS_DENIED + 2, Outcome.failed, np.int16)
+    code = np.full(OFFERED + 2, Outcome.failed, np.int16)
     code[UNSPECIFIED] = Outcome.content
     code[SUCCESSES] = Outcome.content
     code[REDIRECTS] = Outcome.elsewhere
@@ -125,12 +134,13 @@ def _by_status() -> Codes:
     code[list(MOVED)] = Outcome.moved
     code[list(ABSENT)] = Outcome.absent
     code[[*REFUSED, ROBOTS_DENIED]] = Outcome.refused
+    code[OFFERED] = Outcome.offered
     return code
 
 
 BY_STATUS = _by_status()
 # Python 3.11 looks members up slowly, and a batch may be one crawl
-CONTENT, DOUBTFUL = int(Outcome.content), int(Outcome.doubtful)
+CONTENT, DOUBTFUL, OFFER = int(Outcome.content), int(Outcome.doubtful), int(Outcome.offered)
 """Codes to compare columns with."""
 _MOVED, _ELSEWHERE, _EMPTY = map(int, (Outcome.moved, Outcome.elsewhere, Outcome.empty))
 _NOWHERE = int(Leads.nowhere)
@@ -149,7 +159,7 @@ def outcome_of(
     """
     away = redirects_to != 0
     onward = away if leads is None else away & (leads != _NOWHERE)
-    listed = (status >= UNSPECIFIED) & (status <= ROBOTS_DENIED)
+    listed = (status >= UNSPECIFIED) & (status <= OFFERED)
     # UNSPECIFIED, -1, takes the last row
     code = BY_STATUS[np.where(listed, status, INVENTED)]
     success = (code == CONTENT) & (status != NOT_MODIFIED)
@@ -166,7 +176,7 @@ SHOWING = np.roll(BY_STATUS == CONTENT, 1)
 def all_show(status: Codes) -> bool:
     """Return whether all crawls with a digest and no redirect have content, by their statuses.
 
-    The answer is that of `outcome_of`, ten times as fast, for statuses up to `ROBOTS_DENIED`.
+    The answer is that of `outcome_of`, ten times as fast, for statuses up to `OFFERED`.
     """
     return bool(SHOWING.take(status + 1, mode="clip").all())
 

@@ -16,6 +16,7 @@ import structlog
 from structlog.typing import EventDict
 
 from service import __version__
+from service.budget.spending import adopt_unit
 from service.connectors.guarded import FetchLimits, guarded_client
 from service.core.estimators import ESTIMATORS
 from service.epochs.parts import Spread, in_this_process
@@ -125,6 +126,7 @@ def opened(
         store.check()
         store.recognise()
         plan = _plan(store, settings)
+        adopt_unit(store, plan.unit, plan.bandwidth)
     except RecrawlError:
         store.close()
         raise
@@ -137,7 +139,7 @@ def opened(
     store.counter = HistoryCounter(store)
     store.holds_new = settings.admission == "learned"
     rng = rng or np.random.default_rng()
-    rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s)
+    rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s, plan.unit)
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness(), spread)
     deliveries = courier(store, settings, rng.spawn(1)[0])

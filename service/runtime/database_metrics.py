@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from service.history import reading
 from service.history.reading import Row
+from service.model.amounts import CRAWLS
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import RecrawlError
 from service.model.history import Calibrations, merged_calibrations
@@ -124,7 +125,9 @@ class DatabaseCollector(Collector):
         if last.published is not None:
             yield from of_epoch(last.published, now)
         if last.step is not None and last.step.gauges is not None:
-            yield from of_step(last.step, last.step.gauges, now)
+            certificate = None if last.published is None else last.published.certificate
+            unit = CRAWLS if certificate is None else certificate.unit
+            yield from of_step(last.step, last.step.gauges, now, unit)
         yield from of_webhooks(last.webhooks, now)
 
 

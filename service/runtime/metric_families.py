@@ -7,6 +7,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from service.core.calibration import calibration
 from service.history.reading import Row
+from service.model.amounts import CRAWLS as UNIT_OF_CRAWLS
+from service.model.amounts import fine_units
 from service.model.changes import age_s
 from service.model.domain import Epoch
 from service.model.history import Calibrations, Gauges
@@ -67,14 +69,20 @@ def of_epoch(epoch: Epoch, now: datetime) -> Iterator[Metric]:
     yield gauge("epoch_duration_seconds", "Duration of the epoch in force", duration)
     yield gauge("pages", "Pages of the epoch in force", certificate.n_pages)
     allowed, used = certificate.bandwidth, certificate.bandwidth_used
-    yield gauge("bandwidth_crawls_per_day", "Crawls a day that the budget allows", allowed)
-    yield gauge("bandwidth_used_crawls_per_day", "Crawls a day that the schedule makes", used)
+    unit = certificate.unit
+    if unit == UNIT_OF_CRAWLS:
+        yield gauge("bandwidth_crawls_per_day", "Crawls a day that the budget allows", allowed)
+        yield gauge("bandwidth_used_crawls_per_day", "Crawls a day that the schedule makes", used)
+    yield labelled("budget_per_day", "Amount that the budget allows a day", "unit", {unit: allowed})
+    yield labelled("budget_used_per_day", "Amount that the schedule takes", "unit", {unit: used})
     cost = certificate.harmonic_cost
     yield gauge("harmonic_cost", "Expected harmonic staleness, all pages", cost)
 
 
-def of_step(step: Row, gauges: Gauges, now: datetime) -> Iterator[Metric]:
-    """Yield what was achieved, as of the end of a step of the history."""
+def of_step(
+    step: Row, gauges: Gauges, now: datetime, unit: str = UNIT_OF_CRAWLS
+) -> Iterator[Metric]:
+    """Yield what was achieved, as of the end of a step of the history; `unit` of the budget."""
     age = max((now - gauges.measured_at).total_seconds(), 0.0)
     yield gauge("measured_age_seconds", "Time since the state of all pages was measured", age)
     yield gauge("never_crawled_pages", "Pages that were never crawled", gauges.n_never_crawled)
@@ -96,6 +104,10 @@ def of_step(step: Row, gauges: Gauges, now: datetime) -> Iterator[Metric]:
     )
     crawls = {outcome: step.counts[name] for outcome, name in CRAWLS.items()}
     yield labelled("step_crawls", "Crawls of ten minutes, and changes found", "outcome", crawls)
+    spent = float(step.counts["n_reported"])
+    if unit != UNIT_OF_CRAWLS:
+        spent = step.counts["spent"] / fine_units(unit)
+    yield labelled("step_spent", "Amount that crawls of ten minutes took", "unit", {unit: spent})
     pings = {outcome: step.counts[name] for outcome, name in PINGS.items()}
     yield labelled("step_pings", "Pings of ten minutes, and changes without", "outcome", pings)
 

@@ -17,8 +17,10 @@ from service.budget.allotments import Terms
 from service.core.allocation import ALLOCATORS
 from service.core.division import FIRST_SHARE
 from service.core.estimators import ESTIMATORS, make_estimator
+from service.epochs.constraints import CONSTRAINED
 from service.epochs.solve import Plan
 from service.leases.politeness import Politeness
+from service.model.amounts import CRAWLS, Amount, read_budget
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings
 from service.model.quotes import unquoted
@@ -37,6 +39,7 @@ BLANK_MEANS_NONE = frozenset(
     (
         "archive",
         "bandwidth",
+        "budget",
         "changes_days",
         "dask",
         "dask_ca",
@@ -72,11 +75,14 @@ class Settings(AccessSettings, ClusterSettings):
     """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
     """Crawls a day over all pages; unset: 0.2 for each page that has a copy."""
+    budget: str | None = None
+    """Amount a day in place of the bandwidth: crawls, bytes, seconds or money, such as `50 GB`,
+    `20 h` or `30 USD`; needs the objective harmonic unless it counts crawls."""
     first_share: Annotated[float, Field(ge=0, le=1)] = FIRST_SHARE
-    """Maximum share of the bandwidth for first crawls of new pages, 0 to 1."""
+    """Maximum share of the budget for first crawls of new pages, 0 to 1."""
     budget_loan: Annotated[float, Field(ge=0, le=366)] = 3
     """Days of budget that pages made urgent by others of their URL group may take in advance; 0:
-    no day exceeds the budget."""
+    no day exceeds the budget. A budget of money has no loan."""
     admission: Literal["learned", "all"] = "learned"
     """First crawls of new pages: learned, as far as the URLs of their group bring something new; or
     all, for users who register good URLs only."""
@@ -170,7 +176,32 @@ class Settings(AccessSettings, ClusterSettings):
             if chosen not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, not {chosen!r}")
         self._check_together(estimator)
+        self._check_budget()
         return self
+
+    def _check_budget(self) -> None:
+        if self.budget is None:
+            return
+        if self.bandwidth is not None:
+            raise ValueError(
+                f"{PREFIX}BUDGET and {PREFIX}BANDWIDTH are both set; unset one of them"
+            )
+        try:
+            unit = read_budget(self.budget).unit
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}BUDGET: {error}") from None
+        if unit != CRAWLS and self.objective != CONSTRAINED:
+            raise ValueError(
+                f"{PREFIX}BUDGET in {unit} needs {PREFIX}OBJECTIVE={CONSTRAINED}, "
+                f"not {self.objective}; unset one of them"
+            )
+
+    @property
+    def amount(self) -> Amount | None:
+        """The budget a day; None: 0.2 crawls for each page."""
+        if self.budget is not None:
+            return read_budget(self.budget)
+        return None if self.bandwidth is None else Amount(self.bandwidth, CRAWLS)
 
     def _check_together(self, name: str) -> None:
         estimator = ESTIMATORS[name]
@@ -198,11 +229,13 @@ class Settings(AccessSettings, ClusterSettings):
             self._check_together(name)
         except ValueError as error:
             raise InvalidSettings(f"the database holds states of {name}: {error}") from None
+        amount = self.amount
         return Plan(
             estimator=make_estimator(name, half_life_days=self.half_life_days),
             objective=self.objective,
             timing=self.timing,
-            bandwidth=self.bandwidth,
+            bandwidth=None if amount is None else amount.value,
+            unit=CRAWLS if amount is None else amount.unit,
             first_share=self.first_share,
             retention=_days(self._retention_days(name)),
             audit_retention=_days(self.audit_retention_days),
@@ -229,11 +262,11 @@ class Settings(AccessSettings, ClusterSettings):
 
     def budget_terms(self) -> Terms | None:
         """Return what is set about the budget; None: no amount was promised."""
-        return (
-            None
-            if self.bandwidth is None
-            else Terms(self.bandwidth, self.budget_loan, self.first_share)
-        )
+        amount = self.amount
+        if amount is None:
+            return None
+        loan_days = 0.0 if amount.is_money else self.budget_loan
+        return Terms(amount.value, loan_days, amount.unit, self.first_share)
 
     def politeness(self) -> Politeness:
         """Return the politeness of hosts without settings of their own."""

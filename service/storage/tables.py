@@ -163,6 +163,7 @@ page_states = sa.Table(
     sa.Column("hops", sa.SmallInteger),
     sa.Column("n_targets", sa.SmallInteger),
     sa.Column("retry_rate", Short),
+    sa.Column("cost", sa.Double),
     sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
     sa.Column("held", sa.BigInteger),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
@@ -412,6 +413,7 @@ epochs = sa.Table(
     sa.Column("planned", sa.Double),
     sa.Column("overhead", sa.Double),
     sa.Column("first_crawls", sa.Double),
+    sa.Column("unit", sa.Text),
     sa.Index(
         "epochs_one_request_idx",
         "status",
@@ -536,7 +538,7 @@ history_parts = sa.Table(
     postgresql_with={"autovacuum_vacuum_scale_factor": "0.05"},
 )
 
-ADDED = ("n_taught_nothing",)
+ADDED = ("n_taught_nothing", "spent")
 """Counts that databases of an earlier version lack."""
 history = sa.Table(
     "history",

@@ -66,7 +66,7 @@ class StateLine(Page, frozen=True, kw_only=True):
     false_pings: Number = 0.0
     trust: Number = 0.0
     n_failures: Annotated[int, Meta(ge=0, le=1_000)] = 0
-    outcome: Annotated[int, Meta(ge=0, le=8)] = 0
+    outcome: Annotated[int, Meta(ge=0, le=9)] = 0
     """Outcome of the last crawl (`service.model.outcomes`)."""
     absent_since: Moment | None = None
     hops: Annotated[int, Meta(ge=-5, le=5)] = 0
@@ -74,6 +74,8 @@ class StateLine(Page, frozen=True, kw_only=True):
     n_targets: Annotated[int, Meta(ge=0, le=1_000)] = 0
     retry_rate: Amount = 0.0
     """Crawl rate by which the page is due without a share, 1/day; 0: none."""
+    cost: Amount = 0.0
+    """Mean cost of the page's crawls, in the unit of the budget; 0: none is known."""
     last_interval: Interval = 0.0
     last_age: Annotated[float, Meta(ge=0, le=1e7)] | None = None
     """Days from the last modification that the site reported to the crawl that reported it."""

@@ -69,9 +69,9 @@ def test_a_large_body_is_decoded_beside_the_event_loop(sqlite_api: Live, path, m
     name = "decode_crawls" if path == "/observations" else "decode_pings"
     decode = getattr(observations, name)
 
-    def watched(batch, now):
+    def watched(*batch, **unit):
         seen.append(threading.current_thread().name)
-        return decode(batch, now)
+        return decode(*batch, **unit)
 
     monkeypatch.setattr(observations, name, watched)
     monkeypatch.setattr(posts, "decode_crawls", watched)

@@ -44,7 +44,7 @@ def pages_of(n, **given):
     values = dict.fromkeys(("pings_since", "last_ping_at", "last_failure_at"), NO_TIME)
     values |= dict.fromkeys(("min_crawl_rate", "max_crawl_rate", "last_age"), np.nan)
     values |= dict.fromkeys(
-        ("n_pings", "recent_pings", "real_pings", "false_pings", "trust", "url_group"), 0
+        ("n_pings", "recent_pings", "real_pings", "false_pings", "trust", "url_group", "cost"), 0
     )
     values |= {"page_id": np.arange(1, n + 1), "importance": 1.0, "observability": 0, "host_id": 1}
     values |= {"last_observed_at": T0 - 20 * DAY, "last_interval": -3.0, "n_observations": 5}
@@ -65,7 +65,6 @@ def cap(host_id, most, group=0, group_most=np.nan, first_share=None):
         1,
         host_id=host_id,
         host="h",
-        first_share=None,
         max_crawl_rate=most,
         group_id=group,
         group="g" if group else "",
@@ -109,7 +108,10 @@ def test_first_crawls_of_the_last_day_are_expected_again():
     observed[:4], observed[4:9] = 0, 1
     interval = np.full(40, -0.25)
     interval[8] = -1.5  # its first crawl was the day before
+    factor = np.where(np.arange(40) < 4, 0.3, 1.0)
+    observed[20], ago[20] = 0, NOW - np.timedelta64(2, "h")  # a later crawl that was no evidence
     pages = replace(pages, last_observed_at=ago, n_observations=observed, last_interval=interval)
+    pages = replace(pages, interval_factor=factor)
     assert wanted_within(pages, NO_CAPS, 0.5, NOW).first_crawls == 8
     assert n_first_crawled(pages, Window(0.3, 0.1), NOW) == 4
     assert n_first_crawled(pages, Window(5 / 24, 5 / 24), NOW) == 0

@@ -484,6 +484,7 @@ def test_a_plan_is_a_value():
         "objective",
         "timing",
         "bandwidth",
+        "unit",
         "first_share",
         "retention",
         "audit_retention",

@@ -45,6 +45,7 @@ def corpus(n=1_000, seed=1, **given):
         "url_group": rng.integers(0, n // 20, n),
         "interval_factor": rng.uniform(0.9, 1.1, n),
         "last_age": np.nan,
+        "cost": 0.0,
         "last_interval": rng.exponential(10, n) * rng.choice([-1, -1, -1, 1], n),
     }
     for name in ("pings_since", "last_ping_at", "last_observed_at", "last_failure_at"):

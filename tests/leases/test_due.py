@@ -1,5 +1,6 @@
 """When a page is due: golden values, a scalar oracle, and properties of the rule."""
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
@@ -139,12 +140,14 @@ def due_by_hand(last, request, gone, n, factor, rate, outcome=Outcome.failed, ho
         interval = min(factor / rate, 36_500.0) if rate else 1.0
         patient = outcome in (Outcome.elsewhere, Outcome.refused, Outcome.empty)
         delay = interval if patient else min(1 / 24, interval)
-        steady = outcome in (Outcome.absent, Outcome.moved, Outcome.doubtful)
+        steady = outcome in (Outcome.absent, Outcome.moved, Outcome.doubtful, Outcome.offered)
         for _ in range(0 if steady else min(n, 60) - 1):
             delay *= 2
         clock = last + min(delay, 30.0) * DAY
     else:
         clock = last + min(factor / rate, 36_500.0) * DAY if rate else None
+    if clock is not None and last is not None and outcome is Outcome.offered and not gone:
+        clock = max(clock, last + HOUR)
     return min((at for at in (request if asks else None, clock) if at is not None), default=None)
 
 
@@ -233,8 +236,10 @@ def test_a_higher_rate_makes_no_page_due_later(state, ratio):
 def test_nothing_is_due_of_no_pages_and_read_only_columns_are_left_alone():
     assert len(due_at(DueColumns.empty())) == 0
     pages = columns(*GRID[::97])
-    for column in pages.arrays().values():
-        column.flags.writeable = False
+    for field in fields(pages):
+        column = getattr(pages, field.name)
+        if column is not None:
+            column.flags.writeable = False
     every_other = pages.take(slice(None, None, 2))
     np.testing.assert_array_equal(due_at(every_other), due_at(pages)[::2])
 

@@ -10,8 +10,10 @@ from service.model.outcomes import (
     IS_FAILURE,
     IS_PATIENT,
     IS_STEADY,
+    OFFERED,
     ROBOTS_DENIED,
     SHOWS,
+    WAITS,
     Outcome,
     all_show,
     asks_for_pause,
@@ -19,7 +21,7 @@ from service.model.outcomes import (
     outcome_of,
 )
 
-STATUSES = np.array([UNSPECIFIED, *range(1_001), -7, -2, 1_001, 32_767], np.int16)
+STATUSES = np.array([UNSPECIFIED, *range(1_001), -7, -2, 1_001, 1_002, 32_767], np.int16)
 CASES = [
     (status, changed, digest, target)
     for status in STATUSES.tolist()
@@ -38,6 +40,8 @@ def by_hand(status, changed, digest, target):  # noqa: PLR0911 - one line a row 
         return Outcome.moved
     if 300 <= status < 400:
         return Outcome.elsewhere
+    if status == OFFERED:
+        return Outcome.offered
     if status in (401, 402, 403, 405, 406, 451, ROBOTS_DENIED):
         return Outcome.refused
     if status != UNSPECIFIED and not 200 <= status < 300:
@@ -74,7 +78,8 @@ def test_no_crawl_is_no_outcome():
         (ANSWERS, {"content", "moved", "absent", "elsewhere", "empty"}),
         (IS_FAILURE, {"refused", "failed", "doubtful"}),
         (IS_PATIENT, {"elsewhere", "refused", "empty"}),
-        (IS_STEADY, {"moved", "absent", "doubtful"}),
+        (IS_STEADY, {"moved", "absent", "doubtful", "offered"}),
+        (~WAITS, {"offered"}),
     ],
 )
 def test_the_columns_name_these_outcomes(column, outcomes):

@@ -44,6 +44,7 @@ def pages_of(host_id, crawled_at, interval, **values):
         "interval_factor": 1.0,
         "last_age": np.nan,
         "last_failure_at": at_day(np.nan),
+        "cost": 0.0,
         "estimate": 0.0,
         "min_crawl_rate": np.nan,
         "max_crawl_rate": np.nan,

@@ -111,6 +111,7 @@ def crawl_columns(
     etag=None,
     note=None,
     own_hosts=None,
+    cost=None,
 ):
     bare = ((changed, UNSPECIFIED), (digest, 0), (status, UNSPECIFIED), (redirects_to, 0))
     if all(np.isscalar(value) and value == default for value, default in bare):
@@ -133,6 +134,7 @@ def crawl_columns(
         etag=etag,
         note=note,
         own_hosts=own_hosts,
+        cost=cost,
         verdict=None,
     )
 

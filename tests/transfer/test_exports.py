@@ -380,6 +380,7 @@ def states(draw):
         hops=column(st.integers(-5, 5), "i2"),
         n_targets=column(st.integers(0, 1_000), "i2"),
         retry_rate=column(amounts, "f8"),
+        cost=column(amounts, "f8"),
         redirects_to=np.zeros(n, np.int64),
         estimate=np.column_stack([column(finite, "f8"), column(finite, "f8")]),
         observability=column(st.integers(0, 2), "i2"),

@@ -117,7 +117,9 @@ async def record_report(service: Service, caller: Caller, content: bytes, post: 
     Crawls whose database is away are rejected; the others count, and leases follow.
     """
     now = service.now()
-    decoded = await beside(content, caller, partial(decode_crawls, post.batch, now))
+    decoded = await beside(
+        content, caller, partial(decode_crawls, post.batch, now, service.plan.unit)
+    )
     writing = service.crawl_reports.submit(decoded.report(now, register=post.register))
     try:
         committed = await settled(writing)

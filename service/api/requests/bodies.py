@@ -22,7 +22,7 @@ from recrawl_client.wire.evidence import Observation
 from service.api.encodings import GZIP, inflate
 from service.api.requests.meter import SMALL, BodyLimits, Meter
 from service.api.requests.refusals import RefusedItem, refuse
-from service.api.requests.site_values import readable
+from service.api.requests.site_values import readable, wrong_costs
 from service.model import lenient_json
 from service.model.arrays import Ints, Texts
 from service.model.errors import (
@@ -88,6 +88,8 @@ class Batch(Generic[ItemT]):
     refusals: list[RefusedItem]
     own_hosts: Texts = None
     """As `CrawlColumns.own_hosts`, of each item."""
+    left_out: tuple[Rejection, ...] = ()
+    """Fields of good items that were left out."""
 
     @property
     def n_items(self) -> int:
@@ -426,14 +428,26 @@ def _lines(content: bytes, max_items: int) -> list[Any]:
 
 def _one_by_one(values: list[Any], kind: type[ItemT], first: int = 0) -> Batch[ItemT]:
     items, index, refusals = [], [], []
+    left_out: list[Rejection] = []
     for i, value in enumerate(values, first):
         try:
-            wanted = readable(value) if kind is Observation else value
+            wanted, wrong = _without_wrong_costs(value) if kind is Observation else (value, {})
             items.append(msgspec.convert(wanted, kind))
             index.append(i)
+            left_out += (
+                Rejection(index=i, code="left_out", field=name, detail=detail)
+                for name, detail in wrong.items()
+            )
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             refusals.append(refuse(_rejection(i, error, value, kind), value))
-    return Batch(items, np.array(index, np.int64), refusals)
+    return Batch(items, np.array(index, np.int64), refusals, left_out=tuple(left_out))
+
+
+def _without_wrong_costs(value: Any) -> tuple[Any, dict[str, str]]:
+    """Return a readable report without its wrong costs, and what is wrong with them, by field."""
+    wrong = wrong_costs(value, Observation)
+    kept = {name: each for name, each in value.items() if name not in wrong} if wrong else value
+    return readable(kept), wrong
 
 
 def _rejection(

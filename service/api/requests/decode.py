@@ -29,6 +29,7 @@ from service.api.requests.rules import (
 )
 from service.batching.reports import Report
 from service.ingest.record import PageNames
+from service.model.amounts import BYTES, CRAWLS, Amount, price_in
 from service.model.arrays import (
     INSTANT,
     KEY,
@@ -39,13 +40,14 @@ from service.model.arrays import (
     Floats,
     Instants,
     Ints,
+    Numbers,
     Texts,
     plausible,
 )
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
-from service.model.outcomes import INVENTED, ROBOTS_DENIED
+from service.model.outcomes import INVENTED, OFFERED, PAYMENT, ROBOTS_DENIED
 from service.model.urls import NormalUrl, normalise
 from service.storage.pages.tagging import TaggedRows
 
@@ -79,6 +81,8 @@ class Decoded(Generic[T]):
     """Tags of registered pages; None: no item states tags."""
     n_ends: int = 0
     """Number of refused items that end a lease."""
+    left_out: Sequence[Rejection] = ()
+    """Fields of good items that were left out."""
 
     @property
     def n_items(self) -> int:
@@ -90,8 +94,10 @@ class Decoded(Generic[T]):
         return Report(self.columns, self.named, register, now)
 
 
-def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColumns]:
-    """Return the columns of observations."""
+def decode_crawls(
+    batch: Batch[Observation], now: datetime, unit: str = CRAWLS
+) -> Decoded[CrawlColumns]:
+    """Return the columns of observations; their costs are in the `unit` of the budget."""
     items = batch.items
     urls, targets = (
         read_urls([item.url for item in items]),
@@ -108,12 +114,16 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
 
     good, refusals = judged(batch, check)
     leased_page_id, token, page_id = _leases(items, _page_ids(items))
+    cost, wrong = costs_of(items, unit)
+    status = _statuses(items)
+    if cost is not None and Amount(0.0, unit).is_money:
+        status[(status == PAYMENT) & ~np.isnan(cost)] = OFFERED
     columns = CrawlColumns(
         page_id=page_id,
         observed_at=_stated([item.observed_at for item in items]),
         changed=_codes([item.changed for item in items]),
         digest=np.array(digest, np.int64),
-        status=_statuses(items),
+        status=status,
         leased_page_id=leased_page_id,
         token=token,
         retry_after_s=_numbers([item.retry_after_s for item in items]),
@@ -123,6 +133,7 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         etag=_etags([item.etag for item in items]),
         note=_texts(notes),
         own_hosts=batch.own_hosts,
+        cost=cost,
     )
     # a site may lead anywhere, such as to mailto:; its crawl counts as one without a target
     if any(targets):
@@ -132,7 +143,35 @@ def decode_crawls(batch: Batch[Observation], now: datetime) -> Decoded[CrawlColu
         ]
     targets = targets if any(targets) else []
     decoded = _taken(columns, urls, batch.index, good, refusals, targets)
-    return with_ends(decoded, now)
+    left_out = [*batch.left_out]
+    for i in filter(set(good.tolist()).__contains__, wrong):
+        index = int(batch.index[i])
+        left_out.append(Rejection(index=index, code="left_out", field="price", detail=wrong[i]))
+    return with_ends(replace(decoded, left_out=left_out), now)
+
+
+def costs_of(items: Sequence[Observation], unit: str) -> tuple[Numbers, dict[int, str]]:
+    """Return the costs of crawls in the unit of the budget, and what is wrong with prices.
+
+    The costs are None if no item has any. The second value goes by the position of the item.
+    """
+    if unit == CRAWLS:
+        return None, {}
+    if not Amount(0.0, unit).is_money:
+        stated = [item.bytes if unit == BYTES else item.seconds for item in items]
+        return (None if _all_unset(stated) else _numbers(stated)), {}
+    prices = [item.price for item in items]
+    if _all_unset(prices):
+        return None, {}
+    cost, wrong = np.full(len(items), np.nan), {}
+    for i, price in enumerate(prices):
+        if isinstance(price, UnsetType):
+            continue
+        try:
+            cost[i] = price_in(price, unit)
+        except ValueError as error:
+            wrong[i] = f"price is {error}"
+    return cost, wrong
 
 
 def with_ends(decoded: Decoded[CrawlColumns], now: datetime) -> Decoded[CrawlColumns]:

@@ -60,7 +60,16 @@ def admitted(batch: Batch[ItemT], caller: Caller, store: Store) -> Batch[ItemT]:
         batch.index[np.array(good, np.int64)],
         sorted(refusals, key=lambda each: each.rejection.index),
         own_hosts,
+        _of_items(batch, good),
     )
+
+
+def _of_items(batch: Batch[ItemT], good: list[int]) -> tuple[Rejection, ...]:
+    """Return the fields of the good items that were left out."""
+    if not batch.left_out:
+        return ()
+    kept = set(batch.index[np.array(good, np.int64)].tolist())
+    return tuple(each for each in batch.left_out if each.index in kept)
 
 
 def _own_hosts(url: str | UnsetType, boundary: Boundary) -> frozenset[str]:

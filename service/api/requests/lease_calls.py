@@ -23,13 +23,12 @@ from service.api.requests.posts import Counts, GatheredPosts, Post, PostRecorder
 from service.api.responses.encode import encode_leased
 from service.batching.batcher import Batcher
 from service.batching.held import Attempt, after, attempted
-from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all, next_ready
+from service.batching.lease_requests import LIMITS, LeaseRequest, book, lease_all, next_ready
 from service.budget.keeper import Grant, Keeper
-from service.budget.spending import GRAIN
-from service.core.pace import Taken
 from service.leases import lease
 from service.leases.lease import DealtPages
 from service.leases.politeness import Politeness
+from service.model.amounts import CRAWLS
 from service.model.arrays import INSTANT, instant
 from service.model.errors import AnswerTaken, KeyReused, RowLocked
 from service.storage import Store, Transaction
@@ -103,6 +102,17 @@ class CallReply:
         return replace(self, counts=counts, waits_for=None)
 
 
+class Missed(NamedTuple):
+    """Pages that found no room in the budget."""
+
+    urgent: float = 0.0
+    """Amount of urgent pages."""
+    is_short: bool = False
+    """True if other due pages cost more than the server had expected."""
+
+
+NOTHING_MISSED = Missed()
+
 LeaseCalls = Batcher[LeaseCall, CallReply]
 
 
@@ -130,10 +140,10 @@ class CallFlush:
             raise RepeatedKey
         replies = [CallReply(call.counts) for call in calls]
         reports = any(call.post for call in calls)
-        n_urgent = self._commit(calls, replies) if reports or keyed else 0
+        missed = self._commit(calls, replies) if reports or keyed else NOTHING_MISSED
         # this transaction waits for host queues, the first one may not, and it may have a loan
-        if keyed and (reports or n_urgent):
-            self._commit_empty(calls, replies, n_urgent)
+        if keyed and (reports or missed.urgent or missed.is_short):
+            self._commit_empty(calls, replies, missed.urgent)
         if keyed and self.keeper.terms is not None:
             self._commit_empty(calls, replies, ahead=True)
         self._lease_rest(calls, replies)
@@ -148,7 +158,7 @@ class CallFlush:
         self,
         calls: list[LeaseCall],
         replies: list[CallReply],
-        n_urgent: int = 0,
+        urgent: float = 0.0,
         *,
         ahead: bool = False,
     ) -> None:
@@ -159,24 +169,24 @@ class CallFlush:
         ]
         unreported = [replace(call, post=None) for call in compress(calls, still)]
         if unreported:
-            self._commit(unreported, list(compress(replies, still)), n_urgent, ahead=ahead)
+            self._commit(unreported, list(compress(replies, still)), urgent, ahead=ahead)
 
     def _commit(
         self,
         calls: list[LeaseCall],
         replies: list[CallReply],
-        n_urgent: int = 0,
+        urgent: float = 0.0,
         *,
         ahead: bool = False,
-    ) -> int:
+    ) -> Missed:
         """Run one transaction; repeat it if another process has answered one of its keys.
 
-        Host queues that hold it up for long are left out. `n_urgent` pages may be leased on loan,
-        and with `ahead` those that are not due yet.
-        Return the number of urgent pages that found no room in the budget.
+        Host queues that hold it up for long are left out. Urgent pages of the amount `urgent` may
+        be leased on loan, and with `ahead` those that are not due yet. Return what found no room in
+        the budget.
         """
         wait = all(call.post is None for call in calls)
-        attempt = partial(self._attempt, calls, replies, n_urgent, ahead=ahead)
+        attempt = partial(self._attempt, calls, replies, urgent, ahead=ahead)
         try:
             return attempt(wait=wait)
         except AnswerTaken:
@@ -190,18 +200,18 @@ class CallFlush:
         self,
         calls: list[LeaseCall],
         replies: list[CallReply],
-        n_urgent: int,
+        urgent: float,
         *,
         ahead: bool,
         wait: bool,
-    ) -> int:
+    ) -> Missed:
         count = sum(call.request.size for call in calls)
-        with self.keeper.grant(count, n_urgent * GRAIN, ahead=ahead) as grant:
+        with self.keeper.grant(count, urgent, ahead=ahead) as grant:
             if ahead and not grant.is_open:
-                return 0
+                return NOTHING_MISSED
             flush = partial(self._commit_once, calls, replies, grant, wait=wait)
             attempted(self.store, self.posts.recorder.crawls.pages(), flush)
-        return grant.n_urgent
+        return Missed(grant.urgent, grant.short is not None)
 
     def _commit_once(
         self,
@@ -214,7 +224,7 @@ class CallFlush:
     ) -> None:
         posts, now = [call.post for call in calls if call.post is not None], self.posts.now()
         keys = np.array([call.key.key for call in calls if call.key is not None], np.int64)
-        gathered = GatheredPosts.of(posts, now) if posts else None
+        gathered = GatheredPosts.of(posts, now, self.posts.unit) if posts else None
         own, waiting = [CallReply(reply.counts) for reply in replies], list[LeaseCall]()
         with self.store.begin() as tx:
             tx.hurry()
@@ -258,7 +268,7 @@ class CallFlush:
         wait: bool,
     ) -> None:
         """Lease for these requests, and store the answers to those with a key."""
-        grant.taken, grant.n_urgent = Taken(0.0), 0  # of this attempt alone
+        grant.begin()
         if not calls or not grant.is_open:
             return
         wishes, reach = [call.request.wish for call in calls], calls[0].request.kind
@@ -273,8 +283,8 @@ class CallFlush:
             loan=grant.may_lend,
             ahead=grant.ahead,
         )
-        grant.taken, grant.n_urgent = dealt.taken, dealt.n_urgent
-        give(dealt, replies)
+        book(grant, dealt)
+        give(dealt, replies, self.posts.unit)
         keyed: list[tuple[CallKey, str]] = []
         for call, reply in zip(calls, replies, strict=True):
             if call.key is not None and reply.items:
@@ -302,7 +312,7 @@ class CallFlush:
         requests = [call.request for call in calls]
         parts = lease_all(self.store, self.polite, self.rng, requests, missing, self.keeper)
         for dealt in parts:
-            give(dealt, replies)
+            give(dealt, replies, self.posts.unit)
         empty = [reply for reply in replies if reply.is_empty]
         if empty:
             # without budget, no page is ready, whatever the queue has
@@ -320,9 +330,9 @@ class CallFlush:
                 tx.drop_lease_answers(now)
 
 
-def give(dealt: DealtPages, replies: list[CallReply]) -> None:
-    """Add the leased crawls to the replies of their requests."""
-    for crawl, i in zip(encode_leased(dealt.leased), dealt.to.tolist(), strict=True):
+def give(dealt: DealtPages, replies: list[CallReply], unit: str = CRAWLS) -> None:
+    """Add the leased crawls to the replies of their requests; `unit` is that of the budget."""
+    for crawl, i in zip(encode_leased(dealt.leased, unit), dealt.to.tolist(), strict=True):
         replies[i].items.append(crawl)
 
 

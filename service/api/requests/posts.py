@@ -22,6 +22,7 @@ from service.api.responses.outcomes import crawl_counts, measure_crawls
 from service.batching.batcher import Batcher
 from service.batching.held import after, locked_rows
 from service.batching.reports import CommittedCrawls, CrawlReport, Recorder
+from service.model.amounts import CRAWLS
 from service.model.arrays import Ints
 from service.model.columns import CrawlColumns
 from service.runtime.metrics import Telemetry
@@ -62,12 +63,12 @@ class GatheredPosts(NamedTuple):
     report: CrawlReport
 
     @classmethod
-    def of(cls, posts: Sequence[Post], now: datetime) -> "GatheredPosts":
-        """Return posts of one kind as one report."""
+    def of(cls, posts: Sequence[Post], now: datetime, unit: str = CRAWLS) -> "GatheredPosts":
+        """Return posts of one kind as one report; `unit` is that of the budget."""
         batches = [post.batch for post in posts]
         sizes = [len(batch.items) + len(batch.refusals) for batch in batches]
         starts = np.array([0, *accumulate(sizes[:-1])])
-        decoded = decode_crawls(joined(batches, starts), now)
+        decoded = decode_crawls(joined(batches, starts), now, unit)
         return cls(decoded, starts, decoded.report(now, register=posts[0].register))
 
     def counts(self, committed: CommittedCrawls) -> list[Counts]:
@@ -89,10 +90,12 @@ class PostRecorder:
     recorder: Recorder
     telemetry: Telemetry
     now: Callable[[], datetime]
+    unit: str = CRAWLS
+    """Unit of the budget."""
 
     def flush(self, posts: list[Post]) -> list[Counts | Future[Counts]]:
         """Record the items of all posts as one report, and count the outcomes of each post."""
-        gathered = GatheredPosts.of(posts, self.now())
+        gathered = GatheredPosts.of(posts, self.now(), self.unit)
         (committed,) = self.recorder.flush_free_crawls([gathered.report])
         return self.counted(gathered, committed)
 
@@ -135,6 +138,11 @@ def joined(batches: Sequence[Batch[Observation]], starts: Ints) -> Batch[Observa
         for each in batch.refusals
     ]
     items = [item for batch in batches for item in batch.items]
+    left_out = tuple(
+        replace(each, index=start + each.index)
+        for start, batch in zip(starts.tolist(), batches, strict=True)
+        for each in batch.left_out
+    )
     own_hosts = None
     if any(batch.own_hosts is not None for batch in batches):
         own_hosts = np.full(len(items), "", object)
@@ -142,6 +150,6 @@ def joined(batches: Sequence[Batch[Observation]], starts: Ints) -> Batch[Observa
             if batch.own_hosts is not None:
                 own_hosts[start : start + len(batch.items)] = batch.own_hosts
     if not refusals:
-        return Batch(items, np.arange(len(items)), [], own_hosts)
+        return Batch(items, np.arange(len(items)), [], own_hosts, left_out)
     index = [start + batch.index for start, batch in zip(starts, batches, strict=True)]
-    return Batch(items, np.concatenate(index), refusals, own_hosts)
+    return Batch(items, np.concatenate(index), refusals, own_hosts, left_out)

@@ -12,6 +12,7 @@ crawler's, and is refused by its field.
 | `retry_after_s` | infinite | the longest pause |
 | `last_modified` | a date of HTTP (RFC 9110) | that date |
 | `last_modified` | any other text, a date without a zone | no date |
+| `bytes`, `seconds`, `price` | negative, NaN, infinite, no number | none, as the answer says |
 """
 
 from collections.abc import Callable
@@ -19,7 +20,10 @@ from datetime import UTC, datetime
 from math import isfinite, isnan
 from typing import Any
 
+import msgspec
+
 from recrawl_client.headers import http_date
+from service.model.field_faults import Fault, worded
 from service.model.outcomes import INVENTED
 
 LONGEST_PAUSE_S = 1e300
@@ -38,6 +42,28 @@ def readable(item: Any) -> Any:
         return item
     read = {name: READERS[name](value) for name, value in item.items() if name in READERS}
     return {name: value for name, value in {**item, **read}.items() if value is not LEFT_OUT}
+
+
+COSTS = ("bytes", "seconds", "price")
+"""Fields of costs, whose wrong values are left out."""
+
+
+def wrong_costs(item: Any, kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return what is wrong with the costs of an item of JSON, by field.
+
+    >>> from recrawl_client.wire.evidence import Observation
+    >>> wrong_costs({"bytes": -1, "seconds": 0.5}, Observation)
+    {'bytes': 'bytes is -1; send a number of bytes from 0, as in 48213'}
+    """
+    if not isinstance(item, dict):
+        return {}
+    wrong = {}
+    for name in filter(item.__contains__, COSTS):
+        try:
+            msgspec.convert({name: item[name]}, kind)
+        except (msgspec.ValidationError, UnicodeEncodeError):
+            wrong[name] = worded(Fault("invalid", name), item, kind)
+    return wrong
 
 
 LEFT_OUT = object()

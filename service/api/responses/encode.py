@@ -35,7 +35,8 @@ from service.leases.conditional import distrusted_until
 from service.leases.due import due_at
 from service.leases.lease import LeasedPages
 from service.leases.unfinished import UnfinishedPage
-from service.model.arrays import moments
+from service.model.amounts import CRAWLS, Amount
+from service.model.arrays import Floats, moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
 from service.model.errors import NotAcceptable
@@ -115,8 +116,19 @@ def encode_note(note: str | None) -> Raw | None:
     return Raw(note.encode()) if note else None
 
 
-def encode_leased(leased: LeasedPages) -> list[Crawl]:
-    """Return the crawls of columns."""
+def max_prices(cost: Floats, unit: str) -> list[str | None]:
+    """Return the prices up to which crawls may be paid, None without one; `unit` of the budget.
+
+    >>> max_prices(np.array([0.01, 0.0]), "USD"), max_prices(np.array([5.0]), "bytes")
+    (['USD 0.01', None], [None])
+    """
+    if not Amount(0.0, unit).is_money:
+        return [None] * len(cost)
+    return [f"{unit} {price:.12f}".rstrip("0").rstrip(".") if price else None for price in cost]
+
+
+def encode_leased(leased: LeasedPages, unit: str = CRAWLS) -> list[Crawl]:
+    """Return the crawls of columns; `unit` is that of the budget."""
     pages, leases = leased.pages, leased.leases
     page_ids, last_crawls = pages.page_id.tolist(), moments(pages.last_crawl_at)
     tokens, requested = leases.token.tolist(), leased.requested.tolist()
@@ -134,6 +146,7 @@ def encode_leased(leased: LeasedPages) -> list[Crawl]:
         leased.overdue.tolist(),
         moments(leases.expires_at),
         *encode_validators(pages),
+        max_prices(pages.cost, unit),
     )
     return list(map(Crawl, *columns))
 

@@ -7,6 +7,7 @@ from typing import Any
 from recrawl_client.wire.history import Calibration, CalibrationBin, HistoryRow
 from service.core.calibration import EDGES, N_BINS, CalibrationSums, calibration
 from service.history.reading import Row
+from service.model.amounts import CRAWLS, fine_units
 from service.model.history import Gauges
 
 GAUGES = tuple(name for name in HistoryRow.__struct_fields__ if name in Gauges.__dataclass_fields__)
@@ -17,9 +18,10 @@ SHOWN_EDGES = EDGES[N_BINS // SHOWN_BINS - 1 :: N_BINS // SHOWN_BINS].tolist()
 """Upper edges of these bins."""
 
 
-def encode_row(row: Row) -> HistoryRow:
-    """Return a row of an answer."""
+def encode_row(row: Row, unit: str = CRAWLS) -> HistoryRow:
+    """Return a row of an answer; `unit` is that of the budget."""
     values: dict[str, Any] = {**row.counts, **dict.fromkeys(GAUGES)}
+    values["spent"] = spent_in(unit, row.counts)
     if row.gauges is not None:
         own = asdict(row.gauges)
         values |= {name: own[name] for name in GAUGES}
@@ -31,6 +33,15 @@ def encode_row(row: Row) -> HistoryRow:
         calibration=encode_calibrations(row.calibrations),
         **values,
     )
+
+
+def spent_in(unit: str, counts: Mapping[str, int]) -> float | None:
+    """Return what crawls have spent, in the unit of the budget; None under one of crawls.
+
+    >>> spent_in("USD", {"spent": 12_500}), spent_in("crawls", {"spent": 0})
+    (0.0125, None)
+    """
+    return None if unit == CRAWLS else counts["spent"] / fine_units(unit)
 
 
 def encode_calibrations(calibrations: Mapping[str, CalibrationSums]) -> list[Calibration]:

@@ -8,8 +8,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from recrawl_client.wire.common import Rejection
-from recrawl_client.wire.evidence import Reported
+from recrawl_client.wire.common import Problem, Rejection
 from service.api.requests.decode import Decoded
 from service.batching.reports import CommittedCrawls
 from service.ingest.bounds import CROSSING
@@ -96,7 +95,10 @@ def crawl_counts(
     counts = counts_of_each(starts, verdict, decoded.index, page_id, rejected)
     ended = counted(starts, decoded.index, committed.lease_ended.view(np.int8), 2)
     for own, (_, n_ended) in zip(counts, ended, strict=True):
-        own["leases_ended"] = n_ended
+        own |= {"leases_ended": n_ended, "left_out": []}
+    for each in decoded.left_out:
+        k = int(starts.searchsorted(each.index, "right")) - 1
+        counts[k]["left_out"].append(structs.replace(each, index=each.index - int(starts[k])))
     return counts
 
 
@@ -116,7 +118,9 @@ def add_counts(counts: dict[str, Any] | None, more: dict[str, Any]) -> dict[str,
     if counts is None:
         return more
     sums = {name: counts[name] + more[name] for name in counts}
-    return {**sums, "rejected": sums["rejected"][:LISTED]}
+    return {
+        name: value[:LISTED] if isinstance(value, list) else value for name, value in sums.items()
+    }
 
 
 def refuse_empty(counts: dict[str, Any]) -> None:
@@ -132,7 +136,7 @@ def refuse_empty(counts: dict[str, Any]) -> None:
         raise BatchRejected(
             f"all {counts['n_rejected']} items were rejected; item {first.index}: {first.detail}",
             field=first.field,
-            **{name: counts[name] for name in Reported.__struct_fields__ if name in counts},
+            **{name: counts[name] for name in Problem.__struct_fields__ if name in counts},
         )
 
 

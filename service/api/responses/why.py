@@ -37,6 +37,7 @@ FOUND = {
     Outcome.failed: "got no answer",
     Outcome.unfinished: "got no answer",
     Outcome.doubtful: "is in doubt, because other pages of its host showed the same at that time",
+    Outcome.offered: "got a price in place of content",
 }
 """End of a sentence on the last crawls of a page, by the outcome of the last one."""
 WRONG_304 = "its site has answered 304 although a page had changed"
@@ -51,6 +52,7 @@ REMEDY = {
     Outcome.failed: "look after the site, or delete the page",
     Outcome.unfinished: "look after the crawlers, which do not report it",
     Outcome.doubtful: "wait for the next crawl",
+    Outcome.offered: "wait until the price is worth a crawl, or raise the budget",
 }
 """Remedy for a page without content, by the outcome of its last crawl."""
 REMEDY_DENIED = "ask its site for leave, or delete the page"
@@ -148,7 +150,7 @@ def _sentence(
         return f"tried again soon: {_last_result(page, denied=denied)}; it has had no content yet"
     if page.retry_rate and not page.crawl_rate and not page.n_failures:
         return _back(page)
-    clauses = [f"{_manner(page)}: {_drivers(page, estimate)}", *_earned(page)]
+    clauses = [f"{_manner(page, epoch)}: {_drivers(page, estimate)}", *_earned(page)]
     if share is not None and page.crawl_rate:
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
@@ -222,11 +224,17 @@ def _found(page: Page, *, denied: bool) -> str:
     return DENIED if denied else FOUND[page.outcome]
 
 
-def _manner(page: Page) -> str:
+def _manner(page: Page, epoch: Epoch) -> str:
     """Return how a page is crawled: at intervals, on pings, both or not at all."""
     on_pings = f"on {page.crawl_probability or 0.0:.0%} of its pings"
     if page.observability is Observability.complete:
         return f"crawled {on_pings}"
+    if not page.crawl_rate and page.outcome is Outcome.offered and page.cost:
+        unit = "" if epoch.certificate is None else f" {epoch.certificate.unit}"
+        return (
+            f"not crawled, raise the budget if it shall be: its site asks a price of "
+            f"{page.cost:g}{unit} for a crawl, and other pages gain more from it"
+        )
     if not page.crawl_rate:
         return "not crawled: other pages gain more from this bandwidth"
     at_intervals = f"crawled every {_span(1 / page.crawl_rate)}"

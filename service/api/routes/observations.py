@@ -1,5 +1,6 @@
 """Evidence: reports of crawlers, and pings."""
 
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -82,7 +83,8 @@ async def post_observations(
     request: Request, service: TheService, caller: TheCaller, register: Register = True
 ) -> Response:
     """Record crawls as they arrive, and return the counts of their outcomes."""
-    reader = BlockReader(service, caller, Observation, decode_crawls)
+    decode = partial(decode_crawls, unit=service.plan.unit)
+    reader = BlockReader(service, caller, Observation, decode)
     counts = await CrawlStream(reader, register=register).write(request)
     service.lease_waiters.wake(counts["leases_ended"])
     refuse_empty(counts)

@@ -173,7 +173,7 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     if incident is not None and incident.until <= now:
         incident = None
     unfinished = unfinished_page(tx, page, now)
-    spent = spent_until(tx, service.keeper.terms)
+    spent = spent_until(tx, service.keeper.terms, page.cost or 0.0)
     stopped_at = stopped_above(tx.of_host(page.host), page.url) if page.held else None
     shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident)
     return answer(encode_page(*shown, spent, stopped_at, denied=_denied(tx, page)))

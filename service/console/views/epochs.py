@@ -8,6 +8,7 @@ from service.api.routes import epochs, listing
 from service.console.views.overview import reliability
 from service.console.visit import Visit
 from service.history.reading import calibrations_of
+from service.model.amounts import CRAWLS
 
 PART = 50
 REACH = 4.0
@@ -21,12 +22,14 @@ def show_all(visit: Visit) -> Response:
     part = visit.ask(EpochsAnswer, epochs.list_epochs, request=visit.request, **values)
     with visit.service.store.begin(write=False) as tx:
         published = tx.epoch_in_force()
-    bandwidth = published and published.certificate and published.certificate.bandwidth
+    certificate = published and published.certificate
+    bandwidth = certificate and certificate.bandwidth
     low, high = (bandwidth / REACH, bandwidth * REACH) if bandwidth else (0.0, 0.0)
     return visit.page(
         "epochs.html",
         part=part,
         bandwidth=bandwidth,
+        unit=certificate.unit if certificate else CRAWLS,
         low=low,
         high=high,
         lacks_worker=not part.items and not visit.service.embedded and has_pages(visit),

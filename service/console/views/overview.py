@@ -80,7 +80,10 @@ def achieved(visit: Visit, chosen: str) -> tuple[list[HistoryRow], Calibrations]
     until, step = visit.now + timedelta(microseconds=1), timedelta(seconds=step_s)
     with visit.service.store.begin(write=False) as tx:
         rows, _ = read_rows(tx, ALL_HOSTS, visit.now - length, until, step, MOST_ROWS)
-    return [*map(encode_row, rows)], merged_calibrations(row.calibrations for row in rows)
+    unit = visit.service.plan.unit
+    return [encode_row(row, unit) for row in rows], merged_calibrations(
+        row.calibrations for row in rows
+    )
 
 
 def rows_of(visit: Visit, chosen: str, host: str) -> list[HistoryRow]:
@@ -151,6 +154,7 @@ def charts(
             ("reported", "d", "n_reported"),
             ("wasted on unchanged pages", "b", "n_wasted"),
         ),
+        series("Spent in each step", "", ("by the reports of crawls", "a", "spent")),
         series(
             "Pages behind",
             "",

@@ -28,7 +28,8 @@ Indices = NDArray[np.integer]
 class Pages(NamedTuple):
     """Pages as (N,) arrays; None for a column that the problem does not have.
 
-    `min_crawl_rate` and `max_crawl_rate`, `ping_recall` and `ping_precision` come in pairs.
+    `min_crawl_rate` and `max_crawl_rate`, `ping_recall` and `ping_precision` come in pairs. `cost`
+    is the amount of the budget that a crawl takes; None: 1.
     """
 
     importance: Floats
@@ -38,6 +39,7 @@ class Pages(NamedTuple):
     ping_precision: Floats | None = None
     min_crawl_rate: Floats | None = None
     max_crawl_rate: Floats | None = None
+    cost: Floats | None = None
 
     def cut(self, block: slice | NDArray[np.integer]) -> "Pages":
         """Return a range of the pages as views, or the pages of an index array as copies."""

@@ -14,7 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from service.core.allocation.blocks import BLOCK, Indices, Pages, blocks, over_parts
-from service.core.allocation.demand import NEVER_ZERO, NEW, Work, false_share, pings, with_pings
+from service.core.allocation.demand import (
+    NEVER_ZERO,
+    NEW,
+    Work,
+    false_share,
+    own_inverse,
+    pings,
+    with_pings,
+)
 from service.core.allocation.multipliers import UNLIMITED, Solution, TreeLevel, fold_up
 from service.core.checks import Floats
 from service.core.common_values import Contribution, Joint, added, alone
@@ -36,7 +44,7 @@ class Distance(NamedTuple):
     """Distance of rates from the optimum."""
 
     bandwidth_used: float
-    """Crawls a day, on the clock and on pings."""
+    """Crawls a day, on the clock and on pings, or their costs."""
     kkt_residual: float
     """Largest relative violation of a condition of the optimum, in [0, 1]."""
     duality_gap: float
@@ -77,7 +85,7 @@ class Seen(NamedTuple):
 
     bandwidth_used: float
     of_root: Floats
-    """(1,) crawls a day, summed up the tree."""
+    """(1,) crawls a day, or their costs, summed up the tree."""
     missed: float
     gaps: Floats
     """(2,) costs that the budgets of groups and of hosts miss."""
@@ -104,7 +112,10 @@ def certified(
             own, *work = buffers[:, : block.stop - block.start]
             s = float(leaf[0]) if host is None else leaf.take(host[block], out=own, mode="clip")
             written = Rates(*(column[block] for column in rates))
-            one = _certify_block(pages.cut(block), s, written, Work(*work))
+            some = pages.cut(block)
+            if some.cost is not None:
+                s = own_inverse(some.cost, s, 1 / float(inverses[0][0]))
+            one = _certify_block(some, s, written, Work(*work))
             parts.append(one._replace(pinged=one.pinged + block.start))
         return _together(parts)
 
@@ -116,7 +127,8 @@ def certified(
     gaps = np.zeros(MOST_NESTED)
     gaps[: len(below)] = [gap for _, gap in below]
     worst = max([every.worst, *(off for off, _ in below)])
-    seen = Seen(float(leaves.sum()), used[0], every.missed, gaps)
+    spent = used[0] if pages.cost is None else _spent(pages.cost, rates.crawl_rate, every)
+    seen = Seen(float(spent.sum()), spent, every.missed, gaps)
     seen, worst, own_passes = yield Contribution((seen, worst, solution.own_passes), _seen_by_all)
     off, gap = _unspent(levels[0], inverses[0], seen.of_root, np.array([UNLIMITED]))
     for missed in seen.gaps.tolist():
@@ -263,6 +275,11 @@ def _used(crawl_rate: Floats, every: PartSums, host: Indices | None, n_hosts: in
     used = np.bincount(host, crawl_rate, n_hosts).astype(np.float64)
     used += np.bincount(host[every.pinged], every.on_pings, n_hosts)
     return used
+
+
+def _spent(cost: Floats, crawl_rate: Floats, every: PartSums) -> Floats:
+    """Return the (1,) costs a day of all pages."""
+    return np.array([crawl_rate @ cost + every.on_pings @ cost[every.pinged]])
 
 
 def _unspent(level: TreeLevel, s: Floats, used: Floats, above: Floats) -> tuple[float, float]:

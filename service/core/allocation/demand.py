@@ -48,6 +48,15 @@ def demand(pages: Pages, s: Floats | float, work: Work = NEW) -> Taken:
     return Taken(rate, np.where(inside, taken.slope, 0.0))
 
 
+def own_inverse(cost: Floats, s: Floats | float, multiplier: float) -> Floats:
+    r"""Return :math:`1/(\lambda (c - 1) + 1/s)`, the s of pages at costs c of at least 1.
+
+    A host at its cap has an s below :math:`1/\lambda`. The difference of :math:`1/s` is the price
+    of one of its crawls, which comes on top of the cost :math:`\lambda c`.
+    """
+    return np.asarray(s / (1 + multiplier * (cost - 1) * s))
+
+
 def by_clock(importance: Floats, change_rate: Floats, s: Floats | float, work: Work = NEW) -> Taken:
     r"""Return the crawl rate of pages without pings (K19 Proposition 2, rationalised).
 

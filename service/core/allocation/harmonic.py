@@ -1,5 +1,6 @@
 """Mixed LambdaCrawl (K19 Problems 1-3) with caps of hosts, bounds and noisy pings."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,17 @@ from service.core.allocation.blocks import LARGE, Pages
 from service.core.allocation.certificate import Rates, certified
 from service.core.allocation.demand import demand
 from service.core.allocation.multipliers import UNLIMITED, TreeLevel, grow, solve
-from service.core.allocation.problem import Allocation, check_bandwidth, check_hosts, check_pages
+from service.core.allocation.priced import capped_optimum, spending
+from service.core.allocation.problem import (
+    Allocation,
+    Hosts,
+    check_bandwidth,
+    check_hosts,
+    check_pages,
+)
 from service.core.allocation.sweeps import HostSweeps, Sweeps, split
 from service.core.checks import Floats
-from service.core.common_values import Joint, alone, offset
+from service.core.common_values import Joint, alone, anywhere, offset
 
 LEAST_MULTIPLIER = 1e-100
 """Multiplier that stands for 0, at which demand has no maximum."""
@@ -35,6 +43,7 @@ def allocate_harmonic(
     max_crawl_rate: ArrayLike | None = None,
     ping_recall: ArrayLike | None = None,
     ping_precision: ArrayLike | None = None,
+    cost: ArrayLike | None = None,
 ) -> Allocation:
     r"""Return the allocation of least harmonic cost within a bandwidth.
 
@@ -61,6 +70,9 @@ def allocate_harmonic(
     ping_recall, ping_precision : (N,) in [0, 1], optional
         Share of a page's changes that a ping announces (default 0), and share of its pings that
         announce a change (default 1). Both are 1 for complete pages.
+    cost : (N,) > 0, optional
+        Amount of the budget that a crawl of each page takes (default 1). The bandwidth is then in
+        the unit of the costs, a day; caps and bounds stay crawls (`priced`).
 
     Raises
     ------
@@ -85,6 +97,7 @@ def allocate_harmonic(
         "max_crawl_rate": max_crawl_rate,
         "ping_recall": ping_recall,
         "ping_precision": ping_precision,
+        "cost": cost,
     }
     columns = importance, change_rate, complete
     return alone(harmonic_optimum(*columns, bandwidth, start=start, **limits))
@@ -105,6 +118,7 @@ def harmonic_optimum(
     max_crawl_rate: ArrayLike | None = None,
     ping_recall: ArrayLike | None = None,
     ping_precision: ArrayLike | None = None,
+    cost: ArrayLike | None = None,
 ) -> Joint[Allocation]:
     """Return this part's share of the optimum over all parts (`allocate_harmonic`).
 
@@ -112,10 +126,24 @@ def harmonic_optimum(
     of their pages in one part.
     """
     noise, bounds = (ping_recall, ping_precision), (min_crawl_rate, max_crawl_rate)
-    pages = check_pages(importance, change_rate, complete, *noise, *bounds)
+    pages = check_pages(importance, change_rate, complete, *noise, *bounds, cost)
     n = pages.importance.size
     hosts = check_hosts(n, host, host_bandwidth, host_group, group_bandwidth)
-    levels = grow(check_bandwidth(bandwidth), hosts)
+    budget = check_bandwidth(bandwidth)
+    if pages.cost is not None and (yield from anywhere((pages.cost != 1).any())):
+        if (yield from anywhere(hosts is not None)):
+            return (yield from capped_optimum(pages, hosts, budget, start))
+        spend = yield from _optimum(spending(pages), None, budget, start)
+        return replace(spend, crawl_rate=spend.crawl_rate / pages.cost)
+    return (yield from _optimum(pages._replace(cost=None), hosts, budget, start))
+
+
+def _optimum(
+    pages: Pages, hosts: Hosts | None, bandwidth: float, start: float | None
+) -> Joint[Allocation]:
+    """Return the optimum of pages at equal costs."""
+    n = pages.importance.size
+    levels = grow(bandwidth, hosts)
     if start is None:
         start = yield from _start(pages, levels[0])
     crawl_rate, crawl_probability = np.zeros(n), np.zeros(n)
@@ -149,7 +177,7 @@ def harmonic_rates(
     complete: ArrayLike,
     multiplier: ArrayLike,
     *,
-    most: float = np.inf,
+    most: ArrayLike = np.inf,
     min_crawl_rate: ArrayLike | None = None,
     max_crawl_rate: ArrayLike | None = None,
     ping_recall: ArrayLike | None = None,
@@ -160,7 +188,7 @@ def harmonic_rates(
     Parameters
     ----------
     multiplier : number or (N,), cost per crawl/day
-    most : 1/day
+    most : number or (N,), 1/day
         Maximum of a page above its minimum; at a multiplier of 0 nothing else limits the rate.
 
     The other parameters are those of `allocate_harmonic`.

@@ -170,6 +170,8 @@ def solve(
     sums: PageSums,
     start: float | None,
     limit: Callable[[Floats, Values, Floats, Floats], int] | None = None,
+    *,
+    root_s: float | None = None,
 ) -> Joint[Solution]:
     """Return the s of every node; `take` returns the bandwidth that leaves take at an s (`sweeps`).
 
@@ -177,6 +179,8 @@ def solve(
 
     The search solves all nodes above the leaves at once. In it, a leaf above its bandwidth counts
     with its bandwidth. `limit` then solves these leaves, on which no other node depends.
+
+    `root_s` is the s of the root if the caller has it; the search is then below the root.
 
     Raises
     ------
@@ -196,7 +200,9 @@ def solve(
         roots[0].s = np.clip(1 / start, roots[0].below, roots[0].above)
     if not nested:
         return Solution([roots[0].s], (yield from _ascend(roots[0], take)))
-    chosen, s, values, passes = yield from _descend(levels, roots, take)
+    if root_s is not None:
+        roots[0].s[:] = root_s
+    chosen, s, values, passes = yield from _descend(levels, roots, take, fixed=root_s is not None)
     if limit is None:
         return Solution([node.s for node in chosen], passes)
     s[lower == 0] = 0.0
@@ -238,16 +244,19 @@ class Nodes(NamedTuple):
 
 
 def _descend(
-    levels: list[TreeLevel], roots: list[Roots], take: Callable[[Floats], Values]
+    levels: list[TreeLevel], roots: list[Roots], take: Callable[[Floats], Values], *, fixed: bool
 ) -> Joint[tuple[list[Nodes], Floats, Values, int]]:
     """Return the nodes above the leaves, the s of each leaf's parent, its values and the passes.
 
     A node that reaches its bandwidth below the s of its parent is evaluated at its own root and
     counts with its bandwidth. Any other node is evaluated at the s of its parent, because the
-    parent's value needs it. A part without hosts has the root alone.
+    parent's value needs it. A part without hosts has the root alone. `fixed`: the s of the root
+    stays.
     """
     *above, leaves = levels
     passes, nodes = 0, _choose(levels, roots)
+    if fixed:  # after the choice, because the groups below are not final yet
+        nodes[0].final[:] = roots[0].final[:] = True
     while True:
         passes += 1
         s = nodes[-1].s

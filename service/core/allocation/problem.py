@@ -33,12 +33,13 @@ def check_pages(
     ping_precision: ArrayLike | None = None,
     min_crawl_rate: ArrayLike | None = None,
     max_crawl_rate: ArrayLike | None = None,
+    cost: ArrayLike | None = None,
 ) -> Pages:
     """Return the columns of a set of pages, converted and checked; missing ones stay None.
 
     Raise `InvalidInput` for an entry that is negative, infinite or outside of `SMALLEST` to
-    `LARGEST`. Raise it also for a share outside of [0, 1], a minimum above its maximum, or shapes
-    that differ.
+    `LARGEST`. Raise it also for a share outside of [0, 1], a minimum above its maximum, a cost of
+    0, or shapes that differ.
     """
     n = np.shape(importance)[:1] or (0,)
     observed = np.asarray(complete)
@@ -59,7 +60,10 @@ def check_pages(
         least = check_magnitude("min_crawl_rate", _filled(min_crawl_rate, 0.0, n), n)
         most = check_cap("max_crawl_rate", _filled(max_crawl_rate, np.inf, n), n)
         _refuse("min_crawl_rate", "must not be above max_crawl_rate", least > most)
-    return Pages(weight, change, observed, recall, precision, least, most)
+    price = None if cost is None else check_magnitude("cost", cost, n)
+    if price is not None:
+        _refuse("cost", "must be positive", price == 0)
+    return Pages(weight, change, observed, recall, precision, least, most, price)
 
 
 def check_hosts(
@@ -173,12 +177,13 @@ class Allocation:
     crawl_rate : (N,) float64, 1/day
     crawl_probability : (N,) float64, in [0, 1]
     multiplier : float, cost per crawl/day
-        Cost that one more crawl a day would save. The multiplier is 0 if the bandwidth exceeds the
-        crawls that the pages can use, and infinite if no page can use any.
+        Cost that one more crawl a day, or one more unit of the budget, would save. The multiplier
+        is 0 if the bandwidth exceeds the crawls that the pages can use, and infinite if no page can
+        use any.
     bandwidth : float, 1/day
-        The bandwidth requested.
+        The bandwidth requested, in the unit of the costs.
     bandwidth_used : float, 1/day
-        The sum of crawl_rate + crawl_probability * ping rate.
+        The sum of crawl_rate + crawl_probability * ping rate, times the cost of a crawl.
     kkt_residual : float, in [0, 1]
         Largest relative violation of stationarity, complementary slackness and feasibility.
     duality_gap : float, cost
@@ -187,7 +192,7 @@ class Allocation:
         Sweeps over the pages that evaluated the bandwidth at a multiplier.
     host_multiplier : (H,) float64 or None
         The multiplier of each host: larger than `multiplier` where the cap of the host or of its
-        group is used up.
+        group is used up. A crawl of a page at a cost c is worth multiplier * c, and the difference.
     group_multiplier : (G,) float64 or None
         The multiplier of each group.
     """

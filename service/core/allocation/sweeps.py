@@ -7,7 +7,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.core.allocation.blocks import BLOCK, Indices, Pages, blocks, by_host, over_parts
-from service.core.allocation.demand import Work, demand, pings, with_pings
+from service.core.allocation.demand import Taken, Work, demand, pings, with_pings
 from service.core.allocation.multipliers import PageSums, Roots, Values
 from service.core.checks import Floats
 
@@ -38,7 +38,7 @@ class Sweeps:
 
         `s` has one entry for each host, or one entry for all.
         """
-        return Values(*self._sum(demand, len(Values._fields), s))
+        return Values(*self._sum(self._demand, len(Values._fields), s))
 
     def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> None:
         """Write the rates of pages at the `s` of their hosts.
@@ -52,10 +52,14 @@ class Sweeps:
                 pages, at = self._pages.cut(block), self._of_pages(s, block)
                 rate, (slope, root) = crawl_rate[block], buffers[:, : block.stop - block.start]
                 work = Work(rate, slope, root)
-                rate[:] = demand(pages, at, work).rate  # in place, or a copy for noisy pings
+                # in place, or a copy for noisy pings and costs
+                rate[:] = self._demand(pages, at, work).rate
                 split(pages, rate, crawl_probability[block])
 
         over_parts(settle_part, self._n)
+
+    def _demand(self, pages: Pages, s: Floats | float, work: Work) -> Taken:
+        return demand(pages, s, work)
 
     def _of_pages(self, s: Floats, block: slice) -> Floats | float:  # noqa: ARG002
         return float(s[0])
@@ -116,7 +120,7 @@ class HostSweeps(Sweeps):
         def take(at: Floats) -> Values:
             sums = np.zeros((len(Values._fields), over.size))
             for block in blocks(slice(0, host.size)):
-                _add(demand, pages.cut(block), host[block], at, sums, buffers)
+                _add(self._demand, pages.cut(block), host[block], at, sums, buffers)
             return Values(*sums)
 
         passes = roots.climb(lambda which, _: take(roots.s).of(which))

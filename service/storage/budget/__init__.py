@@ -1,1 +1,1 @@
-"""The budget: the pace, the worth of URL groups."""
+"""The budget: the pace, the worth of URL groups, the costs of pages."""

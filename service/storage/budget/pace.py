@@ -33,6 +33,14 @@ class PaceStatements(Subject):
     def save_pace(self, pace: Pace) -> None:
         """Write the locked pace."""
 
+    @abstractmethod
+    def pace_unit(self) -> str | None:
+        """Return the unit of the pace; None: crawls."""
+
+    @abstractmethod
+    def set_pace_unit(self, unit: str) -> None:
+        """Write the unit of the pace."""
+
 
 AMOUNTS = tuple(field.name for field in fields(Pace) if field.name != "at")
 PACE = f"SELECT at, {', '.join(AMOUNTS)} FROM pace WHERE pace_id = 1"
@@ -77,3 +85,11 @@ class PaceSql(Dialect, PaceStatements):
     def save_pace(self, pace: Pace) -> None:
         amounts = {name: getattr(pace, name) for name in AMOUNTS}
         self.run(SAVE_PACE, at=moment_of(pace.at), **amounts)
+
+    @override
+    def pace_unit(self) -> str | None:
+        return self.get_meta("pace_unit") or None
+
+    @override
+    def set_pace_unit(self, unit: str) -> None:
+        self.put_meta("pace_unit", unit)

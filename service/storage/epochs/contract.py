@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.core.shared_changes import ShareEvidence
+from service.model.amounts import CRAWLS
 from service.model.arrays import UrlGroupRates
 from service.model.columns import ChangeHours
 from service.model.domain import Certificate, Epoch, EpochStatus
@@ -271,6 +272,7 @@ def decode_epoch(row: Mapping[str, Any]) -> Epoch:
             values[name] = tuple(map(float, values[name]))
         for name in ("prior", "seconds"):  # JSON returns 1e22 as an integer
             values[name] = {key: float(value) for key, value in values[name].items()}
+        values["unit"] = values["unit"] or CRAWLS  # NULL: of an older release
         certificate = Certificate(**values)
     own = {name: row[name] for name in OWN}
     return Epoch(**{**own, "status": EpochStatus(row["status"])}, certificate=certificate)

@@ -81,6 +81,7 @@ STATES = Packed(
         NO_SHARE: {},
         "last_age IS NOT NULL": {"last_age": "f4"},
         "n_failures > 0": {"last_crawl_at": "M8[us]"},
+        "cost IS NOT NULL": {"cost": "f8"},
         f"observability = 1 OR NOT ROW({', '.join(OF_PINGS)}) IS NULL": {
             "n_pings": "i4",
             "recent_pings": "f8",
@@ -119,7 +120,9 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     driver.execute(ONLY_WORKERS)
     pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES), PAGES, 0)
     every_state = _ranges(driver, STATES)
-    states, (shareless, ages, failures, pings) = read_packed(driver, every_state, STATES, 8 * width)
+    states, (shareless, ages, failures, costs, pings) = read_packed(
+        driver, every_state, STATES, 8 * width
+    )
     page_id = pages["page_id"]
     if not np.array_equal(page_id, states["page_id"]):
         page_id = np.intersect1d(page_id, states["page_id"], assume_unique=True)
@@ -127,7 +130,7 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     importance = discounted(pages["importance"], states.pop("digest"))
     columns = {**states, "importance": importance}
     failures["last_failure_at"] = failures.pop("last_crawl_at")
-    for some in (bounds, ages, failures, pings):
+    for some in (bounds, ages, failures, costs, pings):
         row, there = _rows(page_id, some.pop("page_id"))
         for name, values in some.items():
             columns[name] = placed(len(page_id), row, values[there], RARE[name])

@@ -100,7 +100,7 @@ PAGE = f"""
 SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observability,
     pages.min_crawl_rate, pages.max_crawl_rate, pages.created_at, last_crawl_at,
     {{observed_at}} AS last_observed_at, gone, n_failures, outcome, coalesce(hops, 0) AS hops,
-    coalesce(n_targets, 0) AS n_targets, retry_rate, n_observations, n_changes,
+    coalesce(n_targets, 0) AS n_targets, retry_rate, cost, n_observations, n_changes,
     n_pings, recent_pings, ping_credit, last_ping_at, pings_since, real_pings, false_pings, trust,
     url_group, estimate,
     CAST(change_rate AS double precision) AS change_rate,

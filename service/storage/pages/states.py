@@ -27,6 +27,7 @@ NULL_FOR_ZERO = (
     "n_failures",
     "outcome",
     "retry_rate",
+    "cost",
     "redirects_to",
     "hops",
     "n_targets",

@@ -85,6 +85,8 @@ class DuePages(DueColumns):
     """Factor on the crawl rate by the crawls of its URL group; 1 for pages shifted by hours."""
     max_crawl_rate: Floats
     """Maximum crawl rate of the page's settings; inf: none."""
+    cost: Floats
+    """As in `PageStates`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

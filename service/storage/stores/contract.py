@@ -33,6 +33,7 @@ from service.model.errors import RecrawlError
 from service.model.incarnations import Incarnation
 from service.storage.access.contract import AccessStatements
 from service.storage.budget.caps import CapStatements
+from service.storage.budget.costs import CostStatements
 from service.storage.budget.pace import PaceStatements
 from service.storage.budget.worth import WorthStatements
 from service.storage.clock import Clock
@@ -71,6 +72,7 @@ class Transaction(
     HostStatements,
     IncidentStatements,
     StateStatements,
+    CostStatements,
     QueueStatements,
     AnswerStatements,
     ValidatorStatements,

@@ -24,6 +24,7 @@ from service.model.errors import ArchiveRunning, EpochRunning, LeadershipLost, S
 from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.postgres import KEYS_CHANNEL, PostgresAccess
+from service.storage.budget.costs import CostSql
 from service.storage.budget.pace import PaceSql
 from service.storage.budget.worth_postgres import PostgresWorth
 from service.storage.clock import Clock, FollowingClock
@@ -87,6 +88,7 @@ class PostgresTransaction(
     PostgresWorth,
     WebhooksSql,
     SubscriptionsSql,
+    CostSql,
     Transaction,
 ):
     """The statements on Postgres."""

@@ -33,6 +33,7 @@ from service.model.errors import (
 from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.sqlite import SqliteAccess
+from service.storage.budget.costs import CostSql
 from service.storage.budget.pace import PaceSql
 from service.storage.budget.sqlite import SqliteCaps
 from service.storage.budget.worth_sqlite import SqliteWorth
@@ -87,6 +88,7 @@ class SqliteTransaction(
     SqliteWorth,
     WebhooksSql,
     SubscriptionsSql,
+    CostSql,
     Transaction,
 ):
     """The statements on SQLite; the write transaction is the lock of all rows."""
