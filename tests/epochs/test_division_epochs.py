@@ -65,7 +65,6 @@ def cap(host_id, most, group=0, group_most=np.nan, first_share=None):
         1,
         host_id=host_id,
         host="h",
-        first_share=None,
         max_crawl_rate=most,
         group_id=group,
         group="g" if group else "",
