@@ -108,7 +108,10 @@ def test_first_crawls_of_the_last_day_are_expected_again():
     observed[:4], observed[4:9] = 0, 1
     interval = np.full(40, -0.25)
     interval[8] = -1.5  # its first crawl was the day before
+    factor = np.where(np.arange(40) < 4, 0.3, 1.0)
+    observed[20], ago[20] = 0, NOW - np.timedelta64(2, "h")  # a later crawl that was no evidence
     pages = replace(pages, last_observed_at=ago, n_observations=observed, last_interval=interval)
+    pages = replace(pages, interval_factor=factor)
     assert wanted_within(pages, NO_CAPS, 0.5, NOW).first_crawls == 8
     assert n_first_crawled(pages, Window(0.3, 0.1), NOW) == 4
     assert n_first_crawled(pages, Window(5 / 24, 5 / 24), NOW) == 0
