@@ -32,6 +32,7 @@ PAGE = replace(
     hops=0,
     n_targets=0,
     retry_rate=0.0,
+    held=False,
     last_observed_at=AT,
 )
 CHANGES = "it changes about every 2.0 days and its importance is 2.5"
