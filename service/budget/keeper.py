@@ -232,6 +232,12 @@ class Keeper:
         if not grant.ahead:
             self._short, self._short_at = grant.short, self.store.clock()
             self._held = replace(self._held, least=self._least())
+            fits_none = grant.short is not None and not len(charges.token)
+            if fits_none and (ask_at := self._ask_at) is not None:
+                # the parts of several servers may be enough together
+                with suppress(*OUTAGES):
+                    self.give_back()
+                self._ask_at = ask_at
 
     def _least(self) -> float:
         """Return the amount without which no crawl begins.

@@ -33,6 +33,7 @@ PAGE = replace(
     n_targets=0,
     retry_rate=0.0,
     ping_credit=0.0,
+    held=False,
     last_observed_at=AT,
 )
 CHANGES = "it changes about every 2.0 days and its importance is 2.5"
