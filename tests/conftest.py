@@ -25,6 +25,7 @@ from support.shard_cases import N_DATABASES, joined_store
 
 from recrawl_cluster.sharded import ShardedStore
 from recrawl_lab.memory.store import MemoryStore
+from service.budget.keeper import Keeper
 from service.leases import conditional
 from service.runtime.settings import Settings
 from service.storage import Store, migrations, open_store
@@ -122,6 +123,12 @@ def beside_samples(items: list[pytest.Item]) -> Iterator[pytest.Item]:
         n_all, n_sampled = len(of_test), of_test[0].get_closest_marker("sampled").args[0]
         sample = {i * n_all // n_sampled for i in range(n_sampled)}
         yield from (case for i, case in enumerate(of_test) if i not in sample)
+
+
+@pytest.fixture
+def no_timers(monkeypatch):
+    """Keep keepers of the budget from giving back by themselves, whose seconds stand still."""
+    monkeypatch.setattr(Keeper, "_start_timer", lambda _: None)
 
 
 @pytest.fixture(scope="session", autouse=True)

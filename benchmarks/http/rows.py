@@ -37,6 +37,8 @@ EPOCH_WITHIN_S = 900
 STILL_S = 2.0
 ANY_WIDTH = 1
 """Width of a state for callers that read none."""
+SETTINGS = {"admission": "all"}
+"""Settings of the service: its pages are copies of a few, which must not wait."""
 
 
 @dataclass
@@ -173,7 +175,7 @@ def prepared(
         else:
             path = f"{folder}/pages{n_pages}.db"
             url = f"sqlite:///{path}"
-        with serving(url, folder, new=True) as service:
+        with serving(url, folder, new=True, **SETTINGS) as service:
             templates = data.make_templates(service.base)
         if store == "postgres":
             data.multiply_on_postgres(url, n_pages, templates)
@@ -182,7 +184,7 @@ def prepared(
         else:
             data.multiply_on_sqlite(path, n_pages, templates)
             floors = SqliteFloors(path, str(copyfile(path, f"{path}.floor")), n_pages)
-        service = stack.enter_context(serving(url, folder))
+        service = stack.enter_context(serving(url, folder, **SETTINGS))
         http = stack.enter_context(httpx.Client(base_url=service.base, timeout=60))
         bench = Bench(store, url, service, http, floors, n_pages, options)
         bench.epoch()

@@ -165,8 +165,13 @@ def fields_of(name: str) -> tuple[bool, dict[str, Any], list[str]]:
     return "items" in schema, kind["properties"], kind["required"]
 
 
-EXTRA = {"post_indexnow": {"nosuch", ""}}
-"""Unknown fields that an operation takes: the protocol may have further ones."""
+EXTRA = {
+    "post_indexnow": {"nosuch", ""},
+    "post_observations": {"bytes", "seconds", "price"},
+    "post_leases": {"bytes", "seconds", "price"},
+}
+"""Unknown fields that an operation takes, because the protocol may have further ones, and costs,
+which are left out where they are wrong (`left_out`)."""
 
 
 AT_ONCE = {"post_leases": {"wait_s": 0}}

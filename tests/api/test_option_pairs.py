@@ -33,6 +33,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "blocked_until": (LATER, None),
     "change_rate_from": (0.0, 0.5),
     "change_rate_to": (1.0, 1e9),
+    "bytes": (48_213, None),
     "changed": (True, False),
     "changed_at": (EARLIER,),
     "changed_since": (EARLIER,),
@@ -56,6 +57,10 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "hub.mode": ("subscribe", "unsubscribe"),
     "hub.topic": (URL,),
     "importance": (1e-9, 2.5),
+    "price": ("USD 0.01", 0.01),
+    "rule": ("admit", "stop", None),
+    "stopped": (True, False),
+    "seconds": (0.8, None),
     "key": (SITE_KEY,),
     "kind": ("new", "changed,gone"),
     "kinds": (["new"], None),
@@ -146,6 +151,7 @@ NOT_THERE = {
     "POST /webhooks/{webhook_id}/redeliver": 404,
     "POST /keys": 403,
     "GET /history": 404,
+    "PUT /url-groups": 422,
 }
 """Operations on what does not exist here; a service without keys makes none over HTTP."""
 

@@ -16,6 +16,8 @@ from service.leases.lease import WorkerRequest
 from service.leases.queue import fill_queue
 from service.storage.queue.columns import ALL_PAGES
 
+pytestmark = pytest.mark.usefixtures("no_timers")
+
 BUDGET = 10.0
 MIDNIGHT = T0.replace(hour=0)
 HOUR = timedelta(hours=1)

@@ -10,6 +10,8 @@ from service.budget.keeper import Keeper
 from service.core.pace import Taken
 from service.model.errors import StoreUnavailable
 
+pytestmark = pytest.mark.usefixtures("no_timers")
+
 MIDNIGHT = datetime(2026, 5, 1, tzinfo=UTC)
 DAY = int((MIDNIGHT - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(days=1))
 

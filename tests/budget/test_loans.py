@@ -16,6 +16,8 @@ from service.budget.keeper import Keeper
 from service.leases.lease import WorkerRequest
 from service.storage.queue.columns import ALL_PAGES
 
+pytestmark = pytest.mark.usefixtures("no_timers")
+
 BUDGET = 10.0
 MIDNIGHT = T0.replace(hour=0)
 TTL = timedelta(hours=1)
