@@ -421,13 +421,13 @@ class Leases(RuleBasedStateMachine):
             lease_all(dying, POLITE, RULES.rng, [ask])
 
     @invariant()
-    def nobody_is_told_to_come_back_too_late(self):
+    def no_worker_comes_back_too_late(self):
         for hosts in ((), ("wide.example",), ("a.example",)):
             truth = self.model.next_ready_at(hosts)
             if truth is not None and self.model.knows(truth):
-                told = next_ready_at(self.store, hosts)
-                assert told is not None, "told that nothing is queued"
-                assert told <= max(truth, self.model.now) + SLACK
+                ready_at = next_ready_at(self.store, hosts)
+                assert ready_at is not None, "a due page counts as not queued"
+                assert ready_at <= max(truth, self.model.now) + SLACK
 
     def teardown(self):
         """No page is lost: who asks, reports and comes back when told crawls all that is due."""
@@ -461,9 +461,9 @@ class Leases(RuleBasedStateMachine):
                     self.saw(crawl.page_id, self.model.now, 200)
                 self.ended(taken, held, self.model.now)
             else:
-                told = next_ready_at(self.store)
-                assert told is not None, f"{waiting} were lost"
-                self.model.now = max(told, self.model.now + SLACK)
+                ready_at = next_ready_at(self.store)
+                assert ready_at is not None, f"{waiting} were lost"
+                self.model.now = max(ready_at, self.model.now + SLACK)
         raise AssertionError(f"{waiting} were never handed out")
 
 
