@@ -1,5 +1,6 @@
 """Real databases for every test: a fresh SQLite file, a fresh clone of a migrated Postgres."""
 
+import functools
 import gc
 import getpass
 import os
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -52,6 +54,9 @@ gc.disable()
 
 # a shell's background jobs ignore this signal, and so would the processes that tests start
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# to read the certificates of the system costs each client 25 ms
+httpx._transports.default.create_ssl_context = functools.cache(httpx.create_ssl_context)
 
 for name in [n for n in os.environ if n.startswith("RECRAWL_") and "_TEST_" not in n]:
     del os.environ[name]

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from datetime import UTC, datetime
 
+import pytest
 from support.store_cases import T0
 
 from service.access.audit import write_audit
@@ -16,6 +17,7 @@ def entries(store):
         return tx.audit(None, 10, AuditFilter())
 
 
+@pytest.mark.dear
 def test_an_entry_names_the_author_the_act_and_the_request(sql_store):
     sql_store.clock = lambda: T0
     with sql_store.begin() as tx:
@@ -26,6 +28,7 @@ def test_an_entry_names_the_author_the_act_and_the_request(sql_store):
     assert (entry.before, entry.after) == ({"importance": 1.0}, None)
 
 
+@pytest.mark.dear
 def test_a_change_holds_only_the_fields_that_differ(sql_store):
     until = datetime(2026, 1, 1, tzinfo=UTC)
     before = {"min_delay_s": None, "group": "a", "blocked_until": None}

@@ -147,6 +147,7 @@ def following(store):
             thread.join()
 
 
+@pytest.mark.dear
 def test_a_revoked_key_is_refused_by_every_replica(postgres_store, postgres_url):
     """Each replica has a store of its own; the revocation comes from a third process."""
     text, key_id = new_key(postgres_store)

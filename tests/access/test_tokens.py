@@ -318,6 +318,7 @@ def trusting(provider, url):
             yield live
 
 
+@pytest.mark.dear
 def test_a_service_accepts_tokens_beside_keys(sqlite_url):
     provider = Provider()
     with trusting(provider, sqlite_url) as live:
@@ -334,6 +335,7 @@ def test_a_service_accepts_tokens_beside_keys(sqlite_url):
         assert [(item["key"], item["act"]) for item in audit] == [("jwt:worker 7", "epoch.request")]
 
 
+@pytest.mark.dear
 def test_a_provider_that_does_not_answer_takes_one_thread_at_most(sqlite_url):
     provider, ends = Provider(), threading.Event()
     with (

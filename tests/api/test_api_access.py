@@ -51,6 +51,7 @@ def audited(api: Live, **filters):
     return [(item["key"], item["act"], item["object"]) for item in items]
 
 
+@pytest.mark.dear
 def test_a_key_is_shown_once_and_opens_at_once(api: Live):
     body = created(api, "read", expires_at="2027-01-01T00:00:00Z")
     assert api.client.get("/epochs", headers=bearer(body["key"])).status_code == 200
@@ -62,6 +63,7 @@ def test_a_key_is_shown_once_and_opens_at_once(api: Live):
     assert body["key"].split("_")[2] not in api.get("/audit").text
 
 
+@pytest.mark.dear
 def test_a_revoked_key_is_refused_at_once_by_the_server_that_revoked_it(api: Live):
     body = created(api)
     for _ in range(2):
@@ -114,6 +116,7 @@ def test_a_key_that_cannot_be_is_refused_with_its_field(sqlite_api: Live, body, 
     assert sqlite_api.get("/keys").json()["items"] == []
 
 
+@pytest.mark.dear
 def test_keys_and_audit_are_listed_in_parts(api: Live):
     ids = sorted(created(api)["key_id"] for _ in range(5))
     for path, expected in (("/keys", ids), ("/audit", [5, 4, 3, 2, 1])):
@@ -189,6 +192,7 @@ def test_every_administrative_act_leaves_an_entry_with_its_author(api: Live):
     assert subscription["id"] not in text
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("path", ["/hosts/a.example", "/groups/shared"])
 def test_entries_of_changes_at_the_same_time_form_one_chain(api: Live, path):
     """The value before a change is the one that the change replaces."""
@@ -208,6 +212,7 @@ def test_an_act_that_fails_leaves_no_entry(api: Live):
     assert audited(api) == []
 
 
+@pytest.mark.dear
 def test_the_audit_is_filtered_by_its_parameters(api: Live):
     created(api)
     api.clock.advance(hours=1)
@@ -432,6 +437,7 @@ def test_a_stream_is_slowed_down_to_the_rate_of_its_key(sqlite_url):
         assert 0 < cut.json()["lines_taken"] < now_items
 
 
+@pytest.mark.dear
 def test_a_fleet_of_one_key_works_in_turns_and_long_polls_take_no_place(sqlite_url):
     import concurrent.futures
 
@@ -548,6 +554,7 @@ def test_a_limited_key_pauses_no_other_host_of_its_group(api: Live, way, status)
         assert blocked(api) is not None
 
 
+@pytest.mark.dear
 def test_a_limited_key_ends_no_row_of_failures_of_its_group(api: Live):
     api.client.put("/groups/shared", json={"members": ["a.example", "c.example"]})
     api.register(OURS, THEIRS)

@@ -36,6 +36,7 @@ def history(live: Live, limit: int) -> list[dict]:
         query["cursor"] = part.json()["next_cursor"]
 
 
+@pytest.mark.dear
 def test_the_history_of_a_page_is_whole_in_parts_of_any_length(archived):
     before = history(archived, 1000)
     assert len(before) == N_DAYS
@@ -44,6 +45,7 @@ def test_the_history_of_a_page_is_whole_in_parts_of_any_length(archived):
         assert history(archived, limit) == before
 
 
+@pytest.mark.dear
 def test_a_missing_file_is_named_in_a_503_that_says_what_to_do(archived, tmp_path):
     assert archived.service.archivist.run_once()
     for file in (tmp_path / "archive").rglob("*.parquet"):

@@ -52,6 +52,7 @@ def test_a_change_shows_its_page_its_interval_and_its_digest(fed):
     assert change["page_id"] == items[0]["page_id"]
 
 
+@pytest.mark.dear
 def test_parts_of_any_size_are_one_feed_whose_order_never_moves(fed):
     whole = part(fed)["items"]
     for limit in (1, 4, 10):
@@ -132,6 +133,7 @@ def test_a_wait_in_vain_ends_with_a_cursor(fed):
     assert part(fed, cursor=answer["next_cursor"])["items"] == []
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson"])
 def test_a_reader_of_an_empty_feed_waits_for_the_first_change(api: Live, monkeypatch, media_type):
     answers, n_read = [], Counter()
@@ -218,6 +220,7 @@ def test_a_cursor_whose_changes_were_deleted_says_so(fed):
     assert part(fed, cursor=end)["items"] == []
 
 
+@pytest.mark.dear
 def test_a_cursor_from_before_a_restore_that_lost_its_place_says_so(fed):
     """The restored database is behind the cursor, by its changes and by its clock."""
     with fed.service.store.begin(write=False) as tx:
@@ -228,6 +231,7 @@ def test_a_cursor_from_before_a_restore_that_lost_its_place_says_so(fed):
     assert len(part(fed)["items"]) == 10
 
 
+@pytest.mark.dear
 def test_a_cursor_of_another_database_says_so(fed):
     refused = fed.get("/changes", cursor=cursor_of("another", 5))
     assert (refused.status_code, "another database" in refused.json()["detail"]) == (410, True)

@@ -24,6 +24,7 @@ def test_an_epoch_asked_for_waits_until_the_scheduler_takes_it(api: Live):
     assert api.get("/epochs/latest").json() == published
 
 
+@pytest.mark.dear
 def test_a_request_for_an_epoch_waits_until_it_is_in_force(sqlite_url):
     with running(sqlite_url, embedded=True) as api:
         api.register("https://a.example/")
@@ -95,6 +96,7 @@ def test_an_epoch_over_no_pages_publishes_an_empty_schedule(api: Live):
     assert api.get("/schedule").json()["items"] == []
 
 
+@pytest.mark.dear
 def test_a_failed_epoch_tells_its_reason_and_leaves_the_old_schedule_in_force(
     api: Live, monkeypatch
 ):
@@ -137,6 +139,7 @@ def test_on_sqlite_the_server_runs_epochs_itself(sqlite_url):
         assert len(live.schedule()) == 1
 
 
+@pytest.mark.dear
 def test_what_an_epoch_has_loaded_is_never_looked_at_again_while_requests_wait(sqlite_url):
     with running(sqlite_url, embedded=True) as live:
         kept = gc.get_freeze_count()
@@ -148,12 +151,14 @@ def test_what_an_epoch_has_loaded_is_never_looked_at_again_while_requests_wait(s
     gc.unfreeze()
 
 
+@pytest.mark.dear
 def test_the_first_pages_are_scheduled_without_being_asked(sqlite_url):
     with running(sqlite_url, embedded=True) as live:
         live.register("https://a.example/")
         until(lambda: live.get("/epochs/latest").status_code == 200, "the first epoch")
 
 
+@pytest.mark.dear
 def test_epochs_come_again_after_their_interval(api: Live):
     api.register("https://a.example/")
     runner = api.service.runner

@@ -38,6 +38,7 @@ def page(live: Live, url=NEWS):
     return live.get("/pages", url=url).json()
 
 
+@pytest.mark.dear
 def test_a_failing_page_is_leased_again_after_delays_that_double(rude):
     rude.register(NEWS)
     report(rude, {"digest": "1"})
@@ -59,6 +60,7 @@ def test_a_failing_page_is_leased_again_after_delays_that_double(rude):
     assert "no answer" not in page(rude)["why"]["sentence"]
 
 
+@pytest.mark.dear
 def test_a_gone_page_is_checked_ever_more_rarely_then_retired_and_registering_has_it_crawled(rude):
     rude.register(NEWS)
     rude.epoch()
@@ -94,6 +96,7 @@ def test_a_gone_page_is_checked_ever_more_rarely_then_retired_and_registering_ha
     assert shown["last_crawls"][0]["changed"] is True
 
 
+@pytest.mark.dear
 def test_a_redirect_registers_its_target_and_queues_it(rude):
     (page_id,) = rude.register(NEWS)
     (crawl,) = lease(rude)
@@ -117,6 +120,7 @@ def test_a_redirect_registers_its_target_and_queues_it(rude):
     assert page_id == shown["page_id"]
 
 
+@pytest.mark.dear
 def test_without_registering_a_redirect_is_recorded_without_its_target(api: Live):
     api.register(NEWS)
     for _ in range(2):
@@ -138,6 +142,7 @@ def test_a_redirect_to_the_page_itself_is_none(api: Live):
     assert (shown["gone"], shown["n_failures"], shown["redirects_to"]) == (False, 2, None)
 
 
+@pytest.mark.dear
 def test_redirects_of_a_batch_lead_each_to_its_own_target_and_the_last_in_time_counts(api: Live):
     """A hundred items, so that they are looked at as arrays; two of each page, newest first."""
     api.clock.advance(hours=1)

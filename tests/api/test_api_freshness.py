@@ -26,6 +26,7 @@ def ask(api: Live, *items):
     return response.json()
 
 
+@pytest.mark.dear
 def test_a_copy_of_the_last_crawl_is_judged_and_an_older_one_is_stale(world: Live):
     day = (START + timedelta(days=1)).isoformat()
     answer = ask(world, {"url": URL}, {"url": URL, "fetched_at": START.isoformat()})
@@ -40,6 +41,7 @@ def test_a_copy_of_the_last_crawl_is_judged_and_an_older_one_is_stale(world: Liv
     assert ask(world, {"url": URL})["verdicts"][0]["next_crawl_at"] is not None
 
 
+@pytest.mark.dear
 def test_the_tolerance_decides_whether_to_fetch(world: Live):
     stale = ask(world, {"url": URL})["verdicts"][0]["stale"]
     below, at = ({"url": URL, "max_stale": p} for p in (stale * 0.99, stale))
@@ -55,6 +57,7 @@ def test_an_unknown_page_is_judged_by_its_group_and_stays_unknown(world: Live):
     assert world.get("/pages", url=OTHER).status_code == 404
 
 
+@pytest.mark.dear
 def test_the_same_page_by_url_and_by_id_and_twice(world: Live):
     page_id = world.get("/pages", url=URL).json()["page_id"]
     one, two, three = ask(world, {"url": URL}, {"page_id": page_id}, {"url": URL})["verdicts"]
@@ -85,6 +88,7 @@ def test_wrong_items_are_rejected_alone(world: Live):
     assert answer["n_rejected"] == 6
 
 
+@pytest.mark.dear
 def test_a_request_holds_ten_thousand_copies(sqlite_api: Live):
     many = [{"url": f"https://a.example/{i}"} for i in range(10_001)]
     refused = sqlite_api.post("/freshness", many)

@@ -29,6 +29,7 @@ def counts(row):
     return {name: row[f"n_{name}"] for name in names if row[f"n_{name}"]}
 
 
+@pytest.mark.dear
 def test_a_step_has_the_sums_of_its_commits_and_the_gauges_of_its_end(api: Live):
     one, two, _ = api.register(*(f"https://a.example/{i}" for i in range(3)))
     observe(api, one, "v1")
@@ -62,6 +63,7 @@ def test_a_step_has_the_sums_of_its_commits_and_the_gauges_of_its_end(api: Live)
     assert api.get(f"/epochs/{epoch}").json()["calibration"] == row["calibration"]
 
 
+@pytest.mark.dear
 def test_a_coarser_row_has_the_sums_of_its_steps(api: Live):
     (page,) = api.register("https://a.example/")
     for step in range(6):
@@ -77,6 +79,7 @@ def test_a_coarser_row_has_the_sums_of_its_steps(api: Live):
     assert coarse["calibration"][0]["n"] == sum(row["calibration"][0]["n"] for row in fine[1:])
 
 
+@pytest.mark.dear
 def test_parts_of_the_history_follow_each_other(api: Live):
     (page,) = api.register("https://a.example/")
     for step in range(7):
@@ -93,6 +96,7 @@ def test_parts_of_the_history_follow_each_other(api: Live):
     assert [row for part in parts for row in part] == whole
 
 
+@pytest.mark.dear
 def test_a_host_has_rows_of_its_own(api: Live):
     (one,) = api.register("https://a.example/")
     (other,) = api.register("https://b.example/")
@@ -136,6 +140,7 @@ def test_ranges_of_any_size_are_answered(sqlite_api: Live):
         assert answer.json()["items"] == [], answer.text
 
 
+@pytest.mark.dear
 def test_replicas_add_to_the_same_step(postgres_url):
     with running(postgres_url) as one, running(postgres_url, clock=one.clock) as other:
         (page,) = one.register("https://a.example/")

@@ -53,6 +53,7 @@ def measure_loads(live: Live):
         tx.save_host_loads(loads, live.clock() - LOADS_KEPT)
 
 
+@pytest.mark.dear
 def test_hosts_are_listed_by_load(hosts: Live):
     for n in range(3):
         hosts.register(f"https://a.example/{n}")
@@ -80,6 +81,7 @@ def test_blocked_hosts_are_listed_by_load(hosts: Live):
     assert names(hosts, blocked=True, sort="-n_pages") == ["c.example"]
 
 
+@pytest.mark.dear
 def test_a_cursor_of_a_load_outlives_later_measurements_for_an_hour(hosts: Live):
     measure_loads(hosts)
     cursor = hosts.get("/hosts", limit=1, sort="-n_pages").json()["next_cursor"]
@@ -95,6 +97,7 @@ def test_a_cursor_of_a_load_outlives_later_measurements_for_an_hour(hosts: Live)
     assert "more than an hour ago" in refused.json()["detail"]
 
 
+@pytest.mark.dear
 def test_blocked_hosts_alone_are_listed_until_their_pause_ends(hosts: Live):
     assert names(hosts, blocked=True) == []
     until = (START + timedelta(hours=1)).isoformat()
@@ -106,6 +109,7 @@ def test_blocked_hosts_alone_are_listed_until_their_pause_ends(hosts: Live):
     assert names(hosts, blocked=True) == []
 
 
+@pytest.mark.dear
 def test_groups_are_listed_with_the_politeness_in_force(hosts: Live):
     hosts.client.put("/groups/other", json={"min_delay_s": 3.0})
     shared, other = hosts.get("/groups").json()["items"]

@@ -25,6 +25,7 @@ def n_pings(api: Live, url: str = URLS[0]) -> int | None:
     return response.json()["estimate"]["n_pings"] if response.status_code == 200 else None
 
 
+@pytest.mark.dear
 def test_a_url_is_a_ping_of_this_moment(api: Live):
     response = api.get("/indexnow", url=URLS[0], key=KEY)
     assert response.status_code == 200, response.text
@@ -40,6 +41,7 @@ def test_many_urls_are_posted_at_once_and_each_counts_once(api: Live):
     assert [n_pings(api, url) for url in URLS] == [1, 1, 1]
 
 
+@pytest.mark.dear
 def test_ten_thousand_urls_are_taken_and_one_more_is_too_many(sqlite_api: Live):
     many = [f"https://a.example/{i}" for i in range(10_001)]
     assert sqlite_api.post("/indexnow", {**BODY, "urlList": many}).status_code == 400

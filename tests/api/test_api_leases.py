@@ -69,6 +69,7 @@ def test_a_report_under_a_lease_that_has_ended_is_evidence_like_any_other(rude):
     assert report(rude, new, digest="2")["leases_ended"] == 1
 
 
+@pytest.mark.dear
 def test_a_lease_is_reported_by_itself_by_page_or_by_url(rude):
     ids = rude.register("https://a.example/1", "https://a.example/2", "https://a.example/3")
     crawls = {crawl["page_id"]: crawl for crawl in lease(rude)}
@@ -209,6 +210,7 @@ def test_a_service_without_pages_says_to_come_back_in_a_minute(api):
     assert (empty.json()["retry_after_s"], empty.headers["Retry-After"]) == (60, "60")
 
 
+@pytest.mark.dear
 def test_who_waits_is_served_as_soon_as_something_is_due(rude):
     found = []
     waiting = threading.Thread(target=lambda: found.extend(lease(rude, wait_s=30)))
@@ -219,6 +221,7 @@ def test_who_waits_is_served_as_soon_as_something_is_due(rude):
     assert [crawl["url"] for crawl in found] == ["https://a.example/"]
 
 
+@pytest.mark.dear
 def test_who_hangs_up_while_waiting_is_leased_nothing(rude):
     with pytest.raises(httpx.ReadTimeout):
         rude.client.post("/leases", json={"wait_s": 30}, timeout=httpx.Timeout(30, read=0.3))
@@ -253,6 +256,7 @@ def test_a_host_that_says_429_is_left_alone_as_long_as_it_asked(rude):
     assert len(lease(rude)) >= 1
 
 
+@pytest.mark.dear
 def test_leases_outlive_the_server(database_url, monkeypatch):
     monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
     monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
@@ -292,6 +296,7 @@ def test_a_worker_has_a_name_that_can_be_kept(rude, name):
     assert len(lease(rude, worker="w\u00e4rter-1 \U0001f577")) == 1
 
 
+@pytest.mark.dear
 def test_a_requested_page_has_waited_since_the_request(rude):
     ids = rude.register("https://a.example/", "https://b.example/")
     rude.clock.advance(days=1)

@@ -85,6 +85,7 @@ def test_an_item_has_the_state_the_settings_and_the_rates(world: Live):
     }
 
 
+@pytest.mark.dear
 def test_filters_select_pages(world: Live):
     assert urls(world, tag="odd") == [f"{A}news/1", f"{A}news/3", f"{B}1", f"{B}2"]
     assert urls(world, tag="odd", host="B.example", limit=1) == [f"{B}1", f"{B}2"]
@@ -167,6 +168,7 @@ def test_a_stream_without_pages_is_whole(sqlite_api: Live):
     assert pa.ipc.open_stream(arrow.content).read_all().num_rows == 0
 
 
+@pytest.mark.dear
 def test_the_count_says_what_it_is(world: Live, monkeypatch):
     assert "count" not in world.get("/pages").json()
     part = world.get("/pages", count="exact", limit=1).json()
@@ -179,6 +181,7 @@ def test_the_count_says_what_it_is(world: Live, monkeypatch):
     assert "count" not in following.json()
 
 
+@pytest.mark.dear
 def test_tags_are_set_added_and_removed(world: Live):
     (page_id,) = world.register(f"{B}1")  # left out, tags stay
     path = f"/pages/{page_id}"
@@ -194,6 +197,7 @@ def test_tags_are_set_added_and_removed(world: Live):
     assert sorted(world.get(path).json()["tags"]) == sorted(full)
 
 
+@pytest.mark.dear
 def test_of_one_url_twice_the_last_tags_count(api: Live):
     items = [{"url": A, "tags": ["a"]}, {"url": B}, {"url": A, "tags": ["b"]}, {"url": A}]
     assert api.post("/pages", items).status_code == 200
@@ -224,6 +228,7 @@ def test_a_change_by_filter_counts_first_then_changes_and_changes_nothing_again(
     assert act(world, "PATCH", body=patch, host="a.example")["changed"] == 0
 
 
+@pytest.mark.dear
 def test_pages_whose_bounds_would_cross_are_rejected_and_stay(world: Live):
     world.register(f"{A}news/2", max_crawl_rate=1.0)
     patch = {"min_crawl_rate": 2.0, "add_tags": ["fast"]}
@@ -238,6 +243,7 @@ def test_pages_whose_bounds_would_cross_are_rejected_and_stay(world: Live):
     assert (page["min_crawl_rate"], page["max_crawl_rate"], page["tags"]) == (None, 1.0, [])
 
 
+@pytest.mark.dear
 def test_a_change_of_a_complete_page_counts_too(world: Live):
     world.register(f"{A}news/3", observability="complete")
     for digest in ("1", "2"):
@@ -260,6 +266,7 @@ def test_a_dry_run_rejects_what_the_change_rejects(world: Live):
     assert world.get("/pages", url=f"{A}news/2").json()["importance"] == 2.0
 
 
+@pytest.mark.dear
 def test_a_delete_by_filter_takes_the_selected_pages_only(world: Live):
     assert act(world, "DELETE", tag="odd", dry_run=True)["matched"] == 4
     assert len(urls(world)) == 6
@@ -269,6 +276,7 @@ def test_a_delete_by_filter_takes_the_selected_pages_only(world: Live):
     assert act(world, "DELETE", all_pages=True)["changed"] == 2
 
 
+@pytest.mark.dear
 def test_an_act_that_takes_long_answers_with_a_cursor_and_goes_on(world: Live, monkeypatch):
     monkeypatch.setattr("service.ingest.bulk.BLOCK", 2)
     monkeypatch.setattr(bulk, "BULK_S", 0.0)
@@ -319,6 +327,7 @@ def test_pages_crawled_again_come_before_all_others_of_their_host(world: Live):
     ]
 
 
+@pytest.mark.dear
 def test_pages_are_crawled_again_by_filter(world: Live):
     dry = act(world, "POST", "/pages/recrawl", {}, tag="b", dry_run=True)
     assert (dry["matched"], dry["changed"]) == (2, 0)
@@ -326,6 +335,7 @@ def test_pages_are_crawled_again_by_filter(world: Live):
     refused(world.post("/pages/recrawl", {"urls": [A]}, tag="b"), "page_ids", "leave filters")
 
 
+@pytest.mark.dear
 def test_a_log_is_read_whole_in_parts(api: Live):
     (page_id,) = api.register(A)
     at = [(START + timedelta(minutes=i)).isoformat() for i in range(5)]

@@ -207,6 +207,7 @@ def test_five_minutes_ahead_is_now_and_more_is_the_future(sqlite_api: Live):
     assert response.json()["rejected"][0]["code"] == "future"
 
 
+@pytest.mark.dear
 def test_a_whole_batch_of_ten_thousand_is_taken(api: Live):
     items = [
         {"url": f"https://example.com/{i % 5000}", "observed_at": at(1 + i // 5000), "digest": "a"}

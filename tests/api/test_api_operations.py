@@ -155,6 +155,7 @@ def assert_unavailable(api: Live) -> None:
         assert re.search("(try|send this) again", response.json()["detail"])
 
 
+@pytest.mark.dear
 def test_without_its_database_the_service_is_alive_but_not_ready_until_it_is_back(
     postgres_server, postgres_template
 ):
@@ -183,6 +184,7 @@ def test_without_its_file_the_service_is_alive_but_not_ready(sqlite_url, tmp_pat
         assert api.alive()
 
 
+@pytest.mark.dear
 def test_a_database_that_a_newer_version_migrates_meanwhile_makes_it_not_ready(api: Live):
     to = sa.text("UPDATE alembic_version SET version_num = :revision")
     with api.service.store.engine.begin() as connection:

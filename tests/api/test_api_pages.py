@@ -44,6 +44,7 @@ def test_a_new_page_is_auto_unbounded_and_of_importance_one(api: Live):
     assert page["gone"] is False
 
 
+@pytest.mark.dear
 def test_an_upsert_changes_what_is_said_and_keeps_the_rest(api: Live):
     said = {"importance": 7.5, "observability": "auto", "min_crawl_rate": 0.5, "max_crawl_rate": 9}
     (page_id,) = api.register(NEWS, **said)
@@ -152,6 +153,7 @@ def test_an_empty_batch_changes_nothing(api: Live):
     }
 
 
+@pytest.mark.dear
 def test_lines_and_arrays_say_the_same(api: Live):
     items = [{"url": NEWS, "importance": 2.0}, {"url": "ftp://x/"}, {"url": ABOUT}]
     lines = "\n\n".join(json.dumps(item) for item in items) + "\n"
@@ -191,6 +193,7 @@ def test_a_page_is_found_by_any_spelling_of_its_url(sqlite_api: Live, sent, kept
     assert sqlite_api.get("/pages", url=kept).json() == by_id
 
 
+@pytest.mark.dear
 def test_a_page_says_why_it_is_crawled_as_often_as_it_is(api: Live):
     often, seldom = api.register(NEWS, ABOUT)
     api.client.patch(f"/pages/{often}", json={"importance": 50})
@@ -208,6 +211,7 @@ def test_a_page_says_why_it_is_crawled_as_often_as_it_is(api: Live):
     assert 0 < interval["low"] < page["estimate"]["change_rate"] < interval["high"]
 
 
+@pytest.mark.dear
 def test_a_page_says_what_its_siblings_have_shown_since_its_last_crawl(api: Live):
     pages = api.register(*(f"https://news.example/2026/{i}" for i in range(12)))
 
@@ -272,6 +276,7 @@ def test_a_patch_changes_the_fields_it_names(api: Live):
     assert told == [4.0, 1.0, 6.0]
 
 
+@pytest.mark.dear
 def test_null_clears_a_bound(api: Live):
     (page_id,) = api.register(NEWS, min_crawl_rate=1.0, max_crawl_rate=5.0)
     patched = api.client.patch(f"/pages/{page_id}", json={"min_crawl_rate": None}).json()

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import pytest
 from support.live_server import Live
 
 NEWS = "https://example.com/news"
@@ -23,6 +24,7 @@ def crawled(api: Live, url: str = NEWS) -> None:
     assert api.post("/observations", [item]).json()["accepted"] == 1
 
 
+@pytest.mark.dear
 def test_a_page_never_crawled_is_crawled_at_once(api: Live):
     decision = ping(api)
     assert (decision["crawl"], decision["reason"]) == (True, "never_crawled")
@@ -52,6 +54,7 @@ def test_a_page_no_epoch_has_scheduled_is_crawled_on_every_ping(api: Live):
         assert (decision["crawl"], decision["reason"]) == (True, "unscheduled")
 
 
+@pytest.mark.dear
 def test_pings_are_crawled_in_the_share_that_the_schedule_says(api: Live):
     api.register(NEWS, observability="complete")
     api.register(*(f"https://example.com/{i}" for i in range(9)), importance=0.3)
@@ -73,6 +76,7 @@ def test_pings_are_crawled_in_the_share_that_the_schedule_says(api: Live):
     assert abs(n_crawls - 40 * probability) <= 1
 
 
+@pytest.mark.dear
 def test_the_same_ping_again_changes_nothing_and_says_so(api: Live):
     api.register(NEWS, observability="complete")
     crawled(api)

@@ -60,6 +60,7 @@ def test_a_plan_is_what_the_service_publishes_at_that_bandwidth(api: Live):
     assert starving["harmonic_cost"] is None
 
 
+@pytest.mark.dear
 def test_a_plan_writes_nothing(api: Live):
     fleet(api)
     before = api.get("/epochs").json(), api.schedule()
@@ -128,6 +129,7 @@ def test_a_store_with_more_pages_than_a_plan_takes_is_answered_501(sqlite_api: L
     assert "8 pages" in answer.json()["detail"]
 
 
+@pytest.mark.dear
 def test_both_clients_ask_for_plans(sqlite_url):
     with running(sqlite_url) as live:
         fleet(live)

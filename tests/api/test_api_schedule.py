@@ -64,6 +64,7 @@ def test_an_epoch_too_large_for_the_database_is_not_kept(api: Live, corpus, sinc
     )
 
 
+@pytest.mark.dear
 def test_the_schedule_spends_the_bandwidth_on_every_page_by_ascending_id(api: Live, corpus):
     page = api.get("/schedule").json()
     epoch = api.get("/epochs/latest").json()
@@ -78,17 +79,20 @@ def test_the_schedule_spends_the_bandwidth_on_every_page_by_ascending_id(api: Li
     assert page["next_cursor"] is None
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [1, 4, 5, 24, 25, 26])
 def test_the_pages_of_a_chain_of_cursors_make_the_whole(api: Live, corpus, limit):
     assert api.schedule(limit=limit) == api.get("/schedule").json()["items"]
 
 
+@pytest.mark.dear
 def test_lines_make_the_same_whole(api: Live, corpus):
     assert lines(api) == api.get("/schedule").json()["items"]
     assert lines(api, host="b.example") == api.schedule(host="b.example")
 
 
+@pytest.mark.dear
 def test_a_reader_half_way_through_an_epoch_finishes_it_while_the_next_is_published(
     api: Live, corpus
 ):
@@ -104,6 +108,7 @@ def test_a_reader_half_way_through_an_epoch_finishes_it_while_the_next_is_publis
     assert len(api.schedule()) == 26
 
 
+@pytest.mark.dear
 def test_a_cursor_of_an_epoch_no_longer_kept_has_expired(api: Live, corpus):
     cursor = api.get("/schedule", limit=10).json()["next_cursor"]
     for _ in range(2):
@@ -124,6 +129,7 @@ def test_a_cursor_that_was_not_handed_out_is_refused(api: Live, corpus, cursor):
         assert response.json()["type"] == f"{TYPES}bad-cursor"
 
 
+@pytest.mark.dear
 def test_a_cursor_of_an_epoch_that_was_never_published_is_refused(api: Live, corpus):
     waiting = api.client.post("/epochs").json()["epoch"]
     from service.api.cursors import SchedulePlace, encode_cursor
@@ -167,6 +173,7 @@ def test_due_before_chooses_by_the_time_of_the_next_crawl(api: Live, corpus):
     assert api.schedule(due_before=far) == due
 
 
+@pytest.mark.dear
 def test_a_reported_crawl_moves_the_next_one(api: Live, corpus):
     api.clock.advance(days=3)
     reported = {"page_id": corpus[0], "observed_at": api.clock().isoformat(), "changed": False}
@@ -203,6 +210,7 @@ def test_a_header_in_several_lines_is_one(api: Live, corpus):
     assert response.headers["Content-Type"].startswith("application/json")
 
 
+@pytest.mark.dear
 def test_what_is_due_by_now_is_never_answered_from_memory(api: Live, corpus):
     etag = api.get("/schedule").headers["ETag"]
     response = api.client.get(
@@ -213,6 +221,7 @@ def test_what_is_due_by_now_is_never_answered_from_memory(api: Live, corpus):
     assert response.status_code == 200
 
 
+@pytest.mark.dear
 def test_a_page_registered_after_the_epoch_waits_for_the_next(api: Live, corpus):
     api.register("https://c.example/")
     assert len(api.schedule()) == 25

@@ -56,6 +56,7 @@ def page(api: Live, url: str) -> dict:
 URLS = [f"https://a.example/{i}" for i in range(3)]
 
 
+@pytest.mark.dear
 def test_new_pages_are_registered_and_a_lastmod_is_a_ping_of_its_time(api: Live):
     answer = taken(api, urlset((URLS[0], YESTERDAY), URLS[1]))
     assert counts(answer) == (2, 0, 0, 0)
@@ -67,12 +68,14 @@ def test_new_pages_are_registered_and_a_lastmod_is_a_ping_of_its_time(api: Live)
     assert first["last_crawls"][0]["kind"] == "ping"
 
 
+@pytest.mark.dear
 def test_new_pages_are_handed_out_at_once(api: Live):
     taken(api, urlset(*URLS))
     leased = api.post("/leases", {"worker": "w"}).json()["items"]
     assert [item["url"] in URLS for item in leased] == [True]  # one, as the host has its delay
 
 
+@pytest.mark.dear
 def test_the_same_document_again_changes_nothing(api: Live):
     document = urlset((URLS[0], YESTERDAY), URLS[1])
     taken(api, document)
@@ -83,6 +86,7 @@ def test_the_same_document_again_changes_nothing(api: Live):
     assert [page(api, url) for url in URLS[:2]] == before
 
 
+@pytest.mark.dear
 def test_only_a_newer_lastmod_is_news(api: Live):
     taken(api, urlset((URLS[0], "2026-04-20"), (URLS[1], "2026-04-20"), (URLS[2], "2026-04-20")))
     answer = taken(
@@ -127,6 +131,7 @@ def test_a_page_listed_twice_counts_once_with_its_newest_lastmod(api: Live):
     assert len(first["last_crawls"]) == 1
 
 
+@pytest.mark.dear
 def test_lastmods_that_cannot_be_are_left_out_and_told(api: Live):
     future = (api.clock() + timedelta(days=400)).isoformat()
     answer = taken(

@@ -142,6 +142,7 @@ def test_a_new_subscription_takes_the_place_of_the_old_once_it_is_verified(api: 
     assert {i["callback"] for i in api.get("/websub").json()["items"]} == {elsewhere, new}
 
 
+@pytest.mark.dear
 def test_what_is_deleted_is_gone_for_its_hub(api: Live):
     callback = subscribe(api)
     assert api.client.delete(callback).status_code == 204

@@ -157,6 +157,7 @@ def blanks(n_bytes: int) -> Iterator[bytes]:
         yield b" " * 1_000_000
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("chunked", [True, False])
 def test_a_body_of_50_megabytes_is_refused(shared: Live, chunked):
     content = blanks(50_000_000) if chunked else b" " * 50_000_000
@@ -295,6 +296,7 @@ def test_a_head_without_end_is_not_read_to_the_end(shared: Live, begun, more):
     assert shared.alive()
 
 
+@pytest.mark.dear
 def test_a_long_body_after_a_short_head_is_no_long_head(shared: Live):
     whole = json.dumps([{"url": f"https://long.example/{i}"} for i in range(10_000)]).encode()
     pieces = (whole[i : i + 1_000] for i in range(0, len(whole), 1_000))

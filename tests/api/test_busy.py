@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import httpx
+import pytest
 from support.live_server import START, Live, until
 
 from service.api.assembly import MAX_THREADS
@@ -12,6 +13,7 @@ from service.api.threads import share
 from service.epochs.watch import Watch
 
 
+@pytest.mark.dear
 def test_slow_readers_hold_up_neither_health_nor_evidence(api: Live, monkeypatch):
     (page_id,) = api.register("https://a.example/")
     let_go, waiting = threading.Event(), threading.Semaphore(0)

@@ -44,6 +44,7 @@ def page_id(api: Live) -> int:
     return page_id
 
 
+@pytest.mark.dear
 def test_a_host_that_has_no_change_hours_has_none(api: Live, page_id):
     assert api.get(HOST).json()["change_hours"] is None
     page = api.get(f"/pages/{page_id}").json()

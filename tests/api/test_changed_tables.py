@@ -47,6 +47,7 @@ def use(live, n: int) -> None:
     assert [(each.request.url.path, each.status_code) for each in sent if each.is_error] == []
 
 
+@pytest.mark.dear
 def test_every_request_succeeds_after_a_column_has_another_type(live):
     live.epoch()
     for n in range(3):

@@ -132,6 +132,7 @@ def operations(api: Live) -> Iterator[tuple[str, str, str]]:
                 yield method.upper(), path, media_type
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("coding", [pytest.param("gzip", marks=pytest.mark.dear), "zstd"])
 def test_each_operation_with_a_body_reads_it_by_the_one_function(
     sqlite_api: Live, monkeypatch, coding
@@ -229,6 +230,7 @@ def test_bodies_that_compress_well_are_taken(sqlite_api: Live):
     assert (response.json()["accepted"], response.json()["duplicate"]) == (1, 8_999)
 
 
+@pytest.mark.dear
 def test_a_full_batch_of_rich_items_is_taken(sqlite_api: Live):
     """10,000 pages with all fields are within the limit of values."""
     pages = [
@@ -248,6 +250,7 @@ def test_a_full_batch_of_rich_items_is_taken(sqlite_api: Live):
 # -- streams
 
 
+@pytest.mark.dear
 def test_a_stream_of_refused_lines_ends(sqlite_api: Live, monkeypatch):
     n_decoded = 0
     decode = blocks.decode_batch
@@ -289,6 +292,7 @@ def test_refused_lines_among_good_ones_do_not_end_a_stream(sqlite_api: Live, mon
         assert response.status_code == status, response.text[:300]
 
 
+@pytest.mark.dear
 def test_a_sitemap_of_rejected_entries_ends(sqlite_api: Live):
     content = b"<urlset>" + b"<url/>" * 500_000 + b"</urlset>"
     response = sqlite_api.client.post(
@@ -373,6 +377,7 @@ def containers(value) -> int:
     return 0
 
 
+@pytest.mark.dear
 @given(st.lists(JSON_VALUES, min_size=1), st.integers(1, 9), st.booleans())
 def test_the_counts_are_those_of_the_decoded_json(values, size, ascii_only):
     content = json.dumps(values, ensure_ascii=ascii_only).encode(errors="surrogatepass")
@@ -381,6 +386,7 @@ def test_the_counts_are_those_of_the_decoded_json(values, size, ascii_only):
     assert meter.n_values == containers(values)
 
 
+@pytest.mark.dear
 @given(st.lists(JSON_VALUES), st.integers(1, 9), st.sampled_from([b"\n", b"\n \n", b"\r\n"]))
 def test_the_counts_of_lines_are_those_of_the_decoded_lines(values, size, end):
     content = end.join(json.dumps(value).encode() for value in values)
@@ -388,6 +394,7 @@ def test_the_counts_of_lines_are_those_of_the_decoded_lines(values, size, end):
     assert (meter.n_items, meter.n_values) == (len(values), sum(map(containers, values)))
 
 
+@pytest.mark.dear
 @given(st.lists(JSON_VALUES, min_size=1))
 def test_an_open_text_in_a_line_hides_none_of_the_next_lines(values):
     line = json.dumps(values).encode()

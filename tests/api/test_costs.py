@@ -165,6 +165,7 @@ def crawl_what_is_due(live: Live, web: httpx.Client) -> list[str]:
     return paid
 
 
+@pytest.mark.dear
 def test_a_site_that_asks_for_a_price_is_asked_once_until_the_price_is_accepted(served, shop):
     live = served("4 USD")
     live.register(*map(shop.url, shop.prices))

@@ -177,6 +177,7 @@ def test_a_page_crawled_in_several_blocks_is_learnt_in_their_order(small: Live):
     assert page["estimate"]["n_observations"] == 59
 
 
+@pytest.mark.dear
 def test_the_first_thousand_rejected_are_listed_and_all_are_counted(sqlite_api: Live):
     good = lines("good", range(1))
     of_one_block = send(sqlite_api, b"\n".join([b"1"] * 3_000 + good)).json()
@@ -270,6 +271,7 @@ def test_a_store_in_trouble_half_way_tells_how_far_it_came(
     assert counts(send(small, content)) == (45 - after * BLOCK, after * BLOCK, 0)
 
 
+@pytest.mark.dear
 def test_a_fault_of_the_service_claims_nothing_of_a_stream(small: Live, monkeypatch):
     error = ValueError("no such thing")
     monkeypatch.setattr(small.service.crawl_reports, "flush", failing(small, 2, error))
@@ -278,6 +280,7 @@ def test_a_fault_of_the_service_claims_nothing_of_a_stream(small: Live, monkeypa
     assert "the first blocks of a stream" in response.json()["detail"]
 
 
+@pytest.mark.dear
 def test_a_caller_who_leaves_half_way_leaves_whole_blocks(small: Live):
     content = b"\n".join(lines("gone", range(45)))
     head = b"POST /observations HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
@@ -310,6 +313,7 @@ def slow(small: Live, monkeypatch):
     return let_go, seen
 
 
+@pytest.mark.dear
 def test_one_block_is_written_while_no_more_than_the_next_is_read(small: Live, slow, monkeypatch):
     let_go, seen = slow
     done, n_sent = threading.Event(), 0
@@ -364,6 +368,7 @@ def test_a_stream_that_has_begun_waits_for_room(small: Live, monkeypatch):
     assert len(attempts) == 3 + 3
 
 
+@pytest.mark.dear
 def test_patience_ends_and_tells_how_far_the_stream_came(small: Live, monkeypatch):
     monkeypatch.setattr("service.api.requests.blocks.PATIENCE_S", 0.2)
     attempts = refusing(small, monkeypatch, range(2, 10**9))

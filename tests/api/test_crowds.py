@@ -84,6 +84,7 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield server
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("n", [120, 600])
 @pytest.mark.parametrize("kind", KINDS)

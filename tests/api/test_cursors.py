@@ -65,6 +65,7 @@ def by_link(api: Live, path: str, **query: Any) -> list[Any]:
     return items
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("follow", [by_cursor, by_link])
 def test_the_parts_of_every_list_make_the_whole(api: Live, follow: Callable[..., list[Any]]):

@@ -75,6 +75,7 @@ def pages(live: Live) -> int:
     return len(live.get("/pages").json()["items"])
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("end", ENDS)
 def test_a_stream_writes_no_block_after_the_end_of_its_right(live: Live, end):
     text, key_id = a_key(live, Role.report)
@@ -126,6 +127,7 @@ def test_a_body_counts_only_if_the_right_lasts_until_its_end(sqlite_live: Live, 
     assert pages(live) == 0
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("end", [revoke, expire])
 def test_a_sitemap_ends_between_two_blocks(live: Live, end, monkeypatch):
     text, key_id = a_key(live, Role.report)
@@ -185,6 +187,7 @@ WAITS = {
 }
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("path", WAITS)
 def test_a_request_that_waits_ends_soon_after_its_right(sqlite_live: Live, path, monkeypatch):
     live, (method, body, accept) = sqlite_live, WAITS[path]

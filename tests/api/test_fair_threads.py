@@ -104,6 +104,7 @@ def test_readers_that_wait_for_their_turn_hold_no_place_of_others(sqlite_url, mo
         assert {each.result().status_code for each in sent} == {200}
 
 
+@pytest.mark.dear
 def test_the_sitemaps_of_a_slow_key_are_paid_before_the_work(database_url):
     """Sixteen sitemaps at once: one is taken, the others wait for the debt of it."""
     with running(database_url, api_keys=(ADMIN,), max_items=10) as live:

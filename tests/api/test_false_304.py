@@ -43,6 +43,7 @@ def leased(live, url=URL):
     return crawl.get("etag"), crawl.get("last_modified"), crawl["lease"]
 
 
+@pytest.mark.dear
 def test_a_constant_etag_is_found_out_and_its_304s_are_unlearnt(live):
     (page_id,) = live.register(URL)
     report(live, digest="1", etag=ETAG)
@@ -70,6 +71,7 @@ def test_a_constant_etag_is_found_out_and_its_304s_are_unlearnt(live):
     assert f"it is requested without ETag and date until {until}" in sentence
 
 
+@pytest.mark.dear
 def test_what_a_page_learns_after_the_proof_stays(live):
     live.register(URL)
     report(live, digest="0", etag=ETAG)
@@ -104,6 +106,7 @@ def test_only_the_same_validator_with_other_content_is_a_proof(live, before, aft
     assert (host(live)["false_304_at"] is not None) is proves
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     "answers",
     [
@@ -140,6 +143,7 @@ def test_a_date_within_a_minute_of_its_crawl_is_no_validator(live, age_s, kept):
     assert (shown["etag"], shown["last_modified"] is not None) == (ETAG, kept)
 
 
+@pytest.mark.dear
 def test_a_host_is_trusted_again_after_30_days_or_by_an_operator(live):
     other = "https://a.example/2"
     live.register(URL, other, "https://b.example/")
@@ -175,6 +179,7 @@ def test_a_304_that_contradicts_a_request_makes_the_next_request_plain(live):
     assert host(live)["false_304_at"] is None
 
 
+@pytest.mark.dear
 def test_a_304_without_a_request_is_believed(live):
     live.register(URL)
     report(live, digest="1", etag=ETAG)
@@ -182,6 +187,7 @@ def test_a_304_without_a_request_is_believed(live):
     assert page(live)["etag"] == ETAG
 
 
+@pytest.mark.dear
 def test_every_proof_of_a_batch_counts(live):
     urls = [f"https://{name}.example/{n}" for name in "abc" for n in range(20)]
     live.register(*urls)

@@ -188,6 +188,7 @@ def items_of(name: str) -> list[tuple[str, Any]]:
     return [*wrong, ("nosuch", {**good, "nosuch": 1}), ("", {**good, "": 1})]
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BODIES)
 def test_a_wrong_field_is_refused_in_our_words(live, name):

@@ -47,6 +47,7 @@ def test_rotation_serves_each_host_once_per_window(api):
     assert sorted(seen) == sorted(pages)
 
 
+@pytest.mark.dear
 def test_small_requests_rotate_over_the_hosts_too(api):
     add(api, *HOSTS)
     window = [crawl for _ in HOSTS for crawl in lease(api.client, count=1)]
@@ -71,6 +72,7 @@ def test_a_reservation_blocks_its_page_beyond_the_window_of_its_host(api):
     assert again["lease"] != reserved["lease"]
 
 
+@pytest.mark.dear
 def test_a_reservation_blocks_a_host_that_is_crawled_by_one_worker_at_a_time(api):
     add(api, "a.example", n=2)
     lease(api.client, ttl_s=60)
@@ -80,6 +82,7 @@ def test_a_reservation_blocks_a_host_that_is_crawled_by_one_worker_at_a_time(api
     assert len(lease(api.client)) == 1
 
 
+@pytest.mark.dear
 def test_blocked_hosts_are_not_served(api):
     add(api, "a.example", "b.example")
     until_ = api.clock().replace(hour=13).isoformat()
@@ -92,6 +95,7 @@ def test_blocked_hosts_are_not_served(api):
     assert hosts_of(lease(api.client)) == ["a.example", "b.example"]
 
 
+@pytest.mark.dear
 def test_malformed_urls_are_skipped_while_others_pass(api):
     urls = ["https://a.example/", "not a url", "ftp://b.example/", "https://", "https://c.example/"]
     answer = api.post("/pages", [{"url": url} for url in urls]).json()
@@ -114,6 +118,7 @@ def test_deleted_pages_are_not_resurrected(api):
     assert api.get(f"/pages/{gone}").status_code == 404
 
 
+@pytest.mark.dear
 def test_duplicates_in_a_batch_are_skipped(api):
     urls = ["https://a.example/x", "https://a.example/x", "HTTPS://A.example:443/x#top"]
     answer = api.post("/pages", [{"url": url} for url in urls]).json()

@@ -62,6 +62,7 @@ def going() -> Iterator[threading.Event]:
     event.set()
 
 
+@pytest.mark.dear
 def test_a_body_of_a_stranger_ends_at_a_megabyte_however_small_it_is_sent(checked: Live):
     large = body(urls=[f"https://a.example/{'x' * 1_000}{i}" for i in range(1_500)])
     bomb = gzip.compress(b"[" + b"0," * 12_000_000)
@@ -141,6 +142,7 @@ def test_urls_are_counted_as_sent(array, n_urls):
 # -- who waits for whom
 
 
+@pytest.mark.dear
 def test_hostile_submissions_do_not_hold_up_an_honest_site(checked: Live, going):
     """Key files of hostile hosts hang, for twice as many turns as there are fetchers."""
     checked.register("https://honest.example/")
@@ -164,6 +166,7 @@ def test_hostile_submissions_do_not_hold_up_an_honest_site(checked: Live, going)
         assert checked.alive()
 
 
+@pytest.mark.dear
 def test_a_refused_and_a_displaced_submission_are_counted(checked: Live, going):
     checked.service.key_checks.look = lambda _: not going.wait(180)
     with stranger(checked) as flood, stranger(checked, "127.0.0.2") as other:

@@ -43,6 +43,7 @@ def crawled(live, crawl, **result):
     return {"lease": crawl["lease"], "observed_at": live.clock().isoformat(), **result}
 
 
+@pytest.mark.dear
 def test_a_report_ends_its_lease_and_the_next_page_is_leased(rude):
     (first,) = ask(rude, count=1).json()["items"]
     answer = ask(rude, count=1, report=[crawled(rude, first, status=200, digest="1")]).json()
@@ -115,6 +116,7 @@ def test_a_report_without_a_good_crawl_does_not_prevent_leases(rude):
     assert (len(answer.json()["items"]), answer.json()["reported"]["n_rejected"]) == (1, 1)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -138,6 +140,7 @@ def test_a_report_has_as_many_crawls_as_a_batch(database_url):
         assert ask(live, report=items).status_code == 413
 
 
+@pytest.mark.dear
 def test_the_report_is_committed_before_a_wait(rude):
     crawls = ask(rude, count=len(URLS)).json()["items"]
     report = [crawled(rude, crawl, status=200, digest="1") for crawl in crawls]
@@ -146,6 +149,7 @@ def test_the_report_is_committed_before_a_wait(rude):
     assert answer["retry_after_s"] >= 1
 
 
+@pytest.mark.dear
 def test_unknown_pages_are_registered_unless_the_request_forbids_it(rude):
     item = {"url": "https://new.example/", "observed_at": START.isoformat(), "digest": "1"}
     body = {"report": [item], "count": 1}
@@ -166,6 +170,7 @@ def test_a_repeated_key_receives_the_same_answer_from_every_replica(rude, replic
     assert rude.get(f"/pages/{old['page_id']}").json()["estimate"]["n_observations"] == 0
 
 
+@pytest.mark.dear
 def test_an_answer_that_was_lost_costs_no_page(rude, monkeypatch):
     """The connection breaks after the commit; the client's next attempt has the leases."""
     with httpx.Client(base_url=rude.url, timeout=httpx.Timeout(PATIENCE_S, read=0.3)) as hasty:
@@ -186,6 +191,7 @@ def test_an_answer_that_was_lost_costs_no_page(rude, monkeypatch):
     assert lost[0][0].answer == lost[-1][0].answer
 
 
+@pytest.mark.dear
 def test_a_repeated_key_with_another_body_is_refused_and_has_no_effect(rude):
     (crawl,) = ask(rude, "k1", count=1).json()["items"]
     refused = ask(rude, "k1", count=1, report=[crawled(rude, crawl, status=200, digest="1")])
@@ -195,6 +201,7 @@ def test_a_repeated_key_with_another_body_is_refused_and_has_no_effect(rude):
     assert len(ask(rude, count=100).json()["items"]) == len(URLS) - 1
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("key", ["", "k" * 256])
 def test_a_key_of_a_wrong_length_is_refused(rude, key):
     refused = rude.client.post("/leases", json={}, headers={"Idempotency-Key": key})
@@ -202,6 +209,7 @@ def test_a_key_of_a_wrong_length_is_refused(rude, key):
     assert "idempotency" in json.dumps(refused.json()).lower()
 
 
+@pytest.mark.dear
 def test_an_answer_is_kept_for_two_minutes_and_dropped_after(rude):
     first = ask(rude, "k1", count=1)
     rude.clock.advance(seconds=ANSWERS_KEPT.total_seconds() - 1)
@@ -213,6 +221,7 @@ def test_an_answer_is_kept_for_two_minutes_and_dropped_after(rude):
     assert later["page_id"] != first.json()["items"][0]["page_id"]
 
 
+@pytest.mark.dear
 def test_a_repeated_key_without_leases_in_its_first_answer_receives_those_that_came_since(rude):
     taken = ask(rude, count=100).json()["items"]
     report = [crawled(rude, taken[0], status=200, digest="1")]
@@ -223,6 +232,7 @@ def test_a_repeated_key_without_leases_in_its_first_answer_receives_those_that_c
     assert (len(again["items"]), again["reported"]["duplicate"]) == (1, 1)
 
 
+@pytest.mark.dear
 def test_expired_answers_of_another_replica_are_dropped_too(rude, replica):
     ask(rude, "k1", count=1)
     rude.clock.advance(seconds=(ANSWERS_KEPT + timedelta(seconds=2)).total_seconds())

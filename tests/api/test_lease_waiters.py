@@ -35,6 +35,7 @@ def release(live, crawl):
     assert live.client.delete(f"/leases/{crawl['lease']}").status_code == 204
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("end", [report, release])
 def test_the_end_of_a_lease_serves_a_request_that_waits_for_its_host(live, end):
     (crawl,) = lease(live)

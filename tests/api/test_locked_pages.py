@@ -11,6 +11,8 @@ from support.live_server import running, until
 from service.api.responses.problems import TYPES
 from service.storage.pages import postgres_states
 
+pytestmark = pytest.mark.dear
+
 URLS = [f"https://{host}.example/" for host in "abcdef"]
 LOCK = "SELECT FROM page_states WHERE page_id = %s FOR UPDATE"
 
@@ -77,6 +79,7 @@ def test_a_request_for_a_locked_page_alone_is_unavailable(live, operator, path):
     assert live.post("/observations", [crawl(live, page)]).json()["accepted"] == 1
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("key", [None, "k"])
 def test_a_report_of_a_locked_page_does_not_hold_up_other_lease_requests(live, operator, key):
     (leased,) = live.post("/leases", {"count": 1}).json()["items"]
@@ -140,6 +143,7 @@ def test_one_locked_page_of_a_registration_is_refused_and_the_others_count(live,
     assert registered(live, URLS[0], **fields).json()["n_rejected"] == 0
 
 
+@pytest.mark.dear
 def test_a_registration_of_a_locked_page_waits_and_others_go_on(live, operator):
     operator.execute("SELECT FROM pages WHERE url = %s FOR UPDATE", [URLS[0]])
     with ThreadPoolExecutor() as pool:
@@ -159,6 +163,7 @@ def test_a_registration_of_a_locked_page_alone_is_unavailable(live, operator):
     assert (answer.status_code, answer.json()["type"]) == (503, f"{TYPES}row-locked")
 
 
+@pytest.mark.dear
 def test_a_locked_host_row_holds_up_no_registration(live, operator):
     operator.execute("SELECT FROM hosts WHERE host = 'a.example' FOR UPDATE")
     assert registered(live, "https://a.example/new").json()["created"] == 1

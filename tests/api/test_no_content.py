@@ -93,6 +93,7 @@ def test_the_share_goes_to_the_others_and_comes_back(live):
     assert page(live)["schedule"]["crawl_rate"] > 0.1
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("found", "begin", "because"),
     [
@@ -118,6 +119,7 @@ def test_why_begins_with_what_to_do_and_says_nothing_about_changes(
     assert page(live)["why"]["next_change_expected_in_days"] is None
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("n_pings", [1, 40])
 def test_why_names_robots_txt_however_many_pings_follow_the_crawl(live, n_pings):
     lose_content(live, robots_denied=True)
@@ -131,12 +133,14 @@ def test_why_names_robots_txt_however_many_pings_follow_the_crawl(live, n_pings)
     assert "because the site refuses it" in why(live)
 
 
+@pytest.mark.dear
 def test_a_page_that_has_never_had_content_is_not_said_to_change(live):
     lose_content(live, 1, had=False)
     assert why(live).startswith("tried again soon: its last crawl got no content")
     assert "changes" not in why(live)
 
 
+@pytest.mark.dear
 def test_a_lease_comes_when_the_retry_is_due_and_not_before(live):
     lose_content(live, status=500)
     (due,) = {page(live)["schedule"]["next_crawl_at"]}
@@ -159,6 +163,7 @@ def test_freshness_asks_for_no_fetch_before_the_retry_is_due(live):
     assert (first["no_content"], first["fetch"]) == (True, True)
 
 
+@pytest.mark.dear
 def test_moved_pages_are_listed_with_their_targets(live):
     live.register(PAGE, OTHER)
     report(live, OTHER, digest="1")

@@ -243,6 +243,7 @@ def answered(of: Operation, pair: frozenset[str], response: httpx.Response) -> b
     return response.status_code == expected and response.json()["detail"] != ""
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("of", OPERATIONS, ids=lambda of: of.name)
 def test_every_pair_of_options_is_answered(stocked: Live, of: Operation):

@@ -15,6 +15,8 @@ from service.api.responses.problems import TYPES
 from service.storage import migrations
 from service.storage.stores.sqlite import SqliteTransaction
 
+pytestmark = pytest.mark.dear
+
 PAGE = [{"url": "https://a.example/"}]
 TIMEOUT_S = 2
 

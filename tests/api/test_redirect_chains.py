@@ -82,6 +82,7 @@ def test_a_chain_is_followed_for_five_redirects_from_a_page_that_was_asked_for(l
     assert "5 redirects away from a page that was asked for, which is the maximum" in why
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("status", [301, 302, 308])
 def test_the_last_redirect_of_a_long_chain_is_elsewhere_and_never_moved(live, status):
     live.register(f"{SITE}/0")
@@ -95,6 +96,7 @@ def test_the_last_redirect_of_a_long_chain_is_elsewhere_and_never_moved(live, st
     assert len(pages(live)) == 6
 
 
+@pytest.mark.dear
 def test_a_page_that_is_asked_for_later_begins_a_chain_of_its_own(live):
     live.register(f"{SITE}/0")
     crawl(live, next_of)
@@ -118,6 +120,7 @@ def test_a_ping_asks_for_a_page_too(live):
     assert page(live, f"{SITE}/3")["hops"] == 0
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("status", [301, 302])
 def test_a_loop_costs_its_own_pages_alone_and_none_of_them_moves(live, status):
     live.register(f"{SITE}/a")
@@ -182,6 +185,7 @@ def test_a_session_id_in_each_redirect_makes_few_pages_and_few_crawls(live):
     assert len(alive) <= 5
 
 
+@pytest.mark.dear
 def test_targets_of_one_page_are_bounded_even_if_they_have_content(live):
     (account,) = live.register(f"{SITE}/account")
     answer = session(live, lambda url, _: content(url))
@@ -211,6 +215,7 @@ def test_one_batch_of_reports_registers_no_more_targets_than_many(live):
     assert len(pages(live)) == 11
 
 
+@pytest.mark.dear
 def test_a_target_without_content_is_tried_for_a_week_and_then_retired(live):
     live.register(f"{SITE}/0")
 
@@ -242,6 +247,7 @@ def test_a_target_without_content_is_tried_for_a_week_and_then_retired(live):
     assert (shown["retired"], shown["hops"], shown["n_failures"]) == (False, 0, 0)
 
 
+@pytest.mark.dear
 def test_a_login_page_that_many_pages_share_is_one_page(live):
     asked = [f"{SITE}/{n}" for n in range(50)]
     live.register(*asked)
@@ -260,6 +266,7 @@ def test_a_target_with_content_stays_when_its_page_leads_elsewhere(live):
     assert (page(live, f"{SITE}/one")["retired"], page(live, f"{SITE}/one")["hops"]) == (False, 1)
 
 
+@pytest.mark.dear
 def test_a_target_that_is_left_is_retired_at_once_and_comes_back_with_a_redirect(live):
     first, second = live.register(f"{SITE}/0", f"{SITE}/1")
     targets = {f"{SITE}/0": "one", f"{SITE}/1": "two"}

@@ -130,6 +130,7 @@ def through_leases(posts: list[list[Any]]) -> tuple[dict[int, RefusedItem], int]
     return by_index(decoded.refusals), decoded.n_items
 
 
+@pytest.mark.dear
 @given(st.lists(st.lists(items(), max_size=4), min_size=1, max_size=4))
 @example([[({"lease": "7-ff", "status": "200"}, ((7, 255), 0, None))]])
 @example([[], [({"url": "https://a.example/"}, ((0, 0), 0, "https://a.example/"))]])

@@ -141,6 +141,7 @@ def test_no_key_stands_in_the_log(sqlite_url):
     assert not [secret for secret in (key, site_key, token) if secret in written]
 
 
+@pytest.mark.dear
 def test_waiting_for_a_crawl_is_measured_apart(sqlite_api: Live):
     started = time.monotonic()
     sqlite_api.client.post("/leases", json={"wait_s": 0.5})
@@ -153,6 +154,7 @@ def test_waiting_for_a_crawl_is_measured_apart(sqlite_api: Live):
     assert metrics[f"recrawl_request_seconds_sum{labels}"] <= elapsed - waited_s
 
 
+@pytest.mark.dear
 def test_waiting_for_an_epoch_is_measured_apart(sqlite_api: Live):
     sqlite_api.register("https://a.example/")
     epoch = sqlite_api.epoch()["epoch"]

@@ -151,6 +151,7 @@ def test_a_request_while_a_lease_is_returned_stays(rude):
     assert len(lease(rude)) == 1
 
 
+@pytest.mark.dear
 def test_only_a_report_without_a_lease_needs_its_time(rude):
     response = rude.post("/observations", [{"url": NEWS, "digest": "1"}])
     (rejected,) = response.json()["rejected"]

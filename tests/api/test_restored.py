@@ -9,6 +9,8 @@ import pytest
 import sqlalchemy as sa
 from support.live_server import cloned, command, running
 
+pytestmark = pytest.mark.dear
+
 HOST = "old.example"
 
 
@@ -175,6 +177,7 @@ def test_the_etag_of_a_lost_epoch_is_never_answered_304(live, lost):
     assert live.client.get("/schedule", headers={"If-None-Match": current}).status_code == 304
 
 
+@pytest.mark.dear
 def test_a_lost_epoch_is_refused_as_such(live, lost):
     live.epoch()
     since = live.get("/schedule", since_epoch=lost["epoch"])

@@ -87,6 +87,7 @@ def test_changes_since_the_epoch_in_force_are_none(api: Live, corpus):
     assert api.get("/schedule", since_epoch=since).status_code == 304
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("accept", [JSON, NDJSON])
 def test_changes_since_an_epoch_long_gone_ask_for_the_whole_schedule(api: Live, corpus, accept):
     since = api.get("/schedule").json()["epoch"]
@@ -203,6 +204,7 @@ def test_an_epoch_that_is_dropped_half_way_breaks_the_stream_off(
     assert not [record for record in caplog.records if record.exc_info]
 
 
+@pytest.mark.dear
 def test_a_slow_reader_holds_no_connection_of_the_database(api: Live, corpus):
     store = api.service.store
     query = ScheduleQuery(NDJSON, None, None, 4, None, 0.1, False, None, None, None, None)
@@ -233,6 +235,7 @@ def asked_and_not_read(api: Live) -> socket.socket:
     return connection
 
 
+@pytest.mark.dear
 def test_who_reads_nothing_of_an_answer_is_given_up(sqlite_api: Live, monkeypatch):
     ended, lost = [], protocol.BoundedConnection.connection_lost
 

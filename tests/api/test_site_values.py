@@ -85,6 +85,7 @@ def test_an_endless_wait_is_the_longest_pause(api: Live):
     assert api.get("/hosts/a.example").json()["host_queue"]["blocked_until"] == day
 
 
+@pytest.mark.dear
 def test_the_others_of_a_batch_and_their_positions_stay(api: Live):
     items = [
         {"url": f"https://a.example/{i}", "observed_at": api.clock().isoformat(), "digest": "1"}
@@ -111,6 +112,7 @@ moments = st.datetimes(timezones=st.just(UTC))
 texts = st.text() | moments.map(format_datetime) | moments.map(datetime.isoformat)
 
 
+@pytest.mark.dear
 @given(
     item=st.fixed_dictionaries(
         {"observed_at": st.just("2026-05-01T12:00:00Z")},
@@ -130,6 +132,7 @@ def test_any_value_of_a_site_fits_the_schema(item):
     assert readable(readable(item)) == readable(item)
 
 
+@pytest.mark.dear
 @given(value=st.none() | st.booleans() | st.lists(st.integers(), max_size=1) | st.just({}))
 def test_a_value_of_a_wrong_type_is_still_refused(value):
     for name in ("status", "retry_after_s", "last_modified", "digest", "redirect_url"):

@@ -21,6 +21,8 @@ from service.api.requests import blocks
 from service.api.responses.problems import TYPES
 from service.runtime.requests import PLAIN_HEADERS
 
+pytestmark = pytest.mark.dear
+
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /observations HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
 HARDENING = [b": ".join(header).decode() for header in PLAIN_HEADERS]
@@ -93,6 +95,7 @@ def test_a_head_that_trickles_is_answered_and_closed(sqlite_api: Live):
             trickle(connection, b"X: y\r\n")
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(3)
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("path", ["/observations", "/pages", "/leases", "/sitemaps?url=http://x/"])
@@ -168,6 +171,7 @@ def test_a_request_that_waits_outlasts_the_deadlines(sqlite_api: Live):
     assert b"request-timeout" in second
 
 
+@pytest.mark.dear
 def test_nonsense_after_a_request_does_not_take_its_place(sqlite_api: Live):
     """As where a Content-Length is too short: the answer is of the request, and the last."""
     body = b'{"wait_s": 0.3}'

@@ -80,6 +80,7 @@ def test_a_held_page_says_why_and_a_ping_does_not_change_it(learned):
     assert crawl(learned) == []
 
 
+@pytest.mark.dear
 def test_an_operator_has_a_held_page_crawled(learned):
     pages = register(learned, 100)
     crawl(learned)

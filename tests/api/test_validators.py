@@ -28,6 +28,7 @@ def page(live, page_id):
     return {name: shown[name] for name in ("etag", "last_modified", "note")}
 
 
+@pytest.mark.dear
 def test_a_lease_returns_what_the_last_crawl_reported(live):
     urls = "https://a.example/1", "https://a.example/2"
     page_id, _ = live.register(*urls)

@@ -124,6 +124,7 @@ def poll(api: Live, known: str, **query) -> httpx.Response:
     return api.client.get("/schedule", params=query, headers={"If-None-Match": known})
 
 
+@pytest.mark.dear
 def test_more_clients_than_threads_wait_and_all_get_the_newer_epoch(api: Live):
     api.register("https://a.example/")
     api.epoch()

@@ -317,6 +317,7 @@ def test_one_clients_requests_keep_their_order(sql_store):
     assert answers == [[ACCEPTED] * 15] * 4
 
 
+@pytest.mark.dear
 def test_writers_that_meet_on_the_same_pages_wait_and_none_is_lost(postgres_store, limit):
     """Crawls and pings of the same pages, by two writers each, in every order."""
     limit(max_batch=8)

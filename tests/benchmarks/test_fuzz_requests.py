@@ -70,6 +70,7 @@ def test_the_same_dice_draw_the_same_requests_and_all_can_be_written():
     assert len({*drawn}) > 1_500
 
 
+@pytest.mark.dear
 def test_valid_requests_are_taken(sqlite_url):
     statuses: dict[str, set[int]] = {}
     with running(sqlite_url, clock=lambda: datetime.now(UTC)) as live, Wire(live.port) as wire:

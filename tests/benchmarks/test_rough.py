@@ -128,6 +128,7 @@ def ask(site, host, path, *headers, within_s=0.3):
     return got
 
 
+@pytest.mark.dear
 def test_a_host_that_behaves_well_answers_conditional_requests(site):
     host = site.world.hosts[0]
     content = ask(site, host, "/p3")

@@ -124,6 +124,7 @@ def test_an_epoch_adds_its_stages_up():
     assert one.loads.tolist() == [3.0, 3.0, 6.0, 3.0]
 
 
+@pytest.mark.dear
 def test_stragglers_make_an_epoch_wait_longer_the_more_actors_there_are():
     noisy = replace(QUIET, spread=0.2)
     of = {
@@ -187,6 +188,7 @@ def test_requests_that_wait_are_committed_together():
     assert batched(np.array([0.0, 0.0, 0.0]), 1.0, 1.0, 2).tolist() == [3.0, 3.0, 5.0]
 
 
+@pytest.mark.dear
 def test_single_service_is_the_queue_of_textbooks():
     """Pollaczek and Khinchine: the mean wait of M/D/1 is load · service / (2 (1 - load))."""
     load, service = 0.6, 1.0

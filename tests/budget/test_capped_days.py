@@ -56,6 +56,7 @@ def test_a_host_may_have_its_own_share_of_first_crawls():
     assert [int(first_room(capped(8.0, own), 0.5)[0]) for own in shares] == [0, 2, 8, 4]
 
 
+@pytest.mark.dear
 def test_a_host_has_at_most_its_cap_on_every_day(database_url):
     with service(database_url) as live:
         live.register(*urls(40), *urls(10, "b.example"))
@@ -66,6 +67,7 @@ def test_a_host_has_at_most_its_cap_on_every_day(database_url):
         assert fleet.of("b.example")[0] > 10
 
 
+@pytest.mark.dear
 def test_first_crawls_of_a_host_keep_to_its_own_share_or_that_of_the_settings(database_url):
     with service(database_url, first_share=0.75) as live:
         old = live.register(*urls(20, "old.example"))
@@ -91,6 +93,7 @@ def grouped(live, n_other):
     return Fleet(live)
 
 
+@pytest.mark.dear
 def test_a_group_has_at_most_its_cap_on_every_day(database_url):
     with service(database_url) as live:
         fleet = grouped(live, 40)
@@ -99,6 +102,7 @@ def test_a_group_has_at_most_its_cap_on_every_day(database_url):
         assert max(fleet.of("a.example")) <= 2
 
 
+@pytest.mark.dear
 def test_a_host_in_a_group_has_at_most_its_own_cap(database_url):
     with service(database_url) as live:
         fleet = grouped(live, 1)

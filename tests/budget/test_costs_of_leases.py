@@ -107,6 +107,7 @@ def test_a_report_without_a_lease_counts_whole(sql_store):
     assert pace_of(sql_store).spent == pytest.approx(1.0 + 0.5 + 1.0)  # a mean crawl took 1
 
 
+@pytest.mark.dear
 def test_what_a_day_leaves_is_not_for_the_next(sql_store):
     priced(sql_store, *[1.0] * 20)
     keeper, days = keeper_of(sql_store), []

@@ -7,6 +7,7 @@ from support.live_server import running
 from service.budget import allotments
 
 
+@pytest.mark.dear
 def test_every_day_spends_its_budget_from_the_first_on(database_url):
     with service(database_url) as live:
         live.register(*urls(100))
@@ -14,6 +15,7 @@ def test_every_day_spends_its_budget_from_the_first_on(database_url):
         assert Fleet(live).play(days=4) == [BUDGET] * 4
 
 
+@pytest.mark.dear
 def test_two_servers_of_one_database_share_the_budget(postgres_url):
     with (
         service(postgres_url) as one,
@@ -92,6 +94,7 @@ def eight_first_crawls(monkeypatch):
     monkeypatch.setattr(allotments, "first_crawls_a_day", lambda _: 8.0)
 
 
+@pytest.mark.dear
 @pytest.mark.usefixtures("eight_first_crawls")
 def test_first_crawls_have_their_maximum_on_every_day_and_others_the_rest(database_url):
     with service(database_url) as live:

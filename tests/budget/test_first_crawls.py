@@ -82,6 +82,7 @@ def test_hosts_of_several_databases_are_judged_each_in_its_own(sharded_store):
     assert sum(level.n_new for level in hosts) == n
 
 
+@pytest.mark.dear
 def test_a_good_sample_lifts_the_stop(sql_store):
     fleet = Fleet(sql_store)
     fleet.register([f"https://h0.example/list?id={i}" for i in range(100)])

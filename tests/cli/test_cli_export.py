@@ -59,6 +59,7 @@ def contents(url):
     }
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["all.csv", "all.ndjson.gz", "all.parquet"])
 def test_all_that_is_known_moves_to_another_database(

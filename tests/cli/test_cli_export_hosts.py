@@ -64,6 +64,7 @@ def in_may(monkeypatch):
     monkeypatch.setattr(bootstrap, "opened", lambda *a, **k: opened(*a, **k, now=lambda: START))
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("source", "target"), [("sqlite", "postgres"), ("postgres", "sqlite")], ids=lambda name: name

@@ -123,6 +123,7 @@ def test_of_many_bad_lines_the_first_are_told_and_all_are_counted(api: Live, rec
     assert [int(line.split(":")[1]) for line in told] == list(range(2, 22))
 
 
+@pytest.mark.dear
 def test_a_file_longer_than_a_batch_is_sent_in_several(api: Live, recrawl, tmp_path):
     path = tmp_path / "pages.csv"
     path.write_text("url\n" + "".join(f"https://b.example/{i}\n" for i in range(12_001)))

@@ -58,6 +58,7 @@ finally:
 """
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("verb", "lacks", "loads"),
@@ -251,6 +252,7 @@ def stranger(empty_postgres_url):
     command(there, f"DROP ROLE {name}")
 
 
+@pytest.mark.dear
 def test_rights_that_are_missing_are_told(recrawl, empty_postgres_url, stranger):
     sentence = recrawl("migrate", database_url=stranger).refusal()
     assert sentence.endswith("permission denied for schema public")
@@ -259,6 +261,7 @@ def test_rights_that_are_missing_are_told(recrawl, empty_postgres_url, stranger)
     assert sentence.endswith("(permission denied for table alembic_version)")
 
 
+@pytest.mark.dear
 def test_tables_of_somebody_else_are_left_alone(recrawl, empty_postgres_url):
     command(sa.make_url(empty_postgres_url), "CREATE TABLE pages (theirs int)")
     sentence = recrawl("migrate", database_url=empty_postgres_url).refusal()
@@ -277,6 +280,7 @@ def test_no_refusal_shows_a_secret(recrawl):
     assert "hunter2" not in recrawl("serve", api_keys="hunter2", bandwidth="x").refusal()
 
 
+@pytest.mark.dear
 def test_migrate_goes_up_and_down_and_says_where_it_stands(recrawl, empty_database_url):
     up = recrawl("migrate", database_url=empty_database_url)
     again = recrawl("migrate", "--database-url", empty_database_url)
@@ -287,6 +291,7 @@ def test_migrate_goes_up_and_down_and_says_where_it_stands(recrawl, empty_databa
     assert down.out == "the database is at revision base\n"
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("estimator", ["lognormal", "mle"])
 def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database_url, estimator):
@@ -349,6 +354,7 @@ def test_a_database_goes_on_with_its_estimator_unless_another_is_chosen(recrawl,
     assert (estimate["estimator"], estimate["n_observations"]) == ("bursty", 3)
 
 
+@pytest.mark.dear
 def test_after_a_rebuild_cut_short_only_another_one_is_taken(recrawl, database_url, monkeypatch):
     with running(database_url) as live:
         live.register("https://a.example/")
@@ -390,6 +396,7 @@ def test_a_database_that_is_not_there_is_not_made_by_reading_it(recrawl, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", [("serve",), ("worker",), ("migrate",), ("export", "-")])
 def test_a_database_of_a_newer_version_is_left_as_it_is(recrawl, empty_database_url, command):

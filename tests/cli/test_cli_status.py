@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.live_server import Live, running, until
 
-from service.cli import options
+from service.cli import options, remedies
 from service.model.errors import StoreUnavailable
 
 URL = "https://a.example/news"
@@ -84,6 +84,7 @@ def test_the_last_step_of_the_history_is_shown(recrawl, learnt: Live):
     )
 
 
+@pytest.mark.dear
 def test_without_a_worker_status_and_console_ask_for_one(recrawl, postgres_url):
     with running(postgres_url) as live:
 
@@ -180,6 +181,7 @@ def test_a_missing_key_is_asked_for_by_the_names_of_option_and_variable(recrawl,
 # -- a service that is away
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("command", ONE_SHOT)
 def test_a_service_that_is_down_is_told_soon_with_what_to_do(recrawl, command):
     started = time.monotonic()
@@ -202,6 +204,7 @@ def test_a_service_whose_database_is_away_is_not_taken_for_one_that_is_down(
     assert "its database is away: try again" in sentence
 
 
+@pytest.mark.dear
 def test_a_command_that_waits_says_so(recrawl, tmp_path, monkeypatch):
     (tmp_path / "pages.csv").write_text(f"url\n{URL}\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -213,6 +216,7 @@ def test_a_command_that_waits_says_so(recrawl, tmp_path, monkeypatch):
     assert "is it running?" in ended.err
 
 
+@pytest.mark.dear
 def test_a_service_that_takes_its_time_is_waited_for_with_a_notice(recrawl, api: Live, monkeypatch):
     begin, notice = api.service.store.begin, threading.Event()
 
@@ -228,12 +232,14 @@ def test_a_service_that_takes_its_time_is_waited_for_with_a_notice(recrawl, api:
 
 def test_no_timer_is_left_behind(recrawl, api: Live):
     def timers():
-        return [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+        threads = [t for t in threading.enumerate() if isinstance(t, threading.Timer)]
+        return [t for t in threads if t.function.__module__ == remedies.__name__]
 
     assert recrawl("epochs", url=api.url).status == 0
     until(lambda: not timers(), "the timer has ended")
 
 
+@pytest.mark.dear
 def test_a_missing_package_of_the_plot_is_named(recrawl, monkeypatch, tmp_path):
     monkeypatch.setattr("recrawl_lab.cli.demo.find_spec", lambda _: None)
     arguments = ("--pages", 20, "--days", 2, "--plot", tmp_path / "plot.png")

@@ -59,6 +59,7 @@ def listed(recrawl, api):
     return [json.loads(line) for line in ended.out.splitlines()]
 
 
+@pytest.mark.dear
 def test_a_feed_is_subscribed_to_and_its_news_arrive(subscribe, recrawl, hub, api):
     feed = ATOM.format("<entry><link href='/{}'/><updated>2026-05-01T{}Z</updated></entry>")
     hub.documents["/feed"] = ({}, feed.format("old", "08:00:00").encode())
@@ -83,6 +84,7 @@ def test_a_feed_is_subscribed_to_and_its_news_arrive(subscribe, recrawl, hub, ap
     assert pinged(api, f"{hub.url}/b") is None
 
 
+@pytest.mark.dear
 def test_subscribing_again_renews_without_a_gap(subscribe, recrawl, hub, api):
     hub.documents["/feed"] = ({}, ATOM.encode())
     subscribe()
@@ -153,6 +155,7 @@ def test_links_inside_of_the_content_count_for_nothing(subscribe, hub):
     assert "names no hub" in subscribe().refusal()
 
 
+@pytest.mark.dear
 def test_a_document_is_not_read_without_end(subscribe, hub):
     hub.documents["/feed"] = ({}, b" " * (2 * MAX_BYTES) + HTML.encode())
     assert "names no hub" in subscribe().refusal()
@@ -192,6 +195,7 @@ def test_no_feed_leads_its_secret_to_a_hub_in_the_operators_network(recrawl, hub
     assert hub.subscribers == listed(recrawl, api) == []
 
 
+@pytest.mark.dear
 def test_a_compressed_feed_is_read_within_bounds_and_other_codings_are_not(hub, subscribe):
     bomb = gzip.compress(bytes(20_000_000))
     hub.documents["/bomb"] = ({"Content-Encoding": "gzip"}, bomb + HTML.encode())

@@ -186,6 +186,7 @@ class Noted:
         return type(self.client)
 
 
+@pytest.mark.dear
 def test_both_drive_a_real_service_to_the_same_answers(tmp_path, sqlite_template, monkeypatch):
     monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
     monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")

@@ -49,6 +49,7 @@ def test_only_the_hosts_asked_for_are_leased(client):
     assert [crawl.host for crawl in client.lease(hosts=["b.example"]).items] == ["b.example"]
 
 
+@pytest.mark.dear
 def test_a_lease_is_extended_and_given_back_once(client):
     client.register("https://a.example/")
     (crawl,) = client.lease(ttl_s=60).items
@@ -85,6 +86,7 @@ def test_a_status_that_a_server_made_up_is_a_failure(client):
     assert client.page(1).last_crawls[0].status == 599
 
 
+@pytest.mark.dear
 def test_many_pages_go_in_batches_whose_answers_are_summed_up(client):
     urls = [f"https://a.example/{i}" for i in range(2_100)]
     urls[1_500] = "ftp://a.example/"
@@ -139,6 +141,7 @@ def test_a_host_is_shown_and_set(client):
         client.host("b.example")
 
 
+@pytest.mark.dear
 def test_pings_are_decided_on(client, live):
     assert client.ping("https://a.example/") == rc.Decision(
         index=0, page_id=1, crawl=True, reason="never_crawled"

@@ -117,6 +117,7 @@ def test_patience_ends():
         waits([httpx.ConnectError("refused")], patience_s=0)
 
 
+@pytest.mark.dear
 def test_a_call_that_waits_for_a_second_says_so_once_and_what_to_do():
     """On a port that nobody listens on: the notice comes before the pauses add up to a second."""
     events = []
@@ -205,6 +206,7 @@ class Forgetful(httpx.HTTPTransport):
         return response
 
 
+@pytest.mark.dear
 def test_what_was_written_when_the_answer_was_lost_counts_once(sqlite_url):
     with (
         running(sqlite_url) as live,

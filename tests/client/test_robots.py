@@ -182,6 +182,7 @@ def test_a_line_that_the_limit_cuts_is_no_rule():
 # -- requests
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 418, 451])
 def test_a_refused_robots_txt_allows_all(hands, status):
     with serving({"/robots.txt": (status, {}, b"User-agent: *\nDisallow: /")}) as site:
@@ -197,6 +198,7 @@ def test_a_refused_robots_txt_allows_all(hands, status):
         assert site.hits["/robots.txt"] == 2, "it is kept for a day"
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("status", "header", "evidence"),
     [
@@ -307,6 +309,7 @@ def test_without_a_client_every_crawl_is_reported(hands):
     assert [entry.evidence["status"] for entry in entries] == [0] * 3
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("n", [1, 5, 6])
 def test_five_redirects_are_followed_and_more_allow_all(hands, n):
     hops = {f"/{i}": redirect(302, f"/{i + 1}") for i in range(n - 1)}
@@ -317,6 +320,7 @@ def test_five_redirects_are_followed_and_more_allow_all(hands, n):
     assert sum(site.hits.values()) == min(n, 5) + 1
 
 
+@pytest.mark.dear
 def test_a_redirect_leads_to_another_host_and_its_rules_hold_for_the_first(hands):
     with serving(robots_txt("User-agent: newsbot\nDisallow: /no")) as other:
         to = redirect(308, other.url("/robots.txt", host="localhost"))
@@ -326,12 +330,14 @@ def test_a_redirect_leads_to_another_host_and_its_rules_hold_for_the_first(hands
             assert robots.allowed(site.url("/yes"))
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("location", ["", "mailto:me@a.example", "http://:1/", "/robots.txt"])
 def test_a_redirect_to_nowhere_allows_all(hands, location):
     with serving({"/robots.txt": redirect(301, location)}) as site:
         assert reader(hands).allowed(site.url("/"))
 
 
+@pytest.mark.dear
 def test_each_origin_has_its_own_file(hands):
     with serving(robots_txt("User-agent: *\nDisallow: /")) as one, serving({}) as other:
         robots = reader(hands)
@@ -360,6 +366,7 @@ def test_the_cache_is_bounded(hands, monkeypatch):
     assert robots.flows.size == sum(site.size for site in robots.flows.sites.values()) > 0
 
 
+@pytest.mark.dear
 def test_threads_of_one_origin_read_once(hands):
     entered = threading.Barrier(8)
     with serving(robots_txt("User-agent: *\nDisallow: /no")) as site:
@@ -473,6 +480,7 @@ def _fields(crawl):
 # -- delays
 
 
+@pytest.mark.dear
 def test_pages_of_a_host_wait_for_its_delay(hands):
     with serving(robots_txt("User-agent: *\nCrawl-delay: 5\nDisallow: /no")) as site:
         robots = reader(hands)
@@ -489,6 +497,7 @@ def test_pages_of_a_host_wait_for_its_delay(hands):
         assert robots.crawl_delay(site.url("/")) == 5.0
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(("delay_s", "left_s"), [(3_600, 300), (5, 4)])
 def test_a_lease_that_would_wait_too_long_is_returned(hands, delay_s, left_s):
     with serving(robots_txt(f"User-agent: *\nCrawl-delay: {delay_s}")) as site:
@@ -498,6 +507,7 @@ def test_a_lease_that_would_wait_too_long_is_returned(hands, delay_s, left_s):
     assert (entry.allowed, entry.evidence, hands.waits) == (False, {}, [])
 
 
+@pytest.mark.dear
 def test_a_reader_that_is_stopped_returns_the_lease(hands):
     with serving(robots_txt("User-agent: *\nCrawl-delay: 5")) as site:
         robots = reader(hands, wait=lambda seconds: True)
@@ -505,6 +515,7 @@ def test_a_reader_that_is_stopped_returns_the_lease(hands):
         assert not robots.enter(crawl_of(site.url("/2"), hands)).allowed
 
 
+@pytest.mark.dear
 def test_a_clock_that_is_wrong_does_not_end_the_wait(hands):
     with serving(robots_txt("User-agent: *\nCrawl-delay: 5")) as site:
         robots = reader(hands)
@@ -521,6 +532,7 @@ def live(sqlite_url, monkeypatch):
         yield live
 
 
+@pytest.mark.dear
 def test_the_service_has_the_delay_before_the_second_page(live, hands):
     with (
         serving(robots_txt("User-agent: *\nCrawl-delay: 1e9")) as site,
@@ -542,6 +554,7 @@ def test_the_service_has_the_delay_before_the_second_page(live, hands):
         assert client.host("127.0.0.1").robots_delay_s is None, "the site asks for none any more"
 
 
+@pytest.mark.dear
 def test_the_longest_delay_of_the_origins_of_a_host_holds(live, hands):
     with (
         serving(robots_txt("User-agent: *\nCrawl-delay: 7")) as slow,
@@ -555,6 +568,7 @@ def test_the_longest_delay_of_the_origins_of_a_host_holds(live, hands):
         assert client.host("127.0.0.1").robots_delay_s == 7.0
 
 
+@pytest.mark.dear
 def test_a_service_that_refuses_the_delay_leaves_it_to_the_crawler(sqlite_url, hands, caplog):
     with (
         running(sqlite_url, api_keys=("k1",)) as live,
@@ -568,6 +582,7 @@ def test_a_service_that_refuses_the_delay_leaves_it_to_the_crawler(sqlite_url, h
     assert caplog.text.count("the delay of 127.0.0.1 is kept here only: 401") == 1
 
 
+@pytest.mark.dear
 def test_a_reader_for_asyncio_has_the_same_answers(live, hands):
     waits = []
 

@@ -37,6 +37,7 @@ def pool(corpus):
     return Here(lambda _: corpus.sources)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_actor_that_is_lost_at_any_question_changes_no_bit(step, corpus, pool):
     own, n_questions = result(pool, {})
@@ -57,6 +58,7 @@ def test_an_epoch_that_loses_its_actors_again_and_again_fails(corpus, pool):
     assert_same_bits(corpus.expected, own)
 
 
+@pytest.mark.dear
 def test_an_epoch_that_lost_its_actors_leaves_the_old_one_in_force(shard_urls):
     with closing(joined_store(shard_urls, 2)) as store:
         filled(store)

@@ -104,6 +104,7 @@ def test_a_look_up_that_hangs_is_given_up_and_its_place_comes_back():
     assert resolver("a.example", 60.0) == ["8.8.8.8"]
 
 
+@pytest.mark.dear
 def test_a_look_up_that_hangs_does_not_keep_the_process_from_its_end():
     script = """
 import threading

@@ -264,6 +264,7 @@ def test_other_codings_and_broken_gzip_are_refused(site, coding, says):
         list(gunzipped(response))
 
 
+@pytest.mark.dear
 def test_a_server_that_reads_slowly_does_not_hold_a_request_beyond_its_deadline():
     """It takes a part every 50 ms, so no single write waits for long; all would take 50 s."""
     listening = socket.create_server(("127.0.0.1", 0))

@@ -114,6 +114,7 @@ def test_bogus_keys_for_a_site_do_not_use_up_what_its_own_server_may_send():
     assert line.next().key == "own-key-1"
 
 
+@pytest.mark.dear
 def test_in_a_full_line_a_newcomer_takes_the_place_of_the_peer_that_holds_most():
     line = filled(*(waiting(f"p{i % 8}", f"site-{i}") for i in range(ALL)))
     (dropped,) = line.add(waiting("honest", "honest"))

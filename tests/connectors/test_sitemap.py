@@ -236,6 +236,7 @@ def bomb(layers: int) -> bytes:
     return content
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_claim_of_200_mb_is_refused_in_little_memory(layers):

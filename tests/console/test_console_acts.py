@@ -3,6 +3,7 @@
 import re
 
 import httpx
+import pytest
 from support.access_cases import ADMIN, bearer
 from support.browsing import Browser
 from support.live_server import running
@@ -13,6 +14,7 @@ def last_act(live):
     return entry["key"], entry["act"], entry["object"]
 
 
+@pytest.mark.dear
 def test_crawl_now_requests_a_crawl_once(live, admin):
     path = "/console/pages/3"
     live.clock.advance(minutes=1)

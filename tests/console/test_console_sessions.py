@@ -37,6 +37,7 @@ def is_refused(live, cookie):
     return True
 
 
+@pytest.mark.dear
 def test_a_visitor_without_a_key_comes_to_the_sign_in_and_then_to_the_page_it_wanted(live):
     browser = Browser(live.url)
     assert browser.client.get("/console/pages?tag=all").headers["location"] == (
@@ -107,6 +108,7 @@ def test_nobody_can_make_or_change_a_cookie(live):
         assert answer.headers["location"].startswith("/console/sign-in")
 
 
+@pytest.mark.dear
 def test_all_servers_of_a_database_accept_the_cookie_of_one(postgres_url):
     with running(postgres_url, api_keys=[ADMIN]) as one:
         browser = Browser(one.url)
@@ -120,6 +122,7 @@ def test_all_servers_of_a_database_accept_the_cookie_of_one(postgres_url):
         assert answer.status_code == 303
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("store", ["sqlite_url", "postgres_url"])
 def test_a_sign_out_ends_the_cookie_on_every_server_within_five_seconds(store, request):
     """The stolen cookie holds a key of the environment, which nobody can revoke while it runs."""

@@ -38,6 +38,7 @@ def paths(live, method="GET"):
     return [(view, view.path.format(**values) + query.get(view.operation, "")) for view in views]
 
 
+@pytest.mark.dear
 def test_each_view_answers_within_the_policy(live, admin):
     for view, path in paths(live):
         response = admin.client.get(path)
@@ -49,6 +50,7 @@ def test_each_view_answers_within_the_policy(live, admin):
         assert admin.client.head(path).status_code == 200
 
 
+@pytest.mark.dear
 def test_a_role_sees_and_does_what_the_api_allows_it(live):
     for role in Role:
         key, _ = new_key(live.service.store, role)
@@ -146,6 +148,7 @@ def test_a_page_shows_the_sentence_and_the_probability_of_the_api(live, admin):
     )
 
 
+@pytest.mark.dear
 def test_nasty_words_stay_words(sqlite_url):
     nasty = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}"
     with running(sqlite_url, api_keys=[ADMIN]) as live:
@@ -255,6 +258,7 @@ def test_the_console_stays_out_of_the_openapi_document(live):
     assert "console" not in document
 
 
+@pytest.mark.dear
 def test_the_errors_of_forecasts_are_those_of_the_api(sqlite_url):
     """Forecasts all over the fine bins, of which the rows of the API have the sums of five."""
     with running(sqlite_url, api_keys=[ADMIN]) as live:

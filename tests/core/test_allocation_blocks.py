@@ -36,6 +36,7 @@ def test_buckets_change_nothing_beyond_rounding(one_bucket):
     np.testing.assert_allclose(many.host_multiplier, one.host_multiplier, rtol=1e-12)
 
 
+@pytest.mark.dear
 def test_buckets_change_nothing_with_noise_and_bounds(one_bucket):
     n, rng = LARGE, np.random.default_rng(6)
     case = golden_set(n)
@@ -57,6 +58,7 @@ def test_buckets_change_nothing_with_noise_and_bounds(one_bucket):
     assert many.kkt_residual < 1e-12 > one.kkt_residual
 
 
+@pytest.mark.dear
 def test_roots_of_hosts_are_found_at_any_magnitude(one_bucket):
     """Most hosts are limited, many far below what they would take, some to exactly nothing."""
     n, n_hosts, rng = LARGE, LARGE // 8, np.random.default_rng(5)

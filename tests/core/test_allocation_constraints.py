@@ -154,6 +154,7 @@ def split(problem):
     return case, problem["ping_recall"], problem["ping_precision"]
 
 
+@pytest.mark.dear
 @settings(max_examples=examples(40, 200))
 @given(constrained())
 def test_every_feasible_problem_is_solved_within_all_of_its_limits(problem):
@@ -173,6 +174,7 @@ def test_every_feasible_problem_is_solved_within_all_of_its_limits(problem):
     assert allocation.kkt_residual < 1e-9
 
 
+@pytest.mark.dear
 @settings(max_examples=examples(15, 60))
 @given(constrained(max_pages=5, decades=1, zero=False))
 def test_no_generic_solver_finds_less_cost(problem):

@@ -126,6 +126,7 @@ def test_six_pages_by_hand(bandwidth, multiplier, rates, probabilities, harmonic
     assert cost(case, allocation, "binary") == pytest.approx(binary, rel=1e-12)
 
 
+@pytest.mark.dear
 @given(cases(max_pages=6, decades=1, zero=False))
 def test_no_generic_solver_finds_less_cost(case):
     assume(not case.complete.all())
@@ -151,6 +152,7 @@ def test_no_generic_solver_finds_less_cost(case):
     assert not feasible or cost(case, allocation) <= found.fun + 1e-9 * case.importance.sum()
 
 
+@pytest.mark.dear
 @given(cases())
 def test_every_input_meets_its_bandwidth_and_the_optimality_conditions(case):
     allocation = allocate_harmonic(*case)
@@ -169,6 +171,7 @@ def test_every_input_meets_its_bandwidth_and_the_optimality_conditions(case):
     assert allocation.passes <= 30
 
 
+@pytest.mark.dear
 @given(cases(), magnitudes(6, zero=False), magnitudes(6, zero=False))
 def test_units_of_importance_and_of_time_do_not_matter(case, weight, time):
     before = allocate_harmonic(*case)
@@ -179,6 +182,7 @@ def test_units_of_importance_and_of_time_do_not_matter(case, weight, time):
     assert_same_rates(scaled, after, total_rate(case, before) * time)
 
 
+@pytest.mark.dear
 @given(cases(), st.floats(1.0, 1e6))
 def test_more_bandwidth_slows_no_page(case, factor):
     less = allocate_harmonic(*case)
@@ -188,6 +192,7 @@ def test_more_bandwidth_slows_no_page(case, factor):
     assert (gained >= -1e-9 * total_rate(case, less) - negligible).all()
 
 
+@pytest.mark.dear
 @given(cases(), st.randoms(use_true_random=False))
 def test_the_order_of_pages_does_not_matter(case, random):
     order = list(range(case.importance.size))
@@ -197,6 +202,7 @@ def test_the_order_of_pages_does_not_matter(case, random):
     assert_same_rates(moved, allocate_harmonic(*moved), total_rate(case, straight)[order])
 
 
+@pytest.mark.dear
 @given(cases(), magnitudes(12))
 @example(six_pages(2.0), 1e-30)
 def test_an_old_multiplier_changes_the_passes_and_nothing_else(case, start):

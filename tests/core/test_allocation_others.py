@@ -131,6 +131,7 @@ def test_six_pages_of_binary_cost(bandwidth, rates, multiplier, floor_rates):
     assert floor.crawl_rate == pytest.approx(floor_rates, rel=1e-12)
 
 
+@pytest.mark.dear
 @settings(max_examples=50)
 @given(cases(max_pages=6, decades=1, zero=False), st.sampled_from([0.0, 0.4, 1.0]))
 def test_no_generic_solver_finds_less_binary_cost(case, floor_share):
@@ -154,6 +155,7 @@ def test_no_generic_solver_finds_less_binary_cost(case, floor_share):
     assert not feasible or ours <= found.fun * (1 + 1e-9)
 
 
+@pytest.mark.dear
 @given(cases(), st.sampled_from(["approximate", "binary", "binary_floor", "periodic"]))
 def test_every_input_meets_its_bandwidth_and_the_optimality_conditions(case, name):
     allocation = {**ALLOCATORS, "periodic": allocate_periodic}[name](*case)
@@ -173,6 +175,7 @@ def test_every_input_meets_its_bandwidth_and_the_optimality_conditions(case, nam
     assert not np.isnan([allocation.duality_gap, allocation.multiplier]).any()
 
 
+@pytest.mark.dear
 @given(cases(), magnitudes(6, zero=False), magnitudes(6, zero=False))
 def test_units_of_importance_and_of_time_do_not_matter(case, weight, time):
     for allocate in allocate_approximate, allocate_binary, allocate_binary_floor, allocate_periodic:
@@ -190,6 +193,7 @@ def test_units_of_importance_and_of_time_do_not_matter(case, weight, time):
         assert rate == pytest.approx(total_rate(case, before), rel=1e-8, abs=close)
 
 
+@pytest.mark.dear
 @given(cases(decades=2, zero=False))
 def test_the_approximation_splits_the_bandwidth_as_a_search_would(case):
     """Golden-URL group search over the split, as K19's Algorithm 3 does."""
@@ -214,6 +218,7 @@ def test_the_approximation_splits_the_bandwidth_as_a_search_would(case):
     assert cost(case, allocation) <= found.fun * (1 + 1e-9) + 1e-9 * case.importance.sum()
 
 
+@pytest.mark.dear
 @settings(max_examples=examples(20, 100))
 @given(cases(max_pages=12, decades=1, zero=False))
 def test_one_multiplier_solves_what_the_papers_three_algorithms_solve(case):
@@ -275,6 +280,7 @@ def test_changes_between_crawls_solve_their_equation(log_price):
         assert series == pytest.approx(price, rel=1e-10)
 
 
+@pytest.mark.dear
 @settings(max_examples=examples(12, 40))
 @given(cases(max_pages=5, decades=1, zero=False))
 def test_no_generic_solver_finds_less_periodic_cost(case):

@@ -212,6 +212,7 @@ def guesses(draw):
     return case, noise, rates, draw(st.floats(-4, 4))
 
 
+@pytest.mark.dear
 @given(guesses())
 def test_the_gap_is_no_less_than_what_a_better_allocation_would_save(guess):
     case, noise, rates, log_s = guess
@@ -252,6 +253,7 @@ def test_a_rule_says_how_far_its_cost_is_from_the_least(name):
     assert allocation.kkt_residual > 0.5
 
 
+@pytest.mark.dear
 @given(cases(), st.sampled_from(["approximate", "uniform", "change_rate"]))
 def test_no_rule_claims_less_than_its_distance(case, name):
     allocation, least = ALLOCATORS[name](*case), allocate_harmonic(*case)

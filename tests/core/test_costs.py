@@ -108,6 +108,7 @@ def test_clock_and_credit_together_cost_less_than_the_better_of_them():
         assert binary < one("binary", 2.0, clock, p, True, "periodic")
 
 
+@pytest.mark.dear
 def test_the_total_of_a_corpus_is_what_its_pages_are_simulated_to_cost():
     rng = np.random.default_rng(7)
     importance, change_rate = rng.lognormal(0, 1, 30), rng.lognormal(0, 1, 30)

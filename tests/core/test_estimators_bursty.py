@@ -153,6 +153,7 @@ def log_loss(estimator, changes):
     return np.mean(losses[20:])
 
 
+@pytest.mark.dear
 def test_it_foresees_bursts_better_than_gamma_and_steady_pages_as_well():
     rng = np.random.default_rng(7)
     bursty, steady = bursts(600, 400, rng), rng.poisson(rng.gamma(0.5, 0.1, (600, 1)), (600, 400))

@@ -39,6 +39,7 @@ def play(budget, loan, steps, at=0.4):
     return days
 
 
+@pytest.mark.dear
 @given(lives())
 def test_any_days_have_at_most_their_budget_and_the_loan(life):
     budget, loan, steps = life
@@ -58,6 +59,7 @@ def test_days_without_a_loan_have_at_most_the_budget(life):
         assert crawls <= budget + 1 + ROUNDING * budget
 
 
+@pytest.mark.dear
 @given(lives(), st.integers(2, 9))
 def test_time_in_parts_is_the_same_time(life, parts):
     budget, _, steps = life

@@ -226,6 +226,7 @@ def allocated(unannounced, ping_rate, precision):
     )
 
 
+@pytest.mark.dear
 def test_the_optimum_moves_continuously_from_incomplete_over_noisy_to_complete():
     plain = [1.0, 2.0, 3.0, 4.0], [0.3, 0.3, 0.3, 0.5]
     incomplete = allocate_harmonic(*plain, [False] * 4, 0.8)

@@ -98,6 +98,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.dear
 @given(steps)
 def test_counts_are_those_of_single_pages(events):
     tree = levels()

@@ -153,6 +153,7 @@ def pinged(rng, day, last_ping, *, peaked, n=30, rate=1.5):
     return last_ping
 
 
+@pytest.mark.dear
 def test_pings_show_the_hour_without_a_bias_towards_the_lesson():
     """Pages ping at any hour, or at hours about noon; a host sees each page's last ping a day."""
     rng = np.random.default_rng(3)

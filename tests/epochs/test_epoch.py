@@ -371,6 +371,7 @@ def test_a_failed_epoch_is_recorded_with_its_reason_and_the_old_schedule_stays(
     assert run_epoch(store, PLAN, clock).status is EpochStatus.published
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("step", ["write_schedule", "publish"])
 def test_an_epoch_that_fails_while_publishing_publishes_nothing(store, clock, step, monkeypatch):

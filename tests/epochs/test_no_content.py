@@ -110,6 +110,7 @@ def test_a_plan_knows_pages_without_content(sql_store, clock):
     assert [page.page_id for page in plan.starved] == []
 
 
+@pytest.mark.dear
 def test_pages_that_time_out_for_good_leave_the_budget_to_the_others(sql_store, clock):
     """Three of ten pages never answer again; due pages are crawled every other hour for 20 days."""
     ids = np.sort(register(sql_store, 20))

@@ -81,6 +81,7 @@ def test_a_request_during_an_epoch_makes_one_more(runner, memory):
     assert runner.run_once().epoch == asked.epoch == first.epoch + 1
 
 
+@pytest.mark.dear
 def test_a_failed_epoch_is_tried_again_after_an_interval_not_at_once(
     runner, memory, clock, monkeypatch
 ):
@@ -248,6 +249,7 @@ def test_an_epoch_published_by_hand_counts_like_any_other(runner, memory, clock)
     assert runner.due()
 
 
+@pytest.mark.dear
 def test_what_falls_due_is_queued_by_each_schedule_and_in_time(queue_store, clock):
     (page,) = register(queue_store, 1).tolist()
     runner = Runner(queue_store, replace(PLAN, bandwidth=1.0), 100 * DAY, clock)

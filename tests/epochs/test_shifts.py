@@ -107,6 +107,7 @@ def test_crawls_of_later_days_stay_at_their_instants():
     assert at[0] == pytest.approx(nominal + after.shift[0] / 1440, abs=1 / 1440)
 
 
+@pytest.mark.dear
 @settings(max_examples=examples(1, 6))
 @given(st.integers(0, 2**32 - 1), st.floats(0.3, 4.0))
 @example(127, 0.413)  # crawls at the instants of epochs

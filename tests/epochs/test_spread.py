@@ -19,6 +19,7 @@ from service.model.domain import Timing
 sizes = st.dictionaries(st.integers(0, 6), st.integers(0, 150), max_size=5)
 
 
+@pytest.mark.dear
 @settings(max_examples=examples(4, 25))
 @given(st.integers(0, 1 << 20), sizes, st.data())
 def test_no_division_over_databases_changes_a_bit(seed, n_pages, data):

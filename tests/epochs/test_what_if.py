@@ -88,6 +88,7 @@ def published(store, epoch, plan, clock):
     return by_host, by_tag, float(pages.importance.sum())
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("plan", [PLAN, replace(PLAN, objective="binary")])
 def test_a_plan_is_what_an_epoch_publishes_at_that_bandwidth(queue_store, plan):
     store, clock = queue_store, Clock(LATER)
@@ -120,6 +121,7 @@ def test_a_plan_is_what_an_epoch_publishes_at_that_bandwidth(queue_store, plan):
         assert {t.tag: t.n_pages for t in item.tags} == {"news": 12, **dict.fromkeys(HOSTS, 1)}
 
 
+@pytest.mark.dear
 def test_caps_that_are_used_up_are_marked(queue_store):
     crowded(queue_store)
     clock = Clock(LATER)
@@ -273,6 +275,7 @@ def instances(draw):
     return basis, sorted(draw(st.lists(magnitudes(3, zero=False), min_size=2, max_size=4)))
 
 
+@pytest.mark.dear
 @given(instances(), st.sampled_from(Timing))
 @settings(deadline=None, max_examples=examples(40, 150))
 def test_more_bandwidth_is_never_worse(instance, timing):

@@ -89,6 +89,7 @@ class Play:
         return epoch, read_schedule(self.store, epoch.epoch, limit=10_000)
 
 
+@pytest.mark.dear
 def test_pages_that_are_never_pinged_are_incomplete_ones():
     auto = Play(n_pages=20, seed=1, bandwidth=4.0)
     auto.run(10, change_rate=0.3, recall=0.0, false_rate=0.0)
@@ -139,6 +140,7 @@ def test_pings_that_miss_changes_leave_the_clock_its_crawls():
     assert epoch.certificate.bandwidth_used <= 36.0 * (1 + 1e-9)
 
 
+@pytest.mark.dear
 def test_audits_are_paid_from_the_bandwidth():
     play = Play(n_pages=30, seed=5, bandwidth=3.0)
     play.run(30, change_rate=0.5, recall=1.0, false_rate=0.0)
@@ -153,6 +155,7 @@ def test_audits_are_paid_from_the_bandwidth():
     assert len(pages) == 30
 
 
+@pytest.mark.dear
 def test_a_feed_that_falls_silent_is_no_longer_waited_for():
     play = Play(n_pages=10, seed=6, bandwidth=5.0)
     play.run(30, change_rate=0.3, recall=1.0, false_rate=0.0)

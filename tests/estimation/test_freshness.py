@@ -93,6 +93,7 @@ def test_a_copy_from_before_a_change_that_crawls_saw_is_stale(store):
     np.testing.assert_allclose(verdict.expected_changes - later, [2, 2, 1])
 
 
+@pytest.mark.dear
 def test_a_copy_from_within_the_interval_of_a_change_is_stale_as_simulation_shows(store):
     (page_id,) = register(store, 1)
     # so much evidence that the rate is certain: 0.6 a day

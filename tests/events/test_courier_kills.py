@@ -43,6 +43,7 @@ def live(database_url):
         yield live
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("step", "repeats"), [("claimed", 0), ("chosen", 0), ("sent", 1), ("confirmed", 0)]
@@ -147,6 +148,7 @@ def test_an_answer_that_comes_after_a_redelivery_moves_no_place(live):
     assert n_events == [6, 2, 6]
 
 
+@pytest.mark.dear
 def test_changes_beyond_the_retention_are_deleted_and_the_newest_stays(live):
     courier = live.service.courier
     for k in range(3):

@@ -79,6 +79,7 @@ def test_a_webhook_behind_many_without_a_match_has_its_turn(live, receiver, monk
         assert len(receiver.accepted) == n + 1
 
 
+@pytest.mark.dear
 def test_each_webhook_has_one_turn_a_round_however_many_join_meanwhile(live, monkeypatch):
     monkeypatch.setattr(courier_module, "MOST_DUE", 2)
     monkeypatch.setattr(courier_module, "LOOK_S", 0.0)
@@ -156,6 +157,7 @@ def test_a_place_that_is_claimed_or_set_back_meanwhile_is_not_saved(live, receiv
     assert places_of(live, claimed, back) == before
 
 
+@pytest.mark.dear
 def test_long_searches_take_few_places(live, receiver, monkeypatch):
     monkeypatch.setattr(reading, "MOST_SCANNED", 2)
     monkeypatch.setattr(reading, "CHUNK", 1)

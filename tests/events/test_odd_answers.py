@@ -234,6 +234,7 @@ def by_path(answers):
     return {name.replace(" ", "-"): answer for name, (answer, *_) in answers.items()}
 
 
+@pytest.mark.dear
 def test_each_odd_answer_is_a_listed_failure_that_waits(live):
     with capture_logs() as logs, answering(by_path(FAILURES)) as (port, requests):
         paths = hooks(live, port, FAILURES)
@@ -264,6 +265,7 @@ def test_each_odd_answer_is_a_listed_failure_that_waits(live):
     assert [one for one in logs if one.get("exc_info") or one["log_level"] == "error"] == []
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("step", ["choose", "encode_changes", "event"])
 def test_an_error_of_the_service_is_a_listed_failure_that_waits(live, monkeypatch, step):
     def breaks(*_):
@@ -302,6 +304,7 @@ def test_waits_after_redirects_grow_until_the_webhook_is_disabled(live):
         assert len(requests) < 20
 
 
+@pytest.mark.dear
 def test_a_test_of_each_odd_address_shows_what_happened(live):
     with capture_logs() as logs, answering(by_path(FAILURES)) as (port, _):
         paths = hooks(live, port, FAILURES)
@@ -317,6 +320,7 @@ def test_a_test_of_each_odd_address_shows_what_happened(live):
     assert [one for one in logs if one.get("exc_info") or one["log_level"] == "error"] == []
 
 
+@pytest.mark.dear
 def test_odd_answers_of_success_confirm_each_change(live):
     """Also the next change over the same connection, which bytes after an answer would spoil."""
     with answering(by_path(SUCCESSES)) as (port, _):

@@ -157,6 +157,7 @@ def test_an_address_that_fails_gets_the_same_batch_again_after_a_wait(live, rece
     assert (fine["n_attempts"], fine["failing_since"]) == (0, None)
 
 
+@pytest.mark.dear
 def test_a_repeated_batch_with_a_parked_page_leaves_none_out(live, receiver):
     """The page in the middle is parked, then the first try of a batch around it fails."""
     poison = {URLS[0]}
@@ -424,6 +425,7 @@ def test_a_filter_that_matches_little_reads_no_more_than_a_part_at_a_time(
     assert state(live, webhook_id)["lag_s"] == 0
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("headers", "content"),
     [
@@ -452,6 +454,7 @@ def test_an_address_that_cannot_be_sent_to_fails_like_one_without_an_answer(live
     assert (failing["url"], failing["n_attempts"]) == ("https://xn--i-7iq.ws/hook", 1)
 
 
+@pytest.mark.dear
 def test_one_slow_or_broken_address_does_not_delay_another(live, receiver):
     with receiving(lambda _: 503) as broken:
         hook(live, broken)
@@ -504,6 +507,7 @@ def acts(live: Live, webhook_id: str) -> list[dict]:
     return live.get("/audit", object=webhook_id).json()["items"][::-1]
 
 
+@pytest.mark.dear
 def test_the_audit_names_every_act_and_its_author_and_no_secret(live, receiver):
     new = "whsec_" + base64.b64encode(b"a" * 32).decode()
     webhook_id = hook(live, receiver)
@@ -554,6 +558,7 @@ def metric(live: Live, name: str, *labels: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
+@pytest.mark.dear
 def test_metrics_count_the_requests_of_a_webhook_by_outcome_and_show_its_lag(live, receiver):
     answers = iter([503, 422, 204, 204, 204])
     receiver.answer = lambda _: next(answers)

@@ -95,6 +95,7 @@ def test_sums_survive_packing():
             np.testing.assert_array_equal(before, after)
 
 
+@pytest.mark.dear
 def test_writers_of_several_processes_add_to_one_step_while_it_is_merged(
     database_url, clock, sql_store, monkeypatch
 ):

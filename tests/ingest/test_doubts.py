@@ -89,6 +89,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.dear
 @settings(max_examples=60)
 @given(STEPS)
 def test_a_rebuild_of_a_log_without_overlaps_leaves_nothing_out(steps):

@@ -123,6 +123,7 @@ def test_an_outage_is_not_told(feed_host, sign):
     assert feed_host.changes() == []
 
 
+@pytest.mark.dear
 def test_a_maintenance_page_that_comes_page_by_page_costs_the_first_page_alone(feed_host):
     for i in range(N):
         feed_host.crawl(START + i * MINUTE, slice(i, i + 1), status=200, digest=7)
@@ -152,6 +153,7 @@ def test_after_a_day_a_site_that_is_gone_is_gone(feed_host):
     assert len(feed_host.changes()) == N
 
 
+@pytest.mark.dear
 def test_after_a_day_a_site_that_shows_one_page_has_changed(feed_host):
     for hour in range(27):
         feed_host.crawl(START + hour * HOUR, status=200, digest=7)

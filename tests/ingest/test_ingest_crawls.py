@@ -41,6 +41,7 @@ from service.ingest.record import ping, record
 from service.model.domain import Kind, Observability, Timing
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("estimator", [Gamma(), LLN()], ids=lambda e: e.name)
 @pytest.mark.parametrize("observability", Observability)

@@ -286,6 +286,7 @@ def assert_equal_to_model(store, ids, model):
             assert entry[3] == (None if other[3] is None else pytest.approx(other[3], rel=1e-14))
 
 
+@pytest.mark.dear
 @settings(max_examples=examples(40, 150))
 @given(batches=batches)
 def test_any_batches_do_what_the_model_does_item_by_item(batches):
@@ -306,6 +307,7 @@ def _plain(answer):
     return int(answer)
 
 
+@pytest.mark.dear
 @settings(max_examples=examples(25, 80))
 @given(batches=batches, data=st.data())
 def test_any_batch_sent_again_at_any_later_time_changes_nothing(batches, data):

@@ -205,6 +205,7 @@ def test_a_page_that_becomes_complete_counts_anew(store):
     assert (states.n_pings[0], states.recent_pings[0]) == (0, 0.0)
 
 
+@pytest.mark.dear
 def test_a_steady_rate_is_found_after_any_time(memory):
     page = int(register(memory, 1)[0])
     for hour in range(24 * 30):

@@ -58,6 +58,7 @@ def test_it_comes_close_to_the_best_order_of_crawls_that_never_wait(bandwidth):
     assert found.mean() < 1.03 * best.mean()
 
 
+@pytest.mark.dear
 def test_waiting_would_save_something_too():
     worlds = list(tiny_worlds())
     found = np.array([harmonic(w, clairvoyant(w, 0.4)) for w in worlds])

@@ -37,6 +37,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(recrawl, t
     assert "taken: File exists" in recrawl("experiment", "a22-3", "--out", "taken").refusal()
 
 
+@pytest.mark.dear
 def test_json_is_one_line_an_experiment_and_nothing_else(recrawl):
     ended = recrawl("experiment", "gf08-6", "gf08-3", "--scale", 0.01, "--seed", 7, "--json")
     documents = [json.loads(line) for line in ended.out.splitlines()]

@@ -94,6 +94,7 @@ def test_change_hours_are_refused_beside_a_recorded_site(recrawl, crawl_log):
     assert recrawl("replay", "--change-hours", "weekly").status == 2
 
 
+@pytest.mark.dear
 def test_the_same_command_gives_the_same_bytes(recrawl, tmp_path):
     files = []
     for _ in range(2):
@@ -127,6 +128,7 @@ def test_a_process_that_is_killed_ends_it_with_a_remedy(recrawl, tmp_path, monke
     assert not active_children()
 
 
+@pytest.mark.dear
 def test_a_crawl_log_is_played(recrawl, crawl_log):
     ended = recrawl("replay", "--crawl-log", crawl_log, "--processes", 1, "--bandwidth", 3)
     assert ended.status == 0, ended.err

@@ -113,6 +113,7 @@ def test_recrawl_beats_uniform_by_far_more_than_30_percent_over_http(served):
     assert {request.url.path for request in asked} >= {"/pages", "/observations", "/pings"}
 
 
+@pytest.mark.dear
 def test_the_service_was_told_every_crawl_and_ping_at_its_instant(served):
     small = scenario(n_pages=60, days=4)
     client, clock, asked = served(small.bandwidth)
@@ -199,6 +200,7 @@ def test_a_last_step_that_is_cut_short_brings_its_part_of_the_budget(monkeypatch
     assert [len(c.at) for c in crawls] == [0, 40, 20]
 
 
+@pytest.mark.dear
 def test_pages_come_and_go_and_the_service_knows(served):
     changes = [[k + 0.5 for k in range(20)], [12.5], [3.5], []]
     world = world_of(changes, days=20.0, created=[0, 4.3, 0, 0], ended=[20.0, 20.0, 8.7, 20.0])
@@ -222,6 +224,7 @@ def test_two_pages_that_are_one_to_the_service_are_refused_by_name(served):
         Fleet(client, world).discover(np.arange(2))
 
 
+@pytest.mark.dear
 def test_a_reader_sees_bar_table_notes_and_plot(served, tmp_path):
     client, clock, _ = served(8.0)
     world = replace(synthetic_world(40, 6.0, rng=np.random.default_rng(2)), notes=("look here",))

@@ -198,6 +198,7 @@ def test_the_data_set_gives_rates_announced_and_by_equation_10(tmp_path):
     assert pages.change_rate == pytest.approx([0.4, EQUATION_10.change_rate(history)[0]])
 
 
+@pytest.mark.dear
 def test_all_three_experiments_take_the_data_set(tmp_path):
     rng = np.random.default_rng(1)
     rows = [

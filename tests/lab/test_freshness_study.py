@@ -56,6 +56,7 @@ def test_verdicts_on_pages_of_different_rates_are_calibrated_and_fetch_less():
     assert sum("saved" in line for line in table(studies)) == 2
 
 
+@pytest.mark.dear
 def test_the_command_prints_both_tables_and_writes_the_figures(recrawl, tmp_path):
     options = ("--pages", "40", "--days", "60", "--freshness", "--out", str(tmp_path))
     output = recrawl("replay", *options)

@@ -102,6 +102,7 @@ def played(loan_days=0.0, days=20.0, **how):
     return play_gated(fleet, clock, step=0.5)
 
 
+@pytest.mark.dear
 def test_each_day_has_its_budget_from_the_first_on():
     game = played()
     by_day = np.bincount(game.crawls.at.astype(int), minlength=20)
@@ -113,18 +114,21 @@ def test_each_day_has_its_budget_from_the_first_on():
     assert not game.on_loan.any()
 
 
+@pytest.mark.dear
 def test_any_days_in_a_row_have_at_most_their_budget_and_the_loan():
     by_day = np.bincount(played(2.0).crawls.at.astype(int), minlength=20)
     beyond = np.concatenate([[0.0], np.cumsum(by_day - 12.0)])
     assert (beyond - np.minimum.accumulate(beyond)).max() <= 24.0
 
 
+@pytest.mark.dear
 def test_a_fleet_that_asks_a_part_of_the_day_has_no_more():
     game = played(asks=lambda at: 0 < at % 1 <= 0.5)
     assert (np.bincount(game.crawls.at.astype(int)) <= 13).all()
     assert not ((game.crawls.at % 1 > 0.51) & (game.crawls.at % 1 < 0.9)).any()
 
 
+@pytest.mark.dear
 def test_a_comparison_has_free_first_crawls_and_predictions():
     world = synthetic_world(60, 20.0, rng=np.random.default_rng(2), complete_share=0.0)
     replayed = replay_gated(world, 12.0, DEFAULT_PLAN, step=0.5, loan_days=0.0)

@@ -297,6 +297,7 @@ def by_snapshots(folder, rules):
     }
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_any_history_is_read_as_its_snapshots_show_it(tmp_path, seed):

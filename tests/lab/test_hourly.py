@@ -126,6 +126,7 @@ def harmonic(k):
     return sum(1 / i for i in range(1, k + 1))
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("k", "after", "blind"),

@@ -75,6 +75,7 @@ def test_hosts_share_the_pages_and_a_part_keeps_its_changes():
     assert some.changes_of(1).tolist() == site.world.changes_of(39).tolist()
 
 
+@pytest.mark.dear
 def test_the_site_is_met_where_the_proxy_is_and_nothing_else_is(monkeypatch):
     monkeypatch.setattr(sites, "SLOW_S", 0.0)
     site = site_of(synthetic_world(40, 5.0, rng=np.random.default_rng(1)), day_s=60.0)

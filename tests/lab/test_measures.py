@@ -39,6 +39,7 @@ def by_event_loop(world, crawls):
 instants = st.lists(st.integers(1, 40).map(lambda k: k / 4), max_size=6, unique=True)
 
 
+@pytest.mark.dear
 @given(
     st.lists(st.tuples(instants, instants, st.integers(0, 20), st.integers(21, 40)), min_size=1),
     st.integers(1, 5),

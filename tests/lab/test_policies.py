@@ -111,6 +111,7 @@ def test_hindsight_beats_uniform_where_pages_differ_and_ties_where_they_do_not()
     )
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("complete_share", [0.0, 0.3])
 def test_who_is_told_of_changes_knows_none_before_it_is_made(complete_share):
     world = synthetic(200, complete_share=complete_share)
@@ -152,6 +153,7 @@ def test_what_was_told_long_ago_fades():
     assert late[10.0][0] < 0.6 * late[None][0]
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("policy", [uniform, hindsight])
 def test_a_matched_policy_crawls_as_often_as_it_is_told(policy):
     ended = np.linspace(5, 59, 300)

@@ -26,6 +26,7 @@ def a_world(n_pages=300, days=40.0, **given):
     return synthetic_world(n_pages, days, rng=np.random.default_rng(5), **given)
 
 
+@pytest.mark.dear
 def test_what_the_store_has_learnt_is_what_the_crawls_could_see():
     world = a_world(60, complete_share=0.0)
     fleet, crawls = played(world, bandwidth=20.0)
@@ -49,6 +50,7 @@ def played(world, bandwidth):
     return fleet, merged(*(crawls for _, crawls in steps))
 
 
+@pytest.mark.dear
 def test_bandwidth_is_spent_within_a_week_of_its_day():
     world = a_world()
     at = np.sort(replay(world, 45.0, PLAN).crawls.at)
@@ -152,6 +154,7 @@ def test_pages_come_and_go():
     assert (crawls.at[crawls.page == 2] >= 8.7).sum() == 1
 
 
+@pytest.mark.dear
 def test_notices_are_followed_as_far_as_they_are_worth_it():
     world = a_world(200, complete_share=1.0)
     crawls = replay(world, 2 * world.change_rate.sum(), PLAN).crawls

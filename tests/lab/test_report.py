@@ -31,6 +31,7 @@ def found():
     return compared(["uniform", "fixed-tuned", "stormcrawler", "recrawl", "hindsight"])
 
 
+@pytest.mark.dear
 def test_savings_and_gaps_are_those_of_the_harmonic_means(found):
     uniform, ours, best = (found.measures[n].harmonic for n in ("uniform", "recrawl", "hindsight"))
     saved, (low, high) = found.saving("recrawl", "uniform")

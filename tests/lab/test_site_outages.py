@@ -103,6 +103,7 @@ def test_a_deleted_page_is_found_gone_once_the_outage_is_over():
     assert states_of(fleet).page_id.tolist() == [2]
 
 
+@pytest.mark.dear
 def test_crawls_in_outages_are_paid_and_the_page_is_tried_again():
     world = synthetic_world(100, 40.0, rng=np.random.default_rng(5), complete_share=0.0)
     outages = away(*range(7, 40, 7), length=0.5)
@@ -117,6 +118,7 @@ def test_crawls_in_outages_are_paid_and_the_page_is_tried_again():
             assert later.min() <= at + 2.0, "the retry comes in the next step"
 
 
+@pytest.mark.dear
 def test_crawls_in_outages_do_not_use_up_the_loan():
     """A fleet that lends a week lends it for bursts, not for a tenth of its crawls for ever."""
     world = synthetic_world(100, 100.0, rng=np.random.default_rng(5), complete_share=0.0)
@@ -127,6 +129,7 @@ def test_crawls_in_outages_do_not_use_up_the_loan():
     assert abs(extra) < 20.0 * 2
 
 
+@pytest.mark.dear
 def test_without_an_outage_all_is_as_before():
     world = synthetic_world(60, 30.0, rng=np.random.default_rng(5))
     outside = replace(world, outages=away(1000.0))
@@ -135,6 +138,7 @@ def test_without_an_outage_all_is_as_before():
     assert np.array_equal(plain.at, same.at)
 
 
+@pytest.mark.dear
 def test_the_command_plays_the_same_pages_with_outages(recrawl, tmp_path):
     found = []
     for flags in ((), ("--outages",)):

@@ -46,6 +46,7 @@ from service.model.outcomes import Outcome
 from service.storage.queue.columns import ALL_PAGES
 
 
+@pytest.mark.dear
 def test_new_pages_are_due_at_once(queue_store):
     a, b, c = add(queue_store)
     batch = take(queue_store, T0)
@@ -67,6 +68,7 @@ def test_requested_pages_come_in_the_order_of_their_requests(queue_store):
     assert [page for (page,) in crawled] == asked.tolist()
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("count", [1, 2])
 def test_pages_that_are_requested_again_and_again_take_turns(queue_store, count):
     page_id = np.array(add(queue_store, 6))
@@ -228,6 +230,7 @@ def test_a_worker_whose_clock_is_slow_moves_its_page_on_all_the_same(queue_store
     assert take(queue_store, later + HOUR / 2) == []
 
 
+@pytest.mark.dear
 def test_a_slow_clock_makes_no_page_due_again_at_once(queue_store):
     """Each crawl is dated after the one before, and still before its lease."""
     (page,) = add(queue_store, 1)

@@ -178,6 +178,7 @@ STEPS = [7, pytest.param(1, marks=pytest.mark.dear)]
 """Distances in `GRID`; 7 divides no number of values, so each pair of two columns has its turn."""
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("step", STEPS)
 def test_a_grid_of_states_is_due_as_by_hand(step):
     states = GRID[::step]

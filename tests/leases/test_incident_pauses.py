@@ -62,6 +62,7 @@ class Crawler:
         return True
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     "sign", [{"status": 404}, {"status": 403}, {"status": 200, "digest": 7}], ids=str
 )

@@ -484,6 +484,7 @@ class Dying:
             raise Died
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_any_steps_in_any_order_lose_no_page_and_lease_none_twice(kind, request, monkeypatch):
     monkeypatch.setattr(due_queue, "BLOCK", 3)

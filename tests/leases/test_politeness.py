@@ -136,6 +136,7 @@ def after_report(row, report, polite, now, uniform):
     return row | {"next_at": None if first is None else latest(first, opens)}
 
 
+@pytest.mark.dear
 @given(
     rows=st.lists(
         st.tuples(queues, reports, st.floats(0.0, 1.0, exclude_max=True)), min_size=1, max_size=4

@@ -326,6 +326,7 @@ class Requests(RuleBasedStateMachine):
         raise AssertionError("requests without a crawl")
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_no_request_is_lost_whatever_comes_between(kind, request):
     if kind == "postgres":
@@ -357,6 +358,7 @@ def test_no_request_is_lost_whatever_comes_between(kind, request):
     )
 
 
+@pytest.mark.dear
 def test_requested_pages_that_are_requested_again_and_again_are_all_crawled(queue_store):
     """A tenth of them is crawled a round, and all ask again during each crawl."""
     page_id = np.sort(register(queue_store, 1_000, observability=Observability.complete))

@@ -28,6 +28,7 @@ moments = st.datetimes(
 )
 
 
+@pytest.mark.dear
 @given(at=moments)
 def test_an_instant_is_exact_and_comes_back_in_utc(at):
     element = instant(at)

@@ -74,6 +74,7 @@ def test_another_process_gives_the_same_numbers():
     assert int(told.stdout) == url_group(url)
 
 
+@pytest.mark.dear
 def test_directories_spread_evenly_over_the_buckets():
     found = url_groups(f"https://e.example/d{i % 250}/e{i // 250}/x" for i in range(50_000))
     assert found.dtype == np.int32

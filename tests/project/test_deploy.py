@@ -120,6 +120,7 @@ def test_compose_does_not_start_without_a_password_and_keys(name: str) -> None:
         [substituted(str(value), variables | {name: ""}) for value in ours]
 
 
+@pytest.mark.dear
 def test_postgres_is_started_with_settings_that_it_knows(empty_postgres_url: str) -> None:
     program, *options = COMPOSE["services"]["postgres"]["command"]
     assert program == "postgres"

@@ -81,6 +81,7 @@ def test_the_crawler_of_the_page_for_asyncio_crawls_too(sqlite_url):
     assert sorted(each["status"] for each in crawls) == [0, 200]
 
 
+@pytest.mark.dear
 def test_the_code_of_the_page_on_robots_txt_obeys(sqlite_url, capsys):
     names = {}
     exec(blocks("crawl-with-your-own-crawler.md", "python")[2], names)
@@ -117,6 +118,7 @@ def commands_of(page):
     return [shlex.split(line) for line in lines]
 
 
+@pytest.mark.dear
 def test_the_commands_of_the_page_on_another_database_carry_pages_and_hosts(recrawl, tmp_path):
     with running(f"sqlite:///{tmp_path}/recrawl.db") as live:
         live.register("https://slow.example/", "https://example.com/")

@@ -41,6 +41,7 @@ def test_the_commands_of_the_page_on_copies_judge_them(live, recrawl):
     assert fetched == f"fetch  never fetched  {about}"
 
 
+@pytest.mark.dear
 def test_the_program_of_the_page_on_copies_names_the_pages_to_fetch(live, tmp_path):
     url = "https://example.com/news"
     at = [START - timedelta(days=10) + timedelta(hours=i) for i in range(200)]

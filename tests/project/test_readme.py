@@ -30,6 +30,7 @@ def section(title: str) -> str:
     return README.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
+@pytest.mark.dear
 def test_the_quickstart_prints_the_answers_it_shows(tmp_path):
     service = open_service(read_settings(database_url=f"sqlite:///{tmp_path}/readme.db"))
     n_compared, output = 0, ""
@@ -48,6 +49,7 @@ def test_the_quickstart_prints_the_answers_it_shows(tmp_path):
     assert n_compared == 4
 
 
+@pytest.mark.dear
 def test_the_crawler_crawls_reports_prints_and_goes_on(sqlite_url, tmp_path):
     (crawler,) = blocks(README, "python")
     with (

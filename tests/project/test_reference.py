@@ -86,6 +86,7 @@ def test_every_problem_of_the_page_of_troubles_exists():
     assert slugs <= set(headings)
 
 
+@pytest.mark.dear
 def test_anchors_that_the_code_names_are_headings():
     code = [
         path.read_text()

@@ -41,6 +41,7 @@ def rooms(walk):
     return {module.split(".")[1] for module in walk if module.startswith("service.")}
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("walk", ["observation", "lease with report"])
 def test_a_report_goes_from_bytes_to_rules_to_storage_and_back(walks, walk):
     """The API decodes, a batch begins, ingest learns, storage writes, and the API answers."""

@@ -55,6 +55,7 @@ def test_there_is_a_workflow_for_tests_image_and_distributions() -> None:
     assert "dist" in targets(commands("publish"))
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_files_of_the_forge_follow_their_schema(schema: str) -> None:

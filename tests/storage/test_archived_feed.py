@@ -122,6 +122,7 @@ def small(monkeypatch):
     monkeypatch.setattr(parquet, "ROWS_OF_GROUP", 16)
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 def test_old_days_leave_the_database_and_readers_see_the_same_feed(feed):
     midnight = number((NOW - KEPT).replace(hour=0, minute=0, second=0, microsecond=0))
@@ -147,6 +148,7 @@ def test_seams_of_files_and_groups_lose_and_double_nothing(feed, small):
         same(feed_of(feed.store, limit=limit, most_parts=2_000), feed.whole)
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("only", FILTERS, ids=str)
 def test_filters_match_the_same_changes_in_files(feed, small, only):

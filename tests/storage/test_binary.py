@@ -70,6 +70,7 @@ def test_a_parameter_comes_back_as_it_went(run, kind, data):
         assert back.flags.writeable
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", COLUMNS)
 @settings(max_examples=20)

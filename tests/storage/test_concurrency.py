@@ -214,6 +214,7 @@ def test_pages_registered_by_many_at_once_exist_once_and_never_deadlock(sql_stor
         assert len(tx.next_page_ids(0, 1000)) == 300
 
 
+@pytest.mark.dear
 def test_registrations_that_change_pages_do_not_deadlock_with_each_other_or_with_observations(
     sql_store,
 ):
@@ -337,6 +338,7 @@ def replace_epochs(store, ids):
         lead.housekeep(None, T0)
 
 
+@pytest.mark.dear
 def test_a_writer_sees_the_epoch_that_it_asked_for_whatever_is_published_meanwhile(postgres_store):
     ids = np.sort(register(postgres_store, 3))
     first = publish(postgres_store, schedule_columns(ids, crawl_rate=1.0))

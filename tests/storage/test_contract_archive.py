@@ -56,6 +56,7 @@ def histories(log, limit):
     return read
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 def test_all_readers_see_the_same_log_before_and_after(log):
     estimator = MLE()
@@ -102,6 +103,7 @@ def test_an_epoch_drops_no_day_that_is_not_in_the_archive(log):
     log.assert_done()
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 def test_late_entries_of_an_archived_day_go_to_a_further_file_of_the_day(log):
     log.run()
@@ -121,6 +123,7 @@ def test_late_entries_of_an_archived_day_go_to_a_further_file_of_the_day(log):
     assert histories(log, 5) == history
 
 
+@pytest.mark.dear
 def test_entries_that_arrive_or_go_while_a_part_is_copied_are_neither_lost_nor_doubled(
     log, monkeypatch
 ):
@@ -142,6 +145,7 @@ def test_entries_that_arrive_or_go_while_a_part_is_copied_are_neither_lost_nor_d
     log.assert_once()
 
 
+@pytest.mark.dear
 def test_a_page_that_is_deleted_while_its_day_is_copied_leaves_the_others_alone(log, monkeypatch):
     check, gone = LogArchive.check, int(log.ids[0])
 
@@ -266,6 +270,7 @@ def test_without_the_archive_readers_refuse_rather_than_return_a_part(log):
         store.close()
 
 
+@pytest.mark.dear
 def test_a_history_opens_a_bounded_number_of_files(log, monkeypatch):
     history = histories(log, 1000)
     log.run()
@@ -295,6 +300,7 @@ def test_a_worker_archives_and_a_stopped_one_leaves_the_rest(log):
     log.assert_once()
 
 
+@pytest.mark.dear
 def test_a_reader_of_the_log_delays_the_drop_only(postgres_url, tmp_path, monkeypatch):
     monkeypatch.setattr(archiving, "ATTEMPTS", 2)
     log = Log(postgres_url, tmp_path / "archive")
@@ -311,6 +317,7 @@ def test_a_reader_of_the_log_delays_the_drop_only(postgres_url, tmp_path, monkey
     log.store.close()
 
 
+@pytest.mark.dear
 def test_days_are_partitions_beside_an_archive(postgres_url, tmp_path):
     log = Log(postgres_url, tmp_path / "archive", days=0)
     names = "SELECT relname FROM pg_class WHERE relispartition AND relname ~ 'observations_2'"

@@ -4,6 +4,7 @@ from datetime import timedelta
 from itertools import product
 
 import numpy as np
+import pytest
 from support.store_cases import (
     DAY,
     MICROSECOND,
@@ -50,6 +51,7 @@ def due_by_hand(last, requested, gone, n, rate, interval_factor, retry):
     return min((at for at in (asked, clock) if at is not None), default=None)
 
 
+@pytest.mark.dear
 def test_when_a_page_is_due_follows_from_its_state_as_by_hand(store):
     """Over a grid of all that decides it, in the schedule and on the page's own answer."""
     grid = list(

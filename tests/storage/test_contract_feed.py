@@ -27,6 +27,7 @@ def append(store, changes):
         tx.append_changes(changes)
 
 
+@pytest.mark.dear
 @given(
     st.lists(
         st.tuples(
@@ -66,6 +67,7 @@ def test_a_block_has_every_value_of_its_changes(rows, unit):
     same(unpacked(twice), ChangeColumns.concatenate([some, changes, some]))
 
 
+@pytest.mark.dear
 def test_a_commit_is_read_back_in_parts_of_any_size(sql_store):
     changes = change_columns(np.arange(1, MOST_IN_BLOCK * 2 + 100), T0)
     append(sql_store, changes)
@@ -148,6 +150,7 @@ def test_a_long_transaction_elsewhere_hides_nothing(postgres_store, postgres_url
         other.rollback()
 
 
+@pytest.mark.dear
 def test_a_session_stuck_between_lock_and_commit_is_ended(postgres_store, postgres_url):
     with psycopg.connect(postgres_url) as stuck:
         stuck.execute(f"SELECT pg_advisory_xact_lock({LOCK})")

@@ -278,6 +278,7 @@ def test_without_caps_there_are_no_rows(store):
         assert len(tx.load_caps()) == 0
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 def test_a_group_of_any_size_can_be_replaced(sql_store):
     names = [f"{i}.example" for i in range(40_000)]

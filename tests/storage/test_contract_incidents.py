@@ -139,6 +139,7 @@ def lock_in_a_hurry(store, ids):
         tx.lock_incidents(ids, NONE)
 
 
+@pytest.mark.dear
 def test_a_locked_incident_is_found_as_a_lock_on_the_pages_of_its_host(postgres_store):
     page_id = register(postgres_store, 2, host="a.example")
     free = register(postgres_store, 2, host="b.example")

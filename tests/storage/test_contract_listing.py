@@ -187,6 +187,7 @@ def test_candidates_are_counted_along_the_index_of_a_filter(sql_store):
         assert tx.last_page_id() == b[1]
 
 
+@pytest.mark.dear
 def test_pages_that_stay_are_listed_once_while_others_write(sql_store):
     stay = register(sql_store, 300, host="stay.example").tolist()
     stop = threading.Event()
@@ -243,6 +244,7 @@ def test_a_page_without_tags_has_no_row(sql_store):
         assert tx.scalar("SELECT count(*) FROM page_tags") == 0
 
 
+@pytest.mark.dear
 @settings(
     max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
@@ -405,6 +407,7 @@ def test_the_change_hours_of_a_deleted_host_are_deleted(sql_store):
         assert len(tx.change_hours(host_id)) == 0
 
 
+@pytest.mark.dear
 def test_registering_waits_while_a_host_is_deleted_and_makes_it_anew(postgres_store):
     ids = register(postgres_store, 1, host="a.example")
     new = []

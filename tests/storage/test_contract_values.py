@@ -56,6 +56,7 @@ def test_extreme_importances_come_back_to_the_last_bit(store, importance):
         assert tx.load_columns().importance.tolist() == [importance]
 
 
+@pytest.mark.dear
 def test_ten_thousand_pages_go_in_and_out_at_once(store):
     n = 10_000
     importance = np.arange(1.0, n + 1)

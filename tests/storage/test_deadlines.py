@@ -14,6 +14,8 @@ from service.model.errors import StoreUnavailable
 from service.storage.postgres.connections import Deadlines, Silence, request_deadlines
 from service.storage.stores.postgres import PostgresStore
 
+pytestmark = pytest.mark.dear
+
 QUIET = Deadlines(statement_s=0, lock_s=0, silence_s=0.3)
 """The client's limit alone."""
 SLEEP = "SELECT pg_sleep(%(seconds)s)"
@@ -153,6 +155,7 @@ def test_an_abort_ends_every_wait_and_begins_nothing_more(opened):
         pass
 
 
+@pytest.mark.dear
 def test_what_an_abort_cut_off_was_not_kept(opened, postgres_url):
     store = opened(request_deadlines(300))
 

@@ -111,6 +111,7 @@ def test_a_statement_that_does_not_fit_our_own_schema_is_a_fault(sql_store):
         tx.newest_epoch()
 
 
+@pytest.mark.dear
 def test_a_database_without_tables_is_behind(sql_store):
     migrations.downgrade(sql_store.engine, "base")
     with pytest.raises(SchemaBehind), sql_store.begin() as tx:
@@ -119,6 +120,7 @@ def test_a_database_without_tables_is_behind(sql_store):
     assert len(register(sql_store, 2)) == 2
 
 
+@pytest.mark.dear
 def test_a_migration_waits_for_the_writers_that_have_passed_the_fence(sql_store):
     began, end = threading.Event(), threading.Event()
 
@@ -186,6 +188,7 @@ def test_indexes_tables_and_columns_of_the_operator_are_no_difference(sql_store)
     assert len(register(sql_store, 3)) == 3
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     "change", ["ALTER observability TYPE text", "ADD more text NOT NULL", "DROP n_changes"]
 )

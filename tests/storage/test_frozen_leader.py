@@ -67,6 +67,7 @@ def test_a_lead_whose_lease_has_run_out_is_taken_over(
     assert look("SELECT count(*) FROM leads").fetchone() == (0,)
 
 
+@pytest.mark.dear
 def test_rows_that_a_sleeper_has_locked_are_free_again(postgres_store, other, look, monkeypatch):
     ids = register(postgres_store)
     stack, lead = frozen(postgres_store, monkeypatch)

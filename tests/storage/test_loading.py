@@ -34,6 +34,7 @@ def check(pages: EpochColumns, expected: dict[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(getattr(pages, names.get(name, name)), values, err_msg=name)
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize("n_blocks", [1, 2_048])
 def test_the_columns_are_those_of_a_join(postgres_store, monkeypatch, n_blocks):
     """Rows are deleted, moved within the file, gone, bounded, pinged and dated."""

@@ -25,6 +25,8 @@ from service.model.errors import SchemaAhead, SchemaBehind
 from service.model.webhooks import OldSecret, Webhook
 from service.storage import migrations, open_store, tables
 
+pytestmark = pytest.mark.dear
+
 
 @pytest.fixture
 def empty(empty_database_url):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import psycopg
+import pytest
 from support.store_cases import (
     CERTIFICATE,
     EVERYTHING,
@@ -29,6 +30,7 @@ def run_most_statements(tx, n):
     tx.next_page_ids(0, n)
 
 
+@pytest.mark.dear
 def test_the_number_of_statements_does_not_grow_with_the_number_of_pages(
     postgres_store, monkeypatch
 ):
@@ -53,6 +55,7 @@ def test_the_number_of_statements_does_not_grow_with_the_number_of_pages(
     assert work(300) == work(3_000)
 
 
+@pytest.mark.dear
 def test_sqlite_steps_through_no_statement_for_each_page_but_the_prepared_writes(sqlite_store):
     calls = []
 

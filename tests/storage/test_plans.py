@@ -361,12 +361,14 @@ def check(url: str, recorder: Recorder, session: sqlite3.Connection | psycopg.Co
     assert found == []
 
 
+@pytest.mark.dear
 def test_requests_read_sqlite_by_indexes(sqlite_url, monkeypatch):
     path = sqlite_url.removeprefix("sqlite:///")
     with closing(sqlite3.connect(path, isolation_level=None)) as session:
         check(sqlite_url, SqliteRecorder(path, monkeypatch), session)
 
 
+@pytest.mark.dear
 def test_requests_read_postgres_by_indexes(postgres_server, postgres_template, monkeypatch):
     with (
         cloned(postgres_server, postgres_template) as url,

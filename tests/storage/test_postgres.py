@@ -174,6 +174,7 @@ def test_a_lead_lost_in_the_middle_of_publishing_publishes_nothing(postgres_stor
     assert publish(postgres_store, schedule_columns(ids, crawl_rate=2.0)) > epoch
 
 
+@pytest.mark.dear
 def test_the_lead_of_one_database_is_not_the_lead_of_another(postgres_store, empty_postgres_url):
     other = open_store(empty_postgres_url, 2)
     with postgres_store.lead(), other.lead():
@@ -238,6 +239,7 @@ def test_housekeeping_makes_months_ahead_and_drops_old_partitions(postgres_store
     assert partitions(postgres_store, "observations") == [*later, "observations_default"]
 
 
+@pytest.mark.dear
 def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_store, monkeypatch):
     monkeypatch.setattr("service.storage.postgres.partitions.LOCK_TIMEOUT", "20ms")
     ids = np.sort(register(postgres_store))
@@ -253,6 +255,7 @@ def test_housekeeping_leaves_to_the_next_round_what_a_reader_holds(postgres_stor
     assert f"schedule_{epochs[0]}" not in partitions(postgres_store, "schedule")
 
 
+@pytest.mark.dear
 def test_housekeeping_and_deletion_of_pages_wait_for_each_other_without_harm(postgres_store):
     ids = np.sort(register(postgres_store, 60))
     done = threading.Event()
@@ -295,6 +298,7 @@ def test_an_epochs_table_cannot_hold_rows_of_another_epoch(postgres_store):
     assert attached == f"FOR VALUES IN ({epoch})"
 
 
+@pytest.mark.dear
 def test_states_are_rewritten_in_place(postgres_store, postgres_url):
     """No index but the primary key, and room in each block: at least 90 % are heap-only."""
     ids = np.sort(register(postgres_store, 2000))
@@ -319,6 +323,7 @@ def test_states_are_rewritten_in_place(postgres_store, postgres_url):
     assert in_place >= 0.9 * updated
 
 
+@pytest.mark.dear
 def test_an_epoch_whose_connection_dies_publishes_nothing_and_the_next_round_recovers(
     postgres_store, postgres_url, monkeypatch
 ):

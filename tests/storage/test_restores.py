@@ -117,6 +117,7 @@ def hand_out(store, n, host):
         return set(page_id.tolist()), tx.number_in_force()
 
 
+@pytest.mark.dear
 def test_a_restored_database_hands_out_no_number_again(place):
     with opened(place.url) as store:
         old, first_epoch = hand_out(store, 5, "old.example")
@@ -135,6 +136,7 @@ def test_a_restored_database_hands_out_no_number_again(place):
     assert newest.last_epoch == first_epoch < lost_epoch < newest.first_epoch <= epoch
 
 
+@pytest.mark.dear
 def test_a_backup_that_is_restored_twice_repeats_nothing(place):
     with opened(place.url) as store:
         hand_out(store, 5, "old.example")
@@ -152,6 +154,7 @@ def test_a_backup_that_is_restored_twice_repeats_nothing(place):
     assert len(names) == 3
 
 
+@pytest.mark.dear
 def test_deleted_pages_count_as_handed_out(place):
     with opened(place.url) as store:
         hand_out(store, 2, "old.example")

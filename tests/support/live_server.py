@@ -134,17 +134,16 @@ class PromptServer(uvicorn.Server):
             self.loop.call_soon_threadsafe(self.ending.set)
 
 
-_read: dict[tuple[tuple[str, str], ...], Settings] = {}
-"""Settings without options by the variables of the environment: reading them costs 10 ms."""
+_read: dict[str, Settings] = {}
+"""Settings by options and variables of the environment: reading them costs 10 ms."""
 
 
 def settings_of(database_url: str, **options: Any) -> Settings:
     """Return the settings of a service."""
-    if options:
-        return read_settings(database_url=database_url, **options)
-    names = sorted(pair for pair in os.environ.items() if pair[0].upper().startswith(PREFIX))
-    if (key := tuple(names)) not in _read:
-        _read[key] = read_settings(database_url=database_url)
+    variables = sorted(pair for pair in os.environ.items() if pair[0].upper().startswith(PREFIX))
+    key = repr((database_url.partition(":")[0], variables, sorted(options.items())))
+    if key not in _read:
+        _read[key] = read_settings(database_url=database_url, **options)
     return _read[key].model_copy(update={"database_url": SecretStr(database_url)})
 
 

@@ -150,6 +150,7 @@ def without_budget_factor(page, certificate):
     return replace(page, urgency=urgency, due_rate=page.due_rate / certificate.budget_factor)
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_next_epoch_is_the_same_and_so_are_the_due_times(here_and_there, tmp_path, seed):
@@ -390,6 +391,7 @@ def states(draw):
     )
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
 @settings(max_examples=30)

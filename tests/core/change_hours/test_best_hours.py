@@ -265,6 +265,7 @@ def test_the_best_hours_take_six_times_the_mean_load_of_a_host(spread, most):
     assert ((at % 1.0 > first - 0.02) & (at % 1.0 < last)).mean() > 0.75
 
 
+@pytest.mark.dear
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=6, deadline=None)
 def test_moved_crawls_keep_their_rate(seed):

@@ -51,6 +51,7 @@ def test_change_hours_that_hold_are_hardly_ever_forgotten(running):
     assert np.count_nonzero(lost < 60) <= 6  # of 1,800 lessons
 
 
+@pytest.mark.dear
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("after", [FLAT, cosine(peak=0.8)], ids=["stops", "moves half a day"])
 def test_change_hours_that_end_or_change_are_forgotten_within_weeks(running, after):

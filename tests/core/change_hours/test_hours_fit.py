@@ -151,6 +151,7 @@ def test_the_filter_ends_near_the_fit_to_the_history():
     assert np.sqrt(np.mean(off**2)) < 0.33
 
 
+@pytest.mark.dear
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=50, deadline=None)
 def test_the_bayes_factor_is_that_of_two_linear_models(seed):

@@ -134,6 +134,7 @@ def intervals(rng, mean):
     return mean * np.exp(rng.normal(0.0, 0.3, HOSTS * PAGES))
 
 
+@pytest.mark.dear
 @pytest.mark.parametrize(
     ("spread", "ratio", "most"),
     [(1 / 6, 0.45, 6.5), pytest.param(1 / 3, 0.58, 3.6, marks=pytest.mark.slow)],
@@ -155,6 +156,7 @@ def test_daily_change_hours_are_learnt_and_crawled_after(spread, ratio, most):
     assert np.abs(off).max() < 1.5
 
 
+@pytest.mark.dear
 def test_crawls_of_pages_without_change_hours_are_not_shifted():
     rng = np.random.default_rng(6)
     pages, interval = web(rng, clock=False, days=40.0), intervals(rng, 1.0)
