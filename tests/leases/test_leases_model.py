@@ -157,7 +157,7 @@ class Leases(RuleBasedStateMachine):
 
     def hand_out(self, crawl, hosts, expires_at):
         model, page = self.model, self.model.pages[crawl.page_id]
-        assert page.waits_until(model.now) <= model.now, "a page that waits"
+        assert page.waits_until(model.now) <= model.now + SLACK, "a page that waits"
         assert crawl.token not in {c.token for c in self.given}, "a token was given twice"
         assert not model.live(page), "a second lease of a page"
         assert page.due_at() is not None, "a page that is never due"
