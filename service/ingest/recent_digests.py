@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from service.model.arrays import NO_TIME, Bools, Columns, Instants, Ints
 
 BITS = 16
-"""Logarithm of the number of places, which take 2.6 MB together."""
+"""Logarithm of the number of places, which take 4.2 MB together."""
+N_NAMED = 4
+"""Number of pages whose ids a place has, so that none of them counts twice.
+
+A page may change back and forth between a few digests. One of more pages than these counts again.
+"""
 WITHIN = np.timedelta64(1, "h")
 """Maximum time between two pages that begin to show the same digest."""
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -67,7 +72,8 @@ class RecentDigests:
         self._shift = np.uint64(64 - bits)
         self._turn = threading.Lock()
         self._key = np.zeros(1 << bits, np.uint64)
-        self._page_id, self._before, self._n = np.zeros((3, 1 << bits), np.int64)
+        self._before, self._n = np.zeros((2, 1 << bits), np.int64)
+        self._page_ids = np.zeros((1 << bits, N_NAMED), np.int64)
         self._at = np.full(1 << bits, NO_TIME)
 
     def add(self, new: NewDigests) -> Shared:
@@ -93,7 +99,7 @@ class RecentDigests:
         ordered = np.sort(key)
         if (self._key[place] == key).any() or (ordered[1:] == ordered[:-1]).any():
             return False
-        self._key[place], self._page_id[place] = key, new.page_id
+        self._key[place], self._page_ids[place, 0] = key, new.page_id
         self._before[place], self._at[place] = new.digest_before, new.at
         self._n[place] = 1
         return True
@@ -106,24 +112,47 @@ class RecentDigests:
         opens = np.ones(len(key), np.bool_)
         opens[1:] = (key[1:] != key[:-1]) | (new.at[1:] - new.at[:-1] > WITHIN)
         first, group = np.flatnonzero(opens), np.cumsum(opens) - 1
-        last, n_rows = np.append(first[1:], len(key)) - 1, np.bincount(group)
+        last = np.append(first[1:], len(key)) - 1
         place = self._place(key[first])
         gap = np.abs(new.at[first] - self._at[place])
         is_stored = (self._key[place] == key[first]) & (gap <= WITHIN)
         before = np.where(is_stored, self._before[place], new.digest_before[first])
-        page_id = np.where(is_stored, self._page_id[place], new.page_id[first])
+        page_id = np.where(is_stored, self._page_ids[place, 0], new.page_id[first])
         n_before = np.where(is_stored, self._n[place], 0)
-        self._key[place], self._page_id[place] = key[first], page_id
-        self._before[place], self._at[place] = before, new.at[last]
-        self._n[place] = n_before + n_rows
+        is_first = self._begins(new.page_id, group, place, n_before)
+        n_pages = n_before[group] + _running(is_first, first, group)
+        self._name_pages(new.page_id[is_first], place[group[is_first]], n_pages[is_first] - 1)
+        self._key[place], self._before[place] = key[first], before
+        self._at[place], self._n[place] = new.at[last], n_pages[last]
         other = new.page_id != page_id[group]
         stranger = other & (new.digest_before != before[group])
-        n_other, n_strangers = (np.bincount(group, mask) for mask in (other, stranger))
+        n_strangers = np.bincount(group, stranger)
         # in a batch the first page is doubtful too, and its twins where strangers are as many
-        all_of_them = ~is_stored & (n_strangers > 0) & (2 * n_strangers >= n_rows - 1)
+        all_of_them = ~is_stored & (n_strangers > 0) & (2 * n_strangers >= np.bincount(group) - 1)
         return Shared(
-            is_shared=((n_other > 0) | (n_before > 1))[group],
+            is_shared=(n_pages[last] > 1)[group],
             is_doubtful=stranger | all_of_them[group],
-            n=n_before[group] + np.arange(len(key)) - first[group],
+            n=n_pages - 1,
             digest_before=before[group],
         )
+
+    def _begins(self, page_id: Ints, group: Ints, place: Ints, n_before: Ints) -> Bools:
+        """Return which rows are the first of their page with a digest, by group and time."""
+        named = np.arange(N_NAMED) < n_before[group][:, np.newaxis]
+        is_first = ~(named & (self._page_ids[place[group]] == page_id[:, np.newaxis])).any(axis=1)
+        order = np.lexsort((page_id, group))  # a stable order: rows of a page stay by time
+        again = np.zeros(len(order), np.bool_)
+        again[1:] = (np.diff(group[order]) == 0) & (np.diff(page_id[order]) == 0)
+        is_first[order[again]] = False
+        return is_first
+
+    def _name_pages(self, page_id: Ints, place: Ints, number: Ints) -> None:
+        """Remember pages at their numbers, if there is room."""
+        has_room = number < N_NAMED
+        self._page_ids[place[has_room], number[has_room]] = page_id[has_room]
+
+
+def _running(mask: Bools, first: Ints, group: Ints) -> Ints:
+    """Return how many rows of a mask each group has so far, this row too."""
+    total = np.cumsum(mask)
+    return total - (total[first] - mask[first])[group]

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.store_cases import T0, instants
 
 from service.ingest.incidents import HOUR
@@ -91,3 +93,29 @@ def test_a_full_memory_forgets_and_never_confuses():
 
 def test_the_hour_is_that_of_incidents():
     assert np.timedelta64(HOUR, "us") == np.timedelta64(1, "h")
+
+
+def test_a_page_that_changes_back_and_forth_counts_once():
+    memory = RecentDigests()
+    rows = [(1, 7, 10, 0), (2, 7, 20, 1), (3, 7, 30, 2), (1, 7, 11, 3), (2, 7, 21, 4)]
+    assert [added(memory, row)[1] for row in rows] == [[0], [1], [2], [2], [2]]
+    assert added(RecentDigests(), *rows)[1] == [0, 1, 2, 2, 2]
+    assert added(memory, (4, 7, 40, 5)) == ([True], [3])
+
+
+def test_one_page_alone_shares_nothing_however_often_it_shows_a_digest():
+    memory = RecentDigests()
+    assert shared(memory, *((1, 7, 10 + i, i) for i in range(6))) == [False] * 6
+    assert shared(memory, (1, 7, 20, 7)) == [False]
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), max_size=30), st.integers(0, 30))
+def test_any_division_into_batches_counts_the_pages_of_each_digest(rows, cut):
+    rows = [(page, digest, 10 * page, i % 60) for i, (page, digest) in enumerate(rows)]
+    memory, pages, expected = RecentDigests(), {}, []
+    for page, digest, *_ in rows:
+        known = pages.setdefault(digest, set())
+        known.add(page)
+        expected.append(len(known) - 1)
+    counts = [n for part in (rows[:cut], rows[cut:]) if part for n in added(memory, *part)[1]]
+    assert counts == expected
