@@ -139,7 +139,9 @@ class RecentDigests:
     def _begins(self, page_id: Ints, group: Ints, place: Ints, n_before: Ints) -> Bools:
         """Return which rows are the first of their page with a digest, by group and time."""
         named = np.arange(N_NAMED) < n_before[group][:, np.newaxis]
-        is_first = ~(named & (self._page_ids[place[group]] == page_id[:, np.newaxis])).any(axis=1)
+        is_first: Bools = ~(named & (self._page_ids[place[group]] == page_id[:, np.newaxis])).any(
+            axis=1
+        )
         order = np.lexsort((page_id, group))  # a stable order: rows of a page stay by time
         again = np.zeros(len(order), np.bool_)
         again[1:] = (np.diff(group[order]) == 0) & (np.diff(page_id[order]) == 0)

@@ -1,0 +1,30 @@
+"""Queues of hosts and groups as answers show them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from recrawl_client.wire.hosts import HostQueueAnswer
+from service.api.assembly import Service
+from service.api.responses.encode import shared
+from service.leases.host_settings import in_force
+from service.model.arrays import UNIX_ZERO
+from service.model.domain import HostQueue
+
+
+def host_queue_answers(service: Service, host_queues: Sequence[HostQueue]) -> list[HostQueueAnswer]:
+    """Return queues with the politeness that is in force."""
+    now = service.now()
+    pairs = zip(host_queues, in_force(host_queues, service.settler.polite), strict=True)
+    return [
+        HostQueueAnswer(
+            **{**shared(HostQueueAnswer, host_queue), "next_at": _next_at(host_queue, now)},
+            delay_s=polite.delay_s,
+            concurrency=polite.concurrency or None,
+        )
+        for host_queue, polite in pairs
+    ]
+
+
+def _next_at(host_queue: HostQueue, now: datetime) -> datetime | None:
+    """Return the time of the next crawl; requested pages are queued a century early."""
+    return now if host_queue.next_at and host_queue.next_at <= UNIX_ZERO else host_queue.next_at

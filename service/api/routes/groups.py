@@ -1,0 +1,110 @@
+"""Groups of hosts: their members, their settings and their politeness in force."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+
+from recrawl_client.wire.hosts import GROUP_PATTERN, MOST_MEMBERS, GroupAnswer, GroupBody
+from recrawl_client.wire.listing import GroupItem, GroupsAnswer
+from service.access.audit import write_audit
+from service.api import openapi
+from service.api.admission import TheActor
+from service.api.assembly import Service, TheBody, TheService
+from service.api.cursors import CursorParameter, GroupsPlace, decode_cursor, limit_of
+from service.api.examples import EXAMPLES
+from service.api.requests.bodies import decode_object
+from service.api.requests.host_settings import all_settings, check_settings
+from service.api.responses.encode import answer, answer_part, shared
+from service.api.responses.host_queues import host_queue_answers
+from service.api.route import GUARDED, DirectRoute
+from service.leases.host_settings import change_group, delete_group, group_settings
+from service.model.urls import normalise_host
+from service.storage import Transaction
+
+router = APIRouter(tags=["hosts"], route_class=DirectRoute, dependencies=GUARDED)
+
+GroupPath = Annotated[
+    str,
+    Path(
+        pattern=GROUP_PATTERN,
+        description="Name of a group: 1 to 100 letters, digits and . _ : -",
+    ),
+]
+
+
+@router.get(
+    "/groups",
+    responses=openapi.answers(GroupsAnswer, EXAMPLES["groups_answer"], 422, headers=openapi.LINK),
+)
+def list_groups(
+    request: Request,
+    service: TheService,
+    cursor: CursorParameter = None,
+    limit: Annotated[int, limit_of("groups of a part")] = 100,
+) -> Response:
+    """List groups of hosts in the order of their creation."""
+    after = 0 if cursor is None else decode_cursor(cursor, GroupsPlace, "/groups").after
+    with service.store.begin(write=False) as tx:
+        listed = tx.groups(after, limit)
+    place = GroupsPlace(listed[-1].group_id) if len(listed) == limit else None
+    host_queues = host_queue_answers(service, [group.host_queue for group in listed])
+    items = [
+        GroupItem(**{**shared(GroupItem, group, group.host_queue), "host_queue": host_queue})
+        for group, host_queue in zip(listed, host_queues, strict=True)
+    ]
+    return answer_part(request, GroupsAnswer, items, place)
+
+
+@router.delete("/groups/{group}", **openapi.no_content(404, 422))
+def delete_group_by_name(service: TheService, actor: TheActor, group: GroupPath) -> Response:
+    """Delete a group of hosts.
+
+    Its hosts stay, and are crawled by their own settings again.
+    """
+    with service.store.begin() as tx:
+        tx.hold_settings(group)
+        before = group_settings(tx, group)
+        delete_group(tx, group, service.now(), service.settler.polite)
+        write_audit(tx, actor, "group.delete", group, before)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/groups/{group}", responses=openapi.answers(GroupAnswer, EXAMPLES["group_answer"], 404, 422)
+)
+def get_group(service: TheService, group: GroupPath) -> Response:
+    """Show how a group of hosts is crawled."""
+    with service.store.begin(write=False) as tx:
+        return _answer_group(service, tx, group)
+
+
+@router.put(
+    "/groups/{group}",
+    responses=openapi.answers(GroupAnswer, EXAMPLES["group_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(GroupBody, EXAMPLES["group"], batch=False),
+)
+def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheBody) -> Response:
+    """Set how a group of hosts is crawled, and its members.
+
+    Settings left out go back to their defaults; `members` and `blocked_until` keep their values.
+    """
+    settings = all_settings(decode_object(body, GroupBody))
+    names = settings.pop("members", None)
+    members = None if names is None else [normalise_host(name, "members") for name in names]
+    check_settings(service, settings)
+    with service.store.begin() as tx:
+        tx.hold_settings(group)
+        before = group_settings(tx, group)
+        change_group(tx, group, settings, members, service.now(), service.settler.polite)
+        write_audit(tx, actor, "group.change", group, before, group_settings(tx, group))
+        return _answer_group(service, tx, group)
+
+
+def _answer_group(service: Service, tx: Transaction, name: str) -> Response:
+    group = tx.group(name)
+    fields = {
+        "group": name,
+        "host_queue": host_queue_answers(service, [group.host_queue])[0],
+        "members": tx.members(group.group_id, MOST_MEMBERS),
+    }
+    return answer(GroupAnswer(**{**shared(GroupAnswer, group, group.host_queue), **fields}))
