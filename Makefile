@@ -18,8 +18,8 @@ PROJECTS := pyproject.toml $(wildcard recrawl_*/pyproject.toml)
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
 
-# quick tests wait for threads and Postgres: three at a time, on two cores
-test: WORKERS = 3
+# tests wait for threads and Postgres: three at a time, on two cores
+test test-dear: WORKERS = 3
 test: .venv/dev
 	$(BIN)/pytest $(PARALLEL) -m $(QUICK) $(ARGS)
 

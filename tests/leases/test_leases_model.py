@@ -154,6 +154,7 @@ class Leases(RuleBasedStateMachine):
                 page.count(page.expires_at)
                 stays = page.n_unfinished and page_id in self.model.pages
                 page.expired_at = page.expires_at if stays else T0 - DAY
+                page.ended_at = page.expires_at
 
     def hand_out(self, crawl, hosts, expires_at):
         model, page = self.model, self.model.pages[crawl.page_id]
@@ -181,7 +182,7 @@ class Leases(RuleBasedStateMachine):
                 and due_at <= self.model.now - SLACK
                 and not self.model.live(page)
                 and (not hosts or page.host in hosts)
-                and self.model.opens_at(page.host_queue) <= self.model.now
+                and self.model.opens_at(page.host_queue, latest=True) <= self.model.now
             ]
             assert not late, "pages that are due were not handed out"
 

@@ -66,6 +66,8 @@ class Page:
     """End of the wait after the last of them."""
     expired_at: datetime = T0 - DAY
     """End of the last lease, if it expired and the store has counted it."""
+    ended_at: datetime = T0 - DAY
+    """The same, though a crawl without the lease was reported."""
 
     @property
     def host_queue(self):
@@ -199,21 +201,23 @@ class Model:
             if page.host_queue == host_queue
         )
 
-    def running(self, host_queue):
+    def running(self, host_queue, latest=False):
         """Return the ends of the leases that count, in ascending order.
 
         A worker whose lease expired may have crawled at the last instant of the lease. The delay
-        therefore counts from there.
+        therefore counts from there. Where a crawl without the lease was reported, it counts until
+        the store forgets the lease, which is known by the `latest` end only.
         """
         delay = timedelta(seconds=self.host_queues[host_queue].delay_s)
         here = [page for page in self.every_page.values() if page.host_queue == host_queue]
         ends = [page.expires_at + delay for page in here if page.token]
-        ends += [page.expired_at + delay for page in here if not page.token]
+        ended = [page.ended_at if latest else page.expired_at for page in here if not page.token]
+        ends += [end + delay for end in ended]
         return sorted(end for end in ends if end > self.now)
 
-    def opens_at(self, name):
+    def opens_at(self, name, latest=False):
         """Return the instant at which a host queue opens if no report arrives."""
-        host_queue, running = self.host_queues[name], self.running(name)
+        host_queue, running = self.host_queues[name], self.running(name, latest)
         opens = max(self.now, host_queue.waits_until)
         if host_queue.concurrency and len(running) >= host_queue.concurrency:
             opens = max(opens, running[len(running) - host_queue.concurrency])
@@ -227,7 +231,7 @@ class Model:
             if due_at is None or (hosts and page.host not in hosts):
                 continue
             free_at = page.expires_at if self.live(page) else self.now
-            times.append(max(due_at, free_at, self.opens_at(page.host_queue)))
+            times.append(max(due_at, free_at, self.opens_at(page.host_queue, latest=True)))
         return min(times, default=None)
 
     def knows(self, at):
