@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import structlog
 
-from service.ingest.record import PageNames
+from service.ingest.page_names import PageNames
 from service.model.arrays import Codes, Columns, Ints, distinct, positions
 from service.model.domain import ItemVerdict
 from service.model.errors import OUTAGES, RowLocked, TablesChanged

@@ -31,19 +31,9 @@ from service.budget.keeper import Keeper
 from service.estimation.estimates import InForce
 from service.ingest.crawls import needs_rates
 from service.ingest.first_crawls import admitted
+from service.ingest.page_names import PageNames, PageRows, merge_names, resolve
 from service.ingest.recent_digests import RecentDigests
-from service.ingest.record import (
-    ACCEPTED,
-    CrawlOutcome,
-    PageNames,
-    PageRows,
-    PingOutcome,
-    merge_names,
-    pages_of,
-    ping,
-    record,
-    resolve,
-)
+from service.ingest.record import ACCEPTED, CrawlOutcome, PingOutcome, pages_of, ping, record
 from service.leases.settle import LeaseSettler, nobody
 from service.leases.starts import started
 from service.model.arrays import (

@@ -126,9 +126,9 @@ class RecentDigests:
         self._at[place], self._n[place] = new.at[last], n_pages[last]
         other = new.page_id != page_id[group]
         stranger = other & (new.digest_before != before[group])
-        n_strangers = np.bincount(group, stranger)
+        n_strangers = np.bincount(group, stranger & is_first)
         # in a batch the first page is doubtful too, and its twins where strangers are as many
-        all_of_them = ~is_stored & (n_strangers > 0) & (2 * n_strangers >= np.bincount(group) - 1)
+        all_of_them = ~is_stored & (n_strangers > 0) & (2 * n_strangers >= n_pages[last] - 1)
         return Shared(
             is_shared=(n_pages[last] > 1)[group],
             is_doubtful=stranger | all_of_them[group],
@@ -138,10 +138,9 @@ class RecentDigests:
 
     def _begins(self, page_id: Ints, group: Ints, place: Ints, n_before: Ints) -> Bools:
         """Return which rows are the first of their page with a digest, by group and time."""
-        named = np.arange(N_NAMED) < n_before[group][:, np.newaxis]
-        is_first: Bools = ~(named & (self._page_ids[place[group]] == page_id[:, np.newaxis])).any(
-            axis=1
-        )
+        is_named = np.arange(N_NAMED) < n_before[group][:, np.newaxis]
+        is_named &= self._page_ids[place[group]] == page_id[:, np.newaxis]
+        is_first = ~np.asarray(is_named.any(axis=1))
         order = np.lexsort((page_id, group))  # a stable order: rows of a page stay by time
         again = np.zeros(len(order), np.bool_)
         again[1:] = (np.diff(group[order]) == 0) & (np.diff(page_id[order]) == 0)

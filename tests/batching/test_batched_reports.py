@@ -27,7 +27,7 @@ from support.store_cases import (
 from recrawl_lab.memory.store import MemoryStore
 from service.batching import reports
 from service.batching.reports import CrawlReport, PingReport, batched
-from service.ingest.record import PageNames
+from service.ingest.page_names import PageNames
 from service.model.columns import PageColumns
 from service.model.domain import ItemVerdict
 from service.model.errors import Overloaded, StoreFull, StoreUnavailable

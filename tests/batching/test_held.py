@@ -25,7 +25,7 @@ from service.batching.reports import (
     batched,
 )
 from service.estimation.estimates import InForce
-from service.ingest.record import PageNames
+from service.ingest.page_names import PageNames
 from service.leases.lease import WorkerRequest
 from service.leases.politeness import Politeness
 from service.leases.settle import LeaseSettler

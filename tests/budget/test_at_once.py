@@ -13,7 +13,7 @@ from service.batching.registrations import Registrar, Registration
 from service.batching.reports import CrawlReport, Recorder
 from service.budget.admission import admit_waiting
 from service.estimation.estimates import InForce
-from service.ingest.record import PageNames
+from service.ingest.page_names import PageNames
 from service.leases.settle import LeaseSettler
 from service.model.columns import PageColumns
 

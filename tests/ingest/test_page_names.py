@@ -7,7 +7,8 @@ import pytest
 from support.ingest_cases import rules
 from support.store_cases import DAY, T0, crawl_columns, page_columns, page_of, register, urls
 
-from service.ingest.record import PageNames, record, resolve
+from service.ingest.page_names import PageNames, resolve
+from service.ingest.record import record
 from service.model.domain import ItemVerdict
 from service.model.outcomes import Leads
 

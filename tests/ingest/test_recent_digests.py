@@ -103,6 +103,11 @@ def test_a_page_that_changes_back_and_forth_counts_once():
     assert added(memory, (4, 7, 40, 5)) == ([True], [3])
 
 
+def test_repetitions_of_the_first_page_hide_no_stranger():
+    rows = [(1, 7, 10, 0), (2, 7, 20, 1), (1, 7, 11, 2), (1, 7, 12, 3), (1, 7, 13, 4)]
+    assert added(RecentDigests(), *rows) == ([True] * 5, [0, 1, 1, 1, 1])
+
+
 def test_one_page_alone_shares_nothing_however_often_it_shows_a_digest():
     memory = RecentDigests()
     assert shared(memory, *((1, 7, 10 + i, i) for i in range(6))) == [False] * 6

@@ -11,7 +11,7 @@ from service.batching.reports import CrawlReport, Recorder
 from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import InForce, Rules
 from service.ingest import record
-from service.ingest.record import PageNames
+from service.ingest.page_names import PageNames
 from service.leases.lease import WorkerRequest
 from service.leases.politeness import Politeness
 from service.leases.queue import queue_due

@@ -28,7 +28,7 @@ from service.api.requests.rules import (
     read_note,
 )
 from service.batching.reports import Report
-from service.ingest.record import PageNames
+from service.ingest.page_names import PageNames
 from service.model.amounts import BYTES, CRAWLS, Amount, price_in
 from service.model.arrays import (
     INSTANT,

@@ -32,7 +32,8 @@ from service.api.routes.observations import Register
 from service.batching.registrations import Registration
 from service.batching.reports import PingReport
 from service.connectors.sitemap import Sitemap, SitemapEntry, latest, parse_lastmod
-from service.ingest.record import PageNames, PingOutcome
+from service.ingest.page_names import PageNames
+from service.ingest.record import PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
 from service.model.columns import PageColumns, PingColumns
 from service.model.domain import ItemVerdict
