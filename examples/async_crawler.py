@@ -25,10 +25,23 @@ MAX_BYTES = 5_000_000
 STOP = asyncio.Event()
 
 
-async def fetched(crawl: rc.Crawl, web: httpx.AsyncClient) -> rc.CrawlEvidence:
+class SentAt:
+    """The time at which a request leaves: other tasks may run before its connection is open."""
+
+    def __init__(self) -> None:
+        self.value = datetime.now(UTC)
+
+    async def __call__(self, event: str, _: dict[str, object]) -> None:
+        """Note the time, as httpx calls this at each step of a request."""
+        if event.endswith("send_request_headers.started"):
+            self.value = datetime.now(UTC)
+
+
+async def fetched(crawl: rc.Crawl, web: httpx.AsyncClient, sent_at: SentAt) -> rc.CrawlEvidence:
     """Return the answer to a conditional request; raise an error if there is none in time."""
     start = time.monotonic()
-    request = web.stream("GET", crawl.url, headers=rc.conditions(crawl))
+    headers, steps = rc.conditions(crawl), {"trace": sent_at}
+    request = web.stream("GET", crawl.url, headers=headers, extensions=steps)
     async with asyncio.timeout(DEADLINE_S), request as response:
         result: rc.CrawlEvidence = {"status": response.status_code}
         result["etag"], result["last_modified"] = rc.etag(response), rc.last_modified(response)
@@ -63,14 +76,14 @@ async def visit(
     if not entry.allowed:
         print(entry.evidence.get("status", "-"), crawl.url, entry.reason, flush=True)
         return reporter.report(crawl, **entry.evidence) if entry.evidence else None
-    sent_at = datetime.now(UTC)  # the page is as old as the request, not as the report
+    sent_at = SentAt()  # the page is as old as the request, not as the report
     try:
-        result = await fetched(crawl, web)
+        result = await fetched(crawl, web, sent_at)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
         print(f"0 {crawl.url} {error or 'no answer in time'}", flush=True)
-        return reporter.report(crawl, observed_at=sent_at, status=0)
+        return reporter.report(crawl, observed_at=sent_at.value, status=0)
     print(result["status"], crawl.url, result["redirect_url"] or "", flush=True)
-    return reporter.report(crawl, observed_at=sent_at, **result)
+    return reporter.report(crawl, observed_at=sent_at.value, **result)
 
 
 async def work(web: httpx.AsyncClient, robots: rc.AsyncRobots, reporter: rc.AsyncReporter) -> None:

@@ -6,7 +6,7 @@
                           30 % of pages, or of crawls, time out; caps; ten times the budget
     readers               a quiet world and trial a, without leases
     good                  5,000 and 1,000 good new pages for each 1,000 that are known
-    junk                  5,000 URLs of one content, in a directory of their own or among others
+    junk                  5,000 URLs of one content for each 1,000 pages, in five places
     sites                 real sites, with loans of 1, 3 and 7 days and without a gate
 
 Every trial of the seven runs on the product's own epochs, ingest and pace. A fleet asks each hour,
@@ -29,7 +29,17 @@ from rich.table import Table
 from benchmarks.budget.game import Game, figures, play
 from benchmarks.budget.optimum import least_staleness
 from benchmarks.budget.sites import site_lines
-from benchmarks.budget.trials import PER_PAGE, RATE, TRIALS, Trial, good_new, junk, pinged, quiet
+from benchmarks.budget.trials import (
+    JUNK_PLACES,
+    PER_PAGE,
+    RATE,
+    TRIALS,
+    Trial,
+    good_new,
+    junk,
+    pinged,
+    quiet,
+)
 
 EVERY, RARELY = 1 / 24, 0.25
 """Time between two requests of a fleet, days."""
@@ -50,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options.add_argument("--pages", type=int, default=800, help="pages of a trial at its start")
     options.add_argument("--rarely", action="store_true", help="a fleet of every six hours")
+    options.add_argument("--places", nargs="+", choices=[*JUNK_PLACES], default=[*JUNK_PLACES])
     options.add_argument("--traces", type=Path, help="folder of traces, for the trial sites")
     options.add_argument("--sites", nargs="+", help="names of traces; default: all")
     options.add_argument("--rates", type=float, nargs="+", default=[0.02, 0.1])
@@ -113,23 +124,21 @@ def good(_: str, options: argparse.Namespace) -> Iterator[Line]:
 def junk_urls(_: str, options: argparse.Namespace) -> Iterator[Line]:
     """Yield the first crawls of junk, and the staleness of the others over that without junk."""
     n = options.pages
-    for folder, seed in ((each, s) for each in ("junk", "d") for s in options.seeds):
-        curves = []
-        for n_junk in (0, 5 * n):
-            game = play(junk(n, seed, n_junk, folder), seed, loan_days=options.loan)
-            curves.append(game.staleness(12))
-        by_day = np.bincount(
-            game.played.crawls.at[game.played.first & (game.played.crawls.page >= n)].astype(int),
-            minlength=60,
-        )
-        ratio = curves[1] / curves[0]
-        yield {
-            "folder": folder,
-            "first_day": int(by_day[30]),
-            "later": float(by_day[31:].mean() / (PER_PAGE * n)),
-            "worst_5_days": float(ratio[6:].max()),
-            "staleness": float(curves[1][6:].mean() / curves[0][6:].mean()),
-        }
+    for seed in options.seeds:
+        alone = play(junk(n, seed, 0), seed, loan_days=options.loan).staleness(12)[6:]
+        for place in options.places:
+            game = play(junk(n, seed, 5 * n, place), seed, loan_days=options.loan)
+            first = game.played.first & (game.played.crawls.page >= n)
+            by_day = np.bincount(game.played.crawls.at[first].astype(int), minlength=60)
+            beside = game.staleness(12)[6:]
+            yield {
+                "place": place,
+                "first_day": int(by_day[30]),
+                "second_day": int(by_day[31]),
+                "later": float(by_day[32:].mean() / (PER_PAGE * n)),
+                "worst_5_days": float((beside / alone).max()),
+                "staleness": float(beside.mean() / alone.mean()),
+            }
 
 
 def fetched(trial: Trial, game: Game, n: int, n_new: int, budget: float) -> Line:

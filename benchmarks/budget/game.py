@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from benchmarks.budget.trials import Trial
 from recrawl_lab.policies.lineup import DEFAULT_PLAN
+from recrawl_lab.replay.admitted import Admission
 from recrawl_lab.replay.gated import Gate, GatedFleet, Played, play_gated
 from recrawl_lab.replay.staleness import Crawls, averaged, uncrawled
 from recrawl_lab.worlds.simulated_time import Clock
@@ -23,12 +24,33 @@ JUNK = 1 << 62
 
 
 class TrialFleet(GatedFleet):
-    """A fleet whose pages may time out one by one."""
+    """A fleet whose pages may time out one by one; among junk, new pages wait for admission."""
 
     def __init__(self, trial: Trial, clock: Clock, seed: int, gate: Gate) -> None:
         plan = replace(DEFAULT_PLAN, bandwidth=gate.budget(0.0))
         super().__init__(trial.world, clock, plan, seed, gate)
         self.trial = trial
+        self.admission = None if trial.junk is None else Admission(trial.world.url)
+
+    @override
+    def register(self, pages: Ints) -> None:
+        super().register(pages)
+        if self.admission is not None:
+            self.admission.enter(pages)
+
+    @override
+    def crawl(self, crawls: Crawls) -> Crawls:
+        made = super().crawl(crawls)
+        if self.admission is not None:
+            version = self._versions.at(*made)
+            self.admission.answer(made.page, self.digests(made.page, version))
+        return made
+
+    @override
+    def admitted(self, page: Ints) -> Bools:
+        if self.admission is None:
+            return super().admitted(page)
+        return self.admission.admitted(page)
 
     @override
     def status(self, page: Ints, at: Floats) -> Codes:
@@ -107,6 +129,8 @@ def play(trial: Trial, seed: int, **how: Any) -> Game:
         caps = trial.caps(day)
         fleet.cap[:] = [caps.get(host, np.inf) for host in fleet.hosts]
         fleet.store.caps = caps_of(fleet, caps)
+        if fleet.admission is not None:
+            fleet.admission.sample(trial.budget(day), int(day))
 
     played = play_gated(fleet, clock, step=STEP, notices=trial.notices, at_epoch=capped)
     return Game(trial, played)

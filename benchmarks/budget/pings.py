@@ -29,8 +29,8 @@ from recrawl_lab.replay.staleness import Crawls, averaged, merged, uncrawled
 from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import World, in_order, offsets
 from service.core import pace
+from service.leases.dealt import how_overdue
 from service.leases.due import comes_first, due_at, requested
-from service.leases.lease import how_overdue
 from service.model.arrays import Bools, Floats, Ints
 from service.model.domain import ScheduleFilter
 
@@ -144,7 +144,7 @@ class GatedFleet(LocalFleet):
         n_due = min(int(due.sum()), int(room.due))
         n_all = max(n_due, min(len(order), int(room.ahead)))
         picked = order[: n_due if n_due < due.sum() else n_all]
-        self.pace = pace.taken(self.pace, pace.Taken(float(len(picked))))
+        self.pace = pace.taken(self.pace, pace.TakenAmounts(float(len(picked))))
         self.n_requested += int(asked[picked].sum())
         page = self._page[pages.page_id[picked]]
         return Crawls(page, np.full(len(page), at))

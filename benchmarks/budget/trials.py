@@ -172,12 +172,28 @@ def good_new(n: int, seed: int, n_new: int, median: float = RATE) -> Trial:
     return Trial(world, lambda _: budget, watched=np.arange(n + n_new) < n)
 
 
-def junk(n: int, seed: int, n_junk: int, folder: str = "junk") -> Trial:
-    """URLs of one content come at once on day 30, in a directory of their own or among others."""
+JUNK_PLACES: dict[str, Callable[[int], str]] = {
+    "directory": lambda i: f"https://h0.example/search/list?id={i}",
+    "among": lambda i: f"https://h0.example/d0/list?id={i}",
+    "alike": lambda i: f"https://h0.example/d0/p{10**6 + i}",
+    "directories": lambda i: f"https://h0.example/t/{letters(i)}/list?id={i}",
+    "hosts": lambda i: f"https://h{i % HOSTS}.example/search/list?id={i}",
+}
+"""URLs of junk: in a directory of their own, among changing pages, with the same shape as these, in
+directories of their own under one that is new, and on ten hosts."""
+
+
+def letters(number: int) -> str:
+    """Return a number with a letter for each digit, so that its name is no number to the ladder."""
+    return "".join(chr(ord("a") + int(digit)) for digit in str(number))
+
+
+def junk(n: int, seed: int, n_junk: int, place: str = "directory") -> Trial:
+    """URLs of one content come at once on day 30, in one of `JUNK_PLACES`."""
     days, rng = 60.0, np.random.default_rng(seed)
     created = np.concatenate([np.zeros(n), np.full(n_junk, 30.0)])
     rate = np.concatenate([rates(n, rng), np.zeros(n_junk)])
-    url = sites(n) + sites(n_junk, begin=n, folder=folder)
+    url = sites(n) + [JUNK_PLACES[place](i) for i in range(n_junk)]
     world = world_of(rate, url, days, rng, created=created)
     real = np.arange(n + n_junk) < n
     return Trial(world, lambda _: PER_PAGE * n, watched=real, junk=~real)

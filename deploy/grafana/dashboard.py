@@ -79,15 +79,18 @@ ROWS: dict[str, list[Panel]] = {
             "The quantity that epochs minimise",
         ),
         Panel(
-            "Budget, crawls a day",
+            "Budget a day, in its unit",
             "short",
             {
-                "allowed": "max(recrawl_bandwidth_crawls_per_day)",
-                "scheduled": "max(recrawl_bandwidth_used_crawls_per_day)",
-                "leased": f'{A_DAY}(recrawl_leases_total{{outcome="granted"}}{RATE}))',
-                "reported": f'{A_DAY}(recrawl_items_total{{kind="observation",'
+                "allowed, {{unit}}": "max by (unit) (recrawl_budget_per_day)",
+                "for refreshes, {{unit}}": "max by (unit) (recrawl_budget_for_refreshes_per_day)",
+                "scheduled, {{unit}}": "max by (unit) (recrawl_budget_used_per_day)",
+                "spent, {{unit}}": "144 * max by (unit) (recrawl_step_spent)",
+                "crawls leased": f'{A_DAY}(recrawl_leases_total{{outcome="granted"}}{RATE}))',
+                "crawls reported": f'{A_DAY}(recrawl_items_total{{kind="observation",'
                 f'outcome="accepted"}}{RATE}))',
             },
+            "Amounts are in crawls, bytes, seconds or money; leases and reports are crawls",
         ),
         Panel(
             "Crawls of ten minutes",

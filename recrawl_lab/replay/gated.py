@@ -22,7 +22,7 @@ from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn
 from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import World
-from service.core.pace import Pace, Taken, advanced, room, taken
+from service.core.pace import Pace, TakenAmounts, advanced, room, taken
 from service.epochs.solve import Plan
 from service.leases.due import due_at, ranking_rates
 from service.model.arrays import UNSPECIFIED, Bools, Ints
@@ -154,7 +154,7 @@ class GatedFleet(LocalFleet):
         row = turn.row
         self.pace = taken(
             self.pace,
-            Taken(float(len(row)), float(turn.on_loan.sum()), float(turn.first.sum())),
+            TakenAmounts(float(len(row)), float(turn.on_loan.sum()), float(turn.first.sum())),
         )
         self.today.add(pages.host[row], turn.first)
         when = np.where(

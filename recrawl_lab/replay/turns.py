@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from service.core.pace import Room
+from service.core.pace import Available
 from service.model.arrays import Bools, Floats, Ints
 
 URGENT = 1.2
@@ -85,7 +85,7 @@ class Chosen(NamedTuple):
 
 
 def taken_in_turn(
-    pages: Pages, at: float, left: Room | None, today: Turn, cap: Floats, first_share: float
+    pages: Pages, at: float, left: Available | None, today: Turn, cap: Floats, first_share: float
 ) -> Chosen:
     """Return what a request at an instant takes within the room; `left` None: all that is due."""
     due = pages.due <= at

@@ -10,7 +10,7 @@ import numpy as np
 from service.batching.batcher import Limits
 from service.budget.keeper import Charges, Grant, Keeper, Short
 from service.leases import lease
-from service.leases.lease import DealtPages, WorkerRequest
+from service.leases.dealt import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness
 from service.model.arrays import Ints
 from service.model.errors import RowLocked, TablesChanged

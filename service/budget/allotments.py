@@ -16,7 +16,7 @@ from service.core.division import FIRST_SHARE
 from service.core.pace import (
     ROUNDING,
     Pace,
-    Taken,
+    TakenAmounts,
     advanced,
     given_back,
     next_room_at,
@@ -131,7 +131,7 @@ class Allotment:
         """Return how many of `count` first crawls may begin."""
         return int(min(count, self.first + ROUNDING))
 
-    def less(self, crawls: Taken) -> "Allotment":
+    def less(self, crawls: TakenAmounts) -> "Allotment":
         """Return what is left after crawls."""
         own = crawls.total - crawls.on_loan
         return replace(
@@ -142,10 +142,10 @@ class Allotment:
             first=max(self.first - crawls.first, 0.0),
         )
 
-    def unused(self) -> Taken:
+    def unused(self) -> TakenAmounts:
         """Return what goes back to the pace."""
         first = 0.0 if math.isinf(self.first) else self.first
-        return Taken(self.due + self.on_loan, self.on_loan, first)
+        return TakenAmounts(self.due + self.on_loan, self.on_loan, first)
 
 
 def fitting(amount: Floats, room: float) -> Bools:
@@ -197,7 +197,7 @@ def draw(
     terms: Terms,
     wish: Wish,
     back: Allotment | None = None,
-    unleased: Taken | None = None,
+    unleased: TakenAmounts | None = None,
 ) -> Drawn:
     """Take an allotment of the pace, after the unused one went back.
 
@@ -239,12 +239,12 @@ def draw(
     return Drawn(allotment, lends, None if math.isinf(next_at) else moment_of(next_at))
 
 
-def corrected(pace: Pace, amounts: Taken) -> Pace:
+def corrected(pace: Pace, amounts: TakenAmounts) -> Pace:
     """Return the pace after amounts of this day; a negative total goes back to it."""
     if amounts.total >= 0:
         return taken(pace, amounts)
     pace = taken(pace, amounts._replace(total=0.0))
-    return given_back(pace, Taken(-amounts.total), int(pace.at))
+    return given_back(pace, TakenAmounts(-amounts.total), int(pace.at))
 
 
 def spent_until(tx: Transaction, terms: Terms | None, cost: float = 0.0) -> datetime | None:

@@ -34,7 +34,7 @@ from service.budget.allotments import (
     draw,
     usable,
 )
-from service.core.pace import Taken
+from service.core.pace import TakenAmounts
 from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints
 from service.model.errors import OUTAGES, RowLocked, StoreFull, TablesChanged
@@ -46,7 +46,7 @@ DAY_S = 86_400.0
 HELD = timedelta(seconds=HELD_S)
 LOOK_S = 60.0
 """Time between two looks for urgent pages where the day's own budget is spent, seconds."""
-NOTHING = Taken(0.0)
+NOTHING = TakenAmounts(0.0)
 ROLLED_BACK = (RowLocked, TablesChanged, StoreFull)
 """Outages after which a transaction has certainly written nothing."""
 
@@ -77,7 +77,7 @@ class Grant:
     """True if urgent pages may ask for a loan."""
     ahead: bool = False
     """True for crawls of pages that are not due yet."""
-    taken: Taken = NOTHING
+    taken: TakenAmounts = NOTHING
     urgent: float = 0.0
     """Amount of urgent pages that it had no room for."""
     short: Short | None = None
@@ -130,7 +130,7 @@ class Keeper:
         self._drawn_at: datetime | None = None
         self._used_at = 0.0
         """Time of the last use of the allotment, seconds of `seconds`."""
-        self._unleased: dict[int, Taken] = {}
+        self._unleased: dict[int, TakenAmounts] = {}
         """Crawls without a lease by day, not written yet."""
         self._turn = threading.RLock()
         self._counting = threading.Lock()
@@ -181,7 +181,13 @@ class Keeper:
             looks = self._lends or self._short is not None
             return min(self.next_at, look_at) if looks else self.next_at
 
-    def count_unleased(self, day: int, crawls: Taken) -> None:
+    def has_room(self) -> bool:
+        """Return whether the allotment of this server has room for a crawl now."""
+        with self._turn:
+            today = int(days_since_1970(self.store.clock()))
+            return self._held.day == today and self._held.has_room()
+
+    def count_unleased(self, day: int, crawls: TakenAmounts) -> None:
         """Count accepted crawls of a day that had no lease."""
         if self.terms is None:
             return
@@ -199,7 +205,7 @@ class Keeper:
         if self.terms.unit == CRAWLS:
             n = int(np.count_nonzero(token == 0))
             if n:
-                self.count_unleased(day, Taken(float(n)))
+                self.count_unleased(day, TakenAmounts(float(n)))
             return
         with self._counting:
             charged = self._charged if day == self._charged_on else {}
@@ -207,13 +213,15 @@ class Keeper:
             took = np.where(np.isnan(amount) & (token == 0), self._each, amount)
             difference = float(np.nansum(took - np.array(expected)))
             if difference:
-                self._add(day, Taken(difference))
+                self._add(day, TakenAmounts(difference))
         if difference:
             self._start_timer()
 
-    def _add(self, day: int, crawls: Taken) -> None:
+    def _add(self, day: int, crawls: TakenAmounts) -> None:
         before = self._unleased.get(day, NOTHING)
-        self._unleased[day] = Taken(before.total + crawls.total, first=before.first + crawls.first)
+        self._unleased[day] = TakenAmounts(
+            before.total + crawls.total, first=before.first + crawls.first
+        )
 
     def _learn(self, grant: Grant) -> None:
         """Learn what crawls take, and what the next one does; remember what leases took."""
@@ -339,7 +347,7 @@ class Keeper:
         self._ask_at = self.next_at = None
         self._drawn_at, self._used_at = now, self.seconds()
         if due > 0:
-            self.count_unleased(day, Taken(due))
+            self.count_unleased(day, TakenAmounts(due))
 
     def _start_timer(self) -> None:
         with self._counting:

@@ -1,4 +1,4 @@
-"""`recrawl plan`: show the plans of other bandwidths."""
+"""`recrawl plan`: show the plans of other budgets."""
 
 import json
 from typing import TYPE_CHECKING, Annotated
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 MULTIPLES = (0.5, 1.0, 1.5, 2.0, 4.0)
 """Default bandwidths, in multiples of that in force."""
 LEAST = 1e-9
-"""Smallest bandwidth that the service takes, crawls a day."""
+"""Smallest budget that the service takes, in its unit a day."""
 
 
 def plan(
     bandwidth: Annotated[
         list[float] | None,
         typer.Option(
-            help="Crawls a day; repeat it. Default: half to four times the bandwidth in force"
+            help="Budget a day, in its unit; repeat it. Default: half to four times that in force"
         ),
     ] = None,
     limit: Annotated[
@@ -31,7 +31,7 @@ def plan(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the plans of other bandwidths: freshness, and crawls by host and by tag."""
+    """Show the plans of other budgets: freshness, and crawls by host and by tag."""
     from msgspec import to_builtins
 
     with connected(to, api_key) as client:
@@ -53,8 +53,12 @@ def show(answer: "PlanAnswer") -> None:
 
     console = Console()
     pages = f"{answer.n_pages:,} pages of {answer.n_hosts:,} hosts, by epoch {answer.epoch}"
-    console.print(Text(f"{pages}; minimum crawl rates need {answer.min_bandwidth:,.6g} a day"))
-    view = Table("crawls a day", "used", "fresh", "harmonic cost", "gain of one more", "starved")
+    console.print(
+        Text(f"{pages}; minimum crawl rates need {answer.min_bandwidth:,.6g} {answer.unit} a day")
+    )
+    view = Table(
+        f"{answer.unit} a day", "used", "fresh", "harmonic cost", "gain of one more", "starved"
+    )
     for item, present in ((answer.in_force, True), *((item, False) for item in answer.items)):
         view.add_row(*map(Text, _row(item, present=present)))
     console.print(view)

@@ -72,7 +72,7 @@ def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
         rows += [
             ("epoch", f"{epoch['epoch']}, published {_ago(epoch['finished_at'])}"),
             ("pages", f"{epoch['n_pages']:,}"),
-            ("budget", f"{_rate(epoch['bandwidth'])}, {_rate(epoch['bandwidth_used'])} scheduled"),
+            ("budget", _budget(epoch)),
         ]
     rows += _history(state["history"])
     rows.append(("queue", _queue(state)))
@@ -161,7 +161,7 @@ def epochs(
         for epoch in listed:
             typer.echo(json.dumps(epoch))
         return
-    view = Table("epoch", "status", "started", "took", "pages", "crawls a day", "reason")
+    view = Table("epoch", "status", "started", "took", "pages", "scheduled a day", "reason")
     for epoch in listed:
         view.add_row(*map(Text, _row(epoch)))
     Console().print(view)
@@ -257,8 +257,14 @@ def span(seconds: float) -> str:
     return f"{seconds / length:,.1f} {name}"
 
 
-def _rate(crawls: float) -> str:
-    return f"{crawls:,.1f} crawls a day"
+def _budget(epoch: dict[str, Any]) -> str:
+    """Return the budget of an epoch in its unit, and the part that refreshes take.
+
+    >>> _budget({"bandwidth": 30.0, "bandwidth_used": 22.5, "unit": "USD"})
+    '30 USD a day, 22.5 scheduled'
+    """
+    unit = epoch["unit"] or "crawls"
+    return f"{epoch['bandwidth']:,.6g} {unit} a day, {epoch['bandwidth_used']:,.6g} scheduled"
 
 
 def _moment(at: str) -> str:

@@ -28,7 +28,7 @@ LONGEST_GAP_DAYS = 400
 """Time after which older days no longer matter to the pace, days."""
 
 
-class Taken(NamedTuple):
+class TakenAmounts(NamedTuple):
     """An amount taken for crawls; each part is at most `total`."""
 
     total: float
@@ -38,7 +38,7 @@ class Taken(NamedTuple):
     """Number of crawls that were the first of their page."""
 
 
-class Room(NamedTuple):
+class Available(NamedTuple):
     """The amounts that crawls may take at an instant."""
 
     due: float
@@ -105,7 +105,7 @@ def advanced(pace: Pace, at: float, budget: float, grain: float = 1.0) -> Pace:
 
     Examples
     --------
-    >>> spent = taken(Pace.starting(budget=24.0, at=0.0), Taken(24.0))
+    >>> spent = taken(Pace.starting(budget=24.0, at=0.0), TakenAmounts(24.0))
     >>> room(advanced(spent, at=0.5, budget=24.0)).due  # the day is spent
     0.0
     >>> room(advanced(spent, at=1.25, budget=24.0)).due
@@ -144,14 +144,14 @@ def _within_day(pace: Pace, at: float, grain: float) -> Pace:
     )
 
 
-def room(pace: Pace, loan_days: float = 0.0, most_first: float = float("inf")) -> Room:
+def room(pace: Pace, loan_days: float = 0.0, most_first: float = float("inf")) -> Available:
     """Return what crawls may take now.
 
     `loan_days` is the maximum of the debt, in days of budget; `most_first` is the maximum of first
     crawls a day.
     """
     due = max(min(pace.tokens, pace.left), 0.0)
-    return Room(
+    return Available(
         due=due,
         ahead=max(min(pace.ahead, due), 0.0),
         on_loan=max(loan_days * pace.budget - pace.debt, 0.0),
@@ -166,7 +166,8 @@ def next_room_at(pace: Pace, grain: float = 1.0) -> float:
     --------
     >>> next_room_at(Pace(budget=24.0, at=0.5, tokens=0.0)) * 24  # one crawl an hour
     13.0
-    >>> next_room_at(taken(Pace.starting(budget=24.0, at=0.5), Taken(24.0)))  # the day is spent
+    >>> whole_day = TakenAmounts(24.0)
+    >>> next_room_at(taken(Pace.starting(budget=24.0, at=0.5), whole_day))
     1.0
     """
     lacks = grain - pace.tokens
@@ -178,7 +179,7 @@ def next_room_at(pace: Pace, grain: float = 1.0) -> float:
     return max(at, float(int(pace.at) + 1)) if spent else at
 
 
-def taken(pace: Pace, crawls: Taken) -> Pace:
+def taken(pace: Pace, crawls: TakenAmounts) -> Pace:
     """Return the pace after crawls took an amount.
 
     An amount beyond the room, of crawls that nobody asked the gate for, uses up the day. The amount
@@ -195,7 +196,7 @@ def taken(pace: Pace, crawls: Taken) -> Pace:
     )
 
 
-def given_back(pace: Pace, unused: Taken, day: int) -> Pace:
+def given_back(pace: Pace, unused: TakenAmounts, day: int) -> Pace:
     """Return the pace after an amount that was taken on a day was not used.
 
     After that day, only the buckets and the debt get it back.

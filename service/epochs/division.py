@@ -17,7 +17,7 @@ from service.core.common_values import Joint, total
 from service.core.division import Division, Wanted, divided
 from service.core.waits import JITTER
 from service.epochs.constraints import CONSTRAINED, LEAST, ROUNDING, CapLevel, bounds, tree
-from service.epochs.requests import Requests
+from service.epochs.requests import RequestCounts
 from service.estimation.estimates import RateEstimates
 from service.model.arrays import Bools, Floats, days
 from service.model.columns import CapColumns, EpochColumns
@@ -27,7 +27,7 @@ PAGES_PER_CRAWL = 5
 """Pages with a copy for each crawl a day where no budget is set, the ratio of K19's experiments."""
 
 
-class Costs(NamedTuple):
+class UnitCosts(NamedTuple):
     """Costs of crawls in the unit of the budget."""
 
     of_pages: Floats | None = None
@@ -36,7 +36,7 @@ class Costs(NamedTuple):
     """Mean cost of a crawl, over the pages of all parts."""
 
 
-ONE_EACH = Costs()
+ONE_EACH = UnitCosts()
 """Costs of crawls under a budget of crawls."""
 NEW = Window(1.0, -np.inf)
 """Time in which first crawls show how many a day are wanted."""
@@ -151,9 +151,9 @@ def division(
     caps: CapColumns,
     bandwidth: float | None,
     first_share: float,
-    requests: Requests,
+    requests: RequestCounts,
     now: np.datetime64,
-    costs: Costs = ONE_EACH,
+    costs: UnitCosts = ONE_EACH,
 ) -> Joint[tuple[Division, Wanted]]:
     """Return the division of the budget of all parts, and what their pages want.
 

@@ -17,7 +17,7 @@ from service.core.common_values import Contribution, Joint
 from service.core.estimators.base import Estimator, from_columns
 from service.core.shared_changes import ShareEvidence
 from service.epochs.change_hours import Hours, learn_hours, load_hours
-from service.epochs.requests import NO_REQUESTS, Requests, of_other_shards, read_requests
+from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
 from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
 from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
@@ -68,7 +68,7 @@ class Input(NamedTuple):
     change_hours: Hours | None
     from_log: Floats | None
     """(N,) change rates for estimators that read the log."""
-    requests: Requests = NO_REQUESTS
+    requests: RequestCounts = NO_REQUESTS
     """Requests of the database; its first logical shard has them."""
 
 

@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 NO_TIME = Window(0.0, 0.0)
 
 
-class Requests(NamedTuple):
+class RequestCounts(NamedTuple):
     """Requests of one database, or of all."""
 
     n_since: float = 0.0
@@ -38,10 +38,10 @@ class Requests(NamedTuple):
         return self.n_leased > 0 and 2 * self.n_leased >= self.n_reported
 
 
-NO_REQUESTS = Requests()
+NO_REQUESTS = RequestCounts()
 
 
-def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> Requests:
+def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> RequestCounts:
     """Return the requests that the history of one database has.
 
     Requests since the last epoch are those of whole steps, because each counts in one epoch.
@@ -53,10 +53,10 @@ def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> Requests
     since = Window((at - begin) / DAY, (at - end) / DAY)
     week = counts_between(tx, at - LEARNT_IN, at + STEP)
     if week.first_at is None:
-        return Requests(since=since)
+        return RequestCounts(since=since)
     watched = min(max(at - week.first_at, DAY), LEARNT_IN) / DAY
     counts = week.counts
-    return Requests(
+    return RequestCounts(
         n_since=counts_between(tx, begin, end).counts["n_reported"],
         n_leased=counts["n_leased"],
         n_reported=counts["n_reported"],
@@ -65,19 +65,19 @@ def read_requests(tx: Transaction, last: Epoch | None, at: datetime) -> Requests
     )
 
 
-def of_other_shards(own: Requests) -> Requests:
+def of_other_shards(own: RequestCounts) -> RequestCounts:
     """Return the requests of the logical shards of a database that are not its first one."""
-    return Requests(since=own.since)
+    return RequestCounts(since=own.since)
 
 
-def joined(own: Requests) -> Joint[Requests]:
+def joined(own: RequestCounts) -> Joint[RequestCounts]:
     """Return the requests of all parts."""
     sums = yield from total(own._replace(since=NO_TIME))
     return sums._replace(since=own.since)
 
 
 def factor_after(
-    last: Epoch | None, requests: Requests, n_first: int, n_pages: int, each: float = 1.0
+    last: Epoch | None, requests: RequestCounts, n_first: int, n_pages: int, each: float = 1.0
 ) -> float:
     """Return the budget factor after the requests since the last epoch; 1 with leases.
 

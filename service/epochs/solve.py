@@ -30,14 +30,14 @@ from service.epochs.change_hours import Hours
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.division import (
     ONE_EACH,
-    Costs,
+    UnitCosts,
     add_rates_of_new,
     divides,
     division,
     n_first_crawled,
     sharing,
 )
-from service.epochs.requests import NO_REQUESTS, Requests, factor_after, joined
+from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, joined
 from service.epochs.shifts import exposures, most_crawled, places, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
@@ -119,7 +119,7 @@ def solve(
     now: np.datetime64,
     evidence: ShareEvidence | None = None,
     change_hours: Hours | None = None,
-    requests: Requests = NO_REQUESTS,
+    requests: RequestCounts = NO_REQUESTS,
 ) -> Joint[EpochResult]:
     """Return the schedule of this part, and the certificate of all; `last` is in force.
 
@@ -211,7 +211,7 @@ class AllocationInput(NamedTuple):
     """Cost of a crawl of each page, in the unit of the bandwidth; None: 1."""
 
 
-def priced(pages: EpochColumns, unit: str, budget: float) -> Joint[tuple[EpochColumns, Costs]]:
+def priced(pages: EpochColumns, unit: str, budget: float) -> Joint[tuple[EpochColumns, UnitCosts]]:
     """Return the pages and the costs of their crawls; a page above the day's budget has no share.
 
     Its minimum crawl rate is left out too, because no day could pay for a crawl. It does not count
@@ -221,7 +221,7 @@ def priced(pages: EpochColumns, unit: str, budget: float) -> Joint[tuple[EpochCo
     beyond = cost > budget
     within = cost[~beyond]
     n, of_all = yield from total((len(within), float(within.sum())))
-    costs = Costs(cost, of_all / n if n else min(typical_cost(unit), budget))
+    costs = UnitCosts(cost, of_all / n if n else min(typical_cost(unit), budget))
     if not beyond.any():
         return pages, costs
     return (

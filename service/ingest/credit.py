@@ -33,7 +33,7 @@ from service.model.columns import PageStates, PingColumns
 from service.model.domain import Observability, Timing
 
 
-class Spent(NamedTuple):
+class SpentCredit(NamedTuple):
     """The pings that pay for a crawl, and their pages after them."""
 
     at_once: Bools
@@ -55,7 +55,7 @@ def spend(
     counts: Bools,
     rules: Rules,
     now: datetime | None,
-) -> Spent:
+) -> SpentCredit:
     """Return what pings pay for; only those that count earn anything.
 
     `now` is the arrival of the pings; None: each arrives at its own time.
@@ -66,7 +66,7 @@ def spend(
     if rules.timing is Timing.poisson:
         drawn = rules.rng.random(len(page)) < probability[page]
         kept = states.ping_credit, states.interval_factor, states.retry_rate
-        return Spent(drawn, nothing, *kept)
+        return SpentCredit(drawn, nothing, *kept)
     counted = np.flatnonzero(counts)
     noisy = _noisy(states, page[counted], rules)
     if not len(noisy):
@@ -75,12 +75,12 @@ def spend(
             row = page[counted[entries]]
             paid = waits.ping_credit(credit[row], probability[row])
             at_once[counted[entries]], credit[row] = paid
-        return Spent(at_once, nothing, credit, states.interval_factor, states.retry_rate)
+        return SpentCredit(at_once, nothing, credit, states.interval_factor, states.retry_rate)
     plan = _planned(states, noisy, probability, pings.changed_at[groups.end], rules)
     return _spend_noisy(states, page, pings, counted, plan, now)
 
 
-class Planned(NamedTuple):
+class CrawlPlans(NamedTuple):
     """(P,) plans of pages; those of pages whose pings are complete earn by pings alone."""
 
     crawls: Floats
@@ -98,7 +98,7 @@ def _noisy(states: PageStates, page: Ints, rules: Rules) -> Ints:
 
 def _planned(
     states: PageStates, noisy: Ints, probability: Floats, at: Instants, rules: Rules
-) -> Planned:
+) -> CrawlPlans:
     """Return the plans: the crawl probability by each ping, except of noisy pages."""
     earned, crawls = Earnings(probability.copy(), np.zeros(len(states))), np.zeros(len(states))
     steady = rules.estimator.steady
@@ -109,7 +109,7 @@ def _planned(
     own = clock + probability[noisy] * quality.ping_rate
     earned.by_ping[noisy], earned.by_day[noisy] = earnings(quality, own)
     crawls[noisy] = np.where(earned.by_day[noisy] > 0, own, 0.0)
-    return Planned(crawls, earned)
+    return CrawlPlans(crawls, earned)
 
 
 def _spend_noisy(
@@ -117,9 +117,9 @@ def _spend_noisy(
     page: Ints,
     pings: PingColumns,
     counted: Ints,
-    plan: Planned,
+    plan: CrawlPlans,
     now: datetime | None,
-) -> Spent:
+) -> SpentCredit:
     """Return what pings pay for, with what the time between crawls and pings earns."""
     at_once, (by_ping, by_day) = np.zeros(len(page), np.bool_), plan.earned
     credit, last = states.ping_credit.copy(), np.full(len(states), -1)
@@ -143,4 +143,6 @@ def _spend_noisy(
     sooner = ~is_past & (nearer > 0) & (nearer < factor[short])
     later[last[short[sooner]]], factor[short[sooner]] = True, nearer[sooner]
     moved = free & (at_once | later)[last]
-    return Spent(at_once, later, credit, factor, np.where(moved, plan.crawls, states.retry_rate))
+    return SpentCredit(
+        at_once, later, credit, factor, np.where(moved, plan.crawls, states.retry_rate)
+    )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from service.core.pings import recent_pings
 from service.estimation.estimates import Rules
 from service.ingest.crawls import add_counts
-from service.ingest.credit import Spent, spend
+from service.ingest.credit import SpentCredit, spend
 from service.ingest.requests import MICROSECOND, renewed
 from service.model.arrays import (
     NO_TIME,
@@ -112,7 +112,7 @@ def may_be_back(states: PageStates, groups: Groups, at: Instants) -> Bools:
 
 def _decide(
     states: PageStates, groups: Groups, pings: PingColumns, rules: Rules, now: datetime | None
-) -> tuple[Bools, NDArray[np.object_], Spent]:
+) -> tuple[Bools, NDArray[np.object_], SpentCredit]:
     """Return which pings cause a crawl now, the reasons, and what the pings paid for."""
     page, by = groups.page, pings.changed_by
     complete = states.observability == Observability.complete

@@ -4,7 +4,8 @@
    a redirect that nobody asked for has one hop more than the page that leads there, at most
    `MOST_HOPS`. A redirect beyond that registers no page.
 2. A page that was asked for registers at most `MOST_TARGETS` new targets, until it is asked for
-   again. A target registers one, and one more each time that a redirect leads to it again.
+   again. It registers more than `MOST_BARREN` only while its last target has had content. A target
+   registers one, and one more each time that a redirect leads to it again.
 3. A redirect back into its own chain leads nowhere: its page is elsewhere, not moved.
 4. A target that never had content is unlinked when its page no longer redirects to it, and so are
    the targets after it. A further redirect to it links it again, and has a target that is retired
@@ -30,6 +31,8 @@ MOST_HOPS = 5
 """Maximum redirects from a page that was asked for to a new page."""
 MOST_TARGETS = 10
 """Maximum new pages that the redirects of a page register that was asked for."""
+MOST_BARREN = 2
+"""Maximum of them while the last one has had no content."""
 MOST_ONWARD = 1
 """Maximum new pages that a target registers for each redirect that leads to it."""
 TRIED_AGAIN = timedelta(days=7)
@@ -68,7 +71,10 @@ def judge(tx: Transaction, redirects: Redirects) -> FollowedRedirects:
     nth = np.where(there, _at(links.n_targets, row), 0) + rank(source, target, new)
     leads = np.where(new, Leads.to_new, Leads.on)
     too_far = new & (hops > MOST_HOPS)
-    too_far |= new & (nth >= np.where(hops > 1, MOST_ONWARD, MOST_TARGETS))
+    beyond = there & new & (nth >= MOST_BARREN)
+    fruitful = _bear_content(tx, np.where(beyond, _at(links.redirects_to, row), 0))
+    most = np.where(fruitful, MOST_TARGETS, MOST_BARREN)
+    too_far |= new & (nth >= np.where(hops > 1, MOST_ONWARD, most))
     too_far |= new & (source > 0) & ~there  # a page that does not exist leads nowhere
     leads = np.where(too_far | returns(tx, links, source, target), Leads.nowhere, leads)
     return FollowedRedirects(leads.astype(np.int16), hops)
@@ -175,6 +181,15 @@ def relink(tx: Transaction, relinks: Relinks) -> Ints:
     if len(relinks.looped):
         again += [tx.request_retired(relinks.looped, now)]
     return distinct(np.concatenate(again))
+
+
+def _bear_content(tx: Transaction, page_id: Ints) -> Bools:
+    """Return which pages have had content; 0 is no page."""
+    if not page_id.any():
+        return np.zeros(len(page_id), np.bool_)
+    links = tx.links_of(_pages(page_id))
+    row, there = links.rows(page_id)
+    return there & (_at(links.had_content, row) > 0)
 
 
 def _pages(*ids: Ints) -> Ints:

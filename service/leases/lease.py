@@ -5,8 +5,8 @@ whether a host may be crawled, and `leases.settle` ends the leases.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from math import isfinite
 from typing import NamedTuple
 
@@ -15,12 +15,21 @@ import numpy as np
 from service.budget.allotments import UNLIMITED, URGENT, Allotment
 from service.budget.host_days import midnight_after
 from service.budget.spending import Spending
-from service.core.pace import Taken
+from service.core.pace import TakenAmounts
 from service.leases.caps import NextDays, QueueCaps, members, save, save_members
 from service.leases.conditional import handed_out
-from service.leases.due import comes_first, due_at, ranking_rates, requested
+from service.leases.dealt import (
+    NO_AMOUNTS,
+    DealtPages,
+    LeasedPages,
+    WorkerRequest,
+    deal,
+    how_overdue,
+    most_urgent_first,
+)
+from service.leases.due import due_at
 from service.leases.early import LEAST_WAIT, waited
-from service.leases.picks import UNSCHEDULED_RATE, Limits, is_first, most_overdue
+from service.leases.picks import PickLimits, is_first, most_overdue
 from service.leases.politeness import (
     Gates,
     Politeness,
@@ -65,62 +74,6 @@ HOST_QUEUES = 8
 """Host queues that are read in addition to one for each crawl requested."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRequest:
-    """The request of a worker for a number of crawls."""
-
-    worker: str
-    count: int
-    ttl: timedelta
-
-
-class LeasedPages(NamedTuple):
-    """(N,) leased crawls, the most overdue first."""
-
-    pages: DuePages
-    due_at: Instants
-    leases: Leases
-    overdue: Floats
-    """(now - last crawl) x crawl rate; (now - registration) x crawl rate + 1 if never crawled."""
-
-    @property
-    def requested(self) -> Bools:
-        """(N,) True where a ping has requested the crawl."""
-        return requested(self.pages)
-
-    def in_order(self, rows: Ints) -> "LeasedPages":
-        """Return the crawls at these positions."""
-        pages, leases = self.pages.in_order(rows), self.leases.in_order(rows)
-        return LeasedPages(pages, self.due_at[rows], leases, self.overdue[rows])
-
-
-NO_AMOUNTS: Floats = np.zeros(0)
-
-
-class DealtPages(NamedTuple):
-    """Crawls that one transaction has leased to several requests."""
-
-    leased: LeasedPages
-    to: Ints
-    """(N,) position of each crawl's request."""
-    more: bool
-    """True if more pages may be due."""
-    taken: Taken = Taken(0.0)
-    """Amounts of the budget that the crawls take."""
-    amount: Floats = NO_AMOUNTS
-    """(N,) amount of each crawl."""
-    urgent: float = 0.0
-    """Amount of urgent pages that the allotment had no room for, even on loan."""
-    short: Floats = NO_AMOUNTS
-    """Amounts of other due pages that it had no room for, in the order of leases."""
-
-    @classmethod
-    def none(cls) -> "DealtPages":
-        """Return no crawls."""
-        leased = LeasedPages(DuePages.empty(), np.zeros(0, INSTANT), Leases.empty(), np.zeros(0))
-        return cls(leased, np.zeros(0, np.int64), more=False)
-
-
 class LockedPicks(NamedTuple):
     """(N,) picked pages after their rows were locked."""
 
@@ -141,10 +94,10 @@ class LockedPicks(NamedTuple):
     amount: Floats
     """Amount of the budget that a crawl takes."""
 
-    def spent(self) -> Taken:
+    def spent(self) -> TakenAmounts:
         """Return the amounts that the leased pages take of the budget."""
         amount, first = self.amount, self.taken & np.isnat(self.pages.last_crawl_at)
-        return Taken(
+        return TakenAmounts(
             float(amount[self.taken].sum()),
             on_loan=float(amount[self.on_loan].sum()),
             first=float(np.count_nonzero(first)),
@@ -212,7 +165,7 @@ def lease(
     # with a loan, urgent pages may come after all that the own part has room for
     n = count if loan else allotment.crawls(count)
     n = min(n, allotment.early_crawls(count)) if ahead else n
-    most = Limits(n, n_first, offer.gates.room, first_room, ahead)
+    most = PickLimits(n, n_first, offer.gates.room, first_room, ahead)
     picked = most_overdue(able, offer.host_queue, most, at)
     to = deal([request.count for request in requests], len(picked))
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
@@ -230,7 +183,7 @@ def lease(
     tx.save_host_queues(after.take(differs(host_queues, after)))
     pages = handed_out(locked.pages, at, rng)
     crawls = LeasedPages(pages, locked.due_at, leases, how_overdue(pages, at))
-    order = _most_urgent_first(crawls)
+    order = most_urgent_first(crawls)
     order = order[locked.taken[order]]
     urgent = float(locked.amount[locked.urgent].sum())
     short = NO_AMOUNTS if allotment.unit == CRAWLS else locked.amount[locked.short]
@@ -374,12 +327,6 @@ def later(bound: Instants, opens_at: Instants) -> Instants:
     return np.where(np.isnat(bound), bound, np.fmax(bound, opens_at))
 
 
-def _most_urgent_first(leased: LeasedPages) -> Ints:
-    """Return the order of an answer: requested pages, then the most overdue."""
-    urgency = np.where(comes_first(leased.pages), np.inf, leased.overdue)
-    return np.lexsort((leased.pages.page_id, leased.due_at, -urgency))
-
-
 def _leases(
     page_id: Ints, requests: Sequence[WorkerRequest], now: datetime, rng: np.random.Generator
 ) -> Leases:
@@ -389,23 +336,3 @@ def _leases(
     # 0 is a crawl without a lease, and the column has signed integers of 64 bits
     token = rng.integers(1, 2**63 - 1, len(requests))
     return Leases(page_id=page_id, token=token, worker=workers, expires_at=ends)
-
-
-def how_overdue(pages: DuePages, at: np.datetime64) -> Floats:
-    """Return (now - last crawl) x crawl rate; a page never crawled is due from registration on."""
-    rate = ranking_rates(pages)
-    rate = np.where(rate > 0, rate, UNSCHEDULED_RATE)
-    first = np.isnat(pages.last_crawl_at)
-    since: Instants = np.where(first, pages.created_at, pages.last_crawl_at)
-    return days(at - since) * rate + first
-
-
-def deal(counts: Sequence[int], n: int) -> Ints:
-    """Return (n,) request that gets each page, dealt in turns to requests for `counts` pages.
-
-    >>> deal([1, 3, 2], 6).tolist()
-    [0, 1, 2, 1, 2, 1]
-    """
-    who = np.repeat(np.arange(len(counts)), counts)
-    turn = np.concatenate([np.arange(count) for count in counts])
-    return who[np.lexsort((who, turn))][:n]

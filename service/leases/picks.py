@@ -14,7 +14,7 @@ FIRST = 1e100
 """Lateness of first crawls that have a maximum of their own, above that of all but requests."""
 
 
-class Limits(NamedTuple):
+class PickLimits(NamedTuple):
     """Maximum numbers of crawls of one transaction."""
 
     n: int
@@ -28,7 +28,9 @@ class Limits(NamedTuple):
     """True for pages that were crawled before and are not due yet."""
 
 
-def most_overdue(rows: QueuedPages, host_queue: Ints, limits: Limits, at: np.datetime64) -> Ints:
+def most_overdue(
+    rows: QueuedPages, host_queue: Ints, limits: PickLimits, at: np.datetime64
+) -> Ints:
     """Return the rows to lease, the most overdue first; `host_queue` has the position of each."""
     overdue = lateness(rows, at)
     room, first = limits.room, is_first(rows)

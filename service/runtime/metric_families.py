@@ -74,7 +74,12 @@ def of_epoch(epoch: Epoch, now: datetime) -> Iterator[Metric]:
         yield gauge("bandwidth_crawls_per_day", "Crawls a day that the budget allows", allowed)
         yield gauge("bandwidth_used_crawls_per_day", "Crawls a day that the schedule makes", used)
     yield labelled("budget_per_day", "Amount that the budget allows a day", "unit", {unit: allowed})
-    yield labelled("budget_used_per_day", "Amount that the schedule takes", "unit", {unit: used})
+    if certificate.planned is not None:
+        help_text = "Amount a day for refreshes: the rest pays for first crawls and retries"
+        yield labelled(
+            "budget_for_refreshes_per_day", help_text, "unit", {unit: certificate.planned}
+        )
+    yield labelled("budget_used_per_day", "Amount that refreshes take", "unit", {unit: used})
     cost = certificate.harmonic_cost
     yield gauge("harmonic_cost", "Expected harmonic staleness, all pages", cost)
 

@@ -176,8 +176,8 @@ def test_a_session_id_in_each_redirect_makes_few_pages_and_few_crawls(live):
     crawled = run(live, answer, 30, hours=12)
     traps = [url for url in crawled if "/ok" not in url]
     made = [url for url in pages(live) if "sid=" in url]
-    assert len(made) <= 50, "five for each of ten targets"
-    assert len(traps) < 120
+    assert len(made) <= 10, "five for each of two targets"
+    assert len(traps) < 60
     live.epoch()
     rates = {url: each["crawl_rate"] for url, each in pages(live).items() if "sid=" in url}
     assert set(rates.values()) == {0.0}, "targets without content have no share of the budget"
@@ -202,6 +202,30 @@ def test_targets_of_one_page_are_bounded_even_if_they_have_content(live):
     assert len(pages(live)) == 12, "asked for again, it may register again"
 
 
+def test_a_page_whose_targets_have_no_content_registers_two_until_one_of_them_has(live):
+    (account,) = live.register(f"{SITE}/account")
+    ok: set[str] = set()
+    answer = session(live, lambda url, _: content(url) if url in ok else {"status": 403})
+
+    def visited(n):
+        for _ in range(n):
+            crawl(live, answer)
+            live.clock.advance(minutes=10)
+            live.client.post("/pages/recrawl", json={"page_ids": [account]})
+
+    visited(5)
+    last = sorted(url for url in pages(live) if "sid=" in url)
+    assert len(last) == 2
+    assert (
+        "after 2 other targets, the last of which had no content"
+        in (live.get(f"/pages/{account}").json()["why"]["sentence"])
+    )
+    live.register(f"{SITE}/account")
+    ok.update(f"{SITE}/login?sid={n}" for n in range(100))
+    visited(5)
+    assert len(pages(live)) == 1 + 2 + 5, "asked for again, and its targets have content"
+
+
 def test_one_batch_of_reports_registers_no_more_targets_than_many(live):
     live.register(f"{SITE}/account")
     start = live.clock()
@@ -212,7 +236,7 @@ def test_one_batch_of_reports_registers_no_more_targets_than_many(live):
     ]
     assert live.clock() > start
     assert live.post("/observations", reports).json()["accepted"] == 40
-    assert len(pages(live)) == 11
+    assert len(pages(live)) == 3
 
 
 @pytest.mark.dear

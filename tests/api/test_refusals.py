@@ -13,8 +13,9 @@ from recrawl_client.wire.evidence import Observation
 from recrawl_client.wire.leases import LeaseBody
 from service.access.boundary import Boundary
 from service.access.callers import Caller
-from service.api.requests.bodies import JSON, NDJSON, Batch, Body, decode_batch, decode_with_items
+from service.api.requests.bodies import JSON, NDJSON, Body
 from service.api.requests.decode import decode_crawls
+from service.api.requests.items import Batch, decode_batch, decode_with_items
 from service.api.requests.key_limits import admitted
 from service.api.requests.posts import GatheredPosts, Post
 from service.api.requests.refusals import RefusedItem

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from support.live_server import Live
 
 from recrawl_client.wire.evidence import Observation
-from service.api.requests.bodies import JSON, NDJSON, Body, decode_batch
+from service.api.requests.bodies import JSON, NDJSON, Body
+from service.api.requests.items import decode_batch
 from service.model import lenient_json
 from service.model.lenient_json import Contradiction
 

@@ -9,7 +9,8 @@ from support.faulty_store import PATIENCE_S, Faulty, recorder
 from support.store_cases import T0, register
 
 from recrawl_client.wire.evidence import Observation
-from service.api.requests.bodies import JSON, Body, decode_batch
+from service.api.requests.bodies import JSON, Body
+from service.api.requests.items import decode_batch
 from service.api.requests.posts import Post, PostRecorder
 from service.batching import reports
 from service.batching.reports import batched

@@ -26,7 +26,7 @@ from service.batching.reports import (
 )
 from service.estimation.estimates import InForce
 from service.ingest.page_names import PageNames
-from service.leases.lease import WorkerRequest
+from service.leases.dealt import WorkerRequest
 from service.leases.politeness import Politeness
 from service.leases.settle import LeaseSettler
 from service.model.columns import PageColumns

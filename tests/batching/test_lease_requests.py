@@ -10,7 +10,7 @@ from support.store_cases import T0, register
 
 from service.batching.batcher import Batcher, Flush
 from service.batching.lease_requests import LIMITS, LeaseRequest, lease_all
-from service.leases.lease import WorkerRequest
+from service.leases.dealt import WorkerRequest
 from service.model.errors import Overloaded
 from service.storage.queue.columns import ALL_PAGES
 

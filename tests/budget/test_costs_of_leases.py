@@ -11,8 +11,8 @@ from service.batching.lease_requests import LeaseRequest, lease_all
 from service.budget.allotments import Terms, fitting
 from service.budget.keeper import Keeper
 from service.budget.spending import adopt_unit
-from service.core.pace import Taken
-from service.leases.lease import WorkerRequest
+from service.core.pace import TakenAmounts
+from service.leases.dealt import WorkerRequest
 from service.storage.budget.pace import days_since_1970
 from service.storage.queue.columns import ALL_PAGES
 
@@ -120,7 +120,7 @@ def test_another_unit_keeps_the_share_of_the_day_that_is_spent(sql_store):
     sql_store.clock = lambda: MIDNIGHT
     keeper = Keeper(sql_store, Terms(100.0), seconds=lambda: 0.0)
     with keeper.grant(25) as grant:
-        grant.taken = Taken(25.0)
+        grant.taken = TakenAmounts(25.0)
     keeper.close()
     adopt_unit(sql_store, "USD", 4.0)
     adopt_unit(sql_store, "USD", 4.0)

@@ -47,7 +47,7 @@ def test_why_says_that_a_page_waits_for_the_budget(database_url):
         waiting = [page for page in pages if page["last_crawl_at"] is None]
         assert len(waiting) == 100 - BUDGET
         sentence = (
-            "wait, or raise RECRAWL_BANDWIDTH: it is due, and the budget is spent until 2026-05-02 "
+            "wait, or raise the budget: it is due, and the budget is spent until 2026-05-02 "
             "00:00:00 UTC"
         )
         assert {page["why"]["sentence"] for page in waiting} == {sentence}

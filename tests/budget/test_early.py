@@ -11,8 +11,8 @@ from service.batching.lease_requests import LeaseRequest, lease_all
 from service.budget.allotments import Terms
 from service.budget.keeper import Keeper
 from service.core.pace import Pace
+from service.leases.dealt import WorkerRequest
 from service.leases.early import LEAST_WAIT, EarlyPages
-from service.leases.lease import WorkerRequest
 from service.leases.queue import fill_queue
 from service.storage.queue.columns import ALL_PAGES
 

@@ -7,7 +7,7 @@ import pytest
 
 from service.budget.allotments import HELD_S, Terms
 from service.budget.keeper import Keeper
-from service.core.pace import Taken
+from service.core.pace import TakenAmounts
 from service.model.errors import StoreUnavailable
 
 pytestmark = pytest.mark.usefixtures("no_timers")
@@ -28,7 +28,7 @@ def crawl(keeper, count, **parts):
     """Take as many crawls as the grant has room for; return their number."""
     with keeper.grant(count) as grant:
         n = grant.allotment.crawls(count)
-        grant.taken = Taken(float(n), **parts)
+        grant.taken = TakenAmounts(float(n), **parts)
     return n
 
 
@@ -135,12 +135,12 @@ def test_an_error_of_the_request_forfeits_nothing(sql_store):
 def test_crawls_without_leases_use_up_their_day_only(sql_store):
     at(sql_store, 1)
     keeper = keeper_of(sql_store)
-    keeper.count_unleased(DAY, Taken(20.0))
-    keeper.count_unleased(DAY, Taken(500.0))
+    keeper.count_unleased(DAY, TakenAmounts(20.0))
+    keeper.count_unleased(DAY, TakenAmounts(500.0))
     assert crawl(keeper, 24) == 0
     at(sql_store, 36)
     assert crawl(keeper, 12) == 12
-    keeper.count_unleased(DAY, Taken(20.0))  # the day is over
+    keeper.count_unleased(DAY, TakenAmounts(20.0))  # the day is over
     at(sql_store, 47)
     assert crawl(keeper, 24) == 12
     keeper.close()
@@ -178,7 +178,7 @@ def test_a_changed_budget_is_in_force_at_once(sql_store):
 def test_crawls_without_leases_are_kept_over_an_outage(sql_store, monkeypatch):
     at(sql_store, 1)
     keeper = keeper_of(sql_store)
-    keeper.count_unleased(DAY, Taken(20.0))
+    keeper.count_unleased(DAY, TakenAmounts(20.0))
 
     def away(**_):
         raise StoreUnavailable

@@ -13,7 +13,7 @@ from support.store_cases import T0, publish, register, schedule_columns
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.budget.allotments import Terms
 from service.budget.keeper import Keeper
-from service.leases.lease import WorkerRequest
+from service.leases.dealt import WorkerRequest
 from service.storage.queue.columns import ALL_PAGES
 
 pytestmark = pytest.mark.usefixtures("no_timers")

@@ -61,7 +61,7 @@ def test_the_state_of_a_service_is_shown(recrawl, learnt: Live):
     assert ended.status == 0
     shown = dict(line.split(None, 1) for line in ended.out.splitlines())
     assert shown["pages"] == "2"
-    assert shown["budget"] == "0.2 crawls a day, 0.2 crawls a day scheduled"
+    assert shown["budget"] == "0.2 crawls a day, 0.2 scheduled"
     assert re.fullmatch("1, published .* ago|1, published in .*", shown["epoch"])
     assert shown["queue"].startswith("a crawl has been ready for ")
     state = json.loads(recrawl("status", "--json", url=learnt.url).out)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.checks import InvalidInput
-from service.core.pace import Pace, Taken, advanced, given_back, room, taken
+from service.core.pace import Pace, TakenAmounts, advanced, given_back, room, taken
 
 ROUNDING = 1e-9
 
@@ -31,10 +31,10 @@ def play(budget, loan, steps, at=0.4):
         pace = advanced(pace, at, budget)
         for wish, limit in ((due, "due"), (ahead, "ahead")):
             crawls = math.floor(min(wish, getattr(room(pace, loan), limit)) + ROUNDING)
-            pace = taken(pace, Taken(crawls))
+            pace = taken(pace, TakenAmounts(crawls))
             days[int(at)] = days.get(int(at), 0) + crawls
         lent = math.floor(min(urgent, room(pace, loan).on_loan) + ROUNDING)
-        pace = taken(pace, Taken(lent, on_loan=lent))
+        pace = taken(pace, TakenAmounts(lent, on_loan=lent))
         days[int(at)] = days.get(int(at), 0) + lent
     return days
 
@@ -63,7 +63,7 @@ def test_days_without_a_loan_have_at_most_the_budget(life):
 @given(lives(), st.integers(2, 9))
 def test_time_in_parts_is_the_same_time(life, parts):
     budget, _, steps = life
-    whole = split = taken(Pace.starting(budget, 0.4), Taken(budget, on_loan=budget / 2))
+    whole = split = taken(Pace.starting(budget, 0.4), TakenAmounts(budget, on_loan=budget / 2))
     at = 0.4
     for wait, *_ in steps:
         for part in np.linspace(at, at + wait, parts):
@@ -80,7 +80,7 @@ def test_a_fleet_that_asks_every_six_hours_spends_every_day():
     for quarter in range(4 * 30):
         pace = advanced(pace, quarter / 4, 200.0)
         crawls = math.floor(room(pace).due + ROUNDING)
-        pace, day[quarter // 4] = taken(pace, Taken(crawls)), day[quarter // 4] + crawls
+        pace, day[quarter // 4] = taken(pace, TakenAmounts(crawls)), day[quarter // 4] + crawls
     assert day.tolist() == [200.0] * 30
 
 
@@ -89,20 +89,20 @@ def test_a_day_of_a_third_of_a_crawl_adds_up():
     for hour in range(24 * 30):
         pace = advanced(pace, hour / 24, 1 / 3)
         if room(pace).due >= 1 - ROUNDING:
-            pace, crawls = taken(pace, Taken(1.0)), crawls + 1
+            pace, crawls = taken(pace, TakenAmounts(1.0)), crawls + 1
     assert crawls == 10
 
 
 def test_an_idle_budget_brings_pages_forward():
     pace = advanced(Pace.starting(100.0, 0.0), 0.5, 100.0)
     assert room(pace).ahead == pytest.approx(50.0)
-    pace = taken(pace, Taken(30.0))
+    pace = taken(pace, TakenAmounts(30.0))
     assert room(pace).ahead == pytest.approx(20.0)
 
 
 def test_a_debt_is_paid_out_of_what_the_day_leaves():
-    pace = taken(Pace.starting(100.0, 0.0), Taken(50.0, on_loan=50.0))
-    pace = taken(pace, Taken(100.0))
+    pace = taken(Pace.starting(100.0, 0.0), TakenAmounts(50.0, on_loan=50.0))
+    pace = taken(pace, TakenAmounts(100.0))
     assert advanced(pace, 0.9, 100.0).debt == 50.0  # the day has nothing left to pay with
     assert advanced(pace, 1.5, 100.0).debt == pytest.approx(25.0)
     assert room(advanced(pace, 1.5, 100.0)).due == pytest.approx(75.0)
@@ -111,31 +111,31 @@ def test_a_debt_is_paid_out_of_what_the_day_leaves():
 def test_a_tenth_of_the_budget_is_in_force_at_once():
     pace = advanced(Pace.starting(1000.0, 0.0), 0.0, 100.0)
     assert room(pace).due == 100.0
-    assert room(advanced(taken(pace, Taken(100.0)), 0.9, 100.0)).due == 0.0
+    assert room(advanced(taken(pace, TakenAmounts(100.0)), 0.9, 100.0)).due == 0.0
 
 
 def test_crawls_outside_of_the_gate_use_up_their_day_only():
-    pace = taken(Pace.starting(100.0, 0.0), Taken(1_000.0))
+    pace = taken(Pace.starting(100.0, 0.0), TakenAmounts(1_000.0))
     assert room(advanced(pace, 0.99, 100.0)).due == 0.0
     assert room(advanced(pace, 1.5, 100.0)).due == 100.0
 
 
 def test_an_allotment_comes_back():
     before = advanced(Pace.starting(100.0, 0.0), 0.25, 100.0)
-    allotment = Taken(30.0, on_loan=10.0, first=5.0)
+    allotment = TakenAmounts(30.0, on_loan=10.0, first=5.0)
     assert given_back(taken(before, allotment), allotment, day=0) == before
     late = advanced(taken(before, allotment), 1.0, 100.0)
     assert room(given_back(late, allotment, day=0)).due == 100.0
 
 
 def test_a_clock_set_back_does_not_stop_the_pace():
-    pace = taken(Pace.starting(100.0, 9.0), Taken(100.0))
+    pace = taken(Pace.starting(100.0, 9.0), TakenAmounts(100.0))
     pace = advanced(pace, 3.5, 100.0)
     assert room(advanced(pace, 4.5, 100.0)).due == 100.0
 
 
 def test_first_crawls_of_a_day_have_a_maximum():
-    pace = taken(Pace.starting(100.0, 0.0), Taken(30.0, first=30.0))
+    pace = taken(Pace.starting(100.0, 0.0), TakenAmounts(30.0, first=30.0))
     assert room(pace, most_first=50.0).first == 20.0
     assert room(advanced(pace, 1.0, 100.0), most_first=50.0).first == 50.0
 

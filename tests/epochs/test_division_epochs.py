@@ -14,7 +14,7 @@ from service.core.division import Wanted
 from service.core.estimators.gamma import Gamma
 from service.core.worth import FIRST
 from service.epochs.division import division, n_first_crawled, wanted_within
-from service.epochs.requests import NO_REQUESTS, Requests
+from service.epochs.requests import NO_REQUESTS, RequestCounts
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.epochs.what_if import WhatIf
@@ -168,7 +168,7 @@ def test_a_host_of_new_pages_only_has_its_whole_cap_for_them():
 
 def test_without_a_budget_pages_with_a_copy_count_and_nothing_limits_first_crawls():
     pages = new(100, 60)
-    failing = Requests(overhead=3.0)
+    failing = RequestCounts(overhead=3.0)
     parts, wants = alone(division(pages, NO_CAPS, None, 0.5, failing, NOW))
     assert parts == (8.0, 8.0, 3.0, None)
     assert wants.n_copies == 40

@@ -8,7 +8,7 @@ import pytest
 from support.store_cases import CERTIFICATE, DAY, T0
 
 from service.core.budget_factor import Spent, Window, budget_factor
-from service.epochs.requests import NO_REQUESTS, Requests, factor_after, read_requests
+from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, read_requests
 from service.model.domain import Epoch, EpochStatus
 from service.model.history import ALL_HOSTS, COUNTS, StepSums, Tally
 
@@ -61,7 +61,7 @@ def test_overhead_is_what_taught_nothing_a_day_within_a_week(sql_store):
 
 
 def test_a_store_without_history_has_no_requests(store):
-    assert read(store, T0 + DAY) == Requests(since=Window(1 + 1 / 144, 1 / 144))
+    assert read(store, T0 + DAY) == RequestCounts(since=Window(1 + 1 / 144, 1 / 144))
     first = read(store, T0 + DAY, None)
     assert first._replace(since=NO_REQUESTS.since) == NO_REQUESTS
     assert first.since.days == 0
@@ -74,7 +74,7 @@ def test_an_epoch_before_a_clock_that_was_set_back_counts_nothing(sql_store):
 
 
 def test_the_factor_follows_all_requests_but_first_crawls():
-    requests = Requests(n_since=25.0, n_reported=100.0, since=TWO_DAYS)
+    requests = RequestCounts(n_since=25.0, n_reported=100.0, since=TWO_DAYS)
     before = CERTIFICATE.budget_factor
     assert factor_after(LAST, requests, 0, 50) == budget_factor(before, Spent(25.0, 20.0, 50), 2.0)
     parts = replace(CERTIFICATE, planned=5.0, overhead=2.0)
@@ -88,7 +88,7 @@ def test_the_factor_follows_all_requests_but_first_crawls():
 
 def test_with_leases_or_before_any_epoch_the_factor_is_1():
     moved = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7))
-    half = Requests(n_since=25.0, n_reported=100.0, n_leased=50.0, since=TWO_DAYS)
+    half = RequestCounts(n_since=25.0, n_reported=100.0, n_leased=50.0, since=TWO_DAYS)
     assert factor_after(moved, half, 0, 50) == 1.0
     assert factor_after(moved, half._replace(n_leased=49.0), 0, 50) != 1.0
     assert factor_after(None, half, 0, 50) == 1.0
@@ -96,4 +96,4 @@ def test_with_leases_or_before_any_epoch_the_factor_is_1():
 
 def test_without_any_request_the_factor_stays():
     moved = replace(LAST, certificate=replace(CERTIFICATE, budget_factor=1.7))
-    assert factor_after(moved, Requests(since=TWO_DAYS), 0, 50) == 1.7
+    assert factor_after(moved, RequestCounts(since=TWO_DAYS), 0, 50) == 1.7

@@ -10,7 +10,7 @@ from recrawl_lab.replay.gated import Gate, GatedFleet, play_gated, replay_gated,
 from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn, within
 from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import synthetic_world
-from service.core.pace import Room
+from service.core.pace import Available
 
 NO_CAP = np.full(3, np.inf)
 
@@ -37,7 +37,7 @@ def chosen(columns, left, at=10.0, cap=NO_CAP, first_share=0.5):
 
 
 def room(due=0.0, ahead=0.0, on_loan=0.0, first=np.inf):
-    return Room(due, ahead, on_loan, first)
+    return Available(due, ahead, on_loan, first)
 
 
 def test_the_most_overdue_pages_go_first_within_the_room():

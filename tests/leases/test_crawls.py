@@ -39,6 +39,7 @@ from support.store_cases import (
 
 from service.ingest import record
 from service.leases import lease
+from service.leases.dealt import WorkerRequest
 from service.leases import queue as due_queue
 from service.leases.queue import fill_queue, queue_due
 from service.model.domain import ItemVerdict, Observability, PagePatch
@@ -415,7 +416,7 @@ def test_the_answer_to_nobody_says_when_to_come_back(queue_store):
 
 def test_workers_that_ask_together_are_dealt_the_pages_in_turns(queue_store):
     add(queue_store, 6)
-    asks = [lease.WorkerRequest(name, 3, TTL) for name in ("a", "b")]
+    asks = [WorkerRequest(name, 3, TTL) for name in ("a", "b")]
     queue_store.clock = lambda: T0
     with queue_store.begin() as tx:
         dealt = lease.lease(tx, asks, ALL_PAGES, RUDE, rng())

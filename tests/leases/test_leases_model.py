@@ -37,8 +37,8 @@ from support.store_cases import (
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.ingest import record
 from service.leases import queue as due_queue
+from service.leases.dealt import WorkerRequest
 from service.leases.host_settings import change_group, change_host
-from service.leases.lease import WorkerRequest
 from service.leases.queue import fill_queue
 from service.leases.settle import LeaseSettler
 from service.model.domain import ItemVerdict

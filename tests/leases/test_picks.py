@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.store_cases import T0, columns
 
-from service.leases.picks import Limits, most_overdue
+from service.leases.picks import PickLimits, most_overdue
 from service.model.arrays import NO_TIME, instant
 from service.storage.queue.columns import QueuedPages
 
@@ -31,7 +31,7 @@ def rows(first, days_ago=None):
 
 def pick(first, n, n_first, room=(99, 99), first_room=None):
     first_room = None if first_room is None else np.array(first_room)
-    limits = Limits(n, n_first, np.array(room), first_room)
+    limits = PickLimits(n, n_first, np.array(room), first_room)
     queued = rows(np.array(first))
     return (1 + most_overdue(queued, queued.queue_id - 1, limits, AT)).tolist()
 

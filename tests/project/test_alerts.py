@@ -324,6 +324,24 @@ def test_crawlers_that_stop(alerts, tmp_path, sqlite_url):
         watch.fires(*alerts)
 
 
+@causes("RecrawlBudgetExceeded")
+def test_crawls_without_leases_beyond_the_budget(alerts, tmp_path, sqlite_url):
+    with watched(tmp_path, sqlite_url, bandwidth=10_000) as (live, watch):
+        live.register(*urls(100))
+        live.epoch()
+
+        def ten_minutes() -> None:
+            live.clock.advance(minutes=11)
+            live.service.runner.run_once()
+
+        ten_minutes()
+        watch.is_quiet(*alerts)
+        crawled(live, *urls(100), digest="a1")
+        crawled(live, *urls(100), digest="a2")
+        ten_minutes()
+        assert watch.fires(*alerts)["unit"] == "crawls"
+
+
 @causes("RecrawlCrawlersBehind", "RecrawlQueueFull")
 def test_no_crawler_takes_what_is_due(alerts, tmp_path, sqlite_url):
     with watched(tmp_path, sqlite_url, bandwidth=20) as (live, watch):

@@ -38,7 +38,10 @@ def test_links_are_read_by_ascending_page_without_unknown_ids(pages):
     assert links.hops.tolist() == [0, 1, -2]
     assert links.n_targets.tolist() == [7, 0, 0]
     assert links.redirects_to.tolist() == [*ids[1:3].tolist(), 0]
-    assert [column.dtype.kind for column in links.arrays().values()] == ["i"] * 4
+    assert links.had_content.tolist() == [0, 0, 0]
+    with store.begin(write=False) as tx:
+        assert tx.links_of(ids[5:]).had_content.tolist() == [1]
+    assert [column.dtype.kind for column in links.arrays().values()] == ["i"] * 5
 
 
 def test_a_redirect_links_targets_that_are_unlinked_or_farther_and_counts_theirs_anew(pages):

@@ -12,7 +12,7 @@ from service.core.estimators.gamma import Gamma
 from service.estimation.estimates import InForce, Rules
 from service.ingest import record
 from service.ingest.page_names import PageNames
-from service.leases.lease import WorkerRequest
+from service.leases.dealt import WorkerRequest
 from service.leases.politeness import Politeness
 from service.leases.queue import queue_due
 from service.leases.settle import LeaseSettler

@@ -31,12 +31,9 @@ from service.api.assembly import Service
 from service.api.encodings import BOMB
 from service.api.requests.bodies import (
     LINES,
-    Batch,
     Body,
-    ItemT,
     arrival,
     arriving,
-    decode_batch,
     drain,
     heavy,
     inflated,
@@ -44,6 +41,7 @@ from service.api.requests.bodies import (
     read_body,
 )
 from service.api.requests.decode import Decoded, EvidenceT, decode_crawls
+from service.api.requests.items import Batch, ItemT, decode_batch
 from service.api.requests.key_limits import admitted
 from service.api.requests.meter import SMALL, BodyLimits, Meter
 from service.api.requests.posts import SMALL_BYTES, Counts, Post

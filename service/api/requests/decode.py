@@ -1,10 +1,8 @@
 """Conversion of decoded items to columns."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -14,7 +12,22 @@ from numpy.typing import NDArray
 from recrawl_client.wire.common import Item, Rejection
 from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.pages import Page
-from service.api.requests.bodies import Batch
+from service.api.requests.fields import (
+    all_unset,
+    codes_of,
+    digest_of,
+    etags_of,
+    instants,
+    leases_of,
+    notes_of,
+    numbers_of,
+    page_ids,
+    read_urls,
+    stated_instants,
+    statuses_of,
+    texts_of,
+)
+from service.api.requests.items import Batch
 from service.api.requests.refusals import RefusedItem, lease_ends, refuse
 from service.api.requests.rules import (
     FUTURE_ALLOWED,
@@ -24,40 +37,28 @@ from service.api.requests.rules import (
     check_page,
     check_ping,
     leads_away,
-    read_lease,
-    read_note,
 )
 from service.batching.reports import Report
 from service.ingest.page_names import PageNames
 from service.model.amounts import BYTES, CRAWLS, Amount, price_in
 from service.model.arrays import (
-    INSTANT,
     KEY,
-    NO_TIME,
-    UNIX_ZERO,
     UNSPECIFIED,
-    Codes,
-    Floats,
-    Instants,
     Ints,
     Numbers,
-    Texts,
     plausible,
 )
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
-from service.model.outcomes import INVENTED, OFFERED, PAYMENT, ROBOTS_DENIED
-from service.model.urls import NormalUrl, normalise
+from service.model.outcomes import OFFERED, PAYMENT
+from service.model.urls import NormalUrl
 from service.storage.pages.tagging import TaggedRows
 
 OBSERVABILITY: dict[Any, int] = {
     UNSET: UNSPECIFIED,
     **{observability.name: observability.value for observability in Observability},
 }
-
-ETAG = re.compile(r"[\x20-\x7e]{1,512}")
-"""ETags that a request may repeat."""
 
 NO_PAGES = PageColumns.empty()
 
@@ -103,8 +104,8 @@ def decode_crawls(
         read_urls([item.url for item in items]),
         read_urls([item.redirect_url for item in items]),
     )
-    digest = [0 if item.digest is UNSET else _digest(item.digest) for item in items]
-    notes = _notes(items)
+    digest = [0 if item.digest is UNSET else digest_of(item.digest) for item in items]
+    notes = notes_of(items)
     latest = now + FUTURE_ALLOWED
 
     def check(i: int, item: Observation) -> None:
@@ -113,25 +114,25 @@ def decode_crawls(
             check_note(notes[i])
 
     good, refusals = judged(batch, check)
-    leased_page_id, token, page_id = _leases(items, _page_ids(items))
+    leased_page_id, token, page_id = leases_of(items, page_ids(items))
     cost, wrong = costs_of(items, unit)
-    status = _statuses(items)
+    status = statuses_of(items)
     if cost is not None and Amount(0.0, unit).is_money:
         status[(status == PAYMENT) & ~np.isnan(cost)] = OFFERED
     columns = CrawlColumns(
         page_id=page_id,
-        observed_at=_stated([item.observed_at for item in items]),
-        changed=_codes([item.changed for item in items]),
+        observed_at=stated_instants([item.observed_at for item in items]),
+        changed=codes_of([item.changed for item in items]),
         digest=np.array(digest, np.int64),
         status=status,
         leased_page_id=leased_page_id,
         token=token,
-        retry_after_s=_numbers([item.retry_after_s for item in items]),
+        retry_after_s=numbers_of([item.retry_after_s for item in items]),
         redirects_to=np.zeros(len(items), np.int64),
         leads=np.zeros(len(items), np.int16),
-        last_modified=plausible(_stated([item.last_modified for item in items])),
-        etag=_etags([item.etag for item in items]),
-        note=_texts(notes),
+        last_modified=plausible(stated_instants([item.last_modified for item in items])),
+        etag=etags_of([item.etag for item in items]),
+        note=texts_of(notes),
         own_hosts=batch.own_hosts,
         cost=cost,
     )
@@ -159,9 +160,9 @@ def costs_of(items: Sequence[Observation], unit: str) -> tuple[Numbers, dict[int
         return None, {}
     if not Amount(0.0, unit).is_money:
         stated = [item.bytes if unit == BYTES else item.seconds for item in items]
-        return (None if _all_unset(stated) else _numbers(stated)), {}
+        return (None if all_unset(stated) else numbers_of(stated)), {}
     prices = [item.price for item in items]
-    if _all_unset(prices):
+    if all_unset(prices):
         return None, {}
     cost, wrong = np.full(len(items), np.nan), {}
     for i, price in enumerate(prices):
@@ -197,7 +198,7 @@ def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:
     urls, latest = read_urls([item.url for item in items]), now + FUTURE_ALLOWED
     good, refusals = judged(batch, lambda i, item: check_ping(item, urls[i], latest))
     at = instants([item.changed_at for item in items])
-    columns = PingColumns(page_id=_page_ids(items), changed_at=at, changed_by=at)
+    columns = PingColumns(page_id=page_ids(items), changed_at=at, changed_by=at)
     return _taken(columns, urls, batch.index, good, refusals)
 
 
@@ -209,9 +210,9 @@ def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
     named = name_pages(np.zeros(len(good), np.int64), _normals(urls, good))
     observability = [OBSERVABILITY[item.observability] for item in items]
     columns: dict[str, NDArray[Any]] = {
-        "importance": _numbers([item.importance for item in items]),
-        "min_crawl_rate": _numbers([item.min_crawl_rate for item in items]),
-        "max_crawl_rate": _numbers([item.max_crawl_rate for item in items]),
+        "importance": numbers_of([item.importance for item in items]),
+        "min_crawl_rate": numbers_of([item.min_crawl_rate for item in items]),
+        "max_crawl_rate": numbers_of([item.max_crawl_rate for item in items]),
         "observability": np.array(observability, np.int16),
     }
     fields = {name: _last_stated(column, named) for name, column in columns.items()}
@@ -286,123 +287,8 @@ def _last_stated(column: NDArray[Any], named: PageNames) -> NDArray[Any]:
     return last
 
 
-# -- columns
-
-
-def _page_ids(items: Sequence[Observation | Ping]) -> Ints:
-    """Return the ids, 0 where there is none."""
-    return _column([item.page_id for item in items], 0, np.int64)
-
-
-def _column(values: list[Any], absent: float, kind: type[np.generic]) -> NDArray[Any]:
-    """Return values of items, `absent` where an item has none."""
-    return np.array([absent if value is UNSET else value for value in values], kind)
-
-
-def read_urls(texts: list[str | UnsetType]) -> list[ReadUrl]:
-    """Return the normal form or the fault of each URL; None where there is no URL."""
-    if _all_unset(texts):
-        return [None] * len(texts)
-    return [None if isinstance(text, UnsetType) else _normal(text) for text in texts]
-
-
-def _normal(url: str) -> ReadUrl:
-    try:
-        return normalise(url)
-    except InvalidUrl as error:
-        return error
-
-
-def instants(moments: list[datetime]) -> Instants:
-    """Return instants to the microsecond."""
-    since = [moment - UNIX_ZERO for moment in moments]
-    seconds = np.array([86_400 * delta.days + delta.seconds for delta in since], np.int64)
-    us = np.array([delta.microseconds for delta in since], np.int64)
-    return (1_000_000 * seconds + us).view(INSTANT)
-
-
-def _stated(moments: list[datetime | UnsetType]) -> Instants:
-    """Return instants that items state, NaT where there is none."""
-    n_unset = moments.count(UNSET)
-    if n_unset == len(moments):
-        return np.full(len(moments), NO_TIME)
-    if not n_unset:
-        return instants(cast("list[datetime]", moments))
-    stated = instants([UNIX_ZERO if isinstance(at, UnsetType) else at for at in moments])
-    stated[[at is UNSET for at in moments]] = NO_TIME
-    return stated
-
-
-def _texts(texts: list[str | UnsetType]) -> Texts:
-    """Return texts, "" where there is none; None without any."""
-    if _all_unset(texts):
-        return None
-    return np.array(["" if text is UNSET else text for text in texts], object)
-
-
-def _notes(items: Sequence[Observation]) -> list[str | UnsetType]:
-    """Return the JSON of each note; an empty list if no item has a note."""
-    notes = [item.note for item in items]
-    if _all_unset(notes):
-        return []
-    return [UNSET if note is UNSET else read_note(note) for note in notes]
-
-
 def _leads_away(item: Observation) -> bool:
     return item.robots_denied is not True and leads_away(item.status)
-
-
-def _statuses(items: Sequence[Observation]) -> Codes:
-    """Return statuses of three digits, or `ROBOTS_DENIED`; a site may send any number."""
-    stated = _column([item.status for item in items], UNSPECIFIED, np.int64)
-    statuses: Codes = np.minimum(stated, INVENTED).astype(np.int16)
-    denied = [item.robots_denied for item in items]
-    if True in denied:
-        statuses[[each is True for each in denied]] = ROBOTS_DENIED
-    return statuses
-
-
-def _etags(etags: list[str | UnsetType]) -> Texts:
-    """Return the ETags that a request may repeat, "" for any other."""
-    if _all_unset(etags):
-        return None
-    return _texts([etag if etag is not UNSET and ETAG.fullmatch(etag) else UNSET for etag in etags])
-
-
-def _all_unset(values: Sequence[Any]) -> bool:
-    """Return whether no item has a value; four times as fast as a generator for `all`."""
-    return values.count(UNSET) == len(values)
-
-
-def _codes(codes: list[Any]) -> Codes:
-    return _column(codes, UNSPECIFIED, np.int16)
-
-
-def _numbers(numbers: list[Any]) -> Floats:
-    return _column(numbers, np.nan, np.float64)
-
-
-def _digest(digest: Any) -> int:
-    """Return 64 bits of the caller's digest; two versions of one page collide once in 2^64.
-
-    0 stands for none, and for what is no valid Unicode.
-    """
-    try:
-        hashed = blake2b(digest.encode(), digest_size=8).digest()
-    except UnicodeEncodeError:
-        return 0
-    return int.from_bytes(hashed, "big", signed=True) or 1
-
-
-def _leases(items: Sequence[Observation], page_id: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the leased page and token of each item, 0 where there is none, and its own page."""
-    if _all_unset([item.lease for item in items]):
-        none = np.zeros(len(items), np.int64)
-        return none, none, page_id
-    pairs = [(0, 0) if item.lease is UNSET else read_lease(item.lease) for item in items]
-    leased, token = np.array(pairs, np.int64).T
-    by_lease = (page_id == 0) & np.array([item.url is UNSET for item in items], np.bool_)
-    return leased, token, np.where(by_lease, leased, page_id)
 
 
 def name_pages(

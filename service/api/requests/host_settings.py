@@ -5,7 +5,7 @@ from typing import Any
 
 from recrawl_client.wire.hosts import GroupBody, HostBody
 from service.api.assembly import Service
-from service.api.requests.bodies import sent_fields
+from service.api.requests.items import sent_fields
 from service.api.requests.rules import EARLIEST
 from service.core.waits import LONGEST_DELAY_S
 from service.epochs.constraints import CONSTRAINED

@@ -11,7 +11,7 @@ from recrawl_client.wire.common import Item, Rejection
 from recrawl_client.wire.evidence import Observation
 from service.access.boundary import Boundary
 from service.access.callers import Caller
-from service.api.requests.bodies import Batch
+from service.api.requests.items import Batch
 from service.api.requests.refusals import NOT_ALLOWED, RefusedItem, refuse
 from service.api.requests.rules import read_lease
 from service.model.arrays import distinct

@@ -26,7 +26,7 @@ from service.batching.held import Attempt, after, attempted
 from service.batching.lease_requests import LIMITS, LeaseRequest, book, lease_all, next_ready
 from service.budget.keeper import Grant, Keeper
 from service.leases import lease
-from service.leases.lease import DealtPages
+from service.leases.dealt import DealtPages
 from service.leases.politeness import Politeness
 from service.model.amounts import CRAWLS
 from service.model.arrays import INSTANT, instant

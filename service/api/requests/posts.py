@@ -16,8 +16,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from recrawl_client.wire.evidence import Observation
-from service.api.requests.bodies import Batch
 from service.api.requests.decode import Decoded, decode_crawls
+from service.api.requests.items import Batch
 from service.api.responses.outcomes import crawl_counts, measure_crawls
 from service.batching.batcher import Batcher
 from service.batching.held import after, locked_rows

@@ -32,8 +32,8 @@ from service.api.responses.why import after_budget, after_leases, explain, while
 from service.estimation.estimates import PageEstimate
 from service.leases import due
 from service.leases.conditional import distrusted_until
+from service.leases.dealt import LeasedPages
 from service.leases.due import due_at
-from service.leases.lease import LeasedPages
 from service.leases.unfinished import UnfinishedPage
 from service.model.amounts import CRAWLS, Amount
 from service.model.arrays import Floats, moments

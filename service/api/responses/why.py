@@ -11,7 +11,7 @@ from service.api.responses.change_hours import shift_of
 from service.api.responses.incidents import incident_clause
 from service.api.responses.unfinished import sentence_of
 from service.estimation.estimates import PageEstimate
-from service.ingest.redirects import MOST_HOPS, MOST_TARGETS
+from service.ingest.redirects import MOST_BARREN, MOST_HOPS, MOST_TARGETS
 from service.leases.conditional import distrusted_until
 from service.leases.due import next_crawl_at, retired
 from service.leases.unfinished import UnfinishedPage
@@ -117,7 +117,7 @@ def after_leases(unfinished: UnfinishedPage, why: WhyAnswer | None) -> WhyAnswer
 def after_budget(until: datetime, why: WhyAnswer | None) -> WhyAnswer:
     """Return the reason of a page that waits for the budget, with what to do at its beginning."""
     spent = f"the budget is spent until {until:%Y-%m-%d %H:%M:%S} UTC"
-    return _after(f"wait, or raise RECRAWL_BANDWIDTH: it is due, and {spent}", why)
+    return _after(f"wait, or raise the budget: it is due, and {spent}", why)
 
 
 def _after(sentence: str, why: WhyAnswer | None) -> WhyAnswer:
@@ -187,6 +187,8 @@ def _not_followed(page: Page) -> str:
         return f", {MOST_HOPS} redirects away from a page that was asked for, which is the maximum"
     if page.n_targets >= MOST_TARGETS:
         return f", after {page.n_targets} other targets, which is the maximum"
+    if page.n_targets >= MOST_BARREN:
+        return f", after {page.n_targets} other targets, the last of which had no content"
     return ""
 
 

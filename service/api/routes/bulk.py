@@ -16,8 +16,8 @@ from service.api.admission import TheActor
 from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import CursorParameter, PagesPlace, decode_cursor, encode_cursor
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_changes, decode_object
 from service.api.requests.filters import PageParameters, with_filters
+from service.api.requests.items import decode_changes, decode_object
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import LISTED
 from service.api.route import GUARDED, DirectRoute

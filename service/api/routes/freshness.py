@@ -19,8 +19,9 @@ from recrawl_client.wire.freshness import (
 from service.api import openapi
 from service.api.assembly import Service, TheBody, TheService
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import Batch, decode_batch
-from service.api.requests.decode import instants, judged, normal_url, read_urls
+from service.api.requests.decode import judged, normal_url
+from service.api.requests.fields import instants, read_urls
+from service.api.requests.items import Batch, decode_batch
 from service.api.requests.rules import FUTURE_ALLOWED, ReadUrl, check_name, check_time
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import outcome_counts, refuse_empty

@@ -12,8 +12,8 @@ from service.api.admission import TheActor
 from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import CursorParameter, GroupsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_object
 from service.api.requests.host_settings import all_settings, check_settings
+from service.api.requests.items import decode_object
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.responses.host_queues import host_queue_answers
 from service.api.route import GUARDED, DirectRoute

@@ -31,8 +31,8 @@ from service.api.cursors import (
     refused,
 )
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_changes, decode_object
 from service.api.requests.host_settings import ROBOTS, all_settings, check_settings
+from service.api.requests.items import decode_changes, decode_object
 from service.api.requests.key_limits import check_hosts
 from service.api.responses.change_hours import encode_change_hours
 from service.api.responses.encode import answer, answer_part, shared

@@ -20,7 +20,8 @@ from service.api.examples import EXAMPLES
 from service.api.openapi import IndexNowAnswer, IndexNowBody
 from service.api.origins import customer
 from service.api.requests.bodies import Body, read_body, read_within
-from service.api.requests.decode import instants, name_pages
+from service.api.requests.decode import name_pages
+from service.api.requests.fields import instants
 from service.api.requests.key_limits import charge, check_urls
 from service.api.responses.encode import answer
 from service.api.responses.outcomes import batch_counts

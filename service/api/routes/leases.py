@@ -25,7 +25,7 @@ from service.api.assembly import TheBody, TheService
 from service.api.cursors import CursorParameter, LeasesPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import beside, record_report
-from service.api.requests.bodies import decode_object, decode_with_items
+from service.api.requests.items import decode_object, decode_with_items
 from service.api.requests.key_limits import admitted, charge, check_hosts, check_ttl
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.posts import Post
@@ -35,7 +35,7 @@ from service.api.responses.encode import answer, answer_part, json_answer, share
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.batching.lease_requests import LeaseRequest
-from service.leases.lease import WorkerRequest
+from service.leases.dealt import WorkerRequest
 from service.leases.returning import return_leases_of
 from service.model.errors import InvalidField, LeaseNotHeld
 from service.model.urls import normalise_host

@@ -12,8 +12,8 @@ from service.api import openapi
 from service.api.admission import TheActor, TheCaller
 from service.api.assembly import Service, TheBody, TheService
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_batch, decode_changes
 from service.api.requests.decode import decode_pages
+from service.api.requests.items import decode_batch, decode_changes
 from service.api.requests.key_limits import admitted
 from service.api.requests.rules import check_bounds
 from service.api.responses.change_hours import encode_change_hours
@@ -173,7 +173,8 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     if incident is not None and incident.until <= now:
         incident = None
     unfinished = unfinished_page(tx, page, now)
-    spent = spent_until(tx, service.keeper.terms, page.cost or 0.0)
+    keeper = service.keeper
+    spent = None if keeper.has_room() else spent_until(tx, keeper.terms, page.cost or 0.0)
     stopped_at = stopped_above(tx.of_host(page.host), page.url) if page.held else None
     shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident)
     return answer(encode_page(*shown, spent, stopped_at, denied=_denied(tx, page)))

@@ -22,7 +22,8 @@ from service.api.assembly import Service, TheService
 from service.api.examples import EXAMPLES
 from service.api.requests.blocks import POLL_S, attempt, cut_short, deadline
 from service.api.requests.bodies import read_document
-from service.api.requests.decode import NO_PAGES, instants, name_pages
+from service.api.requests.decode import NO_PAGES, name_pages
+from service.api.requests.fields import instants
 from service.api.requests.key_limits import charge, check_hosts
 from service.api.requests.rules import EARLIEST, FUTURE_ALLOWED
 from service.api.responses.encode import answer

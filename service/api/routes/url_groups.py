@@ -18,7 +18,7 @@ from service.api.admission import TheActor
 from service.api.assembly import TheBody, TheService
 from service.api.cursors import CursorParameter, UrlGroupsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_object
+from service.api.requests.items import decode_object
 from service.api.responses.encode import answer, answer_part
 from service.api.route import GUARDED, DirectRoute
 from service.budget.admission import overrule

@@ -32,7 +32,7 @@ from service.api.cursors import (
     limit_of,
 )
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_changes, decode_object, sent_fields
+from service.api.requests.items import decode_changes, decode_object, sent_fields
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.events import subscriptions

@@ -20,7 +20,8 @@ from service.api.admission import TheActor
 from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import CursorParameter, SubscriptionsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
-from service.api.requests.bodies import decode_object, read_content
+from service.api.requests.bodies import read_content
+from service.api.requests.items import decode_object
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.sitemaps import DocumentOptions, Reader

@@ -33,6 +33,8 @@ class Links(Columns):
     """As in `PageStates`."""
     n_targets: Codes
     redirects_to: Ints
+    had_content: Codes
+    """1 where a crawl has shown content."""
 
     def rows(self, page_id: Ints) -> tuple[Ints, Bools]:
         """Return the row of each page, and whether it has one; the row of another page is 0."""
@@ -80,10 +82,17 @@ class LinkStatements(Subject):
 
 LINKS_OF = """
 SELECT page_id, coalesce(hops, 0) AS hops, coalesce(n_targets, 0) AS n_targets,
-    coalesce(redirects_to, 0) AS redirects_to
+    coalesce(redirects_to, 0) AS redirects_to,
+    CASE WHEN {observed_at} IS NULL THEN 0 ELSE 1 END AS had_content
 FROM page_states WHERE page_id IN (SELECT value FROM {ids}) ORDER BY page_id
 """
-TYPES = {"page_id": "i8", "hops": "i2", "n_targets": "i2", "redirects_to": "i8"}
+TYPES = {
+    "page_id": "i8",
+    "hops": "i2",
+    "n_targets": "i2",
+    "redirects_to": "i8",
+    "had_content": "i2",
+}
 FARTHER = "hops < 0 OR hops > %(hops)s"
 TRIED = f"""n_failures >= {LEAST_TRIES} AND NOT gone AND last_crawl_at < %(before)s
     AND (requested_at IS NULL OR requested_at <= last_crawl_at)"""
