@@ -400,7 +400,9 @@ class MemoryTransaction(MemoryIncidents):
     @override
     def links_of(self, page_id: Ints) -> Links:
         states = self.lock_states(np.unique(page_id))
-        return Links(**{f.name: getattr(states, f.name) for f in fields(Links)})
+        had_content = (~np.isnat(states.last_observed_at)).astype(np.int16)
+        names = (f.name for f in fields(Links) if f.name != "had_content")
+        return Links(**{name: getattr(states, name) for name in names}, had_content=had_content)
 
     @override
     def link(self, page_id: Ints, hops: int, now: datetime, before: datetime) -> Ints:

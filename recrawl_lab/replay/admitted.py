@@ -5,6 +5,7 @@ page has no evidence and no page that waits, and so changes nothing for others.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,25 +24,19 @@ class Admission:
     def __init__(self, urls: Sequence[str]) -> None:
         every = np.array(urls, object)
         _, first, last = np.unique(last_levels(every), return_index=True, return_inverse=True)
-        place: dict[int, int] = {}
-        parent: list[int] = []
-        ends = np.empty(len(first), np.int64)
-        for k, url in enumerate(every[first]):
-            above = -1
-            for level in ladder(url).levels:
-                if level not in place:
-                    place[level] = len(parent)
-                    parent.append(above)
-                above = place[level]
-            ends[k] = above
-        none = np.zeros(len(parent), np.int64)
-        self.last = ends[last.reshape(-1)]
+        ladders = [ladder(url).levels for url in every[first]]
+        above = {one: parent for each in ladders for parent, one in pairwise((0, *each))}
+        level = np.array(sorted(above), np.int64)
+        parent = level.searchsorted([above[one] for one in level.tolist()])
+        hosts = np.array([above[one] == 0 for one in level.tolist()], np.bool_)
+        none = np.zeros(len(level), np.int64)
+        self.last = level.searchsorted([each[-1] for each in ladders])[last.reshape(-1)]
         """(N,) position of each page's last level."""
-        self.levels = worth.Levels(np.array(parent, np.int64), none, none, none, none)
+        self.levels = worth.Levels(np.where(hosts, -1, parent), none, none, none, none)
         self.state = np.full(len(every), UNKNOWN, np.int8)
         self.seen: set[int] = set()
         """Digests of the corpus."""
-        self.sampled_on = np.full(len(parent), -1, np.int64)
+        self.sampled_on = np.full(len(level), -1, np.int64)
         """Day of the last sample of each level."""
 
     @property

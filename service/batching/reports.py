@@ -155,6 +155,7 @@ class Recorder:
         with self.store.begin() as tx:
             for prepare in prepares:
                 prepare(tx)
+            tx.hurry()
             committed, sooner = self.record_crawls(tx, jobs, attempt)
         self.after_commit(jobs, committed, sooner)
         return [committed] if len(jobs) == 1 else [committed.take(rows) for rows in _rows(jobs)]
@@ -162,8 +163,7 @@ class Recorder:
     def record_crawls(
         self, tx: Transaction, jobs: list[CrawlReport], attempt: Attempt
     ) -> tuple[CommittedCrawls, Ints]:
-        """Record crawls, and return the pages for `after_commit`."""
-        tx.hurry()
+        """Record crawls in a transaction that hurries; return the pages for `after_commit`."""
         now, crawls = _latest(jobs), CrawlColumns.concatenate([job.columns for job in jobs])
         pages = _resolve(tx, jobs, now, leased=crawls.leased_page_id)
         crawls = replace(
@@ -268,7 +268,7 @@ class Recorder:
     ) -> None:
         """Queue the pages that `record_crawls` returned; count what the crawls took."""
         now = _latest(jobs)
-        if self.keeper is not None:
+        if self.keeper is not None and self.keeper.terms is not None:
             accepted = committed.verdict == ItemVerdict.accepted
             crawls = CrawlColumns.concatenate([job.columns for job in jobs]).where(accepted)
             day = int(days_since_1970(now))

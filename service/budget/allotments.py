@@ -133,6 +133,8 @@ class Allotment:
 
     def less(self, crawls: TakenAmounts) -> "Allotment":
         """Return what is left after crawls."""
+        if self.day is None:  # no budget is set
+            return self
         own = crawls.total - crawls.on_loan
         return replace(
             self,
@@ -154,6 +156,8 @@ def fitting(amount: Floats, room: float) -> Bools:
     >>> fitting(np.array([2.0, 3.0, 1.0, 1.0]), 4.0).tolist()
     [True, False, True, True]
     """
+    if math.isinf(room):
+        return np.ones(len(amount), np.bool_)
     fit: Bools = np.cumsum(amount) <= room
     for _ in range(MOST_ROUNDS):
         left = room - float(amount[fit].sum())

@@ -35,6 +35,8 @@ class QueueCaps(NamedTuple):
     @classmethod
     def of(cls, host_queues: HostQueues, days: CappedDays, day: int) -> "QueueCaps":
         """Return the caps of locked host queues on a day."""
+        if not len(days):
+            return cls(days, NO_ROWS, day)
         row = host_queues.queue_id.searchsorted(days.queue_id)
         return cls(on_day(days, day), row, day)
 
@@ -54,6 +56,8 @@ class QueueCaps(NamedTuple):
 
     def after(self, host_queue: Ints, first: Bools) -> "QueueCaps":
         """Return the caps after crawls of host queues, by their position."""
+        if not len(self.row):
+            return self
         n = 1 + max(host_queue.max(initial=0), self.row.max(initial=0))
         n_crawls = np.bincount(host_queue, minlength=n)[self.row]
         n_first = np.bincount(host_queue[first], minlength=n)[self.row]
@@ -64,14 +68,20 @@ class QueueCaps(NamedTuple):
 
         `left` is what the day leaves of the budget.
         """
-        midnight = midnight_after(np.array(self.day))
-        opens, first_opens = np.full(n, NO_TIME), np.full(n, NO_TIME)
+        opens = np.full(n, NO_TIME)
+        if not len(self.row) and not isfinite(left.first):
+            return NextDays(opens, opens)
+        midnight, first_opens = midnight_after(np.array(self.day)), opens.copy()
         opens[self.row[room(self.days) < 1]] = midnight
         if isfinite(left.first):
             first_opens[self.row[first_room(self.days, left.first_share) < 1]] = midnight
             if left.is_last_first and left.first < 1:
                 first_opens[:] = midnight
         return NextDays(opens, first_opens)
+
+
+NO_ROWS = np.zeros(0, np.int64)
+NO_DAYS = CappedDays.empty()
 
 
 class MemberCaps(NamedTuple):
@@ -91,7 +101,7 @@ def members(
     allowed, member = np.ones(len(pages), np.bool_), np.full(len(pages), -1)
     some = np.flatnonzero(wanted & in_group)
     if not len(some):
-        return MemberCaps(CappedDays.empty(), member, allowed)
+        return MemberCaps(NO_DAYS, member, allowed)
     host_id = pages.host_id[some]
     days = on_day(tx.capped_members(distinct(host_id)), day)
     if len(days):
@@ -106,7 +116,7 @@ def members(
 def save(tx: Transaction, caps: QueueCaps | MemberCaps, before: CappedDays) -> None:
     """Write the counts of host queues that have more crawls than before."""
     more = caps.days.n_crawls > before.n_crawls
-    if more.any():
+    if len(more) and more.any():
         tx.save_capped(caps.days.where(more))
 
 

@@ -220,9 +220,12 @@ def lease_due(
     able = locked & ripe & allowed
     first = np.isnat(pages.last_crawl_at)
     own = able & allotment.fits(np.where(able, amount, 0.0), ahead=ahead)
-    urgent = able & ~own & ~first & (pages.urgency >= URGENT)
-    on_loan = urgent & allotment.fits_on_loan(np.where(urgent, amount, 0.0))
-    taken = own | on_loan
+    rest = able & ~own
+    urgent, on_loan, taken = rest, rest, own
+    if rest.any():
+        urgent = rest & ~first & (pages.urgency >= URGENT)
+        on_loan = urgent & allotment.fits_on_loan(np.where(urgent, amount, 0.0))
+        taken = own | on_loan
     tx.lease(leases.where(taken), now)
     if taken.any():
         tx.count(HostEvents("n_leased", pages.host_id[taken]))

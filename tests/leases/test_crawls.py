@@ -39,8 +39,8 @@ from support.store_cases import (
 
 from service.ingest import record
 from service.leases import lease
-from service.leases.dealt import WorkerRequest
 from service.leases import queue as due_queue
+from service.leases.dealt import WorkerRequest
 from service.leases.queue import fill_queue, queue_due
 from service.model.domain import ItemVerdict, Observability, PagePatch
 from service.model.outcomes import Outcome

@@ -177,6 +177,8 @@ def costs_of(items: Sequence[Observation], unit: str) -> tuple[Numbers, dict[int
 
 def with_ends(decoded: Decoded[CrawlColumns], now: datetime) -> Decoded[CrawlColumns]:
     """Return crawls, followed by the ends of leases whose reports were refused."""
+    if not decoded.refusals:
+        return decoded
     index, ends = lease_ends(decoded.refusals, now)
     if not len(ends):
         return decoded

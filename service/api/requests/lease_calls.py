@@ -250,7 +250,7 @@ class CallFlush:
             self._lease(tx, *new, grant, wait=wait)
         if gathered is not None:
             self.posts.recorder.after_commit([gathered.report], committed, sooner)
-            outcomes = self.posts.counted(gathered, committed)
+            outcomes = self.posts.counted(gathered, committed, counts)
             for reply, outcome in zip(compress(own, reporting), outcomes, strict=True):
                 reply.waits_for = outcome if isinstance(outcome, Future) else None
         for reply, of_call, answer in zip(replies, own, repeated, strict=True):

@@ -77,8 +77,11 @@ class GatheredPosts(NamedTuple):
 
     def holding(self, committed: CommittedCrawls) -> list[bool]:
         """Return which posts have crawls of locked pages."""
+        rows = locked_rows(committed)
         holding = np.zeros(len(self.starts), np.bool_)
-        index = self.decoded.index[locked_rows(committed)]
+        if not len(rows):
+            return holding.tolist()
+        index = self.decoded.index[rows]
         holding[self.starts.searchsorted(index, "right") - 1] = True
         return holding.tolist()
 
@@ -97,13 +100,15 @@ class PostRecorder:
         """Record the items of all posts as one report, and count the outcomes of each post."""
         gathered = GatheredPosts.of(posts, self.now(), self.unit)
         (committed,) = self.recorder.flush_free_crawls([gathered.report])
-        return self.counted(gathered, committed)
+        return self.counted(gathered, committed, gathered.counts(committed))
 
     def counted(
-        self, gathered: GatheredPosts, committed: CommittedCrawls
+        self, gathered: GatheredPosts, committed: CommittedCrawls, whole: list[Counts]
     ) -> list[Counts | Future[Counts]]:
-        """Return the counts of each post, as a future where a crawl waits for a locked page."""
-        whole = gathered.counts(committed)
+        """Return the counts of each post, as a future where a crawl waits for a locked page.
+
+        `whole` are the counts of each post by what was committed.
+        """
         rows, crawls = locked_rows(committed), gathered.decoded.columns
         if not len(rows):
             measure_crawls(self.telemetry, crawls, whole)
