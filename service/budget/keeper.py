@@ -195,6 +195,16 @@ class Keeper:
             self._add(day, crawls)
         self._start_timer()
 
+    def count_returned(self, token: int, leased_at: np.datetime64, *, first: bool) -> None:
+        """Give back what a lease took that was returned on its own UTC day, without a crawl."""
+        day = int(leased_at.astype("M8[D]").astype(np.int64))
+        if self.terms is None or day != int(days_since_1970(self.store.clock())):
+            return
+        if self.terms.unit == CRAWLS:
+            self.count_unleased(day, TakenAmounts(-GRAIN, first=-1.0 if first else 0.0))
+        else:
+            self.count_reports(day, np.array([token]), np.zeros(1))
+
     def count_reports(self, day: int, token: Ints, amount: Floats) -> None:
         """Count what accepted crawls of a day took, NaN where none is known; token 0: no lease.
 

@@ -91,6 +91,15 @@ class LeasedCrawls(NamedTuple):
     """Function that returns those pages of the other crawls that wait after unfinished leases."""
 
 
+class ReturnedLease(NamedTuple):
+    """A lease that its worker has returned."""
+
+    token: int
+    leased_at: np.datetime64
+    first: bool
+    """True if the page was never crawled."""
+
+
 NO_LEASES = LockedLeases.empty()
 
 
@@ -210,16 +219,32 @@ class LeaseSettler:
             tx.save_host_queues(after.where(differs(host_queues, after)))
         return held
 
-    def release(self, tx: Transaction, page_id: int, token: int, now: datetime) -> bool:
-        """Return a lease, whose crawl is not made; return whether the lease still ran."""
+    def release(
+        self, tx: Transaction, page_id: int, token: int, now: datetime
+    ) -> ReturnedLease | None:
+        """Return a lease, whose crawl is not made; None: the lease was not in force any more."""
         if not tx.extend_lease(page_id, token, now, now):
-            return False
+            return None
         tokens = LeaseTokens(page_id=np.array([page_id]), token=np.array([token]))
-        return bool(self.return_leases(tx, tokens, now)[0])
+        locked, pages = tx.lock_leases(tokens), tx.due_columns(tokens.page_id)
+        if not self._returned(tx, tokens, locked, pages, now).all():
+            return None
+        return ReturnedLease(token, locked.leased_at[0], bool(np.isnat(pages.last_crawl_at[0])))
 
     def return_leases(self, tx: Transaction, tokens: LeaseTokens, now: datetime) -> Bools:
         """Return leases, whose crawls are not made; return which of them were in force."""
-        locked, pages = tx.lock_leases(tokens), tx.due_columns(tokens.page_id)
+        return self._returned(
+            tx, tokens, tx.lock_leases(tokens), tx.due_columns(tokens.page_id), now
+        )
+
+    def _returned(
+        self,
+        tx: Transaction,
+        tokens: LeaseTokens,
+        locked: LockedLeases,
+        pages: DueColumns,
+        now: datetime,
+    ) -> Bools:
         reports = LeaseReports.none(tokens.page_id, Ending.returned)
         return self.settle(tx, reports, pages, locked, now)
 

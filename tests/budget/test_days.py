@@ -38,6 +38,21 @@ def test_a_spent_budget_names_the_time_of_the_next_room(database_url):
         assert fleet.ask() == 1
 
 
+def test_a_lease_that_is_returned_on_its_day_goes_back_to_the_budget(database_url):
+    with service(database_url) as live:
+        live.register(*urls(100))
+        leased = live.client.post("/leases", json={"count": round(BUDGET)}).json()["items"]
+        assert len(leased) == BUDGET
+        for crawl in leased[:10]:
+            assert live.client.delete(f"/leases/{crawl['lease']}").status_code == 204
+        live.clock.advance(seconds=allotments.HELD_S + 1)
+        assert len(live.client.post("/leases", json={"count": 100}).json()["items"]) == 10
+        live.clock.advance(days=1)
+        old = f"/leases/{leased[-1]['lease']}"
+        assert live.client.delete(old).status_code in (204, 404)
+        assert len(live.client.post("/leases", json={"count": 100}).json()["items"]) == BUDGET
+
+
 def test_why_says_that_a_page_waits_for_the_budget(database_url):
     with service(database_url) as live:
         live.register(*urls(100))
@@ -54,6 +69,18 @@ def test_why_says_that_a_page_waits_for_the_budget(database_url):
         assert {page["why"] for page in pages if page not in waiting} == {None}
         live.clock.advance(hours=24)
         assert live.get(f"/pages/{waiting[0]['page_id']}").json()["why"] is None
+
+
+def test_why_counts_what_the_server_holds_of_the_budget(database_url):
+    with service(database_url) as live:
+        live.register(*urls(1))
+        leased = live.client.post("/leases", json={"count": round(BUDGET)}).json()["items"]
+        assert len(leased) == 1
+        live.epoch()
+        (late,) = live.register("https://late.example/")
+        why = live.get(f"/pages/{late}").json()["why"]
+        assert why is None or "budget is spent" not in why["sentence"]
+        assert len(live.client.post("/leases", json={"count": 5}).json()["items"]) == 1
 
 
 def test_a_server_without_a_budget_leases_all(database_url):

@@ -294,12 +294,14 @@ def delete_lease(service: TheService, lease: LeasePath) -> Response:
     """Return a crawl that was not done.
 
     The page is due at once the first time; after further leases in a row without a report it waits.
-    Its host keeps its delay.
+    Its host keeps its delay. A lease of today goes back to the budget.
     """
     page_id, token = read_lease(lease)
     with service.store.begin() as tx:
-        if not service.settler.release(tx, page_id, token, tx.now()):
+        returned = service.settler.release(tx, page_id, token, tx.now())
+        if returned is None:
             raise LeaseNotHeld
+    service.keeper.count_returned(returned.token, returned.leased_at, first=returned.first)
     service.telemetry.count_leases("returned", 1)
     service.lease_waiters.wake(1)
     return Response(status_code=204)
