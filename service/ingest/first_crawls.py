@@ -15,6 +15,10 @@ MAY_BE_NEW = (Outcome.content, Outcome.empty)
 """Outcomes that bring something new unless the digest is known. A crawler that reports no digests
 has all its pages admitted."""
 
+FRUITFUL_HOPS = 1
+"""Maximum redirects to a page whose own redirect to a new page counts as something new. Else sites
+that redirect without end would have all their addresses admitted."""
+
 
 def first_crawls(
     before: PageStates,
@@ -30,7 +34,8 @@ def first_crawls(
     shown = ~np.isin(outcome, UNCERTAIN) | (after.n_failures >= NO_CONTENT_AFTER)
     row = np.flatnonzero((before.held != 0) & shown)
     last = groups.end[row]
-    brings = np.isin(outcome[row], MAY_BE_NEW) | (crawls.leads[last] == Leads.to_new)
+    leads_on = (crawls.leads[last] == Leads.to_new) & (np.abs(before.hops[row]) <= FRUITFUL_HOPS)
+    brings = np.isin(outcome[row], MAY_BE_NEW) | leads_on
     digest = np.where(outcome[row] == Outcome.content, crawls.digest[last], 0)
     return FirstCrawls(
         page_id=before.page_id[row], held=before.held[row], digest=digest, brings=brings

@@ -331,3 +331,33 @@ def test_a_page_reported_by_its_url_is_asked_for(live):
     ]
     assert live.post("/observations", reports).json()["accepted"] == 2
     assert page(live, f"{SITE}/seen")["hops"] == 0
+
+
+@pytest.fixture
+def choosy(database_url, monkeypatch):
+    """A service that admits new pages by what those of their URL group have brought."""
+    monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
+    monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
+    with running(database_url, admission="learned") as live:
+        yield live
+
+
+def test_redirects_without_end_end_the_first_crawls_of_their_url_group(choosy):
+    numbers = count()
+    choosy.register(*(f"{SITE}/p{n}" for n in range(60)))
+    crawled = crawl(choosy, lambda url: to(f"{url}/{next(numbers)}"))
+    by_depth = [sum(url.count("/") == 3 + n for url in crawled) for n in range(6)]
+    assert by_depth[:2] == [60, 60], "each page that was asked for leads to a page"
+    assert sum(by_depth[3:]) <= 120, "of 180: directories below those without content are stopped"
+
+
+def test_a_site_that_moves_by_two_redirects_is_followed_to_its_end(choosy):
+    choosy.register(*(f"{SITE}/old/p{n}" for n in range(60)))
+
+    def answer(url):
+        if "/new/" in url:
+            return content(url)
+        return to(url.replace("/old/", "/mid/") if "/old/" in url else url.replace("mid", "new"))
+
+    crawled = crawl(choosy, answer)
+    assert sum("/new/" in url for url in crawled) == 60
