@@ -206,11 +206,12 @@ def spells(played: Played) -> Iterator[Spell]:
 def is_trouble(host: Host, request: Request) -> bool:
     """Return whether an answer was one of a host in trouble: in an outage, or by its status.
 
-    Such a status is 429, 5xx, or none that a crawler can read.
+    In an outage a host may show one content on all pages. The statuses are 429, 5xx, and none that
+    a crawler can read.
     """
     status = request.status
     ill = status < 200 or status == 429 or status >= 500
-    return not request.content and (ill or host.outage(request.at) is not None)
+    return host.outage(request.at) is not None or (ill and not request.content)
 
 
 def trouble(host: Host, requests: list[Request], spell: Spell) -> tuple[float, float]:
