@@ -196,7 +196,7 @@ class Keeper:
         self._start_timer()
 
     def count_returned(self, token: int, leased_at: np.datetime64, *, first: bool) -> None:
-        """Give back what a lease took that was returned on its own UTC day, without a crawl."""
+        """Return to the budget what a lease took that was returned on its own UTC day."""
         day = int(leased_at.astype("M8[D]").astype(np.int64))
         if self.terms is None or day != int(days_since_1970(self.store.clock())):
             return
