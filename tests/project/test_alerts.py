@@ -326,7 +326,7 @@ def test_crawlers_that_stop(alerts, tmp_path, sqlite_url):
 
 @causes("RecrawlBudgetExceeded")
 def test_crawls_without_leases_beyond_the_budget(alerts, tmp_path, sqlite_url):
-    with watched(tmp_path, sqlite_url, bandwidth=10_000) as (live, watch):
+    with watched(tmp_path, sqlite_url, bandwidth=5_000) as (live, watch):
         live.register(*urls(100))
         live.epoch()
 
@@ -337,7 +337,6 @@ def test_crawls_without_leases_beyond_the_budget(alerts, tmp_path, sqlite_url):
         ten_minutes()
         watch.is_quiet(*alerts)
         crawled(live, *urls(100), digest="a1")
-        crawled(live, *urls(100), digest="a2")
         ten_minutes()
         assert watch.fires(*alerts)["unit"] == "crawls"
 
@@ -408,6 +407,22 @@ def test_hosts_that_are_blocked_by_an_operator_or_pause_in_trouble(alerts, tmp_p
         watch.is_quiet(*alerts)
         crawled(live, *urls(1, "h1.example"), status=503)
         assert watch.fires(*alerts)["reason"] == "trouble"
+
+
+@causes("RecrawlHostsInIncident")
+def test_a_host_that_shows_one_page_in_place_of_all(alerts, tmp_path, sqlite_url):
+    with watched(tmp_path, sqlite_url) as (live, watch):
+        pages = urls(8)
+        live.register(*pages)
+        live.epoch()
+        for page in pages:
+            crawled(live, page, digest=page)
+        live.clock.advance(hours=2)
+        watch.is_quiet(*alerts)
+        for page in pages:
+            live.clock.advance(seconds=5)
+            crawled(live, page, digest="maintenance")
+        watch.fires(*alerts)
 
 
 @causes("RecrawlWebhookBehind", "RecrawlWebhookDisabled")
