@@ -25,23 +25,10 @@ MAX_BYTES = 5_000_000
 STOP = threading.Event()
 
 
-class SentAt:
-    """The time at which a request leaves, once its connection is open."""
-
-    def __init__(self) -> None:
-        self.value = datetime.now(UTC)
-
-    def __call__(self, event: str, _: dict[str, object]) -> None:
-        """Note the time, as httpx calls this at each step of a request."""
-        if event.endswith("send_request_headers.started"):
-            self.value = datetime.now(UTC)
-
-
-def fetched(crawl: rc.Crawl, web: httpx.Client, sent_at: SentAt) -> rc.CrawlEvidence:
+def fetched(crawl: rc.Crawl, web: httpx.Client) -> rc.CrawlEvidence:
     """Return the answer to a conditional request; raise an error if there is none in time."""
     start = time.monotonic()
-    headers, steps = rc.conditions(crawl), {"trace": sent_at}
-    with web.stream("GET", crawl.url, headers=headers, extensions=steps) as response:
+    with web.stream("GET", crawl.url, headers=rc.conditions(crawl)) as response:
         result: rc.CrawlEvidence = {"status": response.status_code}
         result["etag"], result["last_modified"] = rc.etag(response), rc.last_modified(response)
         result["redirect_url"] = response.extensions["redirect_url"]
@@ -72,14 +59,14 @@ def visit(crawl: rc.Crawl, web: httpx.Client, robots: rc.Robots, reporter: rc.Re
     if not entry.allowed:
         print(entry.evidence.get("status", "-"), crawl.url, entry.reason, flush=True)
         return reporter.report(crawl, **entry.evidence) if entry.evidence else None
-    sent_at = SentAt()  # a ping that is newer leads to another crawl
+    sent_at = datetime.now(UTC)  # a ping that is newer leads to another crawl
     try:
-        result = fetched(crawl, web, sent_at)
+        result = fetched(crawl, web)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
         print(f"0 {crawl.url} {error}", flush=True)
-        return reporter.report(crawl, observed_at=sent_at.value, status=0)
+        return reporter.report(crawl, observed_at=sent_at, status=0)
     print(result["status"], crawl.url, result["redirect_url"] or "", flush=True)
-    return reporter.report(crawl, observed_at=sent_at.value, **result)
+    return reporter.report(crawl, observed_at=sent_at, **result)
 
 
 def work(web: httpx.Client, robots: rc.Robots, reporter: rc.Reporter) -> None:
