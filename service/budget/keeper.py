@@ -183,9 +183,8 @@ class Keeper:
 
     def has_room(self) -> bool:
         """Return whether the allotment of this server has room for a crawl now."""
-        with self._turn:
-            today = int(days_since_1970(self.store.clock()))
-            return self._held.day == today and self._held.has_room()
+        held = self._held  # read without the turn, which a lease holds to its commit
+        return held.day == int(days_since_1970(self.store.clock())) and held.has_room()
 
     def count_unleased(self, day: int, crawls: TakenAmounts) -> None:
         """Count accepted crawls of a day that had no lease."""
