@@ -18,7 +18,7 @@ from support.live_server import START, Live, running, until
 from support.processes import serving
 
 from service.api.encodings import MAX_RATIO, RATIO_FROM
-from service.api.requests import blocks, bodies
+from service.api.requests import blocks, bodies, items
 from service.api.requests.meter import (
     BODIES_AT_ONCE,
     MOST_VALUES,
@@ -144,7 +144,7 @@ def test_each_operation_with_a_body_reads_it_by_the_one_function(
     }
     sqlite_api.client.post("/websub", json=subscribed)
     arrived, decoded = [], []
-    arriving, strict = bodies.arriving, bodies._strict
+    arriving, strict = bodies.arriving, items._strict
 
     def spy(request, *args):
         arrived.append(request.url.path)
@@ -156,7 +156,7 @@ def test_each_operation_with_a_body_reads_it_by_the_one_function(
 
     monkeypatch.setattr(bodies, "arriving", spy)
     monkeypatch.setattr(blocks, "arriving", spy)
-    monkeypatch.setattr(bodies, "_strict", counting)
+    monkeypatch.setattr(items, "_strict", counting)
     seen = set()
     for method, path, media_type in operations(sqlite_api):
         address = path.replace("{page_id}", "1")
