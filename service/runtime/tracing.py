@@ -42,7 +42,8 @@ from service.events.courier import Courier
 from service.model.errors import RequestError
 from service.storage.epochs import postgres_loading as loading
 from service.storage.postgres import binary
-from service.storage.postgres.statements import PostgresDialect, Statements
+from service.storage.postgres.dialect import PostgresDialect
+from service.storage.postgres.statements import Statements
 
 MAX_TEXT = 500
 """Maximum length of the text of one statement in a span, characters."""

@@ -3,7 +3,7 @@
 from typing_extensions import override
 
 from service.storage.access.contract import AccessSql
-from service.storage.postgres.statements import PostgresDialect
+from service.storage.postgres.dialect import PostgresDialect
 
 KEYS_CHANNEL = "recrawl_keys"
 """Channel on which changes of keys are notified."""

@@ -14,7 +14,8 @@ from service.storage.budget.caps import (
     CapsSql,
     capped_days,
 )
-from service.storage.postgres.statements import PostgresDialect, PostgresRows
+from service.storage.postgres.dialect import PostgresDialect
+from service.storage.postgres.statements import PostgresRows
 from service.storage.postgres.words import given
 
 SAVE_ALL = SAVE_DAYS.format(rows=f"SELECT * FROM {given(*COUNTS_OF_DAY)} ORDER BY queue_id")

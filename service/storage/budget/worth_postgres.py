@@ -14,7 +14,7 @@ from service.storage.budget.worth import (
     UrlLevels,
     WorthSql,
 )
-from service.storage.postgres.statements import PostgresDialect
+from service.storage.postgres.dialect import PostgresDialect
 from service.storage.postgres.words import given
 
 ADD_LEVELS = f"""

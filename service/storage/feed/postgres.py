@@ -12,7 +12,7 @@ from typing_extensions import override
 from service.model.arrays import Ints
 from service.model.changes import ChangeColumns, ChangeFilter, PageUrls
 from service.storage.feed.contract import STUCK_S, FeedSql, blocks, url_condition
-from service.storage.postgres.statements import PostgresDialect
+from service.storage.postgres.dialect import PostgresDialect
 
 LOCK = 0x7265_6372_6665_6564  # "recrfeed"
 CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1e6 AS bigint)"

@@ -7,7 +7,7 @@ from typing_extensions import override
 from service.model.freshness import MeasuredPages
 from service.storage.history.contract import HistorySql
 from service.storage.pages.postgres_lists import FRESH
-from service.storage.postgres.statements import PostgresDialect
+from service.storage.postgres.dialect import PostgresDialect
 
 MEASURED = {**FRESH, "importance": "importance"}
 ARRAYS = ", ".join(f"array_agg({column})" for column in MEASURED.values())

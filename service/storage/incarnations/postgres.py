@@ -14,7 +14,7 @@ from typing_extensions import override
 from service.model.errors import StoreUnavailable
 from service.model.incarnations import Numbers, Surroundings
 from service.storage.incarnations.contract import IncarnationsSql
-from service.storage.postgres.statements import PostgresDialect
+from service.storage.postgres.dialect import PostgresDialect
 
 CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1e6 AS bigint)"
 CLUSTER = "SELECT CAST(system_identifier AS text) FROM pg_control_system()"

@@ -6,8 +6,8 @@ A partition of the log is a month, or with an archive and a short retention a da
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
+from service.storage.postgres.dialect import PostgresDialect
 from service.storage.postgres.partitions import Begin, in_steps, partitions
-from service.storage.postgres.statements import PostgresDialect
 
 MOST_MOVED = 20_000
 """Maximum entries that move from the default partition to a new one: about 0.2 s."""

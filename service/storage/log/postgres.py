@@ -16,8 +16,8 @@ from service.storage.log.contract import ArchivedLog, LogPart
 from service.storage.log.partitions import keep_house, old_partitions
 from service.storage.postgres import binary
 from service.storage.postgres.binary import copy_in, masked
+from service.storage.postgres.dialect import PostgresDialect
 from service.storage.postgres.partitions import LOCK_TIMEOUT, partitions
-from service.storage.postgres.statements import PostgresDialect
 from service.storage.postgres.words import given
 
 FEW = 100

@@ -15,7 +15,7 @@ from service.model.urls import url_groups
 from service.storage.pages.contract import Brought, PagesSql, RegisteredPages
 from service.storage.pages.postgres_states import BRING_STATES, OWN, RARE, STATES, PostgresStates
 from service.storage.postgres.binary import SHORT_RATES, broad
-from service.storage.postgres.statements import named
+from service.storage.postgres.dialect import named
 from service.storage.postgres.words import given
 
 ADD_HOSTS = """

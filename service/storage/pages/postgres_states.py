@@ -32,7 +32,8 @@ from service.storage.pages.validators import (
     ValidatorsSql,
 )
 from service.storage.postgres.binary import SHORT, short
-from service.storage.postgres.statements import EPOCH_IN_FORCE, PostgresDialect, PostgresRows
+from service.storage.postgres.dialect import EPOCH_IN_FORCE, PostgresDialect
+from service.storage.postgres.statements import PostgresRows
 from service.storage.postgres.words import given
 from service.storage.queue.columns import LeaseTokens, LockedLeases
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 import psycopg
 
 from service.storage.dialect import Dialect
-from service.storage.postgres.statements import PostgresDialect
+from service.storage.postgres.dialect import PostgresDialect
 
 Begin = Callable[[], AbstractContextManager[PostgresDialect]]
 """Function that opens a transaction."""

@@ -7,25 +7,19 @@ commits.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import numpy as np
 import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
-from typing_extensions import override
 
-from service.model.arrays import Columns, Ints
-from service.storage.clock import FollowingClock, elapsed
-from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect, worded
+from service.storage.clock import elapsed
+from service.storage.dialect import worded
 from service.storage.postgres.binary import dumped, loaded
 from service.storage.postgres.words import WORDS
-
-ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 PLACE = re.compile(r"%(?:%|\((\w+)\)s)")
@@ -293,130 +287,3 @@ def parsed(statement: str) -> tuple[bytes, tuple[str, ...]]:
         return f"${names.setdefault(match[1], len(names) + 1)}"
 
     return PLACE.sub(place, worded(statement, WORDS)).encode(), tuple(names)
-
-
-ASK_EPOCH = f"""
-SELECT epoch, clock_timestamp(), set_config('plan_cache_mode', 'force_generic_plan', true),
-    set_config('recrawl.epoch', coalesce(epoch, 0)::text, true),
-    EXISTS (SELECT FROM host_incidents)
-FROM ({NUMBER_IN_FORCE}) AS published (epoch)
-"""
-"""Statement that reads the epoch in force, the database's time and whether any host is under
-suspicion (`queue.incidents`), the first of most transactions.
-
-Later statements read rows of the schedule by their keys, so one plan suits all parameters. The
-first setting avoids planning, which takes longer than reading a few rows. Both settings last until
-the end of the transaction."""
-EPOCH_IN_FORCE = "current_setting('recrawl.epoch')::int"
-"""Expression of the epoch that `ASK_EPOCH` has read, for statements in the same message."""
-
-
-class PostgresDialect(Dialect):
-    """A transaction that runs text on Postgres."""
-
-    database_clock: FollowingClock
-
-    def __init__(self, statements: Statements, width: int) -> None:
-        self.statements = statements
-        self.width = width
-        self.asked: PostgresRows | None = None
-        """The answer to `ASK_EPOCH`; None before the statement was sent or deferred."""
-        self.number: int | None = None
-        """The epoch in force; None before the answer was read."""
-
-    @property
-    def driver(self) -> psycopg.Connection[Any]:
-        """The psycopg connection of this transaction, after sending the deferred statements."""
-        self.statements.send()
-        return self.statements.driver
-
-    @override
-    def run(self, statement: str, **parameters: Any) -> PostgresRows:
-        return self.statements.run(statement, parameters)
-
-    def later(self, statement: str, **parameters: Any) -> PostgresRows:
-        """Defer one statement, whose answer can wait; it runs with the next one."""
-        return self.statements.later(statement, parameters)
-
-    def once(self, statement: str, **parameters: Any) -> PostgresRows:
-        """Run one statement that is planned for these parameters alone."""
-        return self.statements.run(statement, parameters, kept=False)
-
-    @override
-    def read(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
-        rows = self.run(statement, **parameters)
-        names = rows.names
-        return [dict(zip(names, row, strict=True)) for row in rows]
-
-    @override
-    def ids(self, statement: str, **parameters: Any) -> Ints:
-        return self.id_array(f"SELECT array_agg(id) FROM ({statement}) AS ids (id)", **parameters)
-
-    def id_array(self, statement: str, **parameters: Any) -> Ints:
-        """Return the array that a statement reads; NULL, the array of no row, becomes empty."""
-        ids = self.scalar(statement, **parameters)
-        return np.zeros(0, np.int64) if ids is None else ids
-
-    @override
-    def arrays(self, statement: str, dtypes: Mapping[str, str], **parameters: Any) -> Arrays:
-        names = ", ".join(f"array_agg({name})" for name in dtypes)
-        (row,) = self.run(f"SELECT {names} FROM ({statement}) AS rows", **parameters)
-        if row[0] is None:
-            return {name: np.empty(0, dtype) for name, dtype in dtypes.items()}
-        return dict(zip(dtypes, row, strict=True))
-
-    def columns(self, kind: type[ColumnsT], statement: str, **parameters: Any) -> ColumnsT:
-        """Return the columns of a statement that reads one array for each column."""
-        (row,) = self.run(statement, **parameters)
-        return named(kind, row)
-
-    @override
-    def number_in_force(self) -> int:
-        # This is a separate statement, because Postgres plans a statement before it takes the
-        # snapshot: the plan could be older than the partition of the epoch in the snapshot.
-        if self.number is None:
-            rows = self.ask_epoch()
-            ((epoch, reading, *_),) = rows
-            self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
-            self.number = epoch or 0
-        return self.number
-
-    def ask_epoch(self) -> PostgresRows:
-        """Return the answer to `ASK_EPOCH`, which is sent once, with the next statement."""
-        if self.asked is None:
-            self.asked = self.later(ASK_EPOCH)
-        return self.asked
-
-    def forget_epoch(self) -> None:
-        """Ask for the epoch in force again at its next use."""
-        self.asked = self.number = None
-
-    @override
-    def now(self) -> datetime:
-        # the database's time comes with the epoch; later calls add the elapsed time
-        self.number_in_force()
-        return self.clock()
-
-    def copy(self, statement: str, blocks: Iterable[bytes]) -> None:
-        """Copy blocks of rows into a table."""
-        with self.driver.cursor().copy(statement) as copy:
-            for block in blocks:
-                copy.write(block)
-
-    def epoch_dropped(self) -> bool:
-        """Return whether the epoch in force was dropped after this reader read its number.
-
-        If so, the next statement reads the number again. Only readers need this check, because
-        housekeeping waits for the transactions of writers.
-        """
-        dropped = self.number_in_force() not in (0, *self.kept())
-        if dropped:
-            self.forget_epoch()
-        return dropped
-
-
-def named(kind: type[ColumnsT], row: Row) -> ColumnsT:
-    """Return arrays as columns; NULL, the arrays of no row, become empty columns."""
-    if row[0] is None:
-        return kind.empty()
-    return kind(**dict(zip(kind.__dataclass_fields__, row, strict=True)))

@@ -13,7 +13,7 @@ from service.model.domain import Host, HostPages
 from service.storage.budget.postgres import PostgresCaps
 from service.storage.dialect import HOST_QUEUE, IS_HELD
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE, URGENCY
-from service.storage.postgres.statements import EPOCH_IN_FORCE, named
+from service.storage.postgres.dialect import EPOCH_IN_FORCE, named
 from service.storage.postgres.words import given
 from service.storage.queue.answers import LEASE_ANSWERS, AnswersSql, LeaseAnswers
 from service.storage.queue.columns import (

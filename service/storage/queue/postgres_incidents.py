@@ -4,7 +4,7 @@ from typing_extensions import override
 
 from service.model.arrays import INSTANT
 from service.model.incidents import HostIncidents
-from service.storage.postgres.statements import PostgresDialect
+from service.storage.postgres.dialect import PostgresDialect
 from service.storage.postgres.words import given
 from service.storage.queue.incidents import COLUMN_OF, WRITTEN, IncidentsSql
 
