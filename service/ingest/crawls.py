@@ -46,8 +46,8 @@ from service.model.outcomes import (
     Leads,
     Outcome,
     all_content,
-    all_show,
     outcome_of,
+    shows_content,
 )
 
 GENERATED_WITHIN = np.timedelta64(1, "m")
@@ -61,15 +61,15 @@ def needs_rates(crawls: CrawlColumns) -> bool:
 
     They bound the time to the second look at an absent page, and to the retries of any other.
     """
-    if crawls.digest.all() and not crawls.redirects_to.any():  # most batches
-        return not all_show(crawls.status)
     return not all_content(outcomes(crawls))
 
 
 def outcomes(crawls: CrawlColumns) -> Codes:
     """Return the outcome of each crawl."""
-    columns = crawls.status, crawls.changed, crawls.digest, crawls.redirects_to, crawls.leads
-    return outcome_of(*columns)
+    columns = crawls.status, crawls.changed, crawls.digest, crawls.redirects_to
+    if shows_content(*columns).all():  # most batches
+        return np.zeros(len(crawls), np.int16)
+    return outcome_of(*columns, crawls.leads)
 
 
 def moved_permanently(comparison: "CrawlComparison") -> Bools:

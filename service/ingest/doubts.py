@@ -66,6 +66,9 @@ def doubts(
     `outcome` has the outcomes by the crawls alone. None: no crawl is doubtful.
     """
     shared = _shared(states, groups, crawls, outcome, recent)
+    if shared is None and all_content(outcome) and not tx.has_incidents():  # most batches
+        return None
+    shared = shared or Shared.none(len(crawls))
     signs = _signs(states, groups, crawls, outcome) | shared.is_shared
     if not signs.any() and not tx.has_incidents():
         return None
@@ -96,24 +99,30 @@ def _shared(
     crawls: CrawlColumns,
     outcome: Codes,
     recent: RecentDigests,
-) -> Shared:
-    """Return which of the crawls found a digest that other pages began to show of late."""
+) -> Shared | None:
+    """Return which of the crawls found a digest that other pages began to show of late.
+
+    None: no crawl found a new digest.
+    """
+    if not crawls.digest.any():
+        return None
     page, digest = groups.page, crawls.digest
     before = states.digest[page]
     new = (digest != before) & (digest != 0) & (before != 0)
     new &= (outcome == CONTENT) & ~_unchanged(crawls)
+    if not new.any():
+        return None
+    row = positions(new)
+    digests = NewDigests(
+        host_id=states.host_id[page[row]],
+        page_id=crawls.page_id[row],
+        digest=digest[row],
+        digest_before=before[row],
+        at=crawls.observed_at[row],
+    )
     shared = Shared.none(len(crawls))
-    if new.any():
-        row = positions(new)
-        digests = NewDigests(
-            host_id=states.host_id[page[row]],
-            page_id=crawls.page_id[row],
-            digest=digest[row],
-            digest_before=before[row],
-            at=crawls.observed_at[row],
-        )
-        for column, values in zip(shared, recent.add(digests), strict=True):
-            column[row] = values
+    for column, values in zip(shared, recent.add(digests), strict=True):
+        column[row] = values
     return shared
 
 

@@ -51,6 +51,8 @@ def started(
     `states` are the locked states of their pages, and `now` is the arrival of the report.
     """
     row, locked = leased.row, leased.locked
+    if not len(row):
+        return crawls, crawls.observed_at
     stated, at = crawls.observed_at[row], instant(now)
     sure = (stated >= locked.leased_at) & (stated <= at - PROMPT)
     unsure = (crawls.token[row] != 0) & ~sure

@@ -170,20 +170,23 @@ def outcome_of(
 
 
 SHOWING = np.roll(BY_STATUS == CONTENT, 1)
-"""True for statuses that show content if there is a digest, from `UNSPECIFIED` on, which is -1."""
+"""True for statuses that show content if a digest or `changed` says so, from `UNSPECIFIED` on."""
 
 
-def all_show(status: Codes) -> bool:
-    """Return whether all crawls with a digest and no redirect have content, by their statuses.
+def shows_content(status: Codes, changed: Codes, digest: Ints, redirects_to: Ints) -> Bools:
+    """Return which crawls have the outcome `content` for sure; `outcome_of` decides the others.
 
-    The answer is that of `outcome_of`, ten times as fast, for statuses up to `OFFERED`.
+    A fifth of its time tells it for a whole batch, as most batches have nothing else.
     """
-    return bool(SHOWING.take(status + 1, mode="clip").all())
+    told = (digest != 0) | (changed != UNSPECIFIED)
+    shows = SHOWING.take(status + 1, mode="clip") & told & (redirects_to == 0)
+    sure: Bools = shows | (status == NOT_MODIFIED)
+    return sure
 
 
 def all_content(outcome: Codes) -> bool:
     """Return whether all outcomes are content, as in most batches."""
-    return not outcome.any()  # its code is 0
+    return not outcome.any()  # the code is 0
 
 
 def lacks_content(gone: Bools, n_failures: Ints) -> Bools:

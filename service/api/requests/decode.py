@@ -15,6 +15,7 @@ from recrawl_client.wire.pages import Page
 from service.api.requests.fields import (
     all_unset,
     codes_of,
+    dates_of,
     digest_of,
     etags_of,
     instants,
@@ -46,7 +47,6 @@ from service.model.arrays import (
     UNSPECIFIED,
     Ints,
     Numbers,
-    plausible,
 )
 from service.model.columns import CrawlColumns, PageColumns, PingColumns
 from service.model.domain import Observability
@@ -130,7 +130,7 @@ def decode_crawls(
         retry_after_s=numbers_of([item.retry_after_s for item in items]),
         redirects_to=np.zeros(len(items), np.int64),
         leads=np.zeros(len(items), np.int16),
-        last_modified=plausible(stated_instants([item.last_modified for item in items])),
+        last_modified=dates_of([item.last_modified for item in items]),
         etag=etags_of([item.etag for item in items]),
         note=texts_of(notes),
         own_hosts=batch.own_hosts,
@@ -148,7 +148,9 @@ def decode_crawls(
     for i in filter(set(good.tolist()).__contains__, wrong):
         index = int(batch.index[i])
         left_out.append(Rejection(index=index, code="left_out", field="price", detail=wrong[i]))
-    return with_ends(replace(decoded, left_out=left_out), now)
+    if left_out:
+        decoded = replace(decoded, left_out=left_out)
+    return with_ends(decoded, now)
 
 
 def costs_of(items: Sequence[Observation], unit: str) -> tuple[Numbers, dict[int, str]]:

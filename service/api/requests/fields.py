@@ -22,6 +22,7 @@ from service.model.arrays import (
     Instants,
     Ints,
     Texts,
+    plausible,
 )
 from service.model.errors import InvalidUrl
 from service.model.outcomes import INVENTED, ROBOTS_DENIED
@@ -73,6 +74,13 @@ def stated_instants(moments: list[datetime | UnsetType]) -> Instants:
     stated = instants([UNIX_ZERO if isinstance(at, UnsetType) else at for at in moments])
     stated[[at is UNSET for at in moments]] = NO_TIME
     return stated
+
+
+def dates_of(moments: list[datetime | UnsetType]) -> Instants:
+    """Return dates that sites state, NaT where there is none or where it is implausible."""
+    if all_unset(moments):
+        return np.full(len(moments), NO_TIME)
+    return plausible(stated_instants(moments))
 
 
 def texts_of(texts: list[str | UnsetType]) -> Texts:

@@ -22,8 +22,10 @@ from psycopg.waiting import Wait
 from service.model.arrays import INSTANT, UNSPECIFIED, Floats, datetime_at
 from service.storage.column_builder import Gathered
 
-POSTGRES_EPOCH = np.datetime64("2000-01-01", "us")
+POSTGRES_EPOCH = np.array("2000-01-01", INSTANT)
 """Zero of timestamptz; numpy's NaT has the bits of Postgres's -infinity."""
+
+SINCE = np.dtype("m8[us]")
 
 OIDS = {
     "b1": (16, 1000),
@@ -41,6 +43,10 @@ OIDS = {
 uuid, bytea, text."""
 
 MATRIX = 2
+
+KINDS = {"?": "?", "i2": "h", "i4": "i", "i8": "q", "f4": "f", "f8": "d", "M8[us]": "q"}
+CODES = {np.dtype(name): code for name, code in KINDS.items()}
+"""Code of `struct` for each type of numbers and instants, in the byte order of this machine."""
 
 EMPTY = struct.Struct(">3i")
 """Format of an empty array: number of dimensions, flag of NULLs, oid of the element."""
@@ -81,7 +87,7 @@ def wire(values: NDArray[Any]) -> NDArray[Any]:
 def unwire(values: NDArray[Any], oid: int) -> NDArray[Any]:
     """Return a column from the bytes of `wire`; `oid` is that of the element."""
     if oid == OIDS["M8"][0]:
-        return values.astype(np.int64).view("m8[us]") + POSTGRES_EPOCH
+        return values.astype(np.int64).view(SINCE) + POSTGRES_EPOCH
     if values.dtype.kind in "if":
         return values.astype(_ordered(values.dtype, "="))
     return values.copy()
@@ -101,6 +107,8 @@ def dumped(value: Any) -> tuple[int, bytes | None]:
 
 def _dumped_array(array: NDArray[Any]) -> tuple[int, bytes]:
     """Return the oid, and the bytes: the head, then each element after its length."""
+    if array.shape == (1,) and (single := _single(array.dtype)) is not None:
+        return single[0], single[1](_number(array))
     element, oid = OIDS["V"] if array.ndim == MATRIX else _oids(array.dtype)
     if not len(array):
         return oid, EMPTY.pack(0, 0, element)
@@ -108,12 +116,30 @@ def _dumped_array(array: NDArray[Any]) -> tuple[int, bytes]:
     if array.dtype.kind == "O":
         return oid, head + _text_elements(array)
     values = wire(array)
-    if len(array) == 1:  # half the time of an array of rows
-        return oid, head + values.dtype.itemsize.to_bytes(4, "big") + values.tobytes()
     rows = np.empty(len(array), _element(values.dtype))
     rows["length"] = values.dtype.itemsize
     rows["value"] = values
     return oid, head + rows.tobytes()
+
+
+@cache
+def _single(dtype: np.dtype[Any]) -> tuple[int, Callable[[Any], bytes]] | None:
+    """Return the oid and the encoder of an array of one number or instant; None: of another kind.
+
+    It takes a third of the time that an array of rows takes, and most requests have one item.
+    """
+    if (code := CODES.get(dtype)) is None:
+        return None
+    element, oid = _oids(dtype)
+    return oid, partial(struct.Struct(f">6i{code}").pack, 1, 0, element, 1, 1, dtype.itemsize)
+
+
+def _number(array: NDArray[Any]) -> Any:
+    """Return the number of an array, in microseconds since 2000 if it is an instant."""
+    if array.dtype.kind != "M":
+        return array.item()
+    since = array.view(np.int64).item()
+    return since if since == NAT else since - FROM_1970
 
 
 def _text_elements(texts: NDArray[np.object_]) -> bytes:
@@ -157,6 +183,7 @@ TEXTS = (TEXT, 1042, 1043)
 JSONB, JSONB_VERSION = 3802, b"\1"
 FIRST, MICROSECOND = datetime(2000, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 FROM_1970 = int(POSTGRES_EPOCH.astype(np.int64))
+NAT = -(2**63)
 """Microseconds from 1970 to `FIRST`."""
 
 SCALARS: dict[type, tuple[int, Callable[[Any], bytes]]] = {

@@ -15,6 +15,9 @@ from service.storage.postgres.statements import PostgresRows, Row, Statements
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
+HURRY = """set_config('lock_timeout', least(%(ms)s, extract(epoch FROM
+    nullif(current_setting('lock_timeout')::interval, '0')) * 1000)::int::text, true)"""
+"""Expression that shortens the wait for locks until the end of the transaction."""
 ASK_EPOCH = f"""
 SELECT epoch, clock_timestamp(), set_config('plan_cache_mode', 'force_generic_plan', true),
     set_config('recrawl.epoch', coalesce(epoch, 0)::text, true),
@@ -27,6 +30,7 @@ suspicion (`queue.incidents`), the first of most transactions.
 Later statements read rows of the schedule by their keys, so one plan suits all parameters. The
 first setting avoids planning, which takes longer than reading a few rows. Both settings last until
 the end of the transaction."""
+ASK_IN_A_HURRY = ASK_EPOCH.replace("EXISTS", f"{HURRY},\n    EXISTS", 1)
 EPOCH_IN_FORCE = "current_setting('recrawl.epoch')::int"
 """Expression of the epoch that `ASK_EPOCH` has read, for statements in the same message."""
 
@@ -43,6 +47,8 @@ class PostgresDialect(Dialect):
         """The answer to `ASK_EPOCH`; None before the statement was sent or deferred."""
         self.number: int | None = None
         """The epoch in force; None before the answer was read."""
+        self.any_incidents = False
+        """Whether any host was under suspicion then."""
 
     @property
     def driver(self) -> psycopg.Connection[Any]:
@@ -96,7 +102,7 @@ class PostgresDialect(Dialect):
         # snapshot: the plan could be older than the partition of the epoch in the snapshot.
         if self.number is None:
             rows = self.ask_epoch()
-            ((epoch, reading, *_),) = rows
+            ((epoch, reading, *_, self.any_incidents),) = rows
             self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
             self.number = epoch or 0
         return self.number

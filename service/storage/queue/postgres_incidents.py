@@ -26,8 +26,8 @@ class PostgresIncidents(IncidentsSql, PostgresDialect):
 
     @override
     def has_incidents(self) -> bool:
-        ((*_, any_of_them),) = self.ask_epoch()
-        return bool(any_of_them)
+        self.number_in_force()
+        return self.any_incidents
 
     @override
     def save_incidents(self, incidents: HostIncidents) -> None:
