@@ -35,7 +35,7 @@ from service.batching.divided import ReportBatchers, SeveralBatchers
 from service.budget.keeper import Keeper
 from service.epochs.part import PartSource
 from service.epochs.parts import SeveralSources
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.leases.settle import LeaseSettler
 from service.model.columns import ScheduleColumns
 from service.model.domain import Epoch

@@ -37,6 +37,7 @@ class TrialFleet(GatedFleet):
         super().register(pages)
         if self.admission is not None:
             self.admission.enter(pages)
+            self.hold(self.admission)
 
     @override
     def crawl(self, crawls: Crawls) -> Crawls:
@@ -44,7 +45,19 @@ class TrialFleet(GatedFleet):
         if self.admission is not None:
             version = self._versions.at(*made)
             self.admission.answer(made.page, self.digests(made.page, version))
+            self.hold(self.admission)
         return made
+
+    def sample(self, day: float) -> None:
+        """Admit a page of stopped groups, as the first request of a day does."""
+        if self.admission is not None:
+            self.admission.sample(self.trial.budget(day), int(day))
+            self.hold(self.admission)
+
+    def hold(self, admission: Admission) -> None:
+        """Tell the store which new pages wait, so that they have no share in the budget."""
+        page = np.flatnonzero(self._page_id > 0)
+        self.store.hold(self._page_id[page], ~admission.admitted(page))
 
     @override
     def admitted(self, page: Ints) -> Bools:
@@ -129,8 +142,7 @@ def play(trial: Trial, seed: int, **how: Any) -> Game:
         caps = trial.caps(day)
         fleet.cap[:] = [caps.get(host, np.inf) for host in fleet.hosts]
         fleet.store.caps = caps_of(fleet, caps)
-        if fleet.admission is not None:
-            fleet.admission.sample(trial.budget(day), int(day))
+        fleet.sample(day)
 
     played = play_gated(fleet, clock, step=STEP, notices=trial.notices, at_epoch=capped)
     return Game(trial, played)

@@ -35,7 +35,7 @@ from service.batching.reports import (
 )
 from service.budget.admission import admit_new
 from service.budget.keeper import Keeper
-from service.estimation.estimates import InForce, Rules
+from service.estimation.rules import InForce, Rules
 from service.ingest.record import PingOutcome
 from service.ingest.redirects import MOST_HOPS, hops_of_targets, nearest
 from service.leases.settle import LeaseSettler

@@ -10,7 +10,7 @@ from recrawl_lab.memory.evidence import Evidence
 from recrawl_lab.memory.growing import GrowingTable
 from service.core.change_hours.evidence import WIDTH
 from service.core.change_hours.profile import TERMS
-from service.model.arrays import COLUMN, INSTANT
+from service.model.arrays import COLUMN, INSTANT, Bools, Ints
 from service.model.columns import CapColumns, ChangeHours, LogColumns, PageStates, ScheduleColumns
 from service.model.domain import Epoch
 from service.model.incidents import HostIncidents
@@ -26,6 +26,7 @@ PAGE: dict[str, Any] = {
     "min_crawl_rate": np.float64,
     "max_crawl_rate": np.float64,
     "created_at": INSTANT,
+    "held": np.int64,
 }
 """Columns of a page beside its state."""
 
@@ -61,6 +62,10 @@ class Contents:
         self.incidents = HostIncidents.empty()
         self.estimator: str | None = None
         self.cost_unit: str | None = None
+
+    def hold(self, page_id: Ints, held: Bools) -> None:
+        """Set whether pages wait for their admission, so that they have no share."""
+        self.pages["held"][page_id - 1] = held
 
     def host(self, host_id: int) -> str:
         """Return the name of a host; hosts are numbered in the order of arrival."""

@@ -79,6 +79,7 @@ class MemorySchedule(Transaction):
         gone, hops = self.states["gone"][row], self.states["hops"][row]
         shareless = gone | lacks_content(gone, self.states["n_failures"][row])
         shareless |= (hops != 0) & np.isnat(self.states["last_observed_at"][row])
+        shareless |= self.pages["held"][row] > 0
         columns["importance"][shareless], columns["min_crawl_rate"][shareless] = 0.0, np.nan
         columns["importance"] = discounted(columns["importance"], self.states["digest"][row])
         failed = self.states["n_failures"][row] > 0
@@ -263,7 +264,8 @@ class MemorySchedule(Transaction):
         columns = {name: self.states[name][row] for name in (*names, "interval_factor")}
         with np.errstate(over="ignore"):
             due_rate = rows.crawl_rate * rows.urgency
-        return {**columns, "created_at": self.pages["created_at"][row], "due_rate": due_rate}
+        own = {name: self.pages[name][row] for name in ("created_at", "held")}
+        return {**columns, **own, "due_rate": due_rate}
 
     def _matching(self, row: Ints, only: ScheduleFilter) -> Bools:
         mask: Bools = self.pages["alive"][row]

@@ -294,7 +294,7 @@ class MemoryTransaction(MemoryIncidents):
         rates = self._in_force(there) if scheduled else None
         return PageStates(
             page_id=there,
-            held=np.zeros(len(there), np.int64),
+            held=self.pages["held"][row],
             crawl_rate=rates.crawl_rate if rates else unread[0],
             crawl_probability=rates.crawl_probability if rates else unread[1],
             **{name: self.pages[name][row] for name in OF_PAGE},

@@ -23,7 +23,8 @@ from service.core.change_hours.best_hours import FAST_INTERVAL
 from service.epochs.run import run_epoch
 from service.epochs.shifts import FREQUENT_EVERY
 from service.epochs.solve import Plan
-from service.estimation.estimates import Rules, rules_in_force, width
+from service.estimation.estimates import width
+from service.estimation.rules import Rules, rules_in_force
 from service.history.counting import compare
 from service.ingest.record import ping, record
 from service.leases.due import due_at

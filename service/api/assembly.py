@@ -30,7 +30,7 @@ from service.epochs.run import Runner
 from service.epochs.solve import Plan
 from service.epochs.watch import Watch
 from service.epochs.what_if import WhatIf
-from service.estimation.estimates import InForce
+from service.estimation.rules import InForce
 from service.events.courier import Courier
 from service.events.watching import FeedWatch
 from service.leases.settle import LeaseSettler

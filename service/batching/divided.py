@@ -8,7 +8,7 @@ from service.batching.batcher import Batcher, Flush
 from service.batching.registrations import Registrations
 from service.batching.reports import CommittedCrawls, Report
 from service.budget.keeper import Keeper
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.ingest.record import PingOutcome
 from service.leases.settle import LeaseSettler
 from service.model.columns import CrawlColumns, PingColumns

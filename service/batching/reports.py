@@ -28,7 +28,7 @@ from service.batching.held import (
 )
 from service.budget.admission import NO_CRAWLS
 from service.budget.keeper import Keeper
-from service.estimation.estimates import InForce
+from service.estimation.rules import InForce
 from service.ingest.crawls import needs_rates
 from service.ingest.first_crawls import admitted
 from service.ingest.page_names import PageNames, PageRows, merge_names, resolve

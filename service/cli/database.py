@@ -84,7 +84,8 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
     """
     import numpy as np
 
-    from service.estimation.estimates import Rules, rules_in_force, width
+    from service.estimation.estimates import width
+    from service.estimation.rules import Rules, rules_in_force
     from service.ingest.rebuild import rebuild
     from service.storage import open_store
     from service.storage.clock import system_clock

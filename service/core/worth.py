@@ -9,7 +9,9 @@ host down,
 .. math:: q = \frac{q_{parent} + u}{1 + n}, \qquad q_{parent} = 0.9 \text{ above the host.}
 
 First crawls stop below :math:`q = 0.1`. Else a level has at most :math:`\max(12, 2 u)` of them in
-flight. A child without an answer yet takes its places from the level above too.
+flight, and no more than would stop it if none of them was new: up to
+:math:`\lfloor q (1 + n) / 0.1 \rfloor - n`. A child without an answer yet takes its places from the
+level above too.
 
 Arrays are (N,) for levels, in any order.
 """
@@ -33,6 +35,7 @@ GROWTH = 2
 """Number of first crawls in flight for each one that was new."""
 NO_RULE, ADMIT, HOLD = 0, 1, 2
 """Rules of an operator: none, all pages are worth a crawl, no page is."""
+ROUNDING = 1e-12
 ALL = 1 << 40
 """Number of places that stands for any number."""
 
@@ -115,10 +118,24 @@ def stopped(levels: Levels) -> Bools:
 
 def places(levels: Levels) -> Ints:
     """Return (N,) numbers of pages that each level itself may still admit."""
-    at_most = np.maximum(FIRST, GROWTH * levels.new)
+    at_most = np.minimum(np.maximum(FIRST, GROWTH * levels.new), until_stopped(levels))
     left = np.maximum(at_most - levels.in_flight, 0)
     left = np.where(rules(levels) == ADMIT, ALL, left)
     return np.where(stopped(levels), 0, left)
+
+
+def until_stopped(levels: Levels) -> Ints:
+    """Return (N,) numbers of trials after which each level would stop if none of them was new.
+
+    Examples
+    --------
+    >>> levels = Levels(*np.array([[-1, 0], [0, 9], [0, 1], [0, 0], [0, 0]]))
+    >>> until_stopped(levels).tolist()  # q falls from 0.9 to 0.09, and from 0.19 to 0.095
+    [9, 10]
+    """
+    trials = shares(levels) * (1 + levels.n) / STOP
+    left: Ints = np.floor(trials * (1 + ROUNDING)).astype(np.int64) - levels.n
+    return left
 
 
 def stands_alone(levels: Levels) -> Bools:
@@ -136,7 +153,7 @@ def grants(levels: Levels, waiting: Ints) -> Ints:
     --------
     >>> new_host = Levels(*np.array([[-1, 0, 0], [0] * 3, [0] * 3, [0] * 3, [0] * 3]))
     >>> grants(new_host, np.array([0, 5_000, 3])).tolist()
-    [0, 11, 1]
+    [0, 8, 1]
     """
     one = _granted(levels, np.minimum(waiting, 1))
     return one + _granted(admitted(levels, one), waiting - one)

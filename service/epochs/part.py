@@ -19,7 +19,8 @@ from service.core.shared_changes import ShareEvidence
 from service.epochs.change_hours import Hours, learn_hours, load_hours
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
-from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
+from service.estimation.estimates import estimate_rates, rates_from_log
+from service.estimation.rules import fitted_last
 from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
 from service.model.columns import RARE, CapColumns, ChangeHours, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability

@@ -17,7 +17,8 @@ from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
 from service.epochs.division import divides, sharing, wanted_within
 from service.epochs.solve import Plan, priced
-from service.estimation.estimates import estimate_rates, fitted_last, rates_from_log
+from service.estimation.estimates import estimate_rates, rates_from_log
+from service.estimation.rules import fitted_last
 from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.model.amounts import CRAWLS
 from service.model.arrays import Ints, distinct, instant

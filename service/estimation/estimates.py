@@ -6,7 +6,7 @@ The change rate of a `complete` page is its rate of pings. `core.pings` estimate
 estimate adds the prior.
 """
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +25,6 @@ from service.core.pings import (
     trusted,
 )
 from service.core.prior import DEFAULT_PRIOR
-from service.estimation.shard_rates import NO_EPOCH, EpochFacts, PagesT, ShardRates
-from service.model.amounts import CRAWLS
 from service.model.arrays import (
     INSTANT,
     Bools,
@@ -35,12 +33,10 @@ from service.model.arrays import (
     Instants,
     Ints,
     days,
-    instant,
-    nothing,
     rounds,
 )
 from service.model.columns import EpochColumns, PageStates
-from service.model.domain import Epoch, Observability, Page, Timing
+from service.model.domain import Observability
 from service.storage import Transaction
 from service.storage.log.contract import PAGES_TOGETHER
 
@@ -68,76 +64,6 @@ class RateEstimates(NamedTuple):
     """Share of the pings that announce a change."""
     ping_rate: Floats
     """Pings, 1/day; 0 where pings are ignored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """One estimator and one timing for all pages."""
-
-    estimator: Estimator[Any]
-    timing: Timing
-    rng: np.random.Generator
-    ping_delay_s: float = 0.0
-    """Time after a page's last crawl in which pings are dropped, seconds."""
-    unit: str = CRAWLS
-    """Unit of the budget, in which crawls state their costs."""
-    epoch: EpochFacts = NO_EPOCH
-    """The epoch whose prior and urgencies are in force."""
-    shard_rates: ShardRates = field(default_factory=ShardRates, compare=False, repr=False)
-    """Tables of URL groups of a store with logical shards, which its rules in force share."""
-
-    def of(self, _: Transaction) -> "Rules":
-        """Return these rules for any schedule in force."""
-        return self
-
-    def of_shard(self, tx: Transaction, shard: int) -> Estimator[Any]:
-        """Return the estimator in force for the pages of a logical shard."""
-        return self.shard_rates.of_shard(tx, self.estimator, self.epoch, shard)
-
-    def of_pages(self, tx: Transaction, pages: PagesT) -> tuple[Estimator[Any], PagesT]:
-        """Return the estimator in force for some pages, and the pages (`ShardRates`)."""
-        return self.shard_rates.of_pages(tx, self.estimator, self.epoch, pages)
-
-
-def rules_in_force(tx: Transaction, rules: Rules) -> Rules:
-    """Return the rules with the prior of the schedule in force."""
-    return InForce(rules).of(tx)
-
-
-class InForce:
-    """The rules with the prior of the schedule in force; reads each epoch once."""
-
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-        self.estimator = rules.estimator
-        """Estimator without a prior."""
-        self._latest = 0, rules
-
-    def of(self, tx: Transaction) -> Rules:
-        """Return the rules as of this transaction."""
-        epoch, rules = self._latest
-        # an epoch in force never changes, so its prior is read once
-        if (number := tx.number_in_force()) != epoch:
-            last = tx.epoch(number)
-            estimator = fitted_last(tx, self.rules.estimator, last)
-            rules = replace(self.rules, estimator=estimator, epoch=EpochFacts.of(last))
-            self._latest = number, rules
-        return rules
-
-
-def fitted_last(
-    tx: Transaction, estimator: Estimator[Any], last: Epoch | None, shard: int | None = None
-) -> Estimator[Any]:
-    """Return the estimator with the prior in force, for the URL groups of a logical shard.
-
-    None is the one shard of a store without logical shards; in other stores no URL groups.
-    """
-    if last is None or last.certificate is None or not estimator.corpus():
-        return estimator
-    rate = None
-    if shard is not None or not tx.has_shards:
-        rate = tx.url_group_rate(last.epoch, shard or 0)
-    return estimator.with_corpus(last.certificate.prior, rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,72 +257,6 @@ def _rates(estimator: Estimator[Any], pages: EpochColumns) -> Floats:
         own = estimator.of_url_groups(pages.url_group[block])
         rates[block] = own.change_rate(from_columns(own, pages.estimate[block]))
     return rates
-
-
-class PageEstimate(NamedTuple):
-    """The estimate of one page."""
-
-    change_rate: float
-    """1/day."""
-    interval: tuple[float, float] | None
-    """Interval of the change rate at 0.9, credible for a posterior, confidence for a likelihood;
-    None: no interval."""
-    estimator: str
-    url_group_change_rate: float | None
-    """Mean change rate of the page's URL group, 1/day; None: the estimator does not use it."""
-
-
-def of_page(
-    tx: Transaction, page: Page, estimator: Estimator[Any], now: np.datetime64
-) -> PageEstimate:
-    """Return the estimate of one page that an epoch would use now."""
-    row, history = _row(page), None
-    if estimator.needs_history:
-        history = history_of(tx, row.page_id)
-    from_log = None if history is None else estimator.change_rate(history)
-    rate = float(estimate_rates(row, estimator, now, from_log).change_rate[0])
-    if page.observability is Observability.complete:
-        days_counted = float(np.maximum(days(now - row.pings_since), 0.0)[0])
-        complete = GammaState(float(page.n_pings), days_counted)
-        interval = _interval(CompleteObservations(), complete)
-        return PageEstimate(rate, interval, CompleteObservations.name, None)
-    means = estimator.url_group_rate
-    group_rate = None if means is None else float(means[page.url_group % means.size])
-    if page.observability is Observability.auto and page.n_pings:
-        return PageEstimate(rate, None, estimator.name, group_rate)
-    own = estimator.of_url_groups(row.url_group)
-    state = from_columns(own, row.estimate) if history is None else history
-    return PageEstimate(rate, _interval(own, state), estimator.name, group_rate)
-
-
-ESTIMATED_FROM = (
-    "page_id",
-    "observability",
-    "n_pings",
-    "recent_pings",
-    "url_group",
-    *EvidenceState._fields,
-)
-"""Columns of a page, without instants, from which its estimate follows."""
-
-
-def _row(page: Page) -> EpochColumns:
-    """Return a page as an epoch reads it; columns that no estimate needs are empty."""
-    row = {f.name: nothing(f.type, 1) for f in fields(EpochColumns)}
-    for name in ESTIMATED_FROM:
-        row[name] = np.array([getattr(page, name)], row[name].dtype)
-    row["pings_since"][0] = instant(page.pings_since)
-    if page.last_ping_at is not None:
-        row["last_ping_at"][0] = instant(page.last_ping_at)
-    return EpochColumns(**row)
-
-
-def _interval(estimator: Estimator[Any], state: Any) -> tuple[float, float] | None:
-    for kind in ("credible_interval", "confidence_interval"):
-        if interval := getattr(estimator, kind, None):
-            low, high = (float(np.ravel(end)[0]) for end in interval(state, 0.9))
-            return (low, high) if np.isfinite(high) else None
-    return None
 
 
 def silent(pages: EpochColumns, pinged: Bools, quality: PingEstimate, now: np.datetime64) -> Bools:

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.core.calibration import CalibrationSums
-from service.estimation.estimates import Rules
 from service.estimation.predictions import predicted_changes
+from service.estimation.rules import Rules
 from service.model.amounts import fine_units
 from service.model.arrays import Bools, Codes, Floats, Instants, Ints, Numbers, distinct
 from service.model.columns import PageStates

@@ -14,8 +14,8 @@ import numpy as np
 
 from service.core.estimators.base import Estimator
 from service.core.forecast import expected_harmonic
-from service.estimation.estimates import fitted_last
 from service.estimation.freshness import read_freshness
+from service.estimation.rules import fitted_last
 from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.leases.due import due_at
 from service.model.amounts import CRAWLS

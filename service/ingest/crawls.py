@@ -10,7 +10,8 @@ import numpy as np
 
 from service.core import waits
 from service.core.pings import recent_pings
-from service.estimation.estimates import EvidenceState, OrderedCrawls, Rules, learn_crawls
+from service.estimation.estimates import EvidenceState, OrderedCrawls, learn_crawls
+from service.estimation.rules import Rules
 from service.ingest.absences import Absences, absences, failures
 from service.ingest.costs import costs_after
 from service.ingest.requests import left

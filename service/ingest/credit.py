@@ -16,7 +16,8 @@ import numpy as np
 from service.core import waits
 from service.core.crawl_value import Earnings, earnings
 from service.core.estimators.gamma import Gamma
-from service.estimation.estimates import Rules, pings_now
+from service.estimation.estimates import pings_now
+from service.estimation.rules import Rules
 from service.leases.due import MAX_DUE_DAYS, requested
 from service.model.arrays import (
     Bools,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.ingest.absences import LONG_AGO
 from service.ingest.crawls import outcomes
 from service.ingest.rebuild import replayed

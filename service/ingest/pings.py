@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.pings import recent_pings
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.ingest.crawls import add_counts
 from service.ingest.credit import SpentCredit, spend
 from service.ingest.requests import MICROSECOND, renewed

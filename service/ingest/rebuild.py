@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from service.core.pings import recent_pings
-from service.estimation.estimates import OrderedCrawls, Rules, learn_crawls
+from service.estimation.estimates import OrderedCrawls, learn_crawls
+from service.estimation.rules import Rules
 from service.model.arrays import (
     DAY,
     NO_TIME,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.budget.admission import NO_CRAWLS
-from service.estimation.estimates import InForce, Rules
+from service.estimation.rules import InForce, Rules
 from service.history.counting import CrawlEvents
 from service.ingest.changes import changes
 from service.ingest.crawls import Began, CrawlComparison, needs_rates, observe, outcomes

@@ -22,7 +22,8 @@ from service.core.estimators import ESTIMATORS
 from service.epochs.parts import Spread, in_this_process
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
-from service.estimation.estimates import Rules, width
+from service.estimation.estimates import width
+from service.estimation.rules import Rules
 from service.events.courier import Courier
 from service.history.counting import HistoryCounter
 from service.model.errors import EstimatorMismatch, InvalidSettings, RecrawlError

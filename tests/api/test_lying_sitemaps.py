@@ -19,7 +19,7 @@ from recrawl_lab.worlds.world import World, synthetic_world
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import Rules, rules_in_force
+from service.estimation.rules import Rules, rules_in_force
 from service.ingest.record import ping, record
 from service.model.arrays import instant
 from service.model.domain import Observability, Timing

@@ -7,7 +7,7 @@ import pytest
 
 from recrawl_client.wire.change_hours import BusiestAnswer, ChangeHoursAnswer
 from service.api.responses.why import explain
-from service.estimation.estimates import PageEstimate
+from service.estimation.page_estimate import PageEstimate
 from service.model.domain import Certificate, Epoch, EpochStatus, Observability, Page
 from service.model.outcomes import Outcome
 

@@ -24,7 +24,7 @@ from service.batching.reports import (
     Recorder,
     batched,
 )
-from service.estimation.estimates import InForce
+from service.estimation.rules import InForce
 from service.ingest.page_names import PageNames
 from service.leases.dealt import WorkerRequest
 from service.leases.politeness import Politeness

@@ -12,7 +12,7 @@ from support.store_cases import T0, crawl_columns, instants, page_columns
 from service.batching.registrations import Registrar, Registration
 from service.batching.reports import CrawlReport, Recorder
 from service.budget.admission import admit_waiting
-from service.estimation.estimates import InForce
+from service.estimation.rules import InForce
 from service.ingest.page_names import PageNames
 from service.leases.settle import LeaseSettler
 from service.model.columns import PageColumns

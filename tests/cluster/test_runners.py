@@ -31,7 +31,7 @@ from service.epochs.part import Run
 from service.epochs.parts import EpochParts, in_this_process
 from service.epochs.run import run_epoch
 from service.epochs.what_if import WhatIf
-from service.estimation.estimates import InForce, Rules
+from service.estimation.rules import InForce, Rules
 from service.model.arrays import SHARD_BITS
 from service.model.domain import Timing
 from service.model.errors import EpochRunning, LeadershipLost, ShardMoved, StoreUnavailable

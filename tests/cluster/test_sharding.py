@@ -31,7 +31,8 @@ from recrawl_cluster.store.shard_map import SHIFT, read_map
 from service.core.estimators import make_estimator
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import Rules, width
+from service.estimation.estimates import width
+from service.estimation.rules import Rules
 from service.ingest.record import record
 from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness

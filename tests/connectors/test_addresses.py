@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.connectors.guarded import Resolver, is_public
+from service.connectors.addresses import Resolver, is_public
 
 CLOSED = """
 0.0.0.0 0.1.2.3 10.1.2.3 100.64.0.1 127.0.0.1 169.254.169.254 172.16.0.1 192.0.0.9 192.0.2.1
@@ -108,7 +108,7 @@ def test_a_look_up_that_hangs_is_given_up_and_its_place_comes_back():
 def test_a_look_up_that_hangs_does_not_keep_the_process_from_its_end():
     script = """
 import threading
-from service.connectors.guarded import Resolver
+from service.connectors.addresses import Resolver
 try:
     Resolver(1, lambda *_, **__: threading.Event().wait())("a.example", 0.05)
 except TimeoutError:

@@ -42,15 +42,26 @@ def test_a_good_group_below_a_bad_directory_goes_on():
     assert worth.grants(tree, at({LAST: 50, OTHER: 50})).tolist() == at({LAST: 40}).tolist()
 
 
-def test_a_group_without_new_pages_stops_after_at_most_twelve_crawls():
+def test_a_group_without_new_pages_stops_after_nine_crawls():
     tree = levels()
     granted = worth.grants(tree, at({LAST: 5_000}))
-    assert granted[LAST] == worth.FIRST
+    assert granted[LAST] == 9  # 0.9 / (1 + 9) is below 0.1
     tree = worth.admitted(tree, granted)
     assert worth.grants(tree, at({LAST: 5_000})).sum() == 0
     tree = worth.answered(tree, granted, at({}), granted)
     assert worth.stopped(tree)[LAST]
     assert worth.grants(tree, at({LAST: 5_000})).sum() == 0
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 30))
+def test_no_more_are_admitted_than_would_stop_the_group(n, new, n_host):
+    new, n_host = min(n, new), max(n_host, 1)
+    tree = levels(n={LAST: n, HOST: n_host}, new={LAST: new, HOST: n_host // 2})
+    useless = 0
+    while not worth.shares(tree._replace(n=tree.n + at({LAST: useless})))[LAST] < worth.STOP:
+        useless += 1
+    assert max(worth.until_stopped(tree)[LAST], 0) == useless
+    assert worth.places(tree)[LAST] <= useless
 
 
 def test_a_good_group_doubles():
@@ -66,7 +77,7 @@ def test_a_good_group_doubles():
 
 def test_groups_without_an_answer_share_the_places_of_the_level_above():
     granted = worth.grants(levels(), at({LAST: 100, OTHER: 100, FARTHER: 100}))
-    assert granted.sum() == worth.FIRST
+    assert granted.sum() == 9
     assert (granted[[LAST, OTHER, FARTHER]] > 0).all()
 
 

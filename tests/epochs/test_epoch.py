@@ -35,7 +35,9 @@ from service.core.prior import DEFAULT_PRIOR, fit_gamma_prior
 from service.epochs.part import refit
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import Rules, estimate_rates, of_page, rules_in_force
+from service.estimation.estimates import estimate_rates
+from service.estimation.page_estimate import of_page
+from service.estimation.rules import Rules, rules_in_force
 from service.ingest.record import record
 from service.model.arrays import instant
 from service.model.domain import EpochStatus, Kind, Observability, PagePatch, Timing

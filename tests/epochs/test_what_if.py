@@ -20,7 +20,8 @@ from service.epochs.bandwidth_plans import Basis, Members, planned, reduced
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.epochs.what_if import WhatIf
-from service.estimation.estimates import RateEstimates, estimate_rates, fitted_last
+from service.estimation.estimates import RateEstimates, estimate_rates
+from service.estimation.rules import fitted_last
 from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.arrays import instant

@@ -12,15 +12,9 @@ from service.core.estimators import ESTIMATORS, make_estimator
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import (
-    HISTORY_BLOCK,
-    Rules,
-    estimate_rates,
-    of_page,
-    rates_from_log,
-    rules_in_force,
-    width,
-)
+from service.estimation.estimates import HISTORY_BLOCK, estimate_rates, rates_from_log, width
+from service.estimation.page_estimate import of_page
+from service.estimation.rules import Rules, rules_in_force
 from service.ingest.record import ping, record
 from service.model.arrays import instant
 from service.model.domain import Observability, PingReason, Timing

@@ -22,8 +22,8 @@ from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
 from service.core.prior import Prior
 from service.core.siblings import AGES, age_bin
-from service.estimation.estimates import Rules
 from service.estimation.freshness import read_freshness, unregistered
+from service.estimation.rules import Rules
 from service.ingest.record import ping, record
 from service.model.arrays import NO_TIME, instant
 from service.model.domain import Observability, Timing

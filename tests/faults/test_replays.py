@@ -13,7 +13,8 @@ from support.processes import serving
 from support.store_cases import T0, crawl_columns, page_columns, states_of
 
 from recrawl_lab.memory.store import MemoryStore
-from service.estimation.estimates import Rules, width
+from service.estimation.estimates import width
+from service.estimation.rules import Rules
 from service.ingest.record import record
 from service.model.arrays import UNSPECIFIED
 from service.runtime.settings import read_settings

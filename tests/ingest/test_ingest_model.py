@@ -23,7 +23,7 @@ from support.store_cases import (
 
 from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators.gamma import Gamma
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.ingest.rebuild import rebuild
 from service.ingest.record import ping, record
 from service.model.domain import ItemVerdict, Timing

@@ -9,7 +9,7 @@ from support.store_cases import CERTIFICATE, T0, publish, schedule_columns
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.lln import LLN
 from service.core.prior import Prior
-from service.estimation.estimates import InForce, rules_in_force
+from service.estimation.rules import InForce, rules_in_force
 from service.model.domain import Timing
 from service.model.urls import URL_GROUPS
 

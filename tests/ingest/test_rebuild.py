@@ -23,7 +23,8 @@ from support.store_cases import (
 from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators.base import from_columns, to_columns
 from service.core.estimators.lln import LLN
-from service.estimation.estimates import Rules, width
+from service.estimation.estimates import width
+from service.estimation.rules import Rules
 from service.ingest.rebuild import _pings_before, rebuild
 from service.ingest.record import ping, record
 from service.model.domain import Timing

@@ -15,7 +15,8 @@ from service.core.estimators.lln import LLN
 from service.core.estimators.mle import MLE
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import Rules, width
+from service.estimation.estimates import width
+from service.estimation.rules import Rules
 from service.ingest.record import record
 from service.model.arrays import instant
 from service.model.domain import Observability, Timing

@@ -29,7 +29,7 @@ from support.store_cases import (
 )
 
 from service.batching.reports import CrawlReport, Recorder
-from service.estimation.estimates import InForce
+from service.estimation.rules import InForce
 from service.ingest.page_names import PageNames
 from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness

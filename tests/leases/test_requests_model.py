@@ -51,7 +51,7 @@ from support.store_cases import (
 )
 
 from service.batching.reports import PingReport, Recorder
-from service.estimation.estimates import InForce
+from service.estimation.rules import InForce
 from service.ingest.bulk import Recrawl, act_on
 from service.ingest.page_names import PageNames
 from service.leases.queue import fill_queue

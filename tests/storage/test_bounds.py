@@ -20,7 +20,7 @@ from support.store_cases import (
 )
 
 from service.core.estimators.gamma import Gamma
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.ingest import record
 from service.model.arrays import instant
 from service.model.domain import Timing

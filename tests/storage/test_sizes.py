@@ -9,7 +9,7 @@ from support.store_cases import DAY, T0, crawl_columns, register
 from service.core.estimators.gamma import Gamma
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.ingest.record import record
 from service.model.arrays import instant
 from service.model.domain import EpochStatus, Timing

@@ -9,7 +9,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from service.archive.log_archive import LogArchive
 from service.core.estimators.gamma import Gamma
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.ingest.rebuild import rebuild
 from service.model.columns import LogColumns
 from service.model.domain import Timing

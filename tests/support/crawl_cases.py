@@ -9,7 +9,7 @@ import numpy as np
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.batching.reports import CrawlReport, Recorder
 from service.core.estimators.gamma import Gamma
-from service.estimation.estimates import InForce, Rules
+from service.estimation.rules import InForce, Rules
 from service.ingest import record
 from service.ingest.page_names import PageNames
 from service.leases.dealt import WorkerRequest

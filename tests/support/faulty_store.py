@@ -8,7 +8,7 @@ import numpy as np
 from recrawl_lab.memory.store import MemoryStore
 from service.batching.reports import Recorder, batched
 from service.core.estimators.gamma import Gamma
-from service.estimation.estimates import InForce, Rules
+from service.estimation.rules import InForce, Rules
 from service.model.domain import Timing
 
 PATIENCE_S = 180

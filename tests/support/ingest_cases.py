@@ -5,7 +5,7 @@ from datetime import timedelta
 import numpy as np
 
 from service.core.estimators.gamma import Gamma
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.ingest.record import ping, record
 from service.model.domain import ItemVerdict, Timing
 from support.store_cases import crawl_columns, page_of, ping_columns

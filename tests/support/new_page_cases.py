@@ -8,7 +8,7 @@ import numpy as np
 from service.batching.registrations import Registrar, Registration
 from service.batching.reports import CrawlReport, Recorder
 from service.budget.admission import admit_waiting, sample
-from service.estimation.estimates import InForce
+from service.estimation.rules import InForce
 from service.ingest.page_names import PageNames
 from service.leases.queue import fill_queue
 from service.leases.settle import LeaseSettler

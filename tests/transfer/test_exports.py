@@ -25,7 +25,7 @@ from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
-from service.estimation.estimates import Rules
+from service.estimation.rules import Rules
 from service.ingest.record import ping, record
 from service.leases.due import next_crawl_at
 from service.model.arrays import INSTANT, NO_TIME, instant

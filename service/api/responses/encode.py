@@ -29,7 +29,7 @@ from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.unfinished import encode_unfinished
 from service.api.responses.why import after_budget, after_leases, explain, while_held
-from service.estimation.estimates import PageEstimate
+from service.estimation.page_estimate import PageEstimate
 from service.leases import due
 from service.leases.conditional import distrusted_until
 from service.leases.dealt import LeasedPages

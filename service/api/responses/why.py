@@ -10,7 +10,7 @@ from recrawl_client.wire.pages import WhyAnswer
 from service.api.responses.change_hours import shift_of
 from service.api.responses.incidents import incident_clause
 from service.api.responses.unfinished import sentence_of
-from service.estimation.estimates import PageEstimate
+from service.estimation.page_estimate import PageEstimate
 from service.ingest.redirects import MOST_BARREN, MOST_HOPS, MOST_TARGETS
 from service.leases.conditional import distrusted_until
 from service.leases.due import next_crawl_at, retired

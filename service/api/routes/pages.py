@@ -30,7 +30,7 @@ from service.batching.registrations import CROSSED, LOCKED, Registration
 from service.budget.admission import forget
 from service.budget.allotments import spent_until
 from service.budget.shown import stopped_above
-from service.estimation.estimates import of_page
+from service.estimation.page_estimate import of_page
 from service.leases.unfinished import unfinished_page
 from service.model import domain
 from service.model.arrays import KEY, SHARD_BITS, Ints, instant

@@ -48,7 +48,7 @@ class PostgresDialect(Dialect):
         self.number: int | None = None
         """The epoch in force; None before the answer was read."""
         self.any_incidents = False
-        """Whether any host was under suspicion then."""
+        """True if any host was under suspicion then."""
 
     @property
     def driver(self) -> psycopg.Connection[Any]:
