@@ -208,6 +208,8 @@ def play_gated(
     while start < world.days - BEFORE:
         clock.advance(start)
         fleet.plan = replace(fleet.plan, bandwidth=gate.budget(start))
+        # a service counts from its start at its own budget (`budget.spending.adopt_budget`)
+        fleet.pace = advanced(fleet.pace, start, gate.budget(start))
         at_epoch(fleet, start)
         fleet.new_epoch()
         end = min(start + fleet.step(step), world.days)

@@ -4,11 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.core.pace import Pace
+from service.budget.allotments import Terms
+from service.core.pace import Pace, advanced
 from service.core.prices import expected
 from service.model.amounts import CRAWLS, typical_cost
 from service.model.arrays import Floats, distinct
 from service.storage import Store, Transaction
+from service.storage.budget.pace import days_since_1970
 from service.storage.queue.columns import DuePages
 
 BLOCK = 20_000
@@ -41,15 +43,15 @@ class Spending:
         return np.where(own > 0, own, some.mean() if some.size else typical_cost(self.unit))
 
 
-def adopt_unit(store: Store, unit: str, budget: float | None = None) -> None:
-    """Make a unit that of the pace and of the stored costs; `budget` is the amount a day.
+def adopt_budget(store: Store, unit: str, budget: float | None = None) -> None:
+    """Make a budget that of the pace from now on, and its unit that of the stored costs.
 
-    Costs in another unit are forgotten, block by block. A budget of crawls learns no costs, and
-    leaves those that are stored.
+    `budget` is the amount a day; None: none is set. Costs in another unit are forgotten, block by
+    block. A budget of crawls learns no costs, and leaves those that are stored.
     """
     if budget is not None:
         with store.begin() as tx:
-            _adopt_pace(tx, unit, budget)
+            _adopt_pace(tx, Terms(budget, unit=unit))
     if unit == CRAWLS:
         return
     with store.begin(write=False) as tx:
@@ -68,13 +70,19 @@ def adopt_unit(store: Store, unit: str, budget: float | None = None) -> None:
         tx.set_cost_unit(unit)
 
 
-def _adopt_pace(tx: Transaction, unit: str, budget: float) -> None:
-    """Make a unit that of the pace; the shares of the day that were spent stay."""
-    if (tx.pace_unit() or CRAWLS) == unit:
+def _adopt_pace(tx: Transaction, terms: Terms) -> None:
+    """Make a budget that of the pace; in a new unit, the shares of the day that were spent stay."""
+    stored, same_unit = tx.pace(), (tx.pace_unit() or CRAWLS) == terms.unit
+    if not same_unit:
+        tx.set_pace_unit(terms.unit)
+    if stored is None or (same_unit and stored.budget == terms.budget):
         return
-    if tx.pace() is not None and (pace := tx.lock_pace()) is not None:
-        tx.save_pace(in_unit(pace, budget))
-    tx.set_pace_unit(unit)
+    if (pace := tx.lock_pace()) is not None:
+        at = days_since_1970(tx.now())
+        # until now the income was that of the budget before
+        pace = advanced(pace, at, pace.budget, terms.grain)
+        own = pace if same_unit else in_unit(pace, terms.budget)
+        tx.save_pace(advanced(own, at, terms.budget, terms.grain))
 
 
 def in_unit(pace: Pace, budget: float) -> Pace:

@@ -16,7 +16,7 @@ import structlog
 from structlog.typing import EventDict
 
 from service import __version__
-from service.budget.spending import adopt_unit
+from service.budget.spending import adopt_budget
 from service.connectors.guarded import FetchLimits, guarded_client
 from service.core.estimators import ESTIMATORS
 from service.epochs.parts import Spread, in_this_process
@@ -127,7 +127,7 @@ def opened(
         store.check()
         store.recognise()
         plan = _plan(store, settings)
-        adopt_unit(store, plan.unit, plan.bandwidth)
+        adopt_budget(store, plan.unit, plan.bandwidth)
     except RecrawlError:
         store.close()
         raise

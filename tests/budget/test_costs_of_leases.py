@@ -10,7 +10,7 @@ from support.store_cases import T0, publish, register, schedule_columns
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.budget.allotments import Terms, fitting
 from service.budget.keeper import Keeper
-from service.budget.spending import adopt_unit
+from service.budget.spending import adopt_budget
 from service.core.pace import TakenAmounts
 from service.leases.dealt import WorkerRequest
 from service.storage.budget.pace import days_since_1970
@@ -122,11 +122,25 @@ def test_another_unit_keeps_the_share_of_the_day_that_is_spent(sql_store):
     with keeper.grant(25) as grant:
         grant.taken = TakenAmounts(25.0)
     keeper.close()
-    adopt_unit(sql_store, "USD", 4.0)
-    adopt_unit(sql_store, "USD", 4.0)
+    adopt_budget(sql_store, "USD", 4.0)
+    adopt_budget(sql_store, "USD", 4.0)
     assert (pace_of(sql_store).spent, pace_of(sql_store).budget) == (1.0, 4.0)
-    adopt_unit(sql_store, "crawls", 100.0)
+    adopt_budget(sql_store, "crawls", 100.0)
     assert pace_of(sql_store).spent == 25.0
+
+
+def test_another_budget_counts_from_the_start_of_the_service(sql_store):
+    sql_store.clock = lambda: MIDNIGHT
+    keeper = Keeper(sql_store, Terms(24.0), seconds=lambda: 0.0)
+    with keeper.grant(24) as grant:
+        grant.taken = TakenAmounts(24.0)
+    keeper.close()
+    sql_store.clock = lambda: MIDNIGHT + 24 * HOUR
+    adopt_budget(sql_store, "crawls", 240.0)
+    sql_store.clock = lambda: MIDNIGHT + 30 * HOUR
+    with Keeper(sql_store, Terms(240.0), seconds=lambda: 0.0).grant(1_000) as grant:
+        # a day's income of the old budget, and a quarter of a day's of the new one
+        assert grant.allotment.due == 24 + 60
 
 
 def test_amounts_fit_in_their_order():

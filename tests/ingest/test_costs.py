@@ -5,7 +5,7 @@ import pytest
 from support.ingest_cases import HOUR, crawl
 from support.store_cases import T0, due_of, publish, register, schedule_columns, states_of
 
-from service.budget.spending import Spending, adopt_unit
+from service.budget.spending import Spending, adopt_budget
 from service.core.prices import WEIGHT
 from service.model.amounts import typical_cost
 from service.model.outcomes import OFFERED, Outcome
@@ -81,7 +81,7 @@ def test_an_amount_is_that_of_the_page_or_of_its_host(sql_store):
 @pytest.mark.parametrize(("unit", "kept"), [("bytes", 7.0), ("USD", 0.0), ("crawls", 7.0)])
 def test_another_unit_forgets_the_costs(sql_store, unit, kept):
     (page_id,) = register(sql_store, 1)
-    adopt_unit(sql_store, "bytes")
+    adopt_budget(sql_store, "bytes")
     crawl(sql_store, page_id, T0, digest=5, cost=7.0)
-    adopt_unit(sql_store, unit)
+    adopt_budget(sql_store, unit)
     assert cost_of(sql_store, page_id) == kept
