@@ -11,6 +11,9 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 QUICK := "not dear and not slow and not external and not second"
 DEAR := "dear and not slow and not external and not second"
 TREE := --editable recrawl_client --editable recrawl_lab --editable recrawl_cluster
+# uv takes a quarter of pip's time; pip also knows the indexes of pip.conf, which uv does not read
+install = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(TREE) $(1) || \
+	$(BIN)/pip install --quiet $(TREE) $(1)
 PROJECTS := pyproject.toml $(wildcard recrawl_*/pyproject.toml)
 
 .PHONY: demo test test-dear test-all test-external lint docs serve bench bench-leases bench-core bench-budget faults fuzz rough clean
@@ -105,17 +108,17 @@ image-test: .venv/dev
 		-o log_cli=true --log-cli-level=info $(ARGS)
 
 .venv/demo: $(PROJECTS) | .venv/python
-	$(BIN)/pip install --quiet $(TREE) --editable '.[lab]'
+	$(call install,--editable '.[lab]')
 	@touch $@
 
 .venv/dev: $(PROJECTS) | .venv/python
-	$(BIN)/pip install --quiet $(TREE) --editable '.[dev]'
+	$(call install,--editable '.[dev]')
 	@touch $@ .venv/demo
 
 .venv/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --upgrade pip uv
 	@touch $@
 
 clean:
