@@ -132,7 +132,7 @@ def test_a_loop_costs_its_own_pages_alone_and_none_of_them_moves(live, status):
     assert live.get("/changes").json()["items"] == []
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_redirect_that_turns_around_is_followed_again(live):
     old, new = f"{SITE}/old", f"{SITE}/new"
     live.register(old)
@@ -164,7 +164,7 @@ def session(live, answer_of_target: Callable[[str, Callable[[], str]], dict]) ->
     return answer
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_session_id_in_each_redirect_makes_few_pages_and_few_crawls(live):
     live.register(f"{SITE}/account", *(f"{SITE}/ok{n}" for n in range(5)))
 

@@ -98,7 +98,7 @@ def test_a_loan_is_compared_with_the_same_site_without_a_gate():
     assert hard["used"] == pytest.approx(1.0, abs=0.03)
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_command_plays_a_trial_and_writes_how_its_days_kept_the_budget(
     monkeypatch, tmp_path, capsys
 ):

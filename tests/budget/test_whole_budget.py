@@ -85,7 +85,7 @@ def crawled(fleet):
     return sums, {page for day, page in fleet.pages if day in dates[3:]}
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_junk_costs_one_day_where_first_crawls_have_room_for_it(database_url):
     with service(database_url, bandwidth=A_DAY, first_share=0.75, admission="learned") as live:
         fleet = SlowFleet(live, with_copies(live))

@@ -122,7 +122,7 @@ def test_lying_pings_lose_their_influence_within_twenty_crawls_of_a_page():
     assert by_pings < 0.2 * 15.0
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_pings_that_miss_changes_leave_the_clock_its_crawls():
     play = Play(n_pages=90, seed=4, bandwidth=36.0)
     play.run(60, change_rate=0.4, recall=0.3, false_rate=0.0)

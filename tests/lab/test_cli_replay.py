@@ -233,7 +233,7 @@ def test_options_that_contradict_each_other_are_refused(recrawl, tmp_path, argum
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_the_commands_of_the_how_to_page_do_what_it_says(recrawl, clone, tmp_path):
     text = HOW_TO.read_text()
     (tmp_path / "examples").symlink_to(EXAMPLES)
