@@ -12,7 +12,6 @@ from service.core.budget_factor import Window
 from service.core.common_values import alone
 from service.core.division import Wanted
 from service.core.estimators.gamma import Gamma
-from service.core.worth import FIRST
 from service.epochs.division import division, n_first_crawled, wanted_within
 from service.epochs.requests import NO_REQUESTS, RequestCounts
 from service.epochs.run import run_epoch
@@ -145,9 +144,9 @@ def test_pages_that_are_held_neither_wait_nor_have_a_share(sql_store):
     assert wanted_within(columns, NO_CAPS, 0.5, NOW) == Wanted()
     admit_waiting(sql_store, T0)
     columns = loaded(sql_store)
-    assert np.count_nonzero(columns.importance) == FIRST
-    assert np.count_nonzero(columns.min_crawl_rate == 2.0) == FIRST
-    assert wanted_within(columns, NO_CAPS, 0.5, NOW).n_waiting == FIRST
+    assert np.count_nonzero(columns.importance) == 9  # nine would stop a new host
+    assert np.count_nonzero(columns.min_crawl_rate == 2.0) == 9
+    assert wanted_within(columns, NO_CAPS, 0.5, NOW).n_waiting == 9
 
 
 def loaded(store):
