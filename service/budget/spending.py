@@ -44,7 +44,7 @@ class Spending:
 
 
 def adopt_budget(store: Store, unit: str, budget: float | None = None) -> None:
-    """Make a budget that of the pace from now on, and its unit that of the stored costs.
+    """Set the budget and the unit of the pace from now on, and the unit of the stored costs.
 
     `budget` is the amount a day; None: none is set. Costs in another unit are forgotten, block by
     block. A budget of crawls learns no costs, and leaves those that are stored.
@@ -71,16 +71,16 @@ def adopt_budget(store: Store, unit: str, budget: float | None = None) -> None:
 
 
 def _adopt_pace(tx: Transaction, terms: Terms) -> None:
-    """Make a budget that of the pace; in a new unit, the shares of the day that were spent stay."""
-    stored, same_unit = tx.pace(), (tx.pace_unit() or CRAWLS) == terms.unit
-    if not same_unit:
+    """Set the budget of the pace; in a new unit, the shares of the day that were spent stay."""
+    stored, unit = tx.pace(), tx.pace_unit() or CRAWLS
+    if not (same_unit := unit == terms.unit):
         tx.set_pace_unit(terms.unit)
     if stored is None or (same_unit and stored.budget == terms.budget):
         return
     if (pace := tx.lock_pace()) is not None:
         at = days_since_1970(tx.now())
         # until now the income was that of the budget before
-        pace = advanced(pace, at, pace.budget, terms.grain)
+        pace = advanced(pace, at, pace.budget, Terms(pace.budget, unit=unit).grain)
         own = pace if same_unit else in_unit(pace, terms.budget)
         tx.save_pace(advanced(own, at, terms.budget, terms.grain))
 

@@ -116,12 +116,16 @@ def test_what_a_day_leaves_is_not_for_the_next(sql_store):
     assert all(days.count(day) <= 4 for day in range(4))
 
 
-def test_another_unit_keeps_the_share_of_the_day_that_is_spent(sql_store):
-    sql_store.clock = lambda: MIDNIGHT
-    keeper = Keeper(sql_store, Terms(100.0), seconds=lambda: 0.0)
-    with keeper.grant(25) as grant:
-        grant.taken = TakenAmounts(25.0)
+def spend(store, amount, budget):
+    store.clock = lambda: MIDNIGHT
+    keeper = Keeper(store, Terms(budget), seconds=lambda: 0.0)
+    with keeper.grant(amount) as grant:
+        grant.taken = TakenAmounts(amount)
     keeper.close()
+
+
+def test_another_unit_keeps_the_share_of_the_day_that_is_spent(sql_store):
+    spend(sql_store, 25.0, budget=100.0)
     adopt_budget(sql_store, "USD", 4.0)
     adopt_budget(sql_store, "USD", 4.0)
     assert (pace_of(sql_store).spent, pace_of(sql_store).budget) == (1.0, 4.0)
@@ -130,11 +134,7 @@ def test_another_unit_keeps_the_share_of_the_day_that_is_spent(sql_store):
 
 
 def test_another_budget_counts_from_the_start_of_the_service(sql_store):
-    sql_store.clock = lambda: MIDNIGHT
-    keeper = Keeper(sql_store, Terms(24.0), seconds=lambda: 0.0)
-    with keeper.grant(24) as grant:
-        grant.taken = TakenAmounts(24.0)
-    keeper.close()
+    spend(sql_store, 24.0, budget=24.0)
     sql_store.clock = lambda: MIDNIGHT + 24 * HOUR
     adopt_budget(sql_store, "crawls", 240.0)
     sql_store.clock = lambda: MIDNIGHT + 30 * HOUR

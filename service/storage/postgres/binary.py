@@ -184,6 +184,7 @@ JSONB, JSONB_VERSION = 3802, b"\1"
 FIRST, MICROSECOND = datetime(2000, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 FROM_1970 = int(POSTGRES_EPOCH.astype(np.int64))
 NAT = -(2**63)
+"""The integer of numpy's NaT, which is that of -infinity on Postgres."""
 """Microseconds from 1970 to `FIRST`."""
 
 SCALARS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
