@@ -27,6 +27,7 @@ import structlog
 from service.budget.allotments import (
     GRAIN,
     HELD_S,
+    NO_CRAWLS,
     UNLIMITED,
     Allotment,
     Terms,
@@ -110,6 +111,8 @@ class Keeper:
     ) -> None:
         self.store = store
         self.terms = terms
+        self.paused_until: datetime | None = None
+        """End of the pause of all hosts; None: none was ordered."""
         self.seconds = seconds
         self.next_at: datetime | None = None
         """Earliest time of the next room as of the last draw; None: never."""
@@ -145,11 +148,15 @@ class Keeper:
         are not due yet. The grant may be smaller than `count`. An outage of the commit forfeits the
         allotment, because the commit may have succeeded.
         """
+        if self.pause_in_force() is not None:
+            yield Grant(NO_CRAWLS, ahead=ahead)
+            return
         if self.terms is None:
             yield Grant(UNLIMITED, ahead=ahead)
             return
         with self._turn:
-            self._prepare(self.terms, count, on_loan)
+            terms = self.terms
+            self._prepare(terms, count, on_loan)
             held = self._held
             if ahead and self._short is not None:
                 # pages that are due wait for this amount
@@ -165,8 +172,38 @@ class Keeper:
             if grant.taken.total > 0:
                 self._held = self._held.less(grant.taken)
                 self._used_at = self.seconds()
-            if self.terms.unit != CRAWLS:
+            if terms.unit != CRAWLS:
                 self._learn(grant)
+
+    def pause_in_force(self) -> datetime | None:
+        """Return the end of the pause of all hosts; None: no pause is in force."""
+        until = self.paused_until
+        return until if until is not None and until > self.store.clock() else None
+
+    def adopt(self, terms: Terms | None) -> None:
+        """Keep another budget from now on; the server's allotment goes back to the pace.
+
+        An allotment in another unit is lost, and counts as used.
+        """
+        if self.terms == terms:
+            return
+        with self._turn, suppress(*OUTAGES):
+            before = self.terms
+            if before is not None and terms is not None and before.unit == terms.unit:
+                self.terms = terms  # so that the allotment goes back into the pace of the new one
+            try:
+                if terms is None or self.terms == terms:
+                    self.give_back()
+            finally:
+                self._begin(terms)
+
+    def _begin(self, terms: Terms | None) -> None:
+        """Begin without an allotment and without what was learnt of costs."""
+        with self._counting:
+            self._unleased, self._charged, self._charged_on = {}, {}, 0
+        self.terms, self._held, self._lends = terms, Allotment(day=0, due=0.0), False
+        self._each = self._floor = GRAIN if terms is None else terms.typical
+        self._short = self._short_at = self._ask_at = self._drawn_at = self.next_at = None
 
     def spent_until(self) -> datetime | None:
         """Return the earliest time of the next lease; None: the server knows of room now.
@@ -175,6 +212,8 @@ class Keeper:
         cheaper pages may be due by then.
         """
         with self._turn:
+            if (paused_until := self.pause_in_force()) is not None:
+                return paused_until
             if self.terms is None or self._held.has_room() or self.next_at is None:
                 return None
             look_at = self.store.clock() + timedelta(seconds=LOOK_S)

@@ -1,4 +1,4 @@
-"""Watch the epoch in force, so that requests need not ask the database.
+"""Watch the epoch in force and the orders of operators, so that requests need not ask for them.
 
 A request that reads a newer epoch reports it here. Therefore no client gets "not modified" for an
 older epoch than one that this process has shown.
@@ -12,12 +12,17 @@ from typing_extensions import override
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError
 from service.storage import Store, Transaction
+from service.storage.budget.orders import Orders
 from service.storage.stores.newest import NewestWatch
 
 MAX_AGE_S = 2.0
 """Maximum age of the epoch number in memory, seconds; older numbers are read from the database."""
 MAX_EPOCHS = 4
 """Maximum published epochs in memory."""
+
+
+def ignore(_: Orders) -> None:
+    """Follow no orders."""
 
 
 class Watch(NewestWatch):
@@ -30,6 +35,8 @@ class Watch(NewestWatch):
         self.clock = clock
         self.polled_at = -MAX_AGE_S
         self.published: dict[int, Epoch] = {}
+        self.follow: Callable[[Orders], object] = ignore
+        """Follows the orders of operators, as read."""
         self.incarnation = ""
         """Name of the database's incarnation; "" before the first poll."""
 
@@ -64,6 +71,8 @@ class Watch(NewestWatch):
         try:
             with self.store.begin(write=False) as tx:
                 number, incarnation = tx.number_in_force(), tx.incarnation()
+                orders = tx.orders()
+            self.follow(orders)
             self.note_incarnation(incarnation)
             self.note_newest(number)
         except RecrawlError:
