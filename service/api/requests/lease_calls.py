@@ -353,10 +353,17 @@ def _stored(call: LeaseCall, stored: dict[int, StoredAnswer]) -> str | None:
     return first.answer
 
 
-def encode_answer(reply: CallReply, retry_after_s: float | None = None) -> str:
+def encode_answer(
+    reply: CallReply, retry_after_s: float | None = None, paused_until: datetime | None = None
+) -> str:
     """Return the JSON of an answer."""
     reported = None if reply.counts is None else Reported(**reply.counts)
-    answer = Leased(items=reply.items, retry_after_s=retry_after_s, reported=reported)
+    answer = Leased(
+        items=reply.items,
+        retry_after_s=retry_after_s,
+        paused_until=paused_until,
+        reported=reported,
+    )
     return json.encode(answer).decode()
 
 
