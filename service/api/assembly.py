@@ -156,9 +156,8 @@ class Service(Monitored):
 
     def follow(self, orders: Orders) -> None:
         """Put orders of operators in force in this process."""
-        self.budget.follow(orders)
         self.keeper.paused_until = orders.paused_until
-        self.keeper.adopt(self.budget.terms)
+        self.keeper.adopt(self.budget.follow(orders))
 
     @property
     def batchers(self) -> tuple[Batcher[Any, Any], ...]:

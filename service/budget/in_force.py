@@ -39,10 +39,11 @@ class BudgetInForce:
         self.settings = settings
         self.follow(orders)
 
-    def follow(self, orders: Orders) -> None:
-        """Put orders in force."""
+    def follow(self, orders: Orders) -> Terms | None:
+        """Put orders in force, and return their terms."""
         amount = read_budget(orders.budget) if orders.budget else self.settings.amount
         self.orders, self.terms = orders, self.settings.terms(amount)
+        return self.terms
 
     @property
     def by_operator(self) -> bool:

@@ -4,6 +4,7 @@ A request that reads a newer epoch reports it here. Therefore no client gets "no
 older epoch than one that this process has shown.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 
@@ -37,6 +38,7 @@ class Watch(NewestWatch):
         self.published: dict[int, Epoch] = {}
         self.follow: Callable[[Orders], object] = ignore
         """Follows the orders of operators, as read."""
+        self.following = threading.Lock()
         self.incarnation = ""
         """Name of the database's incarnation; "" before the first poll."""
 
@@ -69,10 +71,11 @@ class Watch(NewestWatch):
     def poll(self) -> None:
         began = self.clock()
         try:
-            with self.store.begin(write=False) as tx:
-                number, incarnation = tx.number_in_force(), tx.incarnation()
-                orders = tx.orders()
-            self.follow(orders)
+            with self.following:  # orders that were read earlier are followed earlier
+                with self.store.begin(write=False) as tx:
+                    number, incarnation = tx.number_in_force(), tx.incarnation()
+                    orders = tx.orders()
+                self.follow(orders)
             self.note_incarnation(incarnation)
             self.note_newest(number)
         except RecrawlError:

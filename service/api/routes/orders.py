@@ -31,7 +31,7 @@ BUDGET, PAUSE = "budget", "pause"
 """Names under which the orders are held while they change."""
 
 
-@router.get("/budget", responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 404, 422))
+@router.get("/budget", responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 422))
 def get_budget(service: TheService) -> Response:
     """Show the budget in force, and who has set it."""
     with service.store.begin(write=False) as tx:
@@ -85,7 +85,7 @@ def _order_budget(service: Service, actor: Actor, amount: Amount | None) -> Resp
             act = "budget.unset" if amount is None else "budget.set"
             values = ({"budget": each.budget or None} for each in (before, after))
             write_audit(tx, actor, act, BUDGET, *values)
-    service.follow(after if after.budget != before.budget else before)
+    service.watch.poll()
     service.runner.wake()
     with service.store.begin(write=False) as tx:
         return _answer_budget(service, tx)
@@ -150,7 +150,7 @@ def _order_pause(service: Service, actor: Actor, pause: PauseBody | None) -> Res
             act = "service.resume" if until is None else "service.pause"
             values = ({"paused_until": each} for each in (before.paused_until, until))
             write_audit(tx, actor, act, "all hosts", *values)
-    service.follow(before._replace(paused_until=until))
+    service.watch.poll()
     service.lease_waiters.wake_all()
     return _answer_pause(until, now)
 
