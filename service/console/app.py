@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Scope
@@ -120,6 +121,7 @@ def create_app_with_console(service: Service) -> FastAPI:
     app, console = create_app(service), Console(service)
     both = ["GET", "POST"]
     app.router.routes += [
+        FrontRoute("/", to_console),
         *(console.route(view) for view in VIEWS),
         CountedRoute("/console/sign-in", console.guarded(console.sign_in), methods=both),
         CountedRoute("/console/sign-out", console.guarded(console.sign_out), methods=["POST"]),
@@ -137,6 +139,21 @@ class CountedRoute(Route):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
         return match, {**child, "route": self}
+
+
+class FrontRoute(Route):
+    """The root for browsers; to any other client the service has no such path, as before."""
+
+    @override
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        accepted = Headers(scope=scope).get("accept", "") if match is Match.FULL else ""
+        return (match, child) if "text/html" in accepted else (Match.NONE, {})
+
+
+async def to_console(_: Request) -> Response:
+    """Send a browser to the console."""
+    return Response(status_code=307, headers={"Location": "/console", "Vary": "Accept"})
 
 
 Step = Callable[[Request, Session], Awaitable[Response]]

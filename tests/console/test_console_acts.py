@@ -77,7 +77,8 @@ def test_the_pause_of_a_site_ends_only_by_its_own_tick(live, admin):
 
 
 def test_all_hosts_are_paused_and_every_page_says_so(live, admin):
-    assert "All hosts are paused" in admin.send("/console/hosts", "/console/pause", length="1h").text
+    shown = admin.send("/console/hosts", "/console/pause", length="1h")
+    assert "All hosts are paused" in shown.text
     page = admin.open("/console/pages")
     assert "All hosts are paused" in page.text
     assert live.client.post("/leases", json={}).json()["paused_until"]
