@@ -9,10 +9,12 @@ import typer
 from rich.text import Text
 
 from service import __version__
+from service.cli.acts import audit, budget, history, pause, resume
 from service.cli.archive import archive
 from service.cli.changes import changes
 from service.cli.database import migrate, rebuild, restored
 from service.cli.files import export, import_
+from service.cli.hosts import hosts
 from service.cli.keys import keys
 from service.cli.leases import leases
 from service.cli.options import console
@@ -20,7 +22,7 @@ from service.cli.pages import fresh, pages
 from service.cli.plan import plan
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
-from service.cli.site_documents import hosts, sitemap, websub
+from service.cli.site_documents import sitemap, websub
 from service.cli.status import epochs, status, why
 from service.cli.url_groups import url_groups
 from service.model.errors import RecrawlError
@@ -92,19 +94,29 @@ def common(
     """Read the options before the command."""
 
 
-for command in (serve, worker, migrate, restored, rebuild, archive):
-    app.command()(command)
-app.command(name="import")(import_)
-app.command()(export)
-for reading in (status, why, epochs, plan, changes):
-    app.command()(reading)
-app.add_typer(keys, name="keys")
-app.add_typer(pages, name="pages")
-app.add_typer(leases, name="leases")
-app.add_typer(url_groups, name="url-groups")
-app.command()(fresh)
-app.add_typer(sitemap, name="sitemap")
-app.add_typer(hosts, name="hosts")
-app.add_typer(websub, name="websub")
+RUN, WATCH, ACT, SITES, FILES = (
+    "Run the service",
+    "See what it does",
+    "Act without a restart",
+    "Pass on documents of sites",
+    "Files and databases",
+)
+"""Groups of commands in the help."""
+
+for command in (serve, worker, migrate, openapi):
+    app.command(rich_help_panel=RUN)(command)
+app.add_typer(keys, name="keys", rich_help_panel=RUN)
+for command in (status, why, plan, epochs, history, changes, audit, fresh):
+    app.command(rich_help_panel=WATCH)(command)
+app.add_typer(budget, name="budget", rich_help_panel=ACT)
+for command in (pause, resume):
+    app.command(rich_help_panel=ACT)(command)
+for group, name in ((hosts, "hosts"), (pages, "pages"), (leases, "leases")):
+    app.add_typer(group, name=name, rich_help_panel=ACT)
+app.add_typer(url_groups, name="url-groups", rich_help_panel=ACT)
+app.add_typer(sitemap, name="sitemap", rich_help_panel=SITES)
+app.add_typer(websub, name="websub", rich_help_panel=SITES)
+app.command(name="import", rich_help_panel=FILES)(import_)
+for command in (export, archive, rebuild, restored):
+    app.command(rich_help_panel=FILES)(command)
 add_commands(app)
-app.command()(openapi)
