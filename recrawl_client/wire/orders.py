@@ -55,7 +55,7 @@ class BudgetAnswer(Struct, frozen=True, kw_only=True):
     unit: str
     """Unit of the amount: `crawls`, `bytes`, `seconds`, or a currency such as `USD`."""
     set_by: Literal["operator", "settings", "default"]
-    """Who has set the budget: an `operator`, the `settings` of this server, or nobody."""
+    """Author of the budget: an `operator`, the `settings` of this server, or nobody."""
     set_at: Instant | None
     """Instant at which the operator set it; null for `settings` and `default`."""
     by_settings: str | None

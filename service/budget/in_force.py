@@ -2,7 +2,7 @@
 
 An order outlives restarts and changes of the settings, until it is unset. Every process reads the
 orders of its store about once a second, and follows them without a restart. The loan and the share
-of first crawls are those of the settings, whoever has set the amount.
+of first crawls are always those of the settings.
 """
 
 from dataclasses import dataclass

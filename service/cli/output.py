@@ -1,4 +1,4 @@
-"""What commands print: tables for people on a terminal, JSON for programs elsewhere."""
+"""Output of commands: tables for people on a terminal, JSON for programs elsewhere."""
 
 import json
 import sys

@@ -126,7 +126,7 @@ def get_pause(service: TheService) -> Response:
     openapi_extra=openapi.request_body(PauseBody, EXAMPLES["pause"], batch=False),
 )
 def post_pause(service: TheService, actor: TheActor, body: TheBody) -> Response:
-    """Pause all hosts: no server gives a lease until the end.
+    """Pause all hosts: no server leases a crawl until the end.
 
     This server stops at once, all others within a second. Leases that run may be extended,
     returned and reported. Epochs, pings and registrations go on. A later pause replaces this one.

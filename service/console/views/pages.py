@@ -62,7 +62,7 @@ class Words(NamedTuple):
     path: str
     title: str
     done: str
-    """What was done, after a number."""
+    """Words behind the number of pages."""
     remark: str
     place: str
     """Id of the element that shows the progress."""

@@ -10,7 +10,7 @@ from service.storage.dialect import Dialect, Subject
 
 
 class Orders(NamedTuple):
-    """What operators have ordered."""
+    """Orders in force."""
 
     budget: str = ""
     """Amount a day, such as `10000 crawls`; "": that of the settings."""
