@@ -17,9 +17,8 @@ pay, so a budget of money is never exceeded.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 import numpy as np
 import structlog
@@ -35,6 +34,7 @@ from service.budget.allotments import (
     draw,
     usable,
 )
+from service.budget.grants import NOTHING, Grant, Short
 from service.core.pace import TakenAmounts
 from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints
@@ -47,60 +47,10 @@ DAY_S = 86_400.0
 HELD = timedelta(seconds=HELD_S)
 LOOK_S = 60.0
 """Time between two looks for urgent pages where the day's own budget is spent, seconds."""
-NOTHING = TakenAmounts(0.0)
 ROLLED_BACK = (RowLocked, TablesChanged, StoreFull)
 """Outages after which a transaction has certainly written nothing."""
 
 log = structlog.get_logger()
-
-
-class Short(NamedTuple):
-    """Amounts of due pages that an allotment had no room for."""
-
-    least: float
-    """Amount of the cheapest page."""
-    total: float
-
-
-class Charges(NamedTuple):
-    """Amounts that leases took."""
-
-    token: Ints
-    amount: Floats
-
-
-@dataclass(slots=True)
-class Grant:
-    """The amounts that one transaction may lease, and has leased."""
-
-    allotment: Allotment
-    lends: bool = False
-    """True if urgent pages may ask for a loan."""
-    ahead: bool = False
-    """True for crawls of pages that are not due yet."""
-    taken: TakenAmounts = NOTHING
-    urgent: float = 0.0
-    """Amount of urgent pages that it had no room for."""
-    short: Short | None = None
-    """Amounts of other due pages that it had no room for; None: none."""
-    charges: Charges | None = None
-    """Amounts of the leases; None: no lease has read the queue."""
-
-    @property
-    def is_open(self) -> bool:
-        """True if a lease may find a page within the budget."""
-        if self.ahead:
-            return self.allotment.early_crawls(1) > 0
-        return self.allotment.has_room() or self.may_lend
-
-    @property
-    def may_lend(self) -> bool:
-        """True if urgent pages may go beyond the own part of the allotment."""
-        return not self.ahead and (self.allotment.on_loan > 0 or self.lends)
-
-    def begin(self) -> None:
-        """Forget what an earlier attempt of the transaction has leased."""
-        self.taken, self.urgent, self.short, self.charges = NOTHING, 0.0, None, None
 
 
 class Keeper:
@@ -189,13 +139,15 @@ class Keeper:
             return
         with self._turn, suppress(*OUTAGES):
             before = self.terms
-            if before is not None and terms is not None and before.unit == terms.unit:
-                self.terms = terms  # so that the allotment goes back into the pace of the new one
+            same = before is not None and terms is not None and before.unit == terms.unit
+            if same:
+                self.terms = terms  # the allotment goes back into the pace of the new budget
             try:
-                if terms is None or self.terms == terms:
+                if same or terms is None:
                     self.give_back()
             finally:
-                self._begin(terms)
+                if not same:
+                    self._begin(terms)
 
     def _begin(self, terms: Terms | None) -> None:
         """Begin without an allotment and without what was learnt of costs."""

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import structlog
@@ -102,21 +103,25 @@ RUN, WATCH, ACT, SITES, FILES = (
     "Files and databases",
 )
 """Groups of commands in the help."""
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    RUN: (serve, worker, migrate, openapi),
+    WATCH: (status, why, plan, epochs, history, changes, audit, fresh),
+    ACT: (pause, resume),
+    FILES: (export, archive, rebuild, restored),
+}
+SUBJECTS = {
+    RUN: {"keys": keys},
+    ACT: {"budget": budget, "hosts": hosts, "pages": pages, "leases": leases}
+    | {"url-groups": url_groups},
+    SITES: {"sitemap": sitemap, "websub": websub},
+}
+"""Commands with commands of their own, by name."""
 
-for command in (serve, worker, migrate, openapi):
-    app.command(rich_help_panel=RUN)(command)
-app.add_typer(keys, name="keys", rich_help_panel=RUN)
-for command in (status, why, plan, epochs, history, changes, audit, fresh):
-    app.command(rich_help_panel=WATCH)(command)
-app.add_typer(budget, name="budget", rich_help_panel=ACT)
-for command in (pause, resume):
-    app.command(rich_help_panel=ACT)(command)
-for group, name in ((hosts, "hosts"), (pages, "pages"), (leases, "leases")):
-    app.add_typer(group, name=name, rich_help_panel=ACT)
-app.add_typer(url_groups, name="url-groups", rich_help_panel=ACT)
-app.add_typer(sitemap, name="sitemap", rich_help_panel=SITES)
-app.add_typer(websub, name="websub", rich_help_panel=SITES)
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 app.command(name="import", rich_help_panel=FILES)(import_)
-for command in (export, archive, rebuild, restored):
-    app.command(rich_help_panel=FILES)(command)
+for panel, subjects in SUBJECTS.items():
+    for name, subject in subjects.items():
+        app.add_typer(subject, name=name, rich_help_panel=panel)
 add_commands(app)

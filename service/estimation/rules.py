@@ -7,7 +7,7 @@ import numpy as np
 
 from service.core.estimators.base import Estimator
 from service.estimation.shard_rates import NO_EPOCH, EpochFacts, PagesT, ShardRates
-from service.model.amounts import NO_BUDGET, Counted
+from service.model.amounts import NO_BUDGET, HasUnit
 from service.model.domain import Epoch, Timing
 from service.storage import Transaction
 
@@ -21,7 +21,7 @@ class Rules:
     rng: np.random.Generator
     ping_delay_s: float = 0.0
     """Time after a page's last crawl in which pings are dropped, seconds."""
-    budget: Counted = NO_BUDGET
+    budget: HasUnit = NO_BUDGET
     """The budget in force, in whose unit crawls state their costs."""
     epoch: EpochFacts = NO_EPOCH
     """The epoch whose prior and urgencies are in force."""

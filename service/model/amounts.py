@@ -51,7 +51,7 @@ class Amount(NamedTuple):
         return self.unit in CURRENCIES
 
 
-class Counted(Protocol):
+class HasUnit(Protocol):
     """A budget as far as its unit matters."""
 
     @property
@@ -59,7 +59,7 @@ class Counted(Protocol):
         """Unit of the budget, which an operator may change."""
 
 
-NO_BUDGET: Counted = Amount(math.inf, CRAWLS)
+NO_BUDGET: HasUnit = Amount(math.inf, CRAWLS)
 
 TYPICAL = {CRAWLS: 1.0, BYTES: 100_000.0, SECONDS: 1.0}
 """Cost of a crawl while no crawl has reported any, by unit."""

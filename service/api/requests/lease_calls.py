@@ -24,7 +24,8 @@ from service.api.responses.encode import encode_leased
 from service.batching.batcher import Batcher
 from service.batching.held import Attempt, after, attempted
 from service.batching.lease_requests import LIMITS, LeaseRequest, book, lease_all, next_ready
-from service.budget.keeper import Grant, Keeper
+from service.budget.grants import Grant
+from service.budget.keeper import Keeper
 from service.leases import lease
 from service.leases.dealt import DealtPages
 from service.leases.politeness import Politeness

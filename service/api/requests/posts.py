@@ -22,7 +22,7 @@ from service.api.responses.outcomes import crawl_counts, measure_crawls
 from service.batching.batcher import Batcher
 from service.batching.held import after, locked_rows
 from service.batching.reports import CommittedCrawls, CrawlReport, Recorder
-from service.model.amounts import CRAWLS, NO_BUDGET, Counted
+from service.model.amounts import CRAWLS, NO_BUDGET, HasUnit
 from service.model.arrays import Ints
 from service.model.columns import CrawlColumns
 from service.runtime.metrics import Telemetry
@@ -93,7 +93,7 @@ class PostRecorder:
     recorder: Recorder
     telemetry: Telemetry
     now: Callable[[], datetime]
-    budget: Counted = NO_BUDGET
+    budget: HasUnit = NO_BUDGET
     """The budget in force."""
 
     @property
