@@ -11,7 +11,7 @@ import typer
 from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_duration, read_end
 from service.cli.options import URL, ApiKey, To, connected, finite
-from service.cli.output import AsJson, echo_item, echo_lines
+from service.cli.output import AsJson, counted, echo_item, echo_lines
 
 if TYPE_CHECKING:
     from recrawl_client.wire.hosts import HostOrder
@@ -167,10 +167,10 @@ def delete(host: HostName, yes: Yes = False, to: To = URL, api_key: ApiKey = Non
     """
     with connected(to, api_key) as service:
         n_pages = service.host(host).n_pages
-        confirm(f"this deletes {host} and its {n_pages:,} pages with their logs", yes=yes)
+        confirm(f"this deletes {host} and its {counted(n_pages, 'page')} with their logs", yes=yes)
         n_deleted = service.delete_pages(host=host).changed if n_pages else 0
         service.delete_host(host)
-    typer.echo(f"{host} and {n_deleted:,} pages are deleted")
+    typer.echo(f"deleted: {host}, {counted(n_deleted, 'page')}")
 
 
 def setting(text: str) -> tuple[str, Any]:

@@ -50,7 +50,8 @@ def echo_item(item: Any, *, as_json: bool = False) -> None:
         return
     view = Table.grid(padding=(0, 2))
     for name, cell in _fields(value):
-        view.add_row(Text(name, "bold"), Text(cell))
+        if cell:
+            view.add_row(Text(name, "bold"), Text(cell))
     Console().print(view)
 
 
@@ -61,13 +62,19 @@ def _blocks(rows: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _print_table(names: tuple[str, ...], rows: list[Any]) -> None:
+    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    view = Table(*(name.rpartition(".")[2].replace("_", " ") for name in names))
-    for row in rows:
-        view.add_row(*(Text(shown(_field(row, name))) for name in names))
+    cells = {name: [shown(_field(row, name)) for row in rows] for name in names}
+    # columns without a value take room from the others
+    some = {name: texts for name, texts in cells.items() if any(texts) or not rows}
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in some:
+        view.add_column(name.rpartition(".")[2].replace("_", " "), overflow="fold")
+    for texts in zip(*some.values(), strict=True):
+        view.add_row(*map(Text, texts))
     Console().print(view)
 
 
@@ -85,6 +92,15 @@ def _fields(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, s
             yield from _fields(field, f"{before}{name} ")
         else:
             yield f"{before}{name}".replace("_", " "), shown(field)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "page"), counted(1200, "page")
+    ('1 page', '1,200 pages')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def shown(value: Any) -> str:

@@ -13,7 +13,7 @@ from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_moment
 from service.cli.hosts import setting
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.output import AsJson, echo_item, echo_lines
+from service.cli.output import AsJson, counted, echo_item, echo_lines
 
 if TYPE_CHECKING:
     from recrawl_client import Verdict
@@ -107,7 +107,10 @@ def delete(
     with connected(to, api_key) as service:
         answer = service.delete_pages(all_pages=all_pages, dry_run=True, **_filters(filters))
         if not dry_run:
-            confirm(f"this deletes {answer.matched:,} pages with their states and logs", yes=yes)
+            confirm(
+                f"this deletes {counted(answer.matched, 'page')} with their states and logs",
+                yes=yes,
+            )
             answer = service.delete_pages(all_pages=all_pages, **_filters(filters))
     echo_item(answer, as_json=as_json)
 

@@ -1,12 +1,17 @@
 """Acts by the command line: budget, pauses, deletion, and what they ask."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
 import typer
 from support.live_server import START, Live, running
+from support.processes import ROOT
 
 from service.cli import confirming, output
 from service.cli.durations import read_duration, read_moment
@@ -111,7 +116,7 @@ def test_a_host_is_deleted_with_its_pages_and_its_pause_comes_back(api: Live, re
     recrawl("hosts", "pause", "a.example", "1d", url=api.url)
     assert "its 2 pages" in recrawl("hosts", "delete", "a.example", url=api.url).refusal()
     done = recrawl("hosts", "delete", "a.example", "--yes", url=api.url)
-    assert done.out == "a.example and 2 pages are deleted\n"
+    assert done.out == "deleted: a.example, 2 pages\n"
     assert "this deletes a.example and its 2 pages" in done.err
     assert api.get("/hosts/a.example").status_code == 404
     api.register(f"{A}new")
@@ -133,7 +138,7 @@ def test_lists_are_tables_on_a_terminal_and_json_where_it_is_asked_for(
 ):
     table = recrawl("hosts", "list", url=api.url).out
     assert "a.example" in table
-    assert re.search(r"host +┃ group", table)
+    assert re.search(r"host +delay s", table)
     assert json.loads(recrawl("hosts", "list", "--json", url=api.url).out.splitlines()[0])["host"]
     shown = recrawl("hosts", "show", "a.example", url=api.url).out
     assert re.search(r"host queue delay s +1", shown)
@@ -188,3 +193,22 @@ def test_the_help_has_commands_in_groups(recrawl):
     told = recrawl("--help").out
     acts = told.partition("Act without a restart")[2]
     assert all(name in acts for name in ("budget", "pause", "resume", "hosts", "pages"))
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize(("answer", "status", "n_left"), [(b"n\n", 1, 1), (b"y\n", 0, 0)])
+def test_a_person_at_a_terminal_is_asked(api: Live, tmp_path, answer, status, n_left):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "service", "pages", "delete", "host=b.example"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RECRAWL_URL": api.url}
+    ends = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, **ends)
+    os.close(theirs)
+    shown = b""
+    while b"[y/N]" not in shown:
+        shown += os.read(ours, 4_096)
+    os.write(ours, answer)
+    assert process.wait() == status
+    os.close(ours)
+    assert b"this deletes 1 page with their states and logs" in shown
+    assert len(api.get("/pages", host="b.example").json()["items"]) == n_left

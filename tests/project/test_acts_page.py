@@ -38,7 +38,7 @@ def test_the_commands_of_the_page_act(live, recrawl):
     run(recrawl, live, "all hosts")
     pages, host = run(recrawl, live, "delete")
     assert '"changed": 2' in pages
-    assert host == "example.com and 1 pages are deleted\n"
+    assert host == "deleted: example.com, 1 page\n"
     acts = [entry["act"] for entry in reversed(live.get("/audit").json()["items"])]
     assert acts == [
         *("budget.set", "budget.unset", "host.pause", "host.resume", "host.change"),
