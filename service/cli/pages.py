@@ -104,14 +104,15 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete the pages that match all filters, with their states and logs, after a question."""
+    chosen = _filters(filters)
     with connected(to, api_key) as service:
-        answer = service.delete_pages(all_pages=all_pages, dry_run=True, **_filters(filters))
-        if not dry_run:
-            confirm(
-                f"this deletes {counted(answer.matched, 'page')} with their states and logs",
-                yes=yes,
-            )
-            answer = service.delete_pages(all_pages=all_pages, **_filters(filters))
+        # the service refuses a deletion without a filter
+        if not (dry_run or yes) and (chosen or all_pages):
+            found = service.count_pages(exact=True, **chosen)
+            about = "" if found.count_is == "exact" else "about "
+            n_pages = counted(int(found.count or 0), "page")
+            confirm(f"this deletes {about}{n_pages} with their states and logs", yes=False)
+        answer = service.delete_pages(all_pages=all_pages, dry_run=dry_run, **chosen)
     echo_item(answer, as_json=as_json)
 
 

@@ -74,7 +74,8 @@ class Settings(AccessSettings, ClusterSettings):
     database_timeout_s: Annotated[float, Field(ge=1, le=300)] = REQUEST_TIMEOUT_S
     """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
-    """Crawls a day over all pages; unset: 0.2 for each page that has a copy."""
+    """Crawls a day over all pages; unset: 0.2 for each page that has a copy. `recrawl budget set`
+    wins over this and the next setting."""
     budget: str | None = None
     """Amount a day in place of the bandwidth: crawls, bytes, seconds or money, such as `50 GB`,
     `20 h` or `30 USD`; needs the objective harmonic unless it counts crawls."""
