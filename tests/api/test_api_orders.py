@@ -28,7 +28,7 @@ def n_leased(live, count=100):
 RUDE = {"host_delay_s": 0, "host_concurrency": 0}
 
 
-def test_a_budget_wins_over_the_settings_and_outlives_a_restart(database_url):
+def test_a_budget_wins_over_the_settings_and_orders_outlive_a_restart(database_url):
     with running(database_url, bandwidth=30.0, **RUDE) as live:
         live.register(*urls(200))
         assert live.get("/budget").json() == {
@@ -48,10 +48,13 @@ def test_a_budget_wins_over_the_settings_and_outlives_a_restart(database_url):
         assert live.get("/epochs").json()["items"][0]["status"] == "requested"
         live.service.runner.run_once()
         assert live.get("/epochs/latest").json()["bandwidth"] == 50.0
+        live.client.post("/pause", json={"for_s": 3600})
         clock = live.clock
     with running(database_url, bandwidth=40.0, clock=clock, **RUDE) as live:
         told = live.get("/budget").json()
         assert (told["budget"], told["by_settings"]) == ("50 crawls", "40 crawls")
+        assert lease(live).json()["paused_until"] == "2026-05-01T19:00:00Z"
+        live.client.delete("/pause")
         assert told["spent_today"] == 30.0 + 12.0
         assert n_leased(live) == 0
         told = live.client.delete("/budget").json()
