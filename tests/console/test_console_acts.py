@@ -63,7 +63,7 @@ def test_a_host_is_paused_and_crawled_again(live, admin):
 
 
 def test_the_pause_of_a_site_ends_only_by_its_own_tick(live, admin):
-    at = live.clock().isoformat()
+    at = live.clock.advance(minutes=1).isoformat()
     busy = {"url": "https://news.example/0", "status": 429, "retry_after_s": 600}
     live.post("/observations", [{**busy, "observed_at": at}])
     path = "/console/hosts/news.example"

@@ -67,7 +67,10 @@ def put_budget(service: TheService, actor: TheActor, body: TheBody) -> Response:
 
 @router.delete("/budget", responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 422))
 def delete_budget(service: TheService, actor: TheActor) -> Response:
-    """Unset the budget of the operator, so that the one of the settings is in force again."""
+    """Unset the budget of the operator.
+
+    The budget of the settings is in force again, for all servers and workers.
+    """
     return _order_budget(service, actor, None)
 
 
