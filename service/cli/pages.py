@@ -108,9 +108,9 @@ def delete(
     with connected(to, api_key) as service:
         # the service refuses a deletion without a filter
         if not (dry_run or yes) and (chosen or all_pages):
-            found = service.count_pages(exact=True, **chosen)
-            about = "" if found.count_is == "exact" else "about "
-            n_pages = counted(int(found.count or 0), "page")
+            selected = service.count_pages(exact=True, **chosen)
+            about = "" if selected.count_is == "exact" else "about "
+            n_pages = counted(int(selected.count or 0), "page")
             confirm(f"this deletes {about}{n_pages} with their states and logs", yes=False)
         answer = service.delete_pages(all_pages=all_pages, dry_run=dry_run, **chosen)
     echo_item(answer, as_json=as_json)
