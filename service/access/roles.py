@@ -78,6 +78,13 @@ OPERATIONS: dict[str, Right] = {
     "post_epoch": ADMIN,
     "get_history": READ,
     "get_plan": READ,
+    # orders for all servers
+    "get_budget": READ,
+    "put_budget": ADMIN,
+    "delete_budget": ADMIN,
+    "get_pause": READ,
+    "post_pause": ADMIN,
+    "delete_pause": ADMIN,
     # hosts
     "list_hosts": READ,
     "get_host": Right(Role.read, limited=Role.read),
@@ -85,6 +92,8 @@ OPERATIONS: dict[str, Right] = {
     # the route itself keeps all fields but the delay of robots.txt for administrators
     "patch_host": CRAWL,
     "delete_host_by_name": ADMIN,
+    "pause_host": ADMIN,
+    "resume_host": ADMIN,
     "list_groups": READ,
     "get_group": READ,
     "delete_group_by_name": ADMIN,

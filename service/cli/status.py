@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
+from service.cli.output import AsJson
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
     from recrawl_client import Client, Epoch, HistoryRow
 
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs")]
 OK = 200
 UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("seconds", 1.0))
 """Units of time, seconds; a duration is written in the first unit that fits twice."""

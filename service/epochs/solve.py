@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from service.budget.in_force import BudgetInForce
 from service.core.allocation import ALLOCATORS, SEARCHING
 from service.core.allocation.harmonic import harmonic_optimum
 from service.core.allocation.problem import Allocation
@@ -74,6 +75,15 @@ class Plan:
     timing too, and an estimator with a posterior of the change rate."""
     host_delay_s: float = 0.0
     """Delay between two crawls of hosts without one of their own, seconds."""
+
+    def within(self, budget: BudgetInForce | None) -> "Plan":
+        """Return the plan with the budget in force; None: with its own."""
+        if budget is None:
+            return self
+        amount = budget.amount
+        bandwidth = None if amount is None else amount.value
+        unit = CRAWLS if amount is None else amount.unit
+        return replace(self, bandwidth=bandwidth, unit=unit)
 
     @property
     def with_urgency(self) -> bool:

@@ -292,3 +292,14 @@ def test_the_errors_of_forecasts_are_those_of_the_api(sqlite_url):
             shown = browser.open(f"/console{path}").text.replace("\N{NO-BREAK SPACE}", " ")
             assert f"{compared['n']} crawls against the forecasts" in shown
             assert f"mean error {100 * compared['calibration_error']:.1f} %" in shown, path
+
+
+def test_the_root_sends_a_browser_to_the_console_and_no_other_client(live):
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    sent = httpx.get(f"{live.url}/", headers=browser)
+    assert (sent.status_code, sent.headers["location"]) == (307, "/console")
+    for accept in ("*/*", "application/json"):
+        answer = httpx.get(f"{live.url}/", headers={"Accept": accept})
+        assert answer.status_code == 404
+        assert answer.json()["detail"] == "no such path; /docs lists them"
+    assert httpx.post(f"{live.url}/", headers=browser).status_code == 404
