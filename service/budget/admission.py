@@ -25,7 +25,7 @@ LEVELS = 500
 SAMPLED = 0.01
 """Share of the budget for samples of stopped levels."""
 SAMPLE_EVERY = timedelta(days=10)
-"""Minimum time between two samples of a level, of which less than one in ten brings news."""
+"""Minimum time between two samples of a level. Less than one sample in ten brings news."""
 MOST_SAMPLES = 200
 """Maximum samples of one round."""
 CANDIDATES = 1_000
