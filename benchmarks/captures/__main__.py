@@ -67,13 +67,13 @@ def warm(options: argparse.Namespace) -> Iterator[Line]:
 
 def write_lines(path: Path, n: int) -> None:
     """Write CDXJ as an index of an archive has it."""
-    draw = random.Random(1)  # noqa: S311 - the same file each time
+    draw = random.Random(1)
     with path.open("w", encoding="utf-8") as file:
         for page in range(n // A_PAGE):
             host, name = f"site{page // 1_000}", f"docs/{page % 1_000:04}/page-{page}.html"
             digest = draw.getrandbits(80)
             for turn in range(A_PAGE):
-                digest += draw.random() < 0.3  # noqa: PLR2004 - some captures differ
+                digest += draw.random() < 0.3
                 item = {
                     "url": f"https://www.{host}.example/{name}",
                     "mime": "text/html",

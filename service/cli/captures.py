@@ -49,9 +49,7 @@ def import_captures(
     return ImportCounts(counts.created, 0, counts.unreadable, sentence=taught(counts))
 
 
-def _follow(
-    steps: "Iterator[CaptureStep]", checkpoint: "Checkpoint | None"
-) -> "CaptureCounts":
+def _follow(steps: "Iterator[CaptureStep]", checkpoint: "Checkpoint | None") -> "CaptureCounts":
     """Show every step, write its position to the checkpoint, and return the sums."""
     from service.transfer.capture_import import CaptureCounts
 

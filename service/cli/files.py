@@ -1,4 +1,4 @@
-"""`recrawl import` and `recrawl export`: read and write files of pages and states."""
+"""`recrawl import`: read files of pages, states and captures."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,12 +16,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from service.cli.options import URL, ApiKey, DatabaseUrl, address, connected, console, settings
+from service.cli.options import URL, ApiKey, address, connected, console, settings
 from service.cli.plugins import folder_importer
 
 if TYPE_CHECKING:
     from service.runtime.bootstrap import Opened
-    from service.storage import Transaction
     from service.transfer.importing import Checkpoint, ImportStep, Skipped
 
 
@@ -43,12 +42,6 @@ def show_rows(progress: Progress, task: TaskID, n_rows: int, completed: int) -> 
     """Move a progress bar and show the mean rate since its start."""
     rate = n_rows / max(progress.tasks[task].elapsed or 0.0, 1e-3)
     progress.update(task, completed=completed, n_rows=n_rows, rate=rate)
-
-
-def expected_pages(tx: "Transaction") -> int | None:
-    """Return the number of pages of the epoch in force; None before the first epoch."""
-    in_force = tx.epoch_in_force()
-    return in_force.certificate.n_pages if in_force and in_force.certificate else None
 
 
 MAX_SHOWN = 20
@@ -86,15 +79,6 @@ HaveCopies = Annotated[
     typer.Option("--have-copies", help="The crawler has the newest captures as its copies"),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and count; import nothing")]
-Target = Annotated[
-    Path,
-    typer.Argument(help="A .csv, .tsv, .ndjson (each also .gz) or .parquet file; - is stdout"),
-]
-States = Annotated[bool, typer.Option("--states", help="Include the state of each page")]
-Format = Annotated[
-    Literal["csv", "tsv", "ndjson", "parquet"] | None,
-    typer.Option(help="Format, by default that of the name; on stdout ndjson"),
-]
 
 
 class ImportCounts(NamedTuple):
@@ -109,10 +93,10 @@ class ImportCounts(NamedTuple):
     hosts: str = ""
     """Sentence on the imported settings of hosts."""
     sentence: str = ""
-    """Sentence that tells the counts."""
+    """Sentence on the counts, empty for those of pages alone."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The counts in a sentence."""
         return self.sentence or f"{self.created} new pages registered, {self.skipped} lines skipped"
 
@@ -161,7 +145,7 @@ def import_(
             )
         )
     for counts in results:
-        typer.echo(counts.told)
+        typer.echo(counts.summary)
         if counts.hosts:
             typer.echo(counts.hosts)
     if any(counts.skipped for counts in results):
@@ -172,7 +156,7 @@ OF_FOLDER, OF_HOSTS = "folder", "hosts"
 """Kinds of sources beside the formats of files."""
 
 
-def _kind(source: Path, said: str | None) -> str:
+def _kind(source: Path, stated: str | None) -> str:
     """Return the format of a source, or that it is a folder or has settings of hosts."""
     from service.transfer.files import format_of
     from service.transfer.hosts import SUFFIX
@@ -181,7 +165,7 @@ def _kind(source: Path, said: str | None) -> str:
         return OF_FOLDER
     if source.name.endswith(SUFFIX):
         return OF_HOSTS
-    return said or format_of(source)
+    return stated or format_of(source)
 
 
 def _import_one(
@@ -362,52 +346,3 @@ def print_skipped(lines: list["Skipped"]) -> None:
     for line in lines:
         text = f"{line.path}:{line.line}: {line.reason}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def export(
-    file: Target,
-    states: States = False,
-    format: Format = None,  # noqa: A002 - the option's name
-    database_url: DatabaseUrl = None,
-) -> None:
-    """Write all pages to a file for `recrawl import`.
-
-    With --states the file contains the state of each page, for another SQLite or Postgres
-    database: estimates, last crawls, counts, digests and pings. The file FILE.hosts.ndjson beside
-    FILE then contains the settings of hosts and groups: delays, also those of robots.txt,
-    concurrency, caps, groups and blocks.
-
-    The service may run meanwhile; each page is as of one instant. The file contains no schedule:
-    the next epoch publishes a new one.
-    """
-    from service.transfer.exporting import exported, writer
-
-    n_rows, of_hosts = 0, ""
-    with (
-        opened_store(database_url, existing=True) as base,
-        writer(file, format, states=states) as write,
-        rows_progress() as progress,
-    ):
-        with base.store.begin(write=False) as tx:
-            total = expected_pages(tx)
-        task = add_rows_task(progress, f"exporting {file.name}", total)
-        for block in exported(base.store, base.plan.estimator if states else None):
-            write(block)
-            n_rows += len(block["url"])
-            show_rows(progress, task, n_rows, n_rows)
-        if states:
-            of_hosts = _export_hosts(base, file)
-    sentence = f"{n_rows} pages exported{of_hosts}"
-    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
-
-def _export_hosts(base: "Opened", states: Path) -> str:
-    """Write the settings of hosts beside a file of states; return the end of the sentence."""
-    from service.transfer.hosts import settings_file, write_settings
-
-    if str(states) == "-" or (states.exists() and not states.is_file()):
-        return "; settings of hosts are not exported to stdout: name a file instead of -"
-    path = settings_file(states)
-    steps = list(write_settings(path, base.store, base.store.clock()))
-    n_hosts, n_groups = sum(step.n_hosts for step in steps), sum(step.n_groups for step in steps)
-    return f", and the settings of {n_hosts} hosts and {n_groups} groups to {path}"

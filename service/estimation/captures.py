@@ -1,4 +1,4 @@
-"""What an archive's captures of pages teach.
+"""Estimates from an archive's captures of pages.
 
 A capture is a crawl by others. Its digest can be compared with other captures only, never with a
 crawler's own digest. Captures therefore teach estimates, and leave the stored digest alone.
@@ -109,7 +109,7 @@ def newest_captures(n_pages: int, captures: CaptureColumns) -> Instants:
 def with_copies(states: PageStates, newest: Instants, interval_factor: Floats) -> PageStates:
     """Return states whose copies are the newest captures, for pages that have one.
 
-    The first crawl has no digest to compare with, so it gives no verdict.
+    The first crawl has no digest to compare with, so its report has no verdict.
     """
     has = ~np.isnat(newest)
     never, zero = np.full(len(states), NO_TIME), np.zeros(len(states), np.int64)

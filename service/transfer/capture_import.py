@@ -80,7 +80,7 @@ class CaptureStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Teaching:
-    """What an import writes to, and how."""
+    """The receiver of an import, and the way in which its pages learn."""
 
     store: Store
     rules: Rules
@@ -115,10 +115,10 @@ def import_captures(
         for source, kind in sources.items():
             for block in read_captures(source, kind, now + FUTURE_ALLOWED):
                 parts.add(block)
-                told = [Skipped(source, *line) for line in block.unreadable]
-                counts = CaptureCounts(len(block.records), block.n_other, len(told))
+                skipped = [Skipped(source, *line) for line in block.unreadable]
+                counts = CaptureCounts(len(block.records), block.n_other, len(skipped))
                 share = (done + block.bytes_read) / total / 2
-                yield CaptureStep(counts, told, share, None)
+                yield CaptureStep(counts, skipped, share, None)
             done += source.stat().st_size
         for share, part in parts.parts():
             yield from _taught(part, teaching, after, 0.5 + share / 2)
@@ -175,9 +175,7 @@ def teach(
             else:
                 after = without_copies(after, newest, instant(now))
             tx.save_states(after.where(taught))
-    return CaptureCounts(
-        late=int(late.sum()), created=int(created.sum()), taught=int(taught.sum())
-    )
+    return CaptureCounts(late=int(late.sum()), created=int(created.sum()), taught=int(taught.sum()))
 
 
 def _of_states(captures: CaptureColumns, page_id: Ints, states: PageStates) -> CaptureColumns:

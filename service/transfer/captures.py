@@ -1,7 +1,7 @@
 """Captures of archives, read from their indexes: CDX, CDXJ, and JSON of Common Crawl and Wayback.
 
-A line is one capture: URL, time, status, MIME type and digest. A capture shows content if its
-status is 200 and it has a digest, or if it is a revisit or a 304, which repeats the content before.
+A line is one capture: URL, time, status, MIME type and digest. Content shows in a capture of status
+200 with a digest. A revisit and a 304 repeat content. All other captures show none.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +23,7 @@ LONGEST_SHOWN = 80
 """Maximum characters of a bad value that a reason repeats."""
 DIGITS = 14
 """Digits of a time: YYYYMMDDhhmmss."""
+MOST_MONTH, MOST_HOUR, MOST_MINUTE = 12, 23, 59
 RECORD = np.dtype([("key", KEY), ("at", INSTANT), ("digest", np.int64)])
 """A capture that shows content: key of its page, time, hash of the digest; 0: a repetition."""
 OTHER_SCHEMES = ("dns:", "urn:", "metadata:", "urn:pageinfo:", "ftp:", "whois:", "screenshot:")
@@ -208,7 +209,7 @@ def read_captures(path: Path, kind: str, now: datetime) -> Iterator[CaptureBlock
 def parsed(
     lines: Sequence[bytes], first: int, parse: Callable[[bytes], Fields | None], now: datetime
 ) -> CaptureBlock:
-    """Return the captures of lines, of which the first has the number `first`."""
+    """Return the captures of lines; `first` is the number of the first line."""
     unreadable: list[tuple[int, str]] = []
     keys: dict[str, bytes | BadLine | None] = {}
     pages: dict[bytes, str] = {}
@@ -226,14 +227,10 @@ def parsed(
             if (page := keys[url]) is None:
                 n_other += 1
                 continue
-            if isinstance(page, BadLine):
-                raise page
-            if len(at) < DIGITS or not at.isdigit():
-                raise BadLine(f"has the time {_brief(_plain(at))}; write YYYYMMDDhhmmss")
+            key.append(_good(page, at))
         except BadLine as error:
             unreadable.append((at_line, str(error)))
             continue
-        key.append(page)
         number.append(at_line)
         time.append(at)
         digest.append(content)
@@ -245,6 +242,15 @@ def parsed(
         reason = f"has the time {_plain(time[row])}, which is no date or in the future; mend it"
         unreadable.append((number[row], reason))
     return CaptureBlock(records[good], pages, n_other, sorted(unreadable), 0)
+
+
+def _good(page: bytes | BadLine, at: bytes) -> bytes:
+    """Return the key of a page; raise `BadLine` if the URL or the form of the time is bad."""
+    if isinstance(page, BadLine):
+        raise page
+    if len(at) < DIGITS or not at.isdigit():
+        raise BadLine(f"has the time {_brief(_plain(at))}; write YYYYMMDDhhmmss")
+    return page
 
 
 def shown(status: Any, mime: str | None, digest: str | None) -> int | None:
@@ -300,7 +306,7 @@ def times(texts: Iterable[bytes], now: datetime) -> tuple[Instants, Bools]:
     dates = months.astype("M8[M]").astype("M8[D]") + (day - 1)
     seconds = (hour * 60 + minute) * 60 + second
     at = dates.astype(INSTANT) + seconds.astype("m8[s]")
-    good = (month >= 1) & (month <= 12) & (dates.astype("M8[M]").astype(np.int64) == months)
-    good &= (hour < 24) & (minute < 60) & (second < 60)  # noqa: PLR2004 - as clocks have them
+    good = (month >= 1) & (month <= MOST_MONTH) & (dates.astype("M8[M]").astype(int) == months)
+    good &= (hour <= MOST_HOUR) & (minute <= MOST_MINUTE) & (second <= MOST_MINUTE)
     good &= (at >= instant(OLDEST)) & (at <= instant(now))
     return at, good

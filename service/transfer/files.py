@@ -56,8 +56,8 @@ def kind_of(path: Path) -> str:
 def format_of(path: Path) -> str:
     """Return the format of a file: one of `KINDS`, or of `captures.PARSERS`.
 
-    An index of captures is known by its first line, a file of pages by the ending of its name, and
-    a file of any other name by its first line again. Raise `UnreadableFile` where none fits.
+    The first line shows an index of captures, the ending of the name a file of pages. The first
+    line decides on other names. Raise `UnreadableFile` where none fits.
     """
     lines = [line for line in first_lines(path) if line[:1] not in (b"!", b"@")]
     first = lines[0] if lines else b""
