@@ -35,6 +35,7 @@ from service.storage import Store, Transaction
 from service.transfer.capture_sort import CaptureParts, SortedPart
 from service.transfer.captures import read_captures
 from service.transfer.importing import FUTURE_ALLOWED, Skipped
+from service.transfer.text import content_bytes
 
 TOGETHER = 10_000
 """Pages of one transaction."""
@@ -111,7 +112,7 @@ def import_captures(
     total = max(sum(source.stat().st_size for source in sources), 1)
     done = 0
     with tempfile.TemporaryDirectory(prefix="recrawl-captures-") as folder:
-        parts = CaptureParts(Path(folder), total)
+        parts = CaptureParts(Path(folder), sum(map(content_bytes, sources)))
         for source, kind in sources.items():
             for block in read_captures(source, kind, now + FUTURE_ALLOWED):
                 parts.add(block)

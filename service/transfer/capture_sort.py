@@ -17,9 +17,10 @@ from service.model.arrays import Bools, Ints
 from service.model.urls import NormalUrl, normalise
 from service.transfer.captures import RECORD, CaptureBlock
 
-PART_BYTES = 1 << 24
+PART_BYTES = 1 << 26
 """Input of one part, bytes."""
-MOST_PARTS = 1 << 10
+MOST_PARTS = 1 << 8
+"""Maximum number of parts; more parts would be written in pieces too small."""
 KEY_WORDS = 2
 """64-bit words of a key."""
 

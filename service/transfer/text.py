@@ -9,17 +9,24 @@ from typing import IO
 
 from service.model.errors import UnreadableFile
 
-TOGETHER = 1 << 22
+TOGETHER = 1 << 24
 """Bytes of one block of lines."""
 LONGEST = 1 << 16
 """Maximum length of a line, bytes; the rest of a longer one is dropped, so it cannot be read."""
 GZIP = b"\x1f\x8b"
+COMPRESSION = 10
+"""Bytes of an index for each byte of its gzip."""
 
 
 def is_gzip(path: Path) -> bool:
     """Return whether a file is compressed, by its name or its first bytes."""
     with path.open("rb") as raw:
         return path.suffix == ".gz" or raw.read(len(GZIP)) == GZIP
+
+
+def content_bytes(path: Path) -> int:
+    """Return the size of a file's content, bytes, as far as its size shows it."""
+    return path.stat().st_size * (COMPRESSION if is_gzip(path) else 1)
 
 
 @contextmanager

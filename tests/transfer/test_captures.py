@@ -97,15 +97,15 @@ def test_an_odd_line_is_told_with_its_remedy_and_the_others_are_read(tmp_path, c
 @pytest.mark.parametrize(
     ("status", "mime", "digest", "content"),
     [
-        ("200", "text/html", "A", hash("A")),
-        (200, None, "sha1:A", hash("A")),
+        ("200", "text/html", "A", "A"),
+        (200, None, "sha1:A", "A"),
         ("200", "text/html", "-", None),
         ("200", "text/html", None, None),
-        ("-", "warc/revisit", "A", hash("A")),
-        ("200", "warc/revisit", "A", hash("A")),
+        ("-", "warc/revisit", "A", "A"),
+        ("200", "warc/revisit", "A", "A"),
         ("-", "warc/revisit", "-", 0),
         ("304", "text/html", "3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ", 0),
-        ("304", "warc/revisit", "A", hash("A")),
+        ("304", "warc/revisit", "A", "A"),
         ("301", "warc/revisit", "A", None),
         ("301", "text/html", "A", None),
         ("404", "text/html", "A", None),
@@ -114,7 +114,7 @@ def test_an_odd_line_is_told_with_its_remedy_and_the_others_are_read(tmp_path, c
     ],
 )
 def test_content_and_repetitions_teach_and_nothing_else_does(status, mime, digest, content):
-    assert shown(status, mime, digest) == content
+    assert shown(status, mime, digest) == (hash(content) if content else content)
 
 
 @pytest.mark.parametrize("url", ["dns:example.com", "urn:X-wpull:log", ""])
@@ -161,9 +161,10 @@ def test_no_line_is_beyond_the_readers(kind, data):
     assert {key.tobytes() for key in block.records["key"]} <= block.pages.keys()
 
 
-def test_lines_come_in_blocks_of_bounded_size(tmp_path):
+def test_lines_come_in_blocks_of_bounded_size(tmp_path, monkeypatch):
     path = tmp_path / "lines"
-    path.write_bytes(b"a\r\n\nb" + b"x" * (9 << 20) + b"\nc")
+    monkeypatch.setattr("service.transfer.text.TOGETHER", 1 << 17)
+    path.write_bytes(b"a\r\n\nb" + b"x" * (1 << 19) + b"\nc")
     blocks = list(line_blocks(path))
     lines = [(first + i, line) for first, some, _ in blocks for i, line in enumerate(some)]
     assert [(number, line[:1]) for number, line in lines] == [
@@ -172,7 +173,7 @@ def test_lines_come_in_blocks_of_bounded_size(tmp_path):
         (3, b"b"),
         (4, b"c"),
     ]
-    assert max(len(line) for _, line in lines) <= (4 << 20) + LONGEST
+    assert max(len(line) for _, line in lines) <= (1 << 17) + LONGEST
 
 
 @pytest.mark.parametrize(
