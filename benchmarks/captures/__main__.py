@@ -22,7 +22,7 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.captures.warm import Line, site_lines
+from benchmarks.captures.warm import Line, Trial, site_lines
 from service.runtime.bootstrap import opened
 from service.runtime.settings import Settings
 from service.transfer.capture_import import CaptureCounts, Teaching, import_captures
@@ -41,10 +41,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--traces", type=Path, help="folder of traces")
     options.add_argument("--sites", nargs="+", default=SITES, help="names of traces")
     options.add_argument("--seeds", type=int, nargs="+", default=[1])
-    options.add_argument("--known", type=float, default=90.0, help="days that the archive has")
-    options.add_argument("--days", type=float, default=30.0, help="days that are played")
-    options.add_argument("--rate", type=float, default=0.1, help="crawls a day and page")
-    options.add_argument("--archive-rate", type=float, default=0.1, help="captures a day and page")
+    for name, value in Trial._field_defaults.items():
+        flag = f"--{name.replace('_', '-')}"
+        options.add_argument(flag, type=float, default=value, help=f"as in `Trial` ({value:g})")
     options.add_argument("--bulk", action="store_true", help="count bulk revisions")
     options.add_argument("--lines", type=int, default=1_000_000)
     options.add_argument("--database-url", help="an empty database; default: a new SQLite file")
@@ -53,16 +52,8 @@ def parser() -> argparse.ArgumentParser:
 
 def warm(options: argparse.Namespace) -> Iterator[Line]:
     """Yield the lines of `site_lines`."""
-    yield from site_lines(
-        options.traces,
-        options.sites,
-        options.seeds,
-        known=options.known,
-        days=options.days,
-        rate=options.rate,
-        archive_rate=options.archive_rate,
-        bulk=options.bulk,
-    )
+    trial = Trial(*(getattr(options, name) for name in Trial._fields))
+    yield from site_lines(options.traces, options.sites, options.seeds, trial, bulk=options.bulk)
 
 
 def write_lines(path: Path, n: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -99,40 +99,49 @@ def played(world: World, bandwidth: float, seed: int, file: Path | None) -> Craw
     return merged(Crawls.none(), *(crawls for _, crawls in steps))
 
 
+class Trial(NamedTuple):
+    """Times of a trial, days, and its rates, 1/day for each page."""
+
+    known: float = 90.0
+    """Time that the archive has crawled."""
+    days: float = 30.0
+    """Time that is played."""
+    rate: float = 0.1
+    """Crawls of a fleet."""
+    archive_rate: float = 0.1
+    """Captures of the archive."""
+
+
 def site_lines(
-    traces: Path,
-    sites: Sequence[str],
-    seeds: Sequence[int],
-    *,
-    known: float,
-    days: float,
-    rate: float,
-    archive_rate: float,
-    bulk: bool,
+    traces: Path, sites: Sequence[str], seeds: Sequence[int], trial: Trial, *, bulk: bool
 ) -> Iterator[Line]:
-    """Yield a line for each site and seed: the staleness of `days` after `known` days."""
+    """Yield a line for each site and seed."""
     for site in sites:
         rng = np.random.default_rng(WORLD_SEED)
         recording = read_trace(str(traces / site))
-        whole = recorded_world(recording, rng=rng, days=known + days, bulk=bulk)
+        whole = recorded_world(recording, rng=rng, days=trial.known + trial.days, bulk=bulk)
+        # a fleet in this process takes URLs as they are, the import their normal form
         whole = replace(whole, url=tuple(normalise(url).url for url in whole.url))
-        world = since(whole, known)
-        bandwidth = rate * world.mean_pages
         for seed in seeds:
-            captures = archive(whole, known, archive_rate, np.random.default_rng(seed))
-            with TemporaryDirectory() as folder:
-                file = Path(folder) / "captures.cdxj"
-                write_cdxj(file, whole, captures, known)
-                cold, warm = (played(world, bandwidth, seed, each) for each in (None, file))
-            before, after = (staleness(world, crawls).harmonic for crawls in (cold, warm))
-            yield {
-                "site": site,
-                "seed": seed,
-                "pages": len(world),
-                "captures": len(captures.page),
-                "crawls": len(cold.page),
-                "of_crawls": len(warm.page) / len(cold.page),
-                "cold": before,
-                "warm": after,
-                "ratio": after / before,
-            }
+            yield {"site": site, "seed": seed, **line_of(whole, trial, seed)}
+
+
+def line_of(whole: World, trial: Trial, seed: int) -> Line:
+    """Return the staleness of a fleet with captures, and of one without."""
+    world = since(whole, trial.known)
+    bandwidth = trial.rate * world.mean_pages
+    captures = archive(whole, trial.known, trial.archive_rate, np.random.default_rng(seed))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "captures.cdxj"
+        write_cdxj(file, whole, captures, trial.known)
+        cold, warm = (played(world, bandwidth, seed, each) for each in (None, file))
+    before, after = (staleness(world, crawls).harmonic for crawls in (cold, warm))
+    return {
+        "pages": len(world),
+        "captures": len(captures.page),
+        "crawls": len(cold.page),
+        "of_crawls": len(warm.page) / len(cold.page),
+        "cold": before,
+        "warm": after,
+        "ratio": after / before,
+    }

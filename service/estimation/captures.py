@@ -22,7 +22,7 @@ from service.model.arrays import (
     days,
 )
 from service.model.columns import PageStates
-from service.model.domain import MOST_COUNTED, Observability
+from service.model.domain import Observability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def is_late(states: PageStates, captures: CaptureColumns) -> Bools:
     A capture is late if it is not newer than the last crawl of its page. All captures of a page
     are late if earlier ones were learnt, and the page has not been crawled since.
     """
-    learnt = np.isnat(states.last_crawl_at) & (states.n_observations > 0)
+    learnt = np.isnat(states.last_crawl_at) & states.estimate.any(axis=1)
     late: Bools = learnt[captures.page] | (captures.at <= states.last_crawl_at[captures.page])
     return late
 
@@ -50,10 +50,11 @@ def is_late(states: PageStates, captures: CaptureColumns) -> Bools:
 def after_captures(
     estimator: Estimator[Any], states: PageStates, captures: CaptureColumns
 ) -> PageStates:
-    """Return the states with the estimates and counts after captures that are not late.
+    """Return the states with the estimates after captures that are not late.
 
-    Two captures in a row are an observation of the time between them. Captures of `complete` pages
-    and of pages with pings teach nothing, because no file has the pings between captures.
+    Two captures in a row are an observation of the time between them. The counts stay those of own
+    crawls, by which an epoch knows first crawls. Captures of `complete` pages and of pages with
+    pings teach nothing, because no file has the pings between captures.
     """
     groups = Groups.of(captures.page)
     n, none = len(captures), np.zeros(len(groups.start), np.int64)
@@ -77,15 +78,7 @@ def after_captures(
         age=np.full(n, np.nan),
     ).take(is_evidence)
     evidence = replace(evidence, crawl_rate=_usual_rate(evidence))
-    page, shape = evidence.page, len(states)
-    n_observations = np.bincount(page, minlength=shape)
-    n_changes = np.bincount(page[evidence.changed], minlength=shape)
-    return replace(
-        states,
-        n_observations=np.minimum(states.n_observations + n_observations, MOST_COUNTED),
-        n_changes=np.minimum(states.n_changes + n_changes, MOST_COUNTED),
-        **learn_crawls(estimator, states, evidence)._asdict(),
-    )
+    return replace(states, **learn_crawls(estimator, states, evidence)._asdict())
 
 
 def _usual_rate(evidence: OrderedCrawls) -> Floats:

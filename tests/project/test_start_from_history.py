@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.pages import DOCS, block, shell
 
@@ -24,14 +25,14 @@ def run(title, directory, replaced=""):
     return shell(text.replace("https://index.commoncrawl.org", replaced), directory)
 
 
-def counts(directory):
-    """Return observations, changes and last crawl of each page by its URL."""
+def pages(directory):
+    """Return changes and days of the evidence, and whether there is a copy, of each URL."""
     with closing(sqlite3.connect(directory / "recrawl.db")) as driver:
         rows = driver.execute(
-            "SELECT url, n_observations, n_changes, last_crawl_at IS NOT NULL "
+            "SELECT url, estimate, last_crawl_at IS NOT NULL "
             "FROM pages JOIN page_states USING (page_id)"
         )
-        return {url: tuple(numbers) for url, *numbers in rows}
+        return {url: (*np.frombuffer(estimate)[:2].round(), copy) for url, estimate, copy in rows}
 
 
 @contextmanager
@@ -69,7 +70,7 @@ def test_a_list_and_captures_are_imported_as_the_page_says(tmp_path):
     assert run("import a list", tmp_path) == "2 new pages registered, 0 lines skipped\n"
     told = block(PAGE, "counts").text.replace("1 of them new", "0 of them new")
     assert run("import captures", tmp_path) == told
-    assert counts(tmp_path) == {"https://example.com/": (0, 0, 0), URL: (2, 1, 0)}
+    assert pages(tmp_path) == {"https://example.com/": (0, 0, 0), URL: (1, 8, 0)}
 
 
 @pytest.mark.slow
@@ -77,7 +78,7 @@ def test_an_answer_of_common_crawl_is_imported_as_the_page_says(tmp_path):
     with index_server() as server:
         run("ask Common Crawl", tmp_path, server)
     assert run("import Common Crawl", tmp_path).startswith("2 captures learnt for 1 pages")
-    assert counts(tmp_path) == {URL: (1, 0, 0)}
+    assert pages(tmp_path) == {URL: (0, 45, 0)}
 
 
 def response(day, body):
@@ -102,4 +103,4 @@ def test_a_warc_is_imported_as_the_page_says(tmp_path, monkeypatch):
     (tmp_path / "crawl.warc.gz").write_bytes(b"".join(records))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     assert run("import a WARC", tmp_path).startswith("3 captures learnt for 1 pages, 1 of them")
-    assert counts(tmp_path) == {URL: (2, 1, 1)}
+    assert pages(tmp_path) == {URL: (1, 1, 1)}
