@@ -83,8 +83,9 @@ class CaptureParts:
         return SortedPart([page for page in pages if page.key in keys], page, records)
 
     def _part(self, key: NDArray[Any]) -> Ints:
-        first = words(key)[:, 0]
-        return (first >> np.uint64(64 - self.bits)).astype(np.int64) if self.bits else first * 0
+        # a shift by all 64 bits is not defined
+        half = words(key)[:, 0] >> np.uint64(1)
+        return (half >> np.uint64(63 - self.bits)).astype(np.int64)
 
     def _captures(self, number: int) -> Path:
         return self.folder / f"{number:04x}.captures"

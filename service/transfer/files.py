@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 from service.model import lenient_json
 from service.model.errors import UnreadableFile
@@ -116,7 +116,7 @@ def read_items(
         return
     with content_of(path) as (content, raw):
         # a byte order mark is no part of the first name
-        text = io.TextIOWrapper(cast("IO[bytes]", content), "utf-8-sig", newline="")
+        text = io.TextIOWrapper(content, "utf-8-sig", newline="")
         if kind == "urls":
             rows = _urls(text)
         else:

@@ -70,7 +70,7 @@ def test_a_list_and_captures_are_imported_as_the_page_says(tmp_path):
     assert run("import a list", tmp_path) == "2 new pages registered, 0 lines skipped\n"
     told = block(PAGE, "counts").text.replace("1 of them new", "0 of them new")
     assert run("import captures", tmp_path) == told
-    assert pages(tmp_path) == {"https://example.com/": (0, 0, 0), URL: (1, 8, 0)}
+    assert pages(tmp_path) == {"https://example.com/": (0, 0, 0), URL: (1, 10, 0)}
 
 
 @pytest.mark.slow
