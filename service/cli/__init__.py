@@ -14,7 +14,8 @@ from service.cli.acts import audit, budget, history, pause, resume
 from service.cli.archive import archive
 from service.cli.changes import changes
 from service.cli.database import migrate, rebuild, restored
-from service.cli.files import export, import_
+from service.cli.export import export
+from service.cli.files import import_
 from service.cli.hosts import hosts
 from service.cli.keys import keys
 from service.cli.leases import leases
