@@ -1,0 +1,163 @@
+"""Wide revisions in an epoch: find new ones, and the pages that may be stale by them. Pure.
+
+Only surprising changes since the last epoch can prove a new revision. Therefore an epoch looks at
+the hosts with such changes alone.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.core.estimators.base import Estimator, PriorEstimator, from_columns
+from service.core.wide_revisions import (
+    LEAST_CHANGED,
+    QUIET,
+    LastIntervals,
+    Uncrawled,
+    WideRevisions,
+    find,
+    hazard,
+    rate_before,
+    stale,
+)
+from service.epochs.urgency import LATE
+from service.model.arrays import Bools, Floats, Instants, Ints, days, distinct
+from service.model.columns import EpochColumns
+from service.model.domain import Observability
+
+ENOUGH = 1 << 14
+"""Intervals of a host that are enough to find a revision; of more, a sample."""
+SCATTER = 0x9E3779B1
+"""Odd number whose multiples scatter ids, so that a sample has pages of all directories."""
+
+
+class Revised(NamedTuple):
+    """Wide revisions as an epoch knows them."""
+
+    known: WideRevisions | None = None
+    hazard: Floats | None = None
+    """(N,) changes expected by revisions since each page's last crawl; None: of no page."""
+
+
+def revised(
+    pages: EpochColumns,
+    estimator: Estimator[Any],
+    known: WideRevisions | None,
+    last_started_at: np.datetime64,
+    now: np.datetime64,
+) -> Revised:
+    """Return the revisions until now; `known` are those of the last epoch, which began then.
+
+    The estimator has the prior in force. Without a prior it finds no revisions.
+    """
+    if not isinstance(estimator, PriorEstimator) or np.isnat(last_started_at):
+        return Revised(known)
+    quiet = Quiet(pages, estimator, now)
+    known = (known or WideRevisions.none()).newest(now)
+    known = known.with_new(_found(quiet, known, last_started_at)).newest(now)
+    return _stale(quiet, known) if known.at.size else Revised()
+
+
+class Quiet:
+    """The quiet last intervals of pages without pings."""
+
+    def __init__(
+        self, pages: EpochColumns, estimator: PriorEstimator[Any], now: np.datetime64
+    ) -> None:
+        self.pages, self.estimator, self.now = pages, estimator, now
+
+    def age(self, at: Instants) -> Floats:
+        """Return the ages of instants, days."""
+        return days(self.now - at)
+
+    def expected(self, row: Ints) -> Floats:
+        """Return the changes expected in the last intervals of pages before these ended."""
+        own = self.estimator.of_url_groups(self.pages.url_group[row])
+        evidence = own.evidence(from_columns(own, self.pages.estimate[row]))
+        interval = self.pages.last_interval[row]
+        rate = rate_before(own.prior.a, own.prior.b, *evidence, interval)
+        return np.asarray(rate * np.abs(interval))
+
+    def among(self, row: Ints) -> tuple[Ints, Floats]:
+        """Return the pages with quiet intervals among some, and the changes expected in these."""
+        pages = self.pages
+        shown = (pages.last_interval[row] != 0) & (pages.importance[row] > 0)
+        shown &= (pages.n_pings[row] == 0) & (pages.observability[row] != Observability.complete)
+        row = row[shown]
+        expected = self.expected(row)
+        quiet = expected < QUIET
+        return row[quiet], expected[quiet]
+
+    def intervals(self, row: Ints, expected: Floats, host_id: Ints) -> LastIntervals:
+        """Return quiet intervals of pages of some hosts, whose ids ascend."""
+        pages = self.pages
+        interval, age = pages.last_interval[row], self.age(pages.last_observed_at[row])
+        return LastIntervals(
+            site=np.searchsorted(host_id, pages.host_id[row]),
+            url_group=pages.url_group[row],
+            start=age + np.abs(interval),
+            end=age,
+            changed=interval > 0,
+            expected=expected,
+        )
+
+
+def _found(quiet: Quiet, known: WideRevisions, last_started_at: np.datetime64) -> WideRevisions:
+    """Return new revisions."""
+    pages = quiet.pages
+    since = last_started_at - np.timedelta64(LATE)
+    new = np.flatnonzero((pages.last_interval > 0) & (pages.last_observed_at >= since))
+    host_id = distinct(pages.host_id[quiet.among(new)[0]])
+    if not host_id.size:
+        return WideRevisions.none()
+    row = np.flatnonzero(_is_of(pages.host_id, host_id) & (pages.last_interval != 0))
+    row, expected = quiet.among(_sampled(pages, row, host_id))
+    intervals = quiet.intervals(row, expected, host_id)
+    n_changed = np.bincount(intervals.site[intervals.changed], minlength=host_id.size)
+    enough = n_changed >= LEAST_CHANGED
+    if not enough.any():
+        return WideRevisions.none()
+    # crawls that saw a known revision would prove it once more
+    newest = known.where(np.isin(known.host_id, host_id)).ages(host_id, quiet.now).min(axis=1)
+    after = enough[intervals.site] & (intervals.start < newest[intervals.site])
+    site, age = find(intervals.where(after))
+    at = quiet.now - np.rint(age * 86_400e6).astype("m8[us]")
+    return WideRevisions(host_id[site], at, np.zeros(site.size))
+
+
+def _sampled(pages: EpochColumns, row: Ints, host_id: Ints) -> Ints:
+    """Return at most about `ENOUGH` pages of each host."""
+    if row.size <= ENOUGH:
+        return row
+    site = np.searchsorted(host_id, pages.host_id[row])
+    one_in = -(-np.bincount(site, minlength=host_id.size) // ENOUGH)
+    if one_in.max() == 1:
+        return row
+    number = pages.page_id[row] * SCATTER >> 16 & 0xFFFF
+    return row[number % one_in[site] == 0]
+
+
+def _stale(quiet: Quiet, known: WideRevisions) -> Revised:
+    """Return the revisions with their shares, and the pages that may have changed by them."""
+    pages, host_id = quiet.pages, distinct(known.host_id)
+    row = np.flatnonzero(_is_of(pages.host_id, host_id))
+    some = Uncrawled(
+        site=np.searchsorted(host_id, pages.host_id[row]),
+        url_group=pages.url_group[row],
+        age=quiet.age(pages.last_observed_at[row]),
+    )
+    intervals = quiet.intervals(*quiet.among(row), host_id)
+    result = stale(some, intervals, known.ages(host_id, quiet.now))
+    shown = result.share[np.searchsorted(host_id, known.host_id)]
+    newest = np.append(known.host_id[1:] != known.host_id[:-1], True)
+    known = known._replace(share=np.where(newest & ~np.isnan(shown), shown, known.share))
+    if not result.probability.any():
+        return Revised(known)
+    expected = np.zeros(len(pages))
+    expected[row] = hazard(result.probability)
+    return Revised(known, expected)
+
+
+def _is_of(host: Ints, some: Ints) -> Bools:
+    """Return which pages are of some hosts."""
+    return np.isin(host, some)
