@@ -24,7 +24,11 @@ QUIET = 0.6
 """Expected changes beyond which an interval shows nothing."""
 LEAST_EXPECTED = 0.003
 """Minimum of expected changes, because rates of pages that never changed are uncertain."""
-SHARES = np.array([0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95])
+CLASSES = np.array([0.01, 0.04, 0.15])
+"""Bounds of classes of expected changes, whose calibration differs."""
+CALIBRATION_CHANGES = 5.0
+"""Weight of the calibration 1, in changes."""
+SHARES = np.array([0.2, 0.55, 0.95])
 """(H,) shares of changed pages that are compared."""
 PROOF = 10.0
 """Minimum log-likelihood ratio of a revision against none."""
@@ -36,11 +40,15 @@ LONGEST_DAYS = 256.0
 """Time for which a revision is kept, days."""
 N_ROUNDS, N_GROUP_ROUNDS = 12, 3
 """Rounds of expectation maximisation, of the share of a site and of those of its URL groups."""
+MOST_GROUPS = 4096
+"""Number of URL groups that are enough to find the concentration of their shares."""
 CONCENTRATIONS = np.array([0.2, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0])
 """Concentrations of the shares of URL groups that are compared."""
 SAMPLED_BELOW, ALIKE, SAMPLE = 0.5, 3.0, 3
 """Share and concentration below which at first only some pages of each URL group count, and the
 number of these pages."""
+AGE_BITS, TICKS = 36, 86_400 * 16
+"""Bits of an age in a number that sorts by site and age, and its units in a day."""
 UNIT = 1e6
 """Parts of a share that are stored."""
 
@@ -168,11 +176,28 @@ def rate_before(a: Floats, b: Floats, changes: Floats, days: Floats, interval: F
     return np.asarray((a + known[0]) / (b + known[1]))
 
 
+def calibrated(quiet: LastIntervals) -> Floats:
+    r"""Return (I,) chances of own changes, raised where pages have changed more than expected.
+
+    Rates that are too low make every change a surprise. Intervals are in classes by the changes
+    that were expected. With O changed and E expected in a class, of all sites and then of one, its
+    expected changes count :math:`(O + \kappa)/(E + \kappa)` times, at least once.
+    """
+    kind = np.searchsorted(CLASSES, quiet.expected)
+    expected = np.maximum(quiet.expected, LEAST_EXPECTED)
+    for group in (kind, quiet.site * (CLASSES.size + 1) + kind):
+        n_changed = np.bincount(group, quiet.changed) + CALIBRATION_CHANGES
+        ratio = n_changed / (np.bincount(group, -np.expm1(-expected)) + CALIBRATION_CHANGES)
+        expected = expected * np.maximum(ratio, 1.0)[group]
+    return np.asarray(-np.expm1(-expected))
+
+
 def find(quiet: LastIntervals) -> tuple[Ints, Floats]:
     r"""Return the sites and ages of revisions that quiet intervals prove, one for each site.
 
     A revision of the share h at an instant changes the probability of the intervals that contain
-    the instant. With the chance p of an own change, the log-likelihood ratio against none is
+    the instant. With the chance p of an own change (`calibrated`), the log-likelihood ratio against
+    none is
 
     .. math:: \sum_{changed} \ln\Big(1 + h \frac{1 - p}{p}\Big) + \sum_{unchanged} \ln(1 - h)
 
@@ -182,23 +207,28 @@ def find(quiet: LastIntervals) -> tuple[Ints, Floats]:
 
     Examples
     --------
-    >>> changed = np.arange(12) >= 6  # crawled at ages 11, 10, ... 0; a revision 5.5 days ago
-    >>> end = 11.0 - np.arange(12)
-    >>> some = np.zeros(12, int)
-    >>> find(LastIntervals(some, some, end + 20, end, changed, np.full(12, 0.05)))
+    >>> end = np.arange(40.0)  # a crawl a day, and a revision 5.5 days ago
+    >>> none = np.zeros(40, int)
+    >>> find(LastIntervals(none, none, end + 20, end, end < 6, np.full(40, 0.05)))
     (array([0]), array([5.]))
     """
-    odds = np.log1p(SHARES * (1.0 / quiet.chance - 1.0)[:, np.newaxis])
-    weight = np.where(quiet.changed[:, np.newaxis], odds, np.log1p(-SHARES))
-    age = np.concatenate((quiet.start, quiet.end))
-    order = np.lexsort((-age, np.tile(quiet.site, 2)))
-    age, site = age[order], np.tile(quiet.site, 2)[order]
-    ratio = np.concatenate((weight, -weight))[order].cumsum(axis=0).max(axis=1)
-    counted = np.where(order < quiet.site.size, 1, -1) * np.tile(quiet.changed, 2)[order]
-    n_changed = counted.cumsum()
-    ratio[n_changed < LEAST_CHANGED] = 0.0
+    if not quiet.site.size:
+        return np.zeros(0, np.int64), np.zeros(0)
+    age, site = np.concatenate((quiet.start, quiet.end)), np.tile(quiet.site, 2)
+    key = (site.astype(np.int64) << AGE_BITS) - np.rint(age * TICKS).astype(np.int64)
+    order = key.argsort()
+    key, age, site, row = key[order], age[order], site[order], order % quiet.site.size
+    chance = calibrated(quiet)
+    sign = np.where(order < quiet.site.size, 1.0, -1.0)
+    ratio = np.zeros(row.size)
+    for share in SHARES:
+        odds = np.log1p(share * (1.0 / chance - 1.0))
+        weight = np.where(quiet.changed, odds, np.log1p(-share))
+        np.maximum(ratio, np.cumsum(sign * weight[row]), out=ratio)
+    ratio[np.cumsum(sign * quiet.changed[row]) < LEAST_CHANGED] = 0.0
+    ratio[:-1][key[1:] == key[:-1]] = 0.0  # no time lies between these
     first = np.flatnonzero(np.diff(site, prepend=-1))
-    proven = np.flatnonzero(np.maximum.reduceat(ratio, first) > PROOF) if first.size else first
+    proven = np.flatnonzero(np.maximum.reduceat(ratio, first) > PROOF)
     ends = np.append(first[1:], site.size)
     best = [first[i] + int(ratio[first[i] : ends[i]].argmax()) for i in proven.tolist()]
     row = np.array(best, np.int64)
@@ -271,7 +301,7 @@ def stale(pages: Uncrawled, quiet: LastIntervals, ages: Floats) -> Stale:
 def _count_since(ages: Floats, site: Ints, age: Floats) -> Ints:
     """Return the number of revisions of each row's site that are younger than its age."""
     n = np.zeros(site.size, np.int64)
-    for column in ages.T:
+    for column in ages.T[np.isfinite(ages).any(axis=0)]:
         n += column[site] < age
     return n
 
@@ -319,7 +349,8 @@ def _by_group(pages: Uncrawled, saw: LastIntervals, share: Floats) -> Floats:
 
 def _concentrations(gap: Ints, hits: Floats, n: Floats, share: Floats) -> Floats:
     """Return the concentration of each gap that makes the counts of its groups the likeliest."""
-    some = n > 1
+    some = np.flatnonzero(n > 1)
+    some = some[:: max(some.size // MOST_GROUPS, 1)]
     h = share[gap[some], np.newaxis]
     a, b = CONCENTRATIONS * h, CONCENTRATIONS * (1.0 - h)
     changed, unchanged = hits[some, np.newaxis], (n - hits)[some, np.newaxis]

@@ -21,7 +21,7 @@ from service.core.wide_revisions import (
     stale,
 )
 from service.epochs.urgency import LATE
-from service.model.arrays import Bools, Floats, Instants, Ints, days, distinct
+from service.model.arrays import Floats, Instants, Ints, days, distinct
 from service.model.columns import EpochColumns
 from service.model.domain import Observability
 
@@ -110,7 +110,7 @@ def _found(quiet: Quiet, known: WideRevisions, last_started_at: np.datetime64) -
     host_id = distinct(pages.host_id[quiet.among(new)[0]])
     if not host_id.size:
         return WideRevisions.none()
-    row = np.flatnonzero(_is_of(pages.host_id, host_id) & (pages.last_interval != 0))
+    row = np.flatnonzero(np.isin(pages.host_id, host_id) & (pages.last_interval != 0))
     row, expected = quiet.among(_sampled(pages, row, host_id))
     intervals = quiet.intervals(row, expected, host_id)
     n_changed = np.bincount(intervals.site[intervals.changed], minlength=host_id.size)
@@ -140,24 +140,21 @@ def _sampled(pages: EpochColumns, row: Ints, host_id: Ints) -> Ints:
 def _stale(quiet: Quiet, known: WideRevisions) -> Revised:
     """Return the revisions with their shares, and the pages that may have changed by them."""
     pages, host_id = quiet.pages, distinct(known.host_id)
-    row = np.flatnonzero(_is_of(pages.host_id, host_id))
-    some = Uncrawled(
-        site=np.searchsorted(host_id, pages.host_id[row]),
-        url_group=pages.url_group[row],
-        age=quiet.age(pages.last_observed_at[row]),
-    )
-    intervals = quiet.intervals(*quiet.among(row), host_id)
-    result = stale(some, intervals, known.ages(host_id, quiet.now))
+    row = np.flatnonzero(np.isin(pages.host_id, host_id) & (pages.importance > 0))
+    site = np.searchsorted(host_id, pages.host_id[row])
+    age, ages = quiet.age(pages.last_observed_at[row]), known.ages(host_id, quiet.now)
+    waits = age > ages.min(axis=1)[site]
+    if not waits.any():
+        return Revised(known)
+    waiting = np.bincount(site[waits], minlength=host_id.size) > 0
+    intervals = quiet.intervals(*quiet.among(row[waiting[site]]), host_id)
+    some = Uncrawled(site[waits], pages.url_group[row[waits]], age[waits])
+    result = stale(some, intervals, ages)
     shown = result.share[np.searchsorted(host_id, known.host_id)]
     newest = np.append(known.host_id[1:] != known.host_id[:-1], True)
     known = known._replace(share=np.where(newest & ~np.isnan(shown), shown, known.share))
     if not result.probability.any():
         return Revised(known)
     expected = np.zeros(len(pages))
-    expected[row] = hazard(result.probability)
+    expected[row[waits]] = hazard(result.probability)
     return Revised(known, expected)
-
-
-def _is_of(host: Ints, some: Ints) -> Bools:
-    """Return which pages are of some hosts."""
-    return np.isin(host, some)

@@ -17,6 +17,7 @@ from service.core.wide_revisions import (
     LastIntervals,
     Uncrawled,
     WideRevisions,
+    calibrated,
     find,
     hazard,
     own_share,
@@ -46,17 +47,25 @@ def revisions(*hosts_and_ages, share=0.9):
 # -- numbers by hand
 
 
-def test_six_changes_of_six_pages_with_one_chance_in_ten():
-    """ln(1 + .95 x 9) = 2.2565, so that five changes in a row are proof and four are none."""
-    one = np.log1p(SHARES[-1] * 9)
+def test_five_changes_in_a_row_with_one_chance_in_ten():
+    """ln(1 + .95 x 9) = 2.2565: of 200 crawls, the last five or four find a change."""
+    one, expected = np.log1p(SHARES[-1] * 9), -np.log(0.9)
     assert one == pytest.approx(2.2565, abs=1e-4)
-    expected = -np.log(0.9)
-    for n, found in ((4, []), (5, [0])):
-        end = np.arange(n, 0, -1.0)
-        site, age = find(intervals(end + 9.0, end, np.ones(n), expected))
-        assert site.tolist() == found
-        assert age.tolist() == [float(n)] * len(found)
     assert 4 * one < PROOF < 5 * one
+    end = np.arange(200.0)
+    for n, found in ((4, []), (5, [0])):
+        changed = (end < n) | (end % 20 == 10)
+        site, age = find(intervals(end + 9.5, end, changed, expected))
+        assert site.tolist() == found
+        assert age.tolist() == [n - 1.0] * len(found)
+
+
+def test_where_pages_change_more_often_than_expected_changes_are_no_surprise():
+    end = np.arange(2_000.0)
+    changed = np.random.default_rng(1).random(2_000) < 0.4
+    quiet = intervals(end / 100 + 20, end / 100, changed, 0.1)
+    assert find(quiet)[0].size == 0
+    assert calibrated(quiet)[0] == pytest.approx(0.4, abs=0.05)
 
 
 def test_the_share_and_the_groups_by_hand():
@@ -101,15 +110,17 @@ def crawled_sites(draw):
     )
 
 
-def best_by_hand(quiet):
+def best_by_hand(quiet, site):
     """Return the highest log-likelihood ratio, trying every stretch and share one by one."""
-    best = 0.0
+    best, chance = 0.0, calibrated(quiet)
     for age in np.unique(np.concatenate((quiet.start, quiet.end))):
-        within = (quiet.end <= age) & (quiet.start > age)  # of instants just before this age
+        within = (
+            (quiet.site == site) & (quiet.end <= age) & (quiet.start > age)
+        )  # of instants just before this age
         if (within & quiet.changed).sum() < LEAST_CHANGED:
             continue
         for share in SHARES:
-            p = quiet.chance[within]
+            p = chance[within]
             y = quiet.changed[within]
             best = max(
                 best,
@@ -125,7 +136,7 @@ def best_by_hand(quiet):
 def test_a_revision_is_found_where_trying_all_instants_finds_one(quiet):
     site, _ = find(quiet)
     for number in range(3):
-        best = best_by_hand(quiet.where(quiet.site == number))
+        best = best_by_hand(quiet, number)
         assert (number in site) == (best > PROOF)
 
 
