@@ -99,9 +99,9 @@ class WideRevisions(NamedTuple):
         kept &= now - self.at < np.timedelta64(round(LONGEST_DAYS), "D")
         return self.where(kept)
 
-    def with_new(self, found: "WideRevisions") -> "WideRevisions":
+    def with_new(self, new: "WideRevisions") -> "WideRevisions":
         """Return these revisions and those that were found."""
-        host_id, at, share = (np.concatenate(pair) for pair in zip(self, found, strict=True))
+        host_id, at, share = (np.concatenate(pair) for pair in zip(self, new, strict=True))
         order = np.lexsort((at, host_id))
         return WideRevisions(host_id[order], at[order], share[order])
 
@@ -172,8 +172,9 @@ def rate_before(a: Floats, b: Floats, changes: Floats, days: Floats, interval: F
     array([0.01666667, 0.02      ])
     """
     changed, length = 1.0 * (interval > 0), np.abs(interval)
-    known = np.maximum(changes - changed, 0.0), np.maximum(days - length * (1 - changed / 2), 0.0)
-    return np.asarray((a + known[0]) / (b + known[1]))
+    changes = np.maximum(changes - changed, 0.0)
+    days = np.maximum(days - length * (1 - changed / 2), 0.0)
+    return np.asarray((a + changes) / (b + days))
 
 
 def calibrated(quiet: LastIntervals) -> Floats:
@@ -245,7 +246,7 @@ class Uncrawled(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """What is known of the pages after wide revisions."""
+    """Pages after wide revisions, and the shares of these."""
 
     probability: Floats
     """(P,) probability that the page has changed by revisions since its last crawl."""
@@ -263,8 +264,8 @@ def stale(pages: Uncrawled, quiet: LastIntervals, ages: Floats) -> Stale:
     .. math:: r = \frac{h}{h + (1 - h) p}, \quad h = \frac{1/2 + \sum r}{2 + n},
 
     which expectation maximisation solves. The shares of URL groups are Beta-distributed about h
-    with the concentration kappa that makes their counts the likeliest. A group with n intervals, of
-    which \(k = \sum r\) changed by the revision, has the share (kappa h + k)/(kappa + n).
+    with the concentration kappa that makes their counts the likeliest. With
+    :math:`k = \sum r` in n intervals, a group has the share (kappa h + k)/(kappa + n).
 
     If groups differ and h is low, at first only `SAMPLE` pages of each group count. Otherwise
     crawls of all pages would use up the budget before they show which groups were spared.
@@ -272,7 +273,7 @@ def stale(pages: Uncrawled, quiet: LastIntervals, ages: Floats) -> Stale:
     Parameters
     ----------
     ages : (S, K)
-        Ages of the revisions of each site, ascending from the right or left; infinite: none.
+        Ages of the revisions of each site, in any order; infinite: none.
     """
     n_since = _count_since(ages, pages.site, pages.age)
     share_of_site = np.full(len(ages), np.nan)
@@ -290,9 +291,9 @@ def stale(pages: Uncrawled, quiet: LastIntervals, ages: Floats) -> Stale:
     mine = np.flatnonzero((n_since > 0) & np.isin(own, gaps))
     if mine.size:
         row = np.searchsorted(gaps, own[mine])
-        known = np.isin(gap, own[mine])
-        observed = saw.where(known)
-        at = np.searchsorted(gaps, gap[known])
+        asked = np.isin(gap, own[mine])
+        observed = saw.where(asked)
+        at = np.searchsorted(gaps, gap[asked])
         uncrawled = Uncrawled(row, pages.url_group[mine], pages.age[mine])
         probability[mine] = _by_group(uncrawled, observed._replace(site=at), share)
     return Stale(probability, share_of_site)
@@ -374,8 +375,8 @@ def hazard(probability: Floats) -> Floats:
 def own_share(expected: Floats, probability: Floats) -> Floats:
     r"""Return the part of a change that teaches a page's own rate.
 
-    With the chance p of an own change in the interval and the probability P of a revision's, a
-    change is an own one with the probability :math:`p/(p + P - p P)`.
+    An own change has the chance p in the interval, and a revision's change the probability P. A
+    change is then an own one with the probability :math:`p/(p + P - p P)`.
 
     >>> own_share(np.array([0.01, 0.01]), np.array([0.0, 0.95])).round(4).tolist()
     [1.0, 0.0105]

@@ -242,7 +242,7 @@ class Stages:
 
     def estimate(self) -> Joint[int]:
         """Estimate change rates and change hours; return the number of all pages."""
-        pages, caps, fitted, evidence, change_hours, from_log, requests, known = self.loaded
+        pages, caps, fitted, evidence, change_hours, from_log, requests, revisions = self.loaded
         del self.loaded
         plan, last = self.task.plan, self.task.last
         estimator = yield from refit(plan.estimator, pages, fitted)
@@ -253,7 +253,7 @@ class Stages:
         hazard = None
         if plan.with_urgency and plan.wide_revisions:
             began = LastEpoch.of(last).started_at
-            self.revisions, hazard = revised(pages, estimator, known, began, self.now)
+            self.revisions, hazard = revised(pages, estimator, revisions, began, self.now)
         self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
         limits = last, caps, self.now, evidence, change_hours, requests, hazard
         self.problem = without_evidence(pages), estimates, plan, *limits

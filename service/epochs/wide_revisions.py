@@ -34,7 +34,8 @@ SCATTER = 0x9E3779B1
 class Revised(NamedTuple):
     """Wide revisions as an epoch knows them."""
 
-    known: WideRevisions | None = None
+    revisions: WideRevisions | None = None
+    """Revisions that are kept; None: none."""
     hazard: Floats | None = None
     """(N,) changes expected by revisions since each page's last crawl; None: of no page."""
 
@@ -42,20 +43,20 @@ class Revised(NamedTuple):
 def revised(
     pages: EpochColumns,
     estimator: Estimator[Any],
-    known: WideRevisions | None,
+    revisions: WideRevisions | None,
     last_started_at: np.datetime64,
     now: np.datetime64,
 ) -> Revised:
-    """Return the revisions until now; `known` are those of the last epoch, which began then.
+    """Return the revisions until now; `revisions` has those of the last epoch, which began then.
 
     The estimator has the prior in force. Without a prior it finds no revisions.
     """
     if not isinstance(estimator, PriorEstimator) or np.isnat(last_started_at):
-        return Revised(known)
+        return Revised(revisions)
     quiet = Quiet(pages, estimator, now)
-    known = (known or WideRevisions.none()).newest(now)
-    known = known.with_new(_found(quiet, known, last_started_at)).newest(now)
-    return _stale(quiet, known) if known.at.size else Revised()
+    revisions = (revisions or WideRevisions.none()).newest(now)
+    revisions = revisions.with_new(_found(quiet, revisions, last_started_at)).newest(now)
+    return _stale(quiet, revisions) if revisions.at.size else Revised()
 
 
 class Quiet:
@@ -102,7 +103,7 @@ class Quiet:
         )
 
 
-def _found(quiet: Quiet, known: WideRevisions, last_started_at: np.datetime64) -> WideRevisions:
+def _found(quiet: Quiet, revisions: WideRevisions, last_started_at: np.datetime64) -> WideRevisions:
     """Return new revisions."""
     pages = quiet.pages
     since = last_started_at - np.timedelta64(LATE)
@@ -117,8 +118,10 @@ def _found(quiet: Quiet, known: WideRevisions, last_started_at: np.datetime64) -
     enough = n_changed >= LEAST_CHANGED
     if not enough.any():
         return WideRevisions.none()
-    # crawls that saw a known revision would prove it once more
-    newest = known.where(np.isin(known.host_id, host_id)).ages(host_id, quiet.now).min(axis=1)
+    # crawls that saw an older revision would prove it once more
+    newest = (
+        revisions.where(np.isin(revisions.host_id, host_id)).ages(host_id, quiet.now).min(axis=1)
+    )
     after = enough[intervals.site] & (intervals.start < newest[intervals.site])
     site, age = find(intervals.where(after))
     at = quiet.now - np.rint(age * 86_400e6).astype("m8[us]")
@@ -137,24 +140,26 @@ def _sampled(pages: EpochColumns, row: Ints, host_id: Ints) -> Ints:
     return row[number % one_in[site] == 0]
 
 
-def _stale(quiet: Quiet, known: WideRevisions) -> Revised:
+def _stale(quiet: Quiet, revisions: WideRevisions) -> Revised:
     """Return the revisions with their shares, and the pages that may have changed by them."""
-    pages, host_id = quiet.pages, distinct(known.host_id)
+    pages, host_id = quiet.pages, distinct(revisions.host_id)
     row = np.flatnonzero(np.isin(pages.host_id, host_id) & (pages.importance > 0))
     site = np.searchsorted(host_id, pages.host_id[row])
-    age, ages = quiet.age(pages.last_observed_at[row]), known.ages(host_id, quiet.now)
+    age, ages = quiet.age(pages.last_observed_at[row]), revisions.ages(host_id, quiet.now)
     waits = age > ages.min(axis=1)[site]
     if not waits.any():
-        return Revised(known)
+        return Revised(revisions)
     waiting = np.bincount(site[waits], minlength=host_id.size) > 0
     intervals = quiet.intervals(*quiet.among(row[waiting[site]]), host_id)
     some = Uncrawled(site[waits], pages.url_group[row[waits]], age[waits])
     result = stale(some, intervals, ages)
-    shown = result.share[np.searchsorted(host_id, known.host_id)]
-    newest = np.append(known.host_id[1:] != known.host_id[:-1], True)
-    known = known._replace(share=np.where(newest & ~np.isnan(shown), shown, known.share))
+    shown = result.share[np.searchsorted(host_id, revisions.host_id)]
+    newest = np.append(revisions.host_id[1:] != revisions.host_id[:-1], True)
+    revisions = revisions._replace(
+        share=np.where(newest & ~np.isnan(shown), shown, revisions.share)
+    )
     if not result.probability.any():
-        return Revised(known)
+        return Revised(revisions)
     expected = np.zeros(len(pages))
     expected[row[waits]] = hazard(result.probability)
-    return Revised(known, expected)
+    return Revised(revisions, expected)

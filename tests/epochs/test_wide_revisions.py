@@ -47,10 +47,10 @@ def site(n=400, share=0.9, ago=2.0, seed=1, **given):
 def test_most_pages_are_due_after_a_revision_was_seen():
     pages, age, hit = site(n=2_000)
     found = revised(pages, QUIETLY, None, LAST, NOW)
-    assert found.known.host_id.tolist() == [1]
+    assert found.revisions.host_id.tolist() == [1]
     first = age[(age < 2.0) & hit].max()
-    assert float((NOW - found.known.at[0]) / DAY) == pytest.approx(first, abs=1e-9)
-    assert found.known.share[0] == pytest.approx(0.9, abs=0.15)
+    assert float((NOW - found.revisions.at[0]) / DAY) == pytest.approx(first, abs=1e-9)
+    assert found.revisions.share[0] == pytest.approx(0.9, abs=0.15)
     assert (found.hazard > 0).tolist() == (age > first).tolist()
     rates = np.full(2_000, 1 / 30)
     plain = urgency(pages, known(2_000, 0.001), rates, NO_CAPS, NOW)
@@ -62,19 +62,21 @@ def test_most_pages_are_due_after_a_revision_was_seen():
 def test_a_known_revision_is_not_found_again_and_goes_on_until_all_pages_are_crawled():
     pages, *_ = site()
     before = revised(pages, QUIETLY, None, LAST, NOW)
-    again = revised(pages, QUIETLY, before.known, LAST, NOW)
-    assert again.known.at.tolist() == before.known.at.tolist()
+    again = revised(pages, QUIETLY, before.revisions, LAST, NOW)
+    assert again.revisions.at.tolist() == before.revisions.at.tolist()
     np.testing.assert_array_equal(again.hazard, before.hazard)
-    since = replace(pages, last_observed_at=np.maximum(pages.last_observed_at, before.known.at[0]))
-    assert revised(since, QUIETLY, before.known, NOW, NOW).hazard is None
-    later = revised(pages, QUIETLY, before.known, LAST, NOW + 300 * DAY)
-    assert (later.known, later.hazard) == (None, None)
+    since = replace(
+        pages, last_observed_at=np.maximum(pages.last_observed_at, before.revisions.at[0])
+    )
+    assert revised(since, QUIETLY, before.revisions, NOW, NOW).hazard is None
+    later = revised(pages, QUIETLY, before.revisions, LAST, NOW + 300 * DAY)
+    assert (later.revisions, later.hazard) == (None, None)
 
 
 def test_a_sample_of_a_large_host_is_enough():
     pages, *_ = site(n=3 * ENOUGH)
     found = revised(pages, QUIETLY, None, LAST, NOW)
-    assert float((NOW - found.known.at[0]) / DAY) == pytest.approx(2.0, abs=0.02)
+    assert float((NOW - found.revisions.at[0]) / DAY) == pytest.approx(2.0, abs=0.02)
 
 
 def test_each_host_has_its_own():
@@ -84,7 +86,7 @@ def test_each_host_has_its_own():
     interval = np.where(spared, -30.0, pages.last_interval)
     pages = replace(pages, host_id=host_id, last_interval=interval)
     found = revised(pages, QUIETLY, None, LAST, NOW)
-    assert found.known.host_id.tolist() == [1, 3]
+    assert found.revisions.host_id.tolist() == [1, 3]
     assert set(host_id[found.hazard > 0]) == {1, 3}
 
 
