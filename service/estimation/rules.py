@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from service.core.estimators.base import Estimator
+from service.core.wide_revisions import WideRevisions
 from service.estimation.shard_rates import NO_EPOCH, EpochFacts, PagesT, ShardRates
 from service.model.amounts import NO_BUDGET, HasUnit
 from service.model.domain import Epoch, Timing
@@ -25,6 +26,8 @@ class Rules:
     """The budget in force, in whose unit crawls state their costs."""
     epoch: EpochFacts = NO_EPOCH
     """The epoch whose prior and urgencies are in force."""
+    revisions: WideRevisions | None = None
+    """Wide revisions that this epoch knew; None: none."""
     shard_rates: ShardRates = field(default_factory=ShardRates, compare=False, repr=False)
     """Tables of URL groups of a store with logical shards, which its rules in force share."""
 
@@ -67,7 +70,8 @@ class InForce:
         if (number := tx.number_in_force()) != epoch:
             last = tx.epoch(number)
             estimator = fitted_last(tx, self.rules.estimator, last)
-            rules = replace(self.rules, estimator=estimator, epoch=EpochFacts.of(last))
+            facts, revisions = EpochFacts.of(last), tx.wide_revisions(number)
+            rules = replace(self.rules, estimator=estimator, epoch=facts, revisions=revisions)
             self._latest = number, rules
         return rules
 

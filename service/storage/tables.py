@@ -433,6 +433,7 @@ url_groups = sa.Table(
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("rate", sa.LargeBinary),
     sa.Column("share_evidence", sa.LargeBinary),
+    sa.Column("wide_revisions", sa.LargeBinary),
     comment="Mean change rates and shares of url_groups; compressed, by kept epoch and shard.",
 )
 
