@@ -33,8 +33,8 @@ from service.storage.postgres.statements import AUTOCOMMIT, PostgresRows, Statem
 from service.storage.stores.postgres import PostgresLead, PostgresStore, PostgresTransaction
 
 ADD_HOSTS = f"""
-INSERT INTO hosts (host_id, host)
-SELECT (shard << {SHIFT}) + nextval(pg_get_serial_sequence('hosts', 'host_id')), host
+INSERT INTO hosts (host_id, host, known_at)
+SELECT (shard << {SHIFT}) + nextval(pg_get_serial_sequence('hosts', 'host_id')), host, %(now)s
 FROM (
     SELECT DISTINCT host, shard FROM unnest(%(host)s::text[], %(shard)s::bigint[])
         AS given (host, shard)
@@ -157,7 +157,7 @@ class ShardTransaction(PostgresTransaction):
         if not (self.shard_map.database_of_shard[shard] == self.position).all():
             raise ShardMoved
         self.later(CHECK_VERSION, version=str(self.shard_map.version))
-        if self.run(ADD_HOSTS, host=host, shard=shard).rowcount:
+        if self.run(ADD_HOSTS, host=host, shard=shard, now=self.now()).rowcount:
             self.resume_pauses(host.tolist())
 
     @override

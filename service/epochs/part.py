@@ -13,15 +13,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from service.core.age_evidence import AgeEvidence
 from service.core.common_values import Contribution, Joint
 from service.core.estimators.base import Estimator, from_columns
 from service.core.shared_changes import ShareEvidence
+from service.epochs.ages import learn_ages
 from service.epochs.change_hours import Hours, learn_hours, load_hours
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
+from service.estimation.ages import Births, at_ages
 from service.estimation.estimates import estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
-from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
+from service.model.arrays import NO_TIME, SHARD_BITS, Floats, UrlGroupRates, distinct, instant
 from service.model.columns import RARE, CapColumns, ChangeHours, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability
 from service.model.urls import n_buckets
@@ -149,7 +152,10 @@ def _cut(columns: Any, name: str, shard: int) -> Any:
 
 
 def refit(
-    estimator: Estimator[Any], pages: EpochColumns, last: Estimator[Any] | None = None
+    estimator: Estimator[Any],
+    pages: EpochColumns,
+    last: Estimator[Any] | None = None,
+    now: np.datetime64 = NO_TIME,
 ) -> Joint[Estimator[Any]]:
     """Return the estimator with its prior fitted to the pages that are not `complete`.
 
@@ -160,8 +166,10 @@ def refit(
     counted = (pages.observability != Observability.complete) & (pages.importance > 0)
     state = from_columns(estimator, pages.estimate[counted])
     groups = pages.url_group[counted], n_buckets(len(pages))
+    births = Births(pages.born_at[counted], pages.last_observed_at[counted])
+    estimator = at_ages(estimator, births, now)
     fitted: Estimator[Any] = yield from estimator.fitted(state, *groups, last)
-    return fitted
+    return fitted.with_profile(estimator.profile).of_ages(None)
 
 
 class FewRates(NamedTuple):
@@ -220,6 +228,8 @@ class Stages:
 
     prior: dict[str, float]
     """Numbers of the fit."""
+    ages: AgeEvidence
+    """Evidence of the age profile."""
     rates: FewRates | None = None
     change_hours: ChangeHours | None = None
     """Hosts that have learnt change hours."""
@@ -237,13 +247,16 @@ class Stages:
         pages, caps, fitted, evidence, change_hours, from_log, requests = self.loaded
         del self.loaded
         plan, last = self.task.plan, self.task.last
-        estimator = yield from refit(plan.estimator, pages, fitted)
+        learnt = yield from learn_ages(pages, fitted, last, self.now)
+        aged = plan.estimator.with_profile(learnt.profile)
+        estimator = yield from refit(aged, pages, fitted, self.now)
+        self.ages = learnt.evidence
         estimates = estimate_rates(pages, estimator, self.now, from_log)
         if change_hours is not None:
             change_hours = learn_hours(pages, estimator, change_hours, last, self.now)
             self.change_hours = change_hours.learnt
         self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
-        limits = last, caps, self.now, evidence, change_hours, requests
+        limits = last, caps, self.now, evidence, change_hours, requests, learnt.profile
         self.problem = without_evidence(pages), estimates, plan, *limits
         return len(pages)
 
@@ -251,7 +264,8 @@ class Stages:
         """Allocate the bandwidth; return the certificate of all parts."""
         problem, self.problem = solve(*self.problem), ()
         self.schedule, certificate, self.evidence = yield from problem
-        return replace(certificate, prior=self.prior)
+        packed = tuple(self.ages.packed().tolist())
+        return replace(certificate, prior=self.prior, age_evidence=packed)
 
     def tables(self) -> GroupTables:
         """Return what the epoch learnt about URL groups."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from service.core.ages import AgeProfile
 from service.core.allocation import ALLOCATORS, SEARCHING
 from service.core.allocation.harmonic import harmonic_optimum
 from service.core.allocation.problem import Allocation
@@ -26,6 +27,8 @@ from service.core.pings import PingEstimate, audit_rate
 from service.core.prices import allocated
 from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
+from service.epochs.ages import hot_apart
+from service.epochs.ages import exposures as aged_exposures
 from service.epochs.change_hours import Hours
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.division import (
@@ -120,10 +123,11 @@ def solve(
     evidence: ShareEvidence | None = None,
     change_hours: Hours | None = None,
     requests: RequestCounts = NO_REQUESTS,
+    profile: AgeProfile | None = None,
 ) -> Joint[EpochResult]:
     """Return the schedule of this part, and the certificate of all; `last` is in force.
 
-    `requests` are those of this part's history.
+    `requests` are those of this part's history. `profile` has the ages; None: they do not matter.
     """
     start, before = last.certificate.multiplier if last and last.certificate else None, last
     if last and last.certificate and last.certificate.unit != plan.unit:
@@ -159,7 +163,10 @@ def solve(
         n_first = yield from count(n_first_crawled(pages, requests.since, now))
         on_all = factor_after(before, requests, n_first, wants.n_copies, costs.mean)
         exposure = exposures(pages, change_hours, place)
-        situation = pages, estimates, crawl_rate, caps, now
+        if profile is not None:
+            exposure = aged_exposures(pages, profile, now, exposure)
+        like = pages if profile is None else hot_apart(pages, profile, now)
+        situation = like, estimates, crawl_rate, caps, now
         urgencies = yield from urgency(*situation, since, on_all, exposure)
     shifts = shifted(
         pages, estimates, crawl_rate, urgencies.of_pages, change_hours, place, caps, since, now

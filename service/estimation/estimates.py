@@ -25,6 +25,7 @@ from service.core.pings import (
     trusted,
 )
 from service.core.prior import DEFAULT_PRIOR
+from service.estimation.ages import Births, at_ages
 from service.model.arrays import (
     INSTANT,
     Bools,
@@ -184,7 +185,7 @@ def estimate_rates(
     be crawled again. Therefore the mean of the default prior replaces a rate of zero.
     """
     n_pages = len(pages)
-    rate = _rates(estimator, pages) if from_log is None else from_log
+    rate = _rates(estimator, pages, now) if from_log is None else from_log
     recall, precision, ping_rate = (np.broadcast_to(share, n_pages) for share in (0.0, 1.0, 0.0))
     complete = pages.observability == Observability.complete
     if complete.any():
@@ -249,12 +250,13 @@ def _ping_state(own: EvidenceState, n_pings: Ints, watched: Floats) -> PingState
     return PingState(changes, exposure, own.real_pings, own.false_pings, counts, watched)
 
 
-def _rates(estimator: Estimator[Any], pages: EpochColumns) -> Floats:
+def _rates(estimator: Estimator[Any], pages: EpochColumns, now: np.datetime64) -> Floats:
     """Return the rates of stored states, computed in blocks because temporary arrays are large."""
     rates = np.empty(len(pages))
     for start in range(0, len(pages), RATES_BLOCK):
         block = slice(start, start + RATES_BLOCK)
         own = estimator.of_url_groups(pages.url_group[block])
+        own = at_ages(own, Births(pages.born_at[block], pages.last_observed_at[block]), now)
         rates[block] = own.change_rate(from_columns(own, pages.estimate[block]))
     return rates
 

@@ -158,8 +158,7 @@ def add_states(
                 created, restored = take_over(
                     tx,
                     parsed.pages.take(good),
-                    states_of(lines),
-                    instants([line.created_at for line in lines]),
+                    brought(lines),
                     now(),
                     validators_of(lines),
                 )
@@ -194,11 +193,16 @@ def _is_note(note: str) -> bool:
         return False
 
 
+def brought(lines: list[StateLine]) -> Brought:
+    """Return the states of lines, with the times of their pages."""
+    times = (instants([getattr(line, name) for line in lines]) for name in ("created_at", "born_at"))
+    return Brought(states_of(lines), *times)
+
+
 def take_over(
     tx: Transaction,
     pages: PageColumns,
-    states: PageStates,
-    created_at: Instants,
+    brought: Brought,
     now: datetime,
     validators: ValidatorChanges | None = None,
 ) -> tuple[int, int]:
@@ -206,14 +210,13 @@ def take_over(
 
     The validators of a page are restored with its state.
 
-    Return the number of new pages and the number of restored states. `states.page_id` is not
-    read.
+    Return the number of new pages and the number of restored states.
     """
-    page_id, created = tx.register(pages, now, Brought(states, created_at))
+    page_id, created = tx.register(pages, now, brought)
     stored = np.flatnonzero(~created)
     # states are locked in ascending order
     stored = stored[np.argsort(page_id[stored])]
-    states = replace(states.take(stored), page_id=page_id[stored])
+    states = replace(brought.states.take(stored), page_id=page_id[stored])
     newer = newer_states(states, tx.lock_states(states.page_id, scheduled=False))
     tx.restore_states(states.take(newer))
     if validators is not None:
