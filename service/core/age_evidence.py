@@ -53,6 +53,12 @@ class AgedCrawls(NamedTuple):
     """Long-run rate that was believed before the crawl, 1/day."""
     changed: Bools
 
+    def where(self, mask: Bools) -> "AgedCrawls":
+        """Return the crawls of a mask."""
+        return AgedCrawls(
+            self.start[mask], self.end[mask], self.change_rate[mask], self.changed[mask]
+        )
+
 
 class AgeEvidence(NamedTuple):
     """Evidence of the profile of a corpus, in 27 numbers."""
@@ -121,7 +127,7 @@ def learn(evidence: AgeEvidence, crawls: AgedCrawls, days: float) -> Joint[AgeEv
     """Return the evidence after the crawls of some days; that of all parts is the same."""
     factors = fitted_factors(evidence)
     young = crawls.start < YOUNG
-    gained = _gained(factors, evidence.calibration, AgedCrawls(*(c[young] for c in crawls)))
+    gained = _gained(factors, evidence.calibration, crawls.where(young))
     counted = *_counted(factors, crawls), float(crawls.changed.sum()), _flat_changes(crawls), gained
     changes, expected, n_changed, n_expected, gained = yield from total(counted)
     kept, proof_kept = np.exp2(-days / np.array([HALF_LIFE_DAYS, PROOF_HALF_LIFE_DAYS]))
@@ -139,7 +145,7 @@ def learn(evidence: AgeEvidence, crawls: AgedCrawls, days: float) -> Joint[AgeEv
 def _days_in_bins(crawls: AgedCrawls) -> Floats:
     """Return (N, 12) days of each interval in each bin."""
     start, end = crawls.start[:, np.newaxis], crawls.end[:, np.newaxis]
-    return np.maximum(np.minimum(end, ENDS) - np.maximum(start, STARTS), 0.0)
+    return np.asarray(np.maximum(np.minimum(end, ENDS) - np.maximum(start, STARTS), 0.0))
 
 
 def _counted(factors: Floats, crawls: AgedCrawls) -> tuple[Floats, Floats]:
@@ -149,7 +155,7 @@ def _counted(factors: Floats, crawls: AgedCrawls) -> tuple[Floats, Floats]:
     """
     changes, expected = np.zeros((2, N_BINS))
     old = crawls.start >= STARTS[-1]
-    aged = AgedCrawls(*(column[~old] for column in crawls))
+    aged = crawls.where(~old)
     days = aged.change_rate[:, np.newaxis] * _days_in_bins(aged)
     in_bins = days * factors
     in_all = np.maximum(in_bins.sum(axis=1), SMALL)

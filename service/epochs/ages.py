@@ -59,9 +59,7 @@ def learn_ages(
     return AgesLearnt(evidence, profile(evidence))
 
 
-def _crawls(
-    pages: EpochColumns, estimator: Gamma | Bursty, window: Window, now: np.datetime64
-) -> AgedCrawls:
+def _crawls(pages: EpochColumns, estimator: Any, window: Window, now: np.datetime64) -> AgedCrawls:
     """Return the last crawls of pages in a window, with the rates that were believed before."""
     ago = days(now - pages.last_observed_at)
     # pings would decide when these pages are crawled, and so what crawls find
@@ -115,4 +113,3 @@ def hot_apart(pages: EpochColumns, profile: AgeProfile, now: np.datetime64) -> E
 def age_now(pages: EpochColumns, row: Ints, now: np.datetime64) -> Floats:
     """Return the ages of pages, days."""
     return np.maximum(days(now - pages.born_at[row]), 0.0)
-

@@ -27,8 +27,8 @@ from service.core.pings import PingEstimate, audit_rate
 from service.core.prices import allocated
 from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
-from service.epochs.ages import hot_apart
 from service.epochs.ages import exposures as aged_exposures
+from service.epochs.ages import hot_apart
 from service.epochs.change_hours import Hours
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.division import (

@@ -13,7 +13,7 @@ A crawler finds most pages of a new host in its first days, however old they are
 """
 
 
-def births(host_known_at: Instants, created_at: Instants) -> Instants:
+def births(host_known_at: Instants, created_at: np.datetime64) -> Instants:
     """Return the births of new pages, NaT for pages that may be older than their registration.
 
     A host without a time of its own has been known for long.

@@ -19,7 +19,7 @@ import numpy as np
 from recrawl_client import Client, Page
 from service.core.estimators.base import Estimator
 from service.estimation.estimates import width
-from service.model.arrays import Bools, Instants, Ints
+from service.model.arrays import Bools, Ints
 from service.model.columns import PageColumns, PageStates
 from service.model.errors import EstimatorMismatch, UnreadableFile
 from service.storage import Brought, Store, Transaction
@@ -195,8 +195,10 @@ def _is_note(note: str) -> bool:
 
 def brought(lines: list[StateLine]) -> Brought:
     """Return the states of lines, with the times of their pages."""
-    times = (instants([getattr(line, name) for line in lines]) for name in ("created_at", "born_at"))
-    return Brought(states_of(lines), *times)
+    times = (
+        instants([getattr(line, name) for line in lines]) for name in ("created_at", "born_at")
+    )
+    return Brought(states_of(lines), created_at, born_at)
 
 
 def take_over(

@@ -131,9 +131,9 @@ class PostgresPages(PagesSql, PostgresStates):
 
     bring_pages_sql = brought_insertion()
 
-    def add_hosts(self, host: NDArray[np.object_]) -> None:
+    def add_hosts(self, host: NDArray[np.object_], now: datetime) -> None:
         """Insert hosts that are new."""
-        if self.run(ADD_HOSTS, host=host, now=self.now()).rowcount:
+        if self.run(ADD_HOSTS, host=host, now=now).rowcount:
             self.resume_pauses(host.tolist())
 
     @override
@@ -143,7 +143,7 @@ class PostgresPages(PagesSql, PostgresStates):
         # in key order, so that two callers with the same new pages cannot deadlock
         columns: dict[str, Any] = new.arrays()
         url_group = url_groups(new.url)
-        self.add_hosts(new.host)
+        self.add_hosts(new.host, now)
         if brought is None:
             columns |= {"url_group": url_group, "now": now, "estimate": bytes(8 * self.width)}
             columns["known_before"] = now - KNOWN_FOR
