@@ -195,7 +195,7 @@ def _is_note(note: str) -> bool:
 
 def brought(lines: list[StateLine]) -> Brought:
     """Return the states of lines, with the times of their pages."""
-    times = (
+    created_at, born_at = (
         instants([getattr(line, name) for line in lines]) for name in ("created_at", "born_at")
     )
     return Brought(states_of(lines), created_at, born_at)

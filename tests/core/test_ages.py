@@ -45,7 +45,7 @@ def test_means_are_those_of_a_fine_sum(factor, age, days, half_life):
         (min(days, age), g.recent(np.array([age]), np.array([days]), half_life)),
     ):
         # the ends of bins are ends of steps, so that no step has two factors
-        edges = np.append(STARTS[(STARTS > age - span) & (STARTS < age)], [age - span, age])
+        edges = np.append(STARTS[(age > STARTS) & (age - STARTS < span)], [age - span, age])
         edges = np.unique(np.append(edges, np.linspace(age - span, age, 2_001)))
         middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
         weight = width * np.exp2((middle - age) / half_life)

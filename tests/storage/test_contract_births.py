@@ -10,7 +10,6 @@ from support.store_cases import (
     DAY,
     T0,
     page_columns,
-    page_of,
     publish,
     register,
     schedule_columns,
