@@ -2,7 +2,7 @@ r"""The age profile learnt from crawls, and the evidence that ages matter at all
 
 Each crawl shows whether a page changed between two ages. With the long-run rate :math:`\Delta`
 that was believed before the crawl, and :math:`o_k` days in bin k, the page was expected to change
-:math:`m = \Delta \sum_k g_k o_k` times. Expectation and maximisation give
+:math:`m = \Delta \sum_k g_k o_k` times. By expectation and maximisation,
 
 .. math::
     n_k \mathrel{+}= \frac{\Delta g_k o_k}{1 - e^{-m}} \text{ if it changed}, \quad

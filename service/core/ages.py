@@ -101,7 +101,7 @@ def age_bin(age: Floats) -> NDArray[np.intp]:
     [0, 0, 1, 3, 10, 11, 11]
     """
     _, exponent = np.frexp(age)
-    # frexp gives 0 the exponent 0
+    # the exponent of 0 is 0
     return np.where(age < FINEST, 0, np.minimum(exponent + 2, N_BINS - 1)).astype(np.intp)
 
 

@@ -1,7 +1,7 @@
-"""Ages in an epoch: what the latest crawls show of the age profile, and what it expected of them.
+"""Ages in an epoch: what the latest crawls show of the age profile, and what siblings are by it.
 
 The epoch learns from the last interval of each page that was crawled since the epoch in force
-(`core.age_evidence`). What was believed before that crawl follows from the page's state without it.
+(`core.age_evidence`). The rate that was believed before that crawl follows from the page's state.
 """
 
 from dataclasses import replace
@@ -36,11 +36,15 @@ def evidence_in_force(last: Epoch | None) -> AgeEvidence:
 
 
 class AgesLearnt(NamedTuple):
-    """What the crawls of all parts have shown of ages."""
+    """Evidence of ages after the crawls of all parts."""
 
-    evidence: AgeEvidence
+    evidence: AgeEvidence | None
+    """None: none is learnt."""
     profile: AgeProfile | None
     """The profile in force; None: ages do not matter."""
+
+
+UNLEARNT = AgesLearnt(None, None)
 
 
 def learn_ages(
@@ -50,9 +54,9 @@ def learn_ages(
 
     `estimator` has the prior and the profile of that epoch.
     """
-    before = evidence_in_force(last)
     if not isinstance(estimator, Gamma | Bursty):
-        return AgesLearnt(before, None)
+        return UNLEARNT
+    before = evidence_in_force(last)
     window = since(LastEpoch.of(last), now)
     crawls = _crawls(pages, estimator, window, now)
     evidence = yield from learn(before, crawls, window.days)

@@ -17,7 +17,7 @@ from service.core.age_evidence import AgeEvidence
 from service.core.common_values import Contribution, Joint
 from service.core.estimators.base import Estimator, from_columns
 from service.core.shared_changes import ShareEvidence
-from service.epochs.ages import learn_ages
+from service.epochs.ages import UNLEARNT, learn_ages
 from service.epochs.change_hours import Hours, learn_hours, load_hours
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
@@ -228,8 +228,8 @@ class Stages:
 
     prior: dict[str, float]
     """Numbers of the fit."""
-    ages: AgeEvidence
-    """Evidence of the age profile."""
+    ages: AgeEvidence | None
+    """Evidence of the age profile; None: none is learnt."""
     rates: FewRates | None = None
     change_hours: ChangeHours | None = None
     """Hosts that have learnt change hours."""
@@ -247,7 +247,9 @@ class Stages:
         pages, caps, fitted, evidence, change_hours, from_log, requests = self.loaded
         del self.loaded
         plan, last = self.task.plan, self.task.last
-        learnt = yield from learn_ages(pages, fitted, last, self.now)
+        learnt = UNLEARNT
+        if plan.ages:
+            learnt = yield from learn_ages(pages, fitted, last, self.now)
         aged = plan.estimator.with_profile(learnt.profile)
         estimator = yield from refit(aged, pages, fitted, self.now)
         self.ages = learnt.evidence
@@ -264,7 +266,7 @@ class Stages:
         """Allocate the bandwidth; return the certificate of all parts."""
         problem, self.problem = solve(*self.problem), ()
         self.schedule, certificate, self.evidence = yield from problem
-        packed = tuple(self.ages.packed().tolist())
+        packed = () if self.ages is None else tuple(self.ages.packed().tolist())
         return replace(certificate, prior=self.prior, age_evidence=packed)
 
     def tables(self) -> GroupTables:

@@ -75,6 +75,8 @@ class Plan:
     change_hours: bool = True
     """True if crawls are shifted to the hours after a host's pages change. This needs periodic
     timing too, and an estimator with a posterior of the change rate."""
+    ages: bool = True
+    """True if change rates follow the ages of pages, as far as crawls prove that they do."""
     host_delay_s: float = 0.0
     """Delay between two crawls of hosts without one of their own, seconds."""
 

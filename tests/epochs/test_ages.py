@@ -1,4 +1,4 @@
-"""Ages in an epoch: what it learns, which pages it applies to, and that a shut gate costs nothing."""
+"""Ages in an epoch: what it learns, what it does with them; a shut gate costs nothing."""
 
 from dataclasses import replace
 
