@@ -34,11 +34,19 @@ PRIOR_ODDS = 3.0
 PROOF_HALF_LIFE_DAYS = 180.0
 MOST_PROOF_A_DAY = 2.0
 """Maximum change of the proof a day, because one revision of many pages is one event."""
+WHOLE_DAY = 1.0 - 1e-6
+"""Time after which the crawls of a day count for the proof, days.
+
+Shorter times have more crawls without a change than with one, and a bound on each would hide that
+the latter prove more.
+"""
 LEAST_PROOF = -20.0
 CALIBRATION_CHANGES = 5.0
 """Weight of the ratio 1 of observed to expected changes of all crawls, changes."""
 LEAST_WEIGHT = 0.1
 """Weight below which there is no profile."""
+N_NUMBERS = 2 * N_BINS + 5
+"""Number of numbers of `AgeEvidence`."""
 SMALL = 1e-12
 """Minimum expected changes of an interval."""
 
@@ -61,7 +69,7 @@ class AgedCrawls(NamedTuple):
 
 
 class AgeEvidence(NamedTuple):
-    """Evidence of the profile of a corpus, in 27 numbers."""
+    """Evidence of the profile of a corpus, in 29 numbers."""
 
     changes: Floats
     """(12,) changes in each bin of ages."""
@@ -69,6 +77,10 @@ class AgeEvidence(NamedTuple):
     """(12,) changes expected in it at the long-run rates."""
     proof: float
     """Log-likelihood ratio of the profile to none, faded."""
+    day_gained: float
+    """Log-likelihood ratio of the crawls of the running day, which is no proof yet."""
+    day: float
+    """Length of the running day so far, days."""
     n_changed: float
     """Intervals with a change."""
     n_expected: float
@@ -81,13 +93,13 @@ class AgeEvidence(NamedTuple):
         >>> profile(AgeEvidence.none()) is None
         True
         """
-        return cls(np.zeros(N_BINS), np.zeros(N_BINS), 0.0, 0.0, 0.0)
+        return cls(np.zeros(N_BINS), np.zeros(N_BINS), 0.0, 0.0, 0.0, 0.0, 0.0)
 
     @classmethod
     def unpacked(cls, numbers: NDArray[np.float64]) -> "AgeEvidence":
         """Return evidence from the numbers of `packed`; raise `InvalidInput` for other lengths."""
-        if len(numbers) != 2 * N_BINS + 3:
-            raise InvalidInput("numbers", f"are {len(numbers)}, expected {2 * N_BINS + 3}")
+        if len(numbers) != N_NUMBERS:
+            raise InvalidInput("numbers", f"are {len(numbers)}, expected {N_NUMBERS}")
         return cls(numbers[:N_BINS], numbers[N_BINS : 2 * N_BINS], *numbers[2 * N_BINS :].tolist())
 
     def packed(self) -> Floats:
@@ -130,16 +142,25 @@ def learn(evidence: AgeEvidence, crawls: AgedCrawls, days: float) -> Joint[AgeEv
     gained = _gained(factors, evidence.calibration, crawls.where(young))
     counted = *_counted(factors, crawls), float(crawls.changed.sum()), _flat_changes(crawls), gained
     changes, expected, n_changed, n_expected, gained = yield from total(counted)
-    kept, proof_kept = np.exp2(-days / np.array([HALF_LIFE_DAYS, PROOF_HALF_LIFE_DAYS]))
-    most = MOST_PROOF_A_DAY * min(days, 1.0)
-    proof = evidence.proof * proof_kept + min(max(gained, -most), most)
-    return AgeEvidence(
+    kept = np.exp2(-days / HALF_LIFE_DAYS)
+    after = AgeEvidence(
         evidence.changes * kept + changes,
         evidence.expected * kept + expected,
-        float(max(proof, LEAST_PROOF)),
+        evidence.proof,
+        evidence.day_gained + gained,
+        evidence.day + days,
         float(evidence.n_changed * kept + n_changed),
         float(evidence.n_expected * kept + n_expected),
     )
+    return _day_ended(after) if after.day >= WHOLE_DAY else after
+
+
+def _day_ended(evidence: AgeEvidence) -> AgeEvidence:
+    """Return the evidence after the running day has become part of the proof."""
+    most = MOST_PROOF_A_DAY * evidence.day
+    kept = evidence.proof * np.exp2(-evidence.day / PROOF_HALF_LIFE_DAYS)
+    proof = kept + min(max(evidence.day_gained, -most), most)
+    return evidence._replace(proof=float(max(proof, LEAST_PROOF)), day_gained=0.0, day=0.0)
 
 
 def _days_in_bins(crawls: AgedCrawls) -> Floats:

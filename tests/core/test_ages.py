@@ -148,6 +148,18 @@ def test_a_known_profile_is_learnt_and_the_gate_opens():
     assert (found[3:7] > 0.4 * at_most[3:7]).all()
 
 
+def test_many_short_epochs_prove_as_much_as_one_a_day():
+    """Most of them see no change, and the few that do are proof."""
+    whole, parts = AgeEvidence.none(), AgeEvidence.none()
+    for crawls in crawls_of_a_world(np.where(STARTS < 16, 30.0, 1.0), n_days=20):
+        whole = alone(learn(whole, crawls, 1.0))
+        place = np.arange(len(crawls.start)) % 48
+        for i in range(48):
+            parts = alone(learn(parts, crawls.where(place == i), 1 / 48))
+    assert parts.proof == pytest.approx(whole.proof, rel=0.1)
+    assert whole.proof > 9
+
+
 def test_pages_that_do_not_age_have_no_profile():
     for seed in range(3):
         evidence = learnt(np.ones(N_BINS), seed=seed)
@@ -179,7 +191,9 @@ def test_one_day_moves_the_proof_by_little_and_evidence_survives_its_numbers():
     n = 5_000
     young = AgedCrawls(np.zeros(n), np.ones(n), np.full(n, 0.001), np.ones(n, np.bool_))
     evidence = alone(learn(AgeEvidence.none(), young, 0.5))
-    assert evidence.proof <= 1.0
+    assert evidence.proof == 0.0
+    evidence = alone(learn(evidence, young, 0.5))
+    assert abs(evidence.proof) == pytest.approx(2.0)
     again = AgeEvidence.unpacked(evidence.packed())
     for kept, number in zip(again, evidence, strict=True):
         np.testing.assert_array_equal(kept, number)

@@ -7,7 +7,7 @@ import pytest
 from support.hourly_cases import at_day, epoch_at, pages_of
 from support.spread_cases import NOW, assert_same_bits, corpus, epoch_before, ran, task
 
-from service.core.age_evidence import AgeEvidence
+from service.core.age_evidence import N_NUMBERS, AgeEvidence
 from service.core.ages import N_BINS, OLD, STARTS, AgeProfile
 from service.core.common_values import alone
 from service.core.estimators.gamma import Gamma
@@ -21,7 +21,7 @@ from service.model.arrays import NO_TIME
 from service.model.urls import URL_GROUPS
 
 SOME = np.full(N_BINS, 90.0)
-PROVEN = AgeEvidence(np.where(STARTS < 64, 990.0, 90.0), SOME, 9.0, 90.0, 90.0)
+PROVEN = AgeEvidence(np.where(STARTS < 64, 990.0, 90.0), SOME, 9.0, 0.0, 0.0, 90.0, 90.0)
 """Evidence that pages change ten times as often before their 64th day."""
 NEWS = AgeProfile(np.where(STARTS < 8, 100.0, 1.0))
 
@@ -57,7 +57,7 @@ def test_young_pages_are_crawled_more_often_once_ages_are_proven():
     )
     assert share > 1.1 * flat  # their own evidence is of hot days, only the prior is not
     assert results[0].certificate.prior["age_0"] == pytest.approx(10.0, rel=0.1)
-    assert len(results[2].certificate.age_evidence) == 2 * N_BINS + 3
+    assert len(results[2].certificate.age_evidence) == N_NUMBERS
 
 
 def test_an_epoch_learns_the_last_crawls_since_the_epoch_in_force():
