@@ -8,7 +8,7 @@ Derived in docs/theory.md, "Ages". Falling change rates after a page's creation:
 Garcia-Molina 2000, The Evolution of the Web; Brewington, Cybenko 2000, How Dynamic Is the Web?
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,11 @@ ENDS = np.append(STARTS[1:], np.inf)
 OLD = 1e6
 """Age of pages whose birth is not known, days."""
 TINY = 1e-12
-"""Length below which an interval is an instant, days."""
+"""Length below which an interval is an instant, days, and share below which evidence is none."""
+MOST_EXPONENT = 700.0
+"""Exponent above which e overflows nearly."""
+MOST_HALF_LIVES = 40.0
+"""Half-lives after which nothing is left of recent evidence."""
 
 
 class AgeProfile(NamedTuple):
@@ -51,7 +55,9 @@ class AgeProfile(NamedTuple):
 
     def passed(self, age: Floats) -> Floats:
         """Return G, the days at the long-run rate that count as much as all days up to an age."""
-        return _faded(self.factor, age, None)
+        k = age_bin(age)
+        up_to = np.append(0.0, np.cumsum(self.factor[:-1] * np.diff(STARTS)))
+        return np.asarray((up_to - self.factor * STARTS)[k] + self.factor[k] * age)
 
     def between(self, start: Floats, end: Floats) -> Floats:
         """Return mean factors between ages, days; the factor at the end of an empty interval."""
@@ -73,88 +79,91 @@ class AgeProfile(NamedTuple):
         """
         if half_life is None:
             return self.between(np.maximum(age - days, 0.0), age)
-        # the share of the fading that is left at the start of the evidence
         decay = np.log(2.0) / half_life
-        left = np.maximum(1.0 - days * decay, np.exp(-decay * age))
-        return self._mean(age, left, half_life)
+        faded = np.exp(-decay * age)
+        return self._mean(age, faded, np.maximum(1.0 - decay * days, faded), decay)
 
     def recent(self, age: Floats, days: Floats, half_life: float) -> Floats:
         """Return mean factors over the last days up to an age, with weights that fade back."""
         decay = np.log(2.0) / half_life
-        return self._mean(age, np.exp(-decay * np.minimum(days, age)), half_life)
+        age = np.minimum(age, MOST_HALF_LIVES * half_life + STARTS[-1])
+        length = np.minimum(np.minimum(days, age), MOST_HALF_LIVES * half_life)
+        return self._mean(age, np.exp(-decay * age), np.exp(-decay * length), decay)
 
-    def _mean(self, age: Floats, left: Floats, half_life: float) -> Floats:
-        """Return the mean as of `exposure`; `left` is 2^(-T/H)."""
-        decay = np.log(2.0) / half_life
-        start = np.maximum(age + np.log(left) / decay, 0.0)
-        whole, before = (_faded(self.factor, at, half_life) for at in (age, start))
-        weight = (1.0 - left) / decay
-        some = weight > TINY
-        mean = (whole - left * before) / np.where(some, weight, 1.0)
-        return np.where(some, mean, self.at(age))
+    def _mean(self, age: Floats, faded: Floats, left: Floats, decay: float) -> Floats:
+        r"""Return the mean as of `exposure`.
+
+        With :math:`P(x) = \int_0^x 2^{-(x - u)/H} g(u) du` it is :math:`(P(A) - 2^{-T/H} P(A - T))`
+        over that of g = 1. `faded` is :math:`2^{-A/H}`, `left` is :math:`2^{-T/H}`.
+        """
+        steady, slope = self._within_bins(decay)
+        some = left < 1.0 - TINY
+        start = np.maximum(age + np.log(np.where(some, left, 1.0)) / decay, 0.0)
+        k, first = age_bin(age), age_bin(start)
+        whole = steady[k] + slope[k] * faded
+        before = steady[first] * left + slope[first] * faded
+        mean = (whole - before) * decay / np.where(some, 1.0 - left, 1.0)
+        return np.where(some, mean, self.factor[k])
+
+    def _within_bins(self, decay: float) -> tuple[Floats, Floats]:
+        r"""Return (12,) numbers s and d: :math:`P(x) = s + d 2^{-x/H}` within each bin."""
+        steady = self.factor / decay
+        # P is continuous, and 0 at 0
+        steps = np.diff(steady, prepend=0.0) * np.exp(np.minimum(decay * STARTS, MOST_EXPONENT))
+        return steady, -np.cumsum(steps)
 
 
-def age_bin(age: Floats) -> NDArray[np.intp]:
+def age_bin(age: Floats) -> NDArray[np.int32]:
     """Return the bins of ages, days.
 
     >>> age_bin(np.array([0.0, 0.2, 0.25, 1.0, 255.0, 256.0, 1e6])).tolist()
     [0, 0, 1, 3, 10, 11, 11]
     """
-    _, exponent = np.frexp(age)
-    # the exponent of 0 is 0
-    return np.where(age < FINEST, 0, np.minimum(exponent + 2, N_BINS - 1)).astype(np.intp)
-
-
-def _faded(factor: Floats, age: Floats, half_life: float | None) -> Floats:
-    """Return the integrals of g(u) 2^(-(age - u)/H) over ages u from 0; None: H is infinite."""
-    inner = np.diff(STARTS)
-    k = age_bin(age)
-    into = age - STARTS[k]
-    if half_life is None:
-        return np.asarray(np.append(0.0, np.cumsum(factor[:-1] * inner))[k] + factor[k] * into)
-    decay = np.log(2.0) / half_life
-    up_to = np.zeros(N_BINS)
-    for i, length in enumerate(inner):
-        kept = np.exp(-decay * length)
-        up_to[i + 1] = up_to[i] * kept + factor[i] * (1.0 - kept) / decay
-    kept = np.exp(-decay * into)
-    steady = factor[k] / decay
-    return np.asarray(steady + (up_to[k] - steady) * kept)
+    _, exponent = np.frexp(np.maximum(age, TINY))
+    return np.asarray(np.clip(exponent + 2, 0, N_BINS - 1))
 
 
 class Aging(NamedTuple):
-    """The ages of those of some pages whose birth is known."""
+    """Mean factors of those of some pages whose birth is known; for the others they are 1."""
 
-    profile: AgeProfile
     row: NDArray[np.intp]
-    """(K,) rows of the pages whose birth is known, ascending."""
-    age: Floats
-    """(K,) age of each at its last crawl, days."""
+    """(K,) rows of the pages, ascending."""
+    exposure: Floats
+    """(K,) mean factor over the evidence of each."""
+    recent: Floats
+    """(K,) mean factor over its recent evidence."""
     present: Floats
-    """(K,) factor of each at the time of the estimate."""
+    """(K,) factor at the time of the estimate."""
 
-    def exposed(self, days: Floats, half_life: float | None) -> Floats:
+    def exposed(self, days: Floats) -> Floats:
         """Return the evidence of all pages, days at their long-run rates."""
         exposed = np.array(days, np.float64)
-        own = exposed[self.row]
-        exposed[self.row] = own * self.profile.exposure(self.age, own, half_life)
+        exposed[self.row] *= self.exposure
         return exposed
 
-    def recently(self, days: Floats, half_life: float) -> Floats:
-        """Return the mean factor of each page over its recent evidence, and 1 for old pages."""
-        factor = np.ones(len(days))
-        factor[self.row] = self.profile.recent(self.age, days[self.row], half_life)
-        return factor
+    def recently(self, n: int) -> Floats:
+        """Return the mean factors of n pages over their recent evidence."""
+        return self._of_all(n, self.recent)
 
     def now(self, n: int) -> Floats:
-        """Return the factors of n pages at the time of the estimate; 1 for old pages."""
+        """Return the factors of n pages at the time of the estimate."""
+        return self._of_all(n, self.present)
+
+    def _of_all(self, n: int, known: Floats) -> Floats:
         factor = np.ones(n)
-        factor[self.row] = self.present
+        factor[self.row] = known
         return factor
 
     def take(self, some: NDArray[np.intp]) -> "Aging":
-        """Return the ages of some pages, ascending rows."""
+        """Return the factors of some pages, ascending rows."""
         at = np.minimum(self.row.searchsorted(some), len(self.row) - 1)
         there = np.flatnonzero(self.row[at] == some) if len(self.row) else at[:0]
-        at = at[there]
-        return Aging(self.profile, there, self.age[at], self.present[at])
+        return self._with(there, at[there])
+
+    def within(self, block: slice) -> "Aging":
+        """Return the factors of the pages of a block of rows."""
+        first, last = self.row.searchsorted([block.start, block.stop])
+        return self._with(self.row[first:last] - block.start, slice(first, last))
+
+    def _with(self, row: NDArray[np.intp], at: Any) -> "Aging":
+        return Aging(row, self.exposure[at], self.recent[at], self.present[at])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.core.age_evidence import AgedCrawls, AgeEvidence, learn, profile
-from service.core.ages import OLD, AgeProfile, Aging
+from service.core.ages import OLD, STARTS, AgeProfile
 from service.core.budget_factor import Window
 from service.core.common_values import Joint
 from service.core.estimators.base import Estimator, from_columns
@@ -76,11 +76,9 @@ def _crawls(pages: EpochColumns, estimator: Any, window: Window, now: np.datetim
     end[born] = age_at_crawl(pages, row[born])
     start = np.maximum(end - length, 0.0)
     own = estimator.of_url_groups(pages.url_group[row])
-    if estimator.profile is not None:
-        present = np.ones(len(born))
-        own = own.of_ages(Aging(estimator.profile, born, start[born], present))
-    state = from_columns(own, pages.estimate[row])
-    rate = own.change_rate(own.before(state, length, changed))
+    before = own.before(from_columns(own, pages.estimate[row]), length, changed)
+    own = own.aged(born, start[born], before.days[born], np.ones(len(born)))
+    rate = own.change_rate(before)
     return AgedCrawls(start, end, rate, changed)
 
 
@@ -93,10 +91,12 @@ def exposures(
     """
     lengths = np.abs(pages.last_interval) if exposure is None else exposure
     row = np.flatnonzero(~np.isnat(pages.born_at))
-    end, present = age_at_crawl(pages, row), age_now(pages, row, now)
+    end = age_at_crawl(pages, row)
     start = np.maximum(end - np.abs(pages.last_interval[row]), 0.0)
+    aged = start < STARTS[-1]  # later the factor is 1, and so is the present one
+    row, start, end = row[aged], start[aged], end[aged]
     lengths = lengths.copy() if exposure is not None else lengths
-    lengths[row] *= profile.between(start, end) / profile.at(present)
+    lengths[row] *= profile.between(start, end) / profile.at(age_now(pages, row, now))
     return lengths
 
 

@@ -21,10 +21,10 @@ from service.epochs.ages import UNLEARNT, learn_ages
 from service.epochs.change_hours import Hours, learn_hours, load_hours
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
-from service.estimation.ages import Births, at_ages
+from service.estimation.ages import at_ages
 from service.estimation.estimates import estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
-from service.model.arrays import NO_TIME, SHARD_BITS, Floats, UrlGroupRates, distinct, instant
+from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
 from service.model.columns import RARE, CapColumns, ChangeHours, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability
 from service.model.urls import n_buckets
@@ -155,7 +155,6 @@ def refit(
     estimator: Estimator[Any],
     pages: EpochColumns,
     last: Estimator[Any] | None = None,
-    now: np.datetime64 = NO_TIME,
 ) -> Joint[Estimator[Any]]:
     """Return the estimator with its prior fitted to the pages that are not `complete`.
 
@@ -166,10 +165,10 @@ def refit(
     counted = (pages.observability != Observability.complete) & (pages.importance > 0)
     state = from_columns(estimator, pages.estimate[counted])
     groups = pages.url_group[counted], n_buckets(len(pages))
-    births = Births(pages.born_at[counted], pages.last_observed_at[counted])
-    estimator = at_ages(estimator, births, now)
+    if estimator.aging is not None:
+        estimator = estimator.of_ages(estimator.aging.take(np.flatnonzero(counted)))
     fitted: Estimator[Any] = yield from estimator.fitted(state, *groups, last)
-    return fitted.with_profile(estimator.profile).of_ages(None)
+    return fitted
 
 
 class FewRates(NamedTuple):
@@ -250,8 +249,9 @@ class Stages:
         learnt = UNLEARNT
         if plan.ages:
             learnt = yield from learn_ages(pages, fitted, last, self.now)
-        aged = plan.estimator.with_profile(learnt.profile)
-        estimator = yield from refit(aged, pages, fitted, self.now)
+        aged = at_ages(plan.estimator.with_profile(learnt.profile), pages, self.now)
+        estimator = yield from refit(aged, pages, fitted)
+        estimator = estimator.with_profile(aged.profile).of_ages(aged.aging)
         self.ages = learnt.evidence
         estimates = estimate_rates(pages, estimator, self.now, from_log)
         if change_hours is not None:

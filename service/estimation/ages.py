@@ -1,16 +1,18 @@
 """Ages of pages whose birth is known, as estimates read them (`core.ages`). Pure."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from service.core.ages import Aging
 from service.core.estimators.base import Estimator
 from service.model.arrays import Floats, Instants, Ints, days
 
+DAYS = 1
+"""Column of the evidence in days, in the states of estimators that use ages."""
+
 
 class Born(Protocol):
-    """Columns of pages with their births."""
+    """Columns of pages with their births and evidence."""
 
     @property
     def born_at(self) -> Instants:
@@ -20,12 +22,9 @@ class Born(Protocol):
     def last_observed_at(self) -> Instants:
         """Last answered crawl; NaT: none."""
 
-
-class Births(NamedTuple):
-    """(N,) births of pages, and their last crawls."""
-
-    born_at: Instants
-    last_observed_at: Instants
+    @property
+    def estimate(self) -> Floats:
+        """(N, width) states of the estimator."""
 
 
 def at_ages(
@@ -42,7 +41,7 @@ def at_ages(
     now = np.maximum(days(np.broadcast_to(at, len(pages.born_at))[row] - pages.born_at[row]), age)
     profile = estimator.profile
     present = profile.between(age, now) if since_crawl else profile.at(now)
-    return estimator.of_ages(Aging(profile, row, age, present))
+    return estimator.aged(row, age, pages.estimate[row, DAYS], present)
 
 
 def age_at_crawl(pages: Born, row: Ints) -> Floats:

@@ -62,13 +62,14 @@ def states(n=40, seed=1):
 def test_a_flat_profile_reads_every_state_as_without_one():
     state, rng = states()
     row = np.arange(0, 40, 2)
-    aging = Aging(FLAT, row, rng.exponential(100, 20), np.ones(20))
+    ages = row, rng.exponential(100, 20), state.days[row], np.ones(20)
     for plain, own in (
         (Bursty(half_life_days=180.0), state),
         (Gamma(half_life_days=180.0), GammaState(state.changes, state.days)),
         (Gamma(), GammaState(state.changes, state.days)),
     ):
-        aged = plain.of_ages(aging)
+        aged = plain.with_profile(FLAT).aged(*ages)
+        assert aged.aging is not None
         for name in ("posterior", "evidence", "change_rate", "credible_interval"):
             expected, found = (getattr(each, name)(own) for each in (plain, aged))
             np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -81,9 +82,10 @@ def test_a_hot_page_is_expected_to_cool_down():
     for _ in range(5):
         state = bursty.update(state, np.array([0.2]), np.array([True]))
     news = AgeProfile(np.where(STARTS < 8, 1_000.0, 1.0))
-    one = np.array([1.0])
     hot, cold = (
-        bursty.of_ages(Aging(news, np.array([0]), one, np.array([now]))).change_rate(state)[0]
+        bursty.with_profile(news)
+        .aged(np.array([0]), np.ones(1), state.days, np.array([now]))
+        .change_rate(state)[0]
         for now in (1_000.0, 1.0)
     )
     flat = bursty.change_rate(state)[0]
@@ -92,11 +94,16 @@ def test_a_hot_page_is_expected_to_cool_down():
 
 
 def test_ages_of_some_pages_are_taken_by_row():
-    aging = Aging(HOT, np.array([1, 4, 6]), np.array([1.0, 4.0, 6.0]), np.array([3.0, 1.0, 1.0]))
-    some = aging.take(np.array([0, 4, 5, 6]))
-    assert (some.row.tolist(), some.age.tolist()) == ([1, 3], [4.0, 6.0])
+    aging = Aging(
+        np.array([1, 4, 6]), *np.array([[2.0, 5.0, 7.0], [3.0, 6.0, 8.0], [4.0, 7.0, 9.0]])
+    )
+    for some in (aging.take(np.array([3, 4, 5, 6])), aging.within(slice(3, 7))):
+        assert some.row.tolist() == [1, 3]
+        assert some.exposed(np.ones(4)).tolist() == [1.0, 5.0, 1.0, 7.0]
+        assert some.recently(4).tolist() == [1.0, 6.0, 1.0, 8.0]
+        assert some.now(4).tolist() == [1.0, 7.0, 1.0, 9.0]
     assert aging.take(np.array([0, 2])).now(2).tolist() == [1.0, 1.0]
-    assert Aging(HOT, *np.zeros((3, 0))).take(np.array([0])).row.tolist() == []
+    assert aging.take(np.zeros(0, np.int64)).now(0).tolist() == []
 
 
 @pytest.mark.parametrize("estimator", [Bursty(half_life_days=180.0), Gamma(), Gamma(Prior(1, 9))])

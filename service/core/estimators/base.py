@@ -23,6 +23,7 @@ from service.core.pooling import (
 )
 from service.core.prior import Prior, gamma_prior
 
+Rows = NDArray[np.intp]
 S = TypeVar("S", bound=tuple[Any, ...])
 
 
@@ -153,9 +154,25 @@ class Estimator(Protocol[S]):
         """Return the estimator with the age profile of the corpus, if it can use one."""
         return self
 
-    def of_ages(self, aging: Aging | None) -> Self:  # noqa: ARG002
-        """Return the estimator that reads the states of pages of some ages; None: all are old."""
+    def aged(self, row: Rows, age: Floats, days: Floats, present: Floats) -> Self:  # noqa: ARG002
+        """Return the estimator that reads the states of pages, some of which have known births.
+
+        Parameters
+        ----------
+        row, age, days, present : (K,)
+            Rows of these pages, their ages at the last crawl, days of their evidence, and the
+            factors of the profile at the time of the estimate.
+        """
         return self
+
+    def of_ages(self, aging: Aging | None) -> Self:  # noqa: ARG002
+        """Return the estimator with what `aged` has computed; None: all pages are old."""
+        return self
+
+    @property
+    def aging(self) -> Aging | None:
+        """Ages of the pages whose states are read; None: all are old."""
+        return None
 
     @property
     def profile(self) -> AgeProfile | None:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from service.core.ages import AgeProfile, Aging
 from service.core.checks import Bools, Floats, InvalidInput
 from service.core.common_values import Joint, sampled
-from service.core.estimators.base import CheckedCrawl, PriorEstimator
+from service.core.estimators.base import CheckedCrawl, PriorEstimator, Rows
 from service.core.estimators.gamma import Gamma, GammaState, gamma_interval
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, SAMPLE, START_DISPERSION, Prior, dispersion
@@ -98,6 +98,14 @@ class Bursty(PriorEstimator[BurstyState]):
         return replace(self, profile=profile)
 
     @override
+    def aged(self, row: Rows, age: Floats, days: Floats, present: Floats) -> "Bursty":
+        if self.profile is None:
+            return self
+        exposure = self.profile.exposure(age, days, self.half_life_days)
+        recent = self.profile.recent(age, days, self.memory_days)
+        return replace(self, aging=Aging(row, exposure, recent, present))
+
+    @override
     def of_ages(self, aging: Aging | None) -> "Bursty":
         return replace(self, aging=aging)
 
@@ -125,8 +133,8 @@ class Bursty(PriorEstimator[BurstyState]):
         decay = LN_2 / self.memory_days
         watched = -np.expm1(-decay * np.asarray(state.days)) / decay
         if self.aging is not None:
-            then = self.aging.recently(np.asarray(state.days), self.memory_days)
-            watched = watched * then / self.aging.now(len(watched))
+            then = self.aging.recently(len(watched)) / self.aging.now(len(watched))
+            watched = watched * then
         return np.asarray(rate * watched)
 
     @override

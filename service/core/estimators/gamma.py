@@ -13,6 +13,7 @@ from service.core.estimators.base import (
     CheckedCrawl,
     Estimator,
     PriorEstimator,
+    Rows,
     check_half_life,
     check_mass,
     faded,
@@ -91,12 +92,19 @@ class Gamma(PriorEstimator[GammaState]):
         """Return shape a and rate b (days) of the posterior of the present rate."""
         if self.aging is None:
             return self.prior.a + state.changes, self.prior.b + state.days
-        days = self.aging.exposed(state.days, self.half_life_days)
+        days = self.aging.exposed(state.days)
         return self.prior.a + state.changes, (self.prior.b + days) / self.aging.now(len(days))
 
     @override
     def with_profile(self, profile: AgeProfile | None) -> "Gamma":
         return replace(self, profile=profile)
+
+    @override
+    def aged(self, row: Rows, age: Floats, days: Floats, present: Floats) -> "Gamma":
+        if self.profile is None:
+            return self
+        exposure = self.profile.exposure(age, days, self.half_life_days)
+        return replace(self, aging=Aging(row, exposure, np.ones(len(row)), present))
 
     @override
     def of_ages(self, aging: Aging | None) -> "Gamma":
@@ -151,7 +159,7 @@ class Gamma(PriorEstimator[GammaState]):
     def evidence(self, state: GammaState) -> tuple[Floats, Floats]:
         days = np.asarray(state.days)
         if self.aging is not None:
-            days = self.aging.exposed(days, self.half_life_days)
+            days = self.aging.exposed(days)
         return np.asarray(state.changes), days
 
     @override
