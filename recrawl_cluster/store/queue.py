@@ -103,6 +103,7 @@ class ShardedQueue(Routing):
     page_place = by_id("page_place")
     read_host_queues = by_ids("read_host_queues", ascending)
     n_due_rows = by_ids("n_due_rows", aligned)
+    n_before = by_id("n_before")
 
     @override
     def next_in_reach(self, of: LeaseFilter = ALL_PAGES, limit: int = MOST_QUEUES) -> HostQueues:

@@ -7,6 +7,8 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.site_documents import echo_lines
+from service.cli.status import AsJson
+from service.model.words import counted
 
 leases = typer.Typer(no_args_is_help=True, help="List leases and workers, and return leases.")
 
@@ -20,6 +22,30 @@ def list_leases(
     """List the leases that run, a line of JSON each."""
     with connected(to, api_key) as service:
         echo_lines(islice(service.running_leases(), limit))
+
+
+@leases.command()
+def explain(
+    host: Annotated[
+        list[str] | None, typer.Option(help="Host of the request for leases; repeat it")
+    ] = None,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show why a request for leases gets nothing now: the due pages by what holds them."""
+    from msgspec import json
+
+    with connected(to, api_key) as service:
+        why = service.explain_leases(*(host or ()))
+    if as_json:
+        typer.echo(json.format(json.encode(why)))
+        return
+    typer.echo(why.sentence)
+    for held in why.holds:
+        kind = held.hold if held.by is None else f"{held.hold} ({held.by})"
+        amount = f"{counted(held.n_pages, 'page')} of {counted(held.n_hosts, 'host')}"
+        typer.echo(f"{kind:22} {amount}: {held.sentence}")
 
 
 @leases.command()

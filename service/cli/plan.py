@@ -55,7 +55,9 @@ def show(answer: "PlanAnswer") -> None:
     console = Console()
     pages = f"{answer.n_pages:,} pages of {answer.n_hosts:,} hosts, by epoch {answer.epoch}"
     console.print(
-        Text(f"{pages}; minimum crawl rates need {_number(answer.min_bandwidth)} {answer.unit} a day")
+        Text(
+            f"{pages}; minimum crawl rates need {_number(answer.min_bandwidth)} {answer.unit} a day"
+        )
     )
     view = Table(
         f"{answer.unit} a day", "used", "fresh", "harmonic cost", "gain of one more", "starved"

@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import get_args
 
 import pytest
-from api.test_why import AT, PAGE
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.test_why import AT, PAGE
 from recrawl_client.wire.pages import HoldKind
 from service.api.holds.facts import Cap, CrawlersNow, HostNow, LeaseNow, PageNow, Pause, Turn
 from service.api.holds.rules import Hold, hold_of_page
@@ -43,52 +43,73 @@ CASES = {
     "ready": (
         of(),
         "ready",
-        "Nothing to do: it is due since 2026-05-01 23:00 UTC, and the next request for leases "
-        "gets it",
+        (
+            "Nothing to do: it is due since 2026-05-01 23:00 UTC, and the next request for leases "
+            "gets it"
+        ),
     ),
     "leased": (
         of(replace(DUE, lease=LeaseNow("w7", NOW + HOUR))),
         "leased",
-        "Nothing to do: the worker w7 crawls it, under a lease that ends in 60 minutes, at "
-        "2026-05-02 01:00 UTC",
+        (
+            "Nothing to do: the worker w7 crawls it, under a lease that ends in 60 minutes, at "
+            "2026-05-02 01:00 UTC"
+        ),
     ),
     "set aside": (
         of(replace(DUE, unfinished=EXPIRED)),
         "set_aside",
-        "See whether the worker w7 still runs, and whether it fails at this page: its last 3 "
-        "leases ended without a report, the last one expired without a report; it is set aside "
-        f"and tried once a day, next {IN_2_HOURS}",
+        (
+            "See whether the worker w7 still runs, and whether it fails at this page: its last 3 "
+            "leases ended without a report, the last one expired without a report; it is set aside "
+            f"and tried once a day, next {IN_2_HOURS}"
+        ),
     ),
     "unreported": (
         of(replace(DUE, unfinished=replace(EXPIRED, n=1, ending=Ending.refused))),
         "unreported",
-        "Correct the reports of the worker w7, whose answers name item, field and remedy: its "
-        f"last lease got a report that was refused; it is tried {IN_2_HOURS}",
+        (
+            "Correct the reports of the worker w7, whose answers name item, field and remedy: its "
+            f"last lease got a report that was refused; it is tried {IN_2_HOURS}"
+        ),
     ),
     "retired": (
         of(replace(DUE, due_at=None, retired=True), gone=True, n_failures=7),
         "retired",
-        "Nothing to do: it is gone, as its last 7 crawls found, so it is crawled no more; a ping "
-        "or POST /pages with its url has it crawled once more",
+        (
+            "Nothing to do: it is gone, as its last 7 crawls found, so it is crawled no more; a "
+            "ping "
+            "or POST /pages with its url has it crawled once more"
+        ),
     ),
     "unlinked": (
         of(replace(DUE, due_at=None, retired=True), hops=-1),
         "retired",
-        "Nothing to do: only redirects led to it, and no page redirects to it any more, so it is "
-        "crawled no more; a ping or POST /pages with its url has it crawled",
+        (
+            "Nothing to do: only redirects led to it, and no page redirects to it any more, so it "
+            "is "
+            "crawled no more; a ping or POST /pages with its url has it crawled"
+        ),
     ),
     "stopped": (
         of(replace(DUE, due_at=None, stopped_at="a.example/tag"), held=True),
         "stopped",
-        "Admit its URL group by PUT /url-groups, or this page by POST /pages/recrawl, if you want "
-        "it crawled: first crawls of a.example/tag have brought too little that is new, or a rule "
-        "stops them",
+        (
+            "Admit its URL group by PUT /url-groups, or this page by POST /pages/recrawl, if you "
+            "want "
+            "it crawled: first crawls of a.example/tag have brought too little that is new, or a "
+            "rule "
+            "stops them"
+        ),
     ),
     "waits for its group": (
         of(replace(DUE, due_at=None), held=True),
         "waits_for_group",
-        "Nothing to do: it waits for its first crawl; pages of its URL group are crawled first, "
-        "and their crawls admit more",
+        (
+            "Nothing to do: it waits for its first crawl; pages of its URL group are crawled "
+            "first, "
+            "and their crawls admit more"
+        ),
     ),
     "only pings": (
         of(replace(DUE, due_at=None), observability=Observability.complete),
@@ -103,8 +124,11 @@ CASES = {
     "no share": (
         of(replace(DUE, due_at=None), crawl_rate=0.0),
         "unscheduled",
-        "Raise the budget or its importance if it shall be crawled: other pages gain more from the "
-        "budget, so it has no share of it",
+        (
+            "Raise the budget or its importance if it shall be crawled: other pages gain more "
+            "from the "
+            "budget, so it has no share of it"
+        ),
     ),
     "dear": (
         of(
@@ -114,26 +138,35 @@ CASES = {
             cost=0.00002,
         ),
         "unscheduled",
-        "Raise the budget if it shall be crawled: its site asks a price of 0.00002 USD for a "
-        "crawl, and other pages gain more from it",
+        (
+            "Raise the budget if it shall be crawled: its site asks a price of 0.00002 USD for a "
+            "crawl, and other pages gain more from it"
+        ),
     ),
     "paused by its site": (
         of(turn=at_host(pauses=(Pause(NOW + 2 * MINUTE, "site", "a.example"),))),
         "host_paused",
-        "Nothing to do: a.example is paused until 2026-05-02 00:02 UTC, 2 minutes from now, "
-        "because it asked for a pause (429, 503, Retry-After), failed or did not answer",
+        (
+            "Nothing to do: a.example is paused until 2026-05-02 00:02 UTC, 2 minutes from now, "
+            "because it asked for a pause (429, 503, Retry-After), failed or did not answer"
+        ),
     ),
     "paused by an operator beyond its due time": (
         of(LATER, at_host(pauses=(Pause(NOW + 3 * HOUR, "operator", "the group g"),))),
         "host_paused",
-        "End the pause if its pages shall be crawled: an operator has paused the group g until "
-        "2026-05-02 03:00 UTC, 3 hours from now",
+        (
+            "End the pause if its pages shall be crawled: an operator has paused the group g until "
+            "2026-05-02 03:00 UTC, 3 hours from now"
+        ),
     ),
     "paused for ever": (
         of(turn=at_host(pauses=(Pause(LATEST, "operator", "a.example"),))),
         "host_paused",
-        "End the pause if its pages shall be crawled: an operator has paused a.example until an "
-        "operator ends the pause",
+        (
+            "End the pause if its pages shall be crawled: an operator has paused a.example until "
+            "an "
+            "operator ends the pause"
+        ),
     ),
     "paused less long than it waits": (
         of(LATER, at_host(pauses=(Pause(NOW + HOUR, "operator", "a.example"),))),
@@ -143,8 +176,11 @@ CASES = {
     "gone": (
         of(LATER, gone=True, n_failures=2, redirects_to=7),
         "not_due",
-        "Nothing to do: it has moved, as its last 2 crawls found; it is checked ever more rarely, "
-        f"next {IN_2_HOURS}",
+        (
+            "Nothing to do: it has moved, as its last 2 crawls found; it is checked ever more "
+            "rarely, "
+            f"next {IN_2_HOURS}"
+        ),
     ),
     "failed once": (
         of(replace(LATER, status=503), n_failures=1, outcome=Outcome.failed),
@@ -154,58 +190,83 @@ CASES = {
     "never had content": (
         of(replace(LATER, status=0), n_failures=2, outcome=Outcome.failed, last_observed_at=None),
         "not_due",
-        "Nothing to do: its last 2 crawls got no answer; it has had no content yet, and is tried "
-        f"again {IN_2_HOURS}",
+        (
+            "Nothing to do: its last 2 crawls got no answer; it has had no content yet, and is "
+            "tried "
+            f"again {IN_2_HOURS}"
+        ),
     ),
     "refused": (
         of(LATER, n_failures=3, outcome=Outcome.refused),
         "not_due",
-        "Have your crawler let in, or delete the page: its last 3 crawls got no content, because "
-        f"the site refuses it; {SHARELESS} {IN_2_HOURS}",
+        (
+            "Have your crawler let in, or delete the page: its last 3 crawls got no content, "
+            "because "
+            f"the site refuses it; {SHARELESS} {IN_2_HOURS}"
+        ),
     ),
     "forbidden, and due": (
         of(replace(DUE, status=ROBOTS_DENIED), n_failures=3, outcome=Outcome.refused),
         "ready",
-        "Ask its site for leave, or delete the page: its last 3 crawls got no content, because "
-        "robots.txt forbids it; it is due since 2026-05-01 23:00 UTC, and the next request for "
-        "leases gets it",
+        (
+            "Ask its site for leave, or delete the page: its last 3 crawls got no content, because "
+            "robots.txt forbids it; it is due since 2026-05-01 23:00 UTC, and the next request for "
+            "leases gets it"
+        ),
     ),
     "redirected": (
         of(LATER, n_failures=3, outcome=Outcome.elsewhere, hops=5),
         "not_due",
-        "Register the page behind the redirect in its place, or delete it: its last 3 crawls got "
-        "no content, because it redirects elsewhere, 5 redirects away from a page that was asked "
-        f"for, which is the maximum; {SHARELESS} {IN_2_HOURS}",
+        (
+            "Register the page behind the redirect in its place, or delete it: its last 3 crawls "
+            "got "
+            "no content, because it redirects elsewhere, 5 redirects away from a page that was "
+            "asked "
+            f"for, which is the maximum; {SHARELESS} {IN_2_HOURS}"
+        ),
     ),
     "cap": (
         of(turn=at_host(cap=Cap("a.example", 50.0, NOW + DAY))),
         "cap",
-        "Raise the cap if the page shall be crawled sooner: a.example has had its crawls of today "
-        "by its cap of 50 a day, and goes on in 24 hours, at 2026-05-03 00:00 UTC",
+        (
+            "Raise the cap if the page shall be crawled sooner: a.example has had its crawls of "
+            "today "
+            "by its cap of 50 a day, and goes on in 24 hours, at 2026-05-03 00:00 UTC"
+        ),
     ),
     "cap of first crawls": (
         of(turn=at_host(cap=Cap("the group g", 2.5, NOW + DAY, of_first=True))),
         "cap",
-        "Raise the cap if the page shall be crawled sooner: the group g has had its first crawls "
-        "of today by its cap of 2.5 a day, and goes on in 24 hours, at 2026-05-03 00:00 UTC",
+        (
+            "Raise the cap if the page shall be crawled sooner: the group g has had its first "
+            "crawls "
+            "of today by its cap of 2.5 a day, and goes on in 24 hours, at 2026-05-03 00:00 UTC"
+        ),
     ),
     "budget": (
         of(turn=replace(TURN, spent_until=NOW + HOUR)),
         "budget",
-        "Wait, or raise the budget: the budget is spent until 2026-05-02 01:00 UTC, 60 minutes "
-        "from now",
+        (
+            "Wait, or raise the budget: the budget is spent until 2026-05-02 01:00 UTC, 60 minutes "
+            "from now"
+        ),
     ),
     "too dear": (
         of(turn=replace(TURN, spent_until=LATEST)),
         "budget",
-        "Raise the budget if it shall be crawled: one crawl of it costs more than the budget of a "
-        "day",
+        (
+            "Raise the budget if it shall be crawled: one crawl of it costs more than the budget "
+            "of a "
+            "day"
+        ),
     ),
     "no crawler yet": (
         of(turn=replace(TURN, crawlers=CrawlersNow(NOW - 40 * timedelta(seconds=1)))),
         "no_crawler",
-        "Start a crawler: no crawler has asked for leases or sent a report since the server "
-        "began, 40 seconds ago",
+        (
+            "Start a crawler: no crawler has asked for leases or sent a report since the server "
+            "began, 40 seconds ago"
+        ),
     ),
     "no crawler any more": (
         of(turn=replace(TURN, crawlers=CrawlersNow(AT, NOW - 12 * MINUTE))),
@@ -215,21 +276,29 @@ CASES = {
     "behind others": (
         of(turn=at_host(delay_s=1.0, n_before=283)),
         "host_busy",
-        "Nothing to do: 283 pages of a.example are before it, once every second, so its turn is "
-        "in 4.7 minutes, at 2026-05-02 00:04:43 UTC, or later",
+        (
+            "Nothing to do: 283 pages of a.example are before it, once every second, so its turn "
+            "is "
+            "in 4.7 minutes, at 2026-05-02 00:04:43 UTC, or later"
+        ),
     ),
     "behind very many": (
         of(turn=at_host(delay_s=10.0, n_before=10_000, n_before_is_least=True)),
         "host_busy",
-        "Lower the delay of the host if its site allows it: at least 10,000 pages of a.example "
-        "are before it, once every 10 seconds, so its turn is in 27.8 hours, at "
-        "2026-05-03 03:46:40 UTC, or later",
+        (
+            "Lower the delay of the host if its site allows it: at least 10,000 pages of a.example "
+            "are before it, once every 10 seconds, so its turn is in 27.8 hours, at "
+            "2026-05-03 03:46:40 UTC, or later"
+        ),
     ),
     "its host has a delay": (
         of(turn=at_host(delay_s=30.0, by_robots=True, opens_at=NOW + timedelta(seconds=4))),
         "host_busy",
-        "Nothing to do: a.example is crawled once every 30 seconds, as its robots.txt asks, next "
-        "in 4 seconds, at 2026-05-02 00:00:04 UTC",
+        (
+            "Nothing to do: a.example is crawled once every 30 seconds, as its robots.txt asks, "
+            "next "
+            "in 4 seconds, at 2026-05-02 00:00:04 UTC"
+        ),
     ),
     "its host is full": (
         of(turn=at_host(concurrency=2, n_running=2)),

@@ -1,4 +1,4 @@
-"""The sentence about a page's crawl rate, after that on what holds it, for every state of a page."""
+"""The sentence on a page's crawl rate, after that on what holds it, for every state of a page."""
 
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
@@ -137,8 +137,10 @@ EVERY = f"Crawled every 4 days: {DRIVERS}"
         ({"held": True}, ""),
         (
             {"n_observations": 0},
-            "Crawled every 4 days: it is assumed to change every 2 days, because it has no "
-            f"evidence yet, and its importance is 2.5{RANK}",
+            (
+                "Crawled every 4 days: it is assumed to change every 2 days, because it has no "
+                f"evidence yet, and its importance is 2.5{RANK}"
+            ),
         ),
         ({"n_observations": 0, "n_pings": 2}, EVERY),
         ({"importance": 1e9}, EVERY.replace("importance is 2.5", "importance is 1,000,000,000")),
@@ -163,8 +165,10 @@ def test_a_page_that_never_changes_is_said_to():
         ),
         (
             {"n_failures": 1, "outcome": Outcome.absent},
-            "Its last crawl got no content, because it seems to be gone, which a second look "
-            "confirms",
+            (
+                "Its last crawl got no content, because it seems to be gone, which a second look "
+                "confirms"
+            ),
         ),
     ],
 )

@@ -61,6 +61,20 @@ def test_rows_that_come_before_are_counted_up_to_a_maximum(two_hosts):
     assert read(store, "n_due_rows", queue_id[:0], T0, 9).tolist() == []
 
 
+def test_rows_come_before_by_their_bounds_then_by_their_pages(two_hosts):
+    store, a, _ = two_hosts
+    more = np.sort(register(store, 8, host=A))[-3:]
+    queued(store, more, [T0 + 3 * MINUTE] * 3)
+    (queue_id,) = queue_of(store, A).tolist()
+
+    def n_before(minutes, page_id, most=9):
+        return read(store, "n_before", queue_id, T0 + minutes * MINUTE, int(page_id), most)
+
+    assert n_before(1, a[1]) == (0, False)  # the leased page does not count
+    assert [n_before(3, page_id)[0] for page_id in (a[3], *more)] == [2, 3, 4, 5]
+    assert n_before(4, a[4], most=2) == (2, True)
+
+
 def test_of_a_group_only_pages_of_the_filters_hosts_count(two_hosts):
     store, a, _ = two_hosts
     with store.begin() as tx:

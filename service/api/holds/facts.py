@@ -57,6 +57,13 @@ class HostNow:
     n_before_is_least: bool = False
     """True if there may be more of them."""
 
+    @property
+    def room(self) -> int | None:
+        """Crawls that may begin at once where no crawl is held; None: any number."""
+        if self.delay_s > 0:
+            return 1
+        return max(self.concurrency - self.n_running, 1) if self.concurrency else None
+
 
 class CrawlersNow(NamedTuple):
     """The crawlers, as one server knows them."""

@@ -55,10 +55,10 @@ def around_page(
     if place.group is not None:
         members = tx.capped_members(np.array([page.host_id]))
         caps |= full_caps(members, {page.host_id: page.host}, now, first_share)
-    n_before = 0
+    n_before, is_least = 0, False
     if due_at is not None and due_at <= now and place.expires_at is None:
         before = now if place.next_at is None else min(place.next_at, now)
-        (n_before,) = tx.n_due_rows(queue_id, before, MOST_BEFORE).tolist()
+        n_before, is_least = tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
     lease = None
     if place.expires_at is not None:
         lease = LeaseNow(place.worker or "worker", place.expires_at)
@@ -79,7 +79,7 @@ def around_page(
                 host,
                 cap=next(iter(caps.values()), None),
                 n_before=n_before,
-                n_before_is_least=n_before >= MOST_BEFORE,
+                n_before_is_least=is_least,
             ),
             crawlers=crawlers_now(tx, service),
             spent_until=budget_spent_until(tx, service, page.cost or 0.0),

@@ -312,6 +312,12 @@ def _busy(turn: Turn, _: datetime) -> Hold | None:
     return None
 
 
+def in_turns(host: HostNow) -> Hold:
+    """Return the hold of due pages of a host of which others are ready."""
+    pace = _pace_of(host) or f"with {counted(host.concurrency, 'crawl')} at a time"
+    return _busy_host(host, f"{host.name} is crawled {pace}, and others come first")
+
+
 def _behind(turn: Turn) -> Hold:
     """Return the hold of a page that has others of its host before it."""
     host, pace = turn.host, _pace_of(turn.host)

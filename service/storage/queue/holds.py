@@ -67,6 +67,16 @@ class HoldStatements(Subject):
         """
 
     @abstractmethod
+    def n_before(
+        self, queue_id: int, next_at: datetime, page_id: int, most: int
+    ) -> tuple[int, bool]:
+        """Return how many rows without a lease come before a row of the same host queue.
+
+        The order is that of the bounds, then of the pages. At most `most` rows are looked at; the
+        second value tells whether there may be more.
+        """
+
+    @abstractmethod
     def n_put_off(self, now: datetime, of: LeaseFilter = ALL_PAGES) -> tuple[int, int]:
         """Return how many pages wait for a first crawl, and after leases without a report.
 
@@ -116,6 +126,15 @@ FROM {ids}
 """
 """Statement that walks the index of each host queue, to a limit; only a group's pages may belong
 to other hosts than those of the filter."""
+N_BEFORE = """
+SELECT count(*) FILTER (WHERE next_at < %(next_at)s OR page_id < %(page_id)s) AS n,
+    count(*) AS n_read
+FROM (
+    SELECT page_id, next_at FROM due_pages WHERE queue_id = %(queue_id)s
+        AND first IN (false, true) AND next_at <= %(next_at)s AND token IS NULL
+    LIMIT %(most)s
+) AS before
+"""
 N_PUT_OFF = f"""
 SELECT
     (SELECT count(*) FROM (
@@ -175,6 +194,14 @@ class HoldsSql(Dialect, HoldStatements):
         rows = self.read(statement, ids=queue_id, before=before, each=each, **hosts)
         found = {row["queue_id"]: row["n"] for row in rows}
         return np.array([found[one] for one in queue_id.tolist()], np.int64)
+
+    @override
+    def n_before(
+        self, queue_id: int, next_at: datetime, page_id: int, most: int
+    ) -> tuple[int, bool]:
+        place = {"queue_id": queue_id, "next_at": next_at, "page_id": page_id}
+        (row,) = self.read(N_BEFORE, **place, most=most)
+        return row["n"], row["n_read"] >= most
 
     @override
     def n_put_off(self, now: datetime, of: LeaseFilter = ALL_PAGES) -> tuple[int, int]:
