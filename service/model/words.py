@@ -93,13 +93,15 @@ def _parts(seconds: float) -> tuple[str, str, str]:
 def every(rate: float) -> str:
     """Return the interval of a rate a day, for a sentence.
 
-    >>> every(0.25), every(400.0), every(86_400.0), every(0.0)
-    ('every 4 days', 'every 3.6 minutes', 'every second', 'never')
+    >>> every(0.25), every(400.0), every(86_400.0), every(1e-20), every(0.0)
+    ('every 4 days', 'every 3.6 minutes', 'every second', 'less than once in 1,000 years', 'never')
     """
     if rate <= 0:
         return "never"
-    words = span(86_400.0 / rate)
-    return f"every {words.removeprefix('1 ')}"
+    seconds = 86_400.0 / rate
+    if seconds > MOST_S:
+        return "less than once in 1,000 years"
+    return f"every {span(seconds).removeprefix('1 ')}"
 
 
 def short_every(rate: float) -> str:

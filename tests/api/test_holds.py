@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from api.test_why import AT, PAGE
 from recrawl_client.wire.pages import HoldKind
 from service.api.holds.facts import Cap, CrawlersNow, HostNow, LeaseNow, PageNow, Pause, Turn
-from service.api.holds.rules import Hold, hold_of_page
+from service.api.holds.hold import Hold
+from service.api.holds.rules import hold_of_page
 from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import LATEST
 from service.model.domain import Observability
@@ -44,8 +45,8 @@ CASES = {
         of(),
         "ready",
         (
-            "Nothing to do: it is due since 2026-05-01 23:00 UTC, and the next request for leases "
-            "gets it"
+            "Nothing to do: it is due since 2026-05-01 23:00 UTC, and the next request for "
+            "leases gets it"
         ),
     ),
     "leased": (
@@ -61,16 +62,16 @@ CASES = {
         "set_aside",
         (
             "See whether the worker w7 still runs, and whether it fails at this page: its last 3 "
-            "leases ended without a report, the last one expired without a report; it is set aside "
-            f"and tried once a day, next {IN_2_HOURS}"
+            "leases ended without a report, the last one expired without a report; it is set "
+            f"aside and tried once a day, next {IN_2_HOURS}"
         ),
     ),
     "unreported": (
         of(replace(DUE, unfinished=replace(EXPIRED, n=1, ending=Ending.refused))),
         "unreported",
         (
-            "Correct the reports of the worker w7, whose answers name item, field and remedy: its "
-            f"last lease got a report that was refused; it is tried {IN_2_HOURS}"
+            "Correct the reports of the worker w7, whose answers name item, field and remedy: "
+            f"its last lease got a report that was refused; it is tried {IN_2_HOURS}"
         ),
     ),
     "retired": (
@@ -78,17 +79,15 @@ CASES = {
         "retired",
         (
             "Nothing to do: it is gone, as its last 7 crawls found, so it is crawled no more; a "
-            "ping "
-            "or POST /pages with its url has it crawled once more"
+            "ping or POST /pages with its url has it crawled once more"
         ),
     ),
     "unlinked": (
         of(replace(DUE, due_at=None, retired=True), hops=-1),
         "retired",
         (
-            "Nothing to do: only redirects led to it, and no page redirects to it any more, so it "
-            "is "
-            "crawled no more; a ping or POST /pages with its url has it crawled"
+            "Nothing to do: only redirects led to it, and no page redirects to it any more, so "
+            "it is crawled no more; a ping or POST /pages with its url has it crawled"
         ),
     ),
     "stopped": (
@@ -96,10 +95,8 @@ CASES = {
         "stopped",
         (
             "Admit its URL group by PUT /url-groups, or this page by POST /pages/recrawl, if you "
-            "want "
-            "it crawled: first crawls of a.example/tag have brought too little that is new, or a "
-            "rule "
-            "stops them"
+            "want it crawled: first crawls of a.example/tag have brought too little that is new, "
+            "or a rule stops them"
         ),
     ),
     "waits for its group": (
@@ -107,8 +104,7 @@ CASES = {
         "waits_for_group",
         (
             "Nothing to do: it waits for its first crawl; pages of its URL group are crawled "
-            "first, "
-            "and their crawls admit more"
+            "first, and their crawls admit more"
         ),
     ),
     "only pings": (
@@ -126,8 +122,7 @@ CASES = {
         "unscheduled",
         (
             "Raise the budget or its importance if it shall be crawled: other pages gain more "
-            "from the "
-            "budget, so it has no share of it"
+            "from the budget, so it has no share of it"
         ),
     ),
     "dear": (
@@ -155,8 +150,8 @@ CASES = {
         of(LATER, at_host(pauses=(Pause(NOW + 3 * HOUR, "operator", "the group g"),))),
         "host_paused",
         (
-            "End the pause if its pages shall be crawled: an operator has paused the group g until "
-            "2026-05-02 03:00 UTC, 3 hours from now"
+            "End the pause if its pages shall be crawled: an operator has paused the group g "
+            "until 2026-05-02 03:00 UTC, 3 hours from now"
         ),
     ),
     "paused for ever": (
@@ -164,8 +159,7 @@ CASES = {
         "host_paused",
         (
             "End the pause if its pages shall be crawled: an operator has paused a.example until "
-            "an "
-            "operator ends the pause"
+            "an operator ends the pause"
         ),
     ),
     "paused less long than it waits": (
@@ -178,8 +172,7 @@ CASES = {
         "not_due",
         (
             "Nothing to do: it has moved, as its last 2 crawls found; it is checked ever more "
-            "rarely, "
-            f"next {IN_2_HOURS}"
+            f"rarely, next {IN_2_HOURS}"
         ),
     ),
     "failed once": (
@@ -192,8 +185,7 @@ CASES = {
         "not_due",
         (
             "Nothing to do: its last 2 crawls got no answer; it has had no content yet, and is "
-            "tried "
-            f"again {IN_2_HOURS}"
+            f"tried again {IN_2_HOURS}"
         ),
     ),
     "refused": (
@@ -201,17 +193,16 @@ CASES = {
         "not_due",
         (
             "Have your crawler let in, or delete the page: its last 3 crawls got no content, "
-            "because "
-            f"the site refuses it; {SHARELESS} {IN_2_HOURS}"
+            f"because the site refuses it; {SHARELESS} {IN_2_HOURS}"
         ),
     ),
     "forbidden, and due": (
         of(replace(DUE, status=ROBOTS_DENIED), n_failures=3, outcome=Outcome.refused),
         "ready",
         (
-            "Ask its site for leave, or delete the page: its last 3 crawls got no content, because "
-            "robots.txt forbids it; it is due since 2026-05-01 23:00 UTC, and the next request for "
-            "leases gets it"
+            "Ask its site for leave, or delete the page: its last 3 crawls got no content, "
+            "because robots.txt forbids it; it is due since 2026-05-01 23:00 UTC, and the next "
+            "request for leases gets it"
         ),
     ),
     "redirected": (
@@ -219,36 +210,34 @@ CASES = {
         "not_due",
         (
             "Register the page behind the redirect in its place, or delete it: its last 3 crawls "
-            "got "
-            "no content, because it redirects elsewhere, 5 redirects away from a page that was "
-            "asked "
-            f"for, which is the maximum; {SHARELESS} {IN_2_HOURS}"
+            "got no content, because it redirects elsewhere, 5 redirects away from a page that "
+            f"was asked for, which is the maximum; {SHARELESS} {IN_2_HOURS}"
         ),
     ),
     "cap": (
         of(turn=at_host(cap=Cap("a.example", 50.0, NOW + DAY))),
         "cap",
         (
-            "Raise the cap if the page shall be crawled sooner: a.example has had its crawls of "
-            "today "
-            "by its cap of 50 a day, and goes on in 24 hours, at 2026-05-03 00:00 UTC"
+            "Raise the cap if more of its pages shall be crawled a day: a.example has had its "
+            "crawls of today by its cap of 50 a day, and goes on in 24 hours, at 2026-05-03 "
+            "00:00 UTC"
         ),
     ),
     "cap of first crawls": (
         of(turn=at_host(cap=Cap("the group g", 2.5, NOW + DAY, of_first=True))),
         "cap",
         (
-            "Raise the cap if the page shall be crawled sooner: the group g has had its first "
-            "crawls "
-            "of today by its cap of 2.5 a day, and goes on in 24 hours, at 2026-05-03 00:00 UTC"
+            "Raise the cap if more of its pages shall be crawled a day: the group g has had its "
+            "first crawls of today by its cap of 2.5 a day, and goes on in 24 hours, at "
+            "2026-05-03 00:00 UTC"
         ),
     ),
     "budget": (
         of(turn=replace(TURN, spent_until=NOW + HOUR)),
         "budget",
         (
-            "Wait, or raise the budget: the budget is spent until 2026-05-02 01:00 UTC, 60 minutes "
-            "from now"
+            "Wait, or raise the budget: the budget is spent until 2026-05-02 01:00 UTC, 60 "
+            "minutes from now"
         ),
     ),
     "too dear": (
@@ -256,8 +245,7 @@ CASES = {
         "budget",
         (
             "Raise the budget if it shall be crawled: one crawl of it costs more than the budget "
-            "of a "
-            "day"
+            "of a day"
         ),
     ),
     "no crawler yet": (
@@ -278,16 +266,15 @@ CASES = {
         "host_busy",
         (
             "Nothing to do: 283 pages of a.example are before it, once every second, so its turn "
-            "is "
-            "in 4.7 minutes, at 2026-05-02 00:04:43 UTC, or later"
+            "is in 4.7 minutes, at 2026-05-02 00:04:43 UTC, or later"
         ),
     ),
     "behind very many": (
         of(turn=at_host(delay_s=10.0, n_before=10_000, n_before_is_least=True)),
         "host_busy",
         (
-            "Lower the delay of the host if its site allows it: at least 10,000 pages of a.example "
-            "are before it, once every 10 seconds, so its turn is in 27.8 hours, at "
+            "Lower the delay of the host if its site allows it: at least 10,000 pages of "
+            "a.example are before it, once every 10 seconds, so its turn is in 27.8 hours, at "
             "2026-05-03 03:46:40 UTC, or later"
         ),
     ),
@@ -296,8 +283,7 @@ CASES = {
         "host_busy",
         (
             "Nothing to do: a.example is crawled once every 30 seconds, as its robots.txt asks, "
-            "next "
-            "in 4 seconds, at 2026-05-02 00:00:04 UTC"
+            "next in 4 seconds, at 2026-05-02 00:00:04 UTC"
         ),
     ),
     "its host is full": (

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recrawl_client.wire.change_hours import BusiestAnswer, ChangeHoursAnswer
-from service.api.holds.rules import Hold
+from service.api.holds.hold import Hold
 from service.api.responses.why import Evidence, explain
 from service.estimation.page_estimate import PageEstimate
 from service.model.domain import Certificate, Epoch, EpochStatus, Observability, Page

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from recrawl_client.wire.listing import HeldPages, LeasesExplained
 from service.api.assembly import Service
 from service.api.holds.facts import HostNow, Turn
+from service.api.holds.hold import Hold
 from service.api.holds.reading import budget_spent_until, crawlers_now, full_caps, hosts_now
-from service.api.holds.rules import Hold, hold_of_turn, in_turns
+from service.api.holds.turn import hold_of_turn, in_turns
 from service.model.arrays import Ints
 from service.model.words import ahead, counted
 from service.storage import Transaction

@@ -20,57 +20,23 @@ answer is the reason. The last one always has an answer: the page is ready.
 | `ready` | the next request for leases | |
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import replace
 
-from recrawl_client.wire.pages import HoldKind
-from service.api.holds.facts import HostNow, PageNow, Pause, Turn
+from service.api.holds.facts import PageNow, Turn
+from service.api.holds.hold import Hold, first
+from service.api.holds.turn import hold_of_pause, hold_of_turn, pause_beyond
 from service.api.responses.unfinished import remedy_of, what_ended
 from service.ingest.redirects import MOST_BARREN, MOST_HOPS, MOST_TARGETS
 from service.model import outcome_words
-from service.model.arrays import LATEST
 from service.model.domain import Observability, Page
 from service.model.outcomes import Outcome
-from service.model.words import ahead, counted, every, moment, number, span
-
-QUIET = timedelta(minutes=10)
-"""Time without a sign of a crawler after which a due page waits for one."""
-LONG = timedelta(days=1)
-"""Time until the turn of a page from which an operator may want a shorter delay."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """The reason why a page is not crawled now."""
-
-    kind: HoldKind
-    cause: str
-    """Clause on the reason."""
-    remedy: str = ""
-    """What to do; empty: nothing."""
-    until: datetime | None = None
-    """Earliest time of the crawl, as far as the reason tells it; None: it does not."""
-    by: str | None = None
-    """Who or what holds the page; None: nobody."""
-    n_before: int = 0
-    """Pages of the host queue that come before."""
-
-    @property
-    def sentence(self) -> str:
-        """The reason as a sentence without a full stop, which begins with what to do."""
-        return f"{self.to_do}: {self.cause}"
-
-    @property
-    def to_do(self) -> str:
-        """What to do, in words."""
-        return f"{self.remedy[:1].upper()}{self.remedy[1:]}" if self.remedy else "Nothing to do"
+from service.model.words import ahead, number
 
 
 def hold_of_page(page: PageNow, turn: Turn) -> Hold:
     """Return what holds a page now: exactly one reason, the first one."""
-    held = _first(question(page, turn) for question in OF_PAGE)
+    held = first(question(page, turn) for question in OF_PAGE)
     if held is not None:
         return held
     due_at = page.due_at or turn.now
@@ -82,27 +48,12 @@ def hold_of_page(page: PageNow, turn: Turn) -> Hold:
     return replace(held, remedy=own, cause=f"{_last_result(page)}; {held.cause}")
 
 
-def hold_of_turn(turn: Turn, due_at: datetime) -> Hold:
-    """Return what holds a due page of a host queue whose own rules do not hold it."""
-    held = _first(question(turn, due_at) for question in OF_TURN)
-    return _ready(turn, due_at) if held is None else held
-
-
-AnswerT = TypeVar("AnswerT")
-
-
-def _first(answers: Iterable[AnswerT | None]) -> AnswerT | None:
-    return next((answer for answer in answers if answer is not None), None)
-
-
-# -- the page
-
-
 def _leased(page: PageNow, turn: Turn) -> Hold | None:
     lease = page.lease
     if lease is None or lease.until <= turn.now:
         return None
-    cause = f"the worker {lease.worker} crawls it, under a lease that ends {_at(lease.until, turn)}"
+    ends = ahead(lease.until, turn.now)
+    cause = f"the worker {lease.worker} crawls it, under a lease that ends {ends}"
     if page.unfinished is not None:
         cause += f"; {what_ended(page.unfinished)}"
     return Hold(kind="leased", cause=cause, until=lease.until, by=lease.worker)
@@ -116,7 +67,7 @@ def _unreported(page: PageNow, turn: Turn) -> Hold | None:
     tried = "it is set aside and tried once a day, next" if ended.is_set_aside else "it is tried"
     return Hold(
         kind="set_aside" if ended.is_set_aside else "unreported",
-        cause=f"{what_ended(ended)}; {tried} {_at(next_at, turn)}",
+        cause=f"{what_ended(ended)}; {tried} {ahead(next_at, turn.now)}",
         remedy=remedy_of(ended),
         until=next_at,
         by=ended.worker,
@@ -182,15 +133,15 @@ def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
 
 def _paused(page: PageNow, turn: Turn) -> Hold | None:
     # a pause that ends before the page is due does not hold it
-    pause = _pause_beyond(turn, page.due_at or turn.now)
-    return None if pause is None else _hold_of_pause(pause, turn)
+    pause = pause_beyond(turn, page.due_at or turn.now)
+    return None if pause is None else hold_of_pause(pause, turn)
 
 
 def _not_due(page: PageNow, turn: Turn) -> Hold | None:
     one, due_at = page.page, page.due_at
     if due_at is None or due_at <= turn.now:
         return None
-    cause, remedy, next_ = "", "", _at(due_at, turn)
+    cause, remedy, next_ = "", "", ahead(due_at, turn.now)
     if one.gone:
         state = "has moved" if one.redirects_to else "is gone"
         found = f"it {state}, as {_last_crawls(one.n_failures)} found"
@@ -218,165 +169,6 @@ OF_PAGE: tuple[Callable[[PageNow, Turn], Hold | None], ...] = (
     _not_due,
 )
 """Questions about a page, in their order."""
-
-
-# -- its turn
-
-
-def _host_paused(turn: Turn, _: datetime) -> Hold | None:
-    pause = _pause_beyond(turn, turn.now)
-    return None if pause is None else _hold_of_pause(pause, turn)
-
-
-def _pause_beyond(turn: Turn, due_at: datetime) -> Pause | None:
-    """Return the pause that ends last, if it ends after now and after a due time."""
-    last = max(turn.host.pauses, key=lambda pause: (pause.until, pause.by), default=None)
-    return None if last is None or last.until <= max(due_at, turn.now) else last
-
-
-def _hold_of_pause(pause: Pause, turn: Turn) -> Hold:
-    until = (
-        f"until {moment(pause.until)}, {span((pause.until - turn.now).total_seconds())} from now"
-    )
-    if pause.by == "operator":
-        forever = pause.until >= LATEST
-        until = "until an operator ends the pause" if forever else until
-        cause = f"an operator has paused {pause.of} {until}"
-        remedy = "end the pause if its pages shall be crawled"
-        return Hold(kind="host_paused", cause=cause, remedy=remedy, until=pause.until, by=pause.by)
-    cause = (
-        f"{pause.of} is paused {until}, because it asked for a pause (429, 503, Retry-After), "
-        "failed or did not answer"
-    )
-    return Hold(kind="host_paused", cause=cause, until=pause.until, by=pause.by)
-
-
-def _capped(turn: Turn, _: datetime) -> Hold | None:
-    cap = turn.host.cap
-    if cap is None or cap.until <= turn.now:
-        return None
-    what = "first crawls" if cap.of_first else "crawls"
-    goes_on = f"and goes on {_at(cap.until, turn)}"
-    cause = (
-        f"{cap.of} has had its {what} of today by its cap of {number(cap.crawls_a_day)} a day, "
-        f"{goes_on}"
-    )
-    return Hold(
-        kind="cap",
-        cause=cause,
-        remedy="raise the cap if the page shall be crawled sooner",
-        until=cap.until,
-        by=cap.of,
-    )
-
-
-def _spent(turn: Turn, _: datetime) -> Hold | None:
-    until = turn.spent_until
-    if until is None or until <= turn.now:
-        return None
-    if until >= LATEST:
-        cause = "one crawl of it costs more than the budget of a day"
-        return Hold(kind="budget", cause=cause, remedy="raise the budget if it shall be crawled")
-    return Hold(
-        kind="budget",
-        cause=f"the budget is spent {_until(until, turn)}",
-        remedy="wait, or raise the budget",
-        until=until,
-    )
-
-
-def _unasked(turn: Turn, _: datetime) -> Hold | None:
-    seen_at, since = turn.crawlers.seen_at, turn.crawlers.since
-    if seen_at is not None and turn.now - seen_at < QUIET:
-        return None
-    asked = "no crawler has asked for leases or sent a report"
-    if seen_at is None:
-        cause = f"{asked} since the server began, {_ago(since, turn)}"
-    else:
-        cause = f"{asked} for {span((turn.now - seen_at).total_seconds())}"
-    return Hold(kind="no_crawler", cause=cause, remedy="start a crawler")
-
-
-def _busy(turn: Turn, _: datetime) -> Hold | None:
-    host = turn.host
-    if host.n_before:
-        return _behind(turn)
-    if host.opens_at is not None and host.opens_at > turn.now:
-        pace = _pace_of(host) or "with a delay"
-        cause = f"{host.name} is crawled {pace}, next {_at(host.opens_at, turn)}"
-        return replace(_busy_host(host, cause), until=host.opens_at)
-    if 0 < host.concurrency <= host.n_running:
-        run = "a crawl" if host.n_running == 1 else counted(host.n_running, "crawl")
-        verb = "runs" if host.n_running == 1 else "run"
-        return _busy_host(host, f"{run} of {host.name} {verb}, which is the maximum at a time")
-    return None
-
-
-def in_turns(host: HostNow) -> Hold:
-    """Return the hold of due pages of a host of which others are ready."""
-    pace = _pace_of(host) or f"with {counted(host.concurrency, 'crawl')} at a time"
-    return _busy_host(host, f"{host.name} is crawled {pace}, and others come first")
-
-
-def _behind(turn: Turn) -> Hold:
-    """Return the hold of a page that has others of its host before it."""
-    host, pace = turn.host, _pace_of(turn.host)
-    least = "at least " if host.n_before_is_least else ""
-    verb = "is" if host.n_before == 1 else "are"
-    cause = f"{least}{counted(host.n_before, 'page')} of {host.name} {verb} before it"
-    if not pace:
-        return _busy_host(host, cause)
-    begin = max(host.opens_at or turn.now, turn.now)
-    turn_at = begin + timedelta(seconds=host.delay_s * host.n_before)
-    remedy = ""
-    if turn_at - turn.now >= LONG and not host.by_robots:
-        remedy = "lower the delay of the host if its site allows it"
-    cause = f"{cause}, {pace}, so its turn is {_at(turn_at, turn)}, or later"
-    return replace(_busy_host(host, cause), until=turn_at, remedy=remedy)
-
-
-def _busy_host(host: HostNow, cause: str) -> Hold:
-    return Hold(kind="host_busy", cause=cause, by=host.name, n_before=host.n_before)
-
-
-def _pace_of(host: HostNow) -> str:
-    """Return the pace of a host with a delay, in words; "" without one."""
-    if host.delay_s <= 0:
-        return ""
-    asks = ", as its robots.txt asks" if host.by_robots else ""
-    return f"once {every(86_400.0 / host.delay_s)}{asks}"
-
-
-OF_TURN: tuple[Callable[[Turn, datetime], Hold | None], ...] = (
-    _host_paused,
-    _capped,
-    _spent,
-    _unasked,
-    _busy,
-)
-"""Questions about the turn of a due page, in their order."""
-
-
-def _ready(turn: Turn, due_at: datetime) -> Hold:
-    since = "it is due now"
-    if due_at < turn.now:
-        since = f"it is due since {moment(due_at)}"
-    return Hold(kind="ready", cause=f"{since}, and the next request for leases gets it", until=None)
-
-
-# -- words
-
-
-def _at(at: datetime, turn: Turn) -> str:
-    return ahead(at, turn.now)
-
-
-def _until(at: datetime, turn: Turn) -> str:
-    return f"until {moment(at)}, {span((at - turn.now).total_seconds())} from now"
-
-
-def _ago(at: datetime, turn: Turn) -> str:
-    return f"{span(max((turn.now - at).total_seconds(), 0.0))} ago"
 
 
 def _last_crawls(n: int) -> str:

@@ -7,7 +7,8 @@ import numpy as np
 
 from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.pages import WhyAnswer
-from service.api.holds.rules import Hold, last_result
+from service.api.holds.hold import Hold
+from service.api.holds.rules import last_result
 from service.api.responses.change_hours import shift_of
 from service.api.responses.incidents import incident_clause
 from service.api.responses.unfinished import what_ended
