@@ -62,7 +62,7 @@ def test_why_says_that_a_page_waits_for_the_budget(database_url):
         waiting = [page for page in pages if page["last_crawl_at"] is None]
         assert len(waiting) == 100 - BUDGET
         sentence = (
-            "Wait, or raise the budget: the budget is spent until 2026-05-02 00:00 UTC, 11 hours "
+            "Wait, or raise the budget: the budget is spent until 2026-05-02 00:00 UTC, 23 hours "
             "from now."
         )
         assert {page["why"]["sentence"] for page in waiting} == {sentence}
