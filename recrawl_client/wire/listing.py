@@ -146,7 +146,7 @@ class HeldPages(Struct, frozen=True, kw_only=True):
     """Due pages that one kind of hold keeps from a request for leases."""
 
     hold: HoldKind
-    """What holds the pages, as in `why` of a page; `ready`: the next request gets them."""
+    """Reason as in `why` of a page; `ready`: the next request gets them."""
     by: str | None
     """`site` or `operator` of a pause; null for the other kinds."""
     n_pages: int

@@ -167,7 +167,7 @@ HoldKind = Literal[
     "host_busy",
     "ready",
 ]
-"""What holds a page now."""
+"""Reasons why a page is not crawled now."""
 
 
 class WhyAnswer(Struct, frozen=True, kw_only=True):
@@ -176,16 +176,17 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
     sentence: str
     """Sentences for people; the first begins with what to do."""
     hold: HoldKind
-    """What holds the page now. `leased`: a worker crawls it. `unreported`, `set_aside`: its leases
-    ended without a report. `retired`: never due by itself. `stopped`, `waits_for_group`: first
-    crawls of its URL group. `unscheduled`: no due time. `host_paused`, `not_due`, `cap`, `budget`
-    as named. `no_crawler`: nobody asks for leases. `host_busy`: its host is crawled in turns.
-    `ready`: the next request for leases gets it."""
+    """Reason why the page is not crawled now. `leased`: a worker crawls it. `unreported`,
+    `set_aside`: its leases ended without a report. `retired`: never due by itself. `stopped`,
+    `waits_for_group`: first crawls of its URL group. `unscheduled`: no due time. `not_due`: due
+    later. `host_paused`, `cap`, `budget`: as named. `no_crawler`: nobody asks for leases.
+    `host_busy`: other pages of its host come first. `ready`: the next request for leases gets
+    it."""
     until: Instant | None
-    """Earliest instant of the crawl as far as `hold` tells; null when it does not."""
+    """Earliest instant of the crawl by this reason; null when it is not known."""
     by: str | None
-    """Who or what holds it: the worker, `site` or `operator` of a pause, the host, group or URL
-    group; null for none of these."""
+    """Worker of the lease, `site` or `operator` of a pause, host, group or URL group that holds it;
+    null for none of these."""
     n_before: int = 0
     """Number of pages of its host that come before it; counted up to 10,000."""
     multiplier: float | None
@@ -294,7 +295,7 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     unfinished: UnfinishedAnswer | None = None
     """Leases that ended without a report; null if the last one was reported."""
     why: WhyAnswer
-    """What holds the page now, and the reason for its crawl rate."""
+    """Reason why the page is not crawled now, and that for its crawl rate."""
     change_hours: ChangeHoursAnswer | None = None
     """Hours at which the pages of the host change; null when no such hours are known."""
     last_crawls: list[CrawlAnswer]

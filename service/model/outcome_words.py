@@ -40,8 +40,7 @@ REMEDY = {
     Outcome.unfinished: "look after the crawlers, which do not report it",
     Outcome.offered: "raise the budget, or wait until the price is worth a crawl",
 }
-"""What to do about a page without content, by the outcome of its last crawl; others need nothing.
-"""
+"""Remedy for a page without content, by the outcome of its last crawl; others need none."""
 REMEDY_FORBIDDEN = "ask its site for leave, or delete the page"
 
 

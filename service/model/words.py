@@ -23,6 +23,8 @@ LEAST_S = 1e-5
 """Duration below which no number is written, seconds."""
 MOST_S = 1_000 * YEAR_S
 """Duration above which no number is written, seconds."""
+SOON_S = 7_200.0
+"""Time within which an instant is written to the second, seconds."""
 LEAST_NUMBER = 1e-6
 """Positive number below which no digits are written."""
 
@@ -134,7 +136,7 @@ def moment(at: datetime) -> str:
 
 
 def ahead(at: datetime, now: datetime) -> str:
-    """Return an instant and the time until it, or since it.
+    """Return an instant and the time until it, or since it; seconds only within two hours.
 
     >>> from datetime import UTC
     >>> noon = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -145,4 +147,5 @@ def ahead(at: datetime, now: datetime) -> str:
     if not seconds:
         return "now"
     relative = f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"
-    return f"{relative}, at {moment(at)}"
+    shown = at if abs(seconds) < SOON_S else at.replace(second=0)
+    return f"{relative}, at {moment(shown)}"

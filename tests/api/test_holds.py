@@ -45,8 +45,8 @@ CASES = {
         of(),
         "ready",
         (
-            "Nothing to do: it is due since 2026-05-01 23:00 UTC, and the next request for "
-            "leases gets it"
+            "Nothing to do: it was due 60 minutes ago, at 2026-05-01 23:00 UTC, and the next "
+            "request for leases gets it"
         ),
     ),
     "leased": (
@@ -201,8 +201,8 @@ CASES = {
         "ready",
         (
             "Ask its site for leave, or delete the page: its last 3 crawls got no content, "
-            "because robots.txt forbids it; it is due since 2026-05-01 23:00 UTC, and the next "
-            "request for leases gets it"
+            "because robots.txt forbids it; it was due 60 minutes ago, at 2026-05-01 23:00 UTC, "
+            "and the next request for leases gets it"
         ),
     ),
     "redirected": (
@@ -275,7 +275,7 @@ CASES = {
         (
             "Lower the delay of the host if its site allows it: at least 10,000 pages of "
             "a.example are before it, once every 10 seconds, so its turn is in 27.8 hours, at "
-            "2026-05-03 03:46:40 UTC, or later"
+            "2026-05-03 03:46 UTC, or later"
         ),
     ),
     "its host has a delay": (

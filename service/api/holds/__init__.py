@@ -1,1 +1,1 @@
-"""What holds a page now: the rules in words and values, and what they read from the store."""
+"""Holds: the reasons why pages are not crawled now, and what decides them."""

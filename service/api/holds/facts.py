@@ -17,7 +17,7 @@ class Pause(NamedTuple):
     by: Pauser
     """`site`: its answers asked for the pause; `operator`: a person did."""
     of: str
-    """What is paused, as a noun for a sentence."""
+    """Host, group or fleet that is paused, as a noun for a sentence."""
 
 
 class Cap(NamedTuple):
@@ -94,7 +94,7 @@ class LeaseNow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageNow:
-    """A page, and what the rules of due times say about it."""
+    """A page with its due time, its lease and its last crawl."""
 
     page: Page
     due_at: datetime | None

@@ -18,11 +18,11 @@ class Hold:
     cause: str
     """Clause on the reason."""
     remedy: str = ""
-    """What to do; empty: nothing."""
+    """Act that helps; empty: none is needed."""
     until: datetime | None = None
-    """Earliest time of the crawl, as far as the reason tells it; None: it does not."""
+    """Earliest time of the crawl by this reason; None: it is not known."""
     by: str | None = None
-    """Who or what holds the page; None: nobody."""
+    """Worker, pauser, host or URL group that holds the page; None: nobody."""
     n_before: int = 0
     """Pages of the host queue that come before."""
 
@@ -33,7 +33,7 @@ class Hold:
 
     @property
     def to_do(self) -> str:
-        """What to do, in words."""
+        """The act that helps, in words."""
         return f"{self.remedy[:1].upper()}{self.remedy[1:]}" if self.remedy else "Nothing to do"
 
 

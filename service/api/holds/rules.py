@@ -1,4 +1,4 @@
-"""What holds a page now: the first reason why it is not crawled, in words and values. Pure.
+"""The rule of holds: the first reason why a page is not crawled now. Pure.
 
 `hold_of_page` asks the questions of `OF_PAGE` in their order, then `hold_of_turn` those of
 `OF_TURN`, which are about the host queue, the budget and the crawlers. The first question with an
@@ -144,8 +144,8 @@ def _not_due(page: PageNow, turn: Turn) -> Hold | None:
     cause, remedy, next_ = "", "", ahead(due_at, turn.now)
     if one.gone:
         state = "has moved" if one.redirects_to else "is gone"
-        found = f"it {state}, as {_last_crawls(one.n_failures)} found"
-        cause = f"{found}; it is checked ever more rarely, next {next_}"
+        seen = f"it {state}, as {_last_crawls(one.n_failures)} found"
+        cause = f"{seen}; it is checked ever more rarely, next {next_}"
     elif one.no_content:
         remedy = outcome_words.remedy(one.outcome, page.status)
         shareless = "it has no share of the budget, and is tried ever more rarely"

@@ -1,4 +1,4 @@
-"""What holds a due page outside of its own rules: its host, caps, the budget, crawlers. Pure."""
+"""Holds of due pages by what is around them: host, caps, budget and crawlers. Pure."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -109,7 +109,7 @@ def _busy(turn: Turn, _: datetime) -> Hold | None:
 
 
 def in_turns(host: HostNow) -> Hold:
-    """Return the hold of due pages of a host of which others are ready."""
+    """Return the hold of due pages that come after others of their host."""
     pace = _pace_of(host) or f"with {counted(host.concurrency, 'crawl')} at a time"
     return _busy_host(host, f"{host.name} is crawled {pace}, and others come first")
 
@@ -154,10 +154,10 @@ OF_TURN: tuple[Callable[[Turn, datetime], Hold | None], ...] = (
 
 
 def _ready(turn: Turn, due_at: datetime) -> Hold:
-    since = "it is due now"
+    due = "it is due now"
     if due_at < turn.now:
-        since = f"it is due since {moment(due_at)}"
-    return Hold(kind="ready", cause=f"{since}, and the next request for leases gets it")
+        due = f"it was due {ahead(due_at, turn.now)}"
+    return Hold(kind="ready", cause=f"{due}, and the next request for leases gets it")
 
 
 def _until(at: datetime, turn: Turn) -> str:

@@ -30,7 +30,7 @@ MOST_CERTAIN = 0.99
 
 
 class Evidence(NamedTuple):
-    """What is known of a page beside its hold."""
+    """Facts about a page beside its hold."""
 
     page: Page
     estimate: PageEstimate
@@ -45,18 +45,18 @@ class Evidence(NamedTuple):
     unfinished: UnfinishedPage | None = None
 
 
-def explain(held: Hold, known: Evidence) -> WhyAnswer:
+def explain(held: Hold, facts: Evidence) -> WhyAnswer:
     """Return why a page is crawled when it is."""
-    page, certificate = known.page, None if known.epoch is None else known.epoch.certificate
+    page, certificate = facts.page, None if facts.epoch is None else facts.epoch.certificate
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
-    clauses = [*_state(held, known), *_rate(held, known, share), *_plain_requests(page, known.now)]
-    if known.incident is not None:
-        clauses.append(incident_clause(page.host, known.incident))
+    clauses = [*_state(held, facts), *_rate(held, facts, share), *_plain_requests(page, facts.now)]
+    if facts.incident is not None:
+        clauses.append(incident_clause(page.host, facts.incident))
     sentences = f"{held.sentence}."
     if clauses:
         rest = "; ".join(clauses)
         sentences += f" {rest[:1].upper()}{rest[1:]}."
-    rate = known.estimate.change_rate if _has_rate(held, known) else 0.0
+    rate = facts.estimate.change_rate if _has_rate(held, facts) else 0.0
     return WhyAnswer(
         sentence=sentences,
         hold=held.kind,
@@ -69,40 +69,40 @@ def explain(held: Hold, known: Evidence) -> WhyAnswer:
     )
 
 
-def _state(held: Hold, known: Evidence) -> list[str]:
+def _state(held: Hold, facts: Evidence) -> list[str]:
     """Return what happened to the last crawls and leases, where the hold does not state it."""
-    page, clauses = known.page, []
+    page, clauses = facts.page, []
     tried = page.n_failures > 0 and not page.gone and not page.no_content
     if tried and held.kind != "not_due":
-        clauses.append(last_result(page, known.status))
-    if known.unfinished is not None and held.kind not in {"leased", "unreported", "set_aside"}:
-        clauses.append(what_ended(known.unfinished))
+        clauses.append(last_result(page, facts.status))
+    if facts.unfinished is not None and held.kind not in {"leased", "unreported", "set_aside"}:
+        clauses.append(what_ended(facts.unfinished))
     return clauses
 
 
-def _has_rate(held: Hold, known: Evidence) -> bool:
+def _has_rate(held: Hold, facts: Evidence) -> bool:
     """Return whether a page has a share in the allocation, or may have one."""
-    page = known.page
+    page = facts.page
     without_content = page.n_failures > 0 and page.last_observed_at is None
     without = page.gone or page.no_content or page.held or without_content
-    return known.epoch is not None and held.kind != "retired" and not without
+    return facts.epoch is not None and held.kind != "retired" and not without
 
 
-def _rate(held: Hold, known: Evidence, share: float | None) -> list[str]:
+def _rate(held: Hold, facts: Evidence, share: float | None) -> list[str]:
     """Return what drives the crawl rate of a page that has one."""
-    page, epoch = known.page, known.epoch
-    if epoch is None or not _has_rate(held, known):
+    page, epoch = facts.page, facts.epoch
+    if epoch is None or not _has_rate(held, facts):
         return []
     if page.retry_rate and not page.crawl_rate and not page.n_failures:
         return ["it has content again, and the next epoch decides on its share"]
-    manner, drivers = _manner(page), _drivers(page, known.estimate)
+    manner, drivers = _manner(page), _drivers(page, facts.estimate)
     clauses = [f"{manner}: {drivers}" if manner else drivers, *_earned(page)]
     if share is not None and page.crawl_rate:
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
         return clauses
     if page.shift is not None:  # the shift is part of the urgency
-        clauses += _shift(page, epoch, known.change_hours)
+        clauses += _shift(page, epoch, facts.change_hours)
     elif group := _url_group(page, epoch.certificate):
         clauses.append(group)
     return clauses

@@ -229,9 +229,9 @@ def list_leases(
     """List the leases that run, by ascending page_id, or explain why there are none.
 
     The tokens of the leases are left out: only the worker that took a lease can end it. With
-    `explain=true` the answer tells why POST /leases with the same `hosts`, `slice` and `slices`
-    leases nothing now, in place of the list: the due pages within its reach, by what holds them. A
-    key that is limited to hosts may ask this for its hosts only.
+    `explain=true` the answer counts the due pages within reach of a POST /leases with the same
+    `hosts`, `slice` and `slices`, by what holds them. A key that is limited to hosts may ask this
+    for its hosts only.
     """
     if explain:
         reach = reach_of(hosts or (), slice, slices)

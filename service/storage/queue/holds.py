@@ -1,4 +1,4 @@
-"""What holds pages in the queue: the contract, and the SQL that both databases share.
+"""Holds of pages in the queue: the contract, and the SQL that both databases share.
 
 The statements only read, and lock nothing. Each is bounded: a count stops at a maximum.
 """
@@ -39,7 +39,7 @@ class PagePlace(NamedTuple):
 
 
 class HoldStatements(Subject):
-    """The part of a transaction that tells what holds pages."""
+    """The part of a transaction that reads what holds pages."""
 
     @abstractmethod
     def page_place(self, page_id: int) -> PagePlace:
@@ -73,7 +73,7 @@ class HoldStatements(Subject):
         """Return how many rows without a lease come before a row of the same host queue.
 
         The order is that of the bounds, then of the pages. At most `most` rows are looked at; the
-        second value tells whether there may be more.
+        second value is true if there may be more.
         """
 
     @abstractmethod
@@ -192,8 +192,8 @@ class HoldsSql(Dialect, HoldStatements):
         statement = N_DUE.replace("{where}", all_of([OF_HOSTS] if of.hosts else []))
         hosts = filters(LeaseFilter(of.hosts))
         rows = self.read(statement, ids=queue_id, before=before, each=each, **hosts)
-        found = {row["queue_id"]: row["n"] for row in rows}
-        return np.array([found[one] for one in queue_id.tolist()], np.int64)
+        of_queue = {row["queue_id"]: row["n"] for row in rows}
+        return np.array([of_queue[one] for one in queue_id.tolist()], np.int64)
 
     @override
     def n_before(
