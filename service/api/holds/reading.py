@@ -10,6 +10,7 @@ import numpy as np
 
 from service.api.assembly import Service
 from service.api.holds.facts import Cap, CrawlersNow, HostNow, LeaseNow, PageNow, Pause, Turn
+from service.api.holds.rules import UNNAMED
 from service.budget.allotments import first_crawls_a_day, spent_until
 from service.budget.host_days import first_room, on_day, room
 from service.budget.shown import stopped_above
@@ -61,7 +62,7 @@ def around_page(
         n_before, is_least = tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
     lease = None
     if place.expires_at is not None:
-        lease = LeaseNow(place.worker or "worker", place.expires_at)
+        lease = LeaseNow(place.worker or UNNAMED, place.expires_at)
     return Around(
         PageNow(
             page=page,

@@ -34,6 +34,10 @@ from service.model.outcomes import Outcome
 from service.model.words import ahead, number
 
 
+UNNAMED = "worker"
+"""Name of a worker that has not named itself (`wire.leases.LeaseBody`)."""
+
+
 def hold_of_page(page: PageNow, turn: Turn) -> Hold:
     """Return what holds a page now: exactly one reason, the first one."""
     held = first(question(page, turn) for question in OF_PAGE)
@@ -53,7 +57,8 @@ def _leased(page: PageNow, turn: Turn) -> Hold | None:
     if lease is None or lease.until <= turn.now:
         return None
     ends = ahead(lease.until, turn.now)
-    cause = f"the worker {lease.worker} crawls it, under a lease that ends {ends}"
+    worker = "a worker" if lease.worker == UNNAMED else f"the worker {lease.worker}"
+    cause = f"{worker} crawls it, under a lease that ends {ends}"
     if page.unfinished is not None:
         cause += f"; {what_ended(page.unfinished)}"
     return Hold(kind="leased", cause=cause, until=lease.until, by=lease.worker)
