@@ -18,6 +18,7 @@ from rich.progress import (
 
 from service.cli.options import URL, ApiKey, DatabaseUrl, address, connected, console, settings
 from service.cli.plugins import folder_importer
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from service.runtime.bootstrap import Opened
@@ -190,7 +191,8 @@ def _set_hosts(base: "Opened", path: Path) -> ImportCounts:
         _print_skipped(step.skipped[: max(MAX_SHOWN - n_skipped, 0)])
         n_hosts, n_groups = n_hosts + step.n_hosts, n_groups + step.n_groups
         n_skipped += len(step.skipped)
-    sentence = f"settings of {n_hosts} hosts and {n_groups} groups imported from {path.name}"
+    both = f"{counted(n_hosts, 'host')} and {counted(n_groups, 'group')}"
+    sentence = f"settings of {both} imported from {path.name}"
     return ImportCounts(skipped=n_skipped, hosts=sentence)
 
 
@@ -296,7 +298,7 @@ def export(
             show_rows(progress, task, n_rows, n_rows)
         if states:
             of_hosts = _export_hosts(base, file)
-    sentence = f"{n_rows} pages exported{of_hosts}"
+    sentence = f"{counted(n_rows, 'page')} exported{of_hosts}"
     console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -309,4 +311,5 @@ def _export_hosts(base: "Opened", states: Path) -> str:
     path = settings_file(states)
     steps = list(write_settings(path, base.store, base.store.clock()))
     n_hosts, n_groups = sum(step.n_hosts for step in steps), sum(step.n_groups for step in steps)
-    return f", and the settings of {n_hosts} hosts and {n_groups} groups to {path}"
+    both = f"{counted(n_hosts, 'host')} and {counted(n_groups, 'group')}"
+    return f", and the settings of {both} to {path}"

@@ -67,4 +67,4 @@ def release(
     """Return all leases of a worker that is gone, so that others crawl its pages at once."""
     with connected(to, api_key) as service:
         n = service.return_leases(worker, dry_run=dry_run)
-    typer.echo(f"{n} leases of {worker} {'would end' if dry_run else 'ended'}")
+    typer.echo(f"{counted(n, 'lease')} of {worker} {'would end' if dry_run else 'ended'}")

@@ -7,7 +7,7 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.status import AsJson
-from service.model.words import number
+from service.model.words import counted, number
 
 if TYPE_CHECKING:
     from recrawl_client import BudgetPlan, PlanAnswer
@@ -53,12 +53,16 @@ def show(answer: "PlanAnswer") -> None:
     from rich.text import Text
 
     console = Console()
-    pages = f"{answer.n_pages:,} pages of {answer.n_hosts:,} hosts, by epoch {answer.epoch}"
+    hosts = f"{counted(answer.n_pages, 'page')} of {counted(answer.n_hosts, 'host')}"
+    pages = f"{hosts}, by epoch {answer.epoch}"
     console.print(
         Text(
             f"{pages}; minimum crawl rates need {_number(answer.min_bandwidth)} {answer.unit} a day"
         )
     )
+    if answer.n_assumed:
+        of = f"{answer.n_assumed:,} of {counted(answer.n_pages, 'page')}"
+        console.print(Text(f"the change rates of {of} are assumed, without evidence"))
     view = Table(
         f"{answer.unit} a day", "used", "fresh", "harmonic cost", "gain of one more", "starved"
     )

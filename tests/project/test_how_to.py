@@ -142,9 +142,9 @@ def test_the_commands_of_the_page_on_another_database_carry_pages_and_hosts(recr
     *commands, last = commands_of("change-database.md")
     outputs = [recrawl(*command[1:]) for command in commands]
     assert [output.status for output in outputs] == [0, 0, 0], outputs
-    assert "2 pages exported, and the settings of 1 hosts and 0 groups" in outputs[0].err
-    assert "settings of 1 hosts and 0 groups imported from" in outputs[-1].out
-    assert "settings of 1 hosts" in recrawl(*last[1:]).out
+    assert "2 pages exported, and the settings of 1 host and 0 groups" in outputs[0].err
+    assert "settings of 1 host and 0 groups imported from" in outputs[-1].out
+    assert "settings of 1 host" in recrawl(*last[1:]).out
     with running(f"sqlite:///{tmp_path}/new.db") as live:
         assert live.get("/hosts/slow.example").json()["min_delay_s"] == 30
 

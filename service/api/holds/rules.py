@@ -33,7 +33,6 @@ from service.model.domain import Observability, Page
 from service.model.outcomes import Outcome
 from service.model.words import ahead, number
 
-
 UNNAMED = "worker"
 """Name of a worker that has not named itself (`wire.leases.LeaseBody`)."""
 

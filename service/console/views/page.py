@@ -29,6 +29,7 @@ from service.estimation.posterior import RateDensities, rate_densities
 from service.model.arrays import Floats, Instants, instant, moments
 from service.model.outcome_words import outcome_of_status, result_word
 from service.model.outcomes import Outcome
+from service.model.words import counted
 
 CRAWLS = 200
 """Maximum number of entries of the log that the strip shows."""
@@ -119,8 +120,8 @@ def strip_picture(log: list[CrawlAnswer], now: datetime) -> Picture:
     n_changed = sum(bool(entry.changed) for entry in crawls)
     picture = Picture(
         title="Crawls and pings",
-        description=f"{len(crawls)} crawls, {n_changed} of which found a change, and "
-        f"{len(log) - len(crawls)} pings since {start:%Y-%m-%d %H:%M} UTC",
+        description=f"{counted(len(crawls), 'crawl')}, {n_changed} of which found a change, and "
+        f"{counted(len(log) - len(crawls), 'ping')} since {start:%Y-%m-%d %H:%M} UTC",
         width=1_280,
         height=120,
     )
