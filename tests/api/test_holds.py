@@ -240,6 +240,14 @@ CASES = {
             "minutes from now"
         ),
     ),
+    "first crawls": (
+        of(turn=replace(TURN, first_spent_until=NOW + DAY)),
+        "budget",
+        (
+            "Wait, or raise the budget or RECRAWL_FIRST_SHARE: first crawls of new pages have had "
+            "their part of the budget of today, and go on in 24 hours, at 2026-05-03 00:00 UTC"
+        ),
+    ),
     "too dear": (
         of(turn=replace(TURN, spent_until=LATEST)),
         "budget",
@@ -365,6 +373,7 @@ TURNS = st.builds(
     host=HOSTS,
     crawlers=st.builds(CrawlersNow, SPANS, maybe(SPANS)),
     spent_until=maybe(SPANS),
+    first_spent_until=maybe(SPANS),
 )
 
 

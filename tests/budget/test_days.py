@@ -150,5 +150,9 @@ def test_used_up_first_crawls_are_ready_on_the_next_day(database_url):
         assert fleet.answer.json()["retry_after_s"] == 3600.0
         ready_at = live.get("/hosts/a.example").json()["host_queue"]["next_at"]
         assert ready_at == "2026-05-02T00:00:00Z"
+        (waiting, *_) = live.get("/pages", state="never_crawled", limit=1).json()["items"]
+        why = live.get(f"/pages/{waiting['page_id']}").json()["why"]
+        assert (why["hold"], why["until"]) == ("budget", ready_at)
+        assert why["sentence"].startswith("Wait, or raise the budget or RECRAWL_FIRST_SHARE: ")
         live.clock.advance(hours=12)
         assert fleet.ask() == 8

@@ -83,6 +83,9 @@ class Turn:
     crawlers: CrawlersNow
     spent_until: datetime | None = None
     """Time until which the budget is spent; None: it has room, or none is set."""
+    first_spent_until: datetime | None = None
+    """Time until which first crawls have had their part of the budget; None: they have room, or the
+    page was crawled."""
 
 
 class LeaseNow(NamedTuple):

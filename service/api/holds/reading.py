@@ -11,7 +11,7 @@ import numpy as np
 from service.api.assembly import Service
 from service.api.holds.facts import Cap, CrawlersNow, HostNow, LeaseNow, PageNow, Pause, Turn
 from service.api.holds.rules import UNNAMED
-from service.budget.allotments import first_crawls_a_day, spent_until
+from service.budget.allotments import first_crawls_a_day, first_spent_until, spent_until
 from service.budget.host_days import first_room, on_day, room
 from service.budget.shown import stopped_above
 from service.core.division import FIRST_SHARE
@@ -84,6 +84,7 @@ def around_page(
             ),
             crawlers=crawlers_now(tx, service),
             spent_until=budget_spent_until(tx, service, page.cost or 0.0),
+            first_spent_until=_first_spent_until(tx, service, page),
         ),
     )
 
@@ -100,6 +101,13 @@ def budget_spent_until(tx: Transaction, service: Service, cost: float = 0.0) -> 
     """Return the time until which the budget is spent; None: it has room, or none is set."""
     keeper = service.keeper
     return None if keeper.has_room() else spent_until(tx, keeper.terms, cost)
+
+
+def _first_spent_until(tx: Transaction, service: Service, page: Page) -> datetime | None:
+    """Return the time until which first crawls have had their part; None: the page may begin."""
+    if page.last_crawl_at is not None or service.keeper.has_room(first=True):
+        return None
+    return first_spent_until(tx, service.keeper.terms)
 
 
 def hosts_now(

@@ -81,6 +81,19 @@ def _spent(turn: Turn, _: datetime) -> Hold | None:
     )
 
 
+def _first_spent(turn: Turn, _: datetime) -> Hold | None:
+    until = turn.first_spent_until
+    if until is None or until <= turn.now:
+        return None
+    return Hold(
+        kind="budget",
+        cause="first crawls of new pages have had their part of the budget of today, and go on "
+        f"{ahead(until, turn.now)}",
+        remedy="wait, or raise the budget or RECRAWL_FIRST_SHARE",
+        until=until,
+    )
+
+
 def _unasked(turn: Turn, _: datetime) -> Hold | None:
     seen_at, since = turn.crawlers.seen_at, turn.crawlers.since
     if seen_at is not None and turn.now - seen_at < QUIET:
@@ -147,6 +160,7 @@ OF_TURN: tuple[Callable[[Turn, datetime], Hold | None], ...] = (
     _host_paused,
     _capped,
     _spent,
+    _first_spent,
     _unasked,
     _busy,
 )
