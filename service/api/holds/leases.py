@@ -47,7 +47,7 @@ class Held:
 
 def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> LeasesExplained:
     """Return why a request for leases with this filter gets nothing now, or that it gets some."""
-    now, queues = tx.now(), tx.next_in_reach(of)
+    now, queues = tx.now(), tx.next_in_reach(of, MOST_QUEUES)
     each = MOST_ROWS // max(len(queues), 1)
     n_due = tx.n_due_rows(queues.queue_id, now + MICROSECOND, each, of)
     names = _names(tx, queues.queue_id)

@@ -138,20 +138,18 @@ FROM (
 N_PUT_OFF = f"""
 SELECT
     (SELECT count(*) FROM (
-        SELECT {HOST_QUEUE} AS queue_id, host FROM (
-            SELECT page_id FROM page_states WHERE held > 0 LIMIT {MOST_WAITING}
-        ) AS held
-        JOIN pages ON pages.page_id = held.page_id JOIN hosts ON hosts.host_id = pages.host_id
-    ) AS waiting WHERE {{where}}) AS n_held,
+        SELECT page_id FROM page_states WHERE held > 0 LIMIT {MOST_WAITING}
+    ) AS due_row WHERE {{where}}) AS n_held,
     (SELECT count(*) FROM (
-        SELECT due_row.queue_id, host FROM (
-            SELECT page_id, queue_id FROM due_pages
-            WHERE n_unfinished IS NOT NULL AND token IS NULL AND next_at > %(now)s
-            LIMIT {MOST_WAITING}
-        ) AS due_row
-        JOIN pages ON pages.page_id = due_row.page_id JOIN hosts ON hosts.host_id = pages.host_id
-    ) AS waiting WHERE {{where}}) AS n_unreported
+        SELECT page_id FROM due_pages
+        WHERE n_unfinished IS NOT NULL AND token IS NULL AND next_at > %(now)s
+        LIMIT {MOST_WAITING}
+    ) AS due_row WHERE {{where}}) AS n_unreported
 """
+IN_QUEUES = """EXISTS (
+    SELECT 1 FROM pages JOIN hosts ON hosts.host_id = pages.host_id
+    WHERE pages.page_id = due_row.page_id AND {where}
+)"""
 NEWEST_LEASE = """
 SELECT max(leased_at) AS leased_at FROM due_pages WHERE worker >= ''
     AND (token IS NOT NULL OR n_unfinished IS NOT NULL)
@@ -206,8 +204,10 @@ class HoldsSql(Dialect, HoldStatements):
     @override
     def n_put_off(self, now: datetime, of: LeaseFilter = ALL_PAGES) -> tuple[int, int]:
         conditions = ["host {in_hosts}"] if of.hosts else []
-        conditions += [IN_SLICE] if of.slices > 1 else []
-        statement = N_PUT_OFF.replace("{where}", all_of(conditions))
+        if of.slices > 1:
+            conditions.append(IN_SLICE.replace("queue_id", HOST_QUEUE))
+        own = [IN_QUEUES.replace("{where}", all_of(conditions))] if conditions else []
+        statement = N_PUT_OFF.replace("{where}", all_of(own))
         (row,) = self.read(statement, now=now, **filters(of))
         return row["n_held"], row["n_unreported"]
 
