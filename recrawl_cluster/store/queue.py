@@ -104,6 +104,7 @@ class ShardedQueue(Routing):
     read_host_queues = by_ids("read_host_queues", ascending)
     n_due_rows = by_ids("n_due_rows", aligned)
     n_before = by_id("n_before")
+    n_running = by_ids("n_running", aligned)
 
     @override
     def next_in_reach(self, of: LeaseFilter = ALL_PAGES, limit: int = MOST_QUEUES) -> HostQueues:

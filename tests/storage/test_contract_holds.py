@@ -124,3 +124,10 @@ def test_pages_that_are_put_off_are_counted_within_a_filter(two_hosts):
 def test_the_newest_lease_is_known_while_it_runs(two_hosts):
     store, _, _ = two_hosts
     assert read(store, "newest_lease") == T0
+
+
+def test_leases_that_run_are_counted_by_host_queue(two_hosts):
+    store, _, _ = two_hosts
+    queue_id = queue_of(store, A, B)
+    assert read(store, "n_running", queue_id, T0 + MINUTE).tolist() == [1, 0]
+    assert read(store, "n_running", queue_id, T0 + 9 * MINUTE).tolist() == [0, 0]

@@ -17,7 +17,7 @@ from service.budget.shown import stopped_above
 from service.core.division import FIRST_SHARE
 from service.leases import due, politeness
 from service.leases.unfinished import UnfinishedPage
-from service.model.arrays import Bools, Floats, instant, moment
+from service.model.arrays import Bools, Floats, moment
 from service.model.domain import Page
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
@@ -122,7 +122,7 @@ def hosts_now(
         return []
     polite = service.settler.polite
     delay, concurrency = politeness.limits(host_queues, polite)
-    n_running, _ = tx.running(host_queues.queue_id, instant(now) - delay)
+    n_running = tx.n_running(host_queues.queue_id, now)
     delay_s: Floats = delay / np.timedelta64(1, "s")
     own = np.where(np.isnan(host_queues.min_delay_s), polite.delay_s, host_queues.min_delay_s)
     by_robots: Bools = host_queues.robots_delay_s > own

@@ -61,19 +61,27 @@ class HoldStatements(Subject):
     def n_due_rows(
         self, queue_id: Ints, before: datetime, each: int, of: LeaseFilter = ALL_PAGES
     ) -> Ints:
-        """Return the (N,) numbers of rows without a lease that are due before an instant.
+        """Return the (N,) numbers of rows without a running lease that are due before an instant.
 
-        At most `each` rows of a host queue are looked at; the filter's hosts count among them.
+        The instant is not after now. At most `each` rows of a host queue are looked at; those of
+        the filter's hosts among them count.
         """
 
     @abstractmethod
     def n_before(
         self, queue_id: int, next_at: datetime, page_id: int, most: int
     ) -> tuple[int, bool]:
-        """Return how many rows without a lease come before a row of the same host queue.
+        """Return how many rows without a running lease come before a row of the same host queue.
 
         The order is that of the bounds, then of the pages. At most `most` rows are looked at; the
         second value is true if there may be more.
+        """
+
+    @abstractmethod
+    def n_running(self, queue_id: Ints, now: datetime) -> Ints:
+        """Return the (N,) numbers of leases that run.
+
+        The method reads the leases of all host queues, not the other rows as `running` does.
         """
 
     @abstractmethod
@@ -118,20 +126,26 @@ N_DUE = """
 SELECT value AS queue_id, (
     SELECT count(*) FROM (
         SELECT page_id, queue_id FROM due_pages WHERE due_pages.queue_id = value
-            AND first IN (false, true) AND next_at < %(before)s AND token IS NULL
+            AND first IN (false, true) AND next_at < %(before)s
         LIMIT %(each)s
     ) AS due_row WHERE {where}
 ) AS n
 FROM {ids}
 """
 """Statement that walks the index of each host queue, to a limit; only a group's pages may belong
-to other hosts than those of the filter."""
+to other hosts than those of the filter. The bound of a lease that runs is its end."""
+N_RUNNING = """
+SELECT queue_id, count(*) AS n FROM due_pages WHERE worker >= ''
+    AND token IS NOT NULL AND expires_at > %(now)s AND queue_id {among_ids}
+GROUP BY queue_id
+"""
+"""Statement for the index of rows with a worker."""
 N_BEFORE = """
 SELECT count(*) FILTER (WHERE next_at < %(next_at)s OR page_id < %(page_id)s) AS n,
     count(*) AS n_read
 FROM (
     SELECT page_id, next_at FROM due_pages WHERE queue_id = %(queue_id)s
-        AND first IN (false, true) AND next_at <= %(next_at)s AND token IS NULL
+        AND first IN (false, true) AND next_at <= %(next_at)s
     LIMIT %(most)s
 ) AS before
 """
@@ -192,6 +206,14 @@ class HoldsSql(Dialect, HoldStatements):
         rows = self.read(statement, ids=queue_id, before=before, each=each, **hosts)
         of_queue = {row["queue_id"]: row["n"] for row in rows}
         return np.array([of_queue[one] for one in queue_id.tolist()], np.int64)
+
+    @override
+    def n_running(self, queue_id: Ints, now: datetime) -> Ints:
+        if not len(queue_id):
+            return queue_id
+        rows = self.read(N_RUNNING, ids=queue_id, now=now)
+        of_queue = {row["queue_id"]: row["n"] for row in rows}
+        return np.array([of_queue.get(one, 0) for one in queue_id.tolist()], np.int64)
 
     @override
     def n_before(
