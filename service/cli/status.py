@@ -9,6 +9,7 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson
+from service.model.words import counted, number, span
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from recrawl_client import Client, Epoch, HistoryRow
 
 OK = 200
-UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("seconds", 1.0))
-"""Units of time, seconds; a duration is written in the first unit that fits twice."""
 
 
 def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
@@ -129,19 +128,27 @@ def why(
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
-    schedule, estimate = answer["schedule"], answer["estimate"]
+    reason, estimate = answer["why"], answer["estimate"]
     typer.echo(answer["url"])
-    if answer["why"] is None:
-        typer.echo("not scheduled yet: the next epoch schedules it")
-    else:
-        typer.echo(answer["why"]["sentence"])
-    if schedule is not None:
-        next_at = schedule["next_crawl_at"]
-        typer.echo(f"next crawl  {_moment(next_at) if next_at else 'on a ping only'}")
+    typer.echo(reason["sentence"])
+    next_at = _next_at(answer)
+    typer.echo(f"next crawl  {_moment(next_at) if next_at else 'no time is set'}")
     last_at = answer["last_crawl_at"]
     typer.echo(f"last crawl  {_moment(last_at) if last_at else 'never'}")
-    counts = f"{estimate['n_observations']:,} intervals, {estimate['n_changes']:,} changes"
-    typer.echo(f"evidence    {counts}, {estimate['n_pings']:,} pings")
+    counts = [
+        counted(estimate["n_observations"], "interval"),
+        counted(estimate["n_changes"], "change"),
+        counted(estimate["n_pings"], "ping"),
+    ]
+    none = "; its change rate is assumed" if estimate["assumed"] else ""
+    typer.echo(f"evidence    {', '.join(counts)}{none}")
+
+
+def _next_at(page: dict[str, Any]) -> str | None:
+    """Return the earliest time of the next crawl: what holds the page may be later than due."""
+    until: str | None = page["why"]["until"]
+    due = None if page["schedule"] is None else page["schedule"]["next_crawl_at"]
+    return until or due
 
 
 def epochs(
@@ -247,16 +254,6 @@ def _as_json(value: "Epoch | HistoryRow | None") -> dict[str, Any] | None:
 # -- texts
 
 
-def span(seconds: float) -> str:
-    """Return a duration in words.
-
-    >>> [span(seconds) for seconds in (0.5, 59, 150, 7_200, 400_000)]
-    ['0.5 seconds', '59.0 seconds', '2.5 minutes', '2.0 hours', '4.6 days']
-    """
-    name, length = next((unit for unit in UNITS if seconds >= 2 * unit[1]), UNITS[-1])
-    return f"{seconds / length:,.1f} {name}"
-
-
 def _budget(epoch: dict[str, Any]) -> str:
     """Return the budget of an epoch in its unit, and the part that refreshes take.
 
@@ -264,7 +261,8 @@ def _budget(epoch: dict[str, Any]) -> str:
     '30 USD a day, 22.5 scheduled'
     """
     unit = epoch["unit"] or "crawls"
-    return f"{epoch['bandwidth']:,.6g} {unit} a day, {epoch['bandwidth_used']:,.6g} scheduled"
+    budget, used = number(epoch["bandwidth"], 6), number(epoch["bandwidth_used"], 6)
+    return f"{budget} {unit} a day, {used} scheduled"
 
 
 def _moment(at: str) -> str:

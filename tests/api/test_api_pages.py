@@ -1,7 +1,6 @@
 """Pages over HTTP: registered, looked up, changed, forgotten."""
 
 import json
-import re
 
 import pytest
 from support.live_server import Live
@@ -206,7 +205,7 @@ def test_a_page_says_why_it_is_crawled_as_often_as_it_is(api: Live):
     assert page["why"]["crawled_more_often_than"] > other["why"]["crawled_more_often_than"]
     assert "its importance is 50" in page["why"]["sentence"]
     assert page["estimate"]["url_group_change_rate"] == pytest.approx(1 / 30)  # nothing is known
-    assert ", pages of its URL group every 30.0 days, and" in page["why"]["sentence"]
+    assert ", pages of its URL group every 30 days, and" in page["why"]["sentence"]
     interval = page["estimate"]["credible_interval"]
     assert 0 < interval["low"] < page["estimate"]["change_rate"] < interval["high"]
 
@@ -234,7 +233,7 @@ def test_a_page_says_what_its_siblings_have_shown_since_its_last_crawl(api: Live
     assert crawled["schedule"]["urgency"] == pytest.approx(epoch["budget_factor"], rel=0.05)
     assert "its URL group has changed more than expected" in waiting["why"]["sentence"]
     sooner = f"so it is crawled {urgency / epoch['budget_factor']:.1f} times as soon"
-    assert waiting["why"]["sentence"].endswith(sooner)
+    assert waiting["why"]["sentence"].endswith(f"{sooner}.")
     assert "URL group has changed" not in crawled["why"]["sentence"]
     for _ in range(3):
         crawl(pages[1:], changed=False, days=4)
@@ -250,7 +249,7 @@ def test_a_page_that_is_worth_next_to_nothing_says_so_in_a_number_that_can_be_re
     sqlite_api.client.patch(f"/pages/{never}", json={"importance": 1e-9})
     sqlite_api.epoch()
     why = sqlite_api.get(f"/pages/{never}").json()["why"]
-    assert re.match(r"crawled every \d+(,\d{3}){5}\.\d days: ", why["sentence"])
+    assert "Crawled less than once in 1,000 years: " in why["sentence"]
 
 
 @pytest.mark.sampled(2)

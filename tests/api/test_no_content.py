@@ -97,14 +97,14 @@ def test_the_share_goes_to_the_others_and_comes_back(live):
 @pytest.mark.parametrize(
     ("found", "begin", "because"),
     [
-        ({"status": 403}, "have your crawler let in", "because the site refuses it"),
-        ({"robots_denied": True}, "ask its site for leave", "because robots.txt forbids it"),
+        ({"status": 403}, "Have your crawler let in", "because the site refuses it"),
+        ({"robots_denied": True}, "Ask its site for leave", "because robots.txt forbids it"),
         (
             {"status": 302},
-            "register the page behind the redirect",
+            "Register the page behind the redirect",
             "because it redirects elsewhere",
         ),
-        ({"status": 503}, "look after the site", "got no answer"),
+        ({"status": 503}, "Look after the site", "failed with status 503"),
     ],
 )
 @pytest.mark.parametrize("had", [True, False])
