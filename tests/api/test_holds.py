@@ -150,7 +150,8 @@ CASES = {
         of(LATER, at_host(pauses=(Pause(NOW + 3 * HOUR, "operator", "the group g"),))),
         "host_paused",
         (
-            "End the pause if its pages shall be crawled: an operator has paused the group g "
+            "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+            "an operator has paused the group g "
             "until 2026-05-02 03:00 UTC, 3 hours from now"
         ),
     ),
@@ -158,7 +159,8 @@ CASES = {
         of(turn=at_host(pauses=(Pause(LATEST, "operator", "a.example"),))),
         "host_paused",
         (
-            "End the pause if its pages shall be crawled: an operator has paused a.example until "
+            "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+            "an operator has paused a.example until "
             "an operator ends the pause"
         ),
     ),

@@ -96,7 +96,8 @@ def test_pages_of_a_host_are_held_by_their_turn_and_by_pauses(live, recrawl):
     pause(live, "a.example", "2026-05-01T14:00:00Z")
     until = "2026-05-01 14:00 UTC, 2 hours from now"
     sentence = (
-        "End the pause if its pages shall be crawled: an operator has paused a.example until "
+        "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+        "an operator has paused a.example until "
         f"{until}"
     )
     assert why(live, f"{A}3")["sentence"].startswith(sentence)
@@ -108,7 +109,8 @@ def test_pages_of_a_host_are_held_by_their_turn_and_by_pauses(live, recrawl):
     assert kinds(theirs) == {"ready": (1, 1)}
     assert ours["holds"][0]["by"] == "operator"
     assert ours["sentence"] == (
-        "End the pause if its pages shall be crawled: 5 due pages wait, because an operator has "
+        "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+        "5 due pages wait, because an operator has "
         f"paused a.example until {until}."
     )
     assert (both["n_due"], both["complete"], both["next_at"]) == (6, True, "2026-05-01T12:00:00Z")

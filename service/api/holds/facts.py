@@ -8,6 +8,8 @@ from service.leases.unfinished import UnfinishedPage
 from service.model.domain import Page
 
 Pauser = Literal["site", "operator"]
+ALL_HOSTS = "the crawl of all hosts"
+"""What a pause of the whole fleet pauses, as a noun for a sentence."""
 
 
 class Pause(NamedTuple):

@@ -1,6 +1,6 @@
 """The facts of holds, read from the store in a few statements."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from math import isfinite
@@ -9,7 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from service.api.assembly import Service
-from service.api.holds.facts import Cap, CrawlersNow, HostNow, LeaseNow, PageNow, Pause, Turn
+from service.api.holds.facts import (
+    ALL_HOSTS,
+    Cap,
+    CrawlersNow,
+    HostNow,
+    LeaseNow,
+    PageNow,
+    Pause,
+    Turn,
+)
 from service.api.holds.rules import UNNAMED
 from service.budget.allotments import first_crawls_a_day, first_spent_until, spent_until
 from service.budget.host_days import first_room, on_day, room
@@ -125,6 +134,7 @@ def hosts_now(
     n_running = tx.n_running(host_queues.queue_id, now)
     delay_s: Floats = delay / np.timedelta64(1, "s")
     own = np.where(np.isnan(host_queues.min_delay_s), polite.delay_s, host_queues.min_delay_s)
+    of_all = tx.orders().paused_until
     by_robots: Bools = host_queues.robots_delay_s > own
     return [
         HostNow(
@@ -134,18 +144,20 @@ def hosts_now(
             opens_at=moment(host_queues.ready_at[n]),
             concurrency=int(concurrency[n]),
             n_running=int(n_running[n]),
-            pauses=_pauses(host_queues, n, name),
+            pauses=tuple(_pauses(host_queues, n, name, of_all)),
         )
         for n, name in enumerate(names)
     ]
 
 
-def _pauses(host_queues: HostQueues, n: int, name: str) -> tuple[Pause, ...]:
-    until = moment(host_queues.blocked_until[n])
-    if until is None:
-        return ()
-    by_site = not np.isnat(host_queues.paused_at[n])
-    return (Pause(until, "site" if by_site else "operator", name),)
+def _pauses(host_queues: HostQueues, n: int, name: str, of_all: datetime | None) -> Iterator[Pause]:
+    """Yield the pause by an operator, that by the site, and that of all hosts."""
+    if (until := moment(host_queues.blocked_until[n])) is not None:
+        yield Pause(until, "operator", name)
+    if (until := moment(host_queues.paused_until[n])) is not None:
+        yield Pause(until, "site", name)
+    if of_all is not None:
+        yield Pause(of_all, "operator", ALL_HOSTS)
 
 
 def full_caps(

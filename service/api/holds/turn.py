@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from service.api.holds.facts import HostNow, Pause, Turn
+from service.api.holds.facts import ALL_HOSTS, HostNow, Pause, Turn
 from service.api.holds.hold import Hold, first
 from service.model.arrays import LATEST
 from service.model.words import ahead, counted, every, moment, number, span
@@ -39,7 +39,8 @@ def hold_of_pause(pause: Pause, turn: Turn) -> Hold:
         forever = pause.until >= LATEST
         until = "until an operator ends the pause" if forever else until
         cause = f"an operator has paused {pause.of} {until}"
-        remedy = "end the pause if its pages shall be crawled"
+        act = "resume" if pause.of == ALL_HOSTS else "hosts resume"
+        remedy = f"end the pause by `recrawl {act}` if its pages shall be crawled"
         return Hold(kind="host_paused", cause=cause, remedy=remedy, until=pause.until, by=pause.by)
     cause = (
         f"{pause.of} is paused {until}, because it asked for a pause (429, 503, Retry-After), "
