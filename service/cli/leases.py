@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.output import AsJson, echo_item, echo_lines, on_terminal
+from service.cli.output import AsJson, echo_item, echo_lines
 from service.model.words import counted
 
 leases = typer.Typer(no_args_is_help=True, help="List leases and workers, and return leases.")
@@ -37,7 +37,7 @@ def explain(
     """Show why a request for leases gets nothing now: the due pages by what holds them."""
     with connected(to, api_key) as service:
         why = service.explain_leases(*(host or ()))
-    if as_json or not on_terminal():
+    if as_json:
         echo_item(why, as_json=True)
         return
     typer.echo(why.sentence)
