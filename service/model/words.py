@@ -25,15 +25,15 @@ MOST_S = 1_000 * YEAR_S
 """Duration above which no number is written, seconds."""
 SOON_S = 7_200.0
 """Time within which an instant is written to the second, seconds."""
-LEAST_NUMBER = 1e-6
+LEAST_NUMBER = 1e-9
 """Positive number below which no digits are written."""
 
 
 def number(value: float, digits: int = 3) -> str:
     """Return a number to some significant digits, with thousands separated, without an exponent.
 
-    >>> [number(x) for x in (1234567, 0.123456, 12.345, 0.0, 0.0000234, 1e-9, float("inf"))]
-    ['1,234,567', '0.123', '12.3', '0', '0.0000234', 'less than 0.000001', '∞']
+    >>> [number(x) for x in (1234567, 0.123456, 12.345, 0.0, 0.0000234, 1e-10, float("inf"))]
+    ['1,234,567', '0.123', '12.3', '0', '0.0000234', 'less than 0.000000001', '∞']
     """
     if not isfinite(value):
         return "∞" if value > 0 else "-∞"
@@ -42,9 +42,9 @@ def number(value: float, digits: int = 3) -> str:
     if not value:
         return "0"
     if abs(value) < LEAST_NUMBER:
-        return f"less than {LEAST_NUMBER:f}" if value > 0 else f"-{number(-value)}"
+        return f"less than {LEAST_NUMBER:.9f}" if value > 0 else f"-{number(-value)}"
     places = max(digits - 1 - floor(log10(abs(value))), 0)
-    return trimmed(f"{value:.{places}f}")
+    return trimmed(f"{value:,.{places}f}")
 
 
 def trimmed(text: str) -> str:

@@ -37,7 +37,8 @@ def test_a_new_page_is_auto_unbounded_and_of_importance_one(api: Live):
     assert page["min_crawl_rate"] is page["max_crawl_rate"] is None
     assert page["created_at"] == "2026-05-01T12:00:00Z"
     assert page["host"] == "example.com"
-    assert page["schedule"] is page["why"] is page["last_crawl_at"] is None
+    assert page["schedule"] is page["last_crawl_at"] is None
+    assert page["why"]["hold"] == "no_crawler"
     assert page["estimate"]["url_group_change_rate"] is None
     assert page["last_crawls"] == []
     assert page["gone"] is False

@@ -134,12 +134,11 @@ FROM {ids}
 """
 """Statement that walks the index of each host queue, to a limit; only a group's pages may belong
 to other hosts than those of the filter. The bound of a lease that runs is its end."""
-N_RUNNING = """
-SELECT queue_id, count(*) AS n FROM due_pages WHERE worker >= ''
-    AND token IS NOT NULL AND expires_at > %(now)s AND queue_id {among_ids}
-GROUP BY queue_id
+RUNNING_IN = """
+SELECT queue_id FROM due_pages WHERE worker >= '' AND token IS NOT NULL AND expires_at > %(now)s
 """
-"""Statement for the index of rows with a worker."""
+"""Statement for the index of rows with a worker. SQLite would use that of host queues, and walk all
+rows, if the statement named or grouped them."""
 N_BEFORE = """
 SELECT count(*) FILTER (WHERE next_at < %(next_at)s OR page_id < %(page_id)s) AS n,
     count(*) AS n_read
@@ -209,10 +208,8 @@ class HoldsSql(Dialect, HoldStatements):
 
     @override
     def n_running(self, queue_id: Ints, now: datetime) -> Ints:
-        if not len(queue_id):
-            return queue_id
-        rows = self.read(N_RUNNING, ids=queue_id, now=now)
-        of_queue = {row["queue_id"]: row["n"] for row in rows}
+        queues, n = np.unique(self.ids(RUNNING_IN, now=now), return_counts=True)
+        of_queue = dict(zip(queues.tolist(), n.tolist(), strict=True))
         return np.array([of_queue.get(one, 0) for one in queue_id.tolist()], np.int64)
 
     @override
