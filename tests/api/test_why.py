@@ -39,7 +39,7 @@ PAGE = replace(
 CHANGES = "it changes about every 2.0 days and its importance is 2.5"
 RANK = "; 25% of all pages have lower crawl rates"
 DRIVERS = f"{CHANGES}{RANK}"
-GROUP = "since its last crawl its URL group has changed"
+GROUP = "since its last crawl its URL group"
 SHARELESS = "it has no share of the budget, and is tried again ever more rarely"
 AGAIN = "a ping or POST /pages with its url has it crawled once more"
 
@@ -122,14 +122,14 @@ def why(
         (
             {"urgency": 2.4},
             (
-                f"crawled every 4.0 days: {DRIVERS}; {GROUP} more than expected, so "
-                "it is crawled 2.0 times as soon"
+                f"crawled every 4.0 days: {DRIVERS}; {GROUP} or its site has changed more than "
+                "expected, so it is crawled 2.0 times as soon"
             ),
         ),
         (
             {"urgency": 0.6},
             (
-                f"crawled every 4.0 days: {DRIVERS}; {GROUP} less than expected, so "
+                f"crawled every 4.0 days: {DRIVERS}; {GROUP} has changed less than expected, so "
                 "it can wait 2.0 times as long"
             ),
         ),

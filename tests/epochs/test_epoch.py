@@ -494,5 +494,6 @@ def test_a_plan_is_a_value():
         "history_retention",
         "url_groups",
         "change_hours",
+        "wide_revisions",
         "host_delay_s",
     }
