@@ -232,10 +232,10 @@ def test_a_page_says_what_its_siblings_have_shown_since_its_last_crawl(api: Live
     urgency = waiting["schedule"]["urgency"]
     assert urgency > 1.3 * epoch["budget_factor"] > 0
     assert crawled["schedule"]["urgency"] == pytest.approx(epoch["budget_factor"], rel=0.05)
-    assert "its URL group has changed more than expected" in waiting["why"]["sentence"]
+    assert "its URL group or its site has changed more than expected" in waiting["why"]["sentence"]
     sooner = f"so it is crawled {urgency / epoch['budget_factor']:.1f} times as soon"
     assert waiting["why"]["sentence"].endswith(f"{sooner}.")
-    assert "URL group has changed" not in crawled["why"]["sentence"]
+    assert "than expected" not in crawled["why"]["sentence"]
     for _ in range(3):
         crawl(pages[1:], changed=False, days=4)
     api.epoch()

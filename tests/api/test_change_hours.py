@@ -90,7 +90,7 @@ def test_a_page_says_that_its_next_crawl_was_shifted_and_why(api: Live, page_id,
     assert page["schedule"]["shift_s"] == 60.0 * shift
     assert page["schedule"]["urgency"] == 0.75
     sentence = page["why"]["sentence"]
-    assert "URL group has changed" not in sentence
+    assert "since its last crawl its URL group" not in sentence
     clause = f"; its next crawl was shifted {length}, {REASON} (certainty 97%)."
     assert sentence.endswith(clause) if length else "shifted" not in sentence
 
@@ -102,7 +102,7 @@ def test_a_crawl_after_the_epoch_ends_the_shift(api: Live, page_id):
     page = api.get(f"/pages/{page_id}").json()
     assert page["schedule"]["shift_s"] is None
     assert "shifted" not in page["why"]["sentence"]
-    assert "URL group has changed" not in page["why"]["sentence"]
+    assert "since its last crawl its URL group" not in page["why"]["sentence"]
 
 
 def test_clients_and_the_command_read_change_hours(api: Live, page_id, recrawl):

@@ -45,7 +45,7 @@ HELD = "Nothing to do: it is due soon."
 CHANGES = "it changes about every 2 days and its importance is 2.5"
 RANK = "; 25% of all pages have lower crawl rates"
 DRIVERS = f"{CHANGES}{RANK}"
-GROUP = "since its last crawl its URL group has changed"
+GROUP = "since its last crawl its URL group"
 
 
 def why(
@@ -118,11 +118,11 @@ EVERY = f"Crawled every 4 days: {DRIVERS}"
         ),
         (
             {"urgency": 2.4},
-            f"{EVERY}; {GROUP} more than expected, so it is crawled 2.0 times as soon",
+            f"{EVERY}; {GROUP} or its site has changed more than expected, so it is crawled 2.0 times as soon",
         ),
         (
             {"urgency": 0.6},
-            f"{EVERY}; {GROUP} less than expected, so it can wait 2.0 times as long",
+            f"{EVERY}; {GROUP} has changed less than expected, so it can wait 2.0 times as long",
         ),
         ({"n_failures": 1, "urgency": 2.4}, EVERY),
         ({"urgency": 1.0}, EVERY),

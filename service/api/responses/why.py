@@ -155,7 +155,7 @@ def _drivers(page: Page, estimate: PageEstimate) -> str:
 
 
 def _url_group(page: Page, certificate: Certificate | None) -> str:
-    """Return the changes of the URL group since the page's last crawl, where they are notable.
+    """Return the changes of other pages since the page's last crawl, where they are notable.
 
     An urgency of 1 does not show them, nor an urgency that a bound of the crawl rate limits.
     """
@@ -165,10 +165,13 @@ def _url_group(page: Page, certificate: Certificate | None) -> str:
     if abs(ratio - 1.0) < NOTABLE:
         return ""
     if ratio > 1.0:
-        amount, effect = "more", f"it is crawled {ratio:.1f} times as soon"
+        # by its siblings, or by a wide revision of its host
+        changed = "its URL group or its site has changed more than expected"
+        effect = f"it is crawled {ratio:.1f} times as soon"
     else:
-        amount, effect = "less", f"it can wait {1 / ratio:.1f} times as long"
-    return f"since its last crawl its URL group has changed {amount} than expected, so {effect}"
+        changed = "its URL group has changed less than expected"
+        effect = f"it can wait {1 / ratio:.1f} times as long"
+    return f"since its last crawl {changed}, so {effect}"
 
 
 def _is_at_bound(page: Page) -> bool:
