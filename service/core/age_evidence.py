@@ -34,7 +34,7 @@ YOUNG = 32.0
 PRIOR_ODDS = 10.0
 """Log odds that ages do not matter, before any crawl.
 
-So many, because changes come in bursts, and each counts as if it came alone.
+They are high because changes come in bursts, and each counts as if it came alone.
 """
 PROOF_HALF_LIFE_DAYS = 180.0
 MOST_PROOF_A_DAY = 2.0

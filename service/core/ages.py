@@ -149,9 +149,9 @@ class Aging(NamedTuple):
         """Return the factors of n pages at the time of the estimate."""
         return self._of_all(n, self.present)
 
-    def _of_all(self, n: int, known: Floats) -> Floats:
+    def _of_all(self, n: int, own: Floats) -> Floats:
         factor = np.ones(n)
-        factor[self.row] = known
+        factor[self.row] = own
         return factor
 
     def take(self, some: NDArray[np.intp]) -> "Aging":
