@@ -82,7 +82,9 @@ class MemorySchedule(Transaction):
         shareless |= (hops != 0) & np.isnat(self.states["last_observed_at"][row])
         shareless |= self.pages["held"][row] > 0
         columns["importance"][shareless], columns["min_crawl_rate"][shareless] = 0.0, np.nan
-        columns["importance"] = discounted(columns["importance"], self.states["digest"][row])
+        digest, changed = self.states["digest"][row], self.states["n_changes"][row] > 0
+        digest = np.where(changed, -1, 1) * (digest & np.iinfo(np.int64).max)
+        columns["importance"] = discounted(columns["importance"], digest)
         failed = self.states["n_failures"][row] > 0
         return EpochColumns(
             page_id=row + 1,

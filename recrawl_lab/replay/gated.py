@@ -111,6 +111,7 @@ class GatedFleet(LocalFleet):
         with self.store.begin(write=False) as tx:
             columns = tx.due_columns(np.sort(self._page_id[page]))
             in_force = tx.lock_states(columns.page_id, scheduled=True).crawl_rate
+            moved = tx.shifts(tx.number_in_force()).page_id
         page = self._page[columns.page_id]
         due = due_at(columns)
         rate = ranking_rates(columns, due)
@@ -118,7 +119,9 @@ class GatedFleet(LocalFleet):
         at = np.where(new, self.world.created[page], since_start(due))
         at[new] = np.where(self.admitted(page[new]), at[new], np.nan)
         last = np.where(new, np.nan, since_start(columns.last_crawl_at))
-        urgency = np.divide(columns.due_rate, in_force, out=np.ones(len(page)), where=in_force > 0)
+        # as in the service, a shift by change hours is no reason for a loan
+        by_siblings = (in_force > 0) & ~np.isin(columns.page_id, moved, assume_unique=True)
+        urgency = np.divide(columns.due_rate, in_force, out=np.ones(len(page)), where=by_siblings)
         return Pages(
             page=page,
             host=self.host[page],

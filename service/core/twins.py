@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 FULL = 10
 """Number of pages of one content up to which each counts in full."""
+LEAST_OF_CHANGED = 0.05
+"""Minimum factor on the importance of a page that has shown other content before."""
 PAGES_A_BUCKET = 4
 """Maximum pages for each bucket in the mean; of such buckets hardly any has eleven by chance, and
 their counts take a twentieth of the memory of the digests."""
@@ -16,7 +18,10 @@ def discounted(importance: NDArray[np.float64], digest: NDArray[Any]) -> NDArray
     """Return (N,) importances, with those of n pages of one content divided by n - 9.
 
     Many copies are worth about one page. A set that grows beyond `FULL` loses its importance by and
-    by, so that a page more or less changes no rate at once. The digest 0 means none.
+    by, so that a page more or less changes no rate at once. Other content may come back to a page
+    that had some, as after a wall in front of a site. Such a page keeps `LEAST_OF_CHANGED`.
+
+    The digest 0 means none. The digest of a page that has changed comes with a minus.
 
     Digests are counted by buckets first. Only pages of full buckets are sorted, which are few
     beside the twins themselves. O(N) without twins.
@@ -25,8 +30,10 @@ def discounted(importance: NDArray[np.float64], digest: NDArray[Any]) -> NDArray
     --------
     >>> discounted(np.ones(24), np.array([7] * 13 + [8] * 10 + [0])).round(2)[[0, 12, 13, 23]]
     array([0.25, 0.25, 1.  , 1.  ])
+    >>> discounted(np.ones(100), np.array([7] * 99 + [-7])).round(2)[[0, 99]]
+    array([0.01, 0.05])
     """
-    bits = np.ascontiguousarray(digest).view(np.uint64)
+    bits = np.abs(digest).view(np.uint64)
     n_bits = max((len(bits) // PAGES_A_BUCKET).bit_length(), 1)
     # Fibonacci hashing: the high bits of the product depend on all bits of the digest
     bucket = bits * np.uint64(0x9E3779B97F4A7C15)
@@ -36,6 +43,7 @@ def discounted(importance: NDArray[np.float64], digest: NDArray[Any]) -> NDArray
     _, place, count = np.unique(bits[full], return_inverse=True, return_counts=True)
     if not (count > FULL).any():
         return importance
+    share = 1.0 / np.maximum(count - FULL + 1, 1)[place]
     worth = importance.copy()
-    worth[full] /= np.maximum(count - FULL + 1, 1)[place]
+    worth[full] *= np.where(digest[full] < 0, np.maximum(share, LEAST_OF_CHANGED), share)
     return worth

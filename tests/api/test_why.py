@@ -118,7 +118,10 @@ EVERY = f"Crawled every 4 days: {DRIVERS}"
         ),
         (
             {"urgency": 2.4},
-            f"{EVERY}; {GROUP} or its site has changed more than expected, so it is crawled 2.0 times as soon",
+            (
+                f"{EVERY}; {GROUP} or its site has changed more than expected, so it is crawled "
+                "2.0 times as soon"
+            ),
         ),
         (
             {"urgency": 0.6},

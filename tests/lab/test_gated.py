@@ -11,6 +11,7 @@ from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn, within
 from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import synthetic_world
 from service.core.pace import Available
+from service.model.columns import NOT_SHIFTED
 
 NO_CAP = np.full(3, np.inf)
 
@@ -92,6 +93,19 @@ def test_no_request_passes_a_midnight():
     edges = list(requests(0.2, 2.3, 0.75))
     assert [begin for begin, _ in edges] == pytest.approx([0.2, 0.75, 1.0, 1.5, 2.0, 2.25])
     assert [end for _, end in edges] == pytest.approx([0.75, 1.0, 1.5, 2.0, 2.25, 2.3])
+
+
+def test_a_crawl_that_change_hours_shift_has_no_loan():
+    world = synthetic_world(3, 2.0, rng=np.random.default_rng(2), complete_share=0.0)
+    plan, gate = replace(DEFAULT_PLAN, bandwidth=3.0), Gate(budget=lambda _: 3.0)
+    fleet = GatedFleet(world, Clock(), plan, 1, gate)
+    fleet.register(np.arange(3))
+    fleet.new_epoch()
+    schedule = fleet.store.schedules[1]
+    shift = np.array([NOT_SHIFTED, 30, NOT_SHIFTED], np.int16)
+    urgent = replace(schedule, crawl_rate=np.ones(3), urgency=np.full(3, 2.0), shift=shift)
+    fleet.store.schedules[1] = urgent
+    assert fleet.pages().urgency.tolist() == [2.0, 1.0, 2.0]
 
 
 def played(loan_days=0.0, days=20.0, **how):

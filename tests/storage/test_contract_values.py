@@ -56,6 +56,16 @@ def test_extreme_importances_come_back_to_the_last_bit(store, importance):
         assert tx.load_columns().importance.tolist() == [importance]
 
 
+@pytest.mark.parametrize("digest", [5, -5, 2**63 - 1])
+def test_copies_share_their_importance_in_an_epoch_unless_they_have_changed(store, digest):
+    ids = np.sort(register(store, 60, importance=2.0))
+    changes = (np.arange(50) >= 40).astype(np.int64)
+    save(store, ids[:50], digest=digest, n_changes=changes)
+    with store.begin() as tx:
+        importance = tx.load_columns().importance
+    assert importance.tolist() == pytest.approx([2 / 41] * 40 + [0.1] * 10 + [2] * 10)
+
+
 @pytest.mark.dear
 def test_ten_thousand_pages_go_in_and_out_at_once(store):
     n = 10_000

@@ -9,7 +9,7 @@ from service.model.domain import Page
 
 Pauser = Literal["site", "operator"]
 ALL_HOSTS = "the crawl of all hosts"
-"""What a pause of the whole fleet pauses, as a noun for a sentence."""
+"""Noun for the whole fleet in a sentence about its pause."""
 
 
 class Pause(NamedTuple):

@@ -52,6 +52,11 @@ def no_share(no_copy: str) -> str:
     return f"({lacking} OR hops IS NOT NULL AND {no_copy})"
 
 
+SHARED_DIGEST = """(
+    (coalesce(digest, 0) & 9223372036854775807) * CASE WHEN n_changes > 0 THEN -1 ELSE 1 END
+)"""
+"""Digest as `core.twins` takes it, without its highest bit and with a minus after a change."""
+
 CAPS = """
 SELECT host_id, host, hosts.max_crawl_rate, coalesce(host_groups.group_id, 0), coalesce(name, ''),
     host_groups.max_crawl_rate, first_share

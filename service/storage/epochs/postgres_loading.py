@@ -17,7 +17,7 @@ from service.core.twins import discounted
 from service.model.arrays import Bools, Ints
 from service.model.columns import RARE, EpochColumns
 from service.storage.column_builder import Gathered, placed
-from service.storage.epochs.loading import no_share
+from service.storage.epochs.loading import SHARED_DIGEST, no_share
 from service.storage.postgres.binary import unwire
 
 RANGE = 2_048
@@ -98,7 +98,6 @@ IN_PLACE_OF_NULL = {
     "min_crawl_rate": "'NaN'",
     "max_crawl_rate": "'NaN'",
     "last_observed_at": "last_crawl_at, '-infinity'",
-    "digest": "0",
     "n_pings": "0",
     "recent_pings": "0",
     "last_ping_at": "'-infinity'",
@@ -193,6 +192,8 @@ def _sent(name: str, kind: str) -> str:
 
 
 def _present(name: str) -> str:
+    if name == "digest":
+        return SHARED_DIGEST
     none = IN_PLACE_OF_NULL.get(name)
     return name if none is None else f"coalesce({name}, {none})"
 

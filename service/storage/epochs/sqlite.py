@@ -26,7 +26,7 @@ from service.storage.column_builder import Gathered, placed
 from service.storage.dialect import KEPT
 from service.storage.epochs.change_hours import OF_HOURS, RENEW_HOURS, stored
 from service.storage.epochs.contract import EpochsSql
-from service.storage.epochs.loading import LoadSql, no_share
+from service.storage.epochs.loading import SHARED_DIGEST, LoadSql, no_share
 from service.storage.epochs.schedule import ScheduleSql, rows
 from service.storage.sqlite.connections import Turns
 from service.storage.sqlite.sql import SqliteDialect, add_rows
@@ -63,7 +63,7 @@ NO_SHARE = no_share("last_observed_at IS NULL")
 LOAD_COLUMNS = f"""
 SELECT pages.page_id,
     observability + {OBSERVABILITIES} * (url_group + {URL_GROUPS} * pages.host_id),
-    CASE WHEN {NO_SHARE} THEN 0.0 ELSE importance END, coalesce(digest, 0),
+    CASE WHEN {NO_SHARE} THEN 0.0 ELSE importance END, {SHARED_DIGEST},
     last_observed_at, last_interval,
     n_observations, interval_factor, estimate
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
