@@ -30,6 +30,9 @@ def section(title: str) -> str:
     return README.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
+DUE = re.compile(r"due [^,]+ ago, at [^,]+")
+
+
 @pytest.mark.dear
 def test_the_quickstart_prints_the_answers_it_shows(tmp_path):
     service = open_service(read_settings(database_url=f"sqlite:///{tmp_path}/readme.db"))
@@ -45,7 +48,8 @@ def test_the_quickstart_prints_the_answers_it_shows(tmp_path):
                 assert_agrees(documents(output)[-1], json.loads(block.text))
                 assert not re.search(r"\d\.\d*(0{6}|9{6})\d", output), "a rounding error"
             else:
-                assert_same_text(output, block.text)
+                # a due time has a random part
+                assert_same_text(DUE.sub("due then", output), DUE.sub("due then", block.text))
     assert n_compared == 4
 
 
