@@ -230,7 +230,9 @@ def list_leases(
         int, Query(ge=1, le=10_000, description="A number of slices; only with `explain`")
     ] = 1,
 ) -> Response:
-    """List the leases that run, by ascending page_id, or explain why there are none.
+    """List the leases that run, or explain why nothing is leased.
+
+    The list has the leases by ascending page_id.
 
     The tokens of the leases are left out: only the worker that took a lease can end it. With
     `explain=true` the answer counts the due pages within reach of a POST /leases with the same
