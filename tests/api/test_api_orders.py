@@ -211,3 +211,11 @@ def test_two_servers_of_one_database_follow_the_orders_of_either(postgres_url):
         second.client.put("/budget", json={"budget": "70 crawls"})
         first.service.runner.run_once()
         assert first.get("/epochs/latest").json()["bandwidth"] == 70.0
+
+
+def test_the_next_lease_of_a_paused_host_is_after_its_pause(api: Live):
+    api.register(A)
+    told = api.client.post("/hosts/a.example/pause", json={"for_s": 7200}).json()
+    assert told["host_queue"]["next_at"] == "2026-05-01T14:00:00Z"
+    told = api.client.delete("/hosts/a.example/pause").json()
+    assert told["host_queue"]["next_at"] == "2026-05-01T12:00:00Z"

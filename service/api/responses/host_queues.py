@@ -27,4 +27,9 @@ def host_queue_answers(service: Service, host_queues: Sequence[HostQueue]) -> li
 
 def _next_at(host_queue: HostQueue, now: datetime) -> datetime | None:
     """Return the time of the next crawl; requested pages are queued a century early."""
-    return now if host_queue.next_at and host_queue.next_at <= UNIX_ZERO else host_queue.next_at
+    if host_queue.next_at is None:
+        return None
+    next_at = now if host_queue.next_at <= UNIX_ZERO else host_queue.next_at
+    # a pause moves the queue at the next request for leases
+    ends = (host_queue.blocked_until, host_queue.paused_until)
+    return max([next_at, *(end for end in ends if end is not None)])
