@@ -72,6 +72,7 @@ from recrawl_client.wire.plan import (
     StarvedPage,
 )
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.status import Need, StatusAnswer
 from recrawl_client.wire.url_groups import UrlGroupItem
 from recrawl_client.wire.webhooks import ChangeEvent, CreatedWebhook, WebhookItem
 
@@ -107,6 +108,7 @@ __all__ = [
     "Leased",
     "ListedHost",
     "ListedPage",
+    "Need",
     "NotFound",
     "Observation",
     "Page",
@@ -131,6 +133,7 @@ __all__ = [
     "SitemapChild",
     "SitemapRead",
     "StarvedPage",
+    "StatusAnswer",
     "TooLarge",
     "Unauthorized",
     "Unavailable",

@@ -45,6 +45,7 @@ from service.storage.queue.columns import (
     QueueCensus,
     QueuedPages,
 )
+from service.storage.queue.signs import Pause
 from service.storage.queue.unfinished import WorkerCounts, WorkerLeases
 
 
@@ -119,6 +120,17 @@ class ShardedQueue(Routing):
             sums[worker].update(dict(zip(WorkerCounts._fields[1:], counts, strict=True)))
         merged = [WorkerCounts(worker, **own) for worker, own in sums.items()]
         return sorted(merged, key=lambda each: (-each.n_lost, each.worker))[:limit]
+
+    @override
+    def pauses(self, now: datetime, limit: int) -> list[Pause]:
+        every = [pause for tx in self.answering() for pause in tx.pauses(now, limit)]
+        every.sort(key=lambda pause: (pause.n_failures, pause.until), reverse=True)
+        return every[:limit]
+
+    @override
+    def lost_at(self, worker: str, now: datetime, limit: int) -> list[datetime]:
+        every = [at for tx in self.answering() for at in tx.lost_at(worker, now, limit)]
+        return sorted(every, reverse=True)[:limit]
 
     @override
     def ready(

@@ -77,6 +77,7 @@ OPERATIONS: dict[str, Right] = {
     "get_epoch": READ,
     "post_epoch": ADMIN,
     "get_history": READ,
+    "get_status": READ,
     "get_plan": READ,
     # hosts
     "list_hosts": READ,

@@ -39,6 +39,8 @@ from service.runtime.access import open_gate
 from service.runtime.bootstrap import opened, started_tracing
 from service.runtime.metrics import Monitor, Telemetry
 from service.runtime.settings import Settings
+from service.status.asked import LastAsked
+from service.status.state import StateReader
 from service.storage import Store
 from service.storage.clock import Clock
 from service.storage.postgres.connections import request_deadlines
@@ -110,6 +112,9 @@ class Service(Monitored):
     lease_calls: LeaseCalls
     keeper: Keeper
     """The allotment of the budget that this server holds."""
+    asked: LastAsked
+    """The last requests of crawlers at this server."""
+    state: StateReader
     settler: LeaseSettler
     lease_ttl: timedelta
     plan: Plan
@@ -199,6 +204,11 @@ def open_service(
     writers = n_writers, telemetry.count_commit
     patience_s = request_deadlines(settings.database_timeout_s).lock_s
     keeper = Keeper(store, settings.budget_terms())
+    asked = LastAsked(store)
+    state = StateReader(
+        store, base.plan.estimator, base.runner.interval, lambda: keeper.terms, asked
+    )
+    telemetry.watch_needs(state.needs)
     recorder = Recorder(store, InForce(base.rules), settler, patience_s, keeper)
     posts = PostRecorder(recorder, telemetry, now, base.plan.unit)
     if isinstance(store, SeveralBatchers):
@@ -218,6 +228,8 @@ def open_service(
         registrations=registrations,
         lease_calls=batched_calls(CallFlush(store, polite, lease_rng, posts, keeper)),
         keeper=keeper,
+        asked=asked,
+        state=state,
         settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         plan=base.plan,

@@ -39,6 +39,7 @@ TAGS = {
     "webhooks": "Have the changes sent to an address.",
     "epochs": "Request and list epochs, the runs that compute the schedule.",
     "history": "Read what was achieved: crawls, changes, freshness, right predictions.",
+    "status": "Read the state of the service, and what needs you.",
     "hosts": "Set and show how hosts, and groups of hosts that share a server, are crawled.",
     "access": "Create, list, rotate and revoke API keys; read the audit.",
     "health": "Check the service and read its metrics.",

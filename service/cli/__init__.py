@@ -21,7 +21,8 @@ from service.cli.plan import plan
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
 from service.cli.site_documents import hosts, sitemap, websub
-from service.cli.status import epochs, status, why
+from service.cli.state import status
+from service.cli.status import epochs, why
 from service.cli.url_groups import url_groups
 from service.model.errors import RecrawlError
 from service.model.redaction import redacted

@@ -233,7 +233,8 @@ def observable(
     gate = open_gate(base.store, chosen, base.store.clock)
     if mistake is not None and gate.open:
         raise mistake
-    with serving(base, gate, chosen.slow_request_s, bind(host, port)) as url:
+    sockets, terms = bind(host, port), chosen.budget_terms()
+    with serving(base, gate, chosen.slow_request_s, sockets, terms) as url:
         console.print(f"Metrics of the worker are at {url}/metrics")
         yield
 

@@ -42,6 +42,7 @@ from service.model.urls import normalise_host
 from service.runtime.requests import waiting
 from service.storage import Transaction
 from service.storage.queue.columns import LeaseFilter
+from service.storage.queue.signs import LEASES as LEASES_ASKED
 
 router = APIRouter(tags=["leases"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -147,6 +148,7 @@ async def post_leases(
             if call.post is not None and reply.counts is not None:
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
+                service.asked.note(LEASES_ASKED, service.now())
                 n_leased = len(reply.items)
                 service.telemetry.count_leases("granted", n_leased)
                 charge(caller, n_leased)
@@ -155,6 +157,7 @@ async def post_leases(
             left_s = deadline - loop.time()
             if left_s <= 0 or service.watch.released:
                 wait_s = min(max(ahead_s, 1.0), MAX_RETRY_S)
+                service.asked.note(LEASES_ASKED, service.now(), wait_s)
                 retry_after = {"Retry-After": str(-int(-wait_s // 1))}
                 return json_answer(encode_answer(reply, wait_s), headers=retry_after)
             call = replace(call, post=None, counts=reply.counts)

@@ -35,6 +35,7 @@ from service.storage.access.contract import AccessStatements
 from service.storage.budget.caps import CapStatements
 from service.storage.budget.costs import CostStatements
 from service.storage.budget.pace import PaceStatements
+from service.storage.budget.stopped import StoppedStatements
 from service.storage.budget.worth import WorthStatements
 from service.storage.clock import Clock
 from service.storage.epochs.change_hours import ClockStatements
@@ -43,6 +44,7 @@ from service.storage.epochs.loading import LoadStatements
 from service.storage.epochs.schedule import ScheduleStatements
 from service.storage.feed.contract import FeedStatements
 from service.storage.history.contract import Counter, HistoryStatements
+from service.storage.history.measured import MeasuredStatements
 from service.storage.incarnations.contract import IncarnationStatements
 from service.storage.log.contract import LogStatements
 from service.storage.pages.contract import PageStatements
@@ -54,6 +56,7 @@ from service.storage.queue.answers import AnswerStatements
 from service.storage.queue.contract import QueueStatements
 from service.storage.queue.hosts import HostStatements
 from service.storage.queue.incidents import IncidentStatements
+from service.storage.queue.signs import SignStatements
 from service.storage.webhooks.contract import WebhookStatements
 from service.storage.webhooks.subscriptions import SubscriptionStatements
 
@@ -68,12 +71,14 @@ class Disk(NamedTuple):
 
 class Transaction(
     HistoryStatements,
+    MeasuredStatements,
     PageStatements,
     HostStatements,
     IncidentStatements,
     StateStatements,
     CostStatements,
     QueueStatements,
+    SignStatements,
     AnswerStatements,
     ValidatorStatements,
     ListingStatements,
@@ -91,6 +96,7 @@ class Transaction(
     PaceStatements,
     CapStatements,
     WorthStatements,
+    StoppedStatements,
 ):
     """The statements of a store."""
 

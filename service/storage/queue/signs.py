@@ -1,0 +1,100 @@
+"""Signs of crawlers, and of their troubles: the contract, and the SQL that both databases share.
+
+Each server writes at most once a minute when a crawler asked it last (`status.asked`). Entries of
+`meta` have these instants, because the metrics of one server do not know the others.
+"""
+
+from abc import abstractmethod
+from datetime import datetime
+from typing import NamedTuple
+
+from typing_extensions import override
+
+from service.storage.dialect import Dialect, Subject
+from service.storage.queue.unfinished import EXPIRED
+
+
+class Asked(NamedTuple):
+    """The last request of a crawler."""
+
+    at: datetime
+    until: datetime
+    """Instant until which the answer told the crawler to wait; `at` after any other answer."""
+
+
+class Pause(NamedTuple):
+    """A host, or a group of hosts, that pauses after trouble."""
+
+    name: str
+    is_group: bool
+    since: datetime
+    """Start of the pause in force."""
+    until: datetime
+    n_failures: int
+    """Reports of trouble in a row."""
+
+
+LEASES, SCHEDULE = "asked_leases", "asked_schedule"
+"""Names of the entries: requests for leases, and readings of the schedule."""
+
+
+class SignStatements(Subject):
+    """The part of a transaction that reads signs of crawlers."""
+
+    @abstractmethod
+    def asked(self, name: str) -> Asked | None:
+        """Return the last request that any server has written; None: none was."""
+
+    @abstractmethod
+    def save_asked(self, name: str, asked: Asked) -> None:
+        """Write the last request at a server."""
+
+    @abstractmethod
+    def pauses(self, now: datetime, limit: int) -> list[Pause]:
+        """Return pauses after trouble in force, at most `limit`, most failures first."""
+
+    @abstractmethod
+    def lost_at(self, worker: str, now: datetime, limit: int) -> list[datetime]:
+        """Return when a worker's lost leases ended, the newest first, at most `limit`.
+
+        A lost lease is one of `UnfinishedStatements.workers`.
+        """
+
+
+PAUSES = """
+SELECT coalesce(hosts.host, host_groups.name) AS name, queue_id < 0 AS is_group, paused_at,
+    blocked_until, n_failures
+FROM host_queues
+LEFT JOIN hosts ON hosts.host_id = queue_id
+LEFT JOIN host_groups ON host_groups.group_id = -queue_id
+WHERE blocked_until > %(now)s AND paused_at IS NOT NULL
+    AND coalesce(hosts.host, host_groups.name) IS NOT NULL
+ORDER BY n_failures DESC, blocked_until DESC, queue_id LIMIT %(limit)s
+"""
+LOST_AT = f"""
+SELECT expires_at FROM due_pages
+WHERE worker = %(worker)s AND ({EXPIRED} OR token IS NULL AND ending IS NOT NULL)
+ORDER BY expires_at DESC LIMIT %(limit)s
+"""
+
+
+class SignsSql(Dialect, SignStatements):
+    """The statements on signs that Postgres and SQLite share."""
+
+    @override
+    def asked(self, name: str) -> Asked | None:
+        at, _, until = self.get_meta(name).partition(" ")
+        return Asked(*map(datetime.fromisoformat, (at, until))) if at else None
+
+    @override
+    def save_asked(self, name: str, asked: Asked) -> None:
+        self.put_meta(name, " ".join(instant.isoformat() for instant in asked))
+
+    @override
+    def pauses(self, now: datetime, limit: int) -> list[Pause]:
+        return [Pause(*row.values()) for row in self.read(PAUSES, now=now, limit=limit)]
+
+    @override
+    def lost_at(self, worker: str, now: datetime, limit: int) -> list[datetime]:
+        rows = self.read(LOST_AT, worker=worker, now=now, limit=limit)
+        return [row["expires_at"] for row in rows]
