@@ -53,20 +53,17 @@ def _not_ready(client: "Client") -> str | None:
 
 
 def show(state: dict[str, Any]) -> None:
-    """Print a state as two tables: what needs somebody, and the rest."""
+    """Print what needs somebody, then a table of the rest; a remedy has a line of its own."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console()
-    needs = state.get("needs_you", [])
-    if needs:
-        view = Table("needs you", "since", "what to do", "remedy")
-        for need in needs:
-            view.add_row(
-                need["kind"], _ago(state, need["since"]), Text(need["sentence"]), need["remedy"]
-            )
-        console.print(view)
+    for need in state.get("needs_you", []):
+        title = Text(f"{need['kind']}: {need['subject']}", "bold yellow")
+        console.print(title, Text(f"since {_ago(state, need['since'])}", "dim"))
+        console.print(Text(f"  {need['sentence']}"), soft_wrap=True)
+        console.print(Text(f"  {need['remedy']}\n"), soft_wrap=True)
     facts = Table(show_header=False, box=None)
     for name, text in lines(state):
         facts.add_row(name, Text(text))

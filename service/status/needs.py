@@ -19,7 +19,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+from service.model.webhooks import TroubledWebhook
 from service.status.budget_days import exceeded, unused
 from service.status.facts import Facts
 from service.status.wording import span, utc
@@ -122,12 +124,9 @@ def no_crawler(facts: Facts) -> Iterator[Found]:
     if facts.at - since >= patience:
         last = "no crawler has ever asked for leases"
         if comes_by:
-            did = (
-                "has asked for leases"
-                if leases is not None
-                else "has read the schedule or reported"
-            )
-            last = f"no crawler {did} for {span(facts.at - max(comes_by))}"
+            asked, read = "has asked for leases", "has read the schedule or reported"
+            did, ago = asked if leases is not None else read, span(facts.at - max(comes_by))
+            last = f"no crawler {did} for {ago}"
         due = span(facts.at - ready_since)
         yield Found("crawlers", since, {"due": due, "last": last})
 
@@ -151,8 +150,7 @@ def webhooks_failing(facts: Facts) -> Iterator[Found]:
     for webhook in sorted(facts.webhooks, key=lambda each: each.since):
         if webhook.reason is None and facts.at - webhook.since >= PATIENCE:
             ever = "" if webhook.has_confirmed else ", and it has never taken any"
-            ago = span(facts.at - webhook.since)
-            values = {"id": webhook.id, "url": webhook.url, "ago": ago, "ever": ever}
+            values = {"ago": span(facts.at - webhook.since), "ever": ever, **_named(webhook)}
             yield Found(webhook.id, webhook.since, values)
 
 
@@ -160,8 +158,15 @@ def webhooks_disabled(facts: Facts) -> Iterator[Found]:
     """Yield webhooks that the service has stopped."""
     for webhook in sorted(facts.webhooks, key=lambda each: each.since):
         if webhook.reason is not None:
-            values = {"id": webhook.id, "url": webhook.url, "reason": webhook.reason.rstrip(".")}
-            yield Found(webhook.id, webhook.since, values)
+            yield Found(webhook.id, webhook.since, _named(webhook))
+
+
+def _named(webhook: TroubledWebhook) -> dict[str, str]:
+    """Return id and host alone, because everybody who reads may see them.
+
+    The path of an address is often a secret, and the reason may repeat the address.
+    """
+    return {"id": webhook.id, "host": urlsplit(webhook.url).hostname or "its address"}
 
 
 def budget_unused(facts: Facts) -> Iterator[Found]:
@@ -248,14 +253,14 @@ KINDS = (
     Kind(
         "webhook_failing",
         webhooks_failing,
-        "Mend {url}: it has taken no change for {ago}{ever}.",
+        "Mend the webhook at {host}: it has taken no change for {ago}{ever}.",
         "GET /webhooks/{id}/deliveries",
         "GET /webhooks",
     ),
     Kind(
         "webhook_disabled",
         webhooks_disabled,
-        "Mend {url} and start the webhook again. The service stopped it: {reason}.",
+        "Mend the webhook at {host} and start it again: the service stopped it.",
         'PATCH /webhooks/{id} {{"status": "active"}}',
         "GET /webhooks",
     ),
