@@ -30,7 +30,7 @@ class Coordinated(Routing):
         return [each for tx in self.every() for each in tx.incarnations()]
 
     # crawlers ask any server, and all servers share the coordinator
-    asked = by_coordinator("asked")
+    last_asked = by_coordinator("last_asked")
     save_asked = by_coordinator("save_asked")
 
     # one pace for all databases: the budget is one amount

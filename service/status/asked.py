@@ -46,7 +46,7 @@ class LastAsked:
 
     def newest(self, tx: Transaction, name: str) -> Asked | None:
         """Return the last request at any server, as far as it is written, or at this one."""
-        signs = [sign for sign in (tx.asked(name), self.last.get(name)) if sign is not None]
+        signs = [sign for sign in (tx.last_asked(name), self.last.get(name)) if sign is not None]
         return max(signs, default=None)
 
     def leases(self, tx: Transaction) -> Asked | None:

@@ -39,8 +39,8 @@ class JudgedDays(NamedTuple):
         day = f"{self.last:%Y-%m-%d}"
         if self.first != self.last:
             day = f"{self.first:%Y-%m-%d} to {day}"
-        used, allowed = (Amount(round(each, 2), self.unit) for each in (self.used, self.allowed))
-        return {"day": day, "used": str(used), "allowed": str(allowed)}
+        used, allowed = round(self.used, 2), Amount(round(self.allowed, 2), self.unit)
+        return {"day": day, "used": f"{used:,.12g}", "allowed": str(allowed)}
 
 
 def midnight(at: datetime) -> datetime:

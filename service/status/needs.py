@@ -274,7 +274,7 @@ KINDS = (
     Kind(
         "budget_exceeded",
         budget_exceeded,
-        "Let all crawlers take leases: {day} took {used}, and {allowed} were allowed.",
+        "Let all crawlers take leases: {day} took {used}, but {allowed} were allowed.",
         "recrawl leases workers",
     ),
     Kind(

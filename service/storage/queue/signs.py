@@ -42,7 +42,7 @@ class SignStatements(Subject):
     """The part of a transaction that reads signs of crawlers."""
 
     @abstractmethod
-    def asked(self, name: str) -> Asked | None:
+    def last_asked(self, name: str) -> Asked | None:
         """Return the last request that any server has written; None: none was."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class SignsSql(Dialect, SignStatements):
     """The statements on signs that Postgres and SQLite share."""
 
     @override
-    def asked(self, name: str) -> Asked | None:
+    def last_asked(self, name: str) -> Asked | None:
         at, _, until = self.get_meta(name).partition(" ")
         return Asked(*map(datetime.fromisoformat, (at, until))) if at else None
 
