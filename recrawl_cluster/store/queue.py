@@ -122,6 +122,11 @@ class ShardedQueue(Routing):
         return sorted(merged, key=lambda each: (-each.n_lost, each.worker))[:limit]
 
     @override
+    def leases_end(self) -> datetime | None:
+        ends = [tx.leases_end() for tx in self.answering()]
+        return max((end for end in ends if end is not None), default=None)
+
+    @override
     def pauses(self, now: datetime, limit: int) -> list[Pause]:
         every = [pause for tx in self.answering() for pause in tx.pauses(now, limit)]
         every.sort(key=lambda pause: (pause.n_failures, pause.until), reverse=True)

@@ -54,6 +54,8 @@ class CrawlerFacts(NamedTuple):
     """Time since which a page is due and its host open; None: nothing is, or no budget is left."""
     leases: Asked | None
     schedule: Asked | None
+    leases_end: datetime | None
+    """Latest end of leases that run, or have just expired; None: none."""
     reported_by: datetime | None
     """End of the newest step with a reported crawl, at most now; None: none lately."""
 
@@ -145,7 +147,8 @@ def _crawlers(tx: Transaction, asked: LastAsked, at: datetime, terms: Terms | No
     ready_since = tx.ready_since()
     if ready_since is not None and (ready_since > at or spent_until(tx, terms) is not None):
         ready_since = None
-    return CrawlerFacts(ready_since, asked.leases(tx), asked.schedule(tx), None)
+    signs = asked.leases(tx), asked.schedule(tx), tx.leases_end()
+    return CrawlerFacts(ready_since, *signs, reported_by=None)
 
 
 def reported_by(steps: Sequence[MeasuredStep]) -> datetime | None:

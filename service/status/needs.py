@@ -110,23 +110,25 @@ def epochs_late(facts: Facts) -> Iterator[Found]:
 def no_crawler(facts: Facts) -> Iterator[Found]:
     """Yield that pages are due and open, and that no crawler comes for them.
 
-    A crawler that was told to wait is not missed before that time. Where nobody takes leases,
-    crawlers may read the schedule, or report, once a day.
+    A crawler that was told to wait is not missed before that time, nor one that holds leases.
+    Where nobody takes leases, crawlers may read the schedule, or report, once a day.
     """
-    ready_since, leases, schedule, reported_by = facts.crawlers
-    if ready_since is None:
+    ready_since, leases, schedule, leases_end, reported_by = facts.crawlers
+    if ready_since is None or (leases_end is not None and leases_end > facts.at):
         return
-    comes_by = [each.until for each in (leases, schedule) if each is not None]
+    asked = [each for each in (leases, schedule) if each is not None]
+    comes_by = [each.until for each in asked] + ([] if leases_end is None else [leases_end])
     if leases is None and reported_by is not None:
         comes_by.append(reported_by)
     since = max([ready_since, *comes_by])
     patience = READER_PATIENCE if leases is None and comes_by else PATIENCE
     if facts.at - since >= patience:
         last = "no crawler has ever asked for leases"
-        if comes_by:
-            asked, read = "has asked for leases", "has read the schedule or reported"
-            did, ago = asked if leases is not None else read, span(facts.at - max(comes_by))
-            last = f"no crawler {did} for {ago}"
+        if leases is not None:
+            last = f"no crawler has asked for leases for {span(facts.at - leases.at)}"
+        elif comes_by:
+            ago = span(facts.at - max(comes_by))
+            last = f"no crawler has read the schedule or reported for {ago}"
         due = span(facts.at - ready_since)
         yield Found("crawlers", since, {"due": due, "last": last})
 
@@ -261,7 +263,7 @@ KINDS = (
         "webhook_disabled",
         webhooks_disabled,
         "Mend the webhook at {host} and start it again: the service stopped it.",
-        'PATCH /webhooks/{id} {{"status": "active"}}',
+        'PATCH /webhooks/{id} {{"paused": false}}',
         "GET /webhooks",
     ),
     Kind(

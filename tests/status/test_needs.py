@@ -20,7 +20,7 @@ STEP = 10 * MINUTE
 WELL = Facts(
     at=T0,
     epochs=EpochFacts(STEP, T0, False, EpochFailures(), None, False),
-    crawlers=CrawlerFacts(None, None, None, None),
+    crawlers=CrawlerFacts(None, None, None, None, None),
     pauses=(),
     webhooks=(),
     budget=None,
@@ -99,6 +99,10 @@ def test_a_crawler_is_missed_ten_minutes_after_it_should_have_come():
     assert "due for 60 minutes, and no crawler has asked for leases for 20 minutes" in need.sentence
     told = asked._replace(until=T0 - 5 * MINUTE)
     assert found(WELL, crawlers=lost._replace(leases=told)) == [], "it waits as it was told"
+    busy = lost._replace(leases_end=T0 + MINUTE)
+    assert found(WELL, crawlers=busy) == [], "it holds leases"
+    ended = lost._replace(leases_end=T0 - 11 * MINUTE)
+    assert found(WELL, crawlers=ended) == [("no_crawler", T0 - 11 * MINUTE)]
     late_page = lost._replace(ready_since=T0 - 9 * MINUTE)
     assert found(WELL, crawlers=late_page) == [], "the page is due for nine minutes"
     assert found(WELL, crawlers=lost._replace(ready_since=None)) == [], "no work, or no budget"
@@ -150,7 +154,7 @@ def test_a_webhook_is_shown_after_ten_minutes_without_its_secret_address():
     )
     (need,) = needs(WELL, webhooks=[HOOK._replace(reason="410 of https://hooks.example/secret")])
     assert (need.kind, need.since) == ("webhook_disabled", T0)
-    assert need.remedy == 'PATCH /webhooks/h1 {"status": "active"}'
+    assert need.remedy == 'PATCH /webhooks/h1 {"paused": false}'
     assert "secret" not in str(need)
 
 

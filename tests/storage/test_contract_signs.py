@@ -84,6 +84,7 @@ def test_lost_leases_are_those_that_expired_or_ended_without_a_report(queue_stor
                 waits=np.ones(1, np.bool_),
             )
         )
+    assert read(queue_store, "leases_end") == T0 + 9 * MINUTE
     lost = [T0 + 2 * MINUTE, T0 + MINUTE]
     assert read(queue_store, "lost_at", "w", T0 + MINUTE, 9) == lost[1:]
     assert read(queue_store, "lost_at", "w", T0 + 5 * MINUTE, 9) == lost

@@ -50,6 +50,10 @@ class SignStatements(Subject):
         """Write the last request at a server."""
 
     @abstractmethod
+    def leases_end(self) -> datetime | None:
+        """Return the latest end of leases that run, or expired uncounted; None: there are none."""
+
+    @abstractmethod
     def pauses(self, now: datetime, limit: int) -> list[Pause]:
         """Return pauses after trouble in force, at most `limit`, most failures first."""
 
@@ -71,6 +75,9 @@ WHERE blocked_until > %(now)s AND paused_at IS NOT NULL
     AND coalesce(hosts.host, host_groups.name) IS NOT NULL
 ORDER BY n_failures DESC, blocked_until DESC, queue_id LIMIT %(limit)s
 """
+LEASES_END = """
+SELECT max(expires_at) AS expires_at FROM due_pages WHERE worker IS NOT NULL AND token IS NOT NULL
+"""
 LOST_AT = f"""
 SELECT expires_at FROM due_pages
 WHERE worker = %(worker)s AND ({EXPIRED} OR token IS NULL AND ending IS NOT NULL)
@@ -89,6 +96,12 @@ class SignsSql(Dialect, SignStatements):
     @override
     def save_asked(self, name: str, asked: Asked) -> None:
         self.put_meta(name, " ".join(instant.isoformat() for instant in asked))
+
+    @override
+    def leases_end(self) -> datetime | None:
+        (row,) = self.read(LEASES_END)
+        end: datetime | None = row["expires_at"]
+        return end
 
     @override
     def pauses(self, now: datetime, limit: int) -> list[Pause]:
