@@ -1,13 +1,12 @@
 """`recrawl status`: the state of a running service, and what needs somebody."""
 
 import json
-import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from service.cli.options import URL, ApiKey, To, connected
+from service.cli.options import URL, ApiKey, To, connected, is_terminal
 from service.cli.status import AsJson
 from service.status.wording import span
 
@@ -33,7 +32,7 @@ def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> Non
         address = str(client.http.base_url).rstrip("/")
     own = {"address": address, "health": "ok"} if reason is None else NOT_READY | {"reason": reason}
     state = {**own, "address": address, **state}
-    if as_json or not sys.stdout.isatty():
+    if as_json or not is_terminal():
         typer.echo(json.dumps(state, indent=2))
     else:
         show(state)
