@@ -29,7 +29,7 @@ class Today(Struct, frozen=True, kw_only=True):
 
     n_leased: int
     """Number of leases."""
-    n_crawled: int
+    n_reported: int
     """Number of accepted crawls."""
     n_failed: int
     """Number of accepted crawls that the host did not answer."""

@@ -110,7 +110,7 @@ def _today(state: dict[str, Any]) -> str:
     today = state["today"]
     spent = "" if today["spent"] is None else f", {today['spent']:,.6g} {state['budget']['unit']}"
     return (
-        f"{today['n_crawled']:,} crawls{spent}, {today['n_changed']:,} found changes, "
+        f"{today['n_reported']:,} crawls{spent}, {today['n_changed']:,} found changes, "
         f"{today['n_failed']:,} failed, {today['n_leased']:,} leased (UTC)"
     )
 

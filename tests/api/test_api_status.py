@@ -59,7 +59,7 @@ def test_numbers_are_live_from_the_first_page_before_any_epoch(api: Live):
     assert (first["n_pages"], first["n_never_crawled"], first["counted"]) == (4, 3, "now")
     assert first["counted_at"] == START.isoformat().replace("+00:00", "Z")
     assert first["epoch"]["epoch"] is None
-    assert first["today"]["n_crawled"] == 1
+    assert first["today"]["n_reported"] == 1
     assert 0.24 < first["fresh_share"] < 0.26
     assert first["database"] == ("sqlite" if api.service.store.embedded else "postgres")
     api.client.delete("/pages/4")

@@ -51,7 +51,7 @@ def _today(state: State, unit: str) -> Today:
     counts = state.today
     return Today(
         n_leased=counts["n_leased"],
-        n_crawled=counts["n_reported"],
+        n_reported=counts["n_reported"],
         n_failed=counts["n_failed"],
         n_changed=counts["n_changed"],
         spent=spent_in(unit, counts),
