@@ -19,7 +19,7 @@ class Need(Struct, frozen=True, kw_only=True):
     since: Instant
     """Instant at which the condition began, by what is stored."""
     sentence: str
-    """What to do, and what is so."""
+    """The act, and the condition."""
     remedy: str
     """A command of `recrawl`, or a request: method, path and body."""
 
@@ -116,4 +116,4 @@ class StatusAnswer(Struct, frozen=True, kw_only=True):
     epoch: EpochState
     """Epoch in force, and the newest one."""
     needs_you: list[Need]
-    """What needs somebody, the most urgent first; empty: nothing does."""
+    """Needs of the service, the most urgent first; empty: nothing needs somebody."""

@@ -8,7 +8,7 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected, is_terminal
 from service.cli.status import AsJson
-from service.status.wording import span
+from service.status.wording import counted, span
 
 if TYPE_CHECKING:
     from recrawl_client import Client
@@ -110,7 +110,7 @@ def _today(state: dict[str, Any]) -> str:
     today = state["today"]
     spent = "" if today["spent"] is None else f", {today['spent']:,.6g} {state['budget']['unit']}"
     return (
-        f"{today['n_reported']:,} crawls{spent}, {today['n_changed']:,} found changes, "
+        f"{counted(today['n_reported'], 'crawl')}{spent}, {today['n_changed']:,} found changes, "
         f"{today['n_failed']:,} failed, {today['n_leased']:,} leased (UTC)"
     )
 
@@ -143,12 +143,14 @@ def _none_yet(state: dict[str, Any]) -> str:
 
 
 def _crawlers(state: dict[str, Any]) -> str:
-    texts = [f"{state['n_leases']:,} leases run"]
+    n = state["n_leases"]
+    texts = ["1 lease runs" if n == 1 else f"{n:,} leases run"]
     for name, what in (("leases_asked_at", "leases asked"), ("schedule_read_at", "schedule read")):
         texts += [f"{what} {_ago(state, state[name])}"] if state[name] else []
     ready = state["ready_since"]
     texts.append("no crawl is ready" if ready is None else f"a crawl ready {_ago(state, ready)}")
-    texts += [f"{state['n_waiting_items']:,} reports wait"] if state["n_waiting_items"] else []
+    waiting = state["n_waiting_items"]
+    texts += [f"{counted(waiting, 'report')} to write"] if waiting else []
     return ", ".join(texts)
 
 

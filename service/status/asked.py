@@ -29,7 +29,7 @@ class LastAsked:
         """The threads that write now."""
 
     def note(self, name: str, at: datetime, wait_s: float = 0.0) -> None:
-        """Note a request; `wait_s` is the time that its answer told the crawler to wait."""
+        """Note a request; `wait_s` is the wait that its answer asks for."""
         self.last[name] = Asked(at, at + timedelta(seconds=wait_s) if wait_s else at)
         written = self._written.get(name)
         # a clock that was set back shows nothing

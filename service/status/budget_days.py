@@ -4,7 +4,7 @@ A day of crawls takes as many as were leased, or as were reported, whichever is 
 without a lease is only reported, and a lost lease is only leased.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import NamedTuple
@@ -80,14 +80,14 @@ def exceeded(steps: Sequence[MeasuredStep], terms: Terms, at: datetime) -> Judge
 
     `since` is the first step that was beyond, of any such days.
     """
-    today, found = midnight(at), list[JudgedDays]()
+    today, beyond = midnight(at), list[JudgedDays]()
     for last in (today - DAY, today):
         for n in range(LONGEST):
-            found += _beyond(steps, terms, last - n * DAY, last)
-    if not found:
+            beyond += _beyond(steps, terms, last - n * DAY, last)
+    if not beyond:
         return None
-    worst = max(found, key=lambda days: days.used / days.allowed)
-    return worst._replace(since=min(days.since for days in found))
+    worst = max(beyond, key=lambda days: days.used / days.allowed)
+    return worst._replace(since=min(days.since for days in beyond))
 
 
 def _beyond(
@@ -114,7 +114,9 @@ def _of_days(
     ]
 
 
-def _budget(steps: Sequence[MeasuredStep], terms: Terms, which: type[min] | type[max]) -> float:
+def _budget(
+    steps: Sequence[MeasuredStep], terms: Terms, which: Callable[[list[float]], float]
+) -> float:
     """Return the least or the largest amount a day that was in force, the present one included."""
     return which([terms.budget, *(step.budget for step in steps if step.budget is not None)])
 

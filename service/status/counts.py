@@ -19,7 +19,7 @@ DAY = timedelta(days=1)
 
 
 class CountedBy(StrEnum):
-    """How pages were counted."""
+    """The way in which pages were counted."""
 
     now = "now"
     """All pages, at the question."""

@@ -1,4 +1,4 @@
-"""What the needs are judged by: plain values, read from the database at one instant."""
+"""Facts that decide about needs: plain values, read from the database at one instant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ class StoppedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that the needs are judged by."""
+    """All facts that decide about needs."""
 
     at: datetime
     epochs: EpochFacts

@@ -1,6 +1,6 @@
-"""What needs somebody: each kind is a small pure function of plain values. Pure.
+"""Needs of a service: each kind is a small pure function of plain values. Pure.
 
-To add a kind takes five lines or so, all in this module: a function from `Facts` to what it found,
+To add a kind takes five lines or so, all in this module: a function from `Facts` to conditions,
 and a row of `KINDS`. A fact that is not read yet is a field of `facts.Facts`. The metrics, the
 console, the command and `GET /status` show the kind by themselves:
 
@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from service.model.webhooks import TroubledWebhook
 from service.status.budget_days import exceeded, unused
 from service.status.facts import Facts
-from service.status.wording import span, utc
+from service.status.wording import counted, span, utc
 
 LATE_AFTER = 3
 """Number of intervals after which an epoch is late, as in the alert `RecrawlEpochOld`."""
@@ -62,7 +62,7 @@ class Kind(NamedTuple):
     find: Callable[[Facts], Iterator[Found]]
     """Function that yields what holds, the worst first."""
     sentence: str
-    """What to do, then what is so."""
+    """The act, then the condition."""
     remedy: str
     """A command, or a request with its body."""
     of_many: str = ""
@@ -74,7 +74,7 @@ class Need(NamedTuple):
 
     kind: str
     subject: str
-    """What it is about; the worst of several."""
+    """Name of a host, a worker and so on; that of the worst of several."""
     since: datetime
     sentence: str
     remedy: str
@@ -110,8 +110,8 @@ def epochs_late(facts: Facts) -> Iterator[Found]:
 def no_crawler(facts: Facts) -> Iterator[Found]:
     """Yield that pages are due and open, and that no crawler comes for them.
 
-    A crawler that was told to wait is not missed before that time, nor one that holds leases.
-    Where nobody takes leases, crawlers may read the schedule, or report, once a day.
+    A crawler is not missed while it holds leases, or waits for a Retry-After. If nobody takes
+    leases, crawlers may read the schedule, or report, once a day.
     """
     ready_since, leases, schedule, leases_end, reported_by = facts.crawlers
     if ready_since is None or (leases_end is not None and leases_end > facts.at):
@@ -141,7 +141,7 @@ def hosts_paused(facts: Facts) -> Iterator[Found]:
             values = {
                 "host": f"the group {pause.name}" if pause.is_group else pause.name,
                 "until": utc(pause.until),
-                "n": f"{pause.n_failures:,}",
+                "failures": counted(pause.n_failures, "failure"),
                 "remedy": f"GET /groups/{pause.name}" if pause.is_group else remedy,
             }
             yield Found(pause.name, pause.since, values)
@@ -248,7 +248,7 @@ KINDS = (
     Kind(
         "host_paused",
         hosts_paused,
-        "See what {host} answers: it pauses until {until}, after {n} failures in a row.",
+        "See what {host} answers: it pauses until {until}, after {failures} in a row.",
         "{remedy}",
         "GET /hosts?blocked=true",
     ),
@@ -306,7 +306,7 @@ def needs_of(facts: Facts) -> list[Need]:
     return [need for kind in KINDS for need in _of_kind(kind, list(kind.find(facts)))]
 
 
-def _of_kind(kind: Kind, found: list[Found]) -> list[Need]:
+def _of_kind(kind: Kind, conditions: list[Found]) -> list[Need]:
     needs = [
         Need(
             kind.name,
@@ -315,7 +315,7 @@ def _of_kind(kind: Kind, found: list[Found]) -> list[Need]:
             kind.sentence.format(**each.values),
             kind.remedy.format(**each.values),
         )
-        for each in found
+        for each in conditions
     ]
     if len(needs) <= MOST_LISTED:
         return needs

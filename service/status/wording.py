@@ -14,8 +14,16 @@ def span(length: timedelta) -> str:
     """
     seconds = length.total_seconds()
     name, unit = next((each for each in UNITS if seconds >= 2 * each[1]), UNITS[-1])
-    number = int(seconds // unit)
-    return f"{number:,} {name if number != 1 else name.removesuffix('s')}"
+    return counted(int(seconds // unit), name.removesuffix("s"))
+
+
+def counted(n: int, word: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "crawl"), counted(2_000, "crawl")
+    ('1 crawl', '2,000 crawls')
+    """
+    return f"{n:,} {word}{'' if n == 1 else 's'}"
 
 
 def utc(at: datetime) -> str:

@@ -18,7 +18,7 @@ def get_status(service: TheService) -> Response:
     """Show the state of the service, and what needs you.
 
     Up to 20,000 pages are counted at the request. Numbers of more pages are those of the last step
-    of the history, as `counted` says. `needs_you` is judged at the request. It is not the health
-    of the process, which `GET /readyz` has.
+    of the history; `counted` names the way. `needs_you` is judged at the request. The health of
+    the process is apart: `GET /readyz` has it.
     """
     return answer(encode_state(service.state.read(), service))

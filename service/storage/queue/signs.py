@@ -19,7 +19,7 @@ class Asked(NamedTuple):
 
     at: datetime
     until: datetime
-    """Instant until which the answer told the crawler to wait; `at` after any other answer."""
+    """End of the wait that the answer asks for; `at` after any other answer."""
 
 
 class Pause(NamedTuple):
