@@ -4,11 +4,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from service.budget.allotments import Terms
 from service.model.webhooks import TroubledWebhook
+from service.status import needs as needs_module
 from service.status.facts import CrawlerFacts, EpochFacts, Facts, StoppedGroup, WorkerFacts
-from service.status.needs import KINDS, MOST_LISTED, needs_of
+from service.status.needs import KINDS, MOST_LISTED, Found, Kind, Need, needs_of
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
 from service.storage.queue.signs import Asked, Pause
@@ -221,6 +224,21 @@ def test_a_loan_allows_days_of_more_and_several_days_of_no_more_than_it():
     assert found(WELL, budget=Terms(144.0), steps=raised) == [], "the budget of then counts too"
 
 
+@given(st.lists(st.integers(0, 400), min_size=8, max_size=8), st.sampled_from([0.0, 1.0, 3.0]))
+def test_days_are_beyond_where_any_sum_of_days_up_to_yesterday_or_today_is(used, loan):
+    days = [replace_step(at=MIDNIGHT + (n - 7) * DAY, n_leased=each) for n, each in enumerate(used)]
+    most = [100.0 * (d + loan) * 1.02 + 1.0 for d in range(1, 8)]
+    beyond = [
+        sum(used[end - d : end]) > most[d - 1] for end in (7, 8) for d in range(1, 8) if d <= end
+    ]
+    kinds = [kind for kind, _ in found(WELL, budget=Terms(100.0, loan), steps=days)]
+    assert ("budget_exceeded" in kinds) == any(beyond)
+
+
+def replace_step(**values):
+    return steps(MIDNIGHT, MIDNIGHT + STEP, 0, budget=100.0)[0]._replace(**values)
+
+
 # -- pages, groups, workers
 
 
@@ -261,6 +279,17 @@ def test_a_worker_that_loses_most_of_its_leases_is_shown_since_the_first_of_the_
     assert found(WELL, workers=[worker._replace(n_running=30)], n_workers=1, n_leased=20) == []
     old = WorkerFacts("w", 0, [T0 - n * HOUR for n in range(2, 30)])
     assert found(WELL, workers=[old], n_workers=1) == [], "pages that are tried daily"
+
+
+def test_a_kind_is_added_by_a_function_and_a_row(monkeypatch):
+    def closed(facts):
+        yield Found("a.example", facts.at, {"host": "a.example"})
+
+    row = Kind("window_closed", closed, "Open {host}.", "recrawl hosts list")
+    monkeypatch.setattr(needs_module, "KINDS", (*KINDS, row))
+    assert needs_of(WELL) == [
+        Need("window_closed", "a.example", T0, "Open a.example.", "recrawl hosts list")
+    ]
 
 
 def test_kinds_have_a_sentence_with_what_to_do_and_a_remedy():
