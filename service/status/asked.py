@@ -1,7 +1,7 @@
 """The last requests of crawlers, so that all servers of a database know whether one is alive.
 
-A server writes its last request at once, then at most once in `EVERY_S`, in a thread of its own. So
-a request for leases waits for no further commit.
+A server writes its last request at once, then once in `EVERY_S`, or sooner where the answer asks
+for a longer wait. A thread of its own writes, so a request for leases waits for no further commit.
 """
 
 import threading
@@ -13,7 +13,7 @@ from service.storage import Store, Transaction
 from service.storage.queue.signs import LEASES, SCHEDULE, Asked
 
 EVERY_S = 60.0
-"""Minimum time between two writings of one name, seconds."""
+"""Time between two writings of one name, and least change of a wait, seconds."""
 EVERY = timedelta(seconds=EVERY_S)
 
 
@@ -23,21 +23,27 @@ class LastAsked:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.last: dict[str, Asked] = {}
-        self._written: dict[str, datetime] = {}
+        self._written: dict[str, Asked] = {}
         self._turn = threading.Lock()
         self.writing: list[threading.Thread] = []
         """The threads that write now."""
 
     def note(self, name: str, at: datetime, wait_s: float = 0.0) -> None:
         """Note a request; `wait_s` is the wait that its answer asks for."""
-        self.last[name] = Asked(at, at + timedelta(seconds=wait_s) if wait_s else at)
-        written = self._written.get(name)
-        # a clock that was set back shows nothing
-        if written is None or not timedelta(0) <= at - written < EVERY:
-            self._written[name] = at
+        asked = Asked(at, at + timedelta(seconds=wait_s) if wait_s else at)
+        self.last[name], written = asked, self._written.get(name)
+        if written is None or self._is_old(written, asked):
+            self._written[name] = asked
             thread = threading.Thread(target=self.write, args=(name,), name="asked", daemon=True)
             self.writing = [each for each in self.writing if each.is_alive()] + [thread]
             thread.start()
+
+    @staticmethod
+    def _is_old(written: Asked, asked: Asked) -> bool:
+        """Return whether other servers would miss the crawler, or expect it too early."""
+        # a clock that was set back shows nothing
+        is_new = timedelta(0) <= asked.at - written.at < EVERY
+        return not is_new or asked.until - written.until >= EVERY
 
     def write(self, name: str) -> None:
         """Write the last request; an outage loses nothing but a minute."""

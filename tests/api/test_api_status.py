@@ -75,7 +75,8 @@ def test_gone_pages_count_apart_so_that_the_numbers_add_up(api: Live):
     assert (answer["n_pages"], answer["n_gone"]) == (3, 1)
 
 
-def test_many_pages_are_counted_by_the_last_step_and_it_says_so(api: Live, monkeypatch):
+def test_many_pages_are_counted_by_the_last_step_and_it_says_so(sqlite_api: Live, monkeypatch):
+    api = sqlite_api
     monkeypatch.setattr(counts, "MOST_COUNTED", 3)
     api.register(*URLS[:3])
     assert status(api)["counted"] == "now"
@@ -159,9 +160,11 @@ def test_a_request_is_written_once_a_minute_at_most(sqlite_api: Live, monkeypatc
     api, written = sqlite_api, []
     monkeypatch.setattr(LastAsked, "write", lambda _, name: written.append(name))
     for seconds in (0, 30, 29, 1, 0, 60):
-        api.clock.advance(seconds=seconds)
-        api.post("/leases", {"worker": "w"})
+        api.service.asked.note(LEASES, api.clock.advance(seconds=seconds))
     until(lambda: len(written) == 3, "each minute's first request is written")
+    for wait_s in (50, 3_600, 3_630):
+        api.service.asked.note(LEASES, api.clock(), wait_s)
+    until(lambda: len(written) == 4, "a long wait is written, for other servers")
 
 
 def test_an_outage_of_the_sign_harms_no_lease(sqlite_api: Live, monkeypatch):
@@ -178,7 +181,10 @@ def test_an_outage_of_the_sign_harms_no_lease(sqlite_api: Live, monkeypatch):
     assert len(api.post("/leases", {"worker": "w"}).json()["items"]) == 1
 
 
-def test_failing_epochs_are_shown_with_their_reason_until_one_is_published(api: Live, recrawl):
+def test_failing_epochs_are_shown_with_their_reason_until_one_is_published(
+    sqlite_api: Live, recrawl
+):
+    api = sqlite_api
     api.register(*URLS)
     report(api, *URLS, digest="a")
     api.epoch()
