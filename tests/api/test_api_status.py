@@ -181,9 +181,7 @@ def test_an_outage_of_the_sign_harms_no_lease(sqlite_api: Live, monkeypatch):
     assert len(api.post("/leases", {"worker": "w"}).json()["items"]) == 1
 
 
-def test_failing_epochs_are_shown_with_their_reason_until_one_works(
-    sqlite_api: Live, recrawl
-):
+def test_failing_epochs_are_shown_with_their_reason_until_one_works(sqlite_api: Live, recrawl):
     api = sqlite_api
     api.register(*URLS)
     report(api, *URLS, digest="a")
