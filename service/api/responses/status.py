@@ -39,7 +39,7 @@ def encode_state(state: State, service: "Service") -> StatusAnswer:
         ready_since=crawlers.ready_since,
         leases_asked_at=None if crawlers.leases is None else crawlers.leases.at,
         schedule_read_at=None if crawlers.schedule is None else crawlers.schedule.at,
-        today=_today(state, service.plan.unit),
+        today=_today(state),
         budget=_budget(state),
         epoch=_epoch(state),
         needs_you=[Need(**need._asdict()) for need in state.needs],
@@ -47,14 +47,14 @@ def encode_state(state: State, service: "Service") -> StatusAnswer:
     )
 
 
-def _today(state: State, unit: str) -> Today:
-    counts = state.today
+def _today(state: State) -> Today:
+    counts, terms = state.today, state.facts.budget
     return Today(
         n_leased=counts["n_leased"],
         n_reported=counts["n_reported"],
         n_failed=counts["n_failed"],
         n_changed=counts["n_changed"],
-        spent=spent_in(unit, counts),
+        spent=None if terms is None else spent_in(terms.unit, counts),
     )
 
 
