@@ -30,7 +30,7 @@ from recrawl_cluster.store.routing import (
     on_range,
 )
 from recrawl_cluster.store.shard_map import SHIFT
-from service.model.arrays import Ints, is_among
+from service.model.arrays import Instants, Ints, is_among
 from service.model.domain import Host, HostGroup, HostPages
 from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
 from service.model.incidents import HostIncidents
@@ -133,9 +133,9 @@ class ShardedQueue(Routing):
         return every[:limit]
 
     @override
-    def lost_at(self, worker: str, now: datetime, limit: int) -> list[datetime]:
-        every = [at for tx in self.answering() for at in tx.lost_at(worker, now, limit)]
-        return sorted(every, reverse=True)[:limit]
+    def lost_at(self, worker: str, now: datetime, limit: int) -> Instants:
+        every = [tx.lost_at(worker, now, limit) for tx in self.answering()]
+        return np.sort(np.concatenate(every))[::-1][:limit]
 
     @override
     def ready(

@@ -10,6 +10,7 @@ import numpy as np
 from service.budget.allotments import Terms, spent_until
 from service.budget.shown import STOPPED, judged
 from service.history.reading import counts_between
+from service.model.arrays import Instants
 from service.model.history import STEP
 from service.model.webhooks import TroubledWebhook
 from service.status.asked import LastAsked
@@ -65,7 +66,7 @@ class WorkerFacts(NamedTuple):
 
     name: str
     n_running: int
-    lost_at: Sequence[datetime]
+    lost_at: Instants
     """Ends of the leases that it lost, the newest first."""
 
 

@@ -21,6 +21,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import numpy as np
+
+from service.model.arrays import NO_TIME, instant, moment
 from service.model.webhooks import TroubledWebhook
 from service.status.budget_days import exceeded, unused
 from service.status.facts import Facts
@@ -215,14 +218,13 @@ def workers_losing(facts: Facts) -> Iterator[Found]:
     Nothing stored counts the leases of one worker. It had at least those that it holds or has
     lost, and an even share of those that all workers took.
     """
+    at, within = instant(facts.at), np.timedelta64(LOST_WITHIN)
     for worker in facts.workers:
-        since, n = facts.at, 0
-        for at in worker.lost_at:
-            if since - at > LOST_WITHIN:
-                break
-            since, n = at, n + (facts.at - at <= LOST_WITHIN)
+        gaps = np.append(at, worker.lost_at[:-1]) - worker.lost_at
+        run = worker.lost_at[: np.argmax(np.append(gaps > within, True))]
+        n, since = int(np.sum(at - run <= within)), moment(min(run, default=NO_TIME))
         taken = max(worker.n_running + n, facts.n_leased / max(facts.n_workers, 1))
-        if n >= LOSES and 2 * n > taken:
+        if since is not None and n >= LOSES and 2 * n > taken:
             yield Found(worker.name, since, {"worker": worker.name, "n": f"{n:,}"})
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.store_cases import instants
 
 from service.budget.allotments import Terms
 from service.model.webhooks import TroubledWebhook
@@ -270,14 +271,14 @@ def test_a_stopped_group_is_shown_with_what_its_crawls_brought():
 
 def test_a_worker_that_loses_most_of_its_leases_is_shown_since_the_first_of_the_run():
     lost_at = [T0 - n * 5 * MINUTE for n in range(20)]
-    worker = WorkerFacts("w", 3, [*lost_at, T0 - DAY])
+    worker = WorkerFacts("w", 3, instants([*lost_at, T0 - DAY]))
     (need,) = needs(WELL, workers=[worker], n_workers=1, n_leased=20)
     assert (need.kind, need.subject, need.since) == ("worker_losing", "w", lost_at[-1])
     assert "it lost 13 leases in the last hour" in need.sentence
     assert found(WELL, workers=[worker], n_workers=1, n_leased=100) == [], "most were reported"
     assert found(WELL, workers=[worker], n_workers=4, n_leased=100) != [], "of 25 it lost 13"
     assert found(WELL, workers=[worker._replace(n_running=30)], n_workers=1, n_leased=20) == []
-    old = WorkerFacts("w", 0, [T0 - n * HOUR for n in range(2, 30)])
+    old = WorkerFacts("w", 0, instants([T0 - n * HOUR for n in range(2, 30)]))
     assert found(WELL, workers=[old], n_workers=1) == [], "pages that are tried daily"
 
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import numpy as np
-from support.store_cases import CERTIFICATE, DAY, T0, publish, register, schedule_columns
+from support.store_cases import CERTIFICATE, DAY, T0, instants, publish, register, schedule_columns
 
 from service.model.arrays import NO_TIME, instant
 from service.model.history import ALL_HOSTS, Gauges, Tally
@@ -86,9 +86,10 @@ def test_lost_leases_are_those_that_expired_or_ended_without_a_report(queue_stor
         )
     assert read(queue_store, "leases_end") == T0 + 9 * MINUTE
     lost = [T0 + 2 * MINUTE, T0 + MINUTE]
-    assert read(queue_store, "lost_at", "w", T0 + MINUTE, 9) == lost[1:]
-    assert read(queue_store, "lost_at", "w", T0 + 5 * MINUTE, 9) == lost
-    assert read(queue_store, "lost_at", "w", T0 + 5 * MINUTE, 1) == lost[:1]
+    for minutes, limit, expected in ((1, 9, lost[1:]), (5, 9, lost), (5, 1, lost[:1])):
+        ends = read(queue_store, "lost_at", "w", T0 + minutes * MINUTE, limit)
+        assert ends.tolist() == instants(expected).tolist()
+    assert len(read(queue_store, "lost_at", "nobody", T0, 9)) == 0
 
 
 def test_webhooks_in_trouble_name_their_first_failure_or_their_last_request(queue_store):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
+from service.model.arrays import Instants
 from service.storage.dialect import Dialect, Subject
 from service.storage.queue.unfinished import EXPIRED
 
@@ -58,7 +59,7 @@ class SignStatements(Subject):
         """Return pauses after trouble in force, at most `limit`, most failures first."""
 
     @abstractmethod
-    def lost_at(self, worker: str, now: datetime, limit: int) -> list[datetime]:
+    def lost_at(self, worker: str, now: datetime, limit: int) -> Instants:
         """Return when a worker's lost leases ended, the newest first, at most `limit`.
 
         A lost lease is one of `UnfinishedStatements.workers`.
@@ -108,6 +109,7 @@ class SignsSql(Dialect, SignStatements):
         return [Pause(*row.values()) for row in self.read(PAUSES, now=now, limit=limit)]
 
     @override
-    def lost_at(self, worker: str, now: datetime, limit: int) -> list[datetime]:
-        rows = self.read(LOST_AT, worker=worker, now=now, limit=limit)
-        return [row["expires_at"] for row in rows]
+    def lost_at(self, worker: str, now: datetime, limit: int) -> Instants:
+        kinds = {"expires_at": "M8[us]"}
+        read = self.arrays(LOST_AT, kinds, worker=worker, now=now, limit=limit)
+        return read["expires_at"]
