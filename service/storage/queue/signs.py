@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from service.model.arrays import Instants
+from service.model.arrays import INSTANT, Instants
 from service.storage.dialect import Dialect, Subject
 from service.storage.queue.unfinished import EXPIRED
 
@@ -112,4 +112,4 @@ class SignsSql(Dialect, SignStatements):
     def lost_at(self, worker: str, now: datetime, limit: int) -> Instants:
         kinds = {"expires_at": "M8[us]"}
         read = self.arrays(LOST_AT, kinds, worker=worker, now=now, limit=limit)
-        return read["expires_at"]
+        return read["expires_at"].astype(INSTANT)
