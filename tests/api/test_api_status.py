@@ -245,6 +245,22 @@ def test_the_needs_of_webhooks_are_told_to_all_who_read_without_the_address(sqli
         assert kinds(api) == []
 
 
+def test_every_remedy_works_as_it_stands(sqlite_api: Live, recrawl):
+    api = sqlite_api
+    api.register(URLS[0])
+    api.client.put("/groups/g", json={"members": ["a.example"]})
+    hook = api.client.post("/webhooks", json={"url": "https://93.184.216.34/"}).json()
+    chosen = [
+        "recrawl pages list host=a.example state=failing --limit 10",
+        "GET /groups/g",
+        "recrawl epochs --limit 5",
+    ]
+    remedies = {text for kind in KINDS for text in (kind.remedy, kind.of_many) if text}
+    remedies = {text.format(id=hook["id"]) for text in remedies - {"{remedy}"}} | {*chosen}
+    failed = [remedy for remedy in sorted(remedies) if not run(api, remedy, recrawl)]
+    assert (failed, len(remedies)) == ([], 10)
+
+
 def test_the_example_has_the_fields_of_an_answer(sqlite_api: Live):
     assert EXAMPLES["status_answer"].keys() == status(sqlite_api).keys()
     assert set(EXAMPLES["status_answer"]) == set(StatusAnswer.__struct_fields__)
