@@ -12,6 +12,7 @@ While the service is busy, restarting or out of reach, every call repeats its re
 asyncio.
 """
 
+from recrawl_client.acts import AuditFilters
 from recrawl_client.async_client import AsyncClient
 from recrawl_client.batches import AsyncBatches, Batches
 from recrawl_client.calls import (
@@ -47,6 +48,7 @@ from recrawl_client.headers import (
 from recrawl_client.reporter import AsyncReporter, Reporter
 from recrawl_client.robots import AsyncRobots, Robots
 from recrawl_client.robots_flows import Entry
+from recrawl_client.wire.access import AuditItem
 from recrawl_client.wire.changes import Change, ChangesAnswer
 from recrawl_client.wire.common import Problem, Rejection
 from recrawl_client.wire.evidence import (
@@ -63,6 +65,7 @@ from recrawl_client.wire.history import HistoryRow
 from recrawl_client.wire.hosts import HostAnswer, ListedHost
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.listing import BulkAnswer, ListedPage
+from recrawl_client.wire.orders import BudgetAnswer
 from recrawl_client.wire.pages import Page, PageAnswer, Registered
 from recrawl_client.wire.plan import (
     BudgetPlan,
@@ -81,7 +84,10 @@ __all__ = [
     "AsyncClient",
     "AsyncReporter",
     "AsyncRobots",
+    "AuditFilters",
+    "AuditItem",
     "Batches",
+    "BudgetAnswer",
     "BudgetPlan",
     "BulkAnswer",
     "Change",

@@ -9,6 +9,7 @@ from typing import Self, TypeVar, Unpack
 import httpx
 
 from recrawl_client import calls
+from recrawl_client.act_methods import AsyncActMethods
 from recrawl_client.base import BATCH, LONGEST_WAIT_S, TIMEOUT, BaseClient, utc_now
 from recrawl_client.calls import (
     ChangeFilters,
@@ -40,7 +41,7 @@ T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 
 
-class AsyncClient(BaseClient, AsyncCollectionMethods):
+class AsyncClient(BaseClient, AsyncCollectionMethods, AsyncActMethods):
     """A client of one service, shared by the tasks of one event loop of asyncio.
 
     Parameters, methods and errors are those of `Client`; the parameter `wait` returns an

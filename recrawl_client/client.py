@@ -9,6 +9,7 @@ from typing import Self, TypeVar, Unpack
 import httpx
 
 from recrawl_client import calls
+from recrawl_client.act_methods import ActMethods
 from recrawl_client.base import BATCH, LONGEST_WAIT_S, TIMEOUT, BaseClient, utc_now
 from recrawl_client.calls import (
     ChangeFilters,
@@ -40,7 +41,7 @@ T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 
 
-class Client(BaseClient, CollectionMethods):
+class Client(BaseClient, CollectionMethods, ActMethods):
     """A client of one service, shared by any number of threads.
 
     Parameters

@@ -191,7 +191,7 @@ def look(site: Site, client: Client) -> Look:
     blocked = {
         host.host: now + (until - wall).total_seconds()
         for host in client.hosts(blocked=True)
-        if (until := host.host_queue.blocked_until) is not None
+        if (until := host.host_queue.paused_until) is not None
     }
     granted = GRANTED.search(metrics(client))
     return Look(now, blocked, int(float(granted[1])) if granted else 0)

@@ -69,7 +69,7 @@ class HostBody(Item, frozen=True, kw_only=True):
     group: GroupName | UnsetType | None = UNSET
     """Group of hosts that share a server; the first use creates the group, null leaves it."""
     blocked_until: Until | UnsetType | None = UNSET
-    """End of the pause of the host, and of all hosts of its group; null ends the pause now."""
+    """End of the operator's pause of the host, and of all hosts of its group; null ends it now."""
     false_304_at: Until | UnsetType | None = UNSET
     """Instant from which the host's 304 is not believed for 30 days; null trusts the host again."""
 
@@ -84,7 +84,7 @@ class GroupBody(Item, frozen=True, kw_only=True):
     max_crawl_rate: Cap | UnsetType | None = UNSET
     """Maximum crawl rate of all pages of the group together, 1/day."""
     blocked_until: Until | UnsetType | None = UNSET
-    """End of the pause of all hosts of the group; null ends the pause now."""
+    """End of the operator's pause of all hosts of the group; null ends it now."""
     members: (
         Annotated[
             list[str],
@@ -103,7 +103,9 @@ class HostQueueAnswer(Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     """Number of leases that may run at a time; null for any number."""
     blocked_until: Instant | None = None
-    """End of the pause; null for none."""
+    """End of the pause by an operator; null for none."""
+    paused_until: Instant | None = None
+    """End of the pause by the site, after trouble or by its Retry-After; null for none."""
     ready_at: Instant | None = None
     """End of the delay after the last crawl; null before the first crawl."""
     next_at: Instant | None = None

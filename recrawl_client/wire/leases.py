@@ -104,6 +104,8 @@ class Leased(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Crawls; empty when none is due."""
     retry_after_s: float | None = None
     """Recommended wait before the next request, seconds; absent when there are items."""
+    paused_until: Instant | None = None
+    """End of the pause of all hosts; absent without one."""
     reported: Reported | None = None
     """Outcomes of the crawls in `report`; absent without them."""
 

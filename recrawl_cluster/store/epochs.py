@@ -27,6 +27,7 @@ from recrawl_cluster.store.routing import (
     on_all,
 )
 from service.core.shared_changes import ShareEvidence
+from service.core.wide_revisions import WideRevisions
 from service.model.arrays import Ints, UrlGroupRates
 from service.model.columns import (
     EpochColumns,
@@ -157,6 +158,10 @@ class ShardedEpochs(Routing):
     @override
     def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
         return self.of_shard(shard).share_evidence(epoch, shard)
+
+    @override
+    def wide_revisions(self, epoch: int) -> WideRevisions | None:
+        return WideRevisions.of_all([tx.wide_revisions(epoch) for tx in self.every()])
 
     # -- schedule
 

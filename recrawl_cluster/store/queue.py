@@ -338,6 +338,7 @@ class ShardedHosts(Routing):
     lock_host_queues = by_ids("lock_host_queues", ascending)
     robots_delays = by_ids("robots_delays", joined_pairs)
     save_settings = by_column("save_settings", column="queue_id")
+    save_blocks = by_column("save_blocks", column="queue_id")
     save_cap = by_id("save_cap")
     save_first_share = by_id("save_first_share")
     delete_group = by_id("delete_group")

@@ -174,7 +174,7 @@ def picture(client: Client, site: Site, feed: Feed, seconds: float) -> Table:
 
 def state(client: Client, host: str) -> str:
     """Return the service's current treatment of a host."""
-    until = client.host(host).host_queue.blocked_until
+    until = client.host(host).host_queue.paused_until
     left_s = (until - datetime.now(UTC)).total_seconds() if until else 0
     if left_s > 0:
         return f"answered 429: no crawls for {left_s:.0f} s"

@@ -13,6 +13,7 @@ from recrawl_lab.memory.contents import Contents
 from recrawl_lab.memory.growing import GrowingTable, Undo
 from service.core.shared_changes import ShareEvidence
 from service.core.twins import discounted
+from service.core.wide_revisions import WideRevisions
 from service.model.arrays import NO_TIME, Bools, Ints, UrlGroupRates
 from service.model.columns import (
     NOT_SHIFTED,
@@ -136,6 +137,10 @@ class MemorySchedule(Transaction):
     @override
     def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
         return self._tables(epoch, shard).share_evidence
+
+    @override
+    def wide_revisions(self, epoch: int) -> WideRevisions | None:
+        return self._tables(epoch, 0).wide_revisions
 
     def _tables(self, epoch: int, shard: int) -> GroupTables:
         if epoch not in self.store.schedules:

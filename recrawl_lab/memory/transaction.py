@@ -47,6 +47,7 @@ from service.model.incarnations import Incarnation
 from service.model.listing import PageTags
 from service.model.outcomes import Outcome
 from service.model.urls import url_groups
+from service.storage.budget.orders import NO_ORDERS, Orders
 from service.storage.history.contract import SummedSteps
 from service.storage.pages.contract import Brought, RegisteredPages
 from service.storage.pages.links import GONE_CHECKS, LEAST_TRIES, Links
@@ -91,6 +92,10 @@ class MemoryTransaction(MemoryIncidents):
     @override
     def incarnation(self) -> str:
         return ""
+
+    @override
+    def orders(self) -> Orders:
+        return NO_ORDERS
 
     # -- pages
 

@@ -9,13 +9,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from service.budget.admission import SAMPLED
+from service.budget.admission import SAMPLE_EVERY, SAMPLED
 from service.core import worth
 from service.model.arrays import Bools, Ints
 from service.model.ladder import ladder, last_levels
 
 UNKNOWN, WAITS, IN_FLIGHT, ANSWERED = range(4)
 """States of a page."""
+NEVER = -(1 << 40)
+"""Day of the last sample of a level without one."""
 
 
 class Admission:
@@ -36,7 +38,7 @@ class Admission:
         self.state = np.full(len(every), UNKNOWN, np.int8)
         self.seen: set[int] = set()
         """Digests of the corpus."""
-        self.sampled_on = np.full(len(level), -1, np.int64)
+        self.sampled_on = np.full(len(level), NEVER, np.int64)
         """Day of the last sample of each level."""
 
     @property
@@ -63,9 +65,10 @@ class Admission:
         self._admit(worth.grants(self.levels, self.waiting))
 
     def sample(self, budget: float, day: int) -> None:
-        """Admit a page of stopped levels, each once a day, all within their share of the budget."""
+        """Admit a page of stopped levels that had none for long, within the share of the budget."""
         waiting, stopped = self.waiting, worth.stopped(self.levels)
-        due = np.flatnonzero(stopped & (waiting > 0) & (self.sampled_on < day))
+        ripe = self.sampled_on <= day - SAMPLE_EVERY.days
+        due = np.flatnonzero(stopped & (waiting > 0) & ripe)
         left = max(int(SAMPLED * budget), 1) - np.count_nonzero(self.sampled_on == day)
         due = due[np.argsort(self.sampled_on[due], kind="stable")][: max(left, 0)]
         granted = np.zeros_like(waiting)

@@ -79,6 +79,13 @@ OPERATIONS: dict[str, Right] = {
     "get_history": READ,
     "get_status": READ,
     "get_plan": READ,
+    # orders for all servers
+    "get_budget": READ,
+    "put_budget": ADMIN,
+    "delete_budget": ADMIN,
+    "get_pause": READ,
+    "post_pause": ADMIN,
+    "delete_pause": ADMIN,
     # hosts
     "list_hosts": READ,
     "get_host": Right(Role.read, limited=Role.read),
@@ -86,6 +93,8 @@ OPERATIONS: dict[str, Right] = {
     # the route itself keeps all fields but the delay of robots.txt for administrators
     "patch_host": CRAWL,
     "delete_host_by_name": ADMIN,
+    "pause_host": ADMIN,
+    "resume_host": ADMIN,
     "list_groups": READ,
     "get_group": READ,
     "delete_group_by_name": ADMIN,

@@ -24,6 +24,7 @@ from service.batching.batcher import Batcher
 from service.batching.divided import SeveralBatchers
 from service.batching.registrations import Registrations, batched_registrations
 from service.batching.reports import CrawlReports, PingReports, Recorder, batched
+from service.budget.in_force import BudgetInForce
 from service.budget.keeper import Keeper
 from service.connectors.indexnow_keys import KeyChecks
 from service.epochs.run import Runner
@@ -42,6 +43,7 @@ from service.runtime.settings import Settings
 from service.status.asked import LastAsked
 from service.status.state import StateReader
 from service.storage import Store
+from service.storage.budget.orders import Orders
 from service.storage.clock import Clock
 from service.storage.postgres.connections import request_deadlines
 from service.transfer.archiving import Archivist
@@ -117,7 +119,7 @@ class Service(Monitored):
     state: StateReader
     settler: LeaseSettler
     lease_ttl: timedelta
-    plan: Plan
+    budget: BudgetInForce
     what_if: WhatIf
     rng: np.random.Generator
     """Draws of the rows of a schedule that have no validators."""
@@ -151,6 +153,16 @@ class Service(Monitored):
     lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the request whose plan is computed; others wait without a thread."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of epochs with the budget in force."""
+        return self.runner.plan
+
+    def follow(self, orders: Orders) -> None:
+        """Put orders of operators in force in this process."""
+        self.keeper.paused_until = orders.paused_until
+        self.keeper.adopt(self.budget.follow(orders))
 
     @property
     def batchers(self) -> tuple[Batcher[Any, Any], ...]:
@@ -203,14 +215,12 @@ def open_service(
     n_writers = 1 if store.embedded else 2
     writers = n_writers, telemetry.count_commit
     patience_s = request_deadlines(settings.database_timeout_s).lock_s
-    keeper = Keeper(store, settings.budget_terms())
-    asked = LastAsked(store)
-    state = StateReader(
-        store, base.plan.estimator, base.runner.interval, lambda: keeper.terms, asked
-    )
+    keeper, asked = Keeper(store, base.budget.terms), LastAsked(store)
+    estimator, interval = base.plan.estimator, base.runner.interval
+    state = StateReader(store, estimator, interval, lambda: base.budget.terms, asked)
     telemetry.watch_needs(state.needs)
     recorder = Recorder(store, InForce(base.rules), settler, patience_s, keeper)
-    posts = PostRecorder(recorder, telemetry, now, base.plan.unit)
+    posts = PostRecorder(recorder, telemetry, now, base.budget)
     if isinstance(store, SeveralBatchers):
         divided = store.divided_batchers(base.rules, settler, *writers, keeper)
         crawl_reports, ping_reports = divided.crawls(), divided.pings()
@@ -232,8 +242,8 @@ def open_service(
         state=state,
         settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
-        plan=base.plan,
-        what_if=WhatIf(store, base.plan, now),
+        budget=base.budget,
+        what_if=WhatIf(store, base.plan, now, budget=base.budget),
         rng=rng_of_readers,
         runner=base.runner,
         watch=Watch(store),
@@ -256,6 +266,8 @@ def open_service(
         cors_origins=settings.cors_origins,
         tracing=tracing,
     )
+    service.follow(base.budget.orders)
+    service.watch.follow = service.follow
     service.watch_queues()
     if tracing is not None:
         for batcher, title in zip(service.batchers, FLUSHES, strict=True):

@@ -62,6 +62,10 @@ class LeaseWaiters:
         if n_leases and self._waiting and self._loop is not None:
             self._loop.call_soon_threadsafe(self._wake, n_leases)
 
+    def wake_all(self) -> None:
+        """Wake all requests, because a pause of all hosts began or ended; from any thread."""
+        self.wake(len(self._waiting))
+
     def _wake(self, n_leases: int) -> None:
         for event in list(islice(self._waiting, n_leases)):
             del self._waiting[event]

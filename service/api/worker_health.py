@@ -16,7 +16,6 @@ from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import health
 from service.api.server import address_of, no_fault
-from service.budget.allotments import Terms
 from service.runtime.bootstrap import Opened
 from service.runtime.metrics import Telemetry
 from service.runtime.requests import RequestMiddleware
@@ -46,23 +45,19 @@ def worker_app(worker: Monitored, telemetry: Telemetry, slow_s: float) -> FastAP
 
 
 @contextmanager
-def serving(
-    base: Opened,
-    gate: Gate,
-    slow_s: float,
-    sockets: list[socket.socket],
-    terms: Terms | None = None,
-) -> Iterator[str]:
+def serving(base: Opened, gate: Gate, slow_s: float, sockets: list[socket.socket]) -> Iterator[str]:
     """Serve a worker on bound sockets, in a thread until the end of the block; yield the address.
-
-    `terms` are those of the budget, None where none is set.
 
     The thread is a daemon, and the block of the worker's loop ends without it.
     """
     store = base.store
     telemetry = Telemetry(store, store.clock, base.runner.interval, base.plan.estimator.name)
     state = StateReader(
-        store, base.plan.estimator, base.runner.interval, lambda: terms, LastAsked(store)
+        store,
+        base.plan.estimator,
+        base.runner.interval,
+        lambda: base.budget.terms,
+        LastAsked(store),
     )
     telemetry.watch_needs(state.needs)
     worker = Monitored(store=store, gate=gate, monitor=telemetry)

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 
 from service.batching.batcher import Limits
-from service.budget.keeper import Charges, Grant, Keeper, Short
+from service.budget.grants import Charges, Grant, Short
+from service.budget.keeper import Keeper
 from service.leases import lease
 from service.leases.dealt import DealtPages, WorkerRequest
 from service.leases.politeness import Politeness

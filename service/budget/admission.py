@@ -24,8 +24,8 @@ LEVELS = 500
 """Maximum last levels of one transaction of a round."""
 SAMPLED = 0.01
 """Share of the budget for samples of stopped levels."""
-SAMPLE_EVERY = timedelta(days=1)
-"""Minimum time between two samples of a level."""
+SAMPLE_EVERY = timedelta(days=10)
+"""Minimum time between two samples of a level. Less than one sample in ten brings news."""
 MOST_SAMPLES = 200
 """Maximum samples of one round."""
 CANDIDATES = 1_000
@@ -247,9 +247,9 @@ def admit_waiting(store: Store, now: datetime) -> None:
 
 
 def sample(store: Store, budget: float, now: datetime) -> Ints:
-    """Admit one page of each stopped level that had none for a day; return the pages, ascending.
+    """Admit one page of each stopped level; return the pages, ascending.
 
-    All levels together have at most `SAMPLED` of the budget, crawls a day, of one database.
+    A level has a sample each `SAMPLE_EVERY`. All levels together have at most `SAMPLED` of the budget, crawls a day, of one database.
     """
     if not store.holds_new or budget <= 0:
         return NO_PAGES

@@ -97,6 +97,8 @@ class Allotment:
     """Amount without which no crawl begins: that of the next crawl, as far as it is known."""
     most: float = math.inf
     """Maximum amount of one crawl; dearer pages wait."""
+    knows_costs: bool = True
+    """True if the stored costs of pages are in the unit of the amounts."""
 
     def has_room(self) -> bool:
         """Return whether a crawl that is due may begin."""
@@ -173,6 +175,8 @@ MOST_ROUNDS = 16
 
 UNLIMITED = Allotment(day=None, due=math.inf)
 """The allotment where no budget is set."""
+NO_CRAWLS = Allotment(day=0, due=0.0)
+"""The allotment of a pause."""
 
 
 class Wish(NamedTuple):
@@ -235,6 +239,7 @@ def draw(
         unit=terms.unit,
         least=wish.least,
         most=terms.most,
+        knows_costs=terms.unit == CRAWLS or tx.cost_unit() in {None, terms.unit},
     )
     pace = taken(pace, allotment.unused())
     tx.save_pace(pace)

@@ -17,9 +17,8 @@ pay, so a budget of money is never exceeded.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 import numpy as np
 import structlog
@@ -27,6 +26,7 @@ import structlog
 from service.budget.allotments import (
     GRAIN,
     HELD_S,
+    NO_CRAWLS,
     UNLIMITED,
     Allotment,
     Terms,
@@ -34,6 +34,7 @@ from service.budget.allotments import (
     draw,
     usable,
 )
+from service.budget.grants import NOTHING, Grant, Short
 from service.core.pace import TakenAmounts
 from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints
@@ -46,60 +47,10 @@ DAY_S = 86_400.0
 HELD = timedelta(seconds=HELD_S)
 LOOK_S = 60.0
 """Time between two looks for urgent pages where the day's own budget is spent, seconds."""
-NOTHING = TakenAmounts(0.0)
 ROLLED_BACK = (RowLocked, TablesChanged, StoreFull)
 """Outages after which a transaction has certainly written nothing."""
 
 log = structlog.get_logger()
-
-
-class Short(NamedTuple):
-    """Amounts of due pages that an allotment had no room for."""
-
-    least: float
-    """Amount of the cheapest page."""
-    total: float
-
-
-class Charges(NamedTuple):
-    """Amounts that leases took."""
-
-    token: Ints
-    amount: Floats
-
-
-@dataclass(slots=True)
-class Grant:
-    """The amounts that one transaction may lease, and has leased."""
-
-    allotment: Allotment
-    lends: bool = False
-    """True if urgent pages may ask for a loan."""
-    ahead: bool = False
-    """True for crawls of pages that are not due yet."""
-    taken: TakenAmounts = NOTHING
-    urgent: float = 0.0
-    """Amount of urgent pages that it had no room for."""
-    short: Short | None = None
-    """Amounts of other due pages that it had no room for; None: none."""
-    charges: Charges | None = None
-    """Amounts of the leases; None: no lease has read the queue."""
-
-    @property
-    def is_open(self) -> bool:
-        """True if a lease may find a page within the budget."""
-        if self.ahead:
-            return self.allotment.early_crawls(1) > 0
-        return self.allotment.has_room() or self.may_lend
-
-    @property
-    def may_lend(self) -> bool:
-        """True if urgent pages may go beyond the own part of the allotment."""
-        return not self.ahead and (self.allotment.on_loan > 0 or self.lends)
-
-    def begin(self) -> None:
-        """Forget what an earlier attempt of the transaction has leased."""
-        self.taken, self.urgent, self.short, self.charges = NOTHING, 0.0, None, None
 
 
 class Keeper:
@@ -110,6 +61,8 @@ class Keeper:
     ) -> None:
         self.store = store
         self.terms = terms
+        self.paused_until: datetime | None = None
+        """End of the pause of all hosts; None: none was ordered."""
         self.seconds = seconds
         self.next_at: datetime | None = None
         """Earliest time of the next room as of the last draw; None: never."""
@@ -145,11 +98,15 @@ class Keeper:
         are not due yet. The grant may be smaller than `count`. An outage of the commit forfeits the
         allotment, because the commit may have succeeded.
         """
+        if self.pause_in_force() is not None:
+            yield Grant(NO_CRAWLS, ahead=ahead)
+            return
         if self.terms is None:
             yield Grant(UNLIMITED, ahead=ahead)
             return
         with self._turn:
-            self._prepare(self.terms, count, on_loan)
+            terms = self.terms
+            self._prepare(terms, count, on_loan)
             held = self._held
             if ahead and self._short is not None:
                 # pages that are due wait for this amount
@@ -165,8 +122,40 @@ class Keeper:
             if grant.taken.total > 0:
                 self._held = self._held.less(grant.taken)
                 self._used_at = self.seconds()
-            if self.terms.unit != CRAWLS:
+            if terms.unit != CRAWLS:
                 self._learn(grant)
+
+    def pause_in_force(self) -> datetime | None:
+        """Return the end of the pause of all hosts; None: no pause is in force."""
+        until = self.paused_until
+        return until if until is not None and until > self.store.clock() else None
+
+    def adopt(self, terms: Terms | None) -> None:
+        """Keep another budget from now on; the server's allotment goes back to the pace.
+
+        An allotment in another unit is lost, and counts as used.
+        """
+        if self.terms == terms:
+            return
+        with self._turn, suppress(*OUTAGES):
+            before = self.terms
+            same = before is not None and terms is not None and before.unit == terms.unit
+            if same:
+                self.terms = terms  # the allotment goes back into the pace of the new budget
+            try:
+                if same or terms is None:
+                    self.give_back()
+            finally:
+                if not same:
+                    self._begin(terms)
+
+    def _begin(self, terms: Terms | None) -> None:
+        """Begin without an allotment and without what was learnt of costs."""
+        with self._counting:
+            self._unleased, self._charged, self._charged_on = {}, {}, 0
+        self.terms, self._held, self._lends = terms, Allotment(day=0, due=0.0), False
+        self._each = self._floor = GRAIN if terms is None else terms.typical
+        self._short = self._short_at = self._ask_at = self._drawn_at = self.next_at = None
 
     def spent_until(self) -> datetime | None:
         """Return the earliest time of the next lease; None: the server knows of room now.
@@ -175,6 +164,8 @@ class Keeper:
         cheaper pages may be due by then.
         """
         with self._turn:
+            if (paused_until := self.pause_in_force()) is not None:
+                return paused_until
             if self.terms is None or self._held.has_room() or self.next_at is None:
                 return None
             look_at = self.store.clock() + timedelta(seconds=LOOK_S)

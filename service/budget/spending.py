@@ -23,6 +23,8 @@ class Spending:
 
     unit: str
     """Unit of the budget (`model.amounts`)."""
+    knows_costs: bool = True
+    """True if the stored costs are in this unit."""
 
     def amounts(self, tx: Transaction, pages: DuePages) -> Floats:
         """Return (N,) amounts that crawls of pages are expected to take; 1 each for crawls.
@@ -32,6 +34,8 @@ class Spending:
         """
         if self.unit == CRAWLS:
             return np.ones(len(pages))
+        if not self.knows_costs:
+            return np.full(len(pages), typical_cost(self.unit))
         cost, of_host = pages.cost, np.zeros(len(pages))
         has_cost = cost > 0
         if not has_cost.all():
@@ -46,12 +50,16 @@ class Spending:
 def adopt_budget(store: Store, unit: str, budget: float | None = None) -> None:
     """Set the budget and the unit of the pace from now on, and the unit of the stored costs.
 
-    `budget` is the amount a day; None: none is set. Costs in another unit are forgotten, block by
-    block. A budget of crawls learns no costs, and leaves those that are stored.
+    `budget` is the amount a day; None: none is set. A budget of crawls learns no costs.
     """
     if budget is not None:
         with store.begin() as tx:
-            _adopt_pace(tx, Terms(budget, unit=unit))
+            adopt_pace(tx, Terms(budget, unit=unit))
+    adopt_unit(store, unit)
+
+
+def adopt_unit(store: Store, unit: str) -> None:
+    """Forget costs in another unit, block by block; a budget of crawls leaves them."""
     if unit == CRAWLS:
         return
     with store.begin(write=False) as tx:
@@ -70,7 +78,7 @@ def adopt_budget(store: Store, unit: str, budget: float | None = None) -> None:
         tx.set_cost_unit(unit)
 
 
-def _adopt_pace(tx: Transaction, terms: Terms) -> None:
+def adopt_pace(tx: Transaction, terms: Terms) -> None:
     """Set the budget of the pace; in a new unit, the shares of the day that were spent stay."""
     stored, unit = tx.pace(), tx.pace_unit() or CRAWLS
     if not (same_unit := unit == terms.unit):

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import structlog
@@ -9,10 +10,13 @@ import typer
 from rich.text import Text
 
 from service import __version__
+from service.cli.acts import audit, budget, history, pause, resume
 from service.cli.archive import archive
 from service.cli.changes import changes
 from service.cli.database import migrate, rebuild, restored
-from service.cli.files import export, import_
+from service.cli.export import export
+from service.cli.files import import_
+from service.cli.hosts import hosts
 from service.cli.keys import keys
 from service.cli.leases import leases
 from service.cli.options import console
@@ -20,9 +24,8 @@ from service.cli.pages import fresh, pages
 from service.cli.plan import plan
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
-from service.cli.site_documents import hosts, sitemap, websub
-from service.cli.state import status
-from service.cli.status import epochs, why
+from service.cli.site_documents import sitemap, websub
+from service.cli.status import epochs, status, why
 from service.cli.url_groups import url_groups
 from service.model.errors import RecrawlError
 from service.model.redaction import redacted
@@ -93,19 +96,33 @@ def common(
     """Read the options before the command."""
 
 
-for command in (serve, worker, migrate, restored, rebuild, archive):
-    app.command()(command)
-app.command(name="import")(import_)
-app.command()(export)
-for reading in (status, why, epochs, plan, changes):
-    app.command()(reading)
-app.add_typer(keys, name="keys")
-app.add_typer(pages, name="pages")
-app.add_typer(leases, name="leases")
-app.add_typer(url_groups, name="url-groups")
-app.command()(fresh)
-app.add_typer(sitemap, name="sitemap")
-app.add_typer(hosts, name="hosts")
-app.add_typer(websub, name="websub")
+RUN, WATCH, ACT, SITES, FILES = (
+    "Run the service",
+    "See what it does",
+    "Act without a restart",
+    "Pass on documents of sites",
+    "Files and databases",
+)
+"""Groups of commands in the help."""
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    RUN: (serve, worker, migrate, openapi),
+    WATCH: (status, why, plan, epochs, history, changes, audit, fresh),
+    ACT: (pause, resume),
+    FILES: (export, archive, rebuild, restored),
+}
+SUBJECTS = {
+    RUN: {"keys": keys},
+    ACT: {"budget": budget, "hosts": hosts, "pages": pages, "leases": leases}
+    | {"url-groups": url_groups},
+    SITES: {"sitemap": sitemap, "websub": websub},
+}
+"""Commands with commands of their own, by name."""
+
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.command(name="import", rich_help_panel=FILES)(import_)
+for panel, subjects in SUBJECTS.items():
+    for name, subject in subjects.items():
+        app.add_typer(subject, name=name, rich_help_panel=panel)
 add_commands(app)
-app.command()(openapi)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.cli import output
+from service.cli.durations import read_moment
 from service.cli.options import URL, ApiKey, To, connected
+from service.cli.output import AsJson
 
 if TYPE_CHECKING:
     from recrawl_client import ChangesAnswer, Client
@@ -21,8 +24,9 @@ CursorFile = Annotated[
 Since = Annotated[
     datetime | None,
     typer.Option(
-        formats=["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z"],
-        help="Instant at which to begin without a cursor, such as 2026-05-01T12:00:00Z",
+        parser=read_moment,
+        metavar="TIME",
+        help="Time at which to begin without a cursor: 1d, or 2026-05-01T12:00:00Z",
     ),
 ]
 Host = Annotated[str | None, typer.Option(help="Only changes of this host")]
@@ -43,8 +47,9 @@ def changes(
     kind: Kind = None,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Print what crawls found, a line of JSON for each change: new, changed, gone, back, moved.
+    """Print what crawls found, a line for each change: new, changed, gone, back, moved.
 
     With `--cursor-file` the next run goes on where this one ended; a line is printed again if the
     command was killed before it kept the place.
@@ -56,8 +61,14 @@ def changes(
     with connected(to, api_key, waits=follow) as client:
         encoder = json.Encoder()
         for part in _parts(client, _kept(cursor_file), filters, follow=follow):
-            sys.stdout.buffer.write(encoder.encode_lines(part.items))
-            sys.stdout.buffer.flush()
+            if as_json or not output.on_terminal():
+                sys.stdout.buffer.write(encoder.encode_lines(part.items))
+                sys.stdout.buffer.flush()
+            else:
+                for change in part.items:
+                    typer.echo(
+                        f"{change.observed_at:%Y-%m-%d %H:%M:%SZ}  {change.kind:7}  {change.url}"
+                    )
             if cursor_file is not None:
                 _keep(cursor_file, part.next_cursor)
 

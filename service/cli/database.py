@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
-from service.cli.files import expected_pages
+from service.cli.export import expected_pages
 from service.cli.options import DatabaseUrl, console, settings
 
 if TYPE_CHECKING:

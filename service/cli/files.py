@@ -1,4 +1,4 @@
-"""`recrawl import` and `recrawl export`: read and write files of pages and states."""
+"""`recrawl import`: read files of pages, states and captures."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,12 +16,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from service.cli.options import URL, ApiKey, DatabaseUrl, address, connected, console, settings
+from service.cli.options import URL, ApiKey, address, connected, console, settings
 from service.cli.plugins import folder_importer
 
 if TYPE_CHECKING:
     from service.runtime.bootstrap import Opened
-    from service.storage import Transaction
     from service.transfer.importing import Checkpoint, ImportStep, Skipped
 
 
@@ -45,21 +44,17 @@ def show_rows(progress: Progress, task: TaskID, n_rows: int, completed: int) -> 
     progress.update(task, completed=completed, n_rows=n_rows, rate=rate)
 
 
-def expected_pages(tx: "Transaction") -> int | None:
-    """Return the number of pages of the epoch in force; None before the first epoch."""
-    in_force = tx.epoch_in_force()
-    return in_force.certificate.n_pages if in_force and in_force.certificate else None
-
-
 MAX_SHOWN = 20
 """Maximum number of printed skipped lines; the count includes all."""
 
-Source = Annotated[
-    Path,
+Sources = Annotated[
+    list[Path],
     typer.Argument(
         exists=True,
-        help="CSV or TSV (with a header), NDJSON, any of them as .gz, or Parquet; or the "
-        "folder of the PoliteCrawling data set",
+        metavar="SOURCE...",
+        help="Lists of URLs; CSV or TSV (with a header), NDJSON or Parquet of pages; indexes of "
+        "captures (CDX, CDXJ, JSON); each but Parquet also as .gz; or the folder of the "
+        "PoliteCrawling data set",
     ),
 ]
 Receiver = Annotated[
@@ -75,15 +70,15 @@ Began = Annotated[
     datetime | None,
     typer.Option(help="Start of the data set's 14 weeks (15 weeks ago)"),
 ]
-Target = Annotated[
-    Path,
-    typer.Argument(help="A .csv, .tsv, .ndjson (each also .gz) or .parquet file; - is stdout"),
+Kind = Annotated[
+    Literal["urls", "csv", "tsv", "ndjson", "parquet", "cdx", "cdxj", "index"] | None,
+    typer.Option("--format", help="Format of all sources; by default their content shows it"),
 ]
-States = Annotated[bool, typer.Option("--states", help="Include the state of each page")]
-Format = Annotated[
-    Literal["csv", "tsv", "ndjson", "parquet"] | None,
-    typer.Option(help="Format, by default that of the name; on stdout ndjson"),
+HaveCopies = Annotated[
+    bool,
+    typer.Option("--have-copies", help="The crawler has the newest captures as its copies"),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and count; import nothing")]
 
 
 class ImportCounts(NamedTuple):
@@ -97,87 +92,168 @@ class ImportCounts(NamedTuple):
     """Number of lines that were not imported."""
     hosts: str = ""
     """Sentence on the imported settings of hosts."""
+    sentence: str = ""
+    """Sentence on the counts, empty for those of pages alone."""
+
+    @property
+    def summary(self) -> str:
+        """The counts in a sentence."""
+        return self.sentence or f"{self.created} new pages registered, {self.skipped} lines skipped"
 
 
 def import_(
-    source: Source,
+    sources: Sources,
     to: Receiver = None,
     api_key: ApiKey = None,
     database_url: IntoDatabase = None,
+    format: Kind = None,  # noqa: A002 - the option's name
+    have_copies: HaveCopies = False,
+    dry_run: DryRun = False,
     resume: Resume = False,
     began: Began = None,
 ) -> None:
-    """Import pages from a file to a running service, or pages with states to a database.
+    """Import pages from files to a running service, or pages with states to a database.
 
-    Columns have the names of the fields of POST /pages: url, and optionally importance,
+    A list has one URL a line; blank lines and lines that begin with # do not count. Columns of
+    tables have the names of the fields of POST /pages: url, and optionally importance,
     observability, min_crawl_rate and max_crawl_rate.
 
-    Two sources go directly to the database (--database-url or RECRAWL_DATABASE_URL): a file of
-    `recrawl export --states`, and the PoliteCrawling data set. A state replaces the stored one
-    only if the state has newer evidence. The settings of hosts come from the file
-    FILE.hosts.ndjson beside FILE.
+    Three sources go directly to the database (--database-url or RECRAWL_DATABASE_URL): indexes of
+    an archive's captures, files of `recrawl export --states`, and the PoliteCrawling data set.
+    Captures teach the change rates of their pages; all files of captures count as one. A state
+    replaces the stored one only if the state has newer evidence. The settings of hosts come from
+    the file FILE.hosts.ndjson beside FILE.
 
     Bad lines are printed and skipped; the command then ends with status 1. Importing again changes
     nothing. Repeat an interrupted import, or continue with --resume: a small file beside the
     source contains the position.
     """
-    from service.transfer.files import holds_states
+    from service.cli.captures import import_captures
+    from service.transfer.captures import PARSERS
+
+    kinds = {source: _kind(source, format) for source in sources}
+    captures = {source: kind for source, kind in kinds.items() if kind in PARSERS}
+    results = [
+        _import_one(source, kind, to, api_key, database_url, began, resume=resume, dry_run=dry_run)
+        for source, kind in kinds.items()
+        if source not in captures
+    ]
+    if captures:
+        results.append(
+            import_captures(
+                captures, database_url, resume=resume, dry_run=dry_run, have_copies=have_copies
+            )
+        )
+    for counts in results:
+        typer.echo(counts.summary)
+        if counts.hosts:
+            typer.echo(counts.hosts)
+    if any(counts.skipped for counts in results):
+        raise typer.Exit(1)
+
+
+OF_FOLDER, OF_HOSTS = "folder", "hosts"
+"""Kinds of sources beside the formats of files."""
+
+
+def _kind(source: Path, stated: str | None) -> str:
+    """Return the format of a source, or that it is a folder or has settings of hosts."""
+    from service.transfer.files import format_of
     from service.transfer.hosts import SUFFIX
 
-    folder = folder_importer()(source) if source.is_dir() else None
-    of_hosts = folder is None and source.name.endswith(SUFFIX)
-    states = not (folder or of_hosts) and holds_states(source)
-    if of_hosts:
-        counts = _import_hosts(source, database_url)
-    elif folder:
-        counts = _import_folder(source, folder, database_url, began, resume)
-    elif states or database_url is not None:
-        counts = _import_to_database(source, database_url, states, resume)
-    else:
-        counts = _import_to_service(source, to or URL, api_key, resume)
-    restored = f", {counts.restored} states restored" if folder or states else ""
-    typer.echo(f"{counts.created} new pages registered{restored}, {counts.skipped} lines skipped")
-    if counts.hosts:
-        typer.echo(counts.hosts)
-    if counts.skipped:
-        raise typer.Exit(1)
+    if source.is_dir():
+        return OF_FOLDER
+    if source.name.endswith(SUFFIX):
+        return OF_HOSTS
+    return stated or format_of(source)
+
+
+def _import_one(
+    source: Path,
+    kind: str,
+    to: str | None,
+    api_key: str | None,
+    database_url: str | None,
+    began: datetime | None,
+    *,
+    resume: bool,
+    dry_run: bool,
+) -> ImportCounts:
+    """Import one source that is no index of captures."""
+    from service.transfer.files import holds_states
+
+    if kind in (OF_FOLDER, OF_HOSTS) and dry_run:
+        raise typer.BadParameter(f"counts lines of pages and captures only, not those of {source}")
+    if kind == OF_HOSTS:
+        return _import_hosts(source, database_url)
+    if kind == OF_FOLDER:
+        folder = folder_importer()(source)
+        return _with_states(_import_folder(source, folder, database_url, began, resume))
+    states = holds_states(source, kind)
+    if dry_run:
+        return _checked(source, kind, states=states)
+    if states:
+        return _with_states(_import_to_database(source, kind, database_url, states, resume))
+    if database_url is not None:
+        return _import_to_database(source, kind, database_url, states, resume)
+    return _import_to_service(source, kind, to or URL, api_key, resume)
+
+
+def _with_states(counts: ImportCounts) -> ImportCounts:
+    sentence = (
+        f"{counts.created} new pages registered, {counts.restored} states restored, "
+        f"{counts.skipped} lines skipped"
+    )
+    return counts._replace(sentence=sentence)
+
+
+def _checked(source: Path, kind: str, *, states: bool) -> ImportCounts:
+    """Count the lines of a file."""
+    from service.transfer.importing import check_lines
+
+    counts = _follow(check_lines(source, kind, states=states), source, [source], None)
+    return counts._replace(
+        sentence=f"{counts.created} pages could be registered, {counts.skipped} lines skipped; "
+        "nothing was imported"
+    )
 
 
 def _import_folder(
     source: Path, folder: Any, database_url: str | None, began: datetime | None, resume: bool
 ) -> ImportCounts:
-    with _opened(database_url) as base:
-        receiver = _receiver(base, database_url)
-        checkpoint, standing = _checkpoint(source, folder.files, receiver, resume)
+    with opened_store(database_url) as base:
+        receiver = receiver_of(base, database_url)
+        checkpoint, standing = checkpoint_of(folder.files, receiver, resume, source)
         steps = folder.steps(base, _beginning(began, standing), standing)
         return _follow(steps, source, folder.files, checkpoint)
 
 
 def _import_to_database(
-    source: Path, database_url: str | None, states: bool, resume: bool
+    source: Path, kind: str, database_url: str | None, states: bool, resume: bool
 ) -> ImportCounts:
     from service.transfer.hosts import settings_file
     from service.transfer.importing import add_pages, add_states
 
     beside, of_hosts = settings_file(source), ImportCounts()
-    with _opened(database_url) as base:
-        checkpoint, standing = _checkpoint(source, [source], _receiver(base, database_url), resume)
+    with opened_store(database_url) as base:
+        checkpoint, standing = checkpoint_of([source], receiver_of(base, database_url), resume)
         line = standing.get("line", 0)
         if states and beside.is_file():  # first, so that the settings hold for every crawl
             of_hosts = _set_hosts(base, beside)
         elif states:
             of_hosts = ImportCounts(hosts=f"no settings of hosts imported: no file {beside}")
         if states:
-            steps = add_states(source, base.store, base.plan.estimator, base.store.clock, line)
+            estimator = base.plan.estimator
+            steps = add_states(source, base.store, estimator, base.store.clock, line, kind)
         else:
-            steps = add_pages(source, base.store, base.store.clock, line)
+            steps = add_pages(source, base.store, base.store.clock, line, kind)
         counts = _follow(steps, source, [source], checkpoint)
     skipped = counts.skipped + of_hosts.skipped
     return counts._replace(skipped=skipped, hosts=of_hosts.hosts)
 
 
 def _import_hosts(source: Path, database_url: str | None) -> ImportCounts:
-    with _opened(database_url) as base:
+    with opened_store(database_url) as base:
         return _set_hosts(base, source)
 
 
@@ -187,33 +263,38 @@ def _set_hosts(base: "Opened", path: Path) -> ImportCounts:
 
     n_hosts = n_groups = n_skipped = 0
     for step in add_settings(path, base.store, base.runner.polite):
-        _print_skipped(step.skipped[: max(MAX_SHOWN - n_skipped, 0)])
+        print_skipped(step.skipped[: max(MAX_SHOWN - n_skipped, 0)])
         n_hosts, n_groups = n_hosts + step.n_hosts, n_groups + step.n_groups
         n_skipped += len(step.skipped)
     sentence = f"settings of {n_hosts} hosts and {n_groups} groups imported from {path.name}"
     return ImportCounts(skipped=n_skipped, hosts=sentence)
 
 
-def _import_to_service(source: Path, url: str, api_key: str | None, resume: bool) -> ImportCounts:
+def _import_to_service(
+    source: Path, kind: str, url: str, api_key: str | None, resume: bool
+) -> ImportCounts:
     from service.transfer.importing import send_pages
 
-    checkpoint, standing = _checkpoint(source, [source], url, resume)
+    checkpoint, standing = checkpoint_of([source], url, resume)
     with connected(url, api_key, waits=True) as client:
-        steps = send_pages(source, client, standing.get("line", 0))
+        steps = send_pages(source, client, standing.get("line", 0), kind)
         return _follow(steps, source, [source], checkpoint)
 
 
-def _checkpoint(
-    source: Path, files: list[Path], receiver: str, resume: bool
+def checkpoint_of(
+    files: list[Path], receiver: str, resume: bool, source: Path | None = None
 ) -> "tuple[Checkpoint, dict[str, Any]]":
-    """Return the checkpoint of an import, and the position from which the import continues."""
+    """Return the checkpoint of an import, and the position from which the import continues.
+
+    The checkpoint lies beside the source, by default the first file.
+    """
     from service.transfer.importing import Checkpoint
 
-    checkpoint = Checkpoint(source, files, receiver)
+    checkpoint = Checkpoint(source or files[0], files, receiver)
     return checkpoint, checkpoint.read() if resume else {}
 
 
-def _receiver(base: "Opened", database_url: str | None) -> str:
+def receiver_of(base: "Opened", database_url: str | None) -> str:
     """Return the name of a database; after a restore it is another one, which lacks some pages."""
     address: str = settings(database_url).database_url.get_secret_value()
     with base.store.begin(write=False) as tx:
@@ -227,7 +308,8 @@ def _beginning(began: datetime | None, standing: dict[str, Any]) -> datetime:
 
 
 @contextmanager
-def _opened(database_url: str | None, *, existing: bool = False) -> Iterator["Opened"]:
+def opened_store(database_url: str | None, *, existing: bool = False) -> Iterator["Opened"]:
+    """Open the store with its users, and close it at the end."""
     from service.runtime.bootstrap import opened
 
     base = opened(settings(database_url), existing=existing)
@@ -236,7 +318,7 @@ def _opened(database_url: str | None, *, existing: bool = False) -> Iterator["Op
 
 
 def _follow(
-    steps: Iterator["ImportStep"], source: Path, files: list[Path], checkpoint: "Checkpoint"
+    steps: Iterator["ImportStep"], source: Path, files: list[Path], checkpoint: "Checkpoint | None"
 ) -> ImportCounts:
     """Show every step, write its position to the checkpoint, and return the sums."""
     counts, n_rows = ImportCounts(), 0
@@ -244,8 +326,9 @@ def _follow(
     with rows_progress(DownloadColumn()) as progress:
         task = add_rows_task(progress, f"importing {source.name}", total)
         for step in steps:
-            checkpoint.write(**step.standing)
-            _print_skipped(step.skipped[: max(MAX_SHOWN - counts.skipped, 0)])
+            if checkpoint is not None:
+                checkpoint.write(**step.standing)
+            print_skipped(step.skipped[: max(MAX_SHOWN - counts.skipped, 0)])
             counts = ImportCounts(
                 counts.created + step.created,
                 counts.restored + step.restored,
@@ -253,60 +336,13 @@ def _follow(
             )
             n_rows += step.n_rows
             show_rows(progress, task, n_rows, step.bytes_read)
-    checkpoint.clear()
+    if checkpoint is not None:
+        checkpoint.clear()
     return counts
 
 
-def _print_skipped(lines: list["Skipped"]) -> None:
+def print_skipped(lines: list["Skipped"]) -> None:
+    """Print lines that were not imported, each with its reason."""
     for line in lines:
         text = f"{line.path}:{line.line}: {line.reason}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def export(
-    file: Target,
-    states: States = False,
-    format: Format = None,  # noqa: A002 - the option's name
-    database_url: DatabaseUrl = None,
-) -> None:
-    """Write all pages to a file for `recrawl import`.
-
-    With --states the file contains the state of each page, for another SQLite or Postgres
-    database: estimates, last crawls, counts, digests and pings. The file FILE.hosts.ndjson beside
-    FILE then contains the settings of hosts and groups: delays, also those of robots.txt,
-    concurrency, caps, groups and blocks.
-
-    The service may run meanwhile; each page is as of one instant. The file contains no schedule:
-    the next epoch publishes a new one.
-    """
-    from service.transfer.exporting import exported, writer
-
-    n_rows, of_hosts = 0, ""
-    with (
-        _opened(database_url, existing=True) as base,
-        writer(file, format, states=states) as write,
-        rows_progress() as progress,
-    ):
-        with base.store.begin(write=False) as tx:
-            total = expected_pages(tx)
-        task = add_rows_task(progress, f"exporting {file.name}", total)
-        for block in exported(base.store, base.plan.estimator if states else None):
-            write(block)
-            n_rows += len(block["url"])
-            show_rows(progress, task, n_rows, n_rows)
-        if states:
-            of_hosts = _export_hosts(base, file)
-    sentence = f"{n_rows} pages exported{of_hosts}"
-    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
-
-def _export_hosts(base: "Opened", states: Path) -> str:
-    """Write the settings of hosts beside a file of states; return the end of the sentence."""
-    from service.transfer.hosts import settings_file, write_settings
-
-    if str(states) == "-" or (states.exists() and not states.is_file()):
-        return "; settings of hosts are not exported to stdout: name a file instead of -"
-    path = settings_file(states)
-    steps = list(write_settings(path, base.store, base.store.clock()))
-    n_hosts, n_groups = sum(step.n_hosts for step in steps), sum(step.n_groups for step in steps)
-    return f", and the settings of {n_hosts} hosts and {n_groups} groups to {path}"

@@ -4,7 +4,6 @@ The commands need the database and no service. So they make the first key, and r
 of an administrator.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -12,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.cli.confirming import Yes, confirm
 from service.cli.options import DatabaseUrl, console, finite, settings
+from service.cli.output import AsJson, echo_lines
 
 if TYPE_CHECKING:
     from service.access.keys import NewKey
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 keys = typer.Typer(no_args_is_help=True, help="Create, list, revoke and rotate API keys.")
 
 KeyId = Annotated[str, typer.Argument(help="Id of a key: the part after rcr_")]
+OF_KEYS = ("key_id", "name", "role", "created_at", "last_used_at", "expires_at", "revoked_at")
+"""Columns of the table of keys."""
 PART = 1_000
 """Number of keys that one statement lists."""
 MAX_DAYS = 36_500
@@ -72,23 +75,37 @@ def create(
 
 
 @keys.command(name="list")
-def list_(database_url: DatabaseUrl = None) -> None:
-    """List all keys, revoked and expired ones too, a line of JSON each."""
-    with opened(database_url) as store, store.begin(write=False) as tx:
+def list_(database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """List all keys, revoked and expired ones too."""
+    with opened(database_url) as store:
+        echo_lines(map(_line, _all(store)), *OF_KEYS, as_json=as_json)
+
+
+def _all(store: "Store") -> "Iterator[ApiKey]":
+    """Yield all keys."""
+    with store.begin(write=False) as tx:
         after = ""
         while part := tx.keys(after, PART):
-            for key in part:
-                typer.echo(json.dumps(_line(key)))
+            yield from part
             after = part[-1].key_id
 
 
 @keys.command()
-def revoke(key_id: KeyId, database_url: DatabaseUrl = None) -> None:
-    """Revoke a key; every server refuses it within 5 s."""
+def revoke(key_id: KeyId, yes: Yes = False, database_url: DatabaseUrl = None) -> None:
+    """Revoke a key, after a question; every server refuses it within 5 s."""
     from service.access.keys import revoke_key
 
-    with opened(database_url) as store, store.begin() as tx:
-        revoke_key(tx, _actor(), key_id)
+    with opened(database_url) as store:
+        with store.begin(write=False) as tx:
+            key = tx.key(key_id)
+        used = (
+            f"used last at {key.last_used_at:%Y-%m-%d %H:%MZ}" if key.last_used_at else "never used"
+        )
+        confirm(
+            f"this revokes the key {key_id} of {key.name!r}, role {key.role.name}, {used}", yes=yes
+        )
+        with store.begin() as tx:
+            revoke_key(tx, _actor(), key_id)
     typer.echo(f"{key_id}: revoked")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.site_documents import echo_lines
+from service.cli.output import AsJson, echo_item, echo_lines
 
 leases = typer.Typer(no_args_is_help=True, help="List leases and workers, and return leases.")
 
@@ -16,17 +16,20 @@ def list_leases(
     limit: Annotated[int | None, typer.Option(min=1, help="Largest number of lines")] = None,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
-    """List the leases that run, a line of JSON each."""
+    """List the leases that run."""
+    fields = ("page_id", "url", "worker", "leased_at", "expires_at")
     with connected(to, api_key) as service:
-        echo_lines(islice(service.running_leases(), limit))
+        echo_lines(islice(service.running_leases(), limit), *fields, as_json=as_json)
 
 
 @leases.command()
-def workers(to: To = URL, api_key: ApiKey = None) -> None:
-    """List the workers that hold leases or have lost some, a line of JSON each."""
+def workers(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
+    """List the workers that hold leases or have lost some."""
+    fields = ("worker", "running", "lost", "expired", "returned", "refused")
     with connected(to, api_key) as service:
-        echo_lines(service.workers())
+        echo_lines(service.workers(), *fields, as_json=as_json)
 
 
 @leases.command()
@@ -37,8 +40,12 @@ def release(
     ] = False,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
     """Return all leases of a worker that is gone, so that others crawl its pages at once."""
     with connected(to, api_key) as service:
         n = service.return_leases(worker, dry_run=dry_run)
-    typer.echo(f"{n} leases of {worker} {'would end' if dry_run else 'ended'}")
+    if as_json:
+        echo_item({"worker": worker, "dry_run": dry_run, "ended": n}, as_json=True)
+    else:
+        typer.echo(f"{n} leases of {worker} {'would end' if dry_run else 'ended'}")

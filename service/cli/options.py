@@ -84,11 +84,6 @@ def settings(database_url: str | None = None, **overrides: Any) -> "Settings":
     return read_settings(**overrides)
 
 
-def is_terminal() -> bool:
-    """Return whether a person reads the output, who gets a table instead of JSON."""
-    return sys.stdout.isatty()
-
-
 def _show(sentence: str) -> None:
     console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 

@@ -3,17 +3,28 @@
 import sys
 from collections.abc import Iterable
 from datetime import datetime
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.cli.acts import Since
+from service.cli.confirming import Yes, confirm
+from service.cli.durations import read_moment
+from service.cli.hosts import setting
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.site_documents import echo_indented, echo_lines, setting
+from service.cli.output import AsJson, counted, echo_item, echo_lines
 
 if TYPE_CHECKING:
     from recrawl_client import Verdict
 
+OF_PAGES = (
+    *("page_id", "url", "state", "importance", "change_rate", "crawl_rate"),
+    *("last_crawl_at", "next_crawl_at"),
+)
+"""Columns of the table of pages."""
+OF_LOG = ("observed_at", "kind", "status", "changed", "interval", "robots_denied")
+"""Columns of the table of a page's log."""
 pages = typer.Typer(no_args_is_help=True, help="List, change, delete and recrawl many pages.")
 
 Filters = Annotated[
@@ -31,11 +42,16 @@ Limit = Annotated[int | None, typer.Option(min=1, help="Largest number of lines"
 
 @pages.command(name="list")
 def list_pages(
-    filters: Filters = None, limit: Limit = None, to: To = URL, api_key: ApiKey = None
+    filters: Filters = None,
+    limit: Limit = None,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
-    """List the pages that match all filters, a line of JSON each."""
+    """List the pages that match all filters."""
     with connected(to, api_key) as service:
-        echo_lines(islice(service.pages(**_filters(filters)), limit))
+        listed = islice(service.pages(**_filters(filters)), limit)
+        echo_lines(listed, *OF_PAGES, as_json=as_json)
 
 
 @pages.command()
@@ -44,11 +60,15 @@ def count(
     exact: Annotated[bool, typer.Option("--exact", help="Count up to a million pages")] = False,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
     """Print the number of pages that match all filters, and whether it is exact."""
     with connected(to, api_key) as service:
         answer = service.count_pages(exact=exact, **_filters(filters))
-    typer.echo(f"{answer.count} ({answer.count_is})")
+    if as_json:
+        echo_item({"count": answer.count, "count_is": answer.count_is}, as_json=True)
+    else:
+        typer.echo(f"{answer.count} ({answer.count_is})")
 
 
 @pages.command(name="set")
@@ -62,6 +82,7 @@ def set_(
     dry_run: DryRun = False,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
     """Change settings and tags of the pages that match all filters."""
     changes: Any = dict(setting(text) for text in settings or ())
@@ -69,7 +90,7 @@ def set_(
         answer = service.change_pages(
             changes, all_pages=all_pages, dry_run=dry_run, **_filters(filters)
         )
-    echo_indented(answer)
+    echo_item(answer, as_json=as_json)
 
 
 @pages.command()
@@ -77,14 +98,22 @@ def delete(
     filters: Filters = None,
     all_pages: AllPages = False,
     dry_run: DryRun = False,
+    yes: Yes = False,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Delete the pages that match all filters, with their states and logs."""
+    """Delete the pages that match all filters, with their states and logs, after a question."""
+    chosen = _filters(filters)
     with connected(to, api_key) as service:
-        echo_indented(
-            service.delete_pages(all_pages=all_pages, dry_run=dry_run, **_filters(filters))
-        )
+        # the service refuses a deletion without a filter
+        if not (dry_run or yes) and (chosen or all_pages):
+            selected = service.count_pages(exact=True, **chosen)
+            about = "" if selected.count_is == "exact" else "about "
+            n_pages = counted(int(selected.count or 0), "page")
+            confirm(f"this deletes {about}{n_pages} with their states and logs", yes=False)
+        answer = service.delete_pages(all_pages=all_pages, dry_run=dry_run, **chosen)
+    echo_item(answer, as_json=as_json)
 
 
 @pages.command()
@@ -97,25 +126,30 @@ def recrawl(
     dry_run: DryRun = False,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
     """Crawl pages as soon as politeness allows: those of --url, or those that match all filters."""
     with connected(to, api_key) as service:
         chosen = _filters(filters)
         answer = service.recrawl(*(urls or ()), all_pages=all_pages, dry_run=dry_run, **chosen)
-    echo_indented(answer)
+    echo_item(answer, as_json=as_json)
 
 
 @pages.command()
 def log(
     url: Annotated[str, typer.Argument(help="URL of the page")],
+    since: Since = None,
     limit: Limit = None,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Print the log of a page, newest entries first, a line of JSON each."""
+    """Print the log of a page, newest entries first."""
     with connected(to, api_key) as service:
-        page_id = service.page(url).page_id
-        echo_lines(islice(service.page_log(page_id), limit))
+        entries = service.page_log(service.page(url).page_id)
+        if since is not None:
+            entries = takewhile(lambda entry: entry.observed_at >= since, entries)
+        echo_lines(islice(entries, limit), *OF_LOG, as_json=as_json)
 
 
 def _filters(texts: list[str] | None) -> dict[str, Any]:
@@ -125,7 +159,9 @@ def _filters(texts: list[str] | None) -> dict[str, Any]:
     for name, equals, value in pairs:
         if not equals:
             raise typer.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="FILTER")
-        filters[name] = value
+        # `changed_since=1d` as the option --since of other commands
+        is_time = name == "changed_since"
+        filters[name] = read_moment(value).isoformat() if is_time else value
     return filters
 
 
@@ -136,14 +172,17 @@ def fresh(
     fetched_at: Annotated[
         datetime | None,
         typer.Option(
-            formats=["%Y-%m-%dT%H:%M:%S%z"],
-            help="Time of the copies, such as 2026-05-01T12:00:00Z; default each last crawl",
+            parser=read_moment,
+            metavar="TIME",
+            help="Time of the copies, such as 1d or 2026-05-01T12:00:00Z; default each last crawl",
         ),
     ] = None,
     max_stale: Annotated[
         float, typer.Option(min=0, max=1, help="Highest probability of a stale copy to accept")
     ] = 0.5,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON each")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="A line of JSON for each, for programs")
+    ] = False,
     to: To = URL,
     api_key: ApiKey = None,
 ) -> None:
@@ -160,7 +199,7 @@ def fresh(
         (url, verdict) for url, verdict in zip(named, answer.verdicts, strict=True) if verdict
     ]
     if as_json:
-        echo_lines(verdict for _, verdict in judged)
+        echo_lines((verdict for _, verdict in judged), as_json=True)
     else:
         for url, verdict in judged:
             typer.echo(f"{_sentence(verdict)}  {url}")

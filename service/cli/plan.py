@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.status import AsJson
+from service.cli.output import AsJson
 
 if TYPE_CHECKING:
     from recrawl_client import BudgetPlan, PlanAnswer

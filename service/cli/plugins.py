@@ -25,10 +25,11 @@ def add_commands(app: typer.Typer) -> None:
     installed = {entry.name: entry for entry in entry_points(group=COMMANDS)}
     for name, entry in sorted(installed.items()):
         command = entry.load()
+        panel = "Several databases" if name in CLUSTER else "The laboratory"
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+            app.add_typer(command, name=name, rich_help_panel=panel)
         else:
-            app.command(name=name)(command)
+            app.command(name=name, rich_help_panel=panel)(command)
     for name, hint in HINTS.items():
         if name not in installed:
             _add_missing(app, name, hint)

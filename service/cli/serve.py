@@ -233,8 +233,7 @@ def observable(
     gate = open_gate(base.store, chosen, base.store.clock)
     if mistake is not None and gate.open:
         raise mistake
-    sockets, terms = bind(host, port), chosen.budget_terms()
-    with serving(base, gate, chosen.slow_request_s, sockets, terms) as url:
+    with serving(base, gate, chosen.slow_request_s, bind(host, port)) as url:
         console.print(f"Metrics of the worker are at {url}/metrics")
         yield
 

@@ -1,10 +1,7 @@
-"""`recrawl hosts`, `sitemap` and `websub`: documents of sites, passed on to a service."""
+"""`recrawl sitemap` and `websub`: documents of sites, passed on to a service."""
 
-import json
-import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,112 +16,10 @@ from service.cli.options import (
     finite,
     header,
 )
+from service.cli.output import AsJson, echo_lines
 
 if TYPE_CHECKING:
-    from recrawl_client.wire.hosts import HostOrder
     from service.connectors.watching import SitemapStep
-
-
-hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
-
-HostName = Annotated[str, typer.Argument(help="Such as example.com")]
-
-
-@hosts.command()
-def robots(
-    files: Annotated[
-        list[Path], typer.Argument(help="robots.txt files: HOST.txt or HOST/robots.txt; - is stdin")
-    ],
-    host: Annotated[str | None, typer.Option(help="Host of the one file")] = None,
-    url: Annotated[str | None, typer.Option(help="URL of the one file")] = None,
-    user_agent: Annotated[str, typer.Option(help="Name of your crawler")] = "*",
-    to: To = URL,
-    api_key: ApiKey = None,
-) -> None:
-    """Report the delays in robots.txt files to the service: Crawl-delay and Request-rate.
-
-    The longer delay becomes the host's robots_delay_s; a file without a delay clears the field.
-    Your crawler itself must obey Disallow.
-    """
-    from service.connectors.robots import host_of, requested_delay
-    from service.model.errors import InvalidUrl
-    from service.model.urls import normalise
-
-    if host and url:
-        raise typer.BadParameter("both --host and --url; use only one", param_hint="--host")
-    if (host or url) and len(files) > 1:
-        raise typer.BadParameter("several files; name each by HOST.txt", param_hint="--host, --url")
-    try:
-        named = normalise(url).host if url else host
-    except InvalidUrl as error:
-        raise typer.BadParameter(error.detail, param_hint="--url") from error
-    delays = {
-        named or host_of(file): requested_delay(_read(file), user_agent) for file in files
-    }  # all files are read before the first request
-    with connected(to, api_key) as service:
-        for name, delay_s in delays.items():
-            service.set_host(name, robots_delay_s=delay_s)
-            typer.echo(f"{name}: {'no delay' if delay_s is None else f'{delay_s:g} s'}")
-
-
-@hosts.command(name="list")
-def list_hosts(
-    sort: Annotated[
-        str,
-        typer.Option(
-            help="Order: host_id, host, n_pages, n_overdue or asked_rate; a minus reverses it"
-        ),
-    ] = "host_id",
-    blocked: Annotated[bool, typer.Option("--blocked", help="Only hosts that are blocked")] = False,
-    to: To = URL,
-    api_key: ApiKey = None,
-) -> None:
-    """List hosts, a line of JSON each: all of them, or the blocked ones."""
-    with connected(to, api_key) as service:
-        # the service names the orders that it knows
-        echo_lines(service.hosts(cast("HostOrder", sort), blocked=blocked))
-
-
-@hosts.command()
-def show(host: HostName, to: To = URL, api_key: ApiKey = None) -> None:
-    """Show one host: settings, politeness in force, state, rates and feed."""
-    with connected(to, api_key) as service:
-        echo_indented(service.host(host))
-
-
-@hosts.command(name="set")
-def set_(
-    host: HostName,
-    settings: Annotated[
-        list[str], typer.Argument(help="min_delay_s=2 group=shared-1 blocked_until=null …")
-    ],
-    to: To = URL,
-    api_key: ApiKey = None,
-) -> None:
-    """Change settings of a host, new or registered, and show the host; null restores a default."""
-    fields = dict(setting(text) for text in settings)
-    with connected(to, api_key) as service:
-        echo_indented(service.set_host(host, **fields))
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """Return the name and the value of NAME=VALUE; a value that is no JSON is a text."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="SETTINGS")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def _read(file: Path) -> bytes:
-    from service.model.errors import UnreadableFile
-
-    try:
-        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise UnreadableFile(f"{file}: {error.strerror}") from error
 
 
 sitemap = typer.Typer(no_args_is_help=True, help="Fetch sitemaps and pass them on.")
@@ -247,22 +142,8 @@ def subscribe(
 
 
 @websub.command(name="list")
-def list_subscriptions(to: To = URL, api_key: ApiKey = None) -> None:
-    """List all subscriptions, a line of JSON each."""
+def list_subscriptions(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
+    """List all subscriptions."""
+    fields = ("id", "topic", "hub", "requested_at", "verified_at", "expires_at")
     with connected(to, api_key) as service:
-        echo_lines(service.subscriptions())
-
-
-def echo_indented(item: Any) -> None:
-    """Print an answer as indented JSON."""
-    from msgspec import to_builtins
-
-    typer.echo(json.dumps(to_builtins(item), indent=2))
-
-
-def echo_lines(items: Iterable[Any]) -> None:
-    """Print items, a line of JSON each."""
-    from msgspec import to_builtins
-
-    for item in items:
-        typer.echo(json.dumps(to_builtins(item)))
+        echo_lines(service.subscriptions(), *fields, as_json=as_json)

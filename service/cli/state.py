@@ -1,13 +1,8 @@
-"""`recrawl status`: the state of a running service, and what needs somebody."""
+"""The state of a running service, and what needs somebody, as `recrawl status` prints them."""
 
-import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from service.cli.options import URL, ApiKey, To, connected, is_terminal
-from service.cli.status import AsJson
 from service.status.wording import counted, span
 
 if TYPE_CHECKING:
@@ -17,27 +12,15 @@ OK = 200
 NOT_READY = {"health": "not ready"}
 
 
-def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
-    """Show what needs you, then the pages, the crawls, the budget and the epoch of a service.
-
-    A terminal gets a table. A pipe gets the JSON of GET /status, as with --json.
-    Ends with status 0 if nothing needs you. Ends with status 1 if something does, or if the service
-    is not ready.
-    """
+def state_of(client: "Client") -> dict[str, Any]:
+    """Return the answer of GET /status with the address; where it is not ready, the reason."""
     from msgspec import to_builtins
 
-    with connected(to, api_key) as client:
-        reason = _not_ready(client)
-        state: dict[str, Any] = to_builtins(client.status()) if reason is None else {}
-        address = str(client.http.base_url).rstrip("/")
-    own = {"address": address, "health": "ok"} if reason is None else NOT_READY | {"reason": reason}
-    state = {**own, "address": address, **state}
-    if as_json or not is_terminal():
-        typer.echo(json.dumps(state, indent=2))
-    else:
-        show(state)
-    if reason is not None or state["needs_you"]:
-        raise typer.Exit(1)
+    own = {"address": str(client.http.base_url).rstrip("/")}
+    reason = _not_ready(client)
+    if reason is not None:
+        return {**own, **NOT_READY, "reason": reason}
+    return {**own, "health": "ok", **to_builtins(client.status())}
 
 
 def _not_ready(client: "Client") -> str | None:

@@ -1,4 +1,4 @@
-"""`recrawl why` and `epochs`: show the work of a running service."""
+"""`recrawl status`, `why` and `epochs`: show the work of a running service."""
 
 import json
 from datetime import UTC, datetime
@@ -8,13 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
+from service.cli.output import AsJson, on_terminal
+from service.cli.state import show, state_of
 
 if TYPE_CHECKING:
     from recrawl_client import Epoch
 
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON, for programs")]
 UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("seconds", 1.0))
 """Units of time, seconds; a duration is written in the first unit that fits twice."""
+
+
+def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
+    """Show what needs you, then the pages, the crawls, the budget and the epoch of a service.
+
+    A terminal gets a table. A pipe gets the JSON of GET /status, as with --json.
+    Ends with status 0 if nothing needs you. Ends with status 1 if something does, or if the service
+    is not ready.
+    """
+    with connected(to, api_key) as client:
+        state = state_of(client)
+    if as_json or not on_terminal():
+        typer.echo(json.dumps(state, indent=2))
+    else:
+        show(state)
+    if state["health"] != "ok" or state["needs_you"]:
+        raise typer.Exit(1)
 
 
 def why(

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.site_documents import echo_indented, echo_lines
+from service.cli.output import AsJson, echo_item, echo_lines
 
 url_groups = typer.Typer(
     no_args_is_help=True, help="List groups of URLs; admit or stop their new pages."
@@ -26,28 +26,31 @@ def list_groups(
     limit: Annotated[int | None, typer.Option(min=1, help="Largest number of lines")] = None,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
-    """List groups of URLs by name, a line of JSON each."""
+    """List groups of URLs by name."""
+    fields = ("group", "state", "share_new", "n_first", "n_new", "n_waiting", "since")
     with connected(to, api_key) as service:
-        echo_lines(islice(service.url_groups(prefix, stopped=stopped), limit))
+        listed = islice(service.url_groups(prefix, stopped=stopped), limit)
+        echo_lines(listed, *fields, as_json=as_json)
 
 
 @url_groups.command()
-def admit(group: Group, to: To = URL, api_key: ApiKey = None) -> None:
+def admit(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """Admit all new pages of a group, and below, to their first crawl."""
     with connected(to, api_key) as service:
-        echo_indented(service.set_url_group(group, "admit"))
+        echo_item(service.set_url_group(group, "admit"), as_json=as_json)
 
 
 @url_groups.command()
-def stop(group: Group, to: To = URL, api_key: ApiKey = None) -> None:
+def stop(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """Stop the first crawls of a group and of all below, as of a calendar without end."""
     with connected(to, api_key) as service:
-        echo_indented(service.set_url_group(group, "stop"))
+        echo_item(service.set_url_group(group, "stop"), as_json=as_json)
 
 
 @url_groups.command()
-def learn(group: Group, to: To = URL, api_key: ApiKey = None) -> None:
+def learn(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """End the rule of a group, so that what its first crawls bring decides again."""
     with connected(to, api_key) as service:
-        echo_indented(service.set_url_group(group, None))
+        echo_item(service.set_url_group(group, None), as_json=as_json)

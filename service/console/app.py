@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Scope
@@ -46,6 +47,7 @@ from service.console.views import (
     epochs,
     hosts,
     leases,
+    orders,
     overview,
     page,
     pages,
@@ -84,11 +86,17 @@ VIEWS = (
     View("GET", "/console", FIRST, overview.show),
     View("GET", "/console/pages", "list_all_pages", pages.show),
     View("POST", "/console/pages/recrawl", "recrawl_pages", pages.recrawl),
+    View("POST", "/console/pages/delete", "delete_pages", pages.delete),
     View("GET", "/console/pages/{page_id}", "get_page", page.show),
     View("POST", "/console/pages/{page_id}/recrawl", "recrawl_pages", page.recrawl),
     View("GET", "/console/hosts", "list_hosts", hosts.show_all),
     View("GET", "/console/hosts/{host}", "get_host", hosts.show),
-    View("POST", "/console/hosts/{host}/pause", "put_host", hosts.pause),
+    View("POST", "/console/hosts/{host}/pause", "pause_host", hosts.pause),
+    View("POST", "/console/hosts/{host}/politeness", "put_host", hosts.set_politeness),
+    View("POST", "/console/hosts/{host}/delete", "delete_host_by_name", hosts.delete),
+    View("POST", "/console/pause", "post_pause", orders.pause),
+    View("POST", "/console/budget", "put_budget", orders.set_budget),
+    View("POST", "/console/budget/unset", "delete_budget", orders.unset_budget),
     View("GET", "/console/url-groups", "list_url_groups", url_groups.show),
     View("POST", "/console/url-groups/rule", "put_url_group", url_groups.rule),
     View("GET", "/console/epochs", "list_epochs", epochs.show_all),
@@ -113,6 +121,7 @@ def create_app_with_console(service: Service) -> FastAPI:
     app, console = create_app(service), Console(service)
     both = ["GET", "POST"]
     app.router.routes += [
+        FrontRoute("/", to_console),
         *(console.route(view) for view in VIEWS),
         CountedRoute("/console/sign-in", console.guarded(console.sign_in), methods=both),
         CountedRoute("/console/sign-out", console.guarded(console.sign_out), methods=["POST"]),
@@ -130,6 +139,21 @@ class CountedRoute(Route):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
         return match, {**child, "route": self}
+
+
+class FrontRoute(Route):
+    """The root for browsers; to any other client the service has no such path, as before."""
+
+    @override
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        accepted = Headers(scope=scope).get("accept", "") if match is Match.FULL else ""
+        return (match, child) if "text/html" in accepted else (Match.NONE, {})
+
+
+async def to_console(_: Request) -> Response:
+    """Send a browser to the console."""
+    return Response(status_code=307, headers={"Location": "/console", "Vary": "Accept"})
 
 
 Step = Callable[[Request, Session], Awaitable[Response]]

@@ -11,6 +11,8 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from recrawl_client.wire.hosts import HostQueueAnswer
+
 FOLDER = Path(__file__).parent
 DASH = "\N{EN DASH}"
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -100,6 +102,12 @@ def web_link(url: str) -> Markup:
     return Markup(link).format(url)  # noqa: S704 - `format` escapes
 
 
+def pause_end(queue: HostQueueAnswer) -> datetime | None:
+    """Return the end of the pauses of a host queue; None for none."""
+    ends = (queue.blocked_until, queue.paused_until)
+    return max((end for end in ends if end is not None), default=None)
+
+
 def hidden(name: str, value: str) -> Markup:
     """Return a hidden field of a form."""
     return Markup('<input type="hidden" name="{}" value="{}">').format(name, value)
@@ -147,6 +155,7 @@ def environment(files: Mapping[str, bytes]) -> Environment:
         "segment": path_segment,
         "query": query,
         "json": json_text,
+        "pause_end": pause_end,
     }
     made.globals["file"] = lambda name: f"/console/static/{name}?v={versions[name]}"
     return made

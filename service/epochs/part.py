@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from service.core.common_values import Contribution, Joint
 from service.core.estimators.base import Estimator, from_columns
 from service.core.shared_changes import ShareEvidence
+from service.core.wide_revisions import WideRevisions
 from service.epochs.change_hours import Hours, learn_hours, load_hours
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
+from service.epochs.urgency import LastEpoch
+from service.epochs.wide_revisions import revised
 from service.estimation.estimates import estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
 from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
@@ -71,6 +74,8 @@ class Input(NamedTuple):
     """(N,) change rates for estimators that read the log."""
     requests: RequestCounts = NO_REQUESTS
     """Requests of the database; its first logical shard has them."""
+    revisions: WideRevisions | None = None
+    """Wide revisions that the last epoch knew; None: none."""
 
 
 def load(tx: Transaction, task: Task) -> dict[int, Input]:
@@ -93,7 +98,8 @@ def _read(tx: Transaction, task: Task) -> Input:
     if plan.estimator.needs_history:
         from_log = rates_from_log(tx, pages.page_id, plan.estimator)
     requests = read_requests(tx, last, task.at)
-    return Input(pages, caps, plan.estimator, None, change_hours, from_log, requests)
+    revisions = None if last is None else tx.wide_revisions(last.epoch)
+    return Input(pages, caps, plan.estimator, None, change_hours, from_log, requests, revisions)
 
 
 def _with_tables(tx: Transaction, task: Task, part: Input, shard: int) -> Input:
@@ -120,7 +126,7 @@ def divided(whole: Input) -> dict[int, Input]:
 
 def _part(whole: Input, shard: int) -> Input:
     row = within(whole.pages.page_id, shard)
-    change_hours = whole.change_hours
+    change_hours, revisions = whole.change_hours, whole.revisions
     if change_hours is not None:
         lesson = change_hours.lesson
         own = within(lesson.host_id, shard)
@@ -135,6 +141,7 @@ def _part(whole: Input, shard: int) -> Input:
         caps=_cut(whole.caps, "host_id", shard),
         change_hours=change_hours,
         from_log=None if whole.from_log is None else whole.from_log[row],
+        revisions=None if revisions is None else revisions.where(within(revisions.host_id, shard)),
     )
 
 
@@ -224,6 +231,7 @@ class Stages:
     change_hours: ChangeHours | None = None
     """Hosts that have learnt change hours."""
     evidence: ShareEvidence | None = None
+    revisions: WideRevisions | None = None
     schedule: ScheduleColumns
 
     def __init__(self, task: Task, columns: Input) -> None:
@@ -234,7 +242,7 @@ class Stages:
 
     def estimate(self) -> Joint[int]:
         """Estimate change rates and change hours; return the number of all pages."""
-        pages, caps, fitted, evidence, change_hours, from_log, requests = self.loaded
+        pages, caps, fitted, evidence, change_hours, from_log, requests, revisions = self.loaded
         del self.loaded
         plan, last = self.task.plan, self.task.last
         estimator = yield from refit(plan.estimator, pages, fitted)
@@ -242,8 +250,12 @@ class Stages:
         if change_hours is not None:
             change_hours = learn_hours(pages, estimator, change_hours, last, self.now)
             self.change_hours = change_hours.learnt
+        hazard = None
+        if plan.with_urgency and plan.wide_revisions:
+            began = LastEpoch.of(last).started_at
+            self.revisions, hazard = revised(pages, estimator, revisions, began, self.now)
         self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
-        limits = last, caps, self.now, evidence, change_hours, requests
+        limits = last, caps, self.now, evidence, change_hours, requests, hazard
         self.problem = without_evidence(pages), estimates, plan, *limits
         return len(pages)
 
@@ -255,7 +267,8 @@ class Stages:
 
     def tables(self) -> GroupTables:
         """Return what the epoch learnt about URL groups."""
-        return GroupTables(None if self.rates is None else self.rates.whole(), self.evidence)
+        rates = None if self.rates is None else self.rates.whole()
+        return GroupTables(rates, self.evidence, self.revisions)
 
 
 class Contributions(NamedTuple):

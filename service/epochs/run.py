@@ -13,6 +13,8 @@ from time import perf_counter
 import structlog
 
 from service.budget.admission import admit_waiting, sample
+from service.budget.in_force import BudgetInForce
+from service.budget.spending import adopt_unit
 from service.core.checks import BandwidthInfeasible
 from service.epochs.part import Run, Task
 from service.epochs.parts import EpochParts, Spread, in_this_process, recovered
@@ -148,6 +150,9 @@ def stopwatch(seconds: dict[str, float], stage: str) -> Iterator[None]:
 FILL_EVERY = timedelta(hours=1)
 """Maximum time between two fills of the queue, for any interval of epochs."""
 
+FOLLOWED = timedelta(seconds=5)
+"""Time within which every server follows an order."""
+
 POLITE = Politeness()
 
 WAITING = "waiting for the next epoch to be due"
@@ -172,9 +177,11 @@ class Runner:
         now: Clock,
         polite: Politeness = POLITE,
         spread: Spread = in_this_process,
+        budget: BudgetInForce | None = None,
     ) -> None:
         self.store = store
-        self.plan = plan
+        self.own_plan = plan
+        self.budget = budget
         self.interval = interval
         self.now = now
         self.polite = polite
@@ -186,6 +193,11 @@ class Runner:
         self._state = ""
         self._wake = threading.Event()
         self._stopped = threading.Event()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with the budget in force."""
+        return self.own_plan.within(self.budget)
 
     def wake(self) -> None:
         """Check at once whether an epoch is due."""
@@ -213,6 +225,7 @@ class Runner:
         self.store.keep_time()
         self.store.recognise()
         try:
+            self.follow()
             epoch = self._run_due()
             self.fill_queue()
             self.keep_history()
@@ -222,6 +235,19 @@ class Runner:
             self._state = self._state if epoch is None else ""
             self._log_once(WAITING)
         return epoch
+
+    def follow(self) -> None:
+        """Follow the orders of operators; forget costs that are stored in another unit."""
+        if self.budget is None:
+            return
+        with self.store.begin(write=False) as tx:
+            self.budget.follow(tx.orders())
+            unit, at = self.budget.unit, self.budget.orders.budget_at
+            same = unit == CRAWLS or tx.cost_unit() == unit
+        # all servers report in the new unit by then
+        if not same and not (at and self.now() - at < FOLLOWED):
+            with self.store.lead():
+                adopt_unit(self.store, unit)
 
     def _run_due(self) -> Epoch | None:
         """Run an epoch if one is due; a database that is away stops the epoch, not the queues."""
@@ -276,7 +302,7 @@ class Runner:
                 crawls, each = self._crawls_a_day(part)
                 sample(part, crawls / len(self.store.parts), now)
                 early = self._early.setdefault(id(part), EarlyPages(self.plan.bandwidth))
-                early.each = each
+                early.budget, early.each = self.plan.bandwidth, each
                 fill_queue(part, now + self.ahead, self._stopped.is_set, early)
 
     def _crawls_a_day(self, part: Store) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from service.budget.in_force import BudgetInForce
 from service.core.allocation import ALLOCATORS, SEARCHING
 from service.core.allocation.harmonic import harmonic_optimum
 from service.core.allocation.problem import Allocation
@@ -72,8 +73,19 @@ class Plan:
     change_hours: bool = True
     """True if crawls are shifted to the hours after a host's pages change. This needs periodic
     timing too, and an estimator with a posterior of the change rate."""
+    wide_revisions: bool = True
+    """True if revisions of most pages of a host make the others urgent, as URL groups do."""
     host_delay_s: float = 0.0
     """Delay between two crawls of hosts without one of their own, seconds."""
+
+    def within(self, budget: BudgetInForce | None) -> "Plan":
+        """Return the plan with the budget in force; None: with its own."""
+        if budget is None:
+            return self
+        amount = budget.amount
+        bandwidth = None if amount is None else amount.value
+        unit = CRAWLS if amount is None else amount.unit
+        return replace(self, bandwidth=bandwidth, unit=unit)
 
     @property
     def with_urgency(self) -> bool:
@@ -120,10 +132,12 @@ def solve(
     evidence: ShareEvidence | None = None,
     change_hours: Hours | None = None,
     requests: RequestCounts = NO_REQUESTS,
+    hazard: Floats | None = None,
 ) -> Joint[EpochResult]:
     """Return the schedule of this part, and the certificate of all; `last` is in force.
 
-    `requests` are those of this part's history.
+    `requests` are those of this part's history. `hazard` has the changes expected by wide revisions
+    since each page's last crawl; None: of no page.
     """
     start, before = last.certificate.multiplier if last and last.certificate else None, last
     if last and last.certificate and last.certificate.unit != plan.unit:
@@ -160,7 +174,7 @@ def solve(
         on_all = factor_after(before, requests, n_first, wants.n_copies, costs.mean)
         exposure = exposures(pages, change_hours, place)
         situation = pages, estimates, crawl_rate, caps, now
-        urgencies = yield from urgency(*situation, since, on_all, exposure)
+        urgencies = yield from urgency(*situation, since, on_all, exposure, hazard)
     shifts = shifted(
         pages, estimates, crawl_rate, urgencies.of_pages, change_hours, place, caps, since, now
     )

@@ -30,6 +30,9 @@ FASTEST = 1000.0
 OFTEN_DAYS = 0.12
 """Interval below which a page is crawled too often for its siblings to count, days."""
 
+LEAST_EXPECTED = 1e-6
+"""Minimum of own changes that a page expects, beside those of wide revisions."""
+
 TINY = 1e-100
 """Rate below which, or above whose inverse, the urgency is 1."""
 
@@ -76,12 +79,14 @@ def urgency(
     last: LastEpoch = NO_EPOCH,
     budget_factor: float = 1.0,
     exposure: Floats | None = None,
+    hazard: Floats | None = None,
 ) -> Joint[Urgency]:
     """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
 
     The pages, hosts and URL groups are those of one part. The shares count the pages of all parts.
 
-    `exposure` has the operational lengths of last intervals, days; None: the lengths.
+    `exposure` has the operational lengths of last intervals, days; None: the lengths. `hazard` has
+    the changes expected by wide revisions since each page's last crawl; None: of no page.
 
     The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. Siblings do
     not count for pages that are crawled every `OFTEN_DAYS` or sooner. The bounds
@@ -97,6 +102,8 @@ def urgency(
     factor, ratios, evidence = yield from _by_siblings(
         pages, (age, interval, exposure), estimates.change_rate, last, window
     )
+    if hazard is not None:
+        factor += _by_revisions(hazard, estimates.change_rate, age)
     free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
     if len(caps):
         free &= ~np.isin(pages.host_id, caps.host_id)
@@ -105,6 +112,16 @@ def urgency(
     rate = crawl_rate[free]
     factor[free] = bounded(pages, free, rate, factor[free] * budget_factor)
     return Urgency(factor, budget_factor, ratios, evidence)
+
+
+def _by_revisions(hazard: Floats, change_rate: Floats, age: Floats) -> Floats:
+    """Return what wide revisions add to the urgency of pages.
+
+    Beside the changes of its own that a page expects since its last crawl, it expects the `hazard`
+    of revisions. The page is due when both are as many as its crawl rate allows.
+    """
+    own = np.maximum(change_rate * np.nan_to_num(age), LEAST_EXPECTED)
+    return np.where(hazard > 0, hazard / own, 0.0)
 
 
 def bounded(pages: EpochColumns, where: Bools | Ints, crawl_rate: Floats, factor: Floats) -> Floats:

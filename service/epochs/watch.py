@@ -1,9 +1,10 @@
-"""Watch the epoch in force, so that requests need not ask the database.
+"""Watch the epoch in force and the orders of operators, so that requests need not ask for them.
 
 A request that reads a newer epoch reports it here. Therefore no client gets "not modified" for an
 older epoch than one that this process has shown.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 
@@ -12,12 +13,17 @@ from typing_extensions import override
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError
 from service.storage import Store, Transaction
+from service.storage.budget.orders import Orders
 from service.storage.stores.newest import NewestWatch
 
 MAX_AGE_S = 2.0
 """Maximum age of the epoch number in memory, seconds; older numbers are read from the database."""
 MAX_EPOCHS = 4
 """Maximum published epochs in memory."""
+
+
+def ignore(_: Orders) -> None:
+    """Follow no orders."""
 
 
 class Watch(NewestWatch):
@@ -30,6 +36,9 @@ class Watch(NewestWatch):
         self.clock = clock
         self.polled_at = -MAX_AGE_S
         self.published: dict[int, Epoch] = {}
+        self.follow: Callable[[Orders], object] = ignore
+        """Follows the orders of operators, as read."""
+        self.following = threading.Lock()
         self.incarnation = ""
         """Name of the database's incarnation; "" before the first poll."""
 
@@ -62,8 +71,11 @@ class Watch(NewestWatch):
     def poll(self) -> None:
         began = self.clock()
         try:
-            with self.store.begin(write=False) as tx:
-                number, incarnation = tx.number_in_force(), tx.incarnation()
+            with self.following:  # orders that were read earlier are followed earlier
+                with self.store.begin(write=False) as tx:
+                    number, incarnation = tx.number_in_force(), tx.incarnation()
+                    orders = tx.orders()
+                self.follow(orders)
             self.note_incarnation(incarnation)
             self.note_newest(number)
         except RecrawlError:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from recrawl_client.wire.plan import BudgetPlan, PlanAnswer, PlannedHost, PlannedTag, StarvedPage
+from service.budget.in_force import BudgetInForce
 from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
 from service.epochs.division import divides, sharing, wanted_within
@@ -33,8 +34,8 @@ MOST_PAGES = 20_000_000
 class Kept(NamedTuple):
     """The input of plans, and the plan of the bandwidth in force."""
 
-    after: tuple[int, int]
-    """Epoch in force, and the last epoch if that failed, else 0."""
+    after: tuple[int, int, str]
+    """Epoch in force, the last epoch if that failed, else 0, and the unit of the budget."""
     basis: Basis
     in_force: Solved
 
@@ -42,12 +43,25 @@ class Kept(NamedTuple):
 class WhatIf:
     """Plans of one process, computed one at a time; any thread may ask."""
 
-    def __init__(self, store: Store, plan: Plan, now: Clock, max_pages: int = MOST_PAGES) -> None:
-        self.store, self.plan, self.now, self.max_pages = store, plan, now, max_pages
+    def __init__(
+        self,
+        store: Store,
+        plan: Plan,
+        now: Clock,
+        max_pages: int = MOST_PAGES,
+        budget: BudgetInForce | None = None,
+    ) -> None:
+        self.store, self.now, self.max_pages = store, now, max_pages
+        self.own_plan, self.budget = plan, budget
         self.n_questions = 0
         self._turn = threading.Lock()
         self.kept: Kept | None = None
         """Input as the last question read it; None: nothing is kept."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with the budget in force."""
+        return self.own_plan.within(self.budget)
 
     def ask(self, bandwidths: Sequence[float], limit: int) -> PlanAnswer:
         """Return the plans of some bandwidths, each with up to `limit` hosts, tags and pages.
@@ -88,7 +102,7 @@ class WhatIf:
         with self.store.begin(write=False) as tx:
             newest = tx.newest_epoch()
             failed = newest.epoch if newest is not None and newest.reason is not None else 0
-            after = tx.number_in_force(), failed
+            after = tx.number_in_force(), failed, self.plan.unit
         if self.kept is not None and self.kept.after == after:
             return self.kept
         self.kept = None  # first, because two would take twice the memory

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.core.estimators.base import Estimator, from_columns, to_columns
+from service.core.estimators.base import Estimator, PriorEstimator, from_columns, to_columns
 from service.core.estimators.gamma import CompleteObservations, Gamma, GammaState
 from service.core.estimators.history import History
 from service.core.pings import (
@@ -25,6 +25,7 @@ from service.core.pings import (
     trusted,
 )
 from service.core.prior import DEFAULT_PRIOR
+from service.core.wide_revisions import own_share
 from service.model.arrays import (
     INSTANT,
     Bools,
@@ -32,6 +33,7 @@ from service.model.arrays import (
     Floats,
     Instants,
     Ints,
+    Numbers,
     days,
     rounds,
 )
@@ -86,6 +88,8 @@ class OrderedCrawls(Columns):
     """Crawl rate in force over the interval, 1/day, where the estimator uses it."""
     age: Floats
     """Days since the page was last modified, as its site reports; NaN: no report."""
+    revised: Numbers = None
+    """Probability that a wide revision fell on the page in the interval; None: 0."""
 
 
 class EvidenceState(NamedTuple):
@@ -127,9 +131,18 @@ def _learn(estimator: Estimator[Any], states: Floats, evidence: OrderedCrawls) -
     for entries in rounds(evidence.page):
         crawls = evidence if len(entries) == len(evidence) else evidence.take(entries)
         before = estimator.State(*(number[crawls.page] for number in state))
-        columns = crawls.interval, crawls.changed, crawls.crawl_rate, crawls.age
+        changed = own_changes(estimator, before, crawls)
+        columns = crawls.interval, changed, crawls.crawl_rate, crawls.age
         for number, new in zip(state, estimator.update(before, *columns), strict=True):
             number[crawls.page] = new
+
+
+def own_changes(estimator: Estimator[Any], before: Any, crawls: OrderedCrawls) -> Bools | Floats:
+    """Return changes as far as they are the pages' own, and not those of a wide revision."""
+    if crawls.revised is None or not isinstance(estimator, PriorEstimator):
+        return crawls.changed
+    expected = estimator.change_rate(before) * crawls.interval
+    return crawls.changed * own_share(expected, crawls.revised)
 
 
 def _learn_pinged(

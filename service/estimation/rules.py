@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from service.core.estimators.base import Estimator
+from service.core.wide_revisions import WideRevisions
 from service.estimation.shard_rates import NO_EPOCH, EpochFacts, PagesT, ShardRates
-from service.model.amounts import CRAWLS
+from service.model.amounts import NO_BUDGET, HasUnit
 from service.model.domain import Epoch, Timing
 from service.storage import Transaction
 
@@ -21,12 +22,19 @@ class Rules:
     rng: np.random.Generator
     ping_delay_s: float = 0.0
     """Time after a page's last crawl in which pings are dropped, seconds."""
-    unit: str = CRAWLS
-    """Unit of the budget, in which crawls state their costs."""
+    budget: HasUnit = NO_BUDGET
+    """The budget in force, in whose unit crawls state their costs."""
     epoch: EpochFacts = NO_EPOCH
     """The epoch whose prior and urgencies are in force."""
+    revisions: WideRevisions | None = None
+    """Wide revisions that this epoch knew; None: none."""
     shard_rates: ShardRates = field(default_factory=ShardRates, compare=False, repr=False)
     """Tables of URL groups of a store with logical shards, which its rules in force share."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of the budget."""
+        return self.budget.unit
 
     def of(self, _: Transaction) -> "Rules":
         """Return these rules for any schedule in force."""
@@ -62,7 +70,8 @@ class InForce:
         if (number := tx.number_in_force()) != epoch:
             last = tx.epoch(number)
             estimator = fitted_last(tx, self.rules.estimator, last)
-            rules = replace(self.rules, estimator=estimator, epoch=EpochFacts.of(last))
+            facts, revisions = EpochFacts.of(last), tx.wide_revisions(number)
+            rules = replace(self.rules, estimator=estimator, epoch=facts, revisions=revisions)
             self._latest = number, rules
         return rules
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from service.core import waits
 from service.core.pings import recent_pings
+from service.core.wide_revisions import WideRevisions
 from service.estimation.estimates import EvidenceState, OrderedCrawls, learn_crawls
 from service.estimation.rules import Rules
 from service.ingest.absences import Absences, absences, failures
@@ -53,6 +54,8 @@ from service.model.outcomes import (
 
 GENERATED_WITHIN = np.timedelta64(1, "m")
 """Age up to which a Last-Modified is ignored."""
+DAY_US = 86_400e6
+"""A day, microseconds."""
 COMPLETE, CRAWL = int(Observability.complete), int(Kind.crawl)
 """Codes in columns; Python 3.11 looks members up slowly."""
 
@@ -200,10 +203,21 @@ def observe(
         crawl_rate=states.crawl_rate[groups.page],
         age=age(crawls),
     )
-    learnt = learn_crawls(rules.estimator, states, evidence.where(comparison.is_evidence))
+    shown = evidence.where(comparison.is_evidence)
+    if rules.revisions is not None:
+        shown = replace(shown, revised=_revised(rules.revisions, states, shown))
+    learnt = learn_crawls(rules.estimator, states, shown)
     ages = evidence.age
     after = _next_states(states, groups, crawls, comparison, began.at, ages, learnt, rules)
     return after, _log_crawls(crawls, comparison, evidence.crawl_rate), comparison
+
+
+def _revised(revisions: WideRevisions, states: PageStates, crawls: OrderedCrawls) -> Floats | None:
+    """Return the probability that a wide revision fell on each page since its last crawl."""
+    began = crawls.observed_at - (crawls.interval * DAY_US).round().astype("m8[us]")
+    host_id = states.host_id[crawls.page]
+    probability = revisions.probability(host_id, began, crawls.observed_at)
+    return probability if probability.any() else None
 
 
 def compare(

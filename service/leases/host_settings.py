@@ -21,7 +21,9 @@ DOUBT = "false_304_at"
 FIRST_SHARE = "first_share"
 MOST_AUDITED = 1_000
 """Maximum number of members that an entry of the audit names."""
-SHUT_BY = politeness.STATE[:-1]
+PAUSES = BLOCK, PAUSE = "blocked_until", "paused_until"
+"""Names of the ends of the pauses of a host queue by an operator and by the site."""
+SHUT_BY = (BLOCK, *politeness.STATE[:-1])
 """Fields that keep a gate shut, which move with a host into another host queue."""
 
 
@@ -70,8 +72,8 @@ def change_host(
 ) -> None:
     """Change settings of a host, new or not: fields of `Host`, `blocked_until`, `false_304_at`.
 
-    None clears a setting. The function creates a new group. Queued pages move with their host. A
-    block holds for the host queue that the host joins.
+    None clears a setting, and of `paused_until` the pause by the site. The function creates a new
+    group. Queued pages move with their host. A pause holds for the host queue that the host joins.
     """
     host_id = tx.host_ids([host])
     # The group comes before the host, as in `change_group`: the two cannot wait for each other.
@@ -162,12 +164,12 @@ def _change(
     after = keep_last_crawl(inherited, after, again, polite)
     after = hold_first_delay(tx, inherited, after, again, at, polite)
     after = fill(after, np.isin(locked.queue_id, filled), at)
-    if "blocked_until" in settings:
-        until = settings["blocked_until"]
-        until = NO_TIME if until is None else instant(until)
-        after = block(after, locked.queue_id == blocked, until)
+    for name in settings.keys() & {*PAUSES}:
+        until = NO_TIME if settings[name] is None else instant(settings[name])
+        after = pause(after, locked.queue_id == blocked, name, until, at)
     after = look_again(after, again, at)
     tx.save_host_queues(after.take(politeness.differs(locked, after)))
+    tx.save_blocks(after.take(politeness.differs(locked, after, (BLOCK,))))
 
 
 def host_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
@@ -178,7 +180,7 @@ def host_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
         return None
     fields = ("group", *politeness.SETTINGS, CAP, FIRST_SHARE, DOUBT)
     own = {field: getattr(host, field) for field in fields}
-    return {**own, "blocked_until": host.host_queue.blocked_until}
+    return {**own, **pauses(host.host_queue)}
 
 
 def group_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
@@ -191,9 +193,14 @@ def group_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
     return {
         **own,
         CAP: group.max_crawl_rate,
-        "blocked_until": group.host_queue.blocked_until,
+        **pauses(group.host_queue),
         "members": tx.members(group.group_id, MOST_AUDITED),
     }
+
+
+def pauses(host_queue: HostQueue) -> dict[str, datetime | None]:
+    """Return the ends of the pauses of a host queue."""
+    return {BLOCK: host_queue.blocked_until, PAUSE: host_queue.paused_until}
 
 
 def _locked(tx: Transaction, host_id: Ints) -> Ints:
@@ -264,9 +271,15 @@ def hold_first_delay(
     return _put(after, held, {"ready_at": (at + new)[held]})
 
 
-def block(host_queues: HostQueues, row: Bools, until: np.datetime64) -> HostQueues:
-    """Return host queues, the selected rows blocked until an instant; NaT ends a block or pause."""
-    return _put(host_queues, row, {"blocked_until": until, "paused_at": NO_TIME})
+def pause(
+    host_queues: HostQueues, row: Bools, name: str, until: np.datetime64, at: np.datetime64
+) -> HostQueues:
+    """Return host queues, the selected rows paused until an instant; NaT ends the pause.
+
+    `name` is that of the pause, `BLOCK` or `PAUSE`. A pause by the site begins at `at`.
+    """
+    began = {"paused_at": NO_TIME if np.isnat(until) else at} if name == PAUSE else {}
+    return _put(host_queues, row, {name: until, **began})
 
 
 def look_again(host_queues: HostQueues, row: Bools, at: np.datetime64) -> HostQueues:

@@ -214,7 +214,7 @@ def lease_due(
     pages, due, locked, ripe = _corrected(tx, leases.page_id, now, ahead=ahead)
     day = int(days_since_1970(now))
     caps = members(tx, pages, locked & ripe, in_group, day)
-    amount = Spending(allotment.unit).amounts(tx, pages)
+    amount = Spending(allotment.unit, allotment.knows_costs).amounts(tx, pages)
     # a page that is dearer than a day's budget would hold up all others
     allowed = caps.allowed & (amount <= allotment.most)
     able = locked & ripe & allowed

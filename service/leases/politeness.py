@@ -3,8 +3,9 @@
 An incident of a host is one pause: only a crawl that was leased after the pause began makes the
 next pause longer. Twelve crawls in flight that all get a 429 are one incident.
 
-A host queue is open if the delay since the last crawl and the pause after trouble are over. Also,
-fewer leases must run than the concurrency allows. The store keeps all instants over a restart.
+A host queue is open if the delay since the last crawl and its pauses are over. Also, fewer leases
+must run than the concurrency allows. The site pauses its host queue by trouble. An operator's pause
+is apart: no report ends it or makes it longer. The store keeps all instants over a restart.
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ NO_DELAY = np.timedelta64(0, "us")
 
 SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
 """Fields of a host queue that callers set."""
-STATE = ("n_failures", "blocked_until", "paused_at", "ready_at", "next_at")
+STATE = ("n_failures", "paused_until", "paused_at", "ready_at", "next_at")
 """Fields of a host queue that crawls and reports change."""
 
 
@@ -123,6 +124,12 @@ def seconds(spans: Floats) -> Spans:
 # -- leasing
 
 
+def ends_of_pauses(host_queues: HostQueues) -> Instants:
+    """Return when the pauses of host queues end, by an operator and by the site; NaT: no pause."""
+    ends: Instants = np.fmax(host_queues.blocked_until, host_queues.paused_until)
+    return ends
+
+
 def gates(
     host_queues: HostQueues, delay: Spans, concurrency: Ints, n_running: Ints, at: np.datetime64
 ) -> Gates:
@@ -130,7 +137,7 @@ def gates(
     room = np.where(concurrency > 0, np.maximum(concurrency - n_running, 0), ANY_NUMBER)
     # a delay runs from one crawl to the next, so only one crawl may begin now
     room = np.where(delay > NO_DELAY, np.minimum(room, 1), room)
-    waits = (host_queues.ready_at > at) | (host_queues.blocked_until > at)
+    waits = (host_queues.ready_at > at) | (ends_of_pauses(host_queues) > at)
     return Gates(delay, concurrency, n_running, np.where(waits, 0, room))
 
 
@@ -167,7 +174,7 @@ def shut(
     ready_at = np.where(waits, at + gates.delay, host_queues.ready_at)
     full = (gates.concurrency > 0) & (gates.n_running + n_taken >= gates.concurrency)
     opens = np.fmax(
-        np.fmax(ready_at, host_queues.blocked_until), np.where(full, ends + gates.delay, NO_TIME)
+        np.fmax(ready_at, ends_of_pauses(host_queues)), np.where(full, ends + gates.delay, NO_TIME)
     )
     next_at = np.where(np.isnat(head), NO_TIME, np.fmax(head, opens))
     return replace(host_queues, ready_at=ready_at, next_at=next_at)
@@ -265,7 +272,7 @@ def after_reports(
     ready_at = np.where(waits, later, host_queues.ready_at)
     freed = np.where(summary.ended & (concurrency > 0), at, NO_TIME)
     first = np.fmin(np.fmin(host_queues.next_at, freed), summary.queued)
-    opens = np.fmax(ready_at, host_queues.blocked_until)
+    opens = np.fmax(ready_at, ends_of_pauses(host_queues))
     next_at = np.where(np.isnat(first), NO_TIME, np.fmax(first, opens))
     return replace(host_queues, ready_at=ready_at, next_at=next_at)
 
@@ -286,7 +293,7 @@ def failures_in_a_row(host_queues: HostQueues, summary: ReportSummary) -> Ints:
     answered = ~np.isnat(summary.good)
     day = seconds(np.array(FORGIVEN_AFTER_S))
     # without leases, no answer would clear the failures
-    forgiven = answered | (summary.ill > host_queues.blocked_until + day)
+    forgiven = answered | (summary.ill > host_queues.paused_until + day)
     before = np.where(forgiven, 0, host_queues.n_failures)
     # `n_ill` counts trouble before the answer too; only one is certain to be newer
     one_by_one = before + np.where(answered | summary.slow, 1, summary.n_ill)
@@ -316,10 +323,10 @@ def pause(
     until = np.fmax(until, np.where(asked_s > NO_DELAY, asked + asked_s, NO_TIME))
     pauses = ~np.isnat(until)
     # not `>`, which is false for NaT, a host queue without a pause
-    longer = pauses & ~(until <= host_queues.blocked_until)
+    longer = pauses & ~(until <= host_queues.paused_until)
     return replace(
         host_queues,
-        blocked_until=np.where(longer, until, host_queues.blocked_until),
+        paused_until=np.where(longer, until, host_queues.paused_until),
         paused_at=np.where(longer, at, host_queues.paused_at),
     )
 
@@ -330,7 +337,7 @@ def pause(
 def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> HostQueues:
     """Return host queues after the clock was set back, without crawls and pauses after `at`.
 
-    The remaining time of a delay or a pause counts from now. An operator's block keeps its end.
+    The remaining time of a delay or a pause counts from now. A pause by an operator keeps its end.
     """
     if not ((host_queues.ready_at > at) | (host_queues.paused_at > at)).any():
         return host_queues
@@ -339,12 +346,12 @@ def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> 
     # fmin makes a delay of NaT, but no crawl has begun one
     ready_at = np.where(np.isnat(host_queues.ready_at), NO_TIME, ready_at)
     ahead = host_queues.paused_at > at
-    rest = host_queues.blocked_until - host_queues.paused_at
+    rest = host_queues.paused_until - host_queues.paused_at
     again = ahead | (host_queues.ready_at > ready_at)
     return replace(
         host_queues,
         ready_at=ready_at,
-        blocked_until=np.where(ahead, at + rest, host_queues.blocked_until),
+        paused_until=np.where(ahead, at + rest, host_queues.paused_until),
         paused_at=np.where(ahead, at, host_queues.paused_at),
         next_at=np.where(again, np.fmin(host_queues.next_at, at), host_queues.next_at),
     )

@@ -8,7 +8,7 @@ Amount(value=50000000000.0, unit='bytes')
 
 import math
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 CRAWLS, BYTES, SECONDS = "crawls", "bytes", "seconds"
 """Units beside the currencies."""
@@ -50,6 +50,16 @@ class Amount(NamedTuple):
         """True for an amount of a currency."""
         return self.unit in CURRENCIES
 
+
+class HasUnit(Protocol):
+    """A budget as far as its unit matters."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of the budget, which an operator may change."""
+
+
+NO_BUDGET: HasUnit = Amount(math.inf, CRAWLS)
 
 TYPICAL = {CRAWLS: 1.0, BYTES: 100_000.0, SECONDS: 1.0}
 """Cost of a crawl while no crawl has reported any, by unit."""

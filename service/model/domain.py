@@ -224,6 +224,9 @@ class HostQueue:
     n_failures: int
     """Reports of trouble in a row."""
     blocked_until: datetime | None
+    """End of the pause by an operator."""
+    paused_until: datetime | None
+    """End of the pause by the site."""
     ready_at: datetime | None
     """End of the delay after the last crawl."""
     next_at: datetime | None

@@ -16,9 +16,11 @@ import structlog
 from structlog.typing import EventDict
 
 from service import __version__
+from service.budget.in_force import BudgetInForce
 from service.budget.spending import adopt_budget
 from service.connectors.guarded import FetchLimits, guarded_client
 from service.core.estimators import ESTIMATORS
+from service.epochs.constraints import CONSTRAINED
 from service.epochs.parts import Spread, in_this_process
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
@@ -26,6 +28,7 @@ from service.estimation.estimates import width
 from service.estimation.rules import Rules
 from service.events.courier import Courier
 from service.history.counting import HistoryCounter
+from service.model.amounts import CRAWLS
 from service.model.errors import EstimatorMismatch, InvalidSettings, RecrawlError
 from service.model.redaction import redacted
 from service.runtime.settings import Settings
@@ -87,6 +90,7 @@ class Opened:
 
     store: Store
     plan: Plan
+    budget: BudgetInForce
     rules: Rules
     runner: Runner
     courier: Courier
@@ -127,7 +131,8 @@ def opened(
         store.check()
         store.recognise()
         plan = _plan(store, settings)
-        adopt_budget(store, plan.unit, plan.bandwidth)
+        budget = _budget(store, settings)
+        adopt_budget(store, budget.unit, budget.amount and budget.amount.value)
     except RecrawlError:
         store.close()
         raise
@@ -140,12 +145,12 @@ def opened(
     store.counter = HistoryCounter(store)
     store.holds_new = settings.admission == "learned"
     rng = rng or np.random.default_rng()
-    rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s, plan.unit)
+    rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s, budget)
     interval = timedelta(seconds=settings.epoch_interval_s)
-    runner = Runner(store, plan, interval, store.clock, settings.politeness(), spread)
+    runner = Runner(store, plan, interval, store.clock, settings.politeness(), spread, budget)
     deliveries = courier(store, settings, rng.spawn(1)[0])
     archivist = Archivist(store, Retention(plan.retention, settings.changes_retention))
-    return Opened(store, plan, rules, runner, deliveries, archivist)
+    return Opened(store, plan, budget, rules, runner, deliveries, archivist)
 
 
 def started_tracing(settings: Settings) -> "Tracing | None":
@@ -198,6 +203,19 @@ def _plan(store: Store, settings: Settings) -> Plan:
             f"log{otherwise}"
         )
     return plan
+
+
+def _budget(store: Store, settings: Settings) -> BudgetInForce:
+    """Return the budget in force; raise `InvalidSettings` where the objective cannot keep it."""
+    with store.begin(write=False) as tx:
+        budget = BudgetInForce(settings.budget_settings(), tx.orders())
+    if budget.unit != CRAWLS and settings.objective != CONSTRAINED:
+        raise InvalidSettings(
+            f"an operator has set a budget in {budget.unit}, which needs "
+            f"RECRAWL_OBJECTIVE={CONSTRAINED}, not {settings.objective}; start with it, and end "
+            "the order by `recrawl budget unset` before you choose another objective"
+        )
+    return budget
 
 
 def _stored_estimator(store: Store, name: str) -> str:

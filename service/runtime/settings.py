@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from service.archive.log_archive import LogArchive
-from service.budget.allotments import Terms
+from service.budget.in_force import BudgetSettings
 from service.core.allocation import ALLOCATORS
 from service.core.division import FIRST_SHARE
 from service.core.estimators import ESTIMATORS, make_estimator
@@ -74,7 +74,8 @@ class Settings(AccessSettings, ClusterSettings):
     database_timeout_s: Annotated[float, Field(ge=1, le=300)] = REQUEST_TIMEOUT_S
     """Maximum duration of one statement of a request, seconds; beyond it the answer is 503."""
     bandwidth: Annotated[float, Field(ge=1e-9, le=1e15, allow_inf_nan=False)] | None = None
-    """Crawls a day over all pages; unset: 0.2 for each page that has a copy."""
+    """Crawls a day over all pages; unset: 0.2 for each page that has a copy. `recrawl budget set`
+    wins over this and the next setting."""
     budget: str | None = None
     """Amount a day in place of the bandwidth: crawls, bytes, seconds or money, such as `50 GB`,
     `20 h` or `30 USD`; needs the objective harmonic unless it counts crawls."""
@@ -260,13 +261,9 @@ class Settings(AccessSettings, ClusterSettings):
         """Retention of the feed of changes; None: for ever."""
         return None if self.changes_days is None else timedelta(days=self.changes_days)
 
-    def budget_terms(self) -> Terms | None:
-        """Return what is set about the budget; None: no amount was promised."""
-        amount = self.amount
-        if amount is None:
-            return None
-        loan_days = 0.0 if amount.is_money else self.budget_loan
-        return Terms(amount.value, loan_days, amount.unit, self.first_share)
+    def budget_settings(self) -> BudgetSettings:
+        """Return what is set about the budget."""
+        return BudgetSettings(self.amount, self.budget_loan, self.first_share)
 
     def politeness(self) -> Politeness:
         """Return the politeness of hosts without settings of their own."""

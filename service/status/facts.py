@@ -52,7 +52,7 @@ class CrawlerFacts(NamedTuple):
     """Work for crawlers, and their last requests."""
 
     ready_since: datetime | None
-    """Time since which a page is due and its host open; None: nothing is, or no budget is left."""
+    """Time since which a page is due and open; None: none, no budget, or all are paused."""
     leases: Asked | None
     schedule: Asked | None
     leases_end: datetime | None
@@ -146,7 +146,11 @@ def _epochs(store: Store, tx: Transaction, interval: timedelta) -> EpochFacts:
 
 def _crawlers(tx: Transaction, asked: LastAsked, at: datetime, terms: Terms | None) -> CrawlerFacts:
     ready_since = tx.ready_since()
-    if ready_since is not None and (ready_since > at or spent_until(tx, terms) is not None):
+    paused_until = tx.orders().paused_until
+    is_shut = paused_until is not None and paused_until > at
+    if ready_since is not None and (
+        is_shut or ready_since > at or spent_until(tx, terms) is not None
+    ):
         ready_since = None
     signs = asked.leases(tx), asked.schedule(tx), tx.leases_end()
     return CrawlerFacts(ready_since, *signs, reported_by=None)

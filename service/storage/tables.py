@@ -202,6 +202,7 @@ host_queues = sa.Table(
     sa.Column("paused_at", Instant),
     sa.Column("ready_at", Instant),
     sa.Column("next_at", Instant, index=True),
+    sa.Column("paused_until", Instant),
     comment="Queues of hosts (id of the host) and of groups (minus the id of the group).",
     postgresql_with=HOT,
 )
@@ -308,6 +309,7 @@ deleted_hosts = sa.Table(
     sa.Column("blocked_until", Instant),
     sa.Column("paused_at", Instant),
     sa.Column("ready_at", Instant),
+    sa.Column("paused_until", Instant),
     comment="Pauses and delays of hosts that were deleted before their end.",
 )
 
@@ -431,6 +433,7 @@ url_groups = sa.Table(
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("rate", sa.LargeBinary),
     sa.Column("share_evidence", sa.LargeBinary),
+    sa.Column("wide_revisions", sa.LargeBinary),
     comment="Mean change rates and shares of url_groups; compressed, by kept epoch and shard.",
 )
 

@@ -1,10 +1,10 @@
-"""Items in files: CSV with a header, NDJSON or Parquet, read once, in constant memory."""
+"""Items in files: lists of URLs, CSV with a header, NDJSON or Parquet, in constant memory."""
 
 import csv
-import gzip
 import io
-import zlib
+import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from datetime import UTC
 from itertools import islice
 from pathlib import Path
@@ -12,12 +12,18 @@ from typing import IO, Any, NamedTuple
 
 from service.model import lenient_json
 from service.model.errors import UnreadableFile
+from service.transfer.captures import CDX_LETTERS, DIGITS
+from service.transfer.text import content_of, first_lines
 
 BLOCK = 5_000
 NUMBERS = ("importance", "min_crawl_rate", "max_crawl_rate")
 TOO_WIDE = "field larger than field limit"
 """Words of Python's reader of CSV about a cell that is too long."""
-KINDS = ("csv", "tsv", "ndjson", "jsonl", "parquet")
+KINDS = ("urls", "csv", "tsv", "ndjson", "parquet")
+ENDINGS = {"csv": "csv", "tsv": "tsv", "ndjson": "ndjson", "jsonl": "ndjson", "parquet": "parquet"}
+"""Format by the ending of a name."""
+URL = re.compile(rb"https?://\S+", re.IGNORECASE)
+CDXJ = re.compile(rb"\S+ \d{4,17} \{")
 
 
 class Block(NamedTuple):
@@ -39,52 +45,96 @@ class _Unusable(NamedTuple):
 
 def kind_of(path: Path) -> str:
     """Return the format by the ending of the name; raise `UnreadableFile` for any other."""
-    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
-    if kind not in KINDS or (kind == "parquet" and path.suffix == ".gz"):
+    kind = ENDINGS.get(path.name.lower().removesuffix(".gz").rpartition(".")[2])
+    if kind is None or (kind == "parquet" and path.suffix == ".gz"):
         raise UnreadableFile(
             f"{path}: the name must end in .csv, .tsv, .ndjson or .jsonl (or .gz), or in .parquet"
         )
     return kind
 
 
+def format_of(path: Path) -> str:
+    """Return the format of a file: one of `KINDS`, or of `captures.PARSERS`.
+
+    The first line shows an index of captures, the ending of the name a file of pages. The first
+    line decides on other names. Raise `UnreadableFile` where none fits.
+    """
+    lines = [line for line in first_lines(path) if line[:1] not in (b"!", b"@")]
+    first = lines[0] if lines else b""
+    if kind := _of_captures(first):
+        return kind
+    with suppress(UnreadableFile):
+        return kind_of(path)
+    if first.startswith(b"{"):
+        return "ndjson"
+    for kind, separator in (("csv", b","), ("tsv", b"\t")):
+        if b"url" in [name.strip() for name in first.split(separator)]:
+            return kind
+    if not first or URL.fullmatch(first):
+        return "urls"
+    raise UnreadableFile(
+        f"{path}: the first line {first[:40].decode(errors='replace')!r} is no URL, no header of a "
+        "table with a column `url`, and no capture of an index; say the format with --format"
+    )
+
+
+def _of_captures(line: bytes) -> str | None:
+    """Return the format of the index of captures that a line belongs to; None: to none."""
+    if line.startswith((b" CDX ", b"CDX ")):
+        return "cdx"
+    if CDXJ.match(line):
+        return "cdxj"
+    if line.startswith((b'[["', b'["')) or (line.startswith(b"{") and b'"timestamp"' in line):
+        return "index"
+    cells = line.split()
+    is_row = len(cells) in CDX_LETTERS and cells[1].isdigit() and len(cells[1]) == DIGITS
+    return "cdx" if is_row else None
+
+
 def read_items(
-    path: Path, after_line: int = 0, block: int = BLOCK, *, names: Collection[str] = ()
+    path: Path,
+    after_line: int = 0,
+    block: int = BLOCK,
+    *,
+    names: Collection[str] = (),
+    kind: str | None = None,
 ) -> Iterator[Block]:
     """Yield the items of a file in blocks; the caller checks their values.
 
-    With `names`, a table may have only columns of these names.
+    With `names`, a table may have only columns of these names. Without its kind, one of `KINDS`,
+    the file shows it.
 
     Raises
     ------
     UnreadableFile
-        The file is neither CSV with a `url` column nor NDJSON nor Parquet, is not UTF-8, is a
+        The file is no list of URLs, CSV with a `url` column, NDJSON or Parquet, is not UTF-8, is a
         broken gzip, or has a column outside of `names`.
     """
-    kind = kind_of(path)
+    kind = kind or format_of(path)
     if kind == "parquet":
         yield from _parquet(path, after_line, block, names)
         return
-    with path.open("rb") as raw:
-        content = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+    with content_of(path) as (content, raw):
         # a byte order mark is no part of the first name
         text = io.TextIOWrapper(content, "utf-8-sig", newline="")
-        lines = kind in ("ndjson", "jsonl")
-        rows = _ndjson(text, after_line) if lines else _csv(text, path, kind, names)
+        if kind == "urls":
+            rows = _urls(text)
+        else:
+            rows = _ndjson(text, after_line) if kind == "ndjson" else _csv(text, path, kind, names)
         try:
             while part := list(islice(rows, block)):
                 if part[-1][0] > after_line:
                     yield _block([row for row in part if row[0] > after_line], raw.tell())
         except UnicodeDecodeError as error:
             raise UnreadableFile(f"{path}: not UTF-8 ({error.reason}); convert it first") from error
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UnreadableFile(f"{path}: the gzip is broken or cut off: {error}") from error
         except csv.Error as error:
             raise UnreadableFile(f"{path}: not CSV: {error}") from error
 
 
-def holds_states(path: Path) -> bool:
+def holds_states(path: Path, kind: str | None = None) -> bool:
     """Return whether the items of a file are pages with states, by its first item."""
-    return "estimator" in next((b.items[0] for b in read_items(path, block=1) if b.items), {})
+    blocks = read_items(path, block=1, kind=kind)
+    return "estimator" in next((b.items[0] for b in blocks if b.items), {})
 
 
 def _block(rows: list[tuple[int, Any]], bytes_read: int) -> Block:
@@ -96,6 +146,12 @@ def _block(rows: list[tuple[int, Any]], bytes_read: int) -> Block:
         last_line=rows[-1][0],
         bytes_read=bytes_read,
     )
+
+
+def _urls(text: IO[str]) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(text, 1):
+        if (url := line.strip()) and not url.startswith("#"):
+            yield number, {"url": url}
 
 
 def _ndjson(text: IO[str], after_line: int) -> Iterator[tuple[int, Any]]:

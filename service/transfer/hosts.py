@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from recrawl_client.wire.common import Item
 from recrawl_client.wire.hosts import Cap, Concurrency, Delay, GroupName, HostBody, Until
-from service.leases.host_settings import change_group, change_host
+from service.leases.host_settings import PAUSES, change_group, change_host, pauses
 from service.leases.politeness import Politeness
 from service.model.domain import Host, HostGroup, HostQueue
 from service.model.errors import InvalidField
@@ -39,6 +39,7 @@ class HostLine(HostBody, frozen=True, kw_only=True):
     """A host and its settings; a missing field means the default."""
 
     host: str
+    paused_until: Until | UnsetType = UNSET
 
 
 class GroupLine(Item, frozen=True, kw_only=True):
@@ -49,6 +50,7 @@ class GroupLine(Item, frozen=True, kw_only=True):
     max_concurrency: Concurrency | UnsetType = UNSET
     max_crawl_rate: Cap | UnsetType = UNSET
     blocked_until: Until | UnsetType = UNSET
+    paused_until: Until | UnsetType = UNSET
 
 
 Line = HostLine | GroupLine
@@ -107,14 +109,14 @@ def host_line(host: Host, now: datetime) -> HostLine | None:
     """Return the settings of a host; None where all have their defaults."""
     settings = _set(host, OF_HOST)
     if host.group is None:
-        settings |= _block(host.host_queue, now)
+        settings |= _pauses(host.host_queue, now)
     return HostLine(host=host.host, **settings) if settings else None
 
 
 def group_line(group: HostGroup, now: datetime) -> GroupLine:
     """Return the settings of a group."""
     settings = _set(group.host_queue, OF_GROUP[:-1]) | _set(group, OF_GROUP[-1:])
-    settings |= _block(group.host_queue, now)
+    settings |= _pauses(group.host_queue, now)
     return GroupLine(group=group.group, **settings)
 
 
@@ -123,10 +125,10 @@ def _set(of: Host | HostGroup | HostQueue, names: tuple[str, ...]) -> dict[str, 
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _block(host_queue: HostQueue, now: datetime) -> dict[str, datetime]:
-    """Return the end of a current block or pause; nothing without one."""
-    until = host_queue.blocked_until
-    return {} if until is None or until <= now else {"blocked_until": until}
+def _pauses(host_queue: HostQueue, now: datetime) -> dict[str, datetime]:
+    """Return the ends of pauses in force."""
+    ends = pauses(host_queue).items()
+    return {name: until for name, until in ends if until is not None and until > now}
 
 
 def add_settings(path: Path, store: Store, polite: Politeness) -> Iterator[HostStep]:
@@ -156,9 +158,10 @@ def _apply(store: Store, item: dict[str, Any], polite: Politeness) -> Line:
     settings = {name: value for name, value in structs.asdict(line).items() if value is not UNSET}
     with store.begin() as tx:
         now = tx.now()
-        if (until := settings.get("blocked_until")) is not None and until <= now:
-            # a block that is over would end one that is in force
-            del settings["blocked_until"]
+        for name in PAUSES:
+            # a pause that is over would end one that is in force
+            if (until := settings.get(name)) is not None and until <= now:
+                del settings[name]
         if isinstance(line, HostLine):
             name = normalise_host(settings.pop("host"))
             change_host(tx, name, settings, now, polite)

@@ -103,19 +103,33 @@ class ImportStep(NamedTuple):
     """Position from which `--resume` goes on."""
 
 
-def send_pages(path: Path, client: Client, after_line: int = 0) -> Iterator[ImportStep]:
+def check_lines(path: Path, kind: str, *, states: bool) -> Iterator[ImportStep]:
+    """Yield a step for each block of a file, whose good pages count as new; import nothing."""
+    item = StateLine if states else Page
+    for block in read_items(path, names=item.__struct_fields__, kind=kind):
+        parsed = parse(block.items, item)
+        yield _step(path, block, len(parsed.lines), 0, parsed.rejected)
+
+
+def send_pages(
+    path: Path, client: Client, after_line: int = 0, kind: str | None = None
+) -> Iterator[ImportStep]:
     """Register a file's pages with a running service; yield a step for each block."""
-    for block in read_items(path, after_line, names=Page.__struct_fields__):
+    for block in read_items(path, after_line, names=Page.__struct_fields__, kind=kind):
         answer = client.register_many(block.items)
         rejected = [(rejection.index, rejection.detail) for rejection in answer.rejected]
         yield _step(path, block, answer.created, 0, rejected)
 
 
 def add_pages(
-    path: Path, store: Store, now: Callable[[], datetime], after_line: int = 0
+    path: Path,
+    store: Store,
+    now: Callable[[], datetime],
+    after_line: int = 0,
+    kind: str | None = None,
 ) -> Iterator[ImportStep]:
     """Register a file's pages in the database; yield a step for each block's transaction."""
-    for block in read_items(path, after_line, names=Page.__struct_fields__):
+    for block in read_items(path, after_line, names=Page.__struct_fields__, kind=kind):
         parsed = parse(block.items, Page)
         created = 0
         if parsed.lines:
@@ -133,6 +147,7 @@ def add_states(
     estimator: Estimator[Any],
     now: Callable[[], datetime],
     after_line: int = 0,
+    kind: str | None = None,
 ) -> Iterator[ImportStep]:
     """Restore a file's pages and states; yield a step for each block's transaction.
 
@@ -142,7 +157,7 @@ def add_states(
         The file holds states of another estimator.
     """
     numbers = width(estimator)
-    for block in read_items(path, after_line, names=StateLine.__struct_fields__):
+    for block in read_items(path, after_line, names=StateLine.__struct_fields__, kind=kind):
         parsed = parse(block.items, StateLine)
         refused = [_refusal(line, path, estimator.name, numbers, now()) for line in parsed.lines]
         good = np.array([not reason for reason in refused], np.bool_)

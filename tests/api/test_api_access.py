@@ -180,6 +180,7 @@ def test_every_administrative_act_leaves_an_entry_with_its_author(api: Live):
             "max_concurrency": None,
             "max_crawl_rate": None,
             "blocked_until": None,
+            "paused_until": None,
             "members": ["a.example"],
         },
     )
@@ -520,7 +521,7 @@ def test_a_limited_key_sets_no_tags(api: Live):
 
 
 def blocked(api: Live, group="shared"):
-    return api.get(f"/groups/{group}").json()["host_queue"]["blocked_until"]
+    return api.get(f"/groups/{group}").json()["host_queue"]["paused_until"]
 
 
 @pytest.mark.parametrize("way", ["json", "ndjson", "lease", "url"])
@@ -577,7 +578,7 @@ def test_a_limited_key_pauses_its_own_hosts(api: Live, members):
     item = {"url": OURS, "observed_at": at, "status": 429, "retry_after_s": 600}
     assert send(api, headers, "/observations", [item]).json()["accepted"] == 1
     place = "/groups/shared" if members else "/hosts/a.example"
-    assert api.get(place).json()["host_queue"]["blocked_until"] is not None
+    assert api.get(place).json()["host_queue"]["paused_until"] is not None
 
 
 def test_a_key_of_some_urls_pauses_no_host(api: Live):
@@ -586,4 +587,4 @@ def test_a_key_of_some_urls_pauses_no_host(api: Live):
     headers, at = limited(api, "crawl"), api.clock().isoformat()
     item = {"url": f"{BLOG}1", "observed_at": at, "status": 429, "retry_after_s": 600}
     assert send(api, headers, "/observations", [item]).json()["accepted"] == 1
-    assert api.get("/hosts/b.example").json()["host_queue"]["blocked_until"] is None
+    assert api.get("/hosts/b.example").json()["host_queue"]["paused_until"] is None

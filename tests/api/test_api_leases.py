@@ -132,7 +132,7 @@ def test_a_report_of_another_page_s_url_ends_its_lease_and_nothing_else(rude, n_
     assert alone.json()["leases_ended"] == 0  # its lease has ended already
     for url in ("https://new.example/", "https://far.example/"):
         assert rude.client.get("/pages", params={"url": url}).status_code == 404
-    assert rude.get("/hosts/b.example").json()["host_queue"]["blocked_until"] is None
+    assert rude.get("/hosts/b.example").json()["host_queue"]["paused_until"] is None
     page = rude.get(f"/pages/{page_id}").json()
     assert (page["last_crawl_at"], page["unfinished"]["ending"]) == (None, "refused")
     assert report(rude, crawl, digest="1")["leases_ended"] == 0

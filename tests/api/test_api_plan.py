@@ -1,7 +1,6 @@
 """Plans of other bandwidths over HTTP: equal to epochs, one at a time, refused by name."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from support.live_server import Live, running
@@ -40,7 +39,8 @@ def test_a_plan_is_what_the_service_publishes_at_that_bandwidth(api: Live):
     for name in figures:
         assert plan["in_force"][name] == pytest.approx(latest[name], rel=1e-9), name
     for item in plan["items"][:2]:
-        api.service.runner.plan = replace(api.service.plan, bandwidth=item["bandwidth"])
+        budget = {"budget": f"{item['bandwidth']} crawls"}
+        assert api.client.put("/budget", json=budget).is_success
         epoch = api.epoch()
         for name in figures:
             assert item[name] == pytest.approx(epoch[name], rel=1e-9), name

@@ -185,7 +185,7 @@ def test_a_site_that_asks_for_a_price_is_asked_once_until_the_price_is_accepted(
     why = live.get("/pages", url=shop.url("/out-of-reach")).json()["why"]["sentence"]
     assert "price" in why
     hosts = live.get("/hosts").json()["items"]
-    assert all(host["host_queue"]["blocked_until"] is None for host in hosts)
+    assert all(host["host_queue"]["paused_until"] is None for host in hosts)
 
 
 def test_the_history_and_the_metrics_show_what_was_spent(served):

@@ -227,7 +227,7 @@ def test_robots_denied_wins_over_what_else_the_item_says(live, more):
     assert (found["gone"], found["n_failures"], found["redirects_to"]) == (False, 1, None)
     assert (found["etag"], found["last_crawls"][0]["robots_denied"]) == (None, True)
     assert live.get("/pages", url=NEW).status_code == 404
-    assert live.get("/hosts/a.example").json()["host_queue"]["blocked_until"] is None
+    assert live.get("/hosts/a.example").json()["host_queue"]["paused_until"] is None
     report(live, digest="1")
     assert page(live)["last_crawls"][0]["changed"] is False
 
@@ -251,7 +251,7 @@ def test_a_denied_crawl_ends_its_lease_and_leaves_its_host_alone(live):
     answer = live.post("/observations", [item]).json()
     assert (answer["accepted"], answer["leases_ended"]) == (1, 1)
     queue = live.get("/hosts/a.example").json()["host_queue"]
-    assert (queue["n_failures"], queue["blocked_until"]) == (0, None)
+    assert (queue["n_failures"], queue["paused_until"]) == (0, None)
 
 
 def test_robots_denied_travels_in_ndjson(live):

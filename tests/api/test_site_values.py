@@ -82,7 +82,7 @@ def test_an_endless_wait_is_the_longest_pause(api: Live):
     item = crawl(api, '"status": 403, "retry_after_s": Infinity')
     assert send(api, item).json()["accepted"] == 1
     day = (api.clock() + timedelta(days=1)).isoformat().replace("+00:00", "Z")
-    assert api.get("/hosts/a.example").json()["host_queue"]["blocked_until"] == day
+    assert api.get("/hosts/a.example").json()["host_queue"]["paused_until"] == day
 
 
 @pytest.mark.dear

@@ -32,6 +32,7 @@ def api(sqlite_url) -> Live:
         ("pages.ndjson", LINES.encode()),
         ("pages.jsonl", LINES.replace("\n", "\n\n").encode()),
         ("pages.csv", CSV.replace(",", ", ").encode()),
+        ("pages.txt", CSV.encode()),
         ("pages.csv.gz", gzip.compress(CSV.encode(), mtime=0)),
         ("pages.ndjson.gz", gzip.compress(LINES.encode(), mtime=0)),
     ],
@@ -135,7 +136,7 @@ def test_a_file_longer_than_a_batch_is_sent_in_several(api: Live, recrawl, tmp_p
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("pages.txt", b"url\n", "must end in .csv"),
+        ("pages.txt", b"address\n", "say the format with --format"),
         ("pages.csv", b"address\nx\n", "one of them `url`"),
         ("pages.csv", b"", "one of them `url`"),
         ("pages.csv", b"url\nhttps://a.example/\xff\n", "not UTF-8"),

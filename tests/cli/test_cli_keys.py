@@ -43,7 +43,7 @@ def test_a_key_is_created_listed_rotated_and_revoked(recrawl, database_url):
     assert "works for 60 s more" in rotated.err
     assert accepted(database_url, old) is accepted(database_url, new) is Role.crawl
     for text in (old, new):
-        ended = recrawl("keys", "revoke", text.split("_")[1], database_url=database_url)
+        ended = recrawl("keys", "revoke", text.split("_")[1], "--yes", database_url=database_url)
         assert ended.out.endswith("revoked\n")
         assert accepted(database_url, text) is None
     assert all(item["revoked_at"] for item in listed(recrawl, database_url))
@@ -51,7 +51,7 @@ def test_a_key_is_created_listed_rotated_and_revoked(recrawl, database_url):
 
 def test_the_acts_of_the_commands_are_audited(recrawl, database_url):
     text = create(recrawl, database_url, "--role", "admin")
-    recrawl("keys", "revoke", text.split("_")[1], database_url=database_url)
+    recrawl("keys", "revoke", text.split("_")[1], "--yes", database_url=database_url)
     store = open_store(database_url, 2)
     with store.begin(write=False) as tx:
         entries = tx.audit(None, 10, AuditFilter())
@@ -104,7 +104,7 @@ def test_an_unknown_key_is_refused(recrawl, sqlite_url, command):
 
 def test_a_revoked_key_is_not_rotated(recrawl, sqlite_url):
     key_id = create(recrawl, sqlite_url, "--role", "read").split("_")[1]
-    recrawl("keys", "revoke", key_id, database_url=sqlite_url)
+    recrawl("keys", "revoke", key_id, "--yes", database_url=sqlite_url)
     refused = recrawl("keys", "rotate", key_id, database_url=sqlite_url).refusal()
     assert "has been revoked or has expired; create another" in refused
 

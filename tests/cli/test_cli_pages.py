@@ -39,7 +39,9 @@ def test_pages_are_changed_and_deleted_by_filters(api: Live, recrawl):
     assert api.get("/pages", url=f"{A}1").json()["tags"] == ["deep", "news"]
     refused = recrawl("pages", "delete", url=api.url)
     assert (refused.status, "nothing is selected" in refused.err) == (2, True)
-    assert json.loads(recrawl("pages", "delete", "tag=deep", url=api.url).out)["changed"] == 2
+    assert (
+        json.loads(recrawl("pages", "delete", "tag=deep", "--yes", url=api.url).out)["changed"] == 2
+    )
     assert len(lines(recrawl("pages", "list", url=api.url))) == 1
 
 

@@ -50,14 +50,14 @@ def test_a_missing_file_is_not_made_by_saying_so(recrawl, tmp_path):
 @pytest.mark.parametrize("restored", [False, True])
 def test_an_import_goes_on_only_in_the_incarnation_that_has_its_pages(tmp_path, restored):
     """After a restore the first pages of the file are missing again."""
-    from service.cli.files import _receiver
+    from service.cli.files import receiver_of
 
     url = f"sqlite:///{tmp_path / 'recrawl.db'}"
 
     def receiver():
         base = opened(read_settings(database_url=url))
         with closing(base.store):
-            return _receiver(base, url)
+            return receiver_of(base, url)
 
     before = receiver()
     if restored:

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.live_server import Live, running, until
 
-from service.cli import options, remedies, state
+from service.cli import options, remedies
 from service.model.errors import StoreUnavailable
 
 URL = "https://a.example/news"
@@ -50,7 +50,7 @@ def too_often(learnt: Live) -> None:
 def terminal(monkeypatch):
     """Make standard output a terminal."""
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(state, "is_terminal", lambda: True)
+    monkeypatch.setattr("service.cli.status.on_terminal", lambda: True)
 
 
 def shown(ended):

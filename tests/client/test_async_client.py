@@ -58,7 +58,7 @@ def test_both_have_the_same_methods_and_signatures(one, other):
 def test_every_method_that_sends_is_awaited_and_no_other():
     awaited = {name for name, m in methods(AsyncClient).items() if inspect.iscoroutinefunction(m)}
     at_once = {"observation", "reporter", "hosts", "subscriptions", "schedule", "epochs"}
-    at_once |= {"follow_changes", "webhooks"}
+    at_once |= {"follow_changes", "webhooks", "audit"}
     at_once |= {"pages", "page_log", "steps", "running_leases", "groups", "url_groups"}
     assert set(methods(AsyncClient)) - awaited == at_once
 

@@ -111,7 +111,7 @@ def test_a_host_whose_robots_txt_is_unreachable_is_not_crawled(crawler, status, 
         with running_python(tmp_path, *command_of(crawler, live)):
             until(lambda: status_of(client, site.url("/a")), "it is reported")
         assert status_of(client, site.url("/a")) == status
-        until_s = client.host("127.0.0.1").host_queue.blocked_until - datetime.now(UTC)
+        until_s = client.host("127.0.0.1").host_queue.paused_until - datetime.now(UTC)
     assert site.hits == {"/robots.txt": 1}
     assert 400 < until_s.total_seconds() <= 500
 

@@ -136,7 +136,7 @@ def test_a_site_is_found_crawled_once_and_reported(tmp_path, live, site):
     assert status(live, f"http://localhost:{site.port}/busy") == 429
     assert status(live, f"http://localhost:{site.dead_port}/") == 0
     busy = live.get("/hosts/localhost").json()
-    left = datetime.fromisoformat(busy["host_queue"]["blocked_until"]) - datetime.now(UTC)
+    left = datetime.fromisoformat(busy["host_queue"]["paused_until"]) - datetime.now(UTC)
     assert left.total_seconds() > 20
     assert busy["n_leased"] == live.get("/hosts/127.0.0.1").json()["n_leased"] == 0
 

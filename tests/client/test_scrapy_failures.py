@@ -115,7 +115,7 @@ def test_an_answer_that_is_not_read_is_reported_by_its_status_and_pauses_no_host
     assert without == {*UNREAD, "/to-ftp", "/to-an-app"}
     assert not any(each["unfinished"] for each in shown.values())
     queue = host_of(live)
-    assert (queue["blocked_until"], queue["n_failures"]) == (None, 0)
+    assert (queue["paused_until"], queue["n_failures"]) == (None, 0)
 
 
 @pytest.mark.slow
@@ -131,7 +131,7 @@ def test_a_page_that_this_crawler_refuses_is_returned_and_says_nothing_of_its_si
         assert (each["last_crawls"], each["n_failures"]) == ([], 0)
         assert (each["unfinished"]["ending"], each["unfinished"]["n"]) == ("returned", 2)
     queue = host_of(live)
-    assert (queue["blocked_until"], queue["n_failures"]) == (None, 0)
+    assert (queue["paused_until"], queue["n_failures"]) == (None, 0)
 
 
 @pytest.mark.slow

@@ -51,14 +51,70 @@ def test_all_selected_pages_are_crawled_and_the_page_shows_how_many(sqlite_url, 
 def test_a_host_is_paused_and_crawled_again(live, admin):
     path = "/console/hosts/shop.example"
     assert "paused" in admin.send(path, f"{path}/pause", length="1d").text
-    assert last_act(live) == ("environment-1", "host.change", "shop.example")
+    assert last_act(live) == ("environment-1", "host.pause", "shop.example")
     until = live.client.get("/hosts/shop.example").json()["host_queue"]["blocked_until"]
     assert until is not None
     assert "shop.example" in admin.open("/console/hosts?blocked=true").text
     assert live.client.get("/hosts/shop.example").json()["min_delay_s"] == 2
     admin.send(path, f"{path}/pause")
     assert live.client.get("/hosts/shop.example").json()["host_queue"]["blocked_until"] is None
+    assert last_act(live) == ("environment-1", "host.resume", "shop.example")
     admin.send(path, f"{path}/pause", 422, length="for ever")
+
+
+def test_the_pause_of_a_site_ends_only_by_its_own_tick(live, admin):
+    at = live.clock.advance(minutes=1).isoformat()
+    busy = {"url": "https://news.example/0", "status": 429, "retry_after_s": 600}
+    live.post("/observations", [{**busy, "observed_at": at}])
+    path = "/console/hosts/news.example"
+    assert "paused by its site" in admin.open(path).text
+    form = admin.open(path).form(f"{path}/pause")
+    assert form.pop("site") == "true"
+    admin.client.post(f"{path}/pause", data=form)
+    assert "paused by its site" in admin.open(path).text
+    admin.send(path, f"{path}/pause")
+    assert live.client.get("/hosts/news.example").json()["host_queue"]["paused_until"] is None
+
+
+def test_all_hosts_are_paused_and_every_page_says_so(live, admin):
+    shown = admin.send("/console/hosts", "/console/pause", length="1h")
+    assert "All hosts are paused" in shown.text
+    page = admin.open("/console/pages")
+    assert "All hosts are paused" in page.text
+    assert live.client.post("/leases", json={}).json()["paused_until"]
+    over = admin.send("/console/pages", "/console/pause").text
+    assert "The pause of all hosts is over" in over
+    assert "No crawl is leased" not in over
+
+
+def test_the_budget_is_set_and_unset(live, admin):
+    page = admin.send("/console/epochs", "/console/budget", budget="5,000 crawls")
+    assert "5,000 crawls a day, set by an operator" in page.text
+    assert last_act(live) == ("environment-1", "budget.set", "budget")
+    admin.send("/console/epochs", "/console/budget", 422, budget="many")
+    page = admin.send("/console/epochs", "/console/budget/unset")
+    assert "0.2 crawls a day for each page" in page.text
+
+
+def test_politeness_is_set_by_a_form_whose_empty_fields_are_defaults(live, admin):
+    path = "/console/hosts/shop.example"
+    new = {"min_delay_s": "0.5", "max_concurrency": "3", "max_crawl_rate": ""}
+    admin.send(path, f"{path}/politeness", **new)
+    host = live.client.get("/hosts/shop.example").json()
+    assert [host[name] for name in new] == [0.5, 3, None]
+    admin.send(path, f"{path}/politeness", 422, min_delay_s="fast")
+    admin.send(path, f"{path}/politeness", min_delay_s="2", max_concurrency="")
+
+
+def test_pages_are_deleted_by_their_filters_and_their_host_after_them(live, admin):
+    live.register(*(f"https://old.example/{n}" for n in range(3)))
+    path = "/console/hosts/old.example"
+    assert "Delete them first" in admin.open(path).text
+    deleted = admin.send("/console/pages?host=old.example", "/console/pages/delete")
+    assert "Done: 3 pages deleted" in deleted.text
+    assert last_act(live)[1:] == ("pages.delete", "host=old.example")
+    assert "The host is deleted" in admin.send(path, f"{path}/delete").text
+    assert live.client.get("/hosts/old.example").status_code == 404
 
 
 def test_an_epoch_is_requested_and_its_page_follows_it(live, admin):

@@ -313,3 +313,14 @@ def test_the_overview_begins_with_what_needs_you_and_has_live_numbers(sqlite_url
         assert page.faults == []
         live.post("/leases", {"worker": "w"})
         assert "Nothing needs you." in browser.open().text
+
+
+def test_the_root_sends_a_browser_to_the_console_and_no_other_client(live):
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    sent = httpx.get(f"{live.url}/", headers=browser)
+    assert (sent.status_code, sent.headers["location"]) == (307, "/console")
+    for accept in ("*/*", "application/json"):
+        answer = httpx.get(f"{live.url}/", headers={"Accept": accept})
+        assert answer.status_code == 404
+        assert answer.json()["detail"] == "no such path; /docs lists them"
+    assert httpx.post(f"{live.url}/", headers=browser).status_code == 404

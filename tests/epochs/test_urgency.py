@@ -21,9 +21,9 @@ DAY, HOUR = np.timedelta64(1, "D"), np.timedelta64(1, "h")
 NO_CAPS = CapColumns.empty()
 
 
-def urgency(*arguments):
+def urgency(*arguments, **more):
     """Return the result for one part alone."""
-    return alone(module.urgency(*arguments))
+    return alone(module.urgency(*arguments, **more))
 
 
 def corpus(n=1_000, seed=1, **given):

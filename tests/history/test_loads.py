@@ -12,8 +12,8 @@ from service.history import loads as module
 from service.history.gauges import measure
 from service.history.loads import LoadPlace, hosts_by_load
 from service.history.steps import LOADS_KEPT, HistoryKeeper
-from service.leases.host_settings import block
-from service.model.arrays import instant
+from service.leases.host_settings import change_host
+from service.leases.politeness import Politeness
 from service.model.host_loads import HostLoads, MeasuredLoads, packed_loads, unpacked_loads
 
 GAMMA = Gamma()
@@ -122,8 +122,7 @@ def test_blocked_hosts_are_listed_by_load_those_that_were_not_measured_last(
     later = clock() + timedelta(hours=1)
     with sql_store.begin() as tx:
         for host in ("few.example", "some.example", "new.example"):
-            queue = tx.lock_host_queues(np.array([tx.host(host).host_id]))
-            tx.save_host_queues(block(queue, np.ones(1, np.bool_), instant(later)))
+            change_host(tx, host, {"blocked_until": later}, clock(), Politeness())
     assert walk(sql_store, "-n_pages", 9, blocked_at=clock()) == ["some", "few", "new"]
     assert walk(sql_store, "-n_pages", 9, blocked_at=later) == []
     assert walk(sql_store, "-n_pages", 1, blocked_at=clock()) == ["some", "few", "new"]

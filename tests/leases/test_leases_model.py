@@ -268,17 +268,17 @@ class Leases(RuleBasedStateMachine):
         hosts = {page.host_queue: page.host for page in pages.values()}
         for name in names:
             with self.store.begin(write=False) as tx:
-                blocked_until = tx.host(hosts[name]).host_queue.blocked_until
+                paused_until = tx.host(hosts[name]).host_queue.paused_until
             host_queue = self.model.host_queues[name]
             if name in slow and status in (429, 503):
                 # a crawl from before the last pause is part of the incident of that pause
                 paused = host_queue.paused_at
-                assert blocked_until is not None
-                assert paused or blocked_until >= at + timedelta(seconds=30)
+                assert paused_until is not None
+                assert paused or paused_until >= at + timedelta(seconds=30)
                 host_queue.paused_at = self.model.now
             elif name not in slow or 0 < status < TROUBLE.start:
-                assert (blocked_until or T0) == host_queue.blocked_until
-            host_queue.blocked_until = max(host_queue.blocked_until, blocked_until or T0)
+                assert (paused_until or T0) == host_queue.paused_until
+            host_queue.paused_until = max(host_queue.paused_until, paused_until or T0)
 
     @precondition(lambda self: self.model.pages)
     @rule(data=st.data(), status=st.sampled_from([200, 404, 503]))

@@ -24,6 +24,7 @@ NAN = float("nan")
 FIELDS = fields(HostQueues)
 NOTHING = {Ints: 0, Floats: NAN, Instants: None}
 
+PAUSES = ("blocked_until", "paused_until")
 moments = st.none() | st.integers(-3 * 86_400, 3 * 86_400).map(lambda s: T0 + timedelta(seconds=s))
 delays = st.just(NAN) | st.floats(0.0, 2 * DAY_S)
 polites = st.builds(Politeness, st.floats(0.0, 2 * DAY_S), st.integers(0, 5))
@@ -33,7 +34,8 @@ queues = st.fixed_dictionaries(
         "robots_delay_s": delays,
         "max_concurrency": st.integers(0, 5),
         "n_failures": st.integers(0, 40),
-        **dict.fromkeys(("blocked_until", "paused_at", "ready_at", "next_at"), moments),
+        **dict.fromkeys(PAUSES, moments),
+        **dict.fromkeys(("paused_at", "ready_at", "next_at"), moments),
     }
 )
 reports = st.fixed_dictionaries(
@@ -91,7 +93,7 @@ def delay_of(row, polite):
 def failures_of(row, report):
     """Count trouble report by report, as if a batch of one were sent each time, up to three."""
     n, ill, good = row["n_failures"], report["ill"], report["good"]
-    rested = ill and row["blocked_until"] and ill > row["blocked_until"] + DAY
+    rested = ill and row["paused_until"] and ill > row["paused_until"] + DAY
     if good or rested:
         n = 0
     if ill is None or (good and good > ill):
@@ -116,7 +118,7 @@ def pause_of(row, report, n, now, uniform):
     if report["retry_after_s"]:
         asked = (report["asked"] or now) + span(min(report["retry_after_s"], DAY_S))
         until = latest(until, asked)
-    longer = until and (row["blocked_until"] is None or until > row["blocked_until"])
+    longer = until and (row["paused_until"] is None or until > row["paused_until"])
     return until if longer else None
 
 
@@ -124,7 +126,7 @@ def after_report(row, report, polite, now, uniform):
     row = row | {"n_failures": failures_of(row, report)}
     until = pause_of(row, report, row["n_failures"], now, uniform)
     if until is not None:
-        row |= {"blocked_until": until, "paused_at": now}
+        row |= {"paused_until": until, "paused_at": now}
     delay = span(delay_of(row, polite))
     if report["ended"] and delay and report["last"]:
         row["ready_at"] = latest(row["ready_at"], report["last"] + delay)
@@ -132,7 +134,7 @@ def after_report(row, report, polite, now, uniform):
     first = earliest(row["next_at"], report["queued"])
     if report["ended"] and limited:
         first = earliest(first, now)
-    opens = latest(row["ready_at"], row["blocked_until"])
+    opens = latest(row["ready_at"], row["blocked_until"], row["paused_until"])
     return row | {"next_at": None if first is None else latest(first, opens)}
 
 
@@ -171,7 +173,7 @@ def test_the_limits_shown_are_those_that_leases_keep(rows, polite):
 
 def queue_of(row):
     own, robots = (None if isnan(row[n]) else row[n] for n in ("min_delay_s", "robots_delay_s"))
-    return HostQueue(own, robots, row["max_concurrency"] or None, 0, None, None, None)
+    return HostQueue(own, robots, row["max_concurrency"] or None, 0, *[None] * 4)
 
 
 @given(
@@ -231,16 +233,16 @@ def test_a_group_follows_the_longest_delay_that_robots_txt_asks():
     assert np.isnan(without.robots_delay_s[0])
 
 
-def test_a_block_takes_the_place_of_a_pause_and_ends_by_hand():
-    paused = host_queues({"blocked_until": T0 + DAY, "paused_at": T0, "n_failures": 3}, {})
-    row = paused.queue_id == -1
-    blocked = host_settings.block(paused, row, instant(T0 + 2 * DAY))
-    assert (row_of(blocked, 0)["blocked_until"], row_of(blocked, 0)["paused_at"]) == (
-        T0 + 2 * DAY,
-        None,
-    )
-    free = host_settings.block(blocked, row, NO_TIME)
-    assert (row_of(free, 0)["blocked_until"], free.n_failures[0]) == (None, 3)
+def test_each_of_two_pauses_ends_alone():
+    paused = host_queues({"paused_until": T0 + DAY, "paused_at": T0, "n_failures": 3}, {})
+    row, at = paused.queue_id == -1, instant(T0)
+    both = host_settings.pause(paused, row, "blocked_until", instant(T0 + 2 * DAY), at)
+    assert both.paused_at[0] == at
+    assert politeness.ends_of_pauses(both)[0] == instant(T0 + 2 * DAY)
+    by_site = host_settings.pause(both, row, "blocked_until", NO_TIME, at)
+    np.testing.assert_equal(row_of(by_site, 0), row_of(paused, 0))
+    free = host_settings.pause(by_site, row, "paused_until", NO_TIME, at)
+    assert (row_of(free, 0)["paused_at"], free.n_failures[0]) == (None, 3)
     np.testing.assert_equal(row_of(free, 1), row_of(paused, 1))
 
 

@@ -119,7 +119,7 @@ def test_nothing_changes_where_no_clock_was_set_back(queue_store):
     assert (after.last_crawl_at == before.last_crawl_at)[~np.isnat(before.last_crawl_at)].all()
     with queue_store.begin() as tx:
         same = tx.next_host_queues(-(2**63), 10)
-    for name in ("ready_at", "blocked_until", "paused_at", "n_failures"):
+    for name in ("ready_at", "blocked_until", "paused_until", "paused_at", "n_failures"):
         assert getattr(host_queues, name).tolist() == getattr(same, name).tolist(), name
 
 

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -481,7 +480,7 @@ def test_a_budget_that_falls(alerts, tmp_path, sqlite_url):
             six_hours()
         until(lambda: watch.query(f"{before} > 0.5"), "freshness is high for a while")
         watch.is_quiet(*alerts)
-        live.service.runner.plan = replace(live.service.runner.plan, bandwidth=0.01)
+        assert live.client.put("/budget", json={"budget": "0.01 crawls"}).is_success
 
         def falls() -> bool:
             six_hours()

@@ -60,6 +60,7 @@ def test_pages_count_as_due_leased_or_expired_at_the_instant(queue_store):
 
 
 def test_blocked_and_paused_host_queues_are_counted_apart_until_their_end(queue_store):
+    """A host queue with both pauses counts as the operator's."""
     for host in ("a.example", "b.example", "c.example"):
         register(queue_store, 1, host=host)
     until = {"a.example": T0 + 5 * MINUTE, "b.example": T0 + 9 * MINUTE}
@@ -67,9 +68,10 @@ def test_blocked_and_paused_host_queues_are_counted_apart_until_their_end(queue_
         host_id = tx.host_ids(list(until))
         locked = tx.lock_host_queues(np.sort(host_id))
         order = locked.queue_id.searchsorted(host_id)
-        locked.blocked_until[order] = [instant(at) for at in until.values()]
-        locked.paused_at[order] = [NO_TIME, instant(T0)]
+        locked.blocked_until[order] = [instant(T0 + 5 * MINUTE), NO_TIME]
+        locked.paused_until[order] = [instant(at) for at in until.values()]
         tx.save_host_queues(locked)
+        tx.save_blocks(locked)
     numbers = [census(queue_store, T0 + m * MINUTE) for m in (0, 5, 9)]
     assert [(c.n_host_queues, c.n_blocked, c.n_paused) for c in numbers] == [
         (2, 1, 1),

@@ -22,6 +22,7 @@ from support.store_cases import (
 )
 
 from service.core.shared_changes import ShareEvidence
+from service.core.wide_revisions import WideRevisions
 from service.model.arrays import instant
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning
@@ -184,6 +185,20 @@ def test_the_evidence_of_shares_comes_and_goes_with_its_epoch(store):
         publish(store, schedule)
     with store.begin(write=False) as tx:
         assert tx.share_evidence(number) is None
+
+
+def test_wide_revisions_come_and_go_with_their_epoch(store):
+    schedule = schedule_columns(np.sort(register(store)))
+    at = np.array(["2026-04-01T01:02:03.456789", "2026-05-01"], "M8[us]")
+    known = WideRevisions(np.array([1, 1 << 53]), at, np.array([0.25, 0.95]))
+    number = publish(store, schedule, wide_revisions=known)
+    with store.begin(write=False) as tx:
+        for ours, theirs in zip(known, tx.wide_revisions(number), strict=True):
+            np.testing.assert_array_equal(theirs, ours)
+        assert tx.wide_revisions(number + 1) is None
+    without = publish(store, schedule)
+    with store.begin(write=False) as tx:
+        assert tx.wide_revisions(without) is None
 
 
 def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):

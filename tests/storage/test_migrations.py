@@ -21,6 +21,8 @@ from support.store_cases import (
     schedule_columns,
 )
 
+from service.leases.host_settings import change_host
+from service.leases.politeness import Politeness
 from service.model.errors import SchemaAhead, SchemaBehind
 from service.model.webhooks import OldSecret, Webhook
 from service.storage import migrations, open_store, tables
@@ -167,6 +169,29 @@ def test_pings_so_far_become_recent_ones_as_if_their_rate_had_been_steady(empty)
     migrations.upgrade(empty.engine)
     found = [page_of(empty, page_id).recent_pings for page_id in ids]
     assert found == pytest.approx([10.0, 20.0, 0.0])
+
+
+def test_a_pause_is_of_the_site_or_of_an_operator_after_the_way_down_and_up(empty):
+    """Before, a host queue had one end; the start of the pause told whose it was."""
+    migrations.upgrade(empty.engine)
+    hour = timedelta(hours=1)
+    by_operator, by_site = T0 + 2 * hour, T0 + 3 * hour
+    ends = {"operator": (by_operator, None), "site": (None, by_site)}
+    ends |= {"both": (by_operator, by_site), "longer": (by_site + hour, by_site)}
+    with empty.begin() as tx:
+        for name, (blocked, paused) in ends.items():
+            settings = {"blocked_until": blocked, "paused_until": paused}
+            change_host(tx, name, settings, T0, Politeness())
+    migrations.downgrade(empty.engine, "0018")
+    migrations.upgrade(empty.engine)
+    with empty.begin(write=False) as tx:
+        queues = [tx.host(name).host_queue for name in ends]
+    assert [(each.blocked_until, each.paused_until) for each in queues] == [
+        (by_operator, None),
+        (None, by_site),
+        (None, by_site),
+        (by_site + hour, None),
+    ]
 
 
 def test_the_revisions_end_in_one_head():

@@ -95,8 +95,8 @@ def overview(shown: Shown, sql: Database) -> Pairs:
         ),
     )
     blocked = sql.rows(
-        "SELECT host, blocked_until, host_queues.n_failures FROM host_queues "
-        "JOIN hosts ON host_id = queue_id WHERE blocked_until > %(now)s ORDER BY host_id LIMIT 8"
+        "SELECT host, greatest(blocked_until, paused_until), host_queues.n_failures "
+        f"FROM host_queues JOIN hosts ON host_id = queue_id WHERE {PAUSED} ORDER BY host_id LIMIT 8"
     )
     yield from _table(shown, "Paused hosts", ("Host", "Until", "Failures in a row"), blocked)
     steps = sql.rows(
@@ -121,6 +121,7 @@ def overview(shown: Shown, sql: Database) -> Pairs:
         yield f"Leased from {time}", cells[time][0], n_leases
 
 
+PAUSED = "greatest(blocked_until, paused_until) > %(now)s"
 NUMBERS = ("From, UTC", "Leased", "Reported", "Failed", "Changed", "Wasted")
 
 
@@ -332,7 +333,7 @@ def views(page_id: int, epoch_number: int, bandwidth: float, hook: str) -> tuple
         View("/pages?change_rate_from=5", pages("change_rate >= 5")),
         View(f"/pages/{page_id}", page),
         View("/hosts", hosts("")),
-        View("/hosts?blocked=true", hosts("WHERE blocked_until > %(now)s")),
+        View("/hosts?blocked=true", hosts(f"WHERE {PAUSED}")),
         View(f"/hosts/{HOST}", host),
         View("/epochs", epochs),
         View(f"/epochs/{epoch_number}", epoch),

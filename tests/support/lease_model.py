@@ -30,11 +30,12 @@ class HostQueue:
     concurrency: int
     ready_at: datetime | None = None
     blocked_until: datetime = T0
+    paused_until: datetime = T0
     paused_at: datetime | None = None
 
     @property
     def waits_until(self):
-        return max(self.ready_at or T0, self.blocked_until)
+        return max(self.ready_at or T0, self.blocked_until, self.paused_until)
 
 
 @dataclass

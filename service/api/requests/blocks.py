@@ -116,7 +116,7 @@ async def record_report(service: Service, caller: Caller, content: bytes, post: 
     """
     now = service.now()
     decoded = await beside(
-        content, caller, partial(decode_crawls, post.batch, now, service.plan.unit)
+        content, caller, partial(decode_crawls, post.batch, now, service.budget.unit)
     )
     writing = service.crawl_reports.submit(decoded.report(now, register=post.register))
     try:

@@ -24,7 +24,8 @@ from service.api.responses.encode import encode_leased
 from service.batching.batcher import Batcher
 from service.batching.held import Attempt, after, attempted
 from service.batching.lease_requests import LIMITS, LeaseRequest, book, lease_all, next_ready
-from service.budget.keeper import Grant, Keeper
+from service.budget.grants import Grant
+from service.budget.keeper import Keeper
 from service.leases import lease
 from service.leases.dealt import DealtPages
 from service.leases.politeness import Politeness
@@ -353,10 +354,17 @@ def _stored(call: LeaseCall, stored: dict[int, StoredAnswer]) -> str | None:
     return first.answer
 
 
-def encode_answer(reply: CallReply, retry_after_s: float | None = None) -> str:
+def encode_answer(
+    reply: CallReply, retry_after_s: float | None = None, paused_until: datetime | None = None
+) -> str:
     """Return the JSON of an answer."""
     reported = None if reply.counts is None else Reported(**reply.counts)
-    answer = Leased(items=reply.items, retry_after_s=retry_after_s, reported=reported)
+    answer = Leased(
+        items=reply.items,
+        retry_after_s=retry_after_s,
+        paused_until=paused_until,
+        reported=reported,
+    )
     return json.encode(answer).decode()
 
 

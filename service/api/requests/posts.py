@@ -22,7 +22,7 @@ from service.api.responses.outcomes import crawl_counts, measure_crawls
 from service.batching.batcher import Batcher
 from service.batching.held import after, locked_rows
 from service.batching.reports import CommittedCrawls, CrawlReport, Recorder
-from service.model.amounts import CRAWLS
+from service.model.amounts import CRAWLS, NO_BUDGET, HasUnit
 from service.model.arrays import Ints
 from service.model.columns import CrawlColumns
 from service.runtime.metrics import Telemetry
@@ -93,8 +93,13 @@ class PostRecorder:
     recorder: Recorder
     telemetry: Telemetry
     now: Callable[[], datetime]
-    unit: str = CRAWLS
-    """Unit of the budget."""
+    budget: HasUnit = NO_BUDGET
+    """The budget in force."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of the budget."""
+        return self.budget.unit
 
     def flush(self, posts: list[Post]) -> list[Counts | Future[Counts]]:
         """Record the items of all posts as one report, and count the outcomes of each post."""

@@ -76,6 +76,6 @@ def get_history(
         host_id = ALL_HOSTS if name is None else tx.host(name).host_id
         rows, following = read_rows(tx, host_id, begin, end, step, limit)
     place = None if following is None else HistoryPlace.of(following)
-    unit = service.plan.unit
+    unit = service.budget.unit
     items = [encode_row(row, unit) for row in rows]
     return answer_part(request, HistoryAnswer, items, place, step_s=step_s, host=name, unit=unit)

@@ -16,6 +16,7 @@ from recrawl_client.wire.hosts import (
     HostsAnswer,
     ListedHost,
 )
+from recrawl_client.wire.orders import PauseBody
 from service.access.audit import write_audit
 from service.access.roles import ADMIN
 from service.api import openapi
@@ -34,6 +35,7 @@ from service.api.examples import EXAMPLES
 from service.api.requests.host_settings import ROBOTS, all_settings, check_settings
 from service.api.requests.items import decode_changes, decode_object
 from service.api.requests.key_limits import check_hosts
+from service.api.requests.pauses import end_of
 from service.api.responses.change_hours import encode_change_hours
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.responses.host_queues import host_queue_answers
@@ -41,6 +43,8 @@ from service.api.responses.incidents import incident_answer
 from service.api.route import GUARDED, DirectRoute
 from service.history.loads import LoadPlace, hosts_by_load
 from service.leases.host_settings import (
+    BLOCK,
+    PAUSE,
     change_host,
     delete_host,
     feed_of,
@@ -231,7 +235,44 @@ def delete_host_by_name(service: TheService, actor: TheActor, host: HostPath) ->
     return Response(status_code=204)
 
 
-def _change_host(service: Service, actor: Actor, host: str, settings: dict[str, Any]) -> Response:
+@router.post(
+    "/hosts/{host}/pause",
+    responses=openapi.answers(HostAnswer, EXAMPLES["host_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(PauseBody, EXAMPLES["pause"], batch=False),
+)
+def pause_host(service: TheService, actor: TheActor, host: HostPath, body: TheBody) -> Response:
+    """Pause a host, and all hosts of its group, until an instant.
+
+    The host may have no page yet. Leases that run may be reported; no report ends the pause. It is
+    the field `blocked_until`, and apart from the pause that the site asks for, `paused_until`.
+    """
+    until = end_of(decode_object(body, PauseBody), service.now())
+    return _change_host(service, actor, host, {BLOCK: until}, "host.pause")
+
+
+@router.delete(
+    "/hosts/{host}/pause",
+    responses=openapi.answers(HostAnswer, EXAMPLES["host_answer"], 404, 422),
+)
+def resume_host(
+    service: TheService,
+    actor: TheActor,
+    host: HostPath,
+    site: Annotated[
+        bool, Query(description="End the pause that the site asked for, too; it may be busy still")
+    ] = False,
+) -> Response:
+    """End the operator's pause of a host, and of all hosts of its group."""
+    name = normalise_host(host)
+    with service.store.begin(write=False) as tx:
+        tx.host(name)  # a name that is mistyped makes no host
+    ends: dict[str, Any] = {BLOCK: None} | ({PAUSE: None} if site else {})
+    return _change_host(service, actor, name, ends, "host.resume")
+
+
+def _change_host(
+    service: Service, actor: Actor, host: str, settings: dict[str, Any], act: str = "host.change"
+) -> Response:
     name = normalise_host(host)
     check_settings(service, settings)
     with service.store.begin() as tx:
@@ -241,7 +282,7 @@ def _change_host(service: Service, actor: Actor, host: str, settings: dict[str, 
             # crawlers report a delay each day, and it seldom changes
             return _answer_host(service, tx, name)
         change_host(tx, name, settings, service.now(), service.settler.polite)
-        write_audit(tx, actor, "host.change", name, before, host_settings(tx, name))
+        write_audit(tx, actor, act, name, before, host_settings(tx, name))
         return _answer_host(service, tx, name)
 
 

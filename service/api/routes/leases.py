@@ -90,7 +90,7 @@ next request or through POST /observations, return it with DELETE, or let the le
 service spaces the crawls of a host by its delay and concurrency. A worker that always sends the
 same `slice` and `slices` receives the same hosts, and can keep its connections. `wait_s` waits for
 a first crawl. An answer without items states when to ask again, in Retry-After too. So does one
-that the budget of the day leaves no crawl for.
+that the budget of the day leaves no crawl for, and one in a pause of all hosts.
 
 `report` has crawls as in POST /observations. One commit records them and leases the next pages,
 which saves a request and a commit for each crawl. The report is committed before a wait, and
@@ -156,10 +156,14 @@ async def post_leases(
             ahead_s = _ahead(reply.next_ready_at, service.now())
             left_s = deadline - loop.time()
             if left_s <= 0 or service.watch.released:
-                wait_s = min(max(ahead_s, 1.0), MAX_RETRY_S)
+                paused_until = service.keeper.pause_in_force()
+                # an operator may end the pause of all hosts soon
+                most_s = MAX_RETRY_S if paused_until is None else NOTHING_QUEUED_S
+                wait_s = min(max(ahead_s, 1.0), most_s)
                 service.asked.note(LEASES_ASKED, service.now(), wait_s)
                 retry_after = {"Retry-After": str(-int(-wait_s // 1))}
-                return json_answer(encode_answer(reply, wait_s), headers=retry_after)
+                empty = encode_answer(reply, wait_s, paused_until)
+                return json_answer(empty, headers=retry_after)
             call = replace(call, post=None, counts=reply.counts)
             pause_s = MIN_PAUSE_S if ahead_s > 0 else POLL_S  # ready crawls are not for this caller
             with waiting(request.scope):

@@ -3,8 +3,9 @@
 from fastapi import Response
 
 from recrawl_client.wire.listing import PagesAnswer
+from recrawl_client.wire.orders import BudgetAnswer
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer
-from service.api.routes import epochs, listing
+from service.api.routes import epochs, listing, orders
 from service.console.views.overview import reliability
 from service.console.visit import Visit
 from service.history.reading import calibrations_of
@@ -30,6 +31,7 @@ def show_all(visit: Visit) -> Response:
         part=part,
         bandwidth=bandwidth,
         unit=certificate.unit if certificate else CRAWLS,
+        budget=visit.ask(BudgetAnswer, orders.get_budget) if visit.may("get_budget") else None,
         low=low,
         high=high,
         lacks_worker=not part.items and not visit.service.embedded and has_pages(visit),

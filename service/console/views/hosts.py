@@ -1,4 +1,4 @@
-"""Hosts: the list, one host with its pages, a pause and its end."""
+"""Hosts: the list, one host with its pages, its pause, its politeness and its end."""
 
 from datetime import timedelta
 
@@ -18,6 +18,8 @@ from service.model.errors import InvalidField
 PART = 50
 PAUSES = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7)}
 """Lengths of a pause by their name in the form."""
+POLITENESS = ("min_delay_s", "max_concurrency", "max_crawl_rate")
+"""Fields of the form of politeness."""
 HOURS = 24
 HISTORY = "7d"
 CRAWLS = (("reported", "a", "n_reported"), ("found a change", "d", "n_changed"))
@@ -29,7 +31,7 @@ def show_all(visit: Visit) -> Response:
     values = visit.parameters("list_hosts")
     values.setdefault("limit", PART)
     part = visit.ask(HostsAnswer, hosts.list_hosts, request=visit.request, **values)
-    return visit.page("hosts.html", part=part, values=values)
+    return visit.page("hosts.html", part=part, values=values, pauses=list(PAUSES))
 
 
 def show(visit: Visit) -> Response:
@@ -56,17 +58,61 @@ def show(visit: Visit) -> Response:
     )
 
 
-def pause(visit: Visit) -> Response:
-    """Pause a host for some time, or end its pause."""
-    name, length = visit.parameters("get_host")["host"], visit.form.get("length", "")
+def chosen_s(visit: Visit) -> float | None:
+    """Return the length of the pause that a form asks for, seconds; None ends the pause."""
+    length = visit.form.get("length", "")
     if length and length not in PAUSES:
         raise InvalidField("length", f"length is none of {', '.join(PAUSES)}; choose one of them")
-    until = visit.now + PAUSES[length] if length else None
-    body = visit.body(blocked_until=until)
+    return PAUSES[length].total_seconds() if length else None
+
+
+def pause(visit: Visit) -> Response:
+    """Pause a host for some time, or end its pause, with that of its site if this is asked for."""
+    name, seconds = visit.parameters("get_host")["host"], chosen_s(visit)
+    if seconds is None:
+        site = visit.form.get("site") == "true"
+        hosts.resume_host(service=visit.service, actor=visit.actor, host=name, site=site)
+    else:
+        body = visit.body(for_s=seconds)
+        hosts.pause_host(service=visit.service, actor=visit.actor, host=name, body=body)
+    return visit.go(_page(name), "resumed" if seconds is None else "paused")
+
+
+def set_politeness(visit: Visit) -> Response:
+    """Set delay, concurrency and cap of a host; an empty field restores the default."""
+    name = visit.parameters("get_host")["host"]
+    texts = {field: visit.form.get(field, "").strip() for field in POLITENESS}
+    body = visit.body(**{field: number_or_text(text) for field, text in texts.items()})
     hosts.patch_host(
         service=visit.service, caller=visit.caller, actor=visit.actor, host=name, body=body
     )
-    return visit.go(f"/console/hosts/{path_segment(name)}", "paused" if length else "resumed")
+    return visit.go(_page(name), "polite")
+
+
+def number_or_text(text: str) -> float | str | None:
+    """Return the number that a field of a form has; a text that is none is for the API to refuse.
+
+    >>> number_or_text("2"), number_or_text("0.5"), number_or_text(""), number_or_text("fast")
+    (2, 0.5, None, 'fast')
+    """
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else number
+
+
+def delete(visit: Visit) -> Response:
+    """Delete a host that has no pages."""
+    name = visit.parameters("get_host")["host"]
+    hosts.delete_host_by_name(service=visit.service, actor=visit.actor, host=name)
+    return visit.go("/console/hosts", "host_deleted")
+
+
+def _page(name: str) -> str:
+    return f"/console/hosts/{path_segment(name)}"
 
 
 def hours_picture(change_hours: ChangeHoursAnswer) -> Picture:

@@ -78,7 +78,7 @@ def achieved(visit: Visit, chosen: str) -> tuple[list[HistoryRow], Calibrations]
     until, step = visit.now + timedelta(microseconds=1), timedelta(seconds=step_s)
     with visit.service.store.begin(write=False) as tx:
         rows, _ = read_rows(tx, ALL_HOSTS, visit.now - length, until, step, MOST_ROWS)
-    unit = visit.service.plan.unit
+    unit = visit.service.budget.unit
     return [encode_row(row, unit) for row in rows], merged_calibrations(
         row.calibrations for row in rows
     )

@@ -1,8 +1,8 @@
-"""Pages: the list by the filters of `GET /pages`, and crawls of all selected pages."""
+"""Pages: the list by the filters of `GET /pages`, and acts on all selected pages."""
 
 import time
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from fastapi import Response
 from msgspec import UNSET
@@ -13,7 +13,7 @@ from service.api.cursors import PagesPlace, decode_cursor, encode_cursor
 from service.api.requests.filters import PageParameters
 from service.api.routes import bulk, listing
 from service.console.visit import Visit
-from service.ingest.bulk import Recrawl, act_on_selected
+from service.ingest.bulk import Act, Delete, Recrawl, act_on_selected
 
 PART = 50
 STEP_S = 1.5
@@ -56,8 +56,46 @@ def show(visit: Visit) -> Response:
     )
 
 
+class Words(NamedTuple):
+    """An act on the selected pages, as it is shown."""
+
+    path: str
+    title: str
+    done: str
+    """Words behind the number of pages."""
+    remark: str
+    place: str
+    """Id of the element that shows the progress."""
+
+
+RECRAWL = Words(
+    "/console/pages/recrawl",
+    "Request crawls",
+    "crawls requested",
+    "Pages that wait for a requested crawl already do not count.",
+    "progress",
+)
+DELETE = Words(
+    "/console/pages/delete",
+    "Delete pages",
+    "pages deleted",
+    "Their states and logs are gone; their hosts stay.",
+    "deleted",
+)
+
+
 def recrawl(visit: Visit) -> Response:
-    """Request crawls of the selected pages, a step at a time; each answer continues the act.
+    """Request crawls of the selected pages."""
+    return _in_steps(visit, Recrawl(visit.service.settler), RECRAWL)
+
+
+def delete(visit: Visit) -> Response:
+    """Delete the selected pages."""
+    return _in_steps(visit, Delete(), DELETE)
+
+
+def _in_steps(visit: Visit, act: Act, words: Words) -> Response:
+    """Act on the selected pages, a step at a time; each answer continues the act.
 
     The form has the query of the list, the place that the act has reached, and the pages so far.
     """
@@ -68,7 +106,7 @@ def recrawl(visit: Visit) -> Response:
     outcome = act_on_selected(
         visit.service.store,
         bulk.selected(filters, all_pages=every),
-        Recrawl(visit.service.settler),
+        act,
         visit.service.now,
         decode_cursor(cursor, PagesPlace, listing.LIST_PATH).after if cursor else 0,
         note=bulk.audited(visit.actor, filters),
@@ -77,7 +115,8 @@ def recrawl(visit: Visit) -> Response:
     n_before = visit.form.get("n_done", "")
     n_done = outcome.n_changed + (int(n_before) if n_before.isdecimal() else 0)
     return visit.page(
-        "part_recrawl.html" if visit.wants_part else "recrawl.html",
+        "part_act.html" if visit.wants_part else "act.html",
+        act=words,
         filters=sent,
         all_pages=every,
         n_done=n_done,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from service.core.checks import Floats, InvalidInput, check_array
+from service.core.checks import Floats, InvalidInput, check_array, check_share
 from service.core.common_values import Joint, alone
 from service.core.pooling import (
     PagePriors,
@@ -31,7 +31,7 @@ class CheckedCrawl(NamedTuple):
     days: Floats
     """Time since the previous crawl; positive."""
     changed: Floats
-    """1.0 where the page changed since, else 0.0."""
+    """1.0 where the page changed since, else 0.0; a part of 1 where it may not count."""
     rate: Floats
     """Crawl rate in force, 1/day; 0 without one, or where the estimator does not need it."""
     in_force: Floats
@@ -86,7 +86,8 @@ class Estimator(Protocol[S]):
         Parameters
         ----------
         interval, changed
-            Days since the previous crawl, positive; whether the page changed since.
+            Days since the previous crawl, positive; whether the page changed since. A part w of a
+            change counts as w of a change and 1 - w of none.
         crawl_rate : array_like, 1/day
             The crawl rate in force over the interval; NaN: none.
         age : array_like, days
@@ -182,7 +183,8 @@ def check_crawl(
 ) -> tuple[Floats, Floats]:
     """Return intervals, and 1.0 where a page changed, each a number or of the state's `shape`.
 
-    Raise `InvalidInput` for another shape, or an interval that is not positive and finite.
+    A part of a change stays a part. Raise `InvalidInput` for another shape, an interval that is not
+    positive and finite, or a part that is not in [0, 1].
     """
     days = check_array(
         "interval",
@@ -191,10 +193,7 @@ def check_crawl(
         test=lambda x: (x > 0) & (x < np.inf),
         must="positive and finite",
     )
-    was_changed = np.asarray(changed, np.bool_)
-    if was_changed.shape not in ((), shape):
-        raise InvalidInput("changed", f"has shape {was_changed.shape}, expected {shape}")
-    return days, was_changed.astype(np.float64)
+    return days, check_share("changed", changed, np.shape(changed) and shape)
 
 
 def _rate_in_force(shape: tuple[int, ...], crawl_rate: ArrayLike) -> tuple[Floats, Floats]:

@@ -116,7 +116,7 @@ class Gamma(PriorEstimator[GammaState]):
             return after
         dated = (crawl.changed > 0) & (crawl.age >= 0) & (crawl.age <= days)
         return GammaState(
-            np.where(dated, state.changes + 1.0, after.changes),
+            np.where(dated, state.changes + crawl.changed, after.changes),
             np.where(dated, state.days + crawl.age, after.days),
         )
 

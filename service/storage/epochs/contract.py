@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.core.shared_changes import ShareEvidence
+from service.core.wide_revisions import WideRevisions
 from service.model.amounts import CRAWLS
 from service.model.arrays import UrlGroupRates
 from service.model.columns import ChangeHours
@@ -21,6 +22,8 @@ from service.storage.dialect import KEPT, NUMBER_IN_FORCE, Subject, assignments
 from service.storage.epochs.change_hours import ChangeHoursSql
 from service.storage.epochs.schedule import MOST_PAGE_ID
 
+FLOATS, INTS = "<f4", "<i8"
+"""Types of stored numbers."""
 MOST_EPOCHS = 10_000
 """Maximum epochs whose record is kept: ten weeks of one every ten minutes."""
 
@@ -32,6 +35,8 @@ class GroupTables(NamedTuple):
     """Mean change rates of URL groups, 1/day."""
     share_evidence: ShareEvidence | None = None
     """Evidence of the shares of URL groups (`core.shared_changes`)."""
+    wide_revisions: WideRevisions | None = None
+    """Revisions of most pages of a host at once (`core.wide_revisions`)."""
 
 
 NO_TABLES = GroupTables()
@@ -113,6 +118,10 @@ class EpochStatements(Subject):
         """Return the evidence of shares (`core.shared_changes`); None if it is not kept."""
 
     @abstractmethod
+    def wide_revisions(self, epoch: int) -> WideRevisions | None:
+        """Return the wide revisions of all logical shards; None if there are none."""
+
+    @abstractmethod
     def epoch(self, epoch: int) -> Epoch:
         """Return one epoch; raise `EpochNotFound`."""
 
@@ -160,8 +169,8 @@ UPDATE epochs SET status = 'published', finished_at = %(now)s, {assignments(CERT
 WHERE epoch = %(epoch)s
 """
 ADD_URL_GROUPS = """
-INSERT INTO url_groups (epoch, shard, rate, share_evidence)
-VALUES (%(epoch)s, %(shard)s, %(rate)s, %(share_evidence)s)
+INSERT INTO url_groups (epoch, shard, rate, share_evidence, wide_revisions)
+VALUES (%(epoch)s, %(shard)s, %(rate)s, %(share_evidence)s, %(wide_revisions)s)
 """
 WITHDRAW_URL_GROUPS = "DELETE FROM url_groups WHERE epoch = %(epoch)s"
 WITHDRAW_SCHEDULE = "DELETE FROM schedule WHERE epoch = %(epoch)s"
@@ -175,6 +184,10 @@ DELETE FROM epochs WHERE epoch <= (
 URL_GROUP_RATE = "SELECT rate FROM url_groups WHERE epoch = %(epoch)s AND shard = %(shard)s"
 SHARE_EVIDENCE = """
 SELECT share_evidence FROM url_groups WHERE epoch = %(epoch)s AND shard = %(shard)s
+"""
+WIDE_REVISIONS = """
+SELECT wide_revisions FROM url_groups
+WHERE epoch = %(epoch)s AND wide_revisions IS NOT NULL
 """
 ONE = f"SELECT {COLUMNS} FROM epochs WHERE epoch = %(epoch)s"
 IN_FORCE = f"SELECT {COLUMNS} FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT 1"
@@ -225,22 +238,32 @@ class EpochsSql(ChangeHoursSql, EpochStatements):
 
     @override
     def save_learnt(self, epoch: int, learnt: Learnt) -> None:
-        for shard, (url_group_rate, share_evidence) in learnt.of_shards.items():
+        for shard, (url_group_rate, share_evidence, revisions) in learnt.of_shards.items():
             evidence = None if share_evidence is None else share_evidence.packed()
-            rate, packed = _compressed(url_group_rate), _compressed(evidence)
-            values = {"rate": rate, "share_evidence": packed}
+            values = {
+                "rate": _compressed(url_group_rate, FLOATS),
+                "share_evidence": _compressed(evidence, FLOATS),
+                "wide_revisions": _compressed(revisions and revisions.packed(), INTS),
+            }
             self.run(ADD_URL_GROUPS, epoch=epoch, shard=shard, **values)
         if learnt.change_hours is not None:
             self.save_change_hours(learnt.change_hours)
 
     @override
     def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:
-        return _decompressed(self.scalar(URL_GROUP_RATE, epoch=epoch, shard=shard))
+        return _decompressed(self.scalar(URL_GROUP_RATE, epoch=epoch, shard=shard), FLOATS)
 
     @override
     def share_evidence(self, epoch: int, shard: int = 0) -> ShareEvidence | None:
-        packed = _decompressed(self.scalar(SHARE_EVIDENCE, epoch=epoch, shard=shard))
+        packed = _decompressed(self.scalar(SHARE_EVIDENCE, epoch=epoch, shard=shard), FLOATS)
         return None if packed is None else ShareEvidence.unpacked(packed)
+
+    @override
+    def wide_revisions(self, epoch: int) -> WideRevisions | None:
+        packed = [_decompressed(each, INTS) for (each,) in self.run(WIDE_REVISIONS, epoch=epoch)]
+        return WideRevisions.of_all(
+            [WideRevisions.unpacked(each) for each in packed if each is not None]
+        )
 
     @override
     def epoch(self, epoch: int) -> Epoch:
@@ -278,14 +301,14 @@ class EpochsSql(ChangeHoursSql, EpochStatements):
         return decode_epoch(row)
 
 
-def _compressed(numbers: NDArray[np.float32] | None) -> bytes | None:
+def _compressed(numbers: NDArray[Any] | None, kind: str) -> bytes | None:
     if numbers is None:
         return None
-    return zstandard.compress(numbers.astype("<f4").tobytes(), level=1)
+    return zstandard.compress(numbers.astype(kind).tobytes(), level=1)
 
 
-def _decompressed(packed: bytes | None) -> NDArray[np.float32] | None:
-    return None if packed is None else np.frombuffer(zstandard.decompress(packed), "<f4")
+def _decompressed(packed: bytes | None, kind: str) -> NDArray[Any] | None:
+    return None if packed is None else np.frombuffer(zstandard.decompress(packed), kind)
 
 
 def decode_epoch(row: Mapping[str, Any]) -> Epoch:

@@ -34,12 +34,12 @@ from service.storage.epochs.schedule import BETWEEN, DUE_RATE
 
 
 class PausedQueues(NamedTuple):
-    """Hosts whose host queue is blocked."""
+    """Hosts whose host queue is paused, each in one set."""
 
     by_trouble: set[int]
-    """host_ids of queues that pause after trouble."""
+    """host_ids of queues that only their site pauses."""
     by_operator: set[int]
-    """host_ids of queues that somebody blocked."""
+    """host_ids of queues that an operator pauses."""
 
 
 class StepCalibration(NamedTuple):
@@ -223,9 +223,9 @@ LOADS = "SELECT measured_at, loads AS content FROM host_loads"
 LOADS_AT = f"{LOADS} WHERE measured_at = %(measured_at)s"
 NEWEST_LOADS = f"{LOADS} ORDER BY measured_at DESC LIMIT 1"
 PAUSED = f"""
-SELECT hosts.host_id, paused_at IS NOT NULL FROM hosts
+SELECT hosts.host_id, coalesce(host_queues.blocked_until > %(now)s, false) FROM hosts
 JOIN host_queues ON host_queues.queue_id = {HOST_QUEUE}
-WHERE host_queues.blocked_until > %(now)s
+WHERE host_queues.blocked_until > %(now)s OR host_queues.paused_until > %(now)s
 """
 MEASURED = f"""
 SELECT page_states.page_id, created_at, last_crawl_at, requested_at, gone,
@@ -336,8 +336,8 @@ class HistorySql(Dialect, HistoryStatements):
     @override
     def paused_queues(self, now: datetime) -> PausedQueues:
         paused = PausedQueues(set(), set())
-        for host_id, by_trouble in self.run(PAUSED, now=now):
-            (paused.by_trouble if by_trouble else paused.by_operator).add(host_id)
+        for host_id, by_operator in self.run(PAUSED, now=now):
+            (paused.by_operator if by_operator else paused.by_trouble).add(host_id)
         return paused
 
 

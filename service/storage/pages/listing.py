@@ -231,7 +231,7 @@ LAST_HOST = """
 SELECT {key} FROM hosts WHERE {after} ORDER BY {key} {way} LIMIT 1 OFFSET %(n)s
 """
 HOSTS_IN_ORDER = f"{HOSTS} WHERE {{where}} ORDER BY {{key}} {{way}} LIMIT %(limit)s"
-BLOCKED = "used.blocked_until > %(blocked_at)s"
+BLOCKED = "(used.blocked_until > %(blocked_at)s OR used.paused_until > %(blocked_at)s)"
 HOSTS_BY_ID = f"{HOSTS} WHERE hosts.host_id {{among_ids}}"
 NEXT_HOST_IDS = (
     "SELECT host_id FROM hosts WHERE host_id > %(after)s ORDER BY host_id LIMIT %(limit)s"

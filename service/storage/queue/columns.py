@@ -24,8 +24,11 @@ class HostQueues(Columns):
     n_failures: Ints
     """Reports of trouble in a row."""
     blocked_until: Instants
+    """End of the pause by an operator; no report changes it."""
+    paused_until: Instants
+    """End of the pause by the site: after trouble, or by its Retry-After."""
     paused_at: Instants
-    """Start of a pause after trouble; NaT: blocked by an operator, or not at all."""
+    """Start of the pause by the site."""
     ready_at: Instants
     """End of the delay after the last crawl."""
     next_at: Instants
@@ -167,9 +170,9 @@ class QueueCensus:
     n_host_queues: int
     """Host queues of hosts and groups."""
     n_blocked: int
-    """Host queues that an operator has blocked."""
+    """Host queues that an operator has paused."""
     n_paused: int
-    """Host queues that pause after trouble."""
+    """Host queues that only their site pauses, after trouble."""
     n_incidents: int = 0
     """Hosts with an incident in force."""
     n_held: int = 0

@@ -297,10 +297,9 @@ SELECT count(*) AS n_queued,
     count(*) FILTER (WHERE n_unfinished > 0 OR {EXPIRED}) AS n_unfinished,
     {set_aside_by("expired")}, {set_aside_by("returned")}, {set_aside_by("refused")},
     (SELECT count(*) FROM host_queues) AS n_host_queues,
-    (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NULL)
-        AS n_blocked,
-    (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s AND paused_at IS NOT NULL)
-        AS n_paused,
+    (SELECT count(*) FROM host_queues WHERE blocked_until > %(now)s) AS n_blocked,
+    (SELECT count(*) FROM host_queues WHERE paused_until > %(now)s
+        AND (blocked_until IS NULL OR blocked_until <= %(now)s)) AS n_paused,
     (SELECT count(*) FROM host_incidents
         WHERE kind <> 0 AND ended_at IS NULL AND since > %(day_ago)s) AS n_incidents,
     (SELECT count(*) FROM page_states WHERE held > 0) AS n_held,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import Floats, Ints, distinct
+from service.model.arrays import Floats, Ints, distinct, moment
 from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
 from service.model.errors import GroupNotFound, HostNotFound
 from service.storage.dialect import HOST_QUEUE, Subject, assignments
@@ -83,6 +83,10 @@ class HostStatements(Subject):
         """Write the delays and the concurrency of locked host queues."""
 
     @abstractmethod
+    def save_blocks(self, locked: HostQueues) -> None:
+        """Write the ends of the pauses by operators of locked host queues."""
+
+    @abstractmethod
     def save_first_share(self, host_id: int, first_share: float | None) -> None:
         """Write a host's share of first crawls; None: that of the settings."""
 
@@ -94,7 +98,8 @@ class HostStatements(Subject):
 OF_HOST = ("host_id", "host", "max_crawl_rate", "false_304_at", "first_share")
 SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
 OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
-    coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.ready_at, used.next_at"""
+    coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.paused_until,
+    used.ready_at, used.next_at"""
 
 HOSTS = f"""
 SELECT hosts.host_id, host, name, hosts.max_crawl_rate, false_304_at, first_share,
@@ -178,6 +183,7 @@ SELECT -group_id, robots_delay_s FROM hosts JOIN host_queues ON queue_id = host_
 WHERE group_id IN (SELECT -value FROM {ids}) AND robots_delay_s IS NOT NULL
 """
 SAVE_SETTINGS = f"UPDATE host_queues SET {assignments(SETTINGS)} WHERE queue_id = %(queue_id)s"
+SAVE_BLOCK = "UPDATE host_queues SET blocked_until = %(until)s WHERE queue_id = %(queue_id)s"
 SAVE_HOST_CAP = "UPDATE hosts SET max_crawl_rate = %(cap)s WHERE host_id = %(id)s"
 SAVE_FIRST_SHARE = "UPDATE hosts SET first_share = %(first_share)s WHERE host_id = %(host_id)s"
 SAVE_GROUP_CAP = "UPDATE host_groups SET max_crawl_rate = %(cap)s WHERE group_id = %(id)s"
@@ -275,6 +281,11 @@ class HostsSql(KeptSql, HostStatements):
                 robots_delay_s=None if isnan(robots) else robots,
                 max_concurrency=concurrency or None,
             )
+
+    @override
+    def save_blocks(self, locked: HostQueues) -> None:
+        for queue_id, until in zip(locked.queue_id.tolist(), locked.blocked_until, strict=True):
+            self.run(SAVE_BLOCK, queue_id=queue_id, until=moment(until))
 
     @override
     def save_first_share(self, host_id: int, first_share: float | None) -> None:

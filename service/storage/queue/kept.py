@@ -38,17 +38,20 @@ DROP_LEASES = f"""
 DELETE FROM due_pages WHERE queue_id = {NOWHERE} AND next_at <= %(now)s AND deleted_host IS NOT NULL
 """
 KEEP_PAUSE = """
-INSERT INTO deleted_hosts (host, host_id, n_failures, blocked_until, paused_at, ready_at)
-SELECT %(host)s, queue_id, n_failures, blocked_until, paused_at, ready_at FROM host_queues
-WHERE queue_id = %(host_id)s AND (blocked_until > %(now)s OR ready_at > %(now)s)
+INSERT INTO deleted_hosts
+    (host, host_id, n_failures, blocked_until, paused_until, paused_at, ready_at)
+SELECT %(host)s, queue_id, n_failures, blocked_until, paused_until, paused_at, ready_at
+FROM host_queues WHERE queue_id = %(host_id)s
+    AND (blocked_until > %(now)s OR paused_until > %(now)s OR ready_at > %(now)s)
 """
 DROP_PAUSES = """
 DELETE FROM deleted_hosts WHERE (blocked_until IS NULL OR blocked_until <= %(now)s)
+    AND (paused_until IS NULL OR paused_until <= %(now)s)
     AND (ready_at IS NULL OR ready_at <= %(now)s)
 """
 RESUME_PAUSES = """
-INSERT INTO host_queues (queue_id, n_failures, blocked_until, paused_at, ready_at)
-SELECT hosts.host_id, deleted_hosts.n_failures, blocked_until, paused_at, ready_at
+INSERT INTO host_queues (queue_id, n_failures, blocked_until, paused_until, paused_at, ready_at)
+SELECT hosts.host_id, deleted_hosts.n_failures, blocked_until, paused_until, paused_at, ready_at
 FROM deleted_hosts JOIN hosts ON hosts.host = deleted_hosts.host
 WHERE deleted_hosts.host IN (SELECT value FROM {names}) ORDER BY hosts.host_id
 ON CONFLICT (queue_id) DO NOTHING

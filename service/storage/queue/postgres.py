@@ -129,15 +129,16 @@ LOWER_HOST_QUEUES = f"""
 INSERT INTO host_queues (queue_id, next_at) SELECT * FROM {given("queue_id", "next_at")}
 ORDER BY queue_id
 ON CONFLICT (queue_id) DO UPDATE SET next_at = least(host_queues.next_at,
-    greatest(excluded.next_at, host_queues.ready_at, host_queues.blocked_until))
+    greatest(excluded.next_at, host_queues.ready_at, host_queues.blocked_until,
+        host_queues.paused_until))
 """
 
 HOST_QUEUES = """
 SELECT {note} array_agg(queue_id), array_agg(coalesce(min_delay_s, 'NaN')),
     array_agg(coalesce(robots_delay_s, 'NaN')), array_agg(coalesce(max_concurrency, 0)::bigint),
     array_agg(n_failures::bigint), array_agg(coalesce(blocked_until, '-infinity')),
-    array_agg(coalesce(paused_at, '-infinity')), array_agg(coalesce(ready_at, '-infinity')),
-    array_agg(coalesce(next_at, '-infinity'))
+    array_agg(coalesce(paused_until, '-infinity')), array_agg(coalesce(paused_at, '-infinity')),
+    array_agg(coalesce(ready_at, '-infinity')), array_agg(coalesce(next_at, '-infinity'))
 FROM {locked}
 """
 LOCKED = """(
@@ -152,10 +153,10 @@ INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONF
 """
 SAVE_HOST_QUEUES = f"""
 UPDATE host_queues SET n_failures = given.n_failures,
-    blocked_until = nullif(given.blocked_until, '-infinity'),
+    paused_until = nullif(given.paused_until, '-infinity'),
     paused_at = nullif(given.paused_at, '-infinity'),
     ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity')
-FROM {given("queue_id", "n_failures", "blocked_until", "paused_at", "ready_at", "next_at")}
+FROM {given("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at")}
 WHERE host_queues.queue_id = given.queue_id
 """
 
@@ -330,7 +331,7 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresC
 
     @override
     def save_host_queues(self, host_queues: HostQueues) -> None:
-        names = ("queue_id", "n_failures", "blocked_until", "paused_at", "ready_at", "next_at")
+        names = ("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at")
         if len(host_queues):
             self.later(SAVE_HOST_QUEUES, **{name: getattr(host_queues, name) for name in names})
 

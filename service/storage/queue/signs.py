@@ -56,7 +56,10 @@ class SignStatements(Subject):
 
     @abstractmethod
     def pauses(self, now: datetime, limit: int) -> list[Pause]:
-        """Return pauses after trouble in force, at most `limit`, most failures first."""
+        """Return pauses after trouble in force, at most `limit`, most failures first.
+
+        Hosts that an operator pauses too are left out.
+        """
 
     @abstractmethod
     def lost_at(self, worker: str, now: datetime, limit: int) -> Instants:
@@ -68,13 +71,14 @@ class SignStatements(Subject):
 
 PAUSES = """
 SELECT coalesce(hosts.host, host_groups.name) AS name, queue_id < 0 AS is_group, paused_at,
-    blocked_until, n_failures
+    paused_until, n_failures
 FROM host_queues
 LEFT JOIN hosts ON hosts.host_id = queue_id
 LEFT JOIN host_groups ON host_groups.group_id = -queue_id
-WHERE blocked_until > %(now)s AND paused_at IS NOT NULL
+WHERE paused_until > %(now)s AND paused_at IS NOT NULL
+    AND (blocked_until IS NULL OR blocked_until <= %(now)s)
     AND coalesce(hosts.host, host_groups.name) IS NOT NULL
-ORDER BY n_failures DESC, blocked_until DESC, queue_id LIMIT %(limit)s
+ORDER BY n_failures DESC, paused_until DESC, queue_id LIMIT %(limit)s
 """
 LEASES_END = """
 SELECT max(expires_at) AS expires_at FROM due_pages WHERE worker IS NOT NULL AND token IS NOT NULL

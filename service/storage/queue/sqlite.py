@@ -114,17 +114,17 @@ LOWER_HOST_QUEUE = """
 INSERT INTO host_queues (queue_id, next_at) VALUES (?, ?)
 ON CONFLICT (queue_id) DO UPDATE SET next_at = min(coalesce(host_queues.next_at, 9e18),
     max(excluded.next_at, coalesce(host_queues.ready_at, 0), coalesce(host_queues.blocked_until,
-    0)))
+    0), coalesce(host_queues.paused_until, 0)))
 """
 
 HOST_QUEUES = """
 SELECT queue_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_failures,
-    blocked_until, paused_at, ready_at, next_at
+    blocked_until, paused_until, paused_at, ready_at, next_at
 FROM host_queues WHERE queue_id IN ({ids}) ORDER BY queue_id
 """
 ADD_HOST_QUEUE = "INSERT INTO host_queues (queue_id) VALUES (?) ON CONFLICT DO NOTHING"
 SAVE_HOST_QUEUE = """
-UPDATE host_queues SET n_failures = ?, blocked_until = ?, paused_at = ?, ready_at = ?, next_at = ?
+UPDATE host_queues SET n_failures = ?, paused_until = ?, paused_at = ?, ready_at = ?, next_at = ?
 WHERE queue_id = ?
 """
 
@@ -135,10 +135,9 @@ WHERE leased_at IS NOT NULL
 """
 CARRY_HOST_QUEUES = """
 UPDATE host_queues SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0),
-    blocked_until = CASE WHEN paused_at IS NULL THEN blocked_until ELSE blocked_until + :by END,
-    paused_at = paused_at + :by
+    paused_until = paused_until + :by, paused_at = paused_at + :by
 """
-"""Statement that shifts delays and pauses; NULL and the end of a block by an operator stay."""
+"""Statement that shifts delays and pauses; NULL and the end of a pause by an operator stay."""
 
 QUEUED = """
 SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id, token IS NOT NULL
@@ -276,7 +275,7 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
 
     @override
     def save_host_queues(self, host_queues: HostQueues) -> None:
-        names = ("n_failures", "blocked_until", "paused_at", "ready_at", "next_at", "queue_id")
+        names = ("n_failures", "paused_until", "paused_at", "ready_at", "next_at", "queue_id")
         self.run_many(SAVE_HOST_QUEUE, *_cells(host_queues, *names))
 
     @override

@@ -34,6 +34,7 @@ from service.model.incarnations import Incarnation
 from service.storage.access.contract import AccessStatements
 from service.storage.budget.caps import CapStatements
 from service.storage.budget.costs import CostStatements
+from service.storage.budget.orders import OrderStatements
 from service.storage.budget.pace import PaceStatements
 from service.storage.budget.stopped import StoppedStatements
 from service.storage.budget.worth import WorthStatements
@@ -94,6 +95,7 @@ class Transaction(
     AccessStatements,
     IncarnationStatements,
     PaceStatements,
+    OrderStatements,
     CapStatements,
     WorthStatements,
     StoppedStatements,

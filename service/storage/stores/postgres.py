@@ -25,6 +25,7 @@ from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.postgres import KEYS_CHANNEL, PostgresAccess
 from service.storage.budget.costs import CostSql
+from service.storage.budget.orders import OrderSql
 from service.storage.budget.pace import PaceSql
 from service.storage.budget.stopped import StoppedSql
 from service.storage.budget.worth_postgres import PostgresWorth
@@ -88,6 +89,7 @@ class PostgresTransaction(
     PostgresAccess,
     PostgresIncarnations,
     PaceSql,
+    OrderSql,
     PostgresWorth,
     WebhooksSql,
     SubscriptionsSql,

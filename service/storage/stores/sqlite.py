@@ -34,6 +34,7 @@ from service.model.incarnations import Incarnation
 from service.storage import migrations
 from service.storage.access.sqlite import SqliteAccess
 from service.storage.budget.costs import CostSql
+from service.storage.budget.orders import OrderSql
 from service.storage.budget.pace import PaceSql
 from service.storage.budget.sqlite import SqliteCaps
 from service.storage.budget.stopped import StoppedSql
@@ -87,6 +88,7 @@ class SqliteTransaction(
     SqliteAccess,
     SqliteIncarnations,
     PaceSql,
+    OrderSql,
     SqliteCaps,
     SqliteWorth,
     WebhooksSql,

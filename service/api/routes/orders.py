@@ -1,0 +1,163 @@
+"""Orders of operators for all servers: the budget, and the pause of all hosts."""
+
+from datetime import datetime
+
+from fastapi import APIRouter, Response
+
+from recrawl_client.wire.orders import BudgetAnswer, BudgetBody, PauseAnswer, PauseBody
+from service.access.audit import write_audit
+from service.api import openapi
+from service.api.admission import TheActor
+from service.api.assembly import Service, TheBody, TheService
+from service.api.examples import EXAMPLES
+from service.api.requests.items import decode_object
+from service.api.requests.pauses import end_of
+from service.api.responses.encode import answer
+from service.api.route import GUARDED, DirectRoute
+from service.budget.in_force import BudgetInForce
+from service.budget.spending import adopt_pace
+from service.core.pace import advanced
+from service.epochs.constraints import CONSTRAINED
+from service.model.access import Actor
+from service.model.amounts import CRAWLS, Amount, read_budget
+from service.model.errors import InvalidField
+from service.storage import Transaction
+from service.storage.budget.orders import Orders
+from service.storage.budget.pace import days_since_1970
+
+router = APIRouter(tags=["orders"], route_class=DirectRoute, dependencies=GUARDED)
+
+BUDGET, PAUSE = "budget", "pause"
+"""Names under which the orders are held while they change."""
+
+
+@router.get("/budget", responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 422))
+def get_budget(service: TheService) -> Response:
+    """Show the budget in force, and who has set it."""
+    with service.store.begin(write=False) as tx:
+        return _answer_budget(service, tx)
+
+
+@router.put(
+    "/budget",
+    responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(BudgetBody, EXAMPLES["budget"], batch=False),
+)
+def put_budget(service: TheService, actor: TheActor, body: TheBody) -> Response:
+    """Set the budget without a restart.
+
+    It wins over `RECRAWL_BUDGET` and `RECRAWL_BANDWIDTH`, and outlives restarts, until DELETE. All
+    servers and workers keep it within a second; an epoch is requested, which plans with it. The
+    loan and the share of first crawls stay those of the settings. Costs of pages in another unit
+    are forgotten.
+    """
+    text = decode_object(body, BudgetBody).budget
+    try:
+        amount = read_budget(text)
+    except ValueError as error:
+        raise InvalidField("budget", str(error)) from None
+    if amount.unit != CRAWLS and service.plan.objective != CONSTRAINED:
+        raise InvalidField(
+            "budget",
+            f"a budget in {amount.unit} needs the objective {CONSTRAINED}, not "
+            f"{service.plan.objective}; set RECRAWL_OBJECTIVE={CONSTRAINED}, or send crawls",
+        )
+    return _order_budget(service, actor, amount)
+
+
+@router.delete("/budget", responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 422))
+def delete_budget(service: TheService, actor: TheActor) -> Response:
+    """Unset the budget of the operator.
+
+    The budget of the settings is in force again, for all servers and workers.
+    """
+    return _order_budget(service, actor, None)
+
+
+def _order_budget(service: Service, actor: Actor, amount: Amount | None) -> Response:
+    with service.store.begin() as tx:
+        tx.hold_settings(BUDGET)
+        before, now = tx.orders(), tx.now()
+        after = Orders("" if amount is None else str(amount), now, before.paused_until)
+        if after.budget != before.budget:
+            tx.order_budget(after.budget, now)
+            planned = BudgetInForce(service.budget.settings, after)
+            if planned.terms is not None:
+                adopt_pace(tx, planned.terms)
+            tx.request_epoch(now)
+            act = "budget.unset" if amount is None else "budget.set"
+            values = ({"budget": each.budget or None} for each in (before, after))
+            write_audit(tx, actor, act, BUDGET, *values)
+    service.watch.poll()
+    service.runner.wake()
+    with service.store.begin(write=False) as tx:
+        return _answer_budget(service, tx)
+
+
+def _answer_budget(service: Service, tx: Transaction) -> Response:
+    budget = BudgetInForce(service.budget.settings, tx.orders())
+    terms, amount, pace = budget.terms, budget.amount, tx.pace()
+    spent = None if terms is None else 0.0
+    if terms is not None and pace is not None and (tx.pace_unit() or CRAWLS) == terms.unit:
+        today = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
+        spent = today.spent + max(today.debt, 0.0)
+    by_settings = service.budget.settings.amount
+    owner = "operator" if budget.by_operator else "settings"
+    return answer(
+        BudgetAnswer(
+            budget=None if amount is None else str(amount),
+            amount=None if amount is None else amount.value,
+            unit=budget.unit,
+            set_by="default" if amount is None else owner,  # type: ignore[arg-type]
+            set_at=budget.orders.budget_at if budget.by_operator else None,
+            by_settings=None if by_settings is None else str(by_settings),
+            spent_today=spent,
+        )
+    )
+
+
+@router.get("/pause", responses=openapi.answers(PauseAnswer, EXAMPLES["pause_answer"], 422))
+def get_pause(service: TheService) -> Response:
+    """Show the pause of all hosts."""
+    with service.store.begin(write=False) as tx:
+        return _answer_pause(tx.orders().paused_until, tx.now())
+
+
+@router.post(
+    "/pause",
+    responses=openapi.answers(PauseAnswer, EXAMPLES["pause_answer"], *openapi.WRITES),
+    openapi_extra=openapi.request_body(PauseBody, EXAMPLES["pause"], batch=False),
+)
+def post_pause(service: TheService, actor: TheActor, body: TheBody) -> Response:
+    """Pause all hosts: no server leases a crawl until the end.
+
+    This server stops at once, all others within a second. Leases that run may be extended,
+    returned and reported. Epochs, pings and registrations go on. A later pause replaces this one.
+    """
+    return _order_pause(service, actor, decode_object(body, PauseBody))
+
+
+@router.delete("/pause", responses=openapi.answers(PauseAnswer, EXAMPLES["pause_answer"], 422))
+def delete_pause(service: TheService, actor: TheActor) -> Response:
+    """End the pause of all hosts; pauses of single hosts stay."""
+    return _order_pause(service, actor, None)
+
+
+def _order_pause(service: Service, actor: Actor, pause: PauseBody | None) -> Response:
+    with service.store.begin() as tx:
+        tx.hold_settings(PAUSE)
+        before, now = tx.orders(), tx.now()
+        until = None if pause is None else end_of(pause, now)
+        if until != before.paused_until:
+            tx.order_pause(until)
+            act = "service.resume" if until is None else "service.pause"
+            values = ({"paused_until": each} for each in (before.paused_until, until))
+            write_audit(tx, actor, act, "all hosts", *values)
+    service.watch.poll()
+    service.lease_waiters.wake_all()
+    return _answer_pause(until, now)
+
+
+def _answer_pause(until: datetime | None, now: datetime) -> Response:
+    in_force = until is not None and until > now
+    return answer(PauseAnswer(paused_until=until if in_force else None))

@@ -1,0 +1,133 @@
+"""`recrawl budget`, `pause`, `resume`, `audit` and `history`: acts on all servers, and a log."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli import output
+from service.cli.durations import read_end, read_moment
+from service.cli.options import URL, ApiKey, To, connected
+from service.cli.output import AsJson, echo_item, echo_lines, shown
+
+if TYPE_CHECKING:
+    from recrawl_client import BudgetAnswer
+
+budget = typer.Typer(no_args_is_help=True, help="Show and set the budget, without a restart.")
+
+Length = Annotated[str, typer.Argument(metavar="DURATION", help="Such as 30min, 2h or 1d")]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        parser=read_moment, metavar="TIME", help="How long ago, such as 1d, or an instant"
+    ),
+]
+Until = Annotated[
+    datetime | None, typer.Option(parser=read_moment, metavar="TIME", help="End, as --since")
+]
+HISTORY = ("at", "fresh_share", "n_leased", "n_reported", "n_failed", "n_changed", "n_wasted")
+STEPS = ((timedelta(days=2), 600), (timedelta(days=14), 3_600))
+"""Longest range of the history for each length of its rows, seconds; a longer one has days."""
+DAY_S = 86_400
+
+
+@budget.command(name="show")
+def show_budget(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
+    """Show the budget in force, and who has set it."""
+    with connected(to, api_key) as service:
+        _show(service.budget(), as_json=as_json)
+
+
+@budget.command(name="set")
+def set_budget(
+    amount: Annotated[str, typer.Argument(help='A day: "10000 crawls", "50 GB", "20 h", "30 USD"')],
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set the budget of all servers and workers; it outlives restarts until `budget unset`.
+
+    It wins over RECRAWL_BUDGET and RECRAWL_BANDWIDTH. Every process follows within a second.
+    """
+    with connected(to, api_key) as service:
+        _show(service.set_budget(amount), as_json=as_json)
+
+
+@budget.command(name="unset")
+def unset_budget(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
+    """Go back to the budget of the settings."""
+    with connected(to, api_key) as service:
+        _show(service.unset_budget(), as_json=as_json)
+
+
+def _show(answer: "BudgetAnswer", *, as_json: bool) -> None:
+    if as_json or not output.on_terminal():
+        echo_item(answer, as_json=True)
+    else:
+        typer.echo(sentence(answer))
+
+
+def sentence(answer: "BudgetAnswer") -> str:
+    """Return who has set the budget, and what of it this day has spent."""
+    amount = f"{answer.budget} a day" if answer.budget else "0.2 crawls a day for each page"
+    owner = {"operator": "set by an operator", "settings": "by the settings", "default": "default"}
+    parts = [f"{amount}, {owner[answer.set_by]}"]
+    if answer.set_at is not None:
+        parts[0] += f" at {answer.set_at:%Y-%m-%d %H:%M:%SZ}"
+    if answer.spent_today is not None:
+        parts.append(f"{shown(answer.spent_today)} {answer.unit} of today are taken")
+    if answer.set_by == "operator":
+        parts.append(f"without this order: {answer.by_settings or 'the default'}")
+    return "; ".join(parts)
+
+
+def pause(length: Length, to: To = URL, api_key: ApiKey = None) -> None:
+    """Pause all hosts: no server leases a crawl until the end. Leases that run may be reported."""
+    with connected(to, api_key) as service:
+        until = service.pause_all(read_end(length))
+    typer.echo(f"all hosts are paused until {until:%Y-%m-%d %H:%M:%SZ}")
+
+
+def resume(to: To = URL, api_key: ApiKey = None) -> None:
+    """End the pause of all hosts; pauses of single hosts stay."""
+    with connected(to, api_key) as service:
+        until = service.pause()
+        service.resume_all()
+    typer.echo("no pause of all hosts was in force" if until is None else "crawls are leased again")
+
+
+def audit(
+    since: Since = None,
+    until: Until = None,
+    act: Annotated[str | None, typer.Option(help="Such as host.pause")] = None,
+    key: Annotated[str | None, typer.Option(help="Author: id or name of a key")] = None,
+    name: Annotated[str | None, typer.Option("--object", help="Such as a host")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most entries, newest first")] = 100,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """List administrative acts, newest first."""
+    wanted = {"since": since, "until": until, "act": act, "key": key, "object": name}
+    filters: Any = {field: value for field, value in wanted.items() if value is not None}
+    fields = ("at", "key", "act", "object", "before", "after")
+    with connected(to, api_key) as service:
+        echo_lines(islice(service.audit(**filters), limit), *fields, as_json=as_json)
+
+
+def history(
+    since: Since = None,
+    until: Until = None,
+    host: Annotated[str | None, typer.Option(help="Only this host")] = None,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what was achieved, oldest first: of the last day in steps of ten minutes."""
+    end = until or datetime.now(UTC)
+    length = end - since if since is not None else timedelta(days=1)
+    step_s = next((step for longest, step in STEPS if length <= longest), DAY_S)
+    with connected(to, api_key) as service:
+        rows = service.steps(since, until, step_s=step_s, host=host)
+        echo_lines(rows, *HISTORY, as_json=as_json)

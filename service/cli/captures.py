@@ -1,0 +1,89 @@
+"""`recrawl import` of an archive's captures."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.cli.files import (
+    MAX_SHOWN,
+    ImportCounts,
+    add_rows_task,
+    checkpoint_of,
+    opened_store,
+    print_skipped,
+    receiver_of,
+    rows_progress,
+    show_rows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.transfer.capture_import import CaptureCounts, CaptureStep
+    from service.transfer.importing import Checkpoint
+
+WHOLE = 1_000
+"""Length of the progress bar."""
+
+
+def import_captures(
+    sources: dict[Path, str],
+    database_url: str | None,
+    *,
+    resume: bool,
+    dry_run: bool,
+    have_copies: bool,
+) -> ImportCounts:
+    """Import files of captures, by their formats, to a database as one; or only count."""
+    from service.transfer.capture_import import NOTHING_DONE, Teaching, import_captures
+
+    if dry_run:
+        counts = _follow(import_captures(sources, datetime.now(UTC)), None)
+        return ImportCounts(skipped=counts.unreadable, sentence=counted(counts))
+    with opened_store(database_url) as base:
+        receiver = f"{receiver_of(base, database_url)} have_copies={have_copies}"
+        checkpoint, standing = checkpoint_of(list(sources), receiver, resume)
+        teaching = Teaching(base.store, base.rules, base.store.clock, have_copies)
+        after = standing.get("after", NOTHING_DONE)
+        counts = _follow(import_captures(sources, base.store.clock(), teaching, after), checkpoint)
+    return ImportCounts(counts.created, 0, counts.unreadable, sentence=taught(counts))
+
+
+def _follow(steps: "Iterator[CaptureStep]", checkpoint: "Checkpoint | None") -> "CaptureCounts":
+    """Show every step, write its position to the checkpoint, and return the sums."""
+    from service.transfer.capture_import import CaptureCounts
+
+    counts = CaptureCounts()
+    with rows_progress() as progress:
+        task = add_rows_task(progress, "importing captures", WHOLE)
+        for step in steps:
+            if checkpoint is not None and step.after is not None:
+                checkpoint.write(after=step.after)
+            print_skipped(step.unreadable[: max(MAX_SHOWN - counts.unreadable, 0)])
+            counts = counts.plus(step.counts)
+            n_rows = counts.content + counts.other
+            show_rows(progress, task, n_rows, round(step.share * WHOLE))
+    if checkpoint is not None:
+        checkpoint.clear()
+    return counts
+
+
+def taught(counts: "CaptureCounts") -> str:
+    """Return the sentence on an import."""
+    return (
+        f"{counts.distinct - counts.late} captures learnt for {counts.taught} pages, "
+        f"{counts.created} of them new; {_others(counts)}; {counts.late} late captures; "
+        f"{counts.unreadable} lines skipped"
+    )
+
+
+def counted(counts: "CaptureCounts") -> str:
+    """Return the sentence on files that were only read."""
+    return (
+        f"{counts.distinct} captures show content of {counts.pages} pages; {_others(counts)}; "
+        f"{counts.unreadable} lines skipped; nothing was imported"
+    )
+
+
+def _others(counts: "CaptureCounts") -> str:
+    return f"{counts.other} captures without content"

@@ -1,0 +1,193 @@
+"""`recrawl hosts`: how hosts are crawled, their pauses and their end."""
+
+import json
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from service.cli.confirming import Yes, confirm
+from service.cli.durations import read_duration, read_end
+from service.cli.options import URL, ApiKey, To, connected, finite
+from service.cli.output import AsJson, counted, echo_item, echo_lines
+
+if TYPE_CHECKING:
+    from recrawl_client.wire.hosts import HostOrder
+
+hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
+
+OF_HOSTS = (
+    *("host", "group", "load.n_pages", "load.n_overdue", "load.asked_rate", "host_queue.delay_s"),
+    *("host_queue.blocked_until", "host_queue.paused_until", "host_queue.n_failures"),
+)
+"""Columns of the table of hosts."""
+HostName = Annotated[str, typer.Argument(help="Such as example.com")]
+
+
+@hosts.command()
+def robots(
+    files: Annotated[
+        list[Path], typer.Argument(help="robots.txt files: HOST.txt or HOST/robots.txt; - is stdin")
+    ],
+    host: Annotated[str | None, typer.Option(help="Host of the one file")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the one file")] = None,
+    user_agent: Annotated[str, typer.Option(help="Name of your crawler")] = "*",
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Report the delays in robots.txt files to the service: Crawl-delay and Request-rate.
+
+    The longer delay becomes the host's robots_delay_s; a file without a delay clears the field.
+    Your crawler itself must obey Disallow.
+    """
+    from service.connectors.robots import host_of, requested_delay
+    from service.model.errors import InvalidUrl
+    from service.model.urls import normalise
+
+    if host and url:
+        raise typer.BadParameter("both --host and --url; use only one", param_hint="--host")
+    if (host or url) and len(files) > 1:
+        raise typer.BadParameter("several files; name each by HOST.txt", param_hint="--host, --url")
+    try:
+        named = normalise(url).host if url else host
+    except InvalidUrl as error:
+        raise typer.BadParameter(error.detail, param_hint="--url") from error
+    delays = {
+        named or host_of(file): requested_delay(_read(file), user_agent) for file in files
+    }  # all files are read before the first request
+    with connected(to, api_key) as service:
+        for name, delay_s in delays.items():
+            service.set_host(name, robots_delay_s=delay_s)
+            typer.echo(f"{name}: {'no delay' if delay_s is None else f'{delay_s:g} s'}")
+
+
+@hosts.command(name="list")
+def list_hosts(
+    sort: Annotated[
+        str,
+        typer.Option(
+            help="Order: host_id, host, n_pages, n_overdue or asked_rate; a minus reverses it"
+        ),
+    ] = "host_id",
+    blocked: Annotated[
+        bool, typer.Option("--blocked", "--paused", help="Only hosts that are paused")
+    ] = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """List hosts: all of them, or those that an operator or their site has paused."""
+    with connected(to, api_key) as service:
+        # the service names the orders that it knows
+        listed = service.hosts(cast("HostOrder", sort), blocked=blocked)
+        echo_lines(listed, *OF_HOSTS, as_json=as_json)
+
+
+@hosts.command()
+def show(host: HostName, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
+    """Show one host: settings, politeness in force, state, rates and feed."""
+    with connected(to, api_key) as service:
+        echo_item(service.host(host), as_json=as_json)
+
+
+@hosts.command(name="set")
+def set_(
+    host: HostName,
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="group=shared-1 first_share=0.5 min_delay_s=null …")
+    ] = None,
+    delay: Annotated[str | None, typer.Option(help="Time between two crawls, such as 2s")] = None,
+    at_a_time: Annotated[
+        int | None, typer.Option(min=1, help="Maximum of leases at a time")
+    ] = None,
+    a_day: Annotated[
+        float | None, typer.Option(min=0, callback=finite, help="Maximum of crawls a day")
+    ] = None,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change settings of a host, new or registered, and show the host; null restores a default.
+
+    The options are the fields min_delay_s, max_concurrency and max_crawl_rate.
+    """
+    delay_s = None if delay is None else 0.0 if delay == "0" else read_duration(delay)
+    if isinstance(delay_s, timedelta):
+        delay_s = delay_s.total_seconds()
+    options = {"min_delay_s": delay_s, "max_concurrency": at_a_time, "max_crawl_rate": a_day}
+    fields: Any = dict(setting(text) for text in settings or ())
+    fields |= {name: value for name, value in options.items() if value is not None}
+    if not fields:
+        raise typer.BadParameter("nothing to set; name a field or an option", param_hint="SETTINGS")
+    with connected(to, api_key) as service:
+        echo_item(service.set_host(host, **fields), as_json=as_json)
+
+
+@hosts.command()
+def pause(
+    host: HostName,
+    length: Annotated[str, typer.Argument(metavar="DURATION", help="Such as 30min, 2h or 1d")],
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Pause a host, and all hosts of its group; leases that run may be reported."""
+    with connected(to, api_key) as service:
+        queue = service.pause_host(host, read_end(length)).host_queue
+    typer.echo(f"{host} is paused until {queue.blocked_until:%Y-%m-%d %H:%M:%SZ}")
+
+
+@hosts.command()
+def resume(
+    host: HostName,
+    site: Annotated[
+        bool, typer.Option("--site", help="End the pause that the site asked for, too")
+    ] = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+) -> None:
+    """End the operator's pause of a host, and of all hosts of its group."""
+    with connected(to, api_key) as service:
+        queue = service.resume_host(host, site=site).host_queue
+    until = queue.paused_until
+    if until is not None and until > datetime.now(UTC):
+        typer.echo(
+            f"{host} is paused by its site until {until:%Y-%m-%d %H:%M:%SZ}; end it by --site"
+        )
+    else:
+        typer.echo(f"{host} is crawled again")
+
+
+@hosts.command()
+def delete(host: HostName, yes: Yes = False, to: To = URL, api_key: ApiKey = None) -> None:
+    """Delete a host with its settings and all its pages, after a question.
+
+    A pause that runs comes back with the host, if the host is registered again.
+    """
+    with connected(to, api_key) as service:
+        n_pages = service.host(host).n_pages
+        confirm(f"this deletes {host} and its {counted(n_pages, 'page')} with their logs", yes=yes)
+        n_deleted = service.delete_pages(host=host).changed if n_pages else 0
+        service.delete_host(host)
+    typer.echo(f"deleted: {host}, {counted(n_deleted, 'page')}")
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """Return the name and the value of NAME=VALUE; a value that is no JSON is a text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="SETTINGS")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _read(file: Path) -> bytes:
+    from service.model.errors import UnreadableFile
+
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UnreadableFile(f"{file}: {error.strerror}") from error

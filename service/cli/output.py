@@ -1,0 +1,130 @@
+"""Output of commands: tables for people on a terminal, JSON for programs elsewhere."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="As JSON, for programs; the default without a terminal")
+]
+BLOCK = 200
+"""Rows of one table; a longer list is several, so that it begins at once."""
+
+
+def on_terminal() -> bool:
+    """Return whether people read the output."""
+    return sys.stdout.isatty()
+
+
+def echo_lines(items: Iterable[Any], *names: str, as_json: bool = False) -> None:
+    """Print items: a line of JSON each, or on a terminal a table of the named fields.
+
+    A name such as `load.n_pages` is a field of a field.
+    """
+    from msgspec import to_builtins
+
+    rows = map(to_builtins, items)
+    if as_json or not on_terminal():
+        for row in rows:
+            typer.echo(json.dumps(row))
+        return
+    for block in _blocks(rows):
+        _print_table(names, block)
+
+
+def echo_item(item: Any, *, as_json: bool = False) -> None:
+    """Print an answer: indented JSON, or on a terminal a line for each field."""
+    from msgspec import to_builtins
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    value = to_builtins(item)
+    if as_json or not on_terminal():
+        typer.echo(json.dumps(value, indent=2))
+        return
+    view = Table.grid(padding=(0, 2))
+    for name, cell in _fields(value):
+        if cell:
+            view.add_row(Text(name, "bold"), Text(cell))
+    Console().print(view)
+
+
+def _blocks(rows: Iterator[Any]) -> Iterator[list[Any]]:
+    yield list(islice(rows, BLOCK))  # an empty list has a head, too
+    while block := list(islice(rows, BLOCK)):
+        yield block
+
+
+def _print_table(names: tuple[str, ...], rows: list[Any]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = {name: [shown(_field(row, name)) for row in rows] for name in names}
+    # columns without a value take room from the others
+    some = {name: texts for name, texts in cells.items() if any(texts) or not rows}
+    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in some:
+        view.add_column(name.rpartition(".")[2].replace("_", " "), overflow="fold")
+    for texts in zip(*some.values(), strict=True):
+        view.add_row(*map(Text, texts))
+    Console().print(view)
+
+
+def _field(row: Any, name: str) -> Any:
+    """Return a field of a row, or of a field of it; None where there is none."""
+    for part in name.split("."):
+        row = row.get(part) if isinstance(row, Mapping) else None
+    return row
+
+
+def _fields(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the fields of an answer with their texts; fields of fields have both names."""
+    for name, field in value.items():
+        if isinstance(field, Mapping) and field:
+            yield from _fields(field, f"{before}{name} ")
+        else:
+            yield f"{before}{name}".replace("_", " "), shown(field)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "page"), counted(1200, "page")
+    ('1 page', '1,200 pages')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def shown(value: Any) -> str:
+    """Return a value for people.
+
+    >>> [shown(v) for v in (None, True, 1234567, 0.123456, ["a", "b"], "2026-05-01T12:00:00.5Z")]
+    ['', 'yes', '1,234,567', '0.1235', 'a, b', '2026-05-01 12:00:00Z']
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    if isinstance(value, list):
+        return ", ".join(map(shown, value))
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    return "" if value is None else _instant(str(value))
+
+
+def _instant(text: str) -> str:
+    """Return an instant to the second; any other text as it is."""
+    if not text.endswith("Z"):
+        return text
+    try:
+        return f"{datetime.fromisoformat(text):%Y-%m-%d %H:%M:%SZ}"
+    except ValueError:
+        return text

@@ -1,0 +1,165 @@
+"""Wide revisions in an epoch: find new ones, and the pages that may be stale by them. Pure.
+
+Only surprising changes since the last epoch can prove a new revision. Therefore an epoch looks at
+the hosts with such changes alone.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from service.core.estimators.base import Estimator, PriorEstimator, from_columns
+from service.core.wide_revisions import (
+    LEAST_CHANGED,
+    QUIET,
+    LastIntervals,
+    Uncrawled,
+    WideRevisions,
+    find,
+    hazard,
+    rate_before,
+    stale,
+)
+from service.epochs.urgency import LATE
+from service.model.arrays import Floats, Instants, Ints, days, distinct
+from service.model.columns import EpochColumns
+from service.model.domain import Observability
+
+ENOUGH = 1 << 14
+"""Intervals of a host that are enough to find a revision; of more, a sample."""
+SCATTER = 0x9E3779B1
+"""Odd number whose multiples scatter ids, so that a sample has pages of all directories."""
+
+
+class Revised(NamedTuple):
+    """Wide revisions as an epoch knows them."""
+
+    revisions: WideRevisions | None = None
+    """Revisions that are kept; None: none."""
+    hazard: Floats | None = None
+    """(N,) changes expected by revisions since each page's last crawl; None: of no page."""
+
+
+def revised(
+    pages: EpochColumns,
+    estimator: Estimator[Any],
+    revisions: WideRevisions | None,
+    last_started_at: np.datetime64,
+    now: np.datetime64,
+) -> Revised:
+    """Return the revisions until now; `revisions` has those of the last epoch, which began then.
+
+    The estimator has the prior in force. Without a prior it finds no revisions.
+    """
+    if not isinstance(estimator, PriorEstimator) or np.isnat(last_started_at):
+        return Revised(revisions)
+    quiet = Quiet(pages, estimator, now)
+    revisions = (revisions or WideRevisions.none()).newest(now)
+    revisions = revisions.with_new(_found(quiet, revisions, last_started_at)).newest(now)
+    return _stale(quiet, revisions) if revisions.at.size else Revised()
+
+
+class Quiet:
+    """The quiet last intervals of pages without pings."""
+
+    def __init__(
+        self, pages: EpochColumns, estimator: PriorEstimator[Any], now: np.datetime64
+    ) -> None:
+        self.pages, self.estimator, self.now = pages, estimator, now
+
+    def age(self, at: Instants) -> Floats:
+        """Return the ages of instants, days."""
+        return days(self.now - at)
+
+    def expected(self, row: Ints) -> Floats:
+        """Return the changes expected in the last intervals of pages before these ended."""
+        own = self.estimator.of_url_groups(self.pages.url_group[row])
+        evidence = own.evidence(from_columns(own, self.pages.estimate[row]))
+        interval = self.pages.last_interval[row]
+        rate = rate_before(own.prior.a, own.prior.b, *evidence, interval)
+        return np.asarray(rate * np.abs(interval))
+
+    def among(self, row: Ints) -> tuple[Ints, Floats]:
+        """Return the pages with quiet intervals among some, and the changes expected in these."""
+        pages = self.pages
+        shown = (pages.last_interval[row] != 0) & (pages.importance[row] > 0)
+        shown &= (pages.n_pings[row] == 0) & (pages.observability[row] != Observability.complete)
+        row = row[shown]
+        expected = self.expected(row)
+        quiet = expected < QUIET
+        return row[quiet], expected[quiet]
+
+    def intervals(self, row: Ints, expected: Floats, host_id: Ints) -> LastIntervals:
+        """Return quiet intervals of pages of some hosts, whose ids ascend."""
+        pages = self.pages
+        interval, age = pages.last_interval[row], self.age(pages.last_observed_at[row])
+        return LastIntervals(
+            site=np.searchsorted(host_id, pages.host_id[row]),
+            url_group=pages.url_group[row],
+            start=age + np.abs(interval),
+            end=age,
+            changed=interval > 0,
+            expected=expected,
+        )
+
+
+def _found(quiet: Quiet, revisions: WideRevisions, last_started_at: np.datetime64) -> WideRevisions:
+    """Return new revisions."""
+    pages = quiet.pages
+    since = last_started_at - np.timedelta64(LATE)
+    new = np.flatnonzero((pages.last_interval > 0) & (pages.last_observed_at >= since))
+    host_id = distinct(pages.host_id[quiet.among(new)[0]])
+    if not host_id.size:
+        return WideRevisions.none()
+    row = np.flatnonzero(np.isin(pages.host_id, host_id) & (pages.last_interval != 0))
+    row, expected = quiet.among(_sampled(pages, row, host_id))
+    intervals = quiet.intervals(row, expected, host_id)
+    n_changed = np.bincount(intervals.site[intervals.changed], minlength=host_id.size)
+    enough = n_changed >= LEAST_CHANGED
+    if not enough.any():
+        return WideRevisions.none()
+    # crawls that saw an older revision would prove it once more
+    newest = (
+        revisions.where(np.isin(revisions.host_id, host_id)).ages(host_id, quiet.now).min(axis=1)
+    )
+    after = enough[intervals.site] & (intervals.start < newest[intervals.site])
+    site, age = find(intervals.where(after))
+    at = quiet.now - np.rint(age * 86_400e6).astype("m8[us]")
+    return WideRevisions(host_id[site], at, np.zeros(site.size))
+
+
+def _sampled(pages: EpochColumns, row: Ints, host_id: Ints) -> Ints:
+    """Return at most about `ENOUGH` pages of each host."""
+    if row.size <= ENOUGH:
+        return row
+    site = np.searchsorted(host_id, pages.host_id[row])
+    one_in = -(-np.bincount(site, minlength=host_id.size) // ENOUGH)
+    if one_in.max() == 1:
+        return row
+    number = pages.page_id[row] * SCATTER >> 16 & 0xFFFF
+    return row[number % one_in[site] == 0]
+
+
+def _stale(quiet: Quiet, revisions: WideRevisions) -> Revised:
+    """Return the revisions with their shares, and the pages that may have changed by them."""
+    pages, host_id = quiet.pages, distinct(revisions.host_id)
+    row = np.flatnonzero(np.isin(pages.host_id, host_id) & (pages.importance > 0))
+    site = np.searchsorted(host_id, pages.host_id[row])
+    age, ages = quiet.age(pages.last_observed_at[row]), revisions.ages(host_id, quiet.now)
+    waits = age > ages.min(axis=1)[site]
+    if not waits.any():
+        return Revised(revisions)
+    waiting = np.bincount(site[waits], minlength=host_id.size) > 0
+    intervals = quiet.intervals(*quiet.among(row[waiting[site]]), host_id)
+    some = Uncrawled(site[waits], pages.url_group[row[waits]], age[waits])
+    result = stale(some, intervals, ages)
+    shown = result.share[np.searchsorted(host_id, revisions.host_id)]
+    newest = np.append(revisions.host_id[1:] != revisions.host_id[:-1], True)
+    revisions = revisions._replace(
+        share=np.where(newest & ~np.isnan(shown), shown, revisions.share)
+    )
+    if not result.probability.any():
+        return Revised(revisions)
+    expected = np.zeros(len(pages))
+    expected[row[waits]] = hazard(result.probability)
+    return Revised(revisions, expected)

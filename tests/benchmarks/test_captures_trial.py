@@ -1,0 +1,49 @@
+"""The trial of captures: the world after them, the file, and two fleets."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.captures import __main__ as command
+from benchmarks.captures.warm import Trial, archive, line_of, since
+from recrawl_lab.worlds.world import offsets, synthetic_world
+
+
+def world_of(days, n=40):
+    rng = np.random.default_rng(1)
+    return synthetic_world(n, days, rng=rng, importance="equal", complete_share=0.0)
+
+
+def test_the_world_after_a_day_has_its_later_changes():
+    whole = world_of(20.0)
+    later = since(whole, 12.5)
+    assert later.days == 7.5
+    for page in range(len(whole)):
+        changes = whole.changes_of(page)
+        assert later.changes_of(page) == pytest.approx(changes[changes > 12.5] - 12.5)
+
+
+def test_the_archive_crawls_each_page_at_its_rate():
+    captures = archive(world_of(20.0), 10.0, 0.5, np.random.default_rng(1))
+    assert np.bincount(captures.page).tolist() == [5] * 40
+    assert (captures.at < 10.0).all()
+
+
+def test_captures_lower_the_staleness_of_a_new_fleet():
+    """One page in five changes, and the archive knows which."""
+    whole = world_of(50.0, 100)
+    lives = np.arange(100) % 5 == 0
+    kept = lives[whole.changed_page]
+    counts = np.where(lives, np.diff(whole.first), 0)
+    whole = replace(whole, changed_at=whole.changed_at[kept], first=offsets(counts))
+    line = line_of(whole, Trial(known=40.0, days=10.0, rate=0.3), 1)
+    assert line["captures"] == 4 * 100
+    assert line["of_crawls"] == pytest.approx(1.0, abs=0.05)
+    assert line["ratio"] < 0.9
+
+
+def test_the_speed_of_an_import_is_measured(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["captures", "speed", "--lines", "200"])
+    command.main()
+    assert "a_second" in capsys.readouterr().out

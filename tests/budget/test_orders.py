@@ -1,0 +1,139 @@
+"""A budget that an operator sets: it wins over the settings, and every process follows it."""
+
+from datetime import timedelta
+
+import pytest
+from support.store_cases import T0
+
+from service.budget.allotments import Terms
+from service.budget.in_force import BudgetInForce, BudgetSettings
+from service.budget.keeper import Keeper
+from service.budget.spending import adopt_pace
+from service.model.amounts import Amount
+from service.storage.budget.orders import Orders
+from service.storage.budget.pace import days_since_1970
+
+MIDNIGHT = T0.replace(hour=0, minute=0, second=0, microsecond=0)
+OURS = BudgetSettings(Amount(24.0, "crawls"), loan_days=3.0, first_share=0.3)
+
+
+def at(store, hours):
+    store.clock = lambda: MIDNIGHT + timedelta(hours=hours)
+
+
+def crawl(keeper, count):
+    """Lease as many of `count` crawls as are granted."""
+    with keeper.grant(count) as grant:
+        n = grant.allotment.crawls(count)
+        grant.taken = grant.taken._replace(total=float(n))
+    return n
+
+
+def adopted(store, keeper, terms):
+    """Set the budget as one act does: in the pace, then in the server."""
+    with store.begin() as tx:
+        adopt_pace(tx, terms)
+    keeper.adopt(terms)
+
+
+def spent(store):
+    with store.begin(write=False) as tx:
+        return tx.pace().spent
+
+
+def test_an_order_wins_until_it_is_unset_and_keeps_the_loan_of_the_settings():
+    budget = BudgetInForce(OURS)
+    assert (budget.by_operator, budget.terms) == (False, Terms(24.0, 3.0, "crawls", 0.3))
+    budget.follow(Orders("100 crawls", T0))
+    assert (budget.by_operator, budget.terms) == (True, Terms(100.0, 3.0, "crawls", 0.3))
+    budget.follow(Orders("5 USD", T0))
+    assert budget.terms == Terms(5.0, 0.0, "USD", 0.3)  # money has no loan
+    budget.follow(Orders("", T0))
+    assert (budget.amount, budget.unit) == (Amount(24.0, "crawls"), "crawls")
+    nothing = BudgetInForce(BudgetSettings())
+    assert (nothing.amount, nothing.unit, nothing.terms) == (None, "crawls", None)
+
+
+def test_orders_are_stored_until_they_are_replaced(sql_store):
+    with sql_store.begin() as tx:
+        assert tx.orders() == Orders()
+        tx.order_budget("50 GB", T0)
+        tx.order_pause(T0 + timedelta(hours=1))
+        assert tx.orders() == Orders("50 GB", T0, T0 + timedelta(hours=1))
+        tx.order_budget("", T0 + timedelta(hours=2))
+        tx.order_pause(None)
+    with sql_store.begin(write=False) as tx:
+        assert tx.orders() == Orders("", T0 + timedelta(hours=2), None)
+
+
+def test_a_lower_budget_holds_for_what_the_day_has_spent(sql_store):
+    at(sql_store, 1)
+    keeper = Keeper(sql_store, Terms(24.0), seconds=lambda: 0.0)
+    assert crawl(keeper, 10) == 10
+    adopted(sql_store, keeper, Terms(12.0))
+    assert crawl(keeper, 10) == 2
+    assert spent(sql_store) == 12.0
+
+
+def test_a_higher_budget_comes_with_its_own_income_and_what_was_held_is_kept(sql_store):
+    at(sql_store, 1)
+    keeper = Keeper(sql_store, Terms(24.0), seconds=lambda: 0.0)
+    with keeper.grant(20) as grant:  # holds 20, and uses 4 of them
+        grant.taken = grant.taken._replace(total=4.0)
+    adopted(sql_store, keeper, Terms(2_400.0))
+    assert spent(sql_store) == 4.0
+    assert crawl(keeper, 24) == 20
+    at(sql_store, 2)
+    assert crawl(keeper, 1_000) in {99, 100}  # an hour of the new budget, as Postgres rounds
+
+
+@pytest.mark.parametrize("terms", [None, Terms(4.0, unit="USD")])
+def test_a_budget_in_another_unit_begins_without_the_old_allotment(sql_store, terms):
+    at(sql_store, 1)
+    keeper = Keeper(sql_store, Terms(24.0), seconds=lambda: 0.0)
+    with keeper.grant(12):
+        pass
+    if terms is not None:
+        with sql_store.begin() as tx:
+            adopt_pace(tx, terms)
+    keeper.adopt(terms)
+    # what was held goes back to a pace in its own unit only
+    assert spent(sql_store) == (0.0 if terms is None else 2.0)
+    with keeper.grant(1) as grant:
+        assert grant.allotment.unit == ("crawls" if terms is None else "USD")
+        assert grant.is_open
+
+
+def test_a_server_that_had_no_budget_begins_to_keep_one(sql_store):
+    at(sql_store, 1)
+    keeper = Keeper(sql_store, None)
+    assert crawl(keeper, 1_000) == 1_000
+    keeper.adopt(Terms(24.0))
+    assert crawl(keeper, 1_000) == 24
+
+
+@pytest.mark.parametrize("terms", [None, Terms(24.0)])
+def test_a_pause_of_all_hosts_closes_every_grant_until_its_end(sql_store, terms):
+    at(sql_store, 1)
+    keeper = Keeper(sql_store, terms, seconds=lambda: 0.0)
+    keeper.paused_until = MIDNIGHT + timedelta(hours=2)
+    for ahead in (False, True):
+        with keeper.grant(5, 3.0, ahead=ahead) as grant:
+            assert not grant.is_open
+    assert keeper.spent_until() == MIDNIGHT + timedelta(hours=2)
+    at(sql_store, 2)
+    assert crawl(keeper, 5) == 5
+    assert keeper.pause_in_force() is None
+
+
+def test_the_day_of_a_pause_is_that_of_its_end(sql_store):
+    """A pause keeps no allotment of the day before."""
+    at(sql_store, 23.5)
+    keeper = Keeper(sql_store, Terms(24.0), seconds=lambda: 0.0)
+    with keeper.grant(3):
+        pass
+    keeper.paused_until = MIDNIGHT + timedelta(hours=25)
+    at(sql_store, 25)
+    assert crawl(keeper, 24) == 24
+    with sql_store.begin(write=False) as tx:
+        assert int(tx.pace().at) == int(days_since_1970(MIDNIGHT)) + 1

@@ -1,0 +1,134 @@
+"""Wide revisions in an epoch: found, made urgent, hardly learnt; no effect without evidence."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from support.ingest_cases import crawl, estimate, rules
+from support.store_cases import T0, page_of, register
+
+from epochs.test_urgency import DAY, HOUR, NO_CAPS, NOW, corpus, known, urgency
+from recrawl_lab.memory.store import MemoryStore
+from service.core.estimators.gamma import Gamma
+from service.core.estimators.mle import MLE
+from service.core.prior import Prior
+from service.core.wide_revisions import WideRevisions
+from service.epochs.wide_revisions import ENOUGH, revised
+from service.estimation.estimates import width
+from service.model.arrays import instant
+from service.model.domain import Observability
+
+QUIETLY = Gamma(Prior(a=0.3, b=300.0))
+LAST = NOW - 6 * HOUR
+
+
+def site(n=400, share=0.9, ago=2.0, seed=1, **given):
+    """Return pages that are crawled every 30 days; a share of them changed `ago` days before now.
+
+    None has changed else.
+    """
+    pages, _ = corpus(n, seed)
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(0, 30, n)
+    hit = rng.random(n) < share
+    interval = np.where((age < ago) & hit, 30.0, -30.0)
+    changes = np.where(interval > 0, 1.0, 0.0)
+    observed = NOW - (age * 86_400e6).astype("m8[us]")
+    values = {
+        "last_observed_at": observed,
+        "last_interval": interval,
+        "estimate": np.column_stack((changes, np.full(n, 400.0))),
+        "host_id": np.ones(n, np.int64),
+    }
+    return replace(pages, **(values | given)), age, hit
+
+
+def test_most_pages_are_due_after_a_revision_was_seen():
+    pages, age, hit = site(n=2_000)
+    found = revised(pages, QUIETLY, None, LAST, NOW)
+    assert found.revisions.host_id.tolist() == [1]
+    first = age[(age < 2.0) & hit].max()
+    assert float((NOW - found.revisions.at[0]) / DAY) == pytest.approx(first, abs=1e-9)
+    assert found.revisions.share[0] == pytest.approx(0.9, abs=0.15)
+    assert (found.hazard > 0).tolist() == (age > first).tolist()
+    rates = np.full(2_000, 1 / 30)
+    plain = urgency(pages, known(2_000, 0.001), rates, NO_CAPS, NOW)
+    more = urgency(pages, known(2_000, 0.001), rates, NO_CAPS, NOW, hazard=found.hazard)
+    wanted = plain.of_pages + found.hazard / (0.001 * np.maximum(age, 1e-3))
+    np.testing.assert_allclose(more.of_pages, np.minimum(wanted, 1000.0), rtol=1e-9)
+
+
+def test_a_known_revision_is_not_found_again_and_goes_on_until_all_pages_are_crawled():
+    pages, *_ = site()
+    before = revised(pages, QUIETLY, None, LAST, NOW)
+    again = revised(pages, QUIETLY, before.revisions, LAST, NOW)
+    assert again.revisions.at.tolist() == before.revisions.at.tolist()
+    np.testing.assert_array_equal(again.hazard, before.hazard)
+    since = replace(
+        pages, last_observed_at=np.maximum(pages.last_observed_at, before.revisions.at[0])
+    )
+    assert revised(since, QUIETLY, before.revisions, NOW, NOW).hazard is None
+    later = revised(pages, QUIETLY, before.revisions, LAST, NOW + 300 * DAY)
+    assert (later.revisions, later.hazard) == (None, None)
+
+
+def test_a_sample_of_a_large_host_is_enough():
+    pages, *_ = site(n=3 * ENOUGH)
+    found = revised(pages, QUIETLY, None, LAST, NOW)
+    assert float((NOW - found.revisions.at[0]) / DAY) == pytest.approx(2.0, abs=0.02)
+
+
+def test_each_host_has_its_own():
+    pages, age, _ = site(n=1_200, share=1.0)
+    host_id = 1 + np.arange(1_200) % 3
+    spared = (host_id == 2) & (age < 2.0)
+    interval = np.where(spared, -30.0, pages.last_interval)
+    pages = replace(pages, host_id=host_id, last_interval=interval)
+    found = revised(pages, QUIETLY, None, LAST, NOW)
+    assert found.revisions.host_id.tolist() == [1, 3]
+    assert set(host_id[found.hazard > 0]) == {1, 3}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"share": 0.0},
+        {"n": 40, "share": 1.0},
+        {"n_pings": np.ones(400, np.int64)},
+        {"importance": np.zeros(400)},
+        {"observability": np.full(400, int(Observability.complete), np.int16)},
+    ],
+    ids=["nothing changed", "few pages", "pings", "no importance", "announced"],
+)
+def test_without_evidence_nothing_is_known(given):
+    pages, *_ = site(**given)
+    assert revised(pages, QUIETLY, None, LAST, NOW) == (None, None)
+
+
+def test_an_estimator_without_a_prior_and_a_first_epoch_know_nothing():
+    pages, *_ = site()
+    assert revised(pages, MLE(), None, LAST, NOW) == (None, None)
+    assert revised(pages, QUIETLY, None, np.datetime64("NaT", "us"), NOW) == (None, None)
+
+
+def test_without_a_hazard_the_urgency_is_that_of_siblings_bit_by_bit():
+    pages, _ = corpus()
+    rates = np.full(1_000, 0.1)
+    plain = urgency(pages, known(1_000), rates, NO_CAPS, NOW)
+    none = urgency(pages, known(1_000), rates, NO_CAPS, NOW, hazard=np.zeros(1_000))
+    assert plain.of_pages.tobytes() == none.of_pages.tobytes()
+
+
+def test_the_change_of_a_revision_hardly_teaches_a_page():
+    """Pages of two hosts with a quiet history change; one of them by a revision of its host."""
+    store = MemoryStore(width(Gamma()))
+    own, by_revision = (register(store, 1, host=host)[0] for host in ("own.org", "wide.org"))
+    host_id, at = np.array([page_of(store, by_revision).host_id]), np.array([instant(T0)])
+    by = replace(rules(), revisions=WideRevisions(host_id, at + 95 * DAY, np.array([0.95])))
+    for page_id in (own, by_revision):
+        for day, changed in ((0, 0), (90, 0), (100, 1)):
+            crawl(store, page_id, T0 + timedelta(days=day), by, changed=changed)
+    more, less = estimate(store, own), estimate(store, by_revision)
+    assert more[0] > 5 * less[0] > 0
+    assert more[1] < less[1] < 100
