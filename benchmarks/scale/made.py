@@ -81,6 +81,7 @@ def made(shard: int, n: int) -> EpochColumns:
         last_age=np.full(n, np.nan),
         last_failure_at=np.full(n, NO_TIME),
         cost=np.zeros(n),
+        born_at=np.full(n, NO_TIME),
     )
 
 

@@ -99,7 +99,8 @@ class Epoch(Struct, frozen=True, kw_only=True):
     """Factor on all crawl rates, without a unit: 1 where crawlers take leases, else above 1 after
     fewer requests than the bandwidth has."""
     prior: dict[str, float] | None = None
-    """Parameters of the prior distribution of change rates; the names depend on the estimator."""
+    """Parameters of the prior distribution of change rates; the names depend on the estimator.
+    `age_0` to `age_11` are the age profile, where ages matter."""
     seconds: dict[str, float] | None = None
     """Duration of each stage, seconds."""
     calibration: list[Calibration] | None = None

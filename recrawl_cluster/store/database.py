@@ -33,8 +33,8 @@ from service.storage.postgres.statements import AUTOCOMMIT, PostgresRows, Statem
 from service.storage.stores.postgres import PostgresLead, PostgresStore, PostgresTransaction
 
 ADD_HOSTS = f"""
-INSERT INTO hosts (host_id, host)
-SELECT (shard << {SHIFT}) + nextval(pg_get_serial_sequence('hosts', 'host_id')), host
+INSERT INTO hosts (host_id, host, known_at)
+SELECT (shard << {SHIFT}) + nextval(pg_get_serial_sequence('hosts', 'host_id')), host, %(now)s
 FROM (
     SELECT DISTINCT host, shard FROM unnest(%(host)s::text[], %(shard)s::bigint[])
         AS given (host, shard)
@@ -152,17 +152,17 @@ class ShardTransaction(PostgresTransaction):
         return super()._lock_states(page_id, scheduled=scheduled)
 
     @override
-    def add_hosts(self, host: NDArray[np.object_]) -> None:
+    def add_hosts(self, host: NDArray[np.object_], now: datetime) -> None:
         shard = self.shard_map.shards_of(host)
         if not (self.shard_map.database_of_shard[shard] == self.position).all():
             raise ShardMoved
         self.later(CHECK_VERSION, version=str(self.shard_map.version))
-        if self.run(ADD_HOSTS, host=host, shard=shard).rowcount:
+        if self.run(ADD_HOSTS, host=host, shard=shard, now=now).rowcount:
             self.resume_pauses(host.tolist())
 
     @override
     def host_ids(self, names: Sequence[str]) -> Ints:
-        self.add_hosts(np.array(names, object))
+        self.add_hosts(np.array(names, object), self.now())
         return super().host_ids(names)
 
     @override

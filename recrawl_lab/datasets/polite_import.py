@@ -33,7 +33,7 @@ from service.model.columns import PageColumns
 from service.model.domain import Observability
 from service.model.errors import InvalidUrl, NotExportable, UnreadableFile
 from service.model.urls import NormalUrl, normalise
-from service.storage import Store
+from service.storage import Brought, Store
 from service.storage.column_builder import Gathered
 from service.transfer.importing import FUTURE_ALLOWED, ImportStep, Skipped, take_over
 
@@ -222,7 +222,9 @@ def _add(
             pages = batch.pages.take(part)
             states = states_after(index.taught.take(at[part][taught]), rate[part][taught], learning)
             never = np.full(len(states), NO_TIME, INSTANT)
-            new, over = take_over(tx, pages.take(taught), states, never, learning.now)
+            new, over = take_over(
+                tx, pages.take(taught), Brought(states, never, never), learning.now
+            )
             rest = tx.register(pages.take(~taught), learning.now).created
         created += new + int(rest.sum())
         restored += over

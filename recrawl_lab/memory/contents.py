@@ -27,6 +27,7 @@ PAGE: dict[str, Any] = {
     "max_crawl_rate": np.float64,
     "created_at": INSTANT,
     "held": np.int64,
+    "born_at": INSTANT,
 }
 """Columns of a page beside its state."""
 
@@ -52,6 +53,7 @@ class Contents:
         self.key_of: list[bytes] = []
         self.page_id_of: dict[bytes, int] = {}
         self.host_ids: dict[str, int] = {}
+        self.host_known_at: dict[str, np.datetime64] = {}
         self.hosts: list[str] = []
         self.caps = CapColumns.empty()
         self.epochs: list[Epoch] = []

@@ -20,6 +20,7 @@ from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.incidents import MemoryIncidents
 from service.core.prices import means_of_hosts
 from service.model.arrays import (
+    INSTANT,
     NO_TIME,
     UNSPECIFIED,
     Floats,
@@ -29,6 +30,7 @@ from service.model.arrays import (
     instant,
     moment,
 )
+from service.model.births import births
 from service.model.changes import ChangeColumns
 from service.model.columns import (
     NOT_SHIFTED,
@@ -118,6 +120,7 @@ class MemoryTransaction(MemoryIncidents):
         host_ids = self.store.host_ids
         has_observability = new.observability != UNSPECIFIED
         host_id = [host_ids.setdefault(host, len(host_ids)) for host in new.host]
+        known_at = [self.store.host_known_at.setdefault(host, now) for host in new.host]
         self.pages.append(
             self.undo,
             len(new),
@@ -128,6 +131,7 @@ class MemoryTransaction(MemoryIncidents):
             importance=np.where(np.isnan(new.importance), 1.0, new.importance),
             observability=np.where(has_observability, new.observability, Observability.auto),
             created_at=now,
+            born_at=births(np.array(known_at, INSTANT), now),
             min_crawl_rate=new.min_crawl_rate,
             max_crawl_rate=new.max_crawl_rate,
         )
@@ -156,6 +160,13 @@ class MemoryTransaction(MemoryIncidents):
         self.restore_states(replace(brought.states, page_id=row + 1))
         dated = ~np.isnat(brought.created_at)
         self.pages.put(self.undo, row[dated], created_at=brought.created_at[dated])
+        self.pages.put(self.undo, row, born_at=brought.born_at)
+
+    def date_births(self, page_id: Ints, created_at: Instants) -> None:
+        """Date the births of pages, which a replay registers at the end of a step."""
+        row = page_id - 1
+        born = ~np.isnat(self.pages["born_at"][row])
+        self.pages.put(self.undo, row[born], born_at=created_at[born])
 
     def _forget_keys(self, start: int) -> None:
         for key in self.store.key_of[start:]:

@@ -160,6 +160,10 @@ PARTS: dict[str, tuple[Plan, str]] = {
         replace(DEFAULT_PLAN, change_hours=False),
         "Recrawl without change hours: the hours at which the pages of a host change do not count",
     ),
+    "recrawl-no-ages": (
+        replace(DEFAULT_PLAN, ages=False),
+        "Recrawl without ages: new pages are expected to change as their siblings do",
+    ),
 }
 """Plan and description by name, of the default with one part left out."""
 

@@ -165,6 +165,7 @@ class LocalFleet:
         )
         with self.store.begin() as tx:
             page_id = tx.register(columns, self.clock()).page_id
+            tx.date_births(page_id, instants_of(world.created[pages]))
         self._page_id[pages], self._page[page_id] = page_id, pages
 
     def new_epoch(self) -> None:

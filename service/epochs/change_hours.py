@@ -28,6 +28,7 @@ from service.core.change_hours.profile import Profiles
 from service.core.estimators.base import Estimator
 from service.core.estimators.gamma import Gamma, GammaState
 from service.epochs.urgency import LastEpoch, since
+from service.estimation.ages import at_ages
 from service.model.arrays import DAY, Bools, Floats, Ints, days, distinct
 from service.model.columns import ChangeHours, EpochColumns, HostHours, ShiftColumns
 from service.model.domain import Epoch, Observability
@@ -254,7 +255,11 @@ def _of_hosts(host_id: Ints, stored: ChangeHours, now: np.datetime64) -> ChangeH
 
 def _posterior(pages: EpochColumns, estimator: Estimator[Any], row: Ints) -> tuple[Floats, Floats]:
     """Return shapes and rates (days) of the posteriors of change rates."""
-    own = estimator.of_url_groups(pages.url_group[row]).steady
+    of_pages = estimator.of_url_groups(pages.url_group[row])
+    if estimator.profile is not None:
+        some = pages.take(row)
+        of_pages = at_ages(of_pages.of_ages(None), some, some.last_observed_at)
+    own = of_pages.steady
     if not isinstance(own, Gamma):
         raise TypeError(f"{type(estimator).__name__} has no posterior; switch change hours off")
     estimate = pages.estimate[row]

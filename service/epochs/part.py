@@ -13,15 +13,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from service.core.age_evidence import AgeEvidence
 from service.core.common_values import Contribution, Joint
 from service.core.estimators.base import Estimator, from_columns
 from service.core.shared_changes import ShareEvidence
 from service.core.wide_revisions import WideRevisions
+from service.epochs.ages import UNLEARNT, learn_ages
 from service.epochs.change_hours import Hours, learn_hours, load_hours
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
 from service.epochs.urgency import LastEpoch
 from service.epochs.wide_revisions import revised
+from service.estimation.ages import at_ages
 from service.estimation.estimates import estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
 from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
@@ -156,7 +159,9 @@ def _cut(columns: Any, name: str, shard: int) -> Any:
 
 
 def refit(
-    estimator: Estimator[Any], pages: EpochColumns, last: Estimator[Any] | None = None
+    estimator: Estimator[Any],
+    pages: EpochColumns,
+    last: Estimator[Any] | None = None,
 ) -> Joint[Estimator[Any]]:
     """Return the estimator with its prior fitted to the pages that are not `complete`.
 
@@ -167,6 +172,8 @@ def refit(
     counted = (pages.observability != Observability.complete) & (pages.importance > 0)
     state = from_columns(estimator, pages.estimate[counted])
     groups = pages.url_group[counted], n_buckets(len(pages))
+    if estimator.aging is not None:
+        estimator = estimator.of_ages(estimator.aging.take(np.flatnonzero(counted)))
     fitted: Estimator[Any] = yield from estimator.fitted(state, *groups, last)
     return fitted
 
@@ -227,6 +234,8 @@ class Stages:
 
     prior: dict[str, float]
     """Numbers of the fit."""
+    ages: AgeEvidence | None
+    """Evidence of the age profile; None: none is learnt."""
     rates: FewRates | None = None
     change_hours: ChangeHours | None = None
     """Hosts that have learnt change hours."""
@@ -245,7 +254,13 @@ class Stages:
         pages, caps, fitted, evidence, change_hours, from_log, requests, revisions = self.loaded
         del self.loaded
         plan, last = self.task.plan, self.task.last
-        estimator = yield from refit(plan.estimator, pages, fitted)
+        learnt = UNLEARNT
+        if plan.ages:
+            learnt = yield from learn_ages(pages, fitted, last, self.now)
+        aged = at_ages(plan.estimator.with_profile(learnt.profile), pages, self.now)
+        estimator = yield from refit(aged, pages, fitted)
+        estimator = estimator.with_profile(aged.profile).of_ages(aged.aging)
+        self.ages = learnt.evidence
         estimates = estimate_rates(pages, estimator, self.now, from_log)
         if change_hours is not None:
             change_hours = learn_hours(pages, estimator, change_hours, last, self.now)
@@ -255,7 +270,7 @@ class Stages:
             began = LastEpoch.of(last).started_at
             self.revisions, hazard = revised(pages, estimator, revisions, began, self.now)
         self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
-        limits = last, caps, self.now, evidence, change_hours, requests, hazard
+        limits = last, caps, self.now, evidence, change_hours, requests, hazard, learnt.profile
         self.problem = without_evidence(pages), estimates, plan, *limits
         return len(pages)
 
@@ -263,7 +278,8 @@ class Stages:
         """Allocate the bandwidth; return the certificate of all parts."""
         problem, self.problem = solve(*self.problem), ()
         self.schedule, certificate, self.evidence = yield from problem
-        return replace(certificate, prior=self.prior)
+        packed = () if self.ages is None else tuple(self.ages.packed().tolist())
+        return replace(certificate, prior=self.prior, age_evidence=packed)
 
     def tables(self) -> GroupTables:
         """Return what the epoch learnt about URL groups."""

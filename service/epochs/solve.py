@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from service.budget.in_force import BudgetInForce
+from service.core.ages import AgeProfile
 from service.core.allocation import ALLOCATORS, SEARCHING
 from service.core.allocation.harmonic import harmonic_optimum
 from service.core.allocation.problem import Allocation
@@ -27,6 +28,8 @@ from service.core.pings import PingEstimate, audit_rate
 from service.core.prices import allocated
 from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
+from service.epochs.ages import exposures as aged_exposures
+from service.epochs.ages import hot_apart
 from service.epochs.change_hours import Hours
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.division import (
@@ -75,6 +78,8 @@ class Plan:
     timing too, and an estimator with a posterior of the change rate."""
     wide_revisions: bool = True
     """True if revisions of most pages of a host make the others urgent, as URL groups do."""
+    ages: bool = True
+    """True if change rates follow the ages of pages, as far as crawls prove that they do."""
     host_delay_s: float = 0.0
     """Delay between two crawls of hosts without one of their own, seconds."""
 
@@ -133,11 +138,13 @@ def solve(
     change_hours: Hours | None = None,
     requests: RequestCounts = NO_REQUESTS,
     hazard: Floats | None = None,
+    profile: AgeProfile | None = None,
 ) -> Joint[EpochResult]:
     """Return the schedule of this part, and the certificate of all; `last` is in force.
 
     `requests` are those of this part's history. `hazard` has the changes expected by wide revisions
-    since each page's last crawl; None: of no page.
+    since each page's last crawl; None: of no page. `profile` has the ages; None: they do not
+    matter.
     """
     start, before = last.certificate.multiplier if last and last.certificate else None, last
     if last and last.certificate and last.certificate.unit != plan.unit:
@@ -173,7 +180,10 @@ def solve(
         n_first = yield from count(n_first_crawled(pages, requests.since, now))
         on_all = factor_after(before, requests, n_first, wants.n_copies, costs.mean)
         exposure = exposures(pages, change_hours, place)
-        situation = pages, estimates, crawl_rate, caps, now
+        if profile is not None:
+            exposure = aged_exposures(pages, profile, now, exposure)
+        like = pages if profile is None else hot_apart(pages, profile, now)
+        situation = like, estimates, crawl_rate, caps, now
         urgencies = yield from urgency(*situation, since, on_all, exposure, hazard)
     shifts = shifted(
         pages, estimates, crawl_rate, urgencies.of_pages, change_hours, place, caps, since, now

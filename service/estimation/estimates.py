@@ -26,6 +26,7 @@ from service.core.pings import (
 )
 from service.core.prior import DEFAULT_PRIOR
 from service.core.wide_revisions import own_share
+from service.estimation.ages import at_ages
 from service.model.arrays import (
     INSTANT,
     Bools,
@@ -193,11 +194,17 @@ def estimate_rates(
 ) -> RateEstimates:
     """Return the estimates of every page; `from_log` has the rates if the estimator needs history.
 
+    The estimator may have the ages of these pages (`estimation.ages`).
+
     Estimators without a prior return zero before a page's first change, and such a page would never
     be crawled again. Therefore the mean of the default prior replaces a rate of zero.
     """
     n_pages = len(pages)
-    rate = _rates(estimator, pages) if from_log is None else from_log
+    if from_log is None:
+        aged = at_ages(estimator, pages, now) if estimator.aging is None else estimator
+        rate = _rates(aged, pages)
+    else:
+        rate = from_log
     recall, precision, ping_rate = (np.broadcast_to(share, n_pages) for share in (0.0, 1.0, 0.0))
     complete = pages.observability == Observability.complete
     if complete.any():
@@ -206,7 +213,7 @@ def estimate_rates(
         rate[complete] = CompleteObservations().change_rate(state)
         recall = complete.astype(np.float64)
     pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
-    if isinstance(steady := estimator.steady, Gamma) and pinged.any():
+    if isinstance(steady := estimator.of_ages(None).steady, Gamma) and pinged.any():
         recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
         rate[pinged], recall[pinged], precision[pinged], ping_rate[pinged] = _pinged_rates(
             steady, pages, pinged, now
@@ -268,6 +275,8 @@ def _rates(estimator: Estimator[Any], pages: EpochColumns) -> Floats:
     for start in range(0, len(pages), RATES_BLOCK):
         block = slice(start, start + RATES_BLOCK)
         own = estimator.of_url_groups(pages.url_group[block])
+        if estimator.aging is not None:
+            own = own.of_ages(estimator.aging.within(slice(start, start + RATES_BLOCK)))
         rates[block] = own.change_rate(from_columns(own, pages.estimate[block]))
     return rates
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from service.core.estimators.base import Estimator, from_columns
 from service.core.estimators.gamma import CompleteObservations, GammaState
+from service.estimation.ages import at_ages
 from service.estimation.estimates import EvidenceState, estimate_rates, history_of
 from service.model.arrays import (
     days,
@@ -49,7 +50,7 @@ def of_page(
     group_rate = None if means is None else float(means[page.url_group % means.size])
     if page.observability is Observability.auto and page.n_pings:
         return PageEstimate(rate, None, estimator.name, group_rate)
-    own = estimator.of_url_groups(row.url_group)
+    own = at_ages(estimator.of_url_groups(row.url_group), row, now)
     state = from_columns(own, row.estimate) if history is None else history
     return PageEstimate(rate, _interval(own, state), estimator.name, group_rate)
 
@@ -71,8 +72,9 @@ def _row(page: Page) -> EpochColumns:
     for name in ESTIMATED_FROM:
         row[name] = np.array([getattr(page, name)], row[name].dtype)
     row["pings_since"][0] = instant(page.pings_since)
-    if page.last_ping_at is not None:
-        row["last_ping_at"][0] = instant(page.last_ping_at)
+    for name in ("last_ping_at", "last_observed_at", "born_at"):
+        if (at := getattr(page, name)) is not None:
+            row[name][0] = instant(at)
     return EpochColumns(**row)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from service.core.estimators.base import Estimator, from_columns
 from service.core.estimators.gamma import CompleteObservations, GammaState
 from service.core.forecast import rate_density
+from service.estimation.ages import at_ages
 from service.estimation.estimates import width
 from service.model.arrays import Floats, days
 from service.model.domain import Observability
@@ -41,7 +42,7 @@ def rate_densities(
     pinged = page.observability[0] == Observability.auto and page.n_pings[0] > 0
     if estimator.needs_history or pinged:
         return None
-    own = estimator.of_url_groups(page.url_group)
+    own = at_ages(estimator.of_url_groups(page.url_group), page, now)
     before = from_columns(own, np.zeros((1, width(estimator))))
     group = None if estimator.url_group_rate is None else rate_density(own, before, rate)
     return _visible(rate, rate_density(own, from_columns(own, page.estimate), rate), group)

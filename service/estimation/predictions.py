@@ -8,6 +8,7 @@ import numpy as np
 from service.core.estimators.base import Estimator, PriorEstimator, from_columns
 from service.core.forecast import days_at_risk, probability_unchanged, with_corpus
 from service.core.siblings import corpus_ratio
+from service.estimation.ages import at_ages
 from service.estimation.estimates import RateEstimates, estimate_rates
 from service.estimation.shard_rates import EpochFacts
 from service.model.arrays import Bools, Floats, Instants, Ints, days, nothing
@@ -61,7 +62,7 @@ class Forecast:
         from_log: Floats | None = None,
     ) -> "Forecast":
         """Return the forecast of pages; `from_log` has rates if the estimator needs history."""
-        own = estimator.of_url_groups(pages.url_group)
+        own = at_ages(estimator.of_url_groups(pages.url_group), pages, now, since_crawl=True)
         state = from_columns(own, pages.estimate) if from_log is None else None
         estimates = estimate_rates(_as_epoch(pages), estimator, now, from_log)
         return cls(own, state, estimates, pinged(pages, estimator), UncrawledPage.of(estimator))
@@ -145,7 +146,7 @@ def predicted_changes(
         Pings in between.
     """
     risk = time_at_risk(states.urgency, span, days(epoch.started_at - at) + span, epoch)
-    own = estimator.of_url_groups(states.url_group)
+    own = at_ages(estimator.of_url_groups(states.url_group), states, at, since_crawl=True)
     unchanged = probability_unchanged(own, from_columns(own, states.estimate), risk)
     if (corpus := UncrawledPage.of(estimator)) is not None:
         unchanged = corpus.mixed(unchanged, risk)

@@ -48,6 +48,8 @@ class StoredPages(Columns):
     min_crawl_rate: Floats
     max_crawl_rate: Floats
     created_at: Instants
+    born_at: Instants
+    """As in `EpochColumns`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +256,8 @@ class EpochColumns(Columns):
     """Time of the last crawl, if it had no content; NaT: it had, or there was none."""
     cost: Floats
     """As in `PageStates`."""
+    born_at: Instants
+    """Birth of the page, if it was born after its host was known; NaT: not known."""
 
 
 NOT_SHIFTED = np.iinfo(np.int16).min
@@ -274,6 +278,7 @@ RARE: dict[str, np.generic] = {
     "last_age": np.float64("nan"),
     "last_failure_at": NO_TIME,
     "cost": np.float64(0),
+    "born_at": NO_TIME,
 }
 """Usual values of the last `EpochColumns`, in which most pages have no value."""
 

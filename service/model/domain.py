@@ -180,6 +180,8 @@ class Page:
     """Crawl rate by which the page is due without a share, 1/day; 0: none (`PageStates`)."""
     held: bool = False
     """True if the page must wait until it is worth its first crawl (`budget.admission`)."""
+    born_at: datetime | None = None
+    """Birth of the page, if it was born after its host was known; None: not known."""
     cost: float | None = None
     """Mean cost of its crawls in the unit of the budget, or the price that its site asks; None:
     none is known."""
@@ -321,6 +323,8 @@ class Certificate:
     """Maximum of first crawls a day; None: no maximum, because no bandwidth is set."""
     unit: str = CRAWLS
     """Unit of the bandwidth (`model.amounts`)."""
+    age_evidence: tuple[float, ...] = ()
+    """Evidence of the age profile, as packed by `core.age_evidence`; empty: none yet."""
 
 
 @dataclass(frozen=True, slots=True)

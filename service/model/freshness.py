@@ -28,6 +28,8 @@ class FreshnessColumns(DueColumns):
     false_pings: Floats
     trust: Floats
     estimate: Floats
+    born_at: Instants
+    """As in `EpochColumns`."""
     urgency: Floats
     """Urgency in the schedule in force; NaN for a page that no epoch has scheduled, and for one
     whose urgency shifts its crawl by change hours."""

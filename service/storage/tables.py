@@ -73,6 +73,7 @@ hosts = sa.Table(
     sa.Column("max_crawl_rate", sa.Double),
     sa.Column("false_304_at", Instant),
     sa.Column("first_share", sa.Double),
+    sa.Column("known_at", Instant),
     sa.Index(
         "hosts_group_id_idx",
         "group_id",
@@ -166,6 +167,7 @@ page_states = sa.Table(
     sa.Column("cost", sa.Double),
     sa.Column("url_group", sa.Integer, nullable=False, server_default="0"),
     sa.Column("held", sa.BigInteger),
+    sa.Column("born_at", Instant),
     sa.ForeignKeyConstraint(["page_id"], ["pages.page_id"], ondelete="CASCADE").ddl_if("sqlite"),
     # only a first crawl changes the column, so other updates stay HOT
     sa.Index(
@@ -416,6 +418,7 @@ epochs = sa.Table(
     sa.Column("overhead", sa.Double),
     sa.Column("first_crawls", sa.Double),
     sa.Column("unit", sa.Text),
+    sa.Column("age_evidence", Json),
     sa.Index(
         "epochs_one_request_idx",
         "status",

@@ -19,7 +19,7 @@ import numpy as np
 from recrawl_client import Client, Page
 from service.core.estimators.base import Estimator
 from service.estimation.estimates import width
-from service.model.arrays import Bools, Instants, Ints
+from service.model.arrays import Bools, Ints
 from service.model.columns import PageColumns, PageStates
 from service.model.errors import EstimatorMismatch, UnreadableFile
 from service.storage import Brought, Store, Transaction
@@ -173,8 +173,7 @@ def add_states(
                 created, restored = take_over(
                     tx,
                     parsed.pages.take(good),
-                    states_of(lines),
-                    instants([line.created_at for line in lines]),
+                    brought(lines),
                     now(),
                     validators_of(lines),
                 )
@@ -209,11 +208,18 @@ def _is_note(note: str) -> bool:
         return False
 
 
+def brought(lines: list[StateLine]) -> Brought:
+    """Return the states of lines, with the times of their pages."""
+    created_at, born_at = (
+        instants([getattr(line, name) for line in lines]) for name in ("created_at", "born_at")
+    )
+    return Brought(states_of(lines), created_at, born_at)
+
+
 def take_over(
     tx: Transaction,
     pages: PageColumns,
-    states: PageStates,
-    created_at: Instants,
+    brought: Brought,
     now: datetime,
     validators: ValidatorChanges | None = None,
 ) -> tuple[int, int]:
@@ -221,14 +227,13 @@ def take_over(
 
     The validators of a page are restored with its state.
 
-    Return the number of new pages and the number of restored states. `states.page_id` is not
-    read.
+    Return the number of new pages and the number of restored states.
     """
-    page_id, created = tx.register(pages, now, Brought(states, created_at))
+    page_id, created = tx.register(pages, now, brought)
     stored = np.flatnonzero(~created)
     # states are locked in ascending order
     stored = stored[np.argsort(page_id[stored])]
-    states = replace(states.take(stored), page_id=page_id[stored])
+    states = replace(brought.states.take(stored), page_id=page_id[stored])
     newer = newer_states(states, tx.lock_states(states.page_id, scheduled=False))
     tx.restore_states(states.take(newer))
     if validators is not None:

@@ -79,6 +79,8 @@ class StateLine(Page, frozen=True, kw_only=True):
     last_interval: Interval = 0.0
     last_age: Annotated[float, Meta(ge=0, le=1e7)] | None = None
     """Days from the last modification that the site reported to the crawl that reported it."""
+    born_at: Moment | None = None
+    """Birth of the page (`service.model.columns.EpochColumns`)."""
     etag: Etag | None = None
     last_modified: Moment | None = None
     note: Note | None = None

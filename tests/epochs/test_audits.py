@@ -51,6 +51,7 @@ def schedule(caps=None, objective="harmonic", **limits):
         "interval_factor": 1.0,
         "pings_since": np.datetime64("NaT", "us"),
         "last_failure_at": np.datetime64("NaT", "us"),
+        "born_at": np.datetime64("NaT", "us"),
         "cost": 0.0,
     }
     pages = columns(EpochColumns, N, **(values | limits))

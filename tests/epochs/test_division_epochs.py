@@ -40,7 +40,7 @@ def rates(store, epoch):
 
 def pages_of(n, **given):
     """Return columns of pages with a copy of long ago."""
-    values = dict.fromkeys(("pings_since", "last_ping_at", "last_failure_at"), NO_TIME)
+    values = dict.fromkeys(("pings_since", "last_ping_at", "last_failure_at", "born_at"), NO_TIME)
     values |= dict.fromkeys(("min_crawl_rate", "max_crawl_rate", "last_age"), np.nan)
     values |= dict.fromkeys(
         ("n_pings", "recent_pings", "real_pings", "false_pings", "trust", "url_group", "cost"), 0

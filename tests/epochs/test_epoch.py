@@ -494,5 +494,6 @@ def test_a_plan_is_a_value():
         "history_retention",
         "url_groups",
         "change_hours",
+        "ages",
         "host_delay_s",
     }

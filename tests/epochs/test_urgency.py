@@ -48,7 +48,7 @@ def corpus(n=1_000, seed=1, **given):
         "cost": 0.0,
         "last_interval": rng.exponential(10, n) * rng.choice([-1, -1, -1, 1], n),
     }
-    for name in ("pings_since", "last_ping_at", "last_observed_at", "last_failure_at"):
+    for name in ("pings_since", "last_ping_at", "last_observed_at", "last_failure_at", "born_at"):
         values[name] = np.datetime64("NaT", "us")
     values["estimate"] = 0.0
     pages = columns(EpochColumns, n, **(values | given))

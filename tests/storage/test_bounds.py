@@ -168,7 +168,7 @@ def test_states_of_any_size_are_refused_or_kept(queue_store, interval_factor, in
         return
     states = parsed_states(parsed.lines)
     with queue_store.begin() as tx:
-        brought = Brought(states, np.array([instant(T0)]))
+        brought = Brought(states, np.array([instant(T0)]), np.full(1, np.datetime64("NaT", "us")))
         page_id = tx.register(parsed.pages, T0, brought).page_id
         locked = tx.lock_states(page_id)
         tx.restore_states(replace(states, page_id=page_id, observability=locked.observability))

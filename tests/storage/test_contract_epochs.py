@@ -125,7 +125,8 @@ def test_a_page_s_url_group_follows_from_its_url_however_it_came_in(store):
     others = ["https://c.example/z/1/", "https://a.example/x/3"]
     with store.begin() as tx:
         ids = tx.register(page_columns(some), T0).page_id
-        brought = Brought(tx.lock_states(np.sort(ids)[:2]), np.full(2, np.datetime64("NaT", "us")))
+        never = np.full(2, np.datetime64("NaT", "us"))
+        brought = Brought(tx.lock_states(np.sort(ids)[:2]), never, never)
     with store.begin() as tx:
         more = tx.register(page_columns(others), T0, brought).page_id
     with store.begin(write=False) as tx:

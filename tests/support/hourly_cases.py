@@ -55,6 +55,7 @@ def pages_of(host_id, crawled_at, interval, **values):
         "trust": 0.0,
         "pings_since": at_day(np.nan),
         "last_ping_at": at_day(np.nan),
+        "born_at": at_day(np.nan),
     }
     estimate = values.pop("estimate", np.tile([9.0, 9.0], (n, 1)))
     crawls = {"last_observed_at": at_day(crawled_at), "last_interval": interval}

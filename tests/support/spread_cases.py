@@ -97,6 +97,7 @@ def _pages(rng, shard, n, bounds, pings):
         last_age=np.where(rng.random(n) < 0.3, rng.exponential(1.0, n), np.nan),
         last_failure_at=np.where(ids % 10 == 3, NOW - np.timedelta64(2, "h"), NO_TIME),
         cost=np.zeros(len(ids)),
+        born_at=np.where(ids % 3 == 0, NOW - np.timedelta64(40, "D"), NO_TIME),
     )
 
 

@@ -59,6 +59,10 @@ def watched(store, seed, n=50):
     rules = Rules(Gamma(), Timing.periodic, rng)
     urls = [f"https://{'abc'[i % 3]}.example/é?{i}" for i in range(n)]
     low = np.where(rng.random(n) < 0.2, 0.01, np.nan)
+    clock, store.clock = store.clock, lambda: T0 - 30 * DAY
+    with store.begin() as tx:  # the other pages of these hosts are born later
+        tx.register(page_columns(urls[:2]), T0 - 30 * DAY)
+    store.clock = clock
     with store.begin() as tx:
         tx.set_estimator("gamma")
         pages = page_columns(
@@ -230,7 +234,9 @@ def test_a_file_of_pages_holds_no_states(tmp_path):
     (step,) = add_pages(pages, other, lambda: T0)
     assert (step.created, step.skipped) == (50, [])
     (ours, our_states), (theirs, their_states) = contents(store), contents(other)
-    same(ours, theirs)
+    dates = {"created_at": theirs.created_at, "born_at": theirs.born_at}
+    assert (ours.created_at <= theirs.created_at).all()
+    same(replace(ours, **dates), theirs)
     assert (our_states.observability == their_states.observability).all()
     assert not their_states.n_observations.any()
 
@@ -407,6 +413,7 @@ def test_any_state_survives_a_file(tmp_path_factory, ending, states):
         min_crawl_rate=np.full(n, np.nan),
         max_crawl_rate=np.ones(n),
         created_at=states.pings_since,
+        born_at=states.last_ping_at,
     )
     path = tmp_path_factory.mktemp("states") / f"all.{ending}"
     with writer(path, None, states=True) as write:
@@ -418,6 +425,8 @@ def test_any_state_survives_a_file(tmp_path_factory, ending, states):
     read = states_of(parsed.lines)
     for name in WRITTEN:
         np.testing.assert_array_equal(getattr(read, name), getattr(states, name), err_msg=name)
+    born_at = instants([line.born_at for line in parsed.lines])
+    np.testing.assert_array_equal(born_at, states.last_ping_at)
     created_at = instants([line.created_at for line in parsed.lines])
     np.testing.assert_array_equal(created_at, pages.created_at)
     assert (parsed.pages.observability == states.observability).all()

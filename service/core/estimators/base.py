@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
+from service.core.ages import N_BINS, AgeProfile, Aging
 from service.core.checks import Floats, InvalidInput, check_array, check_share
 from service.core.common_values import Joint, alone
 from service.core.pooling import (
@@ -22,6 +23,7 @@ from service.core.pooling import (
 )
 from service.core.prior import Prior, gamma_prior
 
+Rows = NDArray[np.intp]
 S = TypeVar("S", bound=tuple[Any, ...])
 
 
@@ -149,6 +151,35 @@ class Estimator(Protocol[S]):
         """Return the estimator with the priors of the (N,) URL groups of pages, if fitted."""
         return self
 
+    def with_profile(self, profile: AgeProfile | None) -> Self:  # noqa: ARG002
+        """Return the estimator with the age profile of the corpus, if it can use one."""
+        return self
+
+    def aged(self, row: Rows, age: Floats, days: Floats, present: Floats) -> Self:  # noqa: ARG002
+        """Return the estimator that reads the states of pages, some of which have known births.
+
+        Parameters
+        ----------
+        row, age, days, present : (K,)
+            Rows of these pages, their ages at the last crawl, days of their evidence, and the
+            factors of the profile at the time of the estimate.
+        """
+        return self
+
+    def of_ages(self, aging: Aging | None) -> Self:  # noqa: ARG002
+        """Return the estimator with what `aged` has computed; None: all pages are old."""
+        return self
+
+    @property
+    def aging(self) -> Aging | None:
+        """Ages of the pages whose states are read; None: all are old."""
+        return None
+
+    @property
+    def profile(self) -> AgeProfile | None:
+        """The age profile of the corpus; None: ages do not matter."""
+        return None
+
     def corpus(self) -> dict[str, float]:
         """Return the numbers that `fit` determined, by name; empty without a prior."""
         return {}
@@ -259,6 +290,9 @@ def from_columns(estimator: Estimator[S], columns: Floats) -> S:
 TOTALS = "seen_"
 """Prefix of the names of totals in `PriorEstimator.corpus`."""
 
+AGE = "age_"
+"""Prefix of the names of an age profile's factors in `PriorEstimator.corpus`."""
+
 NUMBERS_OF_PRIOR = {"a", "b", "within_shape", "between_shape"}
 """Names of a prior's numbers in `PriorEstimator.corpus`."""
 
@@ -327,6 +361,8 @@ class PriorEstimator(Estimator[S]):
             numbers |= {"within_shape": prior.within_shape, "between_shape": prior.between_shape}
             totals = prior.totals._asdict() if prior.totals else {}
             numbers |= {TOTALS + name: total for name, total in totals.items()}
+        if self.profile is not None:
+            numbers |= {f"{AGE}{k}": float(factor) for k, factor in enumerate(self.profile.factor)}
         return numbers | {name: getattr(self, name) for name in self.fitted_parameters}
 
     def corpus_prior(self) -> Prior:
@@ -350,7 +386,7 @@ class PriorEstimator(Estimator[S]):
         if not numbers:
             return self
         prior = Prior(numbers["a"], numbers["b"])
-        names = {name for name in numbers if not name.startswith(TOTALS)} - NUMBERS_OF_PRIOR
+        names = {name for name in numbers if not name.startswith((TOTALS, AGE))} - NUMBERS_OF_PRIOR
         if url_group_rate is not None:
             of_evidence = {
                 name: numbers[TOTALS + name] for name in Totals._fields if TOTALS + name in numbers
@@ -360,4 +396,11 @@ class PriorEstimator(Estimator[S]):
             shapes = numbers["within_shape"], numbers["between_shape"]
             prior = UrlGroupPrior(prior.a, prior.b, *shapes, url_group_rate, totals)
         own: dict[str, Any] = {name: numbers[name] for name in names & {*self.fitted_parameters}}
-        return replace(self, prior=prior, **own)
+        return replace(self, prior=prior, **own).with_profile(_profile(numbers))
+
+
+def _profile(numbers: dict[str, float]) -> AgeProfile | None:
+    """Return the age profile among the numbers of a corpus, if there is one."""
+    if f"{AGE}0" not in numbers:
+        return None
+    return AgeProfile(np.array([numbers[f"{AGE}{k}"] for k in range(N_BINS)]))

@@ -1,15 +1,16 @@
 """Bursty, the default: Gamma with a short memory, because changes come in bursts."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.core.checks import Floats, InvalidInput
+from service.core.ages import AgeProfile, Aging
+from service.core.checks import Bools, Floats, InvalidInput
 from service.core.common_values import Joint, sampled
-from service.core.estimators.base import CheckedCrawl, PriorEstimator
+from service.core.estimators.base import CheckedCrawl, PriorEstimator, Rows
 from service.core.estimators.gamma import Gamma, GammaState, gamma_interval
 from service.core.pooling import PagePriors
 from service.core.prior import DEFAULT_PRIOR, SAMPLE, START_DISPERSION, Prior, dispersion
@@ -44,7 +45,7 @@ class Bursty(PriorEstimator[BurstyState]):
 
     Parameters
     ----------
-    prior, half_life_days
+    prior, half_life_days, profile, aging
         As in `Gamma`.
     memory_days : float
         Half-life m of recent evidence. Positive.
@@ -74,6 +75,8 @@ class Bursty(PriorEstimator[BurstyState]):
     half_life_days: float | None = None
     memory_days: float = 20.0
     dispersion: float = START_DISPERSION
+    profile: AgeProfile | None = field(default=None, compare=False, repr=False)
+    aging: Aging | None = field(default=None, compare=False, repr=False)
 
     name: ClassVar[str] = "bursty"
     State: ClassVar[type[BurstyState]] = BurstyState
@@ -88,25 +91,51 @@ class Bursty(PriorEstimator[BurstyState]):
     @property
     @override
     def steady(self) -> Gamma:
-        return Gamma(self.prior, self.half_life_days)
+        return Gamma(self.prior, self.half_life_days, aging=self.aging)
+
+    @override
+    def with_profile(self, profile: AgeProfile | None) -> "Bursty":
+        return replace(self, profile=profile)
+
+    @override
+    def aged(self, row: Rows, age: Floats, days: Floats, present: Floats) -> "Bursty":
+        if self.profile is None:
+            return self
+        exposure = self.profile.exposure(age, days, self.half_life_days)
+        recent = self.profile.recent(age, days, self.memory_days)
+        return replace(self, aging=Aging(row, exposure, recent, present))
+
+    @override
+    def of_ages(self, aging: Aging | None) -> "Bursty":
+        return replace(self, aging=aging)
 
     def posterior(self, state: BurstyState) -> tuple[Floats, Floats]:
         """Return shape a and rate b (days) of the posterior of the present rate."""
         a, b = self.steady.posterior(_long_run(state))
         doubt = 1.0 / (self.dispersion + state.recent)
         variance = (1.0 + 1.0 / a) * (1.0 + doubt) - 1.0  # over the square of the mean
-        return 1.0 / variance, b / (a * self.factor(state) * variance)
+        return 1.0 / variance, b / (a * self._factor(state, a / b) * variance)
 
     def factor(self, state: BurstyState) -> Floats:
         """Return the ratio of the present rate to the long-run rate, by its posterior mean."""
-        changes = self.dispersion + np.asarray(state.recent)
-        return np.asarray(changes / (self.dispersion + self.expected(state)))
+        return self._factor(state, self.steady.change_rate(_long_run(state)))
 
     def expected(self, state: BurstyState) -> Floats:
         """Return the recent changes expected at the long-run rate."""
-        rate = LN_2 / self.memory_days
-        watched = -np.expm1(-rate * np.asarray(state.days)) / rate
-        return np.asarray(self.steady.change_rate(_long_run(state)) * watched)
+        return self._expected(state, self.steady.change_rate(_long_run(state)))
+
+    def _factor(self, state: BurstyState, rate: Floats) -> Floats:
+        changes = self.dispersion + np.asarray(state.recent)
+        return np.asarray(changes / (self.dispersion + self._expected(state, rate)))
+
+    def _expected(self, state: BurstyState, rate: Floats) -> Floats:
+        """Return the recent changes expected at a `rate` that includes the age of each page."""
+        decay = LN_2 / self.memory_days
+        watched = -np.expm1(-decay * np.asarray(state.days)) / decay
+        if self.aging is not None:
+            then = self.aging.recently(len(watched)) / self.aging.now(len(watched))
+            watched = watched * then
+        return np.asarray(rate * watched)
 
     @override
     def learn(self, state: BurstyState, crawl: CheckedCrawl) -> BurstyState:
@@ -122,6 +151,12 @@ class Bursty(PriorEstimator[BurstyState]):
         faded, fresh = (np.exp2(-np.asarray(t) / self.memory_days) for t in (days, since))
         return BurstyState(*after, state.recent * faded + gained * fresh)
 
+    def before(self, state: BurstyState, interval: Floats, changed: Bools) -> BurstyState:
+        """Return the evidence before the last crawl, nearly (`Gamma.before`)."""
+        kept = np.exp2(-interval / self.memory_days)
+        recent = np.maximum(state.recent - changed, 0.0) / kept
+        return BurstyState(*self.steady.before(_long_run(state), interval, changed), recent)
+
     @override
     def evidence(self, state: BurstyState) -> tuple[Floats, Floats]:
         return self.steady.evidence(_long_run(state))
@@ -133,13 +168,16 @@ class Bursty(PriorEstimator[BurstyState]):
         some = yield from sampled(np.flatnonzero(state.days), SAMPLE)
         sample = BurstyState(*(np.asarray(column)[some] for column in state))
         own = self if url_group is None else self.of_url_groups(url_group[some])
+        if self.aging is not None:
+            own = own.of_ages(self.aging.take(some))
         expected = own.expected(sample)
         near = last.dispersion
         return replace(self, dispersion=(yield from dispersion(sample.recent, expected, near)))
 
     @override
     def change_rate(self, state: BurstyState) -> Floats:
-        return np.asarray(self.steady.change_rate(_long_run(state)) * self.factor(state))
+        rate = self.steady.change_rate(_long_run(state))
+        return np.asarray(rate * self._factor(state, rate))
 
     def credible_interval(self, state: BurstyState, mass: float = 0.9) -> tuple[Floats, Floats]:
         """Return the central interval of the present rate with probability `mass`, 1/day."""

@@ -1,17 +1,19 @@
 """Gamma: a posterior of the change rate in two numbers; exact if changes are counted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaincinv
 from typing_extensions import override
 
-from service.core.checks import Floats
+from service.core.ages import AgeProfile, Aging
+from service.core.checks import Bools, Floats
 from service.core.estimators.base import (
     CheckedCrawl,
     Estimator,
     PriorEstimator,
+    Rows,
     check_half_life,
     check_mass,
     faded,
@@ -47,6 +49,8 @@ class Gamma(PriorEstimator[GammaState]):
     half_life_days : float or None
         Days in which evidence loses half of its weight, f = 2^(-interval/half_life), because
         rates drift. None: evidence never fades.
+    profile, aging
+        Age profile of the corpus, and the ages of pages whose states are read (`core.ages`).
 
     Examples
     --------
@@ -70,6 +74,8 @@ class Gamma(PriorEstimator[GammaState]):
 
     prior: Prior | PagePriors = DEFAULT_PRIOR
     half_life_days: float | None = None
+    profile: AgeProfile | None = field(default=None, compare=False, repr=False)
+    aging: Aging | None = field(default=None, compare=False, repr=False)
 
     name: ClassVar[str] = "gamma"
     State: ClassVar[type[GammaState]] = GammaState
@@ -83,8 +89,26 @@ class Gamma(PriorEstimator[GammaState]):
         return self
 
     def posterior(self, state: GammaState) -> tuple[Floats, Floats]:
-        """Return shape a and rate b (days) of the posterior."""
-        return self.prior.a + state.changes, self.prior.b + state.days
+        """Return shape a and rate b (days) of the posterior of the present rate."""
+        if self.aging is None:
+            return self.prior.a + state.changes, self.prior.b + state.days
+        days = self.aging.exposed(state.days)
+        return self.prior.a + state.changes, (self.prior.b + days) / self.aging.now(len(days))
+
+    @override
+    def with_profile(self, profile: AgeProfile | None) -> "Gamma":
+        return replace(self, profile=profile)
+
+    @override
+    def aged(self, row: Rows, age: Floats, days: Floats, present: Floats) -> "Gamma":
+        if self.profile is None:
+            return self
+        exposure = self.profile.exposure(age, days, self.half_life_days)
+        return replace(self, aging=Aging(row, exposure, np.ones(len(row)), present))
+
+    @override
+    def of_ages(self, aging: Aging | None) -> "Gamma":
+        return replace(self, aging=aging)
 
     @override
     def learn(self, state: GammaState, crawl: CheckedCrawl) -> GammaState:
@@ -120,9 +144,23 @@ class Gamma(PriorEstimator[GammaState]):
             np.where(dated, state.days + crawl.age, after.days),
         )
 
+    def before(self, state: GammaState, interval: Floats, changed: Bools) -> GammaState:
+        """Return the evidence before the last crawl, nearly: it added a change, and half its time.
+
+        A crawl without a change is undone exactly.
+        """
+        kept = 1.0 if self.half_life_days is None else np.exp2(-interval / self.half_life_days)
+        return GammaState(
+            np.maximum(state.changes - changed, 0.0) / kept,
+            np.maximum(state.days - interval * np.where(changed, 0.5, 1.0), 0.0) / kept,
+        )
+
     @override
     def evidence(self, state: GammaState) -> tuple[Floats, Floats]:
-        return np.asarray(state.changes), np.asarray(state.days)
+        days = np.asarray(state.days)
+        if self.aging is not None:
+            days = self.aging.exposed(days)
+        return np.asarray(state.changes), days
 
     @override
     def change_rate(self, state: GammaState) -> Floats:

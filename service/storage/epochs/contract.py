@@ -318,6 +318,7 @@ def decode_epoch(row: Mapping[str, Any]) -> Epoch:
         values = {name: row[name] for name in CERTIFICATE}
         for name in ("crawl_rate_quantiles", "observed_ratios"):
             values[name] = tuple(map(float, values[name]))
+        values["age_evidence"] = tuple(map(float, values["age_evidence"] or ()))
         for name in ("prior", "seconds"):  # JSON returns 1e22 as an integer
             values[name] = {key: float(value) for key, value in values[name].items()}
         values["unit"] = values["unit"] or CRAWLS  # NULL: of an older release

@@ -82,6 +82,7 @@ STATES = Packed(
         "last_age IS NOT NULL": {"last_age": "f4"},
         "n_failures > 0": {"last_crawl_at": "M8[us]"},
         "cost IS NOT NULL": {"cost": "f8"},
+        "born_at IS NOT NULL": {"born_at": "M8[us]"},
         f"observability = 1 OR NOT ROW({', '.join(OF_PINGS)}) IS NULL": {
             "n_pings": "i4",
             "recent_pings": "f8",
@@ -120,7 +121,7 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     driver.execute(ONLY_WORKERS)
     pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES), PAGES, 0)
     every_state = _ranges(driver, STATES)
-    states, (shareless, ages, failures, costs, pings) = read_packed(
+    states, (shareless, ages, failures, costs, births, pings) = read_packed(
         driver, every_state, STATES, 8 * width
     )
     page_id = pages["page_id"]
@@ -130,7 +131,7 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     importance = discounted(pages["importance"], states.pop("digest"))
     columns = {**states, "importance": importance}
     failures["last_failure_at"] = failures.pop("last_crawl_at")
-    for some in (bounds, ages, failures, costs, pings):
+    for some in (bounds, ages, failures, costs, births, pings):
         row, there = _rows(page_id, some.pop("page_id"))
         for name, values in some.items():
             columns[name] = placed(len(page_id), row, values[there], RARE[name])

@@ -74,10 +74,10 @@ LOAD_RARE = f"""
 SELECT pages.page_id, CASE WHEN {NO_SHARE} THEN NULL ELSE min_crawl_rate END, max_crawl_rate,
     coalesce(n_pings, 0), coalesce(recent_pings, 0.0), pings_since, last_ping_at,
     coalesce(real_pings, 0.0), coalesce(false_pings, 0.0), coalesce(trust, 0.0), last_age,
-    CASE WHEN n_failures > 0 THEN last_crawl_at END, coalesce(cost, 0.0)
+    CASE WHEN n_failures > 0 THEN last_crawl_at END, coalesce(cost, 0.0), born_at
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 WHERE n_pings > 0 OR observability = 1 OR n_failures > 0
-    OR coalesce(min_crawl_rate, max_crawl_rate, last_age, cost) IS NOT NULL
+    OR coalesce(min_crawl_rate, max_crawl_rate, last_age, cost, born_at) IS NOT NULL
 ORDER BY pages.page_id
 """
 

@@ -33,10 +33,12 @@ class Brought(NamedTuple):
     states: PageStates
     created_at: Instants
     """Time of registration; NaT: now."""
+    born_at: Instants
+    """Birth; NaT: not known."""
 
     def take(self, where: NDArray[Any]) -> "Brought":
         """Return the pages that a mask or an index array selects."""
-        return Brought(self.states.take(where), self.created_at[where])
+        return Brought(self.states.take(where), self.created_at[where], self.born_at[where])
 
 
 class PageStatements(BulkStatements):
@@ -105,7 +107,7 @@ SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observab
     url_group, estimate,
     CAST(change_rate AS double precision) AS change_rate,
     CAST(crawl_rate AS double precision) AS crawl_rate, urgency, shift, requested_at,
-    interval_factor,
+    interval_factor, born_at,
     CAST(crawl_rate AS double precision) * urgency AS due_rate,
     CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END AS crawl_probability,
     {IS_HELD} AS held,

@@ -31,7 +31,7 @@ SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
     coalesce(n_pings, 0) AS n_pings, coalesce(recent_pings, 0.0) AS recent_pings, pings_since,
     coalesce(pings_since_crawl, 0) AS pings_since_crawl,
     last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
-    coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate,
+    coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate, born_at,
     CASE WHEN shift IS NULL THEN urgency END AS urgency
 FROM page_states
 {{schedule_of: schedule, page_states.page_id, %(epoch)s}}

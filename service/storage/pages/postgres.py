@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.model.arrays import UNSPECIFIED, Ints, Keys, instant
+from service.model.births import KNOWN_FOR
 from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability, Page
 from service.model.urls import url_groups
@@ -19,8 +20,8 @@ from service.storage.postgres.dialect import named
 from service.storage.postgres.words import given
 
 ADD_HOSTS = """
-INSERT INTO hosts (host)
-SELECT DISTINCT host FROM unnest(%(host)s::text[]) AS given (host)
+INSERT INTO hosts (host, known_at)
+SELECT DISTINCT host, %(now)s::timestamptz FROM unnest(%(host)s::text[]) AS given (host)
 WHERE NOT EXISTS (SELECT FROM hosts WHERE hosts.host = given.host)
 ORDER BY host
 ON CONFLICT DO NOTHING
@@ -57,11 +58,11 @@ def page_insertion(**ids: str) -> str:
     return f"""{added}, states AS (
     INSERT INTO page_states
         (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability,
-        gone, url_group, held, estimate)
+        gone, url_group, held, born_at, estimate)
     SELECT page_id, added.host_id, %(now)s, 1, 0, 0,
         coalesce(nullif(observability, -1::smallint), 2), false, url_group, nullif(held, 0),
-        %(estimate)s
-    FROM added JOIN given USING (key)
+        CASE WHEN coalesce(known_at <= %(known_before)s, true) THEN %(now)s END, %(estimate)s
+    FROM added JOIN given USING (key) JOIN hosts ON hosts.host_id = added.host_id
     ORDER BY page_id
 )
 {ROWS_ADDED}"""
@@ -113,7 +114,8 @@ FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 
 READ_PAGES = f"""
 SELECT {STATES}, array_agg(url), array_agg(importance), array_agg(coalesce(min_crawl_rate, 'NaN')),
-    array_agg(coalesce(max_crawl_rate, 'NaN')), array_agg(created_at)
+    array_agg(coalesce(max_crawl_rate, 'NaN')), array_agg(created_at),
+    array_agg(coalesce(born_at, '-infinity'))
 FROM (
     SELECT page_states.*, {RARE}, url, importance, min_crawl_rate, max_crawl_rate, created_at
     FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
@@ -129,9 +131,9 @@ class PostgresPages(PagesSql, PostgresStates):
 
     bring_pages_sql = brought_insertion()
 
-    def add_hosts(self, host: NDArray[np.object_]) -> None:
+    def add_hosts(self, host: NDArray[np.object_], now: datetime) -> None:
         """Insert hosts that are new."""
-        if self.run(ADD_HOSTS, host=host).rowcount:
+        if self.run(ADD_HOSTS, host=host, now=now).rowcount:
             self.resume_pauses(host.tolist())
 
     @override
@@ -141,9 +143,10 @@ class PostgresPages(PagesSql, PostgresStates):
         # in key order, so that two callers with the same new pages cannot deadlock
         columns: dict[str, Any] = new.arrays()
         url_group = url_groups(new.url)
-        self.add_hosts(new.host)
+        self.add_hosts(new.host, now)
         if brought is None:
             columns |= {"url_group": url_group, "now": now, "estimate": bytes(8 * self.width)}
+            columns["known_before"] = now - KNOWN_FOR
             columns["held"] = self.holding(new.url, None)
             page_id = self.id_array(self.add_pages_sql, **columns)
         else:
@@ -161,7 +164,8 @@ class PostgresPages(PagesSql, PostgresStates):
                     new.observability == UNSPECIFIED, Observability.auto, new.observability
                 ).astype(np.int16),
             )
-            self._save(BRING_STATES, states.take(created), url_group=url_group[created])
+            own = {"url_group": url_group[created], "born_at": brought.born_at[created]}
+            self._save(BRING_STATES, states.take(created), **own)
         if not created.all():  # another transaction has added the others meanwhile
             page_id[~created] = self.page_ids(new.key[~created])
         return RegisteredPages(page_id, created)

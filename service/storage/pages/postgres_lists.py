@@ -58,6 +58,7 @@ FRESH = {
     "false_pings": "false_pings",
     "trust": "trust",
     "estimate": "estimate",
+    "born_at": "coalesce(born_at, '-infinity')",
     "urgency": "coalesce(urgency, 'NaN')::float8",
 }
 """Expression of each of the `FreshnessColumns`, with a value in place of NULL."""

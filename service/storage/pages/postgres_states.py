@@ -149,8 +149,9 @@ UPDATE page_states SET pings_since = given.pings_since,
 FROM {given("page_id", "pings_since", *WRITTEN)} WHERE page_states.page_id = given.page_id
 """
 BRING_STATES = f"""
-INSERT INTO page_states ({", ".join(OF_STATES)}, url_group)
-SELECT {", ".join(map(_write, OF_STATES))}, url_group FROM {given(*OF_STATES, "url_group")}
+INSERT INTO page_states ({", ".join(OF_STATES)}, url_group, born_at)
+SELECT {", ".join(map(_write, OF_STATES))}, url_group, nullif(given.born_at, '-infinity')
+FROM {given(*OF_STATES, "url_group", "born_at")}
 """
 """Statement in which arrays of `IF_SOME` may be shorter: unnest fills their ends with NULL."""
 

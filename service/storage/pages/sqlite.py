@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from service.model.arrays import UNSPECIFIED, Ints, Keys, instant
+from service.model.arrays import INSTANT, UNSPECIFIED, Instants, Ints, Keys, distinct, instant
+from service.model.births import births
 from service.model.columns import PageColumns, PageStates, StoredPages
 from service.model.domain import Observability
 from service.model.urls import url_groups
@@ -34,7 +35,7 @@ from service.storage.pages.validators import (
     ValidatorsSql,
 )
 from service.storage.sqlite.sql import SqliteDialect, add_rows
-from service.storage.sqlite.values import listed, microseconds, values
+from service.storage.sqlite.values import NAT, listed, microseconds, values
 
 MOST_VARIABLES = 32_000
 """Maximum variables of a statement; the default build of SQLite allows 32,766."""
@@ -55,14 +56,20 @@ VALUES (?, ?, ?, coalesce(?, 1), ?, ?, ?)
 ADD_STATES = """
 INSERT INTO page_states
     (page_id, host_id, pings_since, interval_factor, n_observations, n_changes, observability, gone,
-    url_group, held, estimate)
-VALUES (?, ?, ?, 1, 0, 0, ?, 0, ?, nullif(?, 0), ?)
+    url_group, held, born_at, estimate)
+VALUES (?, ?, ?, 1, 0, 0, ?, 0, ?, nullif(?, 0), ?, ?)
 """
 
 PLACES = {name: "nullif(?, 0)" if name in NULL_FOR_ZERO else "?" for name in WRITTEN}
 BRING_STATES = f"""
-INSERT INTO page_states (pings_since, {", ".join(WRITTEN)}, observability, host_id, url_group, held)
-VALUES (?, {", ".join(PLACES.values())}, ?, ?, ?, nullif(?, 0))
+INSERT INTO page_states
+    (pings_since, {", ".join(WRITTEN)}, observability, host_id, url_group, held, born_at)
+VALUES (?, {", ".join(PLACES.values())}, ?, ?, ?, nullif(?, 0), ?)
+"""
+
+KNOWN_AT = """
+SELECT host_id, known_at FROM hosts
+WHERE host_id IN (SELECT value FROM json_each(?)) AND known_at IS NOT NULL
 """
 
 CHANGE_PAGES = """
@@ -123,7 +130,7 @@ RETURNING page_id
 """
 
 READ_PAGES = f"""
-{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at
+{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at, born_at
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """
@@ -216,13 +223,14 @@ class SqlitePages(PagesSql, StatesSql, ValidatorsSql, SqliteDialect):
         if brought is None:
             since = repeat(microseconds(now), len(new))
             zeros = repeat(bytes(8 * self.width), len(new))
+            born = values(births(self._known_at(host_id), instant(now)))
             ids = values(page_id), values(host_id)
-            add_rows(self.driver, ADD_STATES, *ids, since, watched, url_group, held, zeros)
+            add_rows(self.driver, ADD_STATES, *ids, since, watched, url_group, held, born, zeros)
             return
         states = replace(brought.states, page_id=page_id)
         pings_since = values(states.pings_since)
         hosts = values(host_id)
-        aside = watched, hosts, url_group, held
+        aside = watched, hosts, url_group, held, values(brought.born_at)
         self.run_many(BRING_STATES, pings_since, *written(states), *aside)
 
     def _of_hosts(self, host: Iterable[str]) -> Iterable[int]:
@@ -230,6 +238,13 @@ class SqlitePages(PagesSql, StatesSql, ValidatorsSql, SqliteDialect):
         names = sorted(set(host))
         ids = dict(zip(names, self.host_ids(names).tolist(), strict=True))
         return (ids[name] for name in host)
+
+    def _known_at(self, host_id: Ints) -> Instants:
+        """Return the first time of each host; NaT: known for long."""
+        ids = distinct(host_id)
+        known_at = dict(self.run(KNOWN_AT, listed(ids)).fetchall())
+        each = np.array([known_at.get(i, NAT) for i in ids.tolist()], np.int64).view(INSTANT)
+        return np.asarray(each[ids.searchsorted(host_id)])
 
     @override
     def change_pages(self, page_id: Ints, settings: PageColumns, now: datetime) -> None:

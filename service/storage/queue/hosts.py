@@ -153,7 +153,8 @@ FROM (
 
 HOST_IDS = "SELECT host, host_id FROM hosts WHERE host IN (SELECT value FROM {names})"
 ADD_HOSTS = """
-INSERT INTO hosts (host) SELECT value FROM {names} WHERE true ON CONFLICT DO NOTHING
+INSERT INTO hosts (host, known_at) SELECT value, %(now)s FROM {names} WHERE true
+ON CONFLICT DO NOTHING
 """
 """Statement that inserts in the order of the names; without WHERE, SQLite reads ON as a join's."""
 GROUP_ID = "SELECT group_id FROM host_groups WHERE name = %(name)s"
@@ -230,7 +231,7 @@ class HostsSql(KeptSql, HostStatements):
     def host_ids(self, names: Sequence[str]) -> Ints:
         ids = self._host_ids(names)
         if new := [name for name in names if name not in ids]:
-            if self.run(ADD_HOSTS, names=np.array(new, object)).rowcount:
+            if self.run(ADD_HOSTS, names=np.array(new, object), now=self.now()).rowcount:
                 self.resume_pauses(new)
             ids |= self._host_ids(new)
         return np.array([ids[name] for name in names], np.int64)

@@ -1,0 +1,25 @@
+"""Births: pages that were born after their host was known, hosts' first times, age evidence.
+
+Revision ID: 0022
+Revises: 0018
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+from service.storage.tables import Instant, Json
+
+revision = "0022"
+down_revision = "0018"
+
+
+def upgrade() -> None:
+    op.add_column("page_states", sa.Column("born_at", Instant))
+    op.add_column("hosts", sa.Column("known_at", Instant))
+    op.add_column("epochs", sa.Column("age_evidence", Json))
+
+
+def downgrade() -> None:
+    op.drop_column("epochs", "age_evidence")
+    op.drop_column("hosts", "known_at")
+    op.drop_column("page_states", "born_at")
