@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import sys
 import threading
 import time
 
@@ -50,7 +51,7 @@ def too_often(learnt: Live) -> None:
 def terminal(monkeypatch):
     """Make standard output a terminal."""
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("service.cli.status.on_terminal", lambda: True)
+    monkeypatch.setattr(sys.modules["service.cli.status"], "on_terminal", lambda: True)
 
 
 def shown(ended):

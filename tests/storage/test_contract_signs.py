@@ -44,10 +44,12 @@ def test_pauses_after_trouble_are_read_worst_first_until_their_end(queue_store):
         host_id = tx.host_ids(list(hosts))
         locked = tx.lock_host_queues(np.sort(np.append(host_id, group)))
         order = locked.queue_id.searchsorted(np.append(host_id, group))
-        locked.blocked_until[order] = instant(T0 + DAY)
-        locked.paused_at[order] = [instant(T0), NO_TIME, instant(T0), instant(T0)]
+        locked.paused_until[order] = instant(T0 + DAY)
+        locked.paused_at[order] = instant(T0)
+        locked.blocked_until[order[1]] = instant(T0 + DAY)  # an operator's
         locked.n_failures[order] = [4, 9, 6, 5]
         tx.save_host_queues(locked)
+        tx.save_blocks(locked)
     pauses = [
         Pause("c.example", False, T0, T0 + DAY, 6),
         Pause("shared", True, T0, T0 + DAY, 5),
