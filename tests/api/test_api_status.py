@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
@@ -140,6 +141,19 @@ def test_a_crawler_that_was_told_to_wait_is_not_missed_before(sqlite_api: Live):
     with api.service.store.begin(write=False) as tx:
         asked = api.service.asked.leases(tx)
     assert (asked.until - asked.at).total_seconds() == wait_s
+
+
+def test_while_an_operator_pauses_all_hosts_no_crawler_is_missed(sqlite_api: Live):
+    api = sqlite_api
+    api.register(URLS[0])
+    api.epoch()
+    api.clock.advance(minutes=15)
+    api.service.runner.run_once()
+    assert kinds(api) == ["no_crawler"]
+    with api.service.store.begin() as tx:
+        tx.order_pause(api.clock() + timedelta(hours=1))
+    assert kinds(api) == []
+    assert status(api)["ready_since"] is None
 
 
 def test_readers_of_the_schedule_are_crawlers_too(sqlite_api: Live):
