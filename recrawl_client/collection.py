@@ -1,6 +1,6 @@
 """The requests and results of methods on many pages, without input or output."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from msgspec import json, structs
 
+from recrawl_client.errors import Unavailable
 from recrawl_client.flows import Flow, Listing, ask, call, encoded
 from recrawl_client.wire.common import Rejection
 from recrawl_client.wire.freshness import MOST_COPIES, Copy, FreshnessAnswer, Verdict
@@ -18,6 +19,7 @@ from recrawl_client.wire.listing import (
     GroupsAnswer,
     LeaseItem,
     LeasesAnswer,
+    LeasesExplained,
     ListedPage,
     LogAnswer,
     PagesAnswer,
@@ -143,6 +145,15 @@ def page_log(page_id: int) -> Listing[CrawlAnswer]:
 def running_leases() -> Listing[LeaseItem]:
     """List the leases that run."""
     return Listing("/leases", LeasesAnswer)
+
+
+def explain_leases(hosts: Sequence[str]) -> Flow[LeasesExplained]:
+    """Return why a request for leases gets nothing now."""
+    params = {"explain": True, "hosts": list(hosts)}
+    answer = yield from ask("GET", "/leases", LeasesAnswer, params=params)
+    if answer.explanation is None:
+        raise Unavailable("GET /leases has no explanation; upgrade the service")
+    return answer.explanation
 
 
 def workers() -> Flow[list[WorkerItem]]:

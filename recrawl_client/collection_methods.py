@@ -11,6 +11,7 @@ from recrawl_client.wire.listing import (
     BulkAnswer,
     GroupItem,
     LeaseItem,
+    LeasesExplained,
     ListedPage,
     PagesAnswer,
     WorkerItem,
@@ -88,6 +89,10 @@ class CollectionMethods:
     def running_leases(self) -> Iterator[LeaseItem]:
         """Yield the leases that run, requested in parts."""
         return self._items(collection.running_leases())
+
+    def explain_leases(self, *hosts: str) -> LeasesExplained:
+        """Return why `lease` with these hosts, or of all hosts, gets nothing now."""
+        return self._run(collection.explain_leases(hosts))
 
     def workers(self) -> list[WorkerItem]:
         """Return the workers that hold leases or have lost some, those first that lost most."""
@@ -190,6 +195,10 @@ class AsyncCollectionMethods:
     def running_leases(self) -> AsyncIterator[LeaseItem]:
         """Yield the leases that run, requested in parts."""
         return self._items(collection.running_leases())
+
+    async def explain_leases(self, *hosts: str) -> LeasesExplained:
+        """Return why `lease` with these hosts, or of all hosts, gets nothing now."""
+        return await self._run(collection.explain_leases(hosts))
 
     async def workers(self) -> list[WorkerItem]:
         """Return the workers that hold leases or have lost some, those first that lost most."""

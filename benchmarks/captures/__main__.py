@@ -47,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--bulk", action="store_true", help="count bulk revisions")
     options.add_argument("--lines", type=int, default=1_000_000)
     options.add_argument("--database-url", help="an empty database; default: a new SQLite file")
+    options.add_argument("--json", type=Path, default=Path("bench-out/captures.json"))
     return options
 
 
@@ -109,10 +110,13 @@ def main() -> None:
     """Run a trial and print its lines as a table."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     options = parser().parse_args()
-    table = None
+    table, lines = None, []
     for line in {"warm": warm, "speed": speed}[options.trial](options):
+        lines.append(line)
         table = table or Table(*line)
         table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in line.values()))
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(lines, indent=1) + "\n", "utf-8")
     if table is not None:
         Console(width=160).print(table)
 

@@ -1,8 +1,8 @@
 """A fleet that begins with captures of the days before, against one that begins with nothing.
 
 An archive crawls each page at a fixed rate in the first days of a recorded site. The captures are
-written as CDXJ and imported by the product's own import. Then both fleets crawl the same pages with
-the same budget.
+written as CDXJ and imported by the product's own import. Then both fleets crawl the same pages
+through the gate, which keeps the same budget on each day. First crawls are free.
 """
 
 import json
@@ -17,9 +17,8 @@ import numpy as np
 from typing_extensions import override
 
 from recrawl_lab.policies.lineup import DEFAULT_PLAN, suitable_step
-from recrawl_lab.replay.playing import announcements, crawl
-from recrawl_lab.replay.replay import LocalFleet
-from recrawl_lab.replay.staleness import Crawls, merged, staleness
+from recrawl_lab.replay.gated import Gate, GatedFleet, play_gated
+from recrawl_lab.replay.staleness import Crawls, staleness
 from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.simulated_time import START, Clock
 from recrawl_lab.worlds.trace import read_trace
@@ -34,7 +33,7 @@ WORLD_SEED = 1
 Line = dict[str, Any]
 
 
-class WarmFleet(LocalFleet):
+class WarmFleet(GatedFleet):
     """A fleet that imports a file of captures before it discovers the first pages."""
 
     file: Path | None = None
@@ -73,9 +72,7 @@ def archive(world: World, days: float, rate: float, rng: np.random.Generator) ->
     alive = np.flatnonzero((world.created < days) & (world.ended > days))
     n = int(np.ceil(days * rate))
     page = np.repeat(alive, n)
-    at = ((np.tile(np.arange(n), len(alive)) + np.repeat(rng.random(len(alive)), n)) / rate).clip(
-        max=days
-    )
+    at = (np.tile(np.arange(n), len(alive)) + np.repeat(rng.random(len(alive)), n)) / rate
     exists = (at >= world.created[page]) & (at < days)
     return Crawls(page[exists], at[exists])
 
@@ -91,12 +88,13 @@ def write_cdxj(path: Path, world: World, captures: Crawls, days: float) -> None:
 
 
 def played(world: World, bandwidth: float, seed: int, file: Path | None) -> Crawls:
-    """Return the crawls of a fleet, with a file of captures or without."""
+    """Return the crawls of a fleet, with a file of captures or without; each day has the budget."""
     clock, step = Clock(), suitable_step(world, bandwidth)
-    fleet = WarmFleet(world, clock, replace(DEFAULT_PLAN, bandwidth=bandwidth), seed)
+    gate = Gate(budget=lambda _: bandwidth, first_share=0.0)
+    plan = replace(DEFAULT_PLAN, bandwidth=bandwidth)
+    fleet = WarmFleet(world, clock, plan, seed, gate)
     fleet.file = file
-    steps = crawl(fleet, clock, announcements(world), bandwidth, step)
-    return merged(Crawls.none(), *(crawls for _, crawls in steps))
+    return play_gated(fleet, clock, step=step).crawls
 
 
 class Trial(NamedTuple):

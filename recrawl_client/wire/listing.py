@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from recrawl_client.wire.common import Instant, Item, PageId, Rejection, Url
 from recrawl_client.wire.hosts import HostQueueAnswer
-from recrawl_client.wire.pages import CrawlAnswer, Watched
+from recrawl_client.wire.pages import CrawlAnswer, HoldKind, Watched
 
 MOST_NAMED = 10_000
 """Maximum number of pages that one request names."""
@@ -142,13 +142,54 @@ class LeaseItem(Struct, frozen=True, kw_only=True):
     """Instant at which the lease ends unless the crawl is reported or the lease extended."""
 
 
+class HeldPages(Struct, frozen=True, kw_only=True):
+    """Due pages that one kind of hold keeps from a request for leases."""
+
+    hold: HoldKind
+    """Reason as in `why` of a page; `ready`: the next request gets them."""
+    by: str | None
+    """`site` or `operator` of a pause; null for the other kinds."""
+    n_pages: int
+    """Number of pages."""
+    n_hosts: int
+    """Number of hosts, or groups of hosts, that the pages belong to."""
+    until: Instant | None
+    """Earliest instant at which the hold of one of the hosts ends; null when it is not known."""
+    sentence: str
+    """Sentence for people on the host with most of the pages, which begins with what to do."""
+
+
+class LeasesExplained(Struct, frozen=True, kw_only=True):
+    """Why a request for leases gets nothing now."""
+
+    sentence: str
+    """Sentence for people, which begins with what to do."""
+    n_due: int
+    """Number of due pages within reach of the request."""
+    complete: bool
+    """False if there may be more pages than were counted."""
+    next_at: Instant | None
+    """Earliest instant of the next lease; null when nothing is queued."""
+    holds: list[HeldPages]
+    """The due pages by what holds them, most pages first."""
+    n_leased: int
+    """Number of leases that run on the hosts within reach."""
+    n_waiting: int
+    """Number of pages that wait until their URL group is worth a first crawl."""
+    n_unreported: int
+    """Number of pages that wait after leases without a report."""
+
+
 class LeasesAnswer(Struct, frozen=True, kw_only=True):
     """A part of the list of running leases, by ascending page_id."""
 
     items: list[LeaseItem]
-    """Leases of this part; fewer than `limit`, even none, do not mean the end."""
+    """Leases of this part; fewer than `limit`, even none, do not mean the end. Empty with
+    `explain`."""
     next_cursor: str | None
     """`cursor` of the next part; null at the end."""
+    explanation: LeasesExplained | None = None
+    """Why a request for leases gets nothing now; null without `explain`."""
 
 
 class ReturnedLeases(Struct, frozen=True, kw_only=True):

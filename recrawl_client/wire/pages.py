@@ -108,6 +108,8 @@ class EstimateAnswer(Struct, frozen=True, kw_only=True):
 
     change_rate: float
     """Estimated change rate, 1/day."""
+    assumed: bool = False
+    """True if the page has no evidence of its own yet, so that the change rate is assumed."""
     credible_interval: Interval | None
     """Range that holds the change rate with probability 0.9; of the estimators mle and binned_mle
     a 90 % confidence interval. Null when the estimator has none."""
@@ -149,11 +151,44 @@ class PageScheduleAnswer(Struct, frozen=True, kw_only=True):
     """Instant of the next crawl; null when only a ping leads to one."""
 
 
+HoldKind = Literal[
+    "leased",
+    "unreported",
+    "set_aside",
+    "retired",
+    "stopped",
+    "waits_for_group",
+    "unscheduled",
+    "host_paused",
+    "not_due",
+    "cap",
+    "budget",
+    "no_crawler",
+    "host_busy",
+    "ready",
+]
+"""Reasons why a page is not crawled now."""
+
+
 class WhyAnswer(Struct, frozen=True, kw_only=True):
-    """The reason for the page's crawl rate."""
+    """Why the page is crawled when it is: what holds it now, and what drives its crawl rate."""
 
     sentence: str
-    """Sentence for people."""
+    """Sentences for people; the first begins with what to do."""
+    hold: HoldKind
+    """Reason why the page is not crawled now. `leased`: a worker crawls it. `unreported`,
+    `set_aside`: its leases ended without a report. `retired`: never due by itself. `stopped`,
+    `waits_for_group`: first crawls of its URL group. `unscheduled`: no due time. `not_due`: due
+    later. `host_paused`, `cap`, `budget`: as named. `no_crawler`: nobody asks for leases.
+    `host_busy`: other pages of its host come first. `ready`: the next request for leases gets
+    it."""
+    until: Instant | None
+    """Earliest instant of the crawl by this reason; null when it is not known."""
+    by: str | None
+    """Worker of the lease, `site` or `operator` of a pause, host, group or URL group that holds it;
+    null for none of these."""
+    n_before: int = 0
+    """Number of pages of its host that come before it; counted up to 10,000."""
     multiplier: float | None
     """Decrease of the cost by one more crawl a day, in units of importance; null when not
     recorded."""
@@ -259,9 +294,8 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     """Row of the schedule in force; null before the first epoch with this page."""
     unfinished: UnfinishedAnswer | None = None
     """Leases that ended without a report; null if the last one was reported."""
-    why: WhyAnswer | None
-    """Reason for the crawl rate, and for a wait; null before the first epoch with this page, unless
-    it waits."""
+    why: WhyAnswer
+    """Reason why the page is not crawled now, and that for its crawl rate."""
     change_hours: ChangeHoursAnswer | None = None
     """Hours at which the pages of the host change; null when no such hours are known."""
     last_crawls: list[CrawlAnswer]

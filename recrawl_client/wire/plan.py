@@ -85,6 +85,8 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     """Instant at which pages, caps and tags were read."""
     n_pages: int
     """Number of pages."""
+    n_assumed: int = 0
+    """Number of pages without evidence, whose change rates are assumed."""
     n_hosts: int
     """Number of hosts with pages."""
     min_bandwidth: float

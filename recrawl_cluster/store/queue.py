@@ -45,6 +45,7 @@ from service.storage.queue.columns import (
     QueueCensus,
     QueuedPages,
 )
+from service.storage.queue.holds import MOST_QUEUES
 from service.storage.queue.signs import Pause
 from service.storage.queue.unfinished import WorkerCounts, WorkerLeases
 
@@ -100,6 +101,38 @@ class ShardedQueue(Routing):
     ask_capped = by_ids("ask_capped", all_capped)
     capped_members = by_ids("capped_members", ascending)
     save_capped = by_column("save_capped", column="queue_id")
+    page_place = by_id("page_place")
+    read_host_queues = by_ids("read_host_queues", ascending)
+    n_due_rows = by_ids("n_due_rows", aligned)
+    n_before = by_id("n_before")
+    n_running = by_ids("n_running", aligned)
+
+    @override
+    def next_in_reach(self, of: LeaseFilter = ALL_PAGES, limit: int = MOST_QUEUES) -> HostQueues:
+        whole: HostQueues = ascending(
+            (), [tx.next_in_reach(of, limit) for tx in self.answering(of)]
+        )
+        first = np.sort(np.argsort(whole.next_at, kind="stable")[:limit])
+        return whole.take(first)
+
+    @override
+    def queue_names(self, queue_id: Ints) -> list[str]:
+        names = [""] * len(queue_id)
+        for tx, rows in self.split(queue_id):
+            places = np.arange(len(queue_id))[rows].tolist()
+            for place, name in zip(places, tx.queue_names(queue_id[rows]), strict=True):
+                names[place] = name
+        return names
+
+    @override
+    def n_put_off(self, now: datetime, of: LeaseFilter = ALL_PAGES) -> tuple[int, int]:
+        held, unreported = zip(*(tx.n_put_off(now, of) for tx in self.answering(of)), strict=True)
+        return sum(held), sum(unreported)
+
+    @override
+    def newest_lease(self) -> datetime | None:
+        newest = [tx.newest_lease() for tx in self.answering()]
+        return max((at for at in newest if at is not None), default=None)
 
     @override
     def leases_of(self, worker: str, after: int, now: datetime) -> tuple[WorkerLeases, int | None]:

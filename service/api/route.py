@@ -286,7 +286,8 @@ def _fault(fault: ErrorDetails, schema: dict[str, Any]) -> str:
 
 
 def _is_list(hint: Any) -> bool:
-    return get_origin(get_args(hint)[0] if get_origin(hint) is Annotated else hint) is list
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return any(get_origin(each) is list for each in (plain, *get_args(plain)))
 
 
 def _alias(hint: Any) -> str | None:

@@ -249,7 +249,8 @@ def admit_waiting(store: Store, now: datetime) -> None:
 def sample(store: Store, budget: float, now: datetime) -> Ints:
     """Admit one page of each stopped level; return the pages, ascending.
 
-    A level has a sample each `SAMPLE_EVERY`. All levels together have at most `SAMPLED` of the budget, crawls a day, of one database.
+    A level has a sample each `SAMPLE_EVERY`. All levels together have at most
+    `SAMPLED` of the budget, crawls a day, of one database.
     """
     if not store.holds_new or budget <= 0:
         return NO_PAGES

@@ -272,6 +272,16 @@ def spent_until(tx: Transaction, terms: Terms | None, cost: float = 0.0) -> date
     return LATEST if math.isinf(next_at) else moment_of(next_at)
 
 
+def first_spent_until(tx: Transaction, terms: Terms | None) -> datetime | None:
+    """Return the day after one that has had its first crawls; None: it has room for some."""
+    pace, most = None if terms is None else tx.pace(), first_crawls_a_day(tx)
+    if terms is None or pace is None or math.isinf(most):
+        return None
+    pace = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
+    is_spent = room(pace, most_first=most).first < 1.0 - ROUNDING
+    return moment_of(math.floor(pace.at) + 1.0) if is_spent else None
+
+
 def usable(terms: Terms, wish: Wish, amount: float) -> float:
     """Return an amount without the part that no crawl can use."""
     if terms.unit == CRAWLS:

@@ -172,10 +172,11 @@ class Keeper:
             looks = self._lends or self._short is not None
             return min(self.next_at, look_at) if looks else self.next_at
 
-    def has_room(self) -> bool:
-        """Return whether the allotment of this server has room for a crawl now."""
+    def has_room(self, *, first: bool = False) -> bool:
+        """Return whether the allotment of this server has room for a crawl, or a first one, now."""
         held = self._held  # read without the turn, which a lease holds to its commit
-        return held.day == int(days_since_1970(self.store.clock())) and held.has_room()
+        today = held.day == int(days_since_1970(self.store.clock()))
+        return today and held.has_room() and (not first or held.first_crawls(1) > 0)
 
     def count_unleased(self, day: int, crawls: TakenAmounts) -> None:
         """Count accepted crawls of a day that had no lease."""

@@ -8,6 +8,7 @@ from rich.progress import Progress
 
 from service.cli.export import expected_pages
 from service.cli.options import DatabaseUrl, console, settings
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -105,4 +106,4 @@ def rebuild(database_url: DatabaseUrl = None) -> None:
             for n_pages in rebuild(store, rules):
                 done += n_pages
                 progress.update(task, completed=done)
-    typer.echo(f"{done} pages rebuilt at {system_clock():%Y-%m-%d %H:%M:%S}Z")
+    typer.echo(f"{counted(done, 'page')} rebuilt at {system_clock():%Y-%m-%d %H:%M:%S}Z")

@@ -7,6 +7,7 @@ import typer
 
 from service.cli.files import add_rows_task, opened_store, rows_progress, show_rows
 from service.cli.options import DatabaseUrl, console
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from service.runtime.bootstrap import Opened
@@ -62,7 +63,7 @@ def export(
             show_rows(progress, task, n_rows, n_rows)
         if states:
             of_hosts = _export_hosts(base, file)
-    sentence = f"{n_rows} pages exported{of_hosts}"
+    sentence = f"{counted(n_rows, 'page')} exported{of_hosts}"
     console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -75,4 +76,5 @@ def _export_hosts(base: "Opened", states: Path) -> str:
     path = settings_file(states)
     steps = list(write_settings(path, base.store, base.store.clock()))
     n_hosts, n_groups = sum(step.n_hosts for step in steps), sum(step.n_groups for step in steps)
-    return f", and the settings of {n_hosts} hosts and {n_groups} groups to {path}"
+    both = f"{counted(n_hosts, 'host')} and {counted(n_groups, 'group')}"
+    return f", and the settings of {both} to {path}"

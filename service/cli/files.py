@@ -18,6 +18,7 @@ from rich.progress import (
 
 from service.cli.options import URL, ApiKey, address, connected, console, settings
 from service.cli.plugins import folder_importer
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from service.runtime.bootstrap import Opened
@@ -266,7 +267,8 @@ def _set_hosts(base: "Opened", path: Path) -> ImportCounts:
         print_skipped(step.skipped[: max(MAX_SHOWN - n_skipped, 0)])
         n_hosts, n_groups = n_hosts + step.n_hosts, n_groups + step.n_groups
         n_skipped += len(step.skipped)
-    sentence = f"settings of {n_hosts} hosts and {n_groups} groups imported from {path.name}"
+    both = f"{counted(n_hosts, 'host')} and {counted(n_groups, 'group')}"
+    sentence = f"settings of {both} imported from {path.name}"
     return ImportCounts(skipped=n_skipped, hosts=sentence)
 
 

@@ -7,6 +7,7 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_item, echo_lines
+from service.model.words import counted
 
 leases = typer.Typer(no_args_is_help=True, help="List leases and workers, and return leases.")
 
@@ -22,6 +23,28 @@ def list_leases(
     fields = ("page_id", "url", "worker", "leased_at", "expires_at")
     with connected(to, api_key) as service:
         echo_lines(islice(service.running_leases(), limit), *fields, as_json=as_json)
+
+
+@leases.command()
+def explain(
+    host: Annotated[
+        list[str] | None, typer.Option(help="Host of the request for leases; repeat it")
+    ] = None,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show why a request for leases gets nothing now: the due pages by what holds them."""
+    with connected(to, api_key) as service:
+        why = service.explain_leases(*(host or ()))
+    if as_json:
+        echo_item(why, as_json=True)
+        return
+    typer.echo(why.sentence)
+    for held in why.holds:
+        kind = held.hold if held.by is None else f"{held.hold} ({held.by})"
+        amount = f"{counted(held.n_pages, 'page')} of {counted(held.n_hosts, 'host')}"
+        typer.echo(f"{kind:22} {amount}: {held.sentence}")
 
 
 @leases.command()
@@ -48,4 +71,4 @@ def release(
     if as_json:
         echo_item({"worker": worker, "dry_run": dry_run, "ended": n}, as_json=True)
     else:
-        typer.echo(f"{n} leases of {worker} {'would end' if dry_run else 'ended'}")
+        typer.echo(f"{counted(n, 'lease')} of {worker} {'would end' if dry_run else 'ended'}")

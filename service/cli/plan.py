@@ -7,6 +7,7 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson
+from service.model.words import counted, number
 
 if TYPE_CHECKING:
     from recrawl_client import BudgetPlan, PlanAnswer
@@ -52,10 +53,16 @@ def show(answer: "PlanAnswer") -> None:
     from rich.text import Text
 
     console = Console()
-    pages = f"{answer.n_pages:,} pages of {answer.n_hosts:,} hosts, by epoch {answer.epoch}"
+    hosts = f"{counted(answer.n_pages, 'page')} of {counted(answer.n_hosts, 'host')}"
+    pages = f"{hosts}, by epoch {answer.epoch}"
     console.print(
-        Text(f"{pages}; minimum crawl rates need {answer.min_bandwidth:,.6g} {answer.unit} a day")
+        Text(
+            f"{pages}; minimum crawl rates need {_number(answer.min_bandwidth)} {answer.unit} a day"
+        )
     )
+    if answer.n_assumed:
+        of = f"{answer.n_assumed:,} of {counted(answer.n_pages, 'page')}"
+        console.print(Text(f"the change rates of {of} are assumed, without evidence"))
     view = Table(
         f"{answer.unit} a day", "used", "fresh", "harmonic cost", "gain of one more", "starved"
     )
@@ -70,7 +77,7 @@ def show(answer: "PlanAnswer") -> None:
 def _row(item: "BudgetPlan", *, present: bool) -> tuple[str, ...]:
     share = item.fresh_share
     return (
-        f"{item.bandwidth:,.6g}" + " (in force)" * present,
+        _number(item.bandwidth) + " (in force)" * present,
         _number(item.bandwidth_used),
         "" if share is None else f"{share:.1%}",
         _number(item.harmonic_cost),
@@ -82,13 +89,13 @@ def _row(item: "BudgetPlan", *, present: bool) -> tuple[str, ...]:
 def _busiest(item: "BudgetPlan") -> list[str]:
     """Return the busiest hosts and tags of a plan, or the reason why an epoch would fail."""
     if not item.feasible:
-        starved = (f"page {page.page_id} ({page.min_crawl_rate:g})" for page in item.starved)
-        return [f"{item.bandwidth:,.6g}: {item.reason}; starved: {', '.join(starved)}"]
-    hosts = (f"{h.host} {h.crawl_rate:,.6g}" + " (cap)" * h.at_cap for h in item.hosts)
-    tags = (f"{tag.tag} {tag.crawl_rate:,.6g}" for tag in item.tags)
+        starved = (f"page {page.page_id} ({_number(page.min_crawl_rate)})" for page in item.starved)
+        return [f"{_number(item.bandwidth)}: {item.reason}; starved: {', '.join(starved)}"]
+    hosts = (f"{h.host} {_number(h.crawl_rate)}" + " (cap)" * h.at_cap for h in item.hosts)
+    tags = (f"{tag.tag} {_number(tag.crawl_rate)}" for tag in item.tags)
     lists = (("hosts", list(hosts)), ("tags", list(tags)))
-    return [f"{item.bandwidth:,.6g}: {name} {', '.join(each)}" for name, each in lists if each]
+    return [f"{_number(item.bandwidth)}: {name} {', '.join(each)}" for name, each in lists if each]
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,.6g}"
+    return "" if value is None else number(value, 6)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from service.status.wording import counted, span
+from service.model.words import counted, span
 
 if TYPE_CHECKING:
     from recrawl_client import Client
@@ -139,7 +139,8 @@ def _crawlers(state: dict[str, Any]) -> str:
 
 def _ago(state: dict[str, Any], at: str) -> str:
     """Return how long before the answer an instant was, by the clock of the service."""
-    return f"{span(datetime.fromisoformat(state['at']) - datetime.fromisoformat(at))} ago"
+    passed = datetime.fromisoformat(state["at"]) - datetime.fromisoformat(at)
+    return f"{span(passed.total_seconds())} ago"
 
 
 def _get(client: "Client", path: str) -> Any:

@@ -10,12 +10,10 @@ import typer
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, on_terminal
 from service.cli.state import show, state_of
+from service.model.words import counted, span
 
 if TYPE_CHECKING:
     from recrawl_client import Epoch
-
-UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("seconds", 1.0))
-"""Units of time, seconds; a duration is written in the first unit that fits twice."""
 
 
 def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
@@ -49,19 +47,27 @@ def why(
     if as_json:
         typer.echo(json.dumps(answer, indent=2))
         return
-    schedule, estimate = answer["schedule"], answer["estimate"]
+    reason, estimate = answer["why"], answer["estimate"]
     typer.echo(answer["url"])
-    if answer["why"] is None:
-        typer.echo("not scheduled yet: the next epoch schedules it")
-    else:
-        typer.echo(answer["why"]["sentence"])
-    if schedule is not None:
-        next_at = schedule["next_crawl_at"]
-        typer.echo(f"next crawl  {_moment(next_at) if next_at else 'on a ping only'}")
+    typer.echo(reason["sentence"])
+    next_at = _next_at(answer)
+    typer.echo(f"next crawl  {_moment(next_at) if next_at else 'no time is set'}")
     last_at = answer["last_crawl_at"]
     typer.echo(f"last crawl  {_moment(last_at) if last_at else 'never'}")
-    counts = f"{estimate['n_observations']:,} intervals, {estimate['n_changes']:,} changes"
-    typer.echo(f"evidence    {counts}, {estimate['n_pings']:,} pings")
+    counts = [
+        counted(estimate["n_observations"], "interval"),
+        counted(estimate["n_changes"], "change"),
+        counted(estimate["n_pings"], "ping"),
+    ]
+    none = "; its change rate is assumed" if estimate["assumed"] else ""
+    typer.echo(f"evidence    {', '.join(counts)}{none}")
+
+
+def _next_at(page: dict[str, Any]) -> str | None:
+    """Return the earliest time of the next crawl: what holds the page may be later than due."""
+    until: str | None = page["why"]["until"]
+    due = None if page["schedule"] is None else page["schedule"]["next_crawl_at"]
+    return until or due
 
 
 def epochs(
@@ -108,16 +114,6 @@ def _as_json(value: "Epoch") -> dict[str, Any] | None:
 
 
 # -- texts
-
-
-def span(seconds: float) -> str:
-    """Return a duration in words.
-
-    >>> [span(seconds) for seconds in (0.5, 59, 150, 7_200, 400_000)]
-    ['0.5 seconds', '59.0 seconds', '2.5 minutes', '2.0 hours', '4.6 days']
-    """
-    name, length = next((unit for unit in UNITS if seconds >= 2 * unit[1]), UNITS[-1])
-    return f"{seconds / length:,.1f} {name}"
 
 
 def _moment(at: str) -> str:

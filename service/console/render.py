@@ -12,33 +12,22 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from recrawl_client.wire.hosts import HostQueueAnswer
+from service.model import words
+from service.model.words import NO_BREAK
 
 FOLDER = Path(__file__).parent
 DASH = "\N{EN DASH}"
-NO_BREAK = "\N{NO-BREAK SPACE}"
-SHORT_S = 0.1
-"""Duration below which milliseconds are written, seconds."""
-UNITS = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0))
-"""Units of durations, seconds; a duration is written in the first unit that fits twice."""
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number to some significant digits, with thousands separated.
 
-    >>> [number(x) for x in (1234567, 0.123456, 12.345, 0.0, float("inf"))]
-    ['1,234,567', '0.123', '12.3', '0', '∞']
-    >>> number(None) == DASH
-    True
+    >>> number(12.345), number(None) == DASH
+    ('12.3', True)
     """
     if value is None or value != value:  # noqa: PLR0124 - NaN
         return DASH
-    if value in {float("inf"), float("-inf")}:
-        return "∞" if value > 0 else "-∞"
-    if isinstance(value, int) or abs(value) >= 10**digits:
-        return f"{value:,.0f}"
-    if value and abs(value) < 1e-4:  # noqa: PLR2004
-        return f"{value:.{digits - 1}e}"
-    return f"{value:.{digits}g}"
+    return words.number(value, digits)
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -51,30 +40,13 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Return a duration.
-
-    >>> [span(s).replace(NO_BREAK, " ") for s in (0.025, 90, 300, 86_400, 400_000)]
-    ['25 ms', '90 s', '5 min', '24 h', '4.6 d']
-    """
-    if seconds is None:
-        return DASH
-    for unit, length in UNITS:
-        if abs(seconds) >= 2 * length:
-            return f"{f'{seconds / length:,.1f}'.removesuffix('.0')}{NO_BREAK}{unit}"
-    if 0 < abs(seconds) < SHORT_S:
-        return f"{1_000 * seconds:.3g}{NO_BREAK}ms"
-    return f"{seconds:.3g}{NO_BREAK}s"
+    """Return a duration."""
+    return DASH if seconds is None else words.short_span(seconds)
 
 
 def every(rate: float | None) -> str:
-    """Return the mean interval of a rate a day.
-
-    >>> every(0.5).replace(NO_BREAK, " "), every(0.0)
-    ('2 d', 'never')
-    """
-    if rate is None:
-        return DASH
-    return span(86_400 / rate) if rate > 0 else "never"
+    """Return the mean interval of a rate a day."""
+    return DASH if rate is None else words.short_every(rate)
 
 
 def instant(at: datetime | None, now: datetime) -> Markup:
@@ -82,11 +54,11 @@ def instant(at: datetime | None, now: datetime) -> Markup:
     if at is None:
         return Markup(DASH)  # noqa: S704 - a constant
     ahead = (at - now).total_seconds()
-    words = "now"
+    relative = "now"
     if abs(ahead) >= 1:
-        words = f"in {span(round(ahead))}" if ahead > 0 else f"{span(round(-ahead))} ago"
+        relative = f"in {span(round(ahead))}" if ahead > 0 else f"{span(round(-ahead))} ago"
     exact = at.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(exact, words)
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(exact, relative)
 
 
 def clock_time(at: datetime | None) -> str:

@@ -7,7 +7,9 @@ that was believed before the crawl, and :math:`o_k` days in bin k, the page was 
 .. math::
     n_k \mathrel{+}= \frac{\Delta g_k o_k}{1 - e^{-m}} \text{ if it changed}, \quad
     e_k \mathrel{+}= \Delta o_k, \quad
-    g_k = \frac{n_k + c}{e_k + c} \Big/ \frac{n_{12} + c}{e_{12} + c}.
+    r_k = \frac{n_k + c\, r_{k+1}}{e_k + c}, \quad r_{13} = 1, \quad g_k = r_k / r_{12}.
+
+A bin with little evidence has the factor of the next older bin.
 
 **Gate.** The profile g is used as :math:`g^w`, where w is the probability that ages matter. Its
 log odds, the proof, are the sum of the log-likelihoods of crawls of young pages with g, less those
@@ -23,14 +25,17 @@ from service.core.ages import ENDS, N_BINS, STARTS, AgeProfile
 from service.core.checks import Bools, Floats, InvalidInput
 from service.core.common_values import Joint, total
 
-PSEUDO_CHANGES = 10.0
-"""Weight c of the factor 1 in each bin, changes."""
+PSEUDO_CHANGES = 5.0
+"""Weight c of the next older bin's factor, changes."""
 HALF_LIFE_DAYS = 365.0
 """Time in which the counts of the profile lose half of their weight."""
-YOUNG = 128.0
+YOUNG = 32.0
 """Maximum age at the start of an interval that counts for the proof, days."""
-PRIOR_ODDS = 3.0
-"""Log odds that ages do not matter, before any crawl: 20 to 1."""
+PRIOR_ODDS = 10.0
+"""Log odds that ages do not matter, before any crawl.
+
+They are high because changes come in bursts, and each counts as if it came alone.
+"""
 PROOF_HALF_LIFE_DAYS = 180.0
 MOST_PROOF_A_DAY = 2.0
 """Maximum change of the proof a day, because one revision of many pages is one event."""
@@ -115,14 +120,17 @@ class AgeEvidence(NamedTuple):
 
 def fitted_factors(evidence: AgeEvidence) -> Floats:
     """Return the factors of the bins that the crawls show, whatever their proof."""
-    ratio = (evidence.changes + PSEUDO_CHANGES) / (evidence.expected + PSEUDO_CHANGES)
+    ratio, older = np.ones(N_BINS), 1.0
+    for k in reversed(range(N_BINS)):
+        changes = evidence.changes[k] + PSEUDO_CHANGES * older
+        ratio[k] = older = changes / (evidence.expected[k] + PSEUDO_CHANGES)
     return np.asarray(ratio / ratio[-1])
 
 
 def weight(evidence: AgeEvidence) -> float:
     """Return the weight of the profile: the probability that ages matter, or 0 below a tenth.
 
-    >>> [round(weight(AgeEvidence.none()._replace(proof=proof)), 2) for proof in (0, 1, 3, 9)]
+    >>> [round(weight(AgeEvidence.none()._replace(proof=proof)), 2) for proof in (0, 8, 10, 16)]
     [0.0, 0.12, 0.5, 1.0]
     """
     share = 1.0 / (1.0 + np.exp(PRIOR_ODDS - evidence.proof))

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from service.core.checks import Floats
 
-FINEST = 0.25
+FINEST = 1 / 16
 """End of the first bin of ages, days; every later bin but the last is as long as all before it."""
 N_BINS = 12
-"""Number of bins; the last one begins at 256 days."""
+"""Number of bins. The last one begins at 64 days: slower trends show in a page's own evidence."""
 STARTS = np.append(0.0, FINEST * 2.0 ** np.arange(N_BINS - 1))
 """(12,) starts of the bins, days."""
 ENDS = np.append(STARTS[1:], np.inf)
@@ -116,11 +116,11 @@ class AgeProfile(NamedTuple):
 def age_bin(age: Floats) -> NDArray[np.int32]:
     """Return the bins of ages, days.
 
-    >>> age_bin(np.array([0.0, 0.2, 0.25, 1.0, 255.0, 256.0, 1e6])).tolist()
-    [0, 0, 1, 3, 10, 11, 11]
+    >>> age_bin(np.array([0.0, 0.06, 0.0625, 1.0, 63.0, 64.0, 1e6])).tolist()
+    [0, 0, 1, 5, 10, 11, 11]
     """
     _, exponent = np.frexp(np.maximum(age, TINY))
-    return np.asarray(np.clip(exponent + 2, 0, N_BINS - 1))
+    return np.asarray(np.clip(exponent + 4, 0, N_BINS - 1))
 
 
 class Aging(NamedTuple):
@@ -149,9 +149,9 @@ class Aging(NamedTuple):
         """Return the factors of n pages at the time of the estimate."""
         return self._of_all(n, self.present)
 
-    def _of_all(self, n: int, known: Floats) -> Floats:
+    def _of_all(self, n: int, own: Floats) -> Floats:
         factor = np.ones(n)
-        factor[self.row] = known
+        factor[self.row] = own
         return factor
 
     def take(self, some: NDArray[np.intp]) -> "Aging":

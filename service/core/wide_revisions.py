@@ -9,7 +9,7 @@ Ages are in days before now, so the start of an interval has a larger age than i
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class WideRevisions(NamedTuple):
 
     def where(self, some: Bools | slice) -> "WideRevisions":
         """Return some of the revisions."""
-        return WideRevisions(*(column[some] for column in self))
+        return WideRevisions(self.host_id[some], self.at[some], self.share[some])
 
     def newest(self, now: np.datetime64) -> "WideRevisions":
         """Return the revisions that are kept: the newest of each host, none that is old."""
@@ -150,7 +150,8 @@ class LastIntervals(NamedTuple):
 
     def where(self, mask: Bools) -> "LastIntervals":
         """Return the intervals in a mask."""
-        return LastIntervals(*(column[mask] for column in self))
+        columns: list[Any] = [column[mask] for column in self]
+        return LastIntervals(*columns)
 
     @property
     def chance(self) -> Floats:
@@ -158,7 +159,9 @@ class LastIntervals(NamedTuple):
         return np.asarray(-np.expm1(-np.maximum(self.expected, LEAST_EXPECTED)))
 
 
-def rate_before(a: Floats, b: Floats, changes: Floats, days: Floats, interval: Floats) -> Floats:
+def rate_before(
+    a: Floats | float, b: Floats | float, changes: Floats, days: Floats, interval: Floats
+) -> Floats:
     r"""Return (N,) change rates as they were estimated before each page's last crawl.
 
     The posterior Gamma(a + changes, b + days) includes the last interval L. An unchanged interval
@@ -314,7 +317,7 @@ def _shares(of: Ints, saw: LastIntervals, n: int) -> Floats:
     for _ in range(N_ROUNDS):
         by_revision = _by_revision(share[of], chance)
         share = (np.bincount(of, by_revision, n) + 0.5) / (in_all + 2.0)
-    return share
+    return np.asarray(share)
 
 
 def _by_revision(share: Floats, chance: Floats) -> Floats:
@@ -332,7 +335,8 @@ def _by_group(pages: Uncrawled, saw: LastIntervals, share: Floats) -> Floats:
     own, chance = at[:n_saw][saw.changed], saw.chance[saw.changed]
     of_group, concentration = share[gap], np.ones(share.size)
     for _ in range(N_GROUP_ROUNDS):
-        hits = np.bincount(own, _by_revision(of_group[own], chance), used.size)
+        by_revision = np.bincount(own, _by_revision(of_group[own], chance), used.size)
+        hits = by_revision.astype(np.float64)
         concentration = _concentrations(gap, hits, n, share)
         weight = concentration[gap]
         of_group = (weight * share[gap] + hits) / (weight + n)
@@ -345,7 +349,7 @@ def _by_group(pages: Uncrawled, saw: LastIntervals, share: Floats) -> Floats:
         waits = sampled[pages.site[oldest]] & (rank >= np.maximum(SAMPLE - n[group[oldest]], 0))
         waits &= n[group[oldest]] < SAMPLE
         probability[oldest[waits]] = 0.0
-    return probability
+    return np.asarray(probability)
 
 
 def _concentrations(gap: Ints, hits: Floats, n: Floats, share: Floats) -> Floats:
@@ -360,7 +364,8 @@ def _concentrations(gap: Ints, hits: Floats, n: Floats, share: Floats) -> Floats
     weight = np.exp(of_gap - of_gap.max(axis=1, keepdims=True))
     weight /= weight.sum(axis=1, keepdims=True)
     mean = np.exp(weight @ np.log(CONCENTRATIONS))
-    return np.where(np.bincount(gap[some], minlength=share.size) > 0, mean, 1.0)
+    counted = np.bincount(gap[some], minlength=share.size) > 0
+    return np.asarray(np.where(counted, mean, 1.0))
 
 
 def hazard(probability: Floats) -> Floats:

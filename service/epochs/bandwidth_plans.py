@@ -73,6 +73,8 @@ class Basis:
     change_hours: HostHours | None
     hosts: Members
     tags: Members
+    n_assumed: int = 0
+    """Pages without evidence, whose change rates are assumed."""
 
 
 class Ranked(NamedTuple):

@@ -85,6 +85,7 @@ class WhatIf:
             epoch=basis.epoch,
             at=basis.at,
             n_pages=len(basis.pages),
+            n_assumed=basis.n_assumed,
             n_hosts=len(basis.hosts.ids),
             min_bandwidth=minima(basis.pages, self.plan),
             unit=self.plan.unit,
@@ -133,6 +134,7 @@ class WhatIf:
         wants = wanted_within(pages, caps, self.plan.first_share, instant(now), cost)
         if divides(self.plan.objective, wants):
             pages = sharing(pages)
+        n_assumed = int(np.count_nonzero((pages.n_observations == 0) & (pages.n_pings == 0)))
         pages = reduced(pages)
         return Basis(
             epoch=last.epoch,
@@ -145,6 +147,7 @@ class WhatIf:
             change_hours=tx.host_hours() if self.plan.with_change_hours else None,
             hosts=Members.of(slice(None), pages.host_id),
             tags=_tags(tx, pages.page_id),
+            n_assumed=n_assumed,
         )
 
     def _named(self, basis: Basis, solved: Sequence[Solved], limit: int) -> list[BudgetPlan]:

@@ -137,7 +137,7 @@ def _sampled(pages: EpochColumns, row: Ints, host_id: Ints) -> Ints:
     if one_in.max() == 1:
         return row
     number = pages.page_id[row] * SCATTER >> 16 & 0xFFFF
-    return row[number % one_in[site] == 0]
+    return np.asarray(row[number % one_in[site] == 0])
 
 
 def _stale(quiet: Quiet, revisions: WideRevisions) -> Revised:

@@ -25,9 +25,10 @@ import numpy as np
 
 from service.model.arrays import NO_TIME, instant, moment
 from service.model.webhooks import TroubledWebhook
+from service.model.words import counted, span
+from service.model.words import moment as in_words
 from service.status.budget_days import exceeded, unused
 from service.status.facts import Facts
-from service.status.wording import counted, span, utc
 
 LATE_AFTER = 3
 """Number of intervals after which an epoch is late, as in the alert `RecrawlEpochOld`."""
@@ -97,13 +98,13 @@ def epochs_late(facts: Facts) -> Iterator[Found]:
     """Yield that no epoch has begun for several intervals, or that one does not end."""
     epochs = facts.epochs
     act = "See the log of the server" if epochs.in_server else "Start a worker"
-    values = {"act": act, "interval": span(epochs.interval)}
+    values = {"act": act, "interval": _span(epochs.interval)}
     remedy = "recrawl epochs --limit 5" if epochs.in_server else "recrawl worker"
     if epochs.began_at is None:
         since, what = epochs.first_page_at, "no epoch has ever begun"
         late = since is not None and facts.at - since >= PATIENCE
     else:
-        since, ago = epochs.began_at + epochs.interval, span(facts.at - epochs.began_at)
+        since, ago = epochs.began_at + epochs.interval, _span(facts.at - epochs.began_at)
         what = f"an epoch has run for {ago}" if epochs.runs else f"no epoch has begun for {ago}"
         late = facts.at - epochs.began_at > max(LATE_AFTER * epochs.interval, PATIENCE)
     if late and since is not None:
@@ -128,11 +129,11 @@ def no_crawler(facts: Facts) -> Iterator[Found]:
     if facts.at - since >= patience:
         last = "no crawler has ever asked for leases"
         if leases is not None:
-            last = f"no crawler has asked for leases for {span(facts.at - leases.at)}"
+            last = f"no crawler has asked for leases for {_span(facts.at - leases.at)}"
         elif comes_by:
-            ago = span(facts.at - max(comes_by))
+            ago = _span(facts.at - max(comes_by))
             last = f"no crawler has read the schedule or reported for {ago}"
-        due = span(facts.at - ready_since)
+        due = _span(facts.at - ready_since)
         yield Found("crawlers", since, {"due": due, "last": last})
 
 
@@ -143,7 +144,7 @@ def hosts_paused(facts: Facts) -> Iterator[Found]:
             remedy = f"recrawl pages list host={pause.name} state=failing --limit 10"
             values = {
                 "host": f"the group {pause.name}" if pause.is_group else pause.name,
-                "until": utc(pause.until),
+                "until": in_words(pause.until),
                 "failures": counted(pause.n_failures, "failure"),
                 "remedy": f"GET /groups/{pause.name}" if pause.is_group else remedy,
             }
@@ -155,7 +156,7 @@ def webhooks_failing(facts: Facts) -> Iterator[Found]:
     for webhook in sorted(facts.webhooks, key=lambda each: each.since):
         if webhook.reason is None and facts.at - webhook.since >= PATIENCE:
             ever = "" if webhook.has_confirmed else ", and it has never taken any"
-            values = {"ago": span(facts.at - webhook.since), "ever": ever, **_named(webhook)}
+            values = {"ago": _span(facts.at - webhook.since), "ever": ever, **_named(webhook)}
             yield Found(webhook.id, webhook.since, values)
 
 
@@ -164,6 +165,10 @@ def webhooks_disabled(facts: Facts) -> Iterator[Found]:
     for webhook in sorted(facts.webhooks, key=lambda each: each.since):
         if webhook.reason is not None:
             yield Found(webhook.id, webhook.since, _named(webhook))
+
+
+def _span(length: timedelta) -> str:
+    return span(length.total_seconds())
 
 
 def _named(webhook: TroubledWebhook) -> dict[str, str]:

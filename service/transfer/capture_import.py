@@ -143,7 +143,7 @@ def _taught(
         last = part.pages[end - 1].key.hex()
         if last <= after:
             continue
-        captures = slice(bounds[start], bounds[end])
+        captures = slice(int(bounds[start]), int(bounds[end]))
         counts = CaptureCounts(distinct=captures.stop - captures.start, pages=end - start)
         if teaching is not None:
             records = part.records[captures]

@@ -53,11 +53,11 @@ def test_a_failing_page_is_leased_again_after_delays_that_double(rude):
         rude.epoch()
         assert lease(rude) == []
         rude.clock.advance(seconds=1)
-    assert "its last 3 crawls got no answer" in page(rude)["why"]["sentence"]
+    assert "its last 3 crawls failed with status 413" in page(rude)["why"]["sentence"]
     (crawl,) = lease(rude)
     report(rude, {"lease": crawl["lease"], "digest": "1"})
     assert page(rude)["n_failures"] == 0
-    assert "no answer" not in page(rude)["why"]["sentence"]
+    assert "failed" not in page(rude)["why"]["sentence"]
 
 
 @pytest.mark.dear
@@ -74,7 +74,7 @@ def test_a_gone_page_is_checked_ever_more_rarely_then_retired_and_registering_ha
         report(rude, {"lease": crawl["lease"], "status": 410})
         shown = page(rude)
         assert (shown["gone"], shown["n_failures"], shown["retired"]) == (True, n, False)
-        assert shown["why"]["sentence"].startswith("checked ever more rarely: it is gone")
+        assert shown["why"]["sentence"].startswith("Nothing to do: it is gone")
         rude.clock.advance(days=days, seconds=-1)
         rude.epoch()
         assert lease(rude) == []
@@ -83,7 +83,7 @@ def test_a_gone_page_is_checked_ever_more_rarely_then_retired_and_registering_ha
     report(rude, {"lease": crawl["lease"], "status": 410})
     shown = page(rude)
     assert (shown["retired"], shown["schedule"]["next_crawl_at"]) == (True, None)
-    assert shown["why"]["sentence"].startswith("not crawled: it is gone, as its last 7 crawls")
+    assert shown["why"]["sentence"].startswith("Nothing to do: it is gone, as its last 7")
     rude.clock.advance(days=400)
     rude.epoch()
     assert lease(rude) == []
@@ -114,7 +114,7 @@ def test_a_redirect_registers_its_target_and_queues_it(rude):
     report(rude, {**redirect, "lease": crawl["lease"]})
     assert (page(rude)["gone"], page(rude)["n_failures"]) == (True, 2)
     rude.epoch()
-    assert page(rude)["why"]["sentence"].startswith("checked ever more rarely: it has moved")
+    assert page(rude)["why"]["sentence"].startswith("Nothing to do: it has moved")
     assert rude.client.delete(f"/pages/{target['page_id']}").status_code == 204
     assert page(rude)["redirects_to"] == {"page_id": target["page_id"], "url": None}
     assert page_id == shown["page_id"]

@@ -263,7 +263,8 @@ def test_a_target_without_content_is_tried_for_a_week_and_then_retired(live):
     assert set(pages(live, state="retired")) == {login["url"]}
     assert set(pages(live, state="no_content")) == {f"{SITE}/0"}
     sentence = page(live, login["url"])["why"]["sentence"]
-    assert sentence.startswith("not crawled: only redirects led to it, and it has had no content; ")
+    because = "only redirects led to it, and it has had no content, so it is crawled no more"
+    assert sentence.startswith(f"Nothing to do: {because}; ")
     live.register(login["url"])
     assert crawl(live, lambda _: content()) == [login["url"]]
     shown = page(live, login["url"])

@@ -197,13 +197,13 @@ def test_the_reason_begins_with_what_to_do(rude: Live):
         assert (page["unfinished"]["n"], page["unfinished"]["set_aside"]) == (n, n == 3)
         assert page["schedule"] is None
         sentence = page["why"]["sentence"]
-        assert sentence.startswith("see whether the worker crawler-7 still runs")
+        assert sentence.startswith("See whether the worker crawler-7 still runs")
         assert ("set aside and tried once a day" in sentence) == (n == 3)
         rude.clock.advance(hours=2)
     rude.epoch()
     page = rude.get("/pages", url=A).json()
     assert page["schedule"]["next_crawl_at"] == page["unfinished"]["next_crawl_at"]
-    assert page["why"]["sentence"].startswith("see whether the worker crawler-7 still runs")
+    assert page["why"]["sentence"].startswith("See whether the worker crawler-7 still runs")
     (listed,) = rude.get("/pages", state="set_aside").json()["items"]
     assert (listed["n_unfinished"], listed["next_crawl_at"]) == (
         3,

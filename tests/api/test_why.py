@@ -1,4 +1,4 @@
-"""The sentence about a page's crawl rate, for every state of a page."""
+"""The sentence on a page's crawl rate, after that on what holds it, for every state of a page."""
 
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recrawl_client.wire.change_hours import BusiestAnswer, ChangeHoursAnswer
-from service.api.responses.why import explain
+from service.api.holds.hold import Hold
+from service.api.responses.why import Evidence, explain
 from service.estimation.page_estimate import PageEstimate
 from service.model.domain import Certificate, Epoch, EpochStatus, Observability, Page
 from service.model.outcomes import Outcome
@@ -35,18 +36,23 @@ PAGE = replace(
     ping_credit=0.0,
     held=False,
     last_observed_at=AT,
+    n_observations=9,
+    n_pings=0,
+    host="a.example",
 )
-CHANGES = "it changes about every 2.0 days and its importance is 2.5"
+NOTHING = Hold(kind="not_due", cause="it is due soon")
+HELD = "Nothing to do: it is due soon."
+CHANGES = "it changes about every 2 days and its importance is 2.5"
 RANK = "; 25% of all pages have lower crawl rates"
 DRIVERS = f"{CHANGES}{RANK}"
-GROUP = "since its last crawl its URL group has changed"
-SHARELESS = "it has no share of the budget, and is tried again ever more rarely"
-AGAIN = "a ping or POST /pages with its url has it crawled once more"
+GROUP = "since its last crawl its URL group"
 
 
 def why(
     page: Page,
     *,
+    held: Hold = NOTHING,
+    change_rate=0.5,
     url_group_rate: float | None = None,
     quantiles=QUANTILES,
     certified=True,
@@ -57,53 +63,48 @@ def why(
     started_at = AT + timedelta(hours=1)
     certificate = certificate if certified else None
     epoch = Epoch(1, EpochStatus.published, AT, started_at, certificate=certificate)
-    return explain(page, epoch, PageEstimate(0.5, None, "gamma", url_group_rate), change_hours)
+    estimate = PageEstimate(change_rate, None, "gamma", url_group_rate)
+    return explain(held, Evidence(page, estimate, AT, epoch, change_hours))
+
+
+EVERY = f"Crawled every 4 days: {DRIVERS}"
 
 
 @pytest.mark.parametrize(
     ("state", "sentence"),
     [
-        ({}, f"crawled every 4.0 days: {DRIVERS}"),
-        (
-            {"crawl_probability": 0.25},
-            f"crawled every 4.0 days and on 25% of its pings: {DRIVERS}",
-        ),
+        ({}, EVERY),
+        ({"crawl_probability": 0.25}, f"Crawled every 4 days and on 25% of its pings: {DRIVERS}"),
         (
             {"crawl_rate": 400.0},
-            f"crawled every 3.6 minutes: {CHANGES}; 100% of all pages have lower crawl rates",
+            f"Crawled every 3.6 minutes: {CHANGES}; 100% of all pages have lower crawl rates",
         ),
         (
             {"crawl_rate": 90_000.0},
-            f"crawled every 0.96 seconds: {CHANGES}; 100% of all pages have lower crawl rates",
+            f"Crawled every 0.96 seconds: {CHANGES}; 100% of all pages have lower crawl rates",
         ),
-        (
-            {"crawl_rate": 0.0},
-            f"not crawled: other pages gain more from this bandwidth: {CHANGES}",
-        ),
+        ({"crawl_rate": 0.0}, CHANGES.replace("it", "It", 1)),
         (
             {"observability": Observability.complete, "crawl_rate": 0.0},
-            f"crawled on 0% of its pings: {CHANGES}",
+            f"Crawled on 0% of its pings: {CHANGES}",
         ),
         (
             {"observability": Observability.complete, "crawl_probability": 0.5},
-            f"crawled on 50% of its pings: {DRIVERS}",
+            f"Crawled on 50% of its pings: {DRIVERS}",
         ),
         (
             {"crawl_probability": 0.5, "ping_credit": 0.4},
             (
-                f"crawled every 4.0 days and on 50% of its pings: {CHANGES}; its pings have "
+                f"Crawled every 4 days and on 50% of its pings: {CHANGES}; its pings have "
                 f"earned 40% of a crawl, which further pings or the time without a crawl make "
                 f"whole{RANK}"
             ),
         ),
         (
             {"crawl_probability": 0.5, "ping_credit": 0.4, "requested_at": AT + timedelta(hours=1)},
-            f"crawled every 4.0 days and on 50% of its pings: {DRIVERS}",
+            f"Crawled every 4 days and on 50% of its pings: {DRIVERS}",
         ),
-        (
-            {"crawl_probability": 0.0, "ping_credit": 0.4},
-            f"crawled every 4.0 days: {DRIVERS}",
-        ),
+        ({"crawl_probability": 0.0, "ping_credit": 0.4}, EVERY),
         (
             {
                 "observability": Observability.complete,
@@ -111,100 +112,70 @@ def why(
                 "ping_credit": 0.5,
             },
             (
-                f"crawled on 50% of its pings: {CHANGES}; its pings have earned 50% of a crawl, "
+                f"Crawled on 50% of its pings: {CHANGES}; its pings have earned 50% of a crawl, "
                 f"which further pings make whole{RANK}"
             ),
         ),
         (
-            {"change_rate": 0.0},
-            f"crawled every 4.0 days: it never changes and its importance is 2.5{RANK}",
-        ),
-        (
             {"urgency": 2.4},
-            (
-                f"crawled every 4.0 days: {DRIVERS}; {GROUP} more than expected, so "
-                "it is crawled 2.0 times as soon"
-            ),
+            f"{EVERY}; {GROUP} or its site has changed more than expected, so it is crawled 2.0 times as soon",
         ),
         (
             {"urgency": 0.6},
-            (
-                f"crawled every 4.0 days: {DRIVERS}; {GROUP} less than expected, so "
-                "it can wait 2.0 times as long"
-            ),
+            f"{EVERY}; {GROUP} has changed less than expected, so it can wait 2.0 times as long",
         ),
-        (
-            {"n_failures": 1, "urgency": 2.4},
-            f"crawled every 4.0 days: {DRIVERS}; its last crawl got no answer, it is tried again",
-        ),
-        ({"urgency": 1.0}, f"crawled every 4.0 days: {DRIVERS}"),
-        (
-            {"urgency": 2.4, "due_rate": 0.6, "max_crawl_rate": 0.6},
-            f"crawled every 4.0 days: {DRIVERS}",
-        ),
-        (
-            {"n_failures": 1, "crawl_rate": 0.0, "due_rate": 0.0},
-            (
-                f"not crawled: other pages gain more from this bandwidth: {CHANGES}; its last "
-                "crawl got no answer, it is tried again"
-            ),
-        ),
-        (
-            {"n_failures": 2},
-            (
-                f"crawled every 4.0 days: {DRIVERS}; its last 2 crawls got no "
-                "answer, it is tried again"
-            ),
-        ),
-        (
-            {"n_failures": 2, "outcome": Outcome.elsewhere},
-            (
-                f"crawled every 4.0 days: {DRIVERS}; its last 2 crawls got no content, because it "
-                "redirects elsewhere, it is tried again"
-            ),
-        ),
-        (
-            {"n_failures": 3, "outcome": Outcome.empty},
-            (
-                "report a digest or `changed`, or delete the page: its last 3 crawls got no "
-                f"content, because the answer was empty; {SHARELESS}"
-            ),
-        ),
-        (
-            {"n_failures": 1, "outcome": Outcome.failed, "last_observed_at": None},
-            "tried again soon: its last crawl got no answer; it has had no content yet",
-        ),
+        ({"n_failures": 1, "urgency": 2.4}, EVERY),
+        ({"urgency": 1.0}, EVERY),
+        ({"urgency": 2.4, "due_rate": 0.6, "max_crawl_rate": 0.6}, EVERY),
+        ({"n_failures": 3, "outcome": Outcome.empty}, ""),
+        ({"n_failures": 1, "outcome": Outcome.failed, "last_observed_at": None}, ""),
         (
             {"crawl_rate": 0.0, "retry_rate": 0.5},
-            "crawled after 2.0 days: it has content again, and the next epoch decides on its share",
+            "It has content again, and the next epoch decides on its share",
+        ),
+        ({"gone": True, "n_failures": 2}, ""),
+        ({"held": True}, ""),
+        (
+            {"n_observations": 0},
+            (
+                "Crawled every 4 days: it is assumed to change every 2 days, because it has no "
+                f"evidence yet, and its importance is 2.5{RANK}"
+            ),
+        ),
+        ({"n_observations": 0, "n_pings": 2}, EVERY),
+        ({"importance": 1e9}, EVERY.replace("importance is 2.5", "importance is 1,000,000,000")),
+    ],
+)
+def test_a_sentence_tells_what_drives_the_rate(state, sentence):
+    assert why(replace(PAGE, **state)).sentence == f"{HELD} {sentence}.".replace(" .", "")
+
+
+def test_a_page_that_never_changes_is_said_to():
+    never = EVERY.replace("it changes about every 2 days", "it never changes")
+    assert why(PAGE, change_rate=0.0).sentence == f"{HELD} {never}."
+
+
+@pytest.mark.parametrize(
+    ("state", "clause"),
+    [
+        ({"n_failures": 1, "outcome": Outcome.failed}, "Its last crawl failed"),
+        (
+            {"n_failures": 2, "outcome": Outcome.elsewhere},
+            "Its last 2 crawls got no content, because it redirects elsewhere",
         ),
         (
             {"n_failures": 1, "outcome": Outcome.absent},
             (
-                f"crawled every 4.0 days: {DRIVERS}; its last crawl got no content, because it "
-                "seems to be gone, which a second look confirms, it is tried again"
+                "Its last crawl got no content, because it seems to be gone, which a second look "
+                "confirms"
             ),
-        ),
-        (
-            {"gone": True, "n_failures": 1},
-            "checked ever more rarely: it is gone, as its last crawl found",
-        ),
-        (
-            {"gone": True, "n_failures": 2, "redirects_to": 7},
-            "checked ever more rarely: it has moved, as its last 2 crawls found",
-        ),
-        (
-            {"gone": True, "n_failures": 7},
-            f"not crawled: it is gone, as its last 7 crawls found; {AGAIN}",
-        ),
-        (
-            {"gone": True, "n_failures": 7, "redirects_to": 7},
-            f"not crawled: it has moved, as its last 7 crawls found; {AGAIN}",
         ),
     ],
 )
-def test_a_sentence_tells_what_drives_the_rate(state, sentence):
-    assert why(replace(PAGE, **state)).sentence == sentence
+def test_what_the_last_crawls_found_is_said_where_the_hold_does_not(state, clause):
+    paused = Hold(kind="host_paused", cause="a.example is paused")
+    sentence = why(replace(PAGE, **state), held=paused).sentence
+    assert sentence == f"Nothing to do: a.example is paused. {clause}; c{EVERY[1:]}."
 
 
 CHANGE_HOURS = ChangeHoursAnswer(
@@ -223,7 +194,7 @@ LATER = {"shift": 120, "host": "a.example", "urgency": 9.0}
             {},
             CHANGE_HOURS,
             (
-                "; its next crawl was shifted 2.0 hours later, because 51% of the changes of "
+                "; its next crawl was shifted 2 hours later, because 51% of the changes of "
                 "a.example come between 23:30 and 01:00 UTC (certainty 99%)"
             ),
         ),
@@ -231,33 +202,30 @@ LATER = {"shift": 120, "host": "a.example", "urgency": 9.0}
             {"shift": -720},
             None,
             (
-                "; its next crawl was shifted 12.0 hours earlier by the hours at which a.example "
+                "; its next crawl was shifted 12 hours earlier by the hours at which a.example "
                 "changed"
             ),
         ),
         ({"shift": 29}, CHANGE_HOURS, ""),
         ({"shift": 0}, CHANGE_HOURS, ""),
         ({"last_crawl_at": AT + timedelta(hours=2)}, CHANGE_HOURS, ""),
-        ({"n_failures": 1}, CHANGE_HOURS, "; its last crawl got no answer, it is tried again"),
+        ({"n_failures": 1}, CHANGE_HOURS, ""),
     ],
 )
 def test_the_urgency_of_a_shifted_page_is_that_of_the_shift(state, change_hours, clause):
     page = replace(PAGE, **{**LATER, **state})
-    assert (
-        why(page, change_hours=change_hours).sentence
-        == f"crawled every 4.0 days: {DRIVERS}{clause}"
-    )
+    assert why(page, change_hours=change_hours).sentence == f"{HELD} {EVERY}{clause}."
 
 
 def test_the_rate_of_the_url_group_is_named_where_it_has_a_part():
     sentence = why(PAGE, url_group_rate=24.0).sentence
-    assert ", pages of its URL group every 60.0 minutes, and its importance" in sentence
+    assert ", pages of its URL group every 60 minutes, and its importance" in sentence
 
 
 def test_an_epoch_without_quantiles_or_certificate_ranks_nobody():
     assert why(PAGE, quantiles=()).crawled_more_often_than is None
     bare = why(replace(PAGE, urgency=1.0), certified=False)
-    assert bare.sentence == f"crawled every 4.0 days: {CHANGES}"
+    assert bare.sentence == f"{HELD} Crawled every 4 days: {CHANGES}."
     assert (bare.multiplier, bare.crawled_more_often_than) == (None, None)
 
 
@@ -265,4 +233,4 @@ def test_numbers_stand_beside_the_sentence():
     answer = why(PAGE)
     assert (answer.multiplier, answer.crawled_more_often_than) == (0.5, 0.249)
     assert answer.next_change_expected_in_days == 2.0
-    assert why(replace(PAGE, change_rate=0.0)).next_change_expected_in_days is None
+    assert why(PAGE, change_rate=0.0).next_change_expected_in_days is None

@@ -1,5 +1,6 @@
 """The trial of captures: the world after them, the file, and two fleets."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +44,9 @@ def test_captures_lower_the_staleness_of_a_new_fleet():
     assert line["ratio"] < 0.9
 
 
-def test_the_speed_of_an_import_is_measured(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["captures", "speed", "--lines", "200"])
+def test_the_speed_of_an_import_is_measured(monkeypatch, tmp_path):
+    path = tmp_path / "captures.json"
+    monkeypatch.setattr("sys.argv", ["captures", "speed", "--lines", "200", "--json", str(path)])
     command.main()
-    assert "a_second" in capsys.readouterr().out
+    (line,) = json.loads(path.read_text())
+    assert (line["captures"], line["pages"]) == (200, 20)

@@ -62,13 +62,14 @@ def test_why_says_that_a_page_waits_for_the_budget(database_url):
         waiting = [page for page in pages if page["last_crawl_at"] is None]
         assert len(waiting) == 100 - BUDGET
         sentence = (
-            "wait, or raise the budget: it is due, and the budget is spent until 2026-05-02 "
-            "00:00:00 UTC"
+            "Wait, or raise the budget: the budget is spent until 2026-05-02 00:00 UTC, 23 hours "
+            "from now."
         )
         assert {page["why"]["sentence"] for page in waiting} == {sentence}
-        assert {page["why"] for page in pages if page not in waiting} == {None}
+        assert {page["why"]["hold"] for page in waiting} == {"budget"}
+        assert "budget" not in {page["why"]["hold"] for page in pages if page not in waiting}
         live.clock.advance(hours=24)
-        assert live.get(f"/pages/{waiting[0]['page_id']}").json()["why"] is None
+        assert live.get(f"/pages/{waiting[0]['page_id']}").json()["why"]["hold"] == "no_crawler"
 
 
 def test_why_counts_what_the_server_holds_of_the_budget(database_url):
@@ -79,7 +80,7 @@ def test_why_counts_what_the_server_holds_of_the_budget(database_url):
         live.epoch()
         (late,) = live.register("https://late.example/")
         why = live.get(f"/pages/{late}").json()["why"]
-        assert why is None or "budget is spent" not in why["sentence"]
+        assert why["hold"] == "ready"
         assert len(live.client.post("/leases", json={"count": 5}).json()["items"]) == 1
 
 
@@ -149,5 +150,9 @@ def test_used_up_first_crawls_are_ready_on_the_next_day(database_url):
         assert fleet.answer.json()["retry_after_s"] == 3600.0
         ready_at = live.get("/hosts/a.example").json()["host_queue"]["next_at"]
         assert ready_at == "2026-05-02T00:00:00Z"
+        (waiting, *_) = live.get("/pages", state="never_crawled", limit=1).json()["items"]
+        why = live.get(f"/pages/{waiting['page_id']}").json()["why"]
+        assert (why["hold"], why["until"]) == ("budget", ready_at)
+        assert why["sentence"].startswith("Wait, or raise the budget or RECRAWL_FIRST_SHARE: ")
         live.clock.advance(hours=12)
         assert fleet.ask() == 8

@@ -73,10 +73,10 @@ def in_may(monkeypatch):
 def test_settings_of_hosts_move_to_the_other_database(urls, recrawl, name, source, target):
     before = configured(urls[source])
     out = recrawl("export", name, "--states", database_url=urls[source])
-    assert "7 pages exported, and the settings of 5 hosts and 1 groups to" in out.err
+    assert "7 pages exported, and the settings of 5 hosts and 1 group to" in out.err
     ended = recrawl("import", name, database_url=urls[target])
     assert ended.status == 0, ended.err
-    assert f"settings of 5 hosts and 1 groups imported from {name}.hosts.ndjson" in ended.out
+    assert f"settings of 5 hosts and 1 group imported from {name}.hosts.ndjson" in ended.out
     with running(urls[target]) as live:
         assert settings_of(live) == before
     again = recrawl("import", name, database_url=urls[target])
@@ -100,7 +100,7 @@ def test_the_settings_alone_can_be_imported(urls, recrawl):
     before = configured(urls["sqlite"])
     recrawl("export", "all.csv", "--states", database_url=urls["sqlite"])
     ended = recrawl("import", "all.csv.hosts.ndjson", database_url=urls["postgres"])
-    assert ended.out.splitlines()[1].startswith("settings of 5 hosts and 1 groups imported from")
+    assert ended.out.splitlines()[1].startswith("settings of 5 hosts and 1 group imported from")
     with running(urls["postgres"]) as live:
         hosts, *group = settings_of(live)
         assert hosts == {host: before[0][host] for host in hosts}
@@ -137,7 +137,7 @@ def test_a_bad_line_is_reported_and_skipped(sqlite_url, recrawl, tmp_path, line,
     (tmp_path / "x.hosts.ndjson").write_text(text)
     ended = recrawl("import", "x.hosts.ndjson", database_url=sqlite_url)
     assert ended.status == 1
-    assert "settings of 1 hosts and 0 groups imported from" in ended.out
+    assert "settings of 1 host and 0 groups imported from" in ended.out
     (reason,) = [text for text in ended.err.splitlines() if "x.hosts.ndjson:1:" in text]
     assert says in reason
 

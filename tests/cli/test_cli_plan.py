@@ -23,6 +23,7 @@ def test_plans_are_shown_beside_that_in_force(recrawl, planned: Live):
     assert ended.status == 0
     lines = [line for line in ended.out.splitlines() if line.strip()]
     assert lines[0] == "3 pages of 2 hosts, by epoch 1; minimum crawl rates need 0.25 crawls a day"
+    assert lines.pop(1) == "the change rates of 3 of 3 pages are assumed, without evidence"
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
     assert [row[0] for row in cells] == ["0.6 (in force)", "3", "0.125"]
     assert [row[-1] for row in cells] == ["", "", "1"]

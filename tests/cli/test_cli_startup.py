@@ -310,7 +310,7 @@ def test_states_of_another_estimator_are_refused_until_rebuilt(recrawl, database
     assert "recrawl rebuild" in sentence
     rebuilt = recrawl("rebuild", database_url=database_url, estimator=estimator)
     assert rebuilt.status == 0, rebuilt.err
-    assert rebuilt.out.startswith("1 pages rebuilt")
+    assert rebuilt.out.startswith("1 page rebuilt")
     with running(database_url, estimator=estimator) as live:
         estimate = live.get("/pages", url=url).json()["estimate"]
         assert estimate["estimator"] == estimator
@@ -348,7 +348,7 @@ def test_a_database_goes_on_with_its_estimator_unless_another_is_chosen(recrawl,
         assert live.epoch()["status"] == "published"
     assert after["estimator"] == "lognormal"
     assert after["n_observations"] == 3
-    assert "1 pages rebuilt" in recrawl("rebuild", database_url=database_url).out
+    assert "1 page rebuilt" in recrawl("rebuild", database_url=database_url).out
     with running(database_url) as live:
         estimate = live.get("/pages", url=seen["url"]).json()["estimate"]
     assert (estimate["estimator"], estimate["n_observations"]) == ("bursty", 3)

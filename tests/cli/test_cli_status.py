@@ -162,14 +162,15 @@ def test_why_a_page_is_crawled_is_explained(recrawl, learnt: Live):
         assert lines[:2] == [URL, page["why"]["sentence"]]
         assert lines[2].startswith(f"next crawl  {page['schedule']['next_crawl_at'][:10]} ")
         assert lines[3].startswith("last crawl  2026-05-01 11:00:00Z, ")
-        assert lines[4] == "evidence    0 intervals, 0 changes, 0 pings"
+        none = "its change rate is assumed"
+        assert lines[4] == f"evidence    0 intervals, 0 changes, 0 pings; {none}"
     assert json.loads(recrawl("why", URL, "--json", url=learnt.url).out) == page
 
 
-def test_a_page_that_no_epoch_has_seen_has_no_reason_yet(recrawl, api: Live):
+def test_a_page_that_no_epoch_has_seen_has_a_reason_too(recrawl, api: Live):
     api.register(URL)
     lines = recrawl("why", URL, url=api.url).out.splitlines()
-    assert lines[1] == "not scheduled yet: the next epoch schedules it"
+    assert lines[1].startswith("Start a crawler: no crawler has asked for leases")
     assert "last crawl  never" in lines
 
 

@@ -146,13 +146,10 @@ def test_a_known_profile_is_learnt_and_the_gate_opens():
     true = np.where(STARTS < 16, 30.0, 1.0)
     evidence = learnt(true)
     found = profile(evidence).factor
-    np.testing.assert_allclose(found[7:], 1.0, rtol=0.1)
-    # little evidence stays near 1, and an interval over several bins says little about each
-    share = evidence.expected / (evidence.expected + age_evidence.PSEUDO_CHANGES)
-    at_most = 1 + (true - 1) * share
-    np.testing.assert_allclose(found[6], at_most[6], rtol=0.3)
-    assert (np.diff(found[2:7]) > 0).all()
-    assert (found[3:7] > 0.4 * at_most[3:7]).all()
+    np.testing.assert_allclose(found[9:], 1.0, rtol=0.15)
+    # an interval over several bins says little about each; a bin without evidence is as the next
+    np.testing.assert_allclose(found[4:9], 30.0, rtol=0.4)
+    np.testing.assert_allclose(found[:4], found[4], rtol=0.1)
 
 
 def test_many_short_epochs_prove_as_much_as_one_a_day():

@@ -180,9 +180,12 @@ def test_groups_that_were_spared_get_less():
     group = np.repeat(np.arange(40), 10)
     hit, crawled = group < 10, rng.random(400) < 0.5
     quiet = intervals(
-        np.full(crawled.sum(), 30.0), rng.uniform(0, 5, crawled.sum()), hit[crawled], 0.02,
+        np.full(crawled.sum(), 30.0),
+        rng.uniform(0, 5, crawled.sum()),
+        hit[crawled],
+        0.02,
         url_group=group[crawled],
-    )  # fmt: skip
+    )
     pages = Uncrawled(
         np.zeros((~crawled).sum(), int), group[~crawled], np.full((~crawled).sum(), 20.0)
     )
@@ -195,8 +198,9 @@ def test_groups_that_were_spared_get_less():
 def test_of_groups_that_differ_only_a_sample_comes_first():
     group = np.repeat(np.arange(30), 10)
     seen = group < 6
-    quiet = intervals(np.full(60, 30.0), np.full(60, 1.0), group[seen] < 2, 0.02,
-        url_group=group[seen])  # fmt: skip
+    quiet = intervals(
+        np.full(60, 30.0), np.full(60, 1.0), group[seen] < 2, 0.02, url_group=group[seen]
+    )
     pages = Uncrawled(np.zeros(240, int), group[~seen], np.linspace(10, 20, 240))
     known = stale(pages, quiet, np.array([[5.0, *[np.inf] * (MOST_KNOWN - 1)]]))
     assert np.bincount(group[~seen][known.probability > 0])[6:].tolist() == [3] * 24

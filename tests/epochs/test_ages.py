@@ -21,7 +21,7 @@ from service.model.arrays import NO_TIME
 from service.model.urls import URL_GROUPS
 
 SOME = np.full(N_BINS, 90.0)
-PROVEN = AgeEvidence(np.where(STARTS < 64, 990.0, 90.0), SOME, 9.0, 0.0, 0.0, 90.0, 90.0)
+PROVEN = AgeEvidence(np.where(STARTS < 64, 990.0, 90.0), SOME, 30.0, 0.0, 0.0, 90.0, 90.0)
 """Evidence that pages change ten times as often before their 64th day."""
 NEWS = AgeProfile(np.where(STARTS < 8, 100.0, 1.0))
 
@@ -75,10 +75,10 @@ def test_an_epoch_learns_the_last_crawls_since_the_epoch_in_force():
     # before their crawls: no change in 8 days, and one in 7
     born, old = 1.0 / 18.0, 2.0 / 17.0
     days = np.zeros(N_BINS)
-    days[3:5] = born  # the second day of its life, and the third
+    days[5:7] = born  # the second day of its life, and the third
     days[-1] = 2 * old
     np.testing.assert_allclose(learnt.evidence.expected, days)
-    assert learnt.evidence.changes[3] == pytest.approx(born / -np.expm1(-2 * born))
+    assert learnt.evidence.changes[5] == pytest.approx(born / -np.expm1(-2 * born))
     assert learnt.profile is None
     assert alone(learn_ages(pages, LogNormal(), None, NOW)).profile is None
 

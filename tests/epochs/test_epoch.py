@@ -495,5 +495,6 @@ def test_a_plan_is_a_value():
         "url_groups",
         "change_hours",
         "ages",
+        "wide_revisions",
         "host_delay_s",
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 from support.live_server import running, until
 from support.local_site import page, redirect, serving
 from support.processes import running_python
@@ -118,6 +119,21 @@ def commands_of(page):
     return [shlex.split(line) for line in lines]
 
 
+def test_the_commands_of_the_page_on_reasons_print_what_it_shows(recrawl, sqlite_url):
+    with running(sqlite_url) as live:
+        live.register("https://example.com/news")
+        with capture_logs():
+            live.epoch()
+        live.clock.advance(seconds=40)
+        why, explain = (
+            recrawl(*command[1:], url=live.url) for command in commands_of("not-crawled.md")
+        )
+        shown, explained = blocks("not-crawled.md", "text")
+        lines, printed = shown.splitlines(), why.out.splitlines()
+        assert printed[:2] + printed[3:] == lines[:2] + lines[3:]  # the third counts from today
+        assert explain.out == explained
+
+
 @pytest.mark.dear
 def test_the_commands_of_the_page_on_another_database_carry_pages_and_hosts(recrawl, tmp_path):
     with running(f"sqlite:///{tmp_path}/recrawl.db") as live:
@@ -126,9 +142,9 @@ def test_the_commands_of_the_page_on_another_database_carry_pages_and_hosts(recr
     *commands, last = commands_of("change-database.md")
     outputs = [recrawl(*command[1:]) for command in commands]
     assert [output.status for output in outputs] == [0, 0, 0], outputs
-    assert "2 pages exported, and the settings of 1 hosts and 0 groups" in outputs[0].err
-    assert "settings of 1 hosts and 0 groups imported from" in outputs[-1].out
-    assert "settings of 1 hosts" in recrawl(*last[1:]).out
+    assert "2 pages exported, and the settings of 1 host and 0 groups" in outputs[0].err
+    assert "settings of 1 host and 0 groups imported from" in outputs[-1].out
+    assert "settings of 1 host" in recrawl(*last[1:]).out
     with running(f"sqlite:///{tmp_path}/new.db") as live:
         assert live.get("/hosts/slow.example").json()["min_delay_s"] == 30
 
@@ -141,7 +157,7 @@ def test_the_commands_of_the_page_on_inspection_show_a_service(recrawl, sqlite_u
         outputs = [recrawl(*command[1:], url=live.url) for command in commands]
         assert [output.status for output in outputs] == [0, 0, 0], outputs
         for output, text in zip(
-            outputs, ('"health": "ok"', "crawled every", "published"), strict=True
+            outputs, ('"health": "ok"', "Crawled every", "published"), strict=True
         ):
             assert text in output.out
         name, identifier = curl[3].split(": ")

@@ -274,6 +274,9 @@ CALLS = {
     "blocked hosts": getting("/hosts", limit=5, blocked=True),
     "leases": getting("/leases", limit=5),
     "workers": getting("/leases/workers", limit=5),
+    "a page": getting("/pages/7"),
+    "explained": getting("/leases", explain=True),
+    "explained for a host": getting("/leases", explain=True, hosts="h7.example"),
 }
 
 
@@ -300,6 +303,9 @@ USED = {
         "blocked hosts": {"hosts_pkey"},
         "leases": {"crawls_pkey"},
         "workers": {"due_pages_worker_idx"},
+        "a page": {"pages_pkey", "due_pages_queue_id_first_idx", "due_pages_worker_idx"},
+        "explained": {"host_queues_next_at_idx", "due_pages_queue_id_first_idx"},
+        "explained for a host": {"hosts_host_key", "due_pages_queue_id_first_idx"},
     },
     "sqlite": {
         "lease": {"host_queues_next_at_idx", "due_pages_queue_id_first_idx", "schedule key"},
@@ -319,6 +325,9 @@ USED = {
         "blocked hosts": {"hosts key"},
         "leases": {"due_pages key"},
         "workers": {"due_pages_worker_idx"},
+        "a page": {"pages key", "due_pages_queue_id_first_idx", "due_pages_worker_idx"},
+        "explained": {"host_queues_next_at_idx", "due_pages_queue_id_first_idx"},
+        "explained for a host": {"sqlite_autoindex_hosts_1", "due_pages_queue_id_first_idx"},
     },
 }
 """Indexes that a call must use, by database."""
@@ -359,6 +368,12 @@ def check(url: str, recorder: Recorder, session: sqlite3.Connection | psycopg.Co
     with running(url, clock=live.clock) as live:
         found += faults(live, recorder, large, "with")
     assert found == []
+
+
+@pytest.fixture(autouse=True)
+def few_queues(monkeypatch):
+    """Explain few host queues, because a tenth of all hosts is read by no index."""
+    monkeypatch.setattr("service.api.holds.leases.MOST_QUEUES", 20)
 
 
 @pytest.mark.dear

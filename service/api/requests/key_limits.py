@@ -194,6 +194,15 @@ def check_urls(caller: Caller, urls: Sequence[NormalUrl]) -> None:
             raise Forbidden(outside(url.url[:200], caller.boundary))
 
 
+def check_unlimited(caller: Caller) -> None:
+    """Raise `Forbidden` for a key that is limited to hosts or URLs."""
+    if caller.boundary is not None:
+        raise Forbidden(
+            f"this key is limited to {caller.boundary}; use a key without limits to list leases, "
+            "or send explain=true with hosts of these"
+        )
+
+
 def check_hosts(caller: Caller, hosts: Sequence[str]) -> None:
     """Raise `Forbidden` unless a limited key names hosts, and only hosts of its own.
 

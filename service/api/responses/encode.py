@@ -21,6 +21,7 @@ from recrawl_client.wire.pages import (
     PageAnswer,
     PageScheduleAnswer,
     RedirectAnswer,
+    WhyAnswer,
 )
 from recrawl_client.wire.schedule import ScheduledPage
 from service.api.cursors import ListPlace, encode_cursor, next_link
@@ -28,8 +29,7 @@ from service.api.encodings import best
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.unfinished import encode_unfinished
-from service.api.responses.why import after_budget, after_leases, explain, while_held
-from service.estimation.page_estimate import PageEstimate
+from service.estimation.page_estimate import PageEstimate, assumed
 from service.leases import due
 from service.leases.conditional import distrusted_until
 from service.leases.dealt import LeasedPages
@@ -41,7 +41,6 @@ from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
 from service.model.errors import NotAcceptable
 from service.model.history import Calibrations
-from service.model.incidents import Incident
 from service.storage.pages.validators import ValidatorColumns
 from service.storage.queue.columns import DuePages
 
@@ -184,43 +183,29 @@ def encode_page(
     change_hours: ChangeHoursAnswer | None,
     tags: list[str],
     now: datetime,
-    unfinished: UnfinishedPage | None = None,
-    incident: Incident | None = None,
-    spent_until: datetime | None = None,
-    stopped_at: str | None = None,
-    *,
-    denied: bool = False,
+    unfinished: UnfinishedPage | None,
+    why: WhyAnswer,
 ) -> PageAnswer:
-    """Return one page with its estimate, its schedule and the reason of its rate.
+    """Return one page with its estimate, its schedule and why it is crawled when it is.
 
-    `incident` is one of the page's host in force; None: there is none. `spent_until` is the time
-    until which the budget is spent; None: it has room. `stopped_at` is the URL group
-    whose first crawls are stopped; None: none is. `denied` is true if robots.txt forbade the last
-    crawl.
+    `epoch` is the one in force, if it has scheduled the page.
     """
-    scheduled = why = target = None
+    scheduled = target = None
     next_at = due.next_crawl_at(page) if unfinished is None else unfinished.next_crawl_at
-    if epoch is not None and page.crawl_rate is not None:
+    if epoch is not None:
         scheduled = PageScheduleAnswer(
             epoch=epoch.epoch,
             change_rate=page.change_rate or 0.0,
-            crawl_rate=page.crawl_rate,
+            crawl_rate=page.crawl_rate or 0.0,
             crawl_probability=page.crawl_probability or 0.0,
             urgency=page.urgency or 1.0,
             shift_s=None if (shift := shift_of(page, epoch)) is None else shift.total_seconds(),
             next_crawl_at=next_at,
         )
-        why = explain(page, epoch, estimate, change_hours, now, incident, denied=denied)
-    if page.held:
-        why = while_held(stopped_at)
-    if unfinished is not None:
-        why = after_leases(unfinished, why)
-    elif spent_until is not None and next_at is not None and next_at <= now:
-        why = after_budget(spent_until, why)
     if page.redirects_to is not None:
         target = RedirectAnswer(page_id=page.redirects_to, url=page.redirects_to_url)
     bounds = estimate.interval and Interval(low=estimate.interval[0], high=estimate.interval[1])
-    estimated = shared(EstimateAnswer, estimate, page)
+    estimated = shared(EstimateAnswer, estimate, page) | {"assumed": assumed(page)}
     fields = {
         "observability": page.observability.name,
         "tags": tags,

@@ -1,6 +1,5 @@
-"""The sentence on a page whose leases end without a report: what to do, and when it is tried."""
+"""The words on a page whose leases end without a report: what to do, and what happened."""
 
-from datetime import datetime
 from typing import Literal
 
 from recrawl_client.wire.pages import UnfinishedAnswer
@@ -28,28 +27,18 @@ NAMES: dict[Ending, Literal["expired", "returned", "refused"]] = {
 }
 
 
-def sentence_of(page: UnfinishedPage) -> str:
-    """Return what to do about the leases of a page, what happened, and when it is tried again."""
+def remedy_of(page: UnfinishedPage) -> str:
+    """Return what to do about the leases of a page."""
     worker = "the worker" if page.worker is None else f"the worker {page.worker}"
-    remedy = REMEDIES[page.ending].format(worker=worker)
+    return REMEDIES[page.ending].format(worker=worker)
+
+
+def what_ended(page: UnfinishedPage) -> str:
+    """Return what happened to the last leases of a page, as a clause."""
     one, last = ENDED[page.ending]
-    what = f"its last lease {one}"
-    if page.n > 1:
-        what = f"its last {page.n} leases ended without a report, {last}"
-    return f"{remedy}: {what}; {_next(page)}"
-
-
-def _next(page: UnfinishedPage) -> str:
-    if page.ended_at is None:
-        return "a further lease runs"
-    if page.next_crawl_at is None:
-        return "it is due no more"
-    at = f"next after {_time(page.next_crawl_at)}"
-    return f"it is set aside and tried once a day, {at}" if page.is_set_aside else f"tried {at}"
-
-
-def _time(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"
+    if page.n == 1:
+        return f"its last lease {one}"
+    return f"its last {page.n} leases ended without a report, {last}"
 
 
 def encode_unfinished(page: UnfinishedPage) -> UnfinishedAnswer:

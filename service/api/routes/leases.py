@@ -1,6 +1,7 @@
 """Leases: due crawls for workers."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -24,9 +25,16 @@ from service.api.admission import TheActor, TheCaller
 from service.api.assembly import TheBody, TheService
 from service.api.cursors import CursorParameter, LeasesPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
+from service.api.holds.leases import explain_leases
 from service.api.requests.blocks import beside, record_report
 from service.api.requests.items import decode_object, decode_with_items
-from service.api.requests.key_limits import admitted, charge, check_hosts, check_ttl
+from service.api.requests.key_limits import (
+    admitted,
+    charge,
+    check_hosts,
+    check_ttl,
+    check_unlimited,
+)
 from service.api.requests.lease_calls import CallKey, LeaseCall, encode_answer
 from service.api.requests.posts import Post
 from service.api.requests.rules import read_lease
@@ -122,6 +130,7 @@ async def post_leases(
 ) -> Response:
     """Return leases as soon as a page is due, after the report is committed."""
     loop = asyncio.get_running_loop()
+    service.crawlers.saw(service.now())
 
     def decode() -> tuple[LeaseBody, Post | None]:
         wish, batch = decode_with_items(body, LeaseBody, "report", Observation, service.max_items)
@@ -174,13 +183,18 @@ async def post_leases(
 
 def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:
     """Return the request of a worker; raise `InvalidField` for a slice that does not exist."""
-    if wish.slice >= wish.slices:
-        detail = f"slice {wish.slice} is not one of {wish.slices}; they count from 0"
-        raise InvalidField("slice", detail)
-    hosts = tuple(sorted({normalise_host(host, "hosts") for host in wish.hosts}))
+    of = reach_of(wish.hosts, wish.slice, wish.slices)
     ttl = default_ttl if isinstance(wish.ttl_s, UnsetType) else timedelta(seconds=wish.ttl_s)
-    of = LeaseFilter(hosts, wish.slice, wish.slices)
     return LeaseRequest(WorkerRequest(wish.worker, wish.count, ttl), of)
+
+
+def reach_of(hosts: Sequence[str], number: int, slices: int) -> LeaseFilter:
+    """Return the filter of a request; raise `InvalidField` for a slice that does not exist."""
+    if number >= slices:
+        detail = f"slice {number} is not one of {slices}; they count from 0"
+        raise InvalidField("slice", detail)
+    names = sorted({normalise_host(host, "hosts") for host in hosts})
+    return LeaseFilter(tuple(names), number, slices)
 
 
 def _ahead(next_ready_at: datetime | None, now: datetime) -> float:
@@ -189,18 +203,50 @@ def _ahead(next_ready_at: datetime | None, now: datetime) -> float:
 
 @router.get(
     "/leases",
-    responses=openapi.answers(LeasesAnswer, EXAMPLES["running_leases"], 422, headers=openapi.LINK),
+    responses=openapi.answers(
+        LeasesAnswer, EXAMPLES["running_leases"], 403, 422, headers=openapi.LINK
+    ),
 )
 def list_leases(
     request: Request,
     service: TheService,
+    caller: TheCaller,
     cursor: CursorParameter = None,
     limit: Annotated[int, limit_of("leases of a part", 10_000)] = 1_000,
+    explain: Annotated[
+        bool,
+        Query(
+            description="Whether to explain what a request for leases gets, in place of the list"
+        ),
+    ] = False,
+    hosts: Annotated[
+        list[str] | None,
+        Query(
+            max_length=100,
+            description="The name of a host, repeated for several; only with `explain`",
+        ),
+    ] = None,
+    slice: Annotated[  # noqa: A002 - the name in POST /leases
+        int, Query(ge=0, le=9_999, description="A number of a slice; only with `explain`")
+    ] = 0,
+    slices: Annotated[
+        int, Query(ge=1, le=10_000, description="A number of slices; only with `explain`")
+    ] = 1,
 ) -> Response:
-    """List the leases that run, by ascending page_id.
+    """List the leases that run, by ascending page_id, or explain why there are none.
 
-    The tokens of the leases are left out: only the worker that took a lease can end it.
+    The tokens of the leases are left out: only the worker that took a lease can end it. With
+    `explain=true` the answer counts the due pages within reach of a POST /leases with the same
+    `hosts`, `slice` and `slices`, by what holds them. A key that is limited to hosts may ask this
+    for its hosts only.
     """
+    if explain:
+        reach = reach_of(hosts or (), slice, slices)
+        check_hosts(caller, reach.hosts)
+        with service.store.begin(write=False) as tx:
+            why = explain_leases(tx, service, reach)
+        return answer(LeasesAnswer(items=[], next_cursor=None, explanation=why))
+    check_unlimited(caller)
     after = 0 if cursor is None else decode_cursor(cursor, LeasesPlace, "/leases").after
     with service.store.begin(write=False) as tx:
         running, following = tx.running_leases(after, limit, tx.now())

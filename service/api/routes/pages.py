@@ -12,6 +12,8 @@ from service.api import openapi
 from service.api.admission import TheActor, TheCaller
 from service.api.assembly import Service, TheBody, TheService
 from service.api.examples import EXAMPLES
+from service.api.holds.reading import around_page
+from service.api.holds.rules import hold_of_page
 from service.api.requests.decode import decode_pages
 from service.api.requests.items import decode_batch, decode_changes
 from service.api.requests.key_limits import admitted
@@ -25,19 +27,17 @@ from service.api.responses.outcomes import (
     outcome_counts,
     refuse_empty,
 )
+from service.api.responses.why import Evidence, explain
 from service.api.route import GUARDED, DirectRoute
 from service.batching.registrations import CROSSED, LOCKED, Registration
 from service.budget.admission import forget
-from service.budget.allotments import spent_until
-from service.budget.shown import stopped_above
 from service.estimation.page_estimate import of_page
 from service.leases.unfinished import unfinished_page
 from service.model import domain
 from service.model.arrays import KEY, SHARD_BITS, Ints, instant
-from service.model.domain import Kind, Observability, PagePatch
+from service.model.domain import Kind, LogEntry, Observability, PagePatch
 from service.model.errors import InvalidField, PageNotFound
 from service.model.listing import TagPatch
-from service.model.outcomes import Outcome
 from service.model.urls import normalise
 from service.storage import Transaction
 from service.storage.pages.tagging import patch_tags
@@ -161,34 +161,35 @@ def _wake(service: Service, page_id: Ints) -> None:
 
 
 def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
-    """Return one page with its estimate, its schedule and its tags."""
-    page, log = tx.page(page_id), tx.page_log(page_id, LAST_CRAWLS)
+    """Return one page with its estimate, its schedule, its tags and what holds it now."""
+    page, log, now = tx.page(page_id), tx.page_log(page_id, LAST_CRAWLS), service.now()
     estimator = service.rules.of(tx).of_shard(tx, page_id >> SHARD_BITS)
-    estimate = of_page(tx, page, estimator, instant(service.now()))
+    estimate = of_page(tx, page, estimator, instant(now))
     epoch = tx.epoch_in_force()
     service.watch.note([epoch] if epoch else [])
+    epoch = None if page.crawl_rate is None else epoch
     change_hours = encode_change_hours(tx.change_hours(np.array([page.host_id])))
     tags = tx.tags_of(np.array([page_id])).tag.tolist()
-    now, incident = service.now(), tx.incident_of(page.host_id)
+    incident, unfinished = tx.incident_of(page.host_id), unfinished_page(tx, page, now)
     if incident is not None and incident.until <= now:
         incident = None
-    unfinished = unfinished_page(tx, page, now)
-    keeper = service.keeper
-    spent = None if keeper.has_room() else spent_until(tx, keeper.terms, page.cost or 0.0)
-    stopped_at = stopped_above(tx.of_host(page.host), page.url) if page.held else None
-    shown = (page, log, epoch, estimate, change_hours, tags, now, unfinished, incident)
-    return answer(encode_page(*shown, spent, stopped_at, denied=_denied(tx, page)))
+    status = _last_status(tx, page, log)
+    around = around_page(tx, service, page, now, unfinished=unfinished, status=status)
+    evidence = Evidence(page, estimate, now, epoch, change_hours, incident, status, unfinished)
+    why = explain(hold_of_page(*around), evidence)
+    return answer(encode_page(page, log, epoch, estimate, change_hours, tags, now, unfinished, why))
 
 
-def _denied(tx: Transaction, page: domain.Page) -> bool:
-    """Return whether robots.txt forbade the last crawl; the state has the same outcome for a 403.
+def _last_status(tx: Transaction, page: domain.Page, log: list[LogEntry]) -> int | None:
+    """Return the status of the last crawl of a page without content; None: not known.
 
     Pings may be newer than the last crawl, however many.
     """
-    if page.outcome is not Outcome.refused:
-        return False
-    crawls = tx.page_log(page.page_id, 1, kind=Kind.crawl)
-    return any(entry.robots_denied for entry in crawls)
+    if not page.n_failures:
+        return None
+    crawls = [entry for entry in log if entry.kind is Kind.crawl]
+    newest = crawls or tx.page_log(page.page_id, 1, kind=Kind.crawl)
+    return newest[0].status if newest else None
 
 
 def patches_of(changes: Mapping[str, Any]) -> tuple[PagePatch, TagPatch]:

@@ -27,12 +27,12 @@ class Worker(NamedTuple):
 
 
 def show(visit: Visit) -> Response:
-    """Show a part of the leases, and all workers."""
-    values = visit.parameters("list_leases")
-    counted = visit.ask(LeasesAnswer, leases.list_leases, request=visit.request, limit=MOST_COUNTED)
-    part = visit.ask(
-        LeasesAnswer, leases.list_leases, request=visit.request, **({"limit": PART} | values)
-    )
+    """Show a part of the leases, all workers, and what holds the due pages."""
+    values = visit.parameters("list_leases") | {"explain": False}
+    asker = {"request": visit.request, "caller": visit.caller}
+    counted = visit.ask(LeasesAnswer, leases.list_leases, **asker, limit=MOST_COUNTED)
+    part = visit.ask(LeasesAnswer, leases.list_leases, **asker, **({"limit": PART} | values))
+    why = visit.ask(LeasesAnswer, leases.list_leases, **asker, explain=True).explanation
     lost = visit.ask(WorkersAnswer, leases.list_workers, limit=MOST_WORKERS)
     workers = workers_of(counted.items, {each.worker: each.lost for each in lost.items})
     with visit.service.store.begin(write=False) as tx:
@@ -40,6 +40,7 @@ def show(visit: Visit) -> Response:
     return visit.page(
         "leases.html",
         part=part,
+        why=why,
         workers=workers[:MOST_WORKERS],
         n_workers=len(workers),
         n_leases=len(counted.items),

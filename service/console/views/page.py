@@ -27,6 +27,9 @@ from service.console.visit import Visit
 from service.estimation.freshness import stale_between_crawls
 from service.estimation.posterior import RateDensities, rate_densities
 from service.model.arrays import Floats, Instants, instant, moments
+from service.model.outcome_words import outcome_of_status, result_word
+from service.model.outcomes import Outcome
+from service.model.words import counted
 
 CRAWLS = 200
 """Maximum number of entries of the log that the strip shows."""
@@ -58,6 +61,7 @@ def show(visit: Visit) -> Response:
         "page.html",
         page=page,
         log=log.items,
+        result=result,
         strip=strip_picture(log.items, visit.now) if log.items else None,
         stale=None if forecast is None else forecast.now,
         forecast=None if forecast is None else forecast_picture(forecast, page, visit.now),
@@ -116,8 +120,8 @@ def strip_picture(log: list[CrawlAnswer], now: datetime) -> Picture:
     n_changed = sum(bool(entry.changed) for entry in crawls)
     picture = Picture(
         title="Crawls and pings",
-        description=f"{len(crawls)} crawls, {n_changed} of which found a change, and "
-        f"{len(log) - len(crawls)} pings since {start:%Y-%m-%d %H:%M} UTC",
+        description=f"{counted(len(crawls), 'crawl')}, {n_changed} of which found a change, and "
+        f"{counted(len(log) - len(crawls), 'ping')} since {start:%Y-%m-%d %H:%M} UTC",
         width=1_280,
         height=120,
     )
@@ -136,26 +140,27 @@ def _mark(entry: CrawlAnswer) -> tuple[str, float]:
     """Return the class and the height of an entry of the strip."""
     if entry.kind == "ping":
         return "fill-c", 20
-    if entry.changed is None and not _answered(entry):
+    if not _had_content(entry):
         return "fill-bad", 32
     return ("fill-b", 64) if entry.changed else ("fill-a", 32)
 
 
-def _answered(entry: CrawlAnswer) -> bool:
-    """Return whether a crawl had an answer with content, or one that content is unchanged."""
-    if entry.robots_denied:
-        return False
-    return entry.status is None or 200 <= entry.status < 400  # noqa: PLR2004 - HTTP
+def _had_content(entry: CrawlAnswer) -> bool:
+    """Return whether a crawl had content, or the answer that it is unchanged."""
+    return not entry.robots_denied and outcome_of_status(entry.status) is Outcome.content
+
+
+def result(entry: CrawlAnswer) -> str:
+    """Return what an entry of the log found, in words."""
+    if entry.kind == "ping":
+        return "ping"
+    if not _had_content(entry):
+        return result_word(entry.status, robots_denied=entry.robots_denied)
+    return {True: "changed", False: "unchanged", None: "first, or not compared"}[entry.changed]
 
 
 def _words(entry: CrawlAnswer) -> str:
-    if entry.kind == "ping":
-        return "ping"
-    if entry.robots_denied:
-        return "robots.txt forbids it"
-    unknown = "first answer, or not compared" if _answered(entry) else "no answer"
-    changed = {True: "changed", False: "unchanged", None: unknown}[entry.changed]
-    return changed if entry.status is None else f"{changed}, status {entry.status}"
+    return result(entry) if entry.status is None else f"{result(entry)}, status {entry.status}"
 
 
 def forecast_picture(forecast: StaleCurve, page: PageAnswer, now: datetime) -> Picture:

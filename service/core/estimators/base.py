@@ -156,7 +156,7 @@ class Estimator(Protocol[S]):
         return self
 
     def aged(self, row: Rows, age: Floats, days: Floats, present: Floats) -> Self:  # noqa: ARG002
-        """Return the estimator that reads the states of pages, some of which have known births.
+        """Return the estimator that reads the states of pages, with the births of some of them.
 
         Parameters
         ----------

@@ -18,16 +18,14 @@ that others have locked. After a report in the same transaction, it skips the lo
 
 from abc import abstractmethod
 from datetime import datetime
-from typing import Any
 
-import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import Instants, Ints
 from service.model.columns import DueColumns
 from service.model.incidents import LONGEST
 from service.model.unfinished import SET_ASIDE_AFTER, Ending
-from service.storage.dialect import HOST_QUEUE, all_of
+from service.storage.dialect import all_of
 from service.storage.queue.columns import (
     ALL_PAGES,
     NEVER_FILLED,
@@ -43,13 +41,15 @@ from service.storage.queue.columns import (
     QueuedPages,
     QueueRows,
 )
+from service.storage.queue.holds import HoldsSql, HoldStatements
+from service.storage.queue.reach import filters, in_reach
 from service.storage.queue.unfinished import EXPIRED, UnfinishedSql, UnfinishedStatements
 
 READY_QUEUES = 100
 """Number of host queues whose first page shows how long crawls have waited."""
 
 
-class QueueStatements(UnfinishedStatements):
+class QueueStatements(UnfinishedStatements, HoldStatements):
     """The part of a transaction that works on the queue."""
 
     # -- what decides
@@ -270,8 +270,6 @@ READY = "SELECT queue_id FROM host_queues WHERE {where} ORDER BY next_at LIMIT %
 NEXT_HOST_QUEUES = (
     "SELECT queue_id FROM host_queues WHERE queue_id > %(after)s ORDER BY queue_id LIMIT %(limit)s"
 )
-IN_SLICE = "abs(queue_id) %% %(slices)s = %(slice)s"
-IN_HOSTS = f"queue_id IN (SELECT {HOST_QUEUE} FROM hosts WHERE host {{in_hosts}})"
 PAGES_OF_HOSTS = """EXISTS (
     SELECT 1 FROM pages JOIN hosts ON hosts.host_id = pages.host_id
     WHERE pages.page_id = due_pages.page_id AND host {in_hosts}
@@ -313,11 +311,6 @@ RETURNING queue_id
 """
 
 
-def in_reach(of: LeaseFilter) -> list[str]:
-    """Return the conditions on host queues of a filter."""
-    return ([IN_HOSTS] if of.hosts else []) + ([IN_SLICE] if of.slices > 1 else [])
-
-
 def ready_in(of: LeaseFilter) -> str:
     """Return the statement that finds the host queues with a row that a filter matches."""
     conditions = in_reach(of) + ([READY_HOSTS] if of.hosts else [])
@@ -329,13 +322,7 @@ def rows_in(of: LeaseFilter) -> str:
     return all_of([PAGES_OF_HOSTS] if of.hosts else [])
 
 
-def filters(of: LeaseFilter) -> dict[str, Any]:
-    """Return the parameters of the conditions of a filter."""
-    hosts: dict[str, Any] = {"hosts": np.array(of.hosts, object)} if of.hosts else {}
-    return hosts | ({"slice": of.slice, "slices": of.slices} if of.slices > 1 else {})
-
-
-class QueueSql(UnfinishedSql, QueueStatements):
+class QueueSql(UnfinishedSql, HoldsSql, QueueStatements):
     """The statements on the queue that Postgres and SQLite share."""
 
     @override

@@ -33,12 +33,12 @@ from service.storage.queue.contract import (
     LOWER_ROW,
     NEXT_HOST_QUEUES,
     QueueSql,
-    filters,
     ready_in,
     rows_in,
 )
 from service.storage.queue.hosts import HostsSql
 from service.storage.queue.postgres_incidents import PostgresIncidents
+from service.storage.queue.reach import filters
 from service.storage.queue.unfinished import WAITING_AMONG, UnfinishedRows
 
 DUE = {

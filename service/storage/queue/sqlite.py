@@ -32,13 +32,13 @@ from service.storage.queue.contract import (
     LOWER_ROW,
     NEXT_HOST_QUEUES,
     QueueSql,
-    filters,
     ready_in,
     rows_in,
 )
 from service.storage.queue.hosts import HostsSql
 from service.storage.queue.incidents import WRITTEN as OF_INCIDENT
 from service.storage.queue.incidents import IncidentsSql
+from service.storage.queue.reach import filters
 from service.storage.queue.unfinished import WAITING_AMONG, UnfinishedRows
 from service.storage.sqlite.sql import SqliteDialect, named
 from service.storage.sqlite.values import (

@@ -1,7 +1,7 @@
 """Births: pages that were born after their host was known, hosts' first times, age evidence.
 
-Revision ID: 0022
-Revises: 0018
+Revision ID: 0021
+Revises: 0020
 """
 
 import sqlalchemy as sa
@@ -9,8 +9,8 @@ from alembic import op
 
 from service.storage.tables import Instant, Json
 
-revision = "0022"
-down_revision = "0018"
+revision = "0021"
+down_revision = "0020"
 
 
 def upgrade() -> None:

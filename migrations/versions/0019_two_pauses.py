@@ -1,6 +1,6 @@
 """Pauses of hosts by an operator and by the site, each in a column of its own.
 
-Revision ID: 0020
+Revision ID: 0019
 Revises: 0018
 """
 
@@ -9,7 +9,7 @@ from alembic import op
 
 from service.storage.tables import Instant
 
-revision = "0020"
+revision = "0019"
 down_revision = "0018"
 
 TABLES = "host_queues", "deleted_hosts"

@@ -1,14 +1,14 @@
 """Wide revisions: each epoch keeps those that it knows, by logical shard.
 
-Revision ID: 0021
-Revises: 0018
+Revision ID: 0020
+Revises: 0019
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0021"
-down_revision = "0018"
+revision = "0020"
+down_revision = "0019"
 
 
 def upgrade() -> None:

@@ -1,0 +1,1 @@
+"""Holds: the reasons why pages are not crawled now, and what decides them."""

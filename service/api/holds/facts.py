@@ -1,0 +1,116 @@
+"""The facts that decide what holds a page: plain values, as of one instant."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from service.leases.unfinished import UnfinishedPage
+from service.model.domain import Page
+
+Pauser = Literal["site", "operator"]
+ALL_HOSTS = "the crawl of all hosts"
+"""What a pause of the whole fleet pauses, as a noun for a sentence."""
+
+
+class Pause(NamedTuple):
+    """A pause of a host, of a group or of all hosts."""
+
+    until: datetime
+    by: Pauser
+    """`site`: its answers asked for the pause; `operator`: a person did."""
+    of: str
+    """Host, group or fleet that is paused, as a noun for a sentence."""
+
+
+class Cap(NamedTuple):
+    """A cap that has had its crawls of the running UTC day."""
+
+    of: str
+    """The host or group, as a noun for a sentence."""
+    crawls_a_day: float
+    until: datetime
+    """Begin of the next day."""
+    of_first: bool = False
+    """True if only its share for first crawls is used up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostNow:
+    """The host queue of a page: that of its host, or of the group of its host."""
+
+    name: str
+    """The host or group, as a noun for a sentence."""
+    delay_s: float = 0.0
+    """Delay in force between two crawls, seconds."""
+    by_robots: bool = False
+    """True if robots.txt asks for that delay."""
+    opens_at: datetime | None = None
+    """End of the delay after the last crawl; None: no crawl."""
+    concurrency: int = 0
+    """Leases that may run at a time; 0: any number."""
+    n_running: int = 0
+    """Leases that run."""
+    pauses: tuple[Pause, ...] = ()
+    """Pauses, also those that have ended."""
+    cap: Cap | None = None
+    """A cap without room; None: none is set, or it has room."""
+    n_before: int = 0
+    """Due pages of the host queue that come before the page."""
+    n_before_is_least: bool = False
+    """True if there may be more of them."""
+
+    @property
+    def room(self) -> int | None:
+        """Crawls that may begin at once where no crawl is held; None: any number."""
+        if self.delay_s > 0:
+            return 1
+        return max(self.concurrency - self.n_running, 1) if self.concurrency else None
+
+
+class CrawlersNow(NamedTuple):
+    """The crawlers, as one server knows them."""
+
+    since: datetime
+    """Begin of the server."""
+    seen_at: datetime | None = None
+    """Newest request for leases, lease or report; None: none since the server began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Everything outside of a page that may hold it."""
+
+    now: datetime
+    host: HostNow
+    crawlers: CrawlersNow
+    spent_until: datetime | None = None
+    """Time until which the budget is spent; None: it has room, or none is set."""
+    first_spent_until: datetime | None = None
+    """Time until which first crawls have had their part of the budget; None: they have room, or the
+    page was crawled."""
+
+
+class LeaseNow(NamedTuple):
+    """A lease that runs."""
+
+    worker: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageNow:
+    """A page with its due time, its lease and its last crawl."""
+
+    page: Page
+    due_at: datetime | None
+    """Due time by the rules (`leases.due`); None: only a ping or a request makes it due."""
+    retired: bool
+    status: int | None = None
+    """Status of the last crawl in the log (`LogEntry.status`); None: not known."""
+    lease: LeaseNow | None = None
+    unfinished: UnfinishedPage | None = None
+    """Leases in a row that ended without a report; None: none."""
+    stopped_at: str | None = None
+    """URL group that stops the first crawl of the page; None: none does."""
+    unit: str = field(default="crawls")
+    """Unit of the budget."""

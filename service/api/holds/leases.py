@@ -1,0 +1,157 @@
+"""Why a request for leases gets nothing: the due pages within its reach, counted by hold.
+
+Host queues are judged by the same rules as a page (`holds.rules`), each once for all its due pages.
+Those that open first are looked at, and all counts are bounded (`storage.queue.holds`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from recrawl_client.wire.listing import HeldPages, LeasesExplained
+from service.api.assembly import Service
+from service.api.holds.facts import HostNow, Turn
+from service.api.holds.hold import Hold
+from service.api.holds.reading import budget_spent_until, crawlers_now, full_caps, hosts_now
+from service.api.holds.turn import hold_of_turn, in_turns
+from service.model.arrays import Ints
+from service.model.words import ahead, counted
+from service.storage import Transaction
+from service.storage.queue.columns import LeaseFilter
+from service.storage.queue.holds import MOST_QUEUES, MOST_ROWS, MOST_WAITING
+
+MICROSECOND = timedelta(microseconds=1)
+FREE = ("ready", "no_crawler")
+"""Holds of pages that the next request for leases gets."""
+
+
+@dataclass(slots=True)
+class Held:
+    """Due pages that the same kind of hold keeps."""
+
+    example: Hold
+    """The hold of the host queue with most of them."""
+    n_pages: int = 0
+    n_hosts: int = 0
+    until: datetime | None = None
+    most: int = 0
+
+    def add(self, hold: Hold, n_pages: int) -> None:
+        """Add the pages of one host queue."""
+        if n_pages > self.most:
+            self.example, self.most = hold, n_pages
+        self.n_pages, self.n_hosts = self.n_pages + n_pages, self.n_hosts + 1
+        ends = [at for at in (self.until, hold.until) if at is not None]
+        self.until = min(ends, default=None)
+
+
+def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> LeasesExplained:
+    """Return why a request for leases with this filter gets nothing now, or that it gets some."""
+    now, queues = tx.now(), tx.next_in_reach(of, MOST_QUEUES)
+    each = MOST_ROWS // max(len(queues), 1)
+    n_due = tx.n_due_rows(queues.queue_id, now + MICROSECOND, each, of)
+    names = _names(tx, queues.queue_id)
+    hosts = hosts_now(tx, service, queues, list(names.values()), now)
+    caps = full_caps(tx.ask_capped(queues.queue_id)(), names, now)
+    turn = Turn(
+        now=now,
+        host=HostNow(name=""),
+        crawlers=crawlers_now(tx, service),
+        spent_until=budget_spent_until(tx, service),
+    )
+    held: dict[tuple[str, str | None], Held] = {}
+    rows = zip(queues.queue_id.tolist(), hosts, n_due.tolist(), strict=True)
+    for queue_id, host, n in rows:
+        own = replace(turn, host=replace(host, cap=caps.get(queue_id)))
+        for hold, n_pages in _holds_of(own, n):
+            by = hold.by if hold.kind == "host_paused" else None
+            held.setdefault((hold.kind, by), Held(hold)).add(hold, n_pages)
+    others = _others(tx, hosts, now, of)
+    next_at = tx.next_ready_at(of)
+    next_at = None if next_at is None else max(next_at, now)
+    by_size = sorted(held.items(), key=lambda pair: -pair[1].n_pages)
+    looked_at_all = len(queues) < MOST_QUEUES and not (n_due >= each).any()
+    return LeasesExplained(
+        sentence=f"{_sentence(list(held.values()), others, next_at, now)}.",
+        n_due=int(n_due.sum()),
+        complete=looked_at_all and all(n < MOST_WAITING for n in others.values()),
+        next_at=next_at,
+        holds=[
+            HeldPages(
+                hold=each.example.kind,
+                by=by,
+                n_pages=each.n_pages,
+                n_hosts=each.n_hosts,
+                until=each.until,
+                sentence=f"{each.example.sentence}.",
+            )
+            for (_, by), each in by_size
+        ],
+        n_leased=others["leased"],
+        n_waiting=others["waits"],
+        n_unreported=others["unreported"],
+    )
+
+
+def _names(tx: Transaction, queue_id: Ints) -> dict[int, str]:
+    """Return a noun for each host queue."""
+    named = zip(queue_id.tolist(), tx.queue_names(queue_id), strict=True)
+    return {queue: f"the group {name}" if queue < 0 else name for queue, name in named}
+
+
+def _holds_of(turn: Turn, n_due: int) -> Iterator[tuple[Hold, int]]:
+    """Yield the holds of the due pages of one host queue, and how many pages each keeps."""
+    if not n_due:
+        return
+    hold = hold_of_turn(turn, turn.now)
+    if hold.kind not in FREE:
+        yield hold, n_due
+        return
+    n_free = min(turn.host.room or n_due, n_due)
+    yield hold, n_free
+    if n_free < n_due:
+        yield in_turns(turn.host), n_due - n_free
+
+
+def _others(
+    tx: Transaction, hosts: list[HostNow], now: datetime, of: LeaseFilter
+) -> dict[str, int]:
+    """Return the numbers of pages within reach that are leased, or not due for now."""
+    n_waiting, n_unreported = tx.n_put_off(now, of)
+    n_leased = sum(host.n_running for host in hosts)
+    return {"leased": n_leased, "waits": n_waiting, "unreported": n_unreported}
+
+
+def _sentence(
+    held: list[Held], others: dict[str, int], next_at: datetime | None, now: datetime
+) -> str:
+    """Return the reason as a sentence without a full stop, which begins with what to do."""
+    total = sum(each.n_pages for each in held)
+    if not total:
+        return _none_due(others, next_at, now)
+    main = max(held, key=lambda each: (each.example.kind in FREE, each.n_pages))
+    hold, n = main.example, main.n_pages
+    if hold.kind == "ready":
+        gets = "is ready, and the next request gets it" if n == 1 else "are ready"
+        return f"{hold.to_do}: {counted(n, 'page')} {gets}"
+    if hold.kind == "no_crawler":
+        return f"{hold.to_do}: {counted(n, 'page')} {'is' if n == 1 else 'are'} ready; {hold.cause}"
+    pages = f"{n:,} of {counted(total, 'due page')}" if n < total else counted(n, "due page")
+    return f"{hold.to_do}: {pages} {'waits' if n == 1 else 'wait'}, because {hold.cause}"
+
+
+def _none_due(others: dict[str, int], next_at: datetime | None, now: datetime) -> str:
+    clauses = ["no page within reach is due"]
+    if next_at is not None:
+        clauses.append(f"the next crawl may begin {ahead(next_at, now)}")
+    nouns = {
+        "leased": ("lease runs", "leases run"),
+        "waits": ("page waits for its first crawl", "pages wait for their first crawl"),
+        "unreported": (
+            "page waits after leases without a report",
+            "pages wait after leases without a report",
+        ),
+    }
+    clauses += [counted(n, *nouns[kind]) for kind, n in others.items() if n]
+    to_do = "Nothing to do" if len(clauses) > 1 else "Register pages, or name other hosts"
+    return f"{to_do}: {'; '.join(clauses)}"

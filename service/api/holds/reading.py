@@ -1,0 +1,188 @@
+"""The facts of holds, read from the store in a few statements."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from math import isfinite
+from typing import NamedTuple
+
+import numpy as np
+
+from service.api.assembly import Service
+from service.api.holds.facts import (
+    ALL_HOSTS,
+    Cap,
+    CrawlersNow,
+    HostNow,
+    LeaseNow,
+    PageNow,
+    Pause,
+    Turn,
+)
+from service.api.holds.rules import UNNAMED
+from service.budget.allotments import first_crawls_a_day, first_spent_until, spent_until
+from service.budget.host_days import first_room, on_day, room
+from service.budget.shown import stopped_above
+from service.core.division import FIRST_SHARE
+from service.leases import due, politeness
+from service.leases.unfinished import UnfinishedPage
+from service.model.arrays import Bools, Floats, moment
+from service.model.domain import Page
+from service.storage import Transaction
+from service.storage.budget.caps import CappedDays
+from service.storage.budget.pace import days_since_1970, moment_of
+from service.storage.queue.columns import HostQueues
+
+MOST_BEFORE = 10_000
+"""Maximum number of pages before a page that are counted."""
+
+
+class Around(NamedTuple):
+    """A page and its surroundings."""
+
+    page: PageNow
+    turn: Turn
+
+
+def around_page(
+    tx: Transaction,
+    service: Service,
+    page: Page,
+    now: datetime,
+    *,
+    unfinished: UnfinishedPage | None,
+    status: int | None,
+) -> Around:
+    """Return the facts that decide what holds a page now."""
+    place = tx.page_place(page.page_id)
+    queue_id, due_at = np.array([place.queue_id]), due.next_crawl_at(page)
+    name = page.host if place.group is None else f"the group {place.group}"
+    (host,) = hosts_now(tx, service, tx.read_host_queues(queue_id), [name], now) or [
+        HostNow(name=name)
+    ]
+    names, first_share = {place.queue_id: name}, _first_share(tx, service, page)
+    caps = full_caps(tx.ask_capped(queue_id)(), names, now, first_share)
+    if place.group is not None:
+        members = tx.capped_members(np.array([page.host_id]))
+        caps |= full_caps(members, {page.host_id: page.host}, now, first_share)
+    n_before, is_least = 0, False
+    if due_at is not None and due_at <= now and place.expires_at is None:
+        before = now if place.next_at is None else min(place.next_at, now)
+        n_before, is_least = tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
+    lease = None
+    if place.expires_at is not None:
+        lease = LeaseNow(place.worker or UNNAMED, place.expires_at)
+    return Around(
+        PageNow(
+            page=page,
+            due_at=due_at,
+            retired=due.retired(page),
+            status=status,
+            lease=lease,
+            unfinished=unfinished,
+            stopped_at=stopped_above(tx.of_host(page.host), page.url) if page.held else None,
+            unit=service.budget.unit,
+        ),
+        Turn(
+            now=now,
+            host=replace(
+                host,
+                cap=next(iter(caps.values()), None),
+                n_before=n_before,
+                n_before_is_least=is_least,
+            ),
+            crawlers=crawlers_now(tx, service),
+            spent_until=budget_spent_until(tx, service, page.cost or 0.0),
+            first_spent_until=_first_spent_until(tx, service, page),
+        ),
+    )
+
+
+def crawlers_now(tx: Transaction, service: Service) -> CrawlersNow:
+    """Return the signs of crawlers at this server, and the leases of all servers."""
+    signs = (service.crawlers.seen_at, tx.newest_lease())
+    return CrawlersNow(
+        service.crawlers.since, max((at for at in signs if at is not None), default=None)
+    )
+
+
+def budget_spent_until(tx: Transaction, service: Service, cost: float = 0.0) -> datetime | None:
+    """Return the time until which the budget is spent; None: it has room, or none is set."""
+    keeper = service.keeper
+    return None if keeper.has_room() else spent_until(tx, keeper.terms, cost)
+
+
+def _first_spent_until(tx: Transaction, service: Service, page: Page) -> datetime | None:
+    """Return the time until which first crawls have had their part; None: the page may begin."""
+    if page.last_crawl_at is not None or service.keeper.has_room(first=True):
+        return None
+    return first_spent_until(tx, service.keeper.terms)
+
+
+def hosts_now(
+    tx: Transaction,
+    service: Service,
+    host_queues: HostQueues,
+    names: Sequence[str],
+    now: datetime,
+) -> list[HostNow]:
+    """Return host queues without their caps and pages; `names` are nouns for sentences."""
+    if not len(host_queues):
+        return []
+    polite = service.settler.polite
+    delay, concurrency = politeness.limits(host_queues, polite)
+    n_running = tx.n_running(host_queues.queue_id, now)
+    delay_s: Floats = delay / np.timedelta64(1, "s")
+    own = np.where(np.isnan(host_queues.min_delay_s), polite.delay_s, host_queues.min_delay_s)
+    of_all = tx.orders().paused_until
+    by_robots: Bools = host_queues.robots_delay_s > own
+    return [
+        HostNow(
+            name=name,
+            delay_s=float(delay_s[n]),
+            by_robots=bool(by_robots[n]),
+            opens_at=moment(host_queues.ready_at[n]),
+            concurrency=int(concurrency[n]),
+            n_running=int(n_running[n]),
+            pauses=tuple(_pauses(host_queues, n, name, of_all)),
+        )
+        for n, name in enumerate(names)
+    ]
+
+
+def _pauses(host_queues: HostQueues, n: int, name: str, of_all: datetime | None) -> Iterator[Pause]:
+    """Yield the pause by an operator, that by the site, and that of all hosts."""
+    if (until := moment(host_queues.blocked_until[n])) is not None:
+        yield Pause(until, "operator", name)
+    if (until := moment(host_queues.paused_until[n])) is not None:
+        yield Pause(until, "site", name)
+    if of_all is not None:
+        yield Pause(of_all, "operator", ALL_HOSTS)
+
+
+def full_caps(
+    capped: CappedDays, names: Mapping[int, str], now: datetime, first_share: float | None = None
+) -> dict[int, Cap]:
+    """Return the caps that have had their crawls of today, by host queue.
+
+    With `first_share`, the share of first crawls counts too (`budget.host_days.first_room`).
+    """
+    if not len(capped):
+        return {}
+    day = int(days_since_1970(now))
+    days, until = on_day(capped, day), moment_of(day + 1)
+    full: Bools = room(days) < 1
+    short = full if first_share is None else full | (first_room(days, first_share) < 1)
+    queue_ids, rates = days.queue_id.tolist(), days.max_crawl_rate.tolist()
+    return {
+        queue_ids[n]: Cap(names[queue_ids[n]], rates[n], until, of_first=not full[n])
+        for n in np.flatnonzero(short).tolist()
+    }
+
+
+def _first_share(tx: Transaction, service: Service, page: Page) -> float | None:
+    """Return the share of the caps for first crawls; None where it does not bound the page."""
+    if page.last_crawl_at is not None or not isfinite(first_crawls_a_day(tx)):
+        return None
+    terms = service.keeper.terms
+    return FIRST_SHARE if terms is None else terms.first_share

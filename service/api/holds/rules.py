@@ -1,0 +1,203 @@
+"""The rule of holds: the first reason why a page is not crawled now. Pure.
+
+`hold_of_page` asks the questions of `OF_PAGE` in their order, then `hold_of_turn` those of
+`OF_TURN`, which are about the host queue, the budget and the crawlers. The first question with an
+answer is the reason. The last one always has an answer: the page is ready.
+
+| kind | held until | by |
+| --- | --- | --- |
+| `leased` | the end of the lease | the worker |
+| `unreported`, `set_aside` | the end of the wait after leases without a report | the worker |
+| `retired` | a ping or a request | |
+| `stopped`, `waits_for_group` | first crawls of its URL group are worth it | the URL group |
+| `unscheduled` | an epoch, a ping or a larger budget | |
+| `host_paused` | the end of the pause | `site` or `operator` |
+| `not_due` | its due time | |
+| `cap` | the next UTC day | the host or group |
+| `budget` | the next room in the budget | |
+| `no_crawler` | a request for leases | |
+| `host_busy` | its turn among the pages of its host | the host or group |
+| `ready` | the next request for leases | |
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from service.api.holds.facts import PageNow, Turn
+from service.api.holds.hold import Hold, first
+from service.api.holds.turn import hold_of_pause, hold_of_turn, pause_beyond
+from service.api.responses.unfinished import remedy_of, what_ended
+from service.ingest.redirects import MOST_BARREN, MOST_HOPS, MOST_TARGETS
+from service.model import outcome_words
+from service.model.domain import Observability, Page
+from service.model.outcomes import Outcome
+from service.model.words import ahead, number
+
+UNNAMED = "worker"
+"""Name of a worker that has not named itself (`wire.leases.LeaseBody`)."""
+
+
+def hold_of_page(page: PageNow, turn: Turn) -> Hold:
+    """Return what holds a page now: exactly one reason, the first one."""
+    held = first(question(page, turn) for question in OF_PAGE)
+    if held is not None:
+        return held
+    due_at = page.due_at or turn.now
+    held = hold_of_turn(turn, due_at)
+    if not page.page.no_content:
+        return held
+    # what its site does holds the page more than its turn
+    own = held.remedy or outcome_words.remedy(page.page.outcome, page.status)
+    return replace(held, remedy=own, cause=f"{_last_result(page)}; {held.cause}")
+
+
+def _leased(page: PageNow, turn: Turn) -> Hold | None:
+    lease = page.lease
+    if lease is None or lease.until <= turn.now:
+        return None
+    ends = ahead(lease.until, turn.now)
+    worker = "a worker" if lease.worker == UNNAMED else f"the worker {lease.worker}"
+    cause = f"{worker} crawls it, under a lease that ends {ends}"
+    if page.unfinished is not None:
+        cause += f"; {what_ended(page.unfinished)}"
+    return Hold(kind="leased", cause=cause, until=lease.until, by=lease.worker)
+
+
+def _unreported(page: PageNow, turn: Turn) -> Hold | None:
+    ended = page.unfinished
+    if ended is None or ended.next_crawl_at is None or ended.next_crawl_at <= turn.now:
+        return None
+    next_at = ended.next_crawl_at
+    tried = "it is set aside and tried once a day, next" if ended.is_set_aside else "it is tried"
+    return Hold(
+        kind="set_aside" if ended.is_set_aside else "unreported",
+        cause=f"{what_ended(ended)}; {tried} {ahead(next_at, turn.now)}",
+        remedy=remedy_of(ended),
+        until=next_at,
+        by=ended.worker,
+    )
+
+
+def _retired(page: PageNow, _: Turn) -> Hold | None:
+    if not page.retired:
+        return None
+    one = page.page
+    if one.gone:
+        state = "has moved" if one.redirects_to else "is gone"
+        cause = f"it {state}, as {_last_crawls(one.n_failures)} found, so it is crawled no more"
+        again = "a ping or POST /pages with its url has it crawled once more"
+    else:
+        state = "no page redirects to it any more" if one.hops < 0 else "it has had no content"
+        cause = f"only redirects led to it, and {state}, so it is crawled no more"
+        again = "a ping or POST /pages with its url has it crawled"
+    return Hold(kind="retired", cause=f"{cause}; {again}")
+
+
+def _held(page: PageNow, _: Turn) -> Hold | None:
+    if not page.page.held:
+        return None
+    if page.stopped_at is None:
+        cause = (
+            "it waits for its first crawl; pages of its URL group are crawled first, and their "
+            "crawls admit more"
+        )
+        return Hold(kind="waits_for_group", cause=cause)
+    return Hold(
+        kind="stopped",
+        cause=f"first crawls of {page.stopped_at} have brought too little that is new, or a rule "
+        "stops them",
+        remedy="admit its URL group by PUT /url-groups, or this page by POST /pages/recrawl, if "
+        "you want it crawled",
+        by=page.stopped_at,
+    )
+
+
+def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
+    one = page.page
+    if page.due_at is not None:
+        return None
+    if one.observability is Observability.complete:
+        return Hold(kind="unscheduled", cause="only a ping leads to a crawl of it")
+    if one.crawl_rate is None:
+        return Hold(kind="unscheduled", cause="the next epoch schedules it")
+    if one.outcome is Outcome.offered and one.cost:
+        unit = "" if page.unit == "crawls" else f" {page.unit}"
+        asks = f"its site asks a price of {number(one.cost)}{unit} for a crawl"
+        return Hold(
+            kind="unscheduled",
+            cause=f"{asks}, and other pages gain more from it",
+            remedy="raise the budget if it shall be crawled",
+        )
+    return Hold(
+        kind="unscheduled",
+        cause="other pages gain more from the budget, so it has no share of it",
+        remedy="raise the budget or its importance if it shall be crawled",
+    )
+
+
+def _paused(page: PageNow, turn: Turn) -> Hold | None:
+    # a pause that ends before the page is due does not hold it
+    pause = pause_beyond(turn, page.due_at or turn.now)
+    return None if pause is None else hold_of_pause(pause, turn)
+
+
+def _not_due(page: PageNow, turn: Turn) -> Hold | None:
+    one, due_at = page.page, page.due_at
+    if due_at is None or due_at <= turn.now:
+        return None
+    cause, remedy, next_ = "", "", ahead(due_at, turn.now)
+    if one.gone:
+        state = "has moved" if one.redirects_to else "is gone"
+        seen = f"it {state}, as {_last_crawls(one.n_failures)} found"
+        cause = f"{seen}; it is checked ever more rarely, next {next_}"
+    elif one.no_content:
+        remedy = outcome_words.remedy(one.outcome, page.status)
+        shareless = "it has no share of the budget, and is tried ever more rarely"
+        cause = f"{_last_result(page)}; {shareless}, next {next_}"
+    elif one.n_failures and one.last_observed_at is None:
+        cause = f"{_last_result(page)}; it has had no content yet, and is tried again {next_}"
+    elif one.n_failures:
+        cause = f"{_last_result(page)}; it is tried again {next_}"
+    else:
+        cause = f"it is due {next_}"
+    return Hold(kind="not_due", cause=cause, remedy=remedy, until=due_at)
+
+
+OF_PAGE: tuple[Callable[[PageNow, Turn], Hold | None], ...] = (
+    _leased,
+    _unreported,
+    _retired,
+    _held,
+    _unscheduled,
+    _paused,
+    _not_due,
+)
+"""Questions about a page, in their order."""
+
+
+def _last_crawls(n: int) -> str:
+    return "its last crawl" if n <= 1 else f"its last {n} crawls"
+
+
+def _last_result(page: PageNow) -> str:
+    """Return what the last crawls of a page without content found."""
+    return last_result(page.page, page.status)
+
+
+def last_result(page: Page, status: int | None) -> str:
+    """Return what the last crawls of a page without content found, as a clause."""
+    result = f"{outcome_words.found(page.outcome, status)}{_not_followed(page)}"
+    return f"{_last_crawls(page.n_failures)} {result}"
+
+
+def _not_followed(page: Page) -> str:
+    """Return why the last redirect of a page was not followed, where it was not."""
+    if page.outcome is not Outcome.elsewhere or page.redirects_to is not None:
+        return ""
+    if page.hops >= MOST_HOPS:
+        return f", {MOST_HOPS} redirects away from a page that was asked for, which is the maximum"
+    if page.n_targets >= MOST_TARGETS:
+        return f", after {page.n_targets} other targets, which is the maximum"
+    if page.n_targets >= MOST_BARREN:
+        return f", after {page.n_targets} other targets, the last of which had no content"
+    return ""

@@ -1,0 +1,183 @@
+"""Holds of due pages by what is around them: host, caps, budget and crawlers. Pure."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from service.api.holds.facts import ALL_HOSTS, HostNow, Pause, Turn
+from service.api.holds.hold import Hold, first
+from service.model.arrays import LATEST
+from service.model.words import ahead, counted, every, moment, number, span
+
+QUIET = timedelta(minutes=10)
+"""Time without a sign of a crawler after which a due page waits for one."""
+LONG = timedelta(days=1)
+"""Time until the turn of a page from which an operator may want a shorter delay."""
+
+
+def hold_of_turn(turn: Turn, due_at: datetime) -> Hold:
+    """Return what holds a due page of a host queue whose own rules do not hold it."""
+    held = first(question(turn, due_at) for question in OF_TURN)
+    return _ready(turn, due_at) if held is None else held
+
+
+def _host_paused(turn: Turn, _: datetime) -> Hold | None:
+    pause = pause_beyond(turn, turn.now)
+    return None if pause is None else hold_of_pause(pause, turn)
+
+
+def pause_beyond(turn: Turn, due_at: datetime) -> Pause | None:
+    """Return the pause that ends last, if it ends after now and after a due time."""
+    last = max(turn.host.pauses, key=lambda pause: (pause.until, pause.by), default=None)
+    return None if last is None or last.until <= max(due_at, turn.now) else last
+
+
+def hold_of_pause(pause: Pause, turn: Turn) -> Hold:
+    """Return the hold of a page whose host is paused."""
+    until = _until(pause.until, turn)
+    if pause.by == "operator":
+        forever = pause.until >= LATEST
+        until = "until an operator ends the pause" if forever else until
+        cause = f"an operator has paused {pause.of} {until}"
+        act = "resume" if pause.of == ALL_HOSTS else "hosts resume"
+        remedy = f"end the pause by `recrawl {act}` if its pages shall be crawled"
+        return Hold(kind="host_paused", cause=cause, remedy=remedy, until=pause.until, by=pause.by)
+    cause = (
+        f"{pause.of} is paused {until}, because it asked for a pause (429, 503, Retry-After), "
+        "failed or did not answer"
+    )
+    return Hold(kind="host_paused", cause=cause, until=pause.until, by=pause.by)
+
+
+def _capped(turn: Turn, _: datetime) -> Hold | None:
+    cap = turn.host.cap
+    if cap is None or cap.until <= turn.now:
+        return None
+    what = "first crawls" if cap.of_first else "crawls"
+    cause = (
+        f"{cap.of} has had its {what} of today by its cap of {number(cap.crawls_a_day)} a day, "
+        f"and goes on {ahead(cap.until, turn.now)}"
+    )
+    return Hold(
+        kind="cap",
+        cause=cause,
+        remedy="raise the cap if more of its pages shall be crawled a day",
+        until=cap.until,
+        by=cap.of,
+    )
+
+
+def _spent(turn: Turn, _: datetime) -> Hold | None:
+    until = turn.spent_until
+    if until is None or until <= turn.now:
+        return None
+    if until >= LATEST:
+        cause = "one crawl of it costs more than the budget of a day"
+        return Hold(kind="budget", cause=cause, remedy="raise the budget if it shall be crawled")
+    return Hold(
+        kind="budget",
+        cause=f"the budget is spent {_until(until, turn)}",
+        remedy="wait, or raise the budget",
+        until=until,
+    )
+
+
+def _first_spent(turn: Turn, _: datetime) -> Hold | None:
+    until = turn.first_spent_until
+    if until is None or until <= turn.now:
+        return None
+    return Hold(
+        kind="budget",
+        cause="first crawls of new pages have had their part of the budget of today, and go on "
+        f"{ahead(until, turn.now)}",
+        remedy="wait, or raise the budget or RECRAWL_FIRST_SHARE",
+        until=until,
+    )
+
+
+def _unasked(turn: Turn, _: datetime) -> Hold | None:
+    seen_at, since = turn.crawlers.seen_at, turn.crawlers.since
+    if seen_at is not None and turn.now - seen_at < QUIET:
+        return None
+    asked = "no crawler has asked for leases or sent a report"
+    if seen_at is None:
+        cause = f"{asked} since the server began, {_ago(since, turn)}"
+    else:
+        cause = f"{asked} for {span((turn.now - seen_at).total_seconds())}"
+    return Hold(kind="no_crawler", cause=cause, remedy="start a crawler")
+
+
+def _busy(turn: Turn, _: datetime) -> Hold | None:
+    host = turn.host
+    if host.n_before:
+        return _behind(turn)
+    if host.opens_at is not None and host.opens_at > turn.now:
+        pace = _pace_of(host) or "with a delay"
+        cause = f"{host.name} is crawled {pace}, next {ahead(host.opens_at, turn.now)}"
+        return replace(_busy_host(host, cause), until=host.opens_at)
+    if 0 < host.concurrency <= host.n_running:
+        run = "a crawl" if host.n_running == 1 else counted(host.n_running, "crawl")
+        verb = "runs" if host.n_running == 1 else "run"
+        return _busy_host(host, f"{run} of {host.name} {verb}, which is the maximum at a time")
+    return None
+
+
+def in_turns(host: HostNow) -> Hold:
+    """Return the hold of due pages that come after others of their host."""
+    pace = _pace_of(host) or f"with {counted(host.concurrency, 'crawl')} at a time"
+    return _busy_host(host, f"{host.name} is crawled {pace}, and others come first")
+
+
+def _behind(turn: Turn) -> Hold:
+    """Return the hold of a page that has others of its host before it."""
+    host, pace = turn.host, _pace_of(turn.host)
+    least = "at least " if host.n_before_is_least else ""
+    verb = "is" if host.n_before == 1 else "are"
+    cause = f"{least}{counted(host.n_before, 'page')} of {host.name} {verb} before it"
+    if not pace:
+        return _busy_host(host, cause)
+    begin = max(host.opens_at or turn.now, turn.now)
+    turn_at = begin + timedelta(seconds=host.delay_s * host.n_before)
+    remedy = ""
+    if turn_at - turn.now >= LONG and not host.by_robots:
+        remedy = "lower the delay of the host if its site allows it"
+    cause = f"{cause}, {pace}, so its turn is {ahead(turn_at, turn.now)}, or later"
+    return replace(_busy_host(host, cause), until=turn_at, remedy=remedy)
+
+
+def _busy_host(host: HostNow, cause: str) -> Hold:
+    return Hold(kind="host_busy", cause=cause, by=host.name, n_before=host.n_before)
+
+
+def _pace_of(host: HostNow) -> str:
+    """Return the pace of a host with a delay, in words; "" without one."""
+    if host.delay_s <= 0:
+        return ""
+    asks = ", as its robots.txt asks" if host.by_robots else ""
+    return f"once {every(86_400.0 / host.delay_s)}{asks}"
+
+
+OF_TURN: tuple[Callable[[Turn, datetime], Hold | None], ...] = (
+    _host_paused,
+    _capped,
+    _spent,
+    _first_spent,
+    _unasked,
+    _busy,
+)
+"""Questions about the turn of a due page, in their order."""
+
+
+def _ready(turn: Turn, due_at: datetime) -> Hold:
+    due = "it is due now"
+    if due_at < turn.now:
+        due = f"it was due {ahead(due_at, turn.now)}"
+    return Hold(kind="ready", cause=f"{due}, and the next request for leases gets it")
+
+
+def _until(at: datetime, turn: Turn) -> str:
+    return f"until {moment(at)}, {span((at - turn.now).total_seconds())} from now"
+
+
+def _ago(at: datetime, turn: Turn) -> str:
+    return f"{span(max((turn.now - at).total_seconds(), 0.0))} ago"

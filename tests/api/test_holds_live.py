@@ -1,0 +1,155 @@
+"""What holds pages, over HTTP, in the command and in the console."""
+
+import json
+import re
+
+import pytest
+from support.live_server import Live, running
+
+A, B = "https://a.example/", "https://b.example/"
+ADMIN = "an-administrator-of-the-tests"
+
+
+@pytest.fixture
+def live(database_url):
+    with running(database_url) as live:
+        yield live
+
+
+@pytest.fixture
+def guarded(database_url):
+    """A service with keys."""
+    with running(database_url, api_keys=(ADMIN,)) as live:
+        yield live
+
+
+def why(live: Live, url=A):
+    return live.get("/pages", url=url).json()["why"]
+
+
+def explained(live: Live, headers=None, **asked):
+    answer = live.client.get("/leases", params={"explain": True, **asked}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    assert (body["items"], body["next_cursor"]) == ([], None)
+    return body["explanation"]
+
+
+def lease(live: Live, **asked):
+    return live.client.post("/leases", json=asked).json()["items"]
+
+
+def kinds(explanation):
+    return {held["hold"]: (held["n_pages"], held["n_hosts"]) for held in explanation["holds"]}
+
+
+def pause(live: Live, host: str, until: str | None):
+    answer = live.client.patch(f"/hosts/{host}", json={"blocked_until": until})
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_page_goes_from_no_crawler_over_its_lease_to_its_next_crawl(live, recrawl):
+    nothing = explained(live)
+    assert nothing["sentence"] == (
+        "Register pages, or name other hosts: no page within reach is due."
+    )
+    live.register(A)
+    assert why(live)["hold"] == "no_crawler"
+    assert why(live)["sentence"].startswith("Start a crawler: no crawler has asked")
+    assert explained(live)["sentence"].startswith("Start a crawler: 1 page is ready; no crawler")
+    (crawl,) = lease(live, worker="w7")
+    held = why(live)
+    assert (held["hold"], held["by"], held["until"]) == ("leased", "w7", crawl["expires_at"])
+    leased = explained(live)
+    assert (leased["n_due"], leased["n_leased"], leased["holds"]) == (0, 1, [])
+    assert "no page within reach is due; the next crawl may begin in" in leased["sentence"]
+    report = {"lease": crawl["lease"], "observed_at": live.clock().isoformat(), "status": 503}
+    assert live.post("/observations", [report]).json()["accepted"] == 1
+    held = why(live)
+    assert (held["hold"], held["until"]) == ("not_due", "2026-05-01T13:00:00Z")
+    sentence = (
+        "Nothing to do: its last crawl failed with status 503; it has had no content yet, and is "
+        "tried again in 60 minutes, at 2026-05-01 13:00 UTC."
+    )
+    assert held["sentence"] == sentence
+    shown = recrawl("why", A, url=live.url).out
+    assert sentence in " ".join(shown.split())
+    assert "next crawl  2026-05-01 13:00:00Z" in shown
+    assert "assumed" in shown
+    assert sentence in live.get(f"/console/pages/{crawl['page_id']}").text
+
+
+def test_pages_of_a_host_are_held_by_their_turn_and_by_pauses(live, recrawl):
+    live.register(*(f"{A}{n}" for n in range(5)), B)
+    assert len(lease(live, hosts=["c.example"])) == 0
+    assert {hold: n for hold, (n, _) in kinds(explained(live)).items()} == {
+        "ready": 2,
+        "host_busy": 4,
+    }
+    by_turn = {each["n_before"]: each for each in (why(live, f"{A}{n}") for n in range(5))}
+    held = [by_turn[n] for n in range(5)]
+    assert [each["hold"] for each in held] == ["ready", *["host_busy"] * 4]
+    assert held[3]["sentence"].startswith(
+        "Nothing to do: 3 pages of a.example are before it, once every second, so its turn is in "
+        "3 seconds, at 2026-05-01 12:00:03 UTC, or later."
+    )
+    pause(live, "a.example", "2026-05-01T14:00:00Z")
+    until = "2026-05-01 14:00 UTC, 2 hours from now"
+    sentence = (
+        "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+        "an operator has paused a.example until "
+        f"{until}"
+    )
+    assert why(live, f"{A}3")["sentence"].startswith(sentence)
+    both, ours, theirs = (
+        explained(live, **asked) for asked in ({}, {"hosts": "a.example"}, {"hosts": "b.example"})
+    )
+    assert kinds(both) == {"host_paused": (5, 1), "ready": (1, 1)}
+    assert kinds(ours) == {"host_paused": (5, 1)}
+    assert kinds(theirs) == {"ready": (1, 1)}
+    assert ours["holds"][0]["by"] == "operator"
+    assert ours["sentence"] == (
+        "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+        "5 due pages wait, because an operator has "
+        f"paused a.example until {until}."
+    )
+    assert (both["n_due"], both["complete"], both["next_at"]) == (6, True, "2026-05-01T12:00:00Z")
+    slices = [explained(live, slice=n, slices=2) for n in (0, 1)]
+    assert sorted(each["n_due"] for each in slices) == [1, 5]
+    shown = recrawl("leases", "explain", "--host", "a.example", url=live.url)
+    assert "host_paused (operator) 5 pages of 1 host: End the pause" in shown.out
+    told = recrawl("leases", "explain", "--json", url=live.url).out
+    assert json.loads(told) == both
+
+
+def test_a_host_with_a_cap_and_a_site_that_asks_for_a_pause_are_named(live):
+    live.register(A, f"{A}1")
+    live.client.patch("/hosts/a.example", json={"max_crawl_rate": 1.0})
+    (crawl,) = lease(live)
+    live.clock.advance(minutes=1)
+    assert why(live, f"{A}1" if crawl["url"] == A else A)["hold"] == "cap"
+    assert kinds(explained(live)) == {"cap": (1, 1)}
+    report = {"lease": crawl["lease"], "observed_at": live.clock().isoformat(), "status": 429}
+    live.post("/observations", [{**report, "retry_after_s": 600}])
+    held = why(live, crawl["url"])
+    assert (held["hold"], held["by"]) == ("not_due", None)  # the retry comes after the pause
+    held = why(live, f"{A}1" if crawl["url"] == A else A)
+    assert (held["hold"], held["by"], held["until"]) == (
+        "host_paused",
+        "site",
+        "2026-05-01T12:11:00Z",
+    )
+
+
+def test_a_limited_key_is_told_about_its_own_hosts_only(guarded):
+    guarded.register(A, B)
+    wish = {"name": "limited", "role": "crawl", "hosts": ["a.example"]}
+    headers = {"Authorization": f"Bearer {guarded.post('/keys', wish).json()['key']}"}
+    assert explained(guarded, headers, hosts="a.example")["n_due"] == 1
+    for query in ({}, {"explain": True}, {"explain": True, "hosts": "b.example"}):
+        refused = guarded.client.get("/leases", params=query, headers=headers)
+        assert refused.status_code == 403, refused.text
+    assert "send explain=true" in guarded.client.get("/leases", headers=headers).json()["detail"]
+    wrong = guarded.client.get("/leases", params={"explain": True, "slice": 2, "slices": 2})
+    assert wrong.status_code == 422
+    assert re.search("slice 2 is not one of 2", wrong.text)
