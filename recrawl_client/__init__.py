@@ -75,6 +75,7 @@ from recrawl_client.wire.plan import (
     StarvedPage,
 )
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.status import Need, StatusAnswer
 from recrawl_client.wire.url_groups import UrlGroupItem
 from recrawl_client.wire.webhooks import ChangeEvent, CreatedWebhook, WebhookItem
 
@@ -113,6 +114,7 @@ __all__ = [
     "Leased",
     "ListedHost",
     "ListedPage",
+    "Need",
     "NotFound",
     "Observation",
     "Page",
@@ -137,6 +139,7 @@ __all__ = [
     "SitemapChild",
     "SitemapRead",
     "StarvedPage",
+    "StatusAnswer",
     "TooLarge",
     "Unauthorized",
     "Unavailable",

@@ -33,6 +33,7 @@ from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
 from recrawl_client.wire.plan import PlanAnswer
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.status import StatusAnswer
 from recrawl_client.wire.webhooks import CreatedWebhook, WebhookItem
 from recrawl_client.wire.websub import RegisteredSubscription, SubscriptionItem
 
@@ -268,6 +269,10 @@ class AsyncClient(BaseClient, AsyncCollectionMethods, AsyncActMethods):
         seconds long, a multiple of 600.
         """
         return self._items(calls.steps(since, until, step_s, host))
+
+    async def status(self) -> StatusAnswer:
+        """Return the state of the service, and what needs somebody."""
+        return await self._run(calls.status())
 
     async def plan(self, *bandwidths: float, limit: int = 20) -> PlanAnswer:
         """Return the plans of other bandwidths; raise `NotFound` before the first epoch.

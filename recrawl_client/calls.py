@@ -19,6 +19,7 @@ from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
 from recrawl_client.wire.pages import Page, PageAnswer, Registered, Watched
 from recrawl_client.wire.plan import PlanAnswer
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer, ScheduleAnswer, ScheduledPage
+from recrawl_client.wire.status import StatusAnswer
 from recrawl_client.wire.webhooks import (
     CreatedWebhook,
     WebhookItem,
@@ -342,6 +343,11 @@ def steps(
         if value is not None
     }
     return Listing("/history", HistoryAnswer, params)
+
+
+def status() -> Flow[StatusAnswer]:
+    """Show the state of the service."""
+    return ask("GET", "/status", StatusAnswer)
 
 
 def plan(bandwidths: Sequence[float], limit: int) -> Flow[PlanAnswer]:

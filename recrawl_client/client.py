@@ -33,6 +33,7 @@ from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
 from recrawl_client.wire.plan import PlanAnswer
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
+from recrawl_client.wire.status import StatusAnswer
 from recrawl_client.wire.webhooks import CreatedWebhook, WebhookItem
 from recrawl_client.wire.websub import RegisteredSubscription, SubscriptionItem
 
@@ -282,6 +283,10 @@ class Client(BaseClient, CollectionMethods, ActMethods):
         seconds long, a multiple of 600.
         """
         return self._items(calls.steps(since, until, step_s, host))
+
+    def status(self) -> StatusAnswer:
+        """Return the state of the service, and what needs somebody."""
+        return self._run(calls.status())
 
     def plan(self, *bandwidths: float, limit: int = 20) -> PlanAnswer:
         """Return the plans of other bandwidths; raise `NotFound` before the first epoch.

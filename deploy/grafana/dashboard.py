@@ -144,6 +144,7 @@ ROWS: dict[str, list[Panel]] = {
             {"{{reason}}": "max by (reason) (recrawl_hosts_blocked)", "all": "max(recrawl_hosts)"},
         ),
         Panel("Longest wait of a ready crawl", "s", {"wait": "min(recrawl_ready_seconds)"}),
+        Panel("Needs you", "short", {"{{kind}}": "max by (kind) (recrawl_needs_you)"}),
     ],
     "Epochs and webhooks": [
         Panel(

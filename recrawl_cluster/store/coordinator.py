@@ -29,6 +29,10 @@ class Coordinated(Routing):
     def incarnations(self) -> list[Incarnation]:
         return [each for tx in self.every() for each in tx.incarnations()]
 
+    # crawlers ask any server, and all servers share the coordinator
+    last_asked = by_coordinator("last_asked")
+    save_asked = by_coordinator("save_asked")
+
     # one pace for all databases: the budget is one amount
     pace = by_coordinator("pace")
     lock_pace = by_coordinator("lock_pace")
@@ -82,6 +86,7 @@ class Coordinated(Routing):
     renew_claims = by_coordinator("renew_claims")
     redate_webhooks = by_coordinator("redate_webhooks")
     webhook_progress = by_coordinator("webhook_progress")
+    troubled_webhooks = by_coordinator("troubled_webhooks")
     add_delivery = by_coordinator("add_delivery")
     deliveries = by_coordinator("deliveries")
     park_page = by_coordinator("park_page")
@@ -98,6 +103,7 @@ class Coordinated(Routing):
     steps = by_coordinator("steps")
     sum_steps = by_coordinator("sum_steps")
     newest_measured = by_coordinator("newest_measured")
+    measured_steps = by_coordinator("measured_steps")
     calibrations = by_coordinator("calibrations")
     calibrations_of = by_coordinator("calibrations_of")
     save_host_loads = by_coordinator("save_host_loads")

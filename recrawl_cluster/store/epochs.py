@@ -81,6 +81,7 @@ class ShardedEpochs(Routing):
     fail_epoch = by_coordinator("fail_epoch")
     epoch = by_coordinator("epoch")
     newest_epoch = by_coordinator("newest_epoch")
+    epoch_failures = by_coordinator("epoch_failures")
     epochs = by_coordinator("epochs")
     epoch_in_force = by_coordinator("epoch_in_force")
 

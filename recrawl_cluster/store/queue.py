@@ -30,7 +30,7 @@ from recrawl_cluster.store.routing import (
     on_range,
 )
 from recrawl_cluster.store.shard_map import SHIFT
-from service.model.arrays import Ints, is_among
+from service.model.arrays import Instants, Ints, is_among
 from service.model.domain import Host, HostGroup, HostPages
 from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
 from service.model.incidents import HostIncidents
@@ -46,6 +46,7 @@ from service.storage.queue.columns import (
     QueuedPages,
 )
 from service.storage.queue.holds import MOST_QUEUES
+from service.storage.queue.signs import Pause
 from service.storage.queue.unfinished import WorkerCounts, WorkerLeases
 
 
@@ -152,6 +153,22 @@ class ShardedQueue(Routing):
             sums[worker].update(dict(zip(WorkerCounts._fields[1:], counts, strict=True)))
         merged = [WorkerCounts(worker, **own) for worker, own in sums.items()]
         return sorted(merged, key=lambda each: (-each.n_lost, each.worker))[:limit]
+
+    @override
+    def leases_end(self) -> datetime | None:
+        ends = [tx.leases_end() for tx in self.answering()]
+        return max((end for end in ends if end is not None), default=None)
+
+    @override
+    def pauses(self, now: datetime, limit: int) -> list[Pause]:
+        every = [pause for tx in self.answering() for pause in tx.pauses(now, limit)]
+        every.sort(key=lambda pause: (pause.n_failures, pause.until), reverse=True)
+        return every[:limit]
+
+    @override
+    def lost_at(self, worker: str, now: datetime, limit: int) -> Instants:
+        every = [tx.lost_at(worker, now, limit) for tx in self.answering()]
+        return np.sort(np.concatenate(every))[::-1][:limit]
 
     @override
     def ready(

@@ -39,6 +39,11 @@ class ShardedWorth(Routing):
         return sorted((each for part in parts for each in part), key=by_name)[:limit]
 
     @override
+    def stopped_levels(self, limit: int) -> list[ShownLevel]:
+        every = [each for tx in self.every() for each in tx.stopped_levels(limit)]
+        return sorted(every, key=lambda each: (each.n_new - each.n_first, each.level))[:limit]
+
+    @override
     def levels_above(self, level: Ints) -> list[ShownLevel]:
         return sorted((each for tx in self.every() for each in tx.levels_above(level)), key=by_name)
 

@@ -37,6 +37,7 @@ from service.api.routes import (
     plan,
     schedule,
     sitemaps,
+    status,
     url_groups,
     webhooks,
     websub,
@@ -92,6 +93,7 @@ ROUTERS = (
     webhooks.router,
     epochs.router,
     history.router,
+    status.router,
     plan.router,
     orders.router,
     hosts.router,
@@ -173,6 +175,7 @@ def end(service: Service, threads: list[threading.Thread]) -> None:
     service.watch.stopped.set()
     service.feed.stopped.set()
     service.gate.stop()
+    threads = [*service.asked.writing, *threads]
     for batcher in service.batchers:
         threads = [*batcher.finish(), *threads]
     if joined(threads, GRACE_S):

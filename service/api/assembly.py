@@ -41,6 +41,8 @@ from service.runtime.access import open_gate
 from service.runtime.bootstrap import opened, started_tracing
 from service.runtime.metrics import Monitor, Telemetry
 from service.runtime.settings import Settings
+from service.status.asked import LastAsked
+from service.status.state import StateReader
 from service.storage import Store
 from service.storage.budget.orders import Orders
 from service.storage.clock import Clock
@@ -113,6 +115,9 @@ class Service(Monitored):
     lease_calls: LeaseCalls
     keeper: Keeper
     """The allotment of the budget that this server holds."""
+    asked: LastAsked
+    """The last requests of crawlers at this server."""
+    state: StateReader
     settler: LeaseSettler
     lease_ttl: timedelta
     budget: BudgetInForce
@@ -212,7 +217,10 @@ def open_service(
     n_writers = 1 if store.embedded else 2
     writers = n_writers, telemetry.count_commit
     patience_s = request_deadlines(settings.database_timeout_s).lock_s
-    keeper = Keeper(store, base.budget.terms)
+    keeper, asked = Keeper(store, base.budget.terms), LastAsked(store)
+    estimator, interval = base.plan.estimator, base.runner.interval
+    state = StateReader(store, estimator, interval, lambda: base.budget.terms, asked)
+    telemetry.watch_needs(state.needs)
     recorder = Recorder(store, InForce(base.rules), settler, patience_s, keeper)
     posts = PostRecorder(recorder, telemetry, now, base.budget)
     if isinstance(store, SeveralBatchers):
@@ -232,6 +240,8 @@ def open_service(
         registrations=registrations,
         lease_calls=batched_calls(CallFlush(store, polite, lease_rng, posts, keeper)),
         keeper=keeper,
+        asked=asked,
+        state=state,
         settler=settler,
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         budget=base.budget,

@@ -19,6 +19,8 @@ from service.api.server import address_of, no_fault
 from service.runtime.bootstrap import Opened
 from service.runtime.metrics import Telemetry
 from service.runtime.requests import RequestMiddleware
+from service.status.asked import LastAsked
+from service.status.state import StateReader
 
 MAX_CONNECTIONS = 64
 """Maximum number of connections; scrapers and probes need few."""
@@ -50,6 +52,14 @@ def serving(base: Opened, gate: Gate, slow_s: float, sockets: list[socket.socket
     """
     store = base.store
     telemetry = Telemetry(store, store.clock, base.runner.interval, base.plan.estimator.name)
+    state = StateReader(
+        store,
+        base.plan.estimator,
+        base.runner.interval,
+        lambda: base.budget.terms,
+        LastAsked(store),
+    )
+    telemetry.watch_needs(state.needs)
     worker = Monitored(store=store, gate=gate, monitor=telemetry)
     logging.getLogger("uvicorn.error").addFilter(no_fault)
     config = uvicorn.Config(

@@ -27,9 +27,15 @@ class UrlGroup(NamedTuple):
 
 def shown(tx: Transaction, level: Ints) -> list[UrlGroup]:
     """Return levels by name, judged with all above them."""
-    rows = tx.levels_above(level)
-    place = {row.level: position for position, row in enumerate(rows)}
+    rows = judged(tx, level)
     n_waiting = tx.n_waiting(level) if len(level) else {}
+    return [group._replace(n_waiting=n_waiting.get(group.level.level, 0)) for group in rows]
+
+
+def judged(tx: Transaction, level: Ints) -> list[UrlGroup]:
+    """Return the same without counting the pages that wait."""
+    rows = tx.levels_above(level) if len(level) else []
+    place = {row.level: position for position, row in enumerate(rows)}
     last = np.array(["?" in row.name for row in rows], np.bool_)
     numbers = {
         name: np.array([getattr(row, name) for row in rows], np.int64)
@@ -50,7 +56,7 @@ def shown(tx: Transaction, level: Ints) -> list[UrlGroup]:
             row,
             float(share[n]),
             of_rule.get(int(rule[n]), STOPPED if stopped[n] else OPEN),
-            n_waiting.get(row.level, 0),
+            0,
         )
         for n, row in enumerate(rows)
         if row.level in wanted

@@ -8,110 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.output import AsJson
-from service.model.words import counted, number, span
+from service.cli.output import AsJson, on_terminal
+from service.cli.state import show, state_of
+from service.model.words import counted, span
 
 if TYPE_CHECKING:
-    from prometheus_client.samples import Sample
-
-    from recrawl_client import Client, Epoch, HistoryRow
-
-OK = 200
+    from recrawl_client import Epoch
 
 
 def status(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
-    """Show whether a service is ready, its epoch, pages, budget, freshness and queue.
+    """Show what needs you, then the pages, the crawls, the budget and the epoch of a service.
 
-    Ends with status 1 if the service is not ready.
+    A terminal gets a table. A pipe gets the JSON of GET /status, as with --json.
+    Ends with status 0 if nothing needs you. Ends with status 1 if something does, or if the service
+    is not ready.
     """
     with connected(to, api_key) as client:
         state = state_of(client)
-    if as_json:
+    if as_json or not on_terminal():
         typer.echo(json.dumps(state, indent=2))
     else:
-        for name, text in lines(state):
-            typer.echo(f"{name:8} {text}")
-    if state["health"] != "ok":
+        show(state)
+    if state["health"] != "ok" or state["needs_you"]:
         raise typer.Exit(1)
-
-
-def state_of(client: "Client") -> dict[str, Any]:
-    """Return the state of a service; only the reason where it is not ready."""
-    answer = _get(client, "/readyz")
-    health = _object(answer)
-    state: dict[str, Any] = {"address": str(client.http.base_url).rstrip("/")}
-    if answer.status_code != OK or health.get("status") != "ok":
-        reason = health.get("detail", f"GET /readyz answers {answer.status_code}")
-        return state | {"health": "not ready", "reason": reason}
-    state |= {"health": "ok", "version": health.get("version", "unknown")}
-    newest, in_force = next(client.epochs(), None), _in_force(client)
-    samples = _samples(client)
-    gauges = {sample.name: sample.value for sample in samples if not sample.labels}
-    builds = (sample.labels for sample in samples if sample.name == "recrawl_build_info")
-    return state | {
-        "database": next(builds, {}).get("database"),
-        "has_pages": in_force is not None or _has_pages(client),
-        "epoch": _as_json(in_force),
-        "newest_epoch": _as_json(newest),
-        "history": _as_json(_last_measured(client)),
-        "ready_s": gauges.get("recrawl_ready_seconds"),
-        "waiting_items": gauges.get("recrawl_waiting_items"),
-    }
-
-
-def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the state as pairs of a name and a short text."""
-    if state["health"] != "ok":
-        return [("health", f"not ready, at {state['address']}: {state['reason']}")]
-    rows = [("health", f"ok, version {state['version']}, at {state['address']}")]
-    epoch, newest = state["epoch"], state["newest_epoch"]
-    if epoch is None:
-        rows.append(("epoch", _none_yet(state)))
-    else:
-        rows += [
-            ("epoch", f"{epoch['epoch']}, published {_ago(epoch['finished_at'])}"),
-            ("pages", f"{epoch['n_pages']:,}"),
-            ("budget", _budget(epoch)),
-        ]
-    rows += _history(state["history"])
-    rows.append(("queue", _queue(state)))
-    if newest is not None and newest["status"] == "failed":
-        rows.append(("warning", f"epoch {newest['epoch']} failed: {newest['reason']}"))
-    return rows
-
-
-def _none_yet(state: dict[str, Any]) -> str:
-    """Return why no epoch is in force: on Postgres only a worker runs epochs."""
-    newest = state["newest_epoch"]
-    not_begun = newest is None or newest["status"] == "requested"
-    if state["database"] == "postgres" and state["has_pages"] and not_begun:
-        return "none yet: is `recrawl worker` running?"
-    return "none yet; the first one runs once pages are registered"
-
-
-def _history(row: dict[str, Any] | None) -> list[tuple[str, str]]:
-    if row is None:
-        return []
-    texts = [f"{row['n_never_crawled']:,} pages never crawled", f"{row['n_overdue']:,} overdue"]
-    if row.get("n_no_content"):
-        texts.insert(1, f"{row['n_no_content']:,} without content")
-    if row["fresh_share"] is not None:
-        texts.insert(0, f"{row['fresh_share']:.1%} of copies, by importance")
-    crawls = f"{row['n_reported']:,} in ten minutes, {row['n_changed']:,} found changes"
-    measured = f"measured {_ago(row['measured_at'])}"
-    return [("fresh", ", ".join([*texts, measured])), ("crawls", f"{crawls}, {measured}")]
-
-
-def _queue(state: dict[str, Any]) -> str:
-    ready_s = state["ready_s"]
-    if ready_s is None:
-        crawls = "no crawl is queued"
-    elif ready_s:
-        crawls = f"a crawl has been ready for {span(ready_s)}"
-    else:
-        crawls = "no crawl is ready yet"
-    waiting = state["waiting_items"]
-    return crawls if waiting is None else f"{crawls}, {waiting:,.0f} reports wait to be written"
 
 
 def why(
@@ -187,64 +106,7 @@ def _row(epoch: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-# -- answers of the service
-
-
-def _get(client: "Client", path: str) -> Any:
-    """Return an answer of any status; raise `Unavailable` without an answer."""
-    import httpx
-
-    from recrawl_client import Unavailable
-
-    try:
-        return client.http.get(path)
-    except (httpx.RequestError, httpx.InvalidURL) as error:
-        address = str(client.http.base_url).rstrip("/")
-        raise Unavailable(f"GET {address}{path}: {error}") from error
-
-
-def _object(answer: Any) -> dict[str, Any]:
-    """Return the JSON object of an answer; an empty object for other content."""
-    try:
-        content = answer.json()
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _in_force(client: "Client") -> "Epoch | None":
-    from recrawl_client import NotFound
-
-    try:
-        return client.epoch()
-    except NotFound:
-        return None
-
-
-def _last_measured(client: "Client") -> "HistoryRow | None":
-    """Return the newest row of the history with gauges; None where there is none of today."""
-    rows = [row for row in client.steps() if row.measured_at is not None]
-    return rows[-1] if rows else None
-
-
-def _has_pages(client: "Client") -> bool:
-    """Return whether a page is registered; False where the key may not list pages."""
-    answer = _get(client, "/pages?limit=1")
-    return answer.status_code == OK and bool(_object(answer).get("items"))
-
-
-def _samples(client: "Client") -> "list[Sample]":
-    """Return the metrics; none where a proxy blocks /metrics."""
-    from prometheus_client.parser import text_string_to_metric_families
-
-    answer = _get(client, "/metrics")
-    if answer.status_code != OK or "text/plain" not in answer.headers.get("Content-Type", ""):
-        return []
-    families = text_string_to_metric_families(answer.text)
-    return [sample for family in families for sample in family.samples]
-
-
-def _as_json(value: "Epoch | HistoryRow | None") -> dict[str, Any] | None:
+def _as_json(value: "Epoch") -> dict[str, Any] | None:
     from msgspec import to_builtins
 
     as_json: dict[str, Any] | None = to_builtins(value)
@@ -252,17 +114,6 @@ def _as_json(value: "Epoch | HistoryRow | None") -> dict[str, Any] | None:
 
 
 # -- texts
-
-
-def _budget(epoch: dict[str, Any]) -> str:
-    """Return the budget of an epoch in its unit, and the part that refreshes take.
-
-    >>> _budget({"bandwidth": 30.0, "bandwidth_used": 22.5, "unit": "USD"})
-    '30 USD a day, 22.5 scheduled'
-    """
-    unit = epoch["unit"] or "crawls"
-    budget, used = number(epoch["bandwidth"], 6), number(epoch["bandwidth_used"], 6)
-    return f"{budget} {unit} a day, {used} scheduled"
 
 
 def _moment(at: str) -> str:

@@ -97,18 +97,29 @@ class Measurement(NamedTuple):
     """Gauges by host_id; `ALL_HOSTS` has those of all pages."""
     loads: MeasuredLoads
 
+    @property
+    def all_pages(self) -> Gauges:
+        """The gauges of all pages."""
+        return self.gauges[ALL_HOSTS]
+
 
 def measure(
-    store: Store, estimator: Estimator[Any], hosts: Ints, now: Clock, most: int = MOST_MEASURED
+    store: Store,
+    estimator: Estimator[Any],
+    hosts: Ints,
+    now: Clock,
+    most: int = MOST_MEASURED,
+    blocks: Blocks | None = None,
 ) -> Measurement:
     """Return the gauges of all pages and of (H,) hosts, ascending, and the loads of all hosts.
 
-    `estimator` is that of the settings, without the prior of the epoch in force.
+    `estimator` is that of the settings, without the prior of the epoch in force. `blocks` replaces
+    those of at most `most` page_ids.
     """
     with store.begin(write=False) as tx:
         epoch = tx.epoch_in_force()
         fitted, facts, rates = fitted_last(tx, estimator, epoch), EpochFacts.of(epoch), ShardRates()
-        blocks = Blocks.of(tx.page_ranges(), most)
+        blocks = blocks or Blocks.of(tx.page_ranges(), most)
     totals = np.zeros((len(hosts) + 1, len(SUMS)))
     parts: list[HostLoads] = []
     for after, last in blocks.spans():

@@ -124,6 +124,19 @@ class WebhookProgress(NamedTuple):
     n_failed: int
 
 
+class TroubledWebhook(NamedTuple):
+    """A webhook whose address does not take the changes."""
+
+    id: str
+    url: str
+    reason: str | None
+    """Reason of the service for stopping it; None: it is tried again."""
+    since: datetime
+    """First failure in a row; of a webhook that was stopped without one, its last request."""
+    has_confirmed: bool
+    """True if the address has ever confirmed a request."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """One request to the address of a webhook."""

@@ -7,13 +7,15 @@ last answer.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from service.history import reading
 from service.history.reading import Row
@@ -27,10 +29,12 @@ from service.runtime.metric_families import (
     of_calibrations,
     of_disk,
     of_epoch,
+    of_needs,
     of_queue,
     of_step,
     of_webhooks,
 )
+from service.status.needs import Need
 from service.storage import Store
 from service.storage.clock import Clock
 from service.storage.queue.columns import QueueCensus
@@ -140,33 +144,71 @@ class Sums(NamedTuple):
     at: datetime
 
 
-class SumsCollector(Collector):
+class RareCollector(Collector):
+    """Numbers that are counted rarely where a count takes long."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.next_at = clock()
+
+    def count(self) -> None:
+        """Count, unless the last count was short ago for the time that it took."""
+        started = self.clock()
+        if started < self.next_at:
+            return
+        with suppress(RecrawlError):  # the last numbers stay
+            self.read()
+        took = self.clock() - started
+        self.next_at = started + max(COUNT_EVERY_S, took / COUNT_SHARE)
+
+    @abstractmethod
+    def read(self) -> None:
+        """Read the numbers of the database."""
+
+
+class NeedsCollector(RareCollector):
+    """The numbers of needs by kind, as of the last count."""
+
+    def __init__(
+        self, needs: Callable[[], Sequence[Need]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(clock)
+        self.needs = needs
+        self.last: Sequence[Need] | None = None
+
+    @override
+    def read(self) -> None:
+        self.last = self.needs()
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        if self.last is not None:
+            yield from of_needs(self.last)
+
+
+class SumsCollector(RareCollector):
     """Numbers of the queue and the calibration, as of the last count."""
 
     def __init__(
         self, store: Store, now: Clock, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        super().__init__(clock)
         self.store = store
         self.now = now
-        self.clock = clock
-        self.next_at = clock()
         self.sums: Sums | None = None
 
-    def count(self) -> None:
-        """Count, unless the last count was short ago for the time that it took."""
-        started = self.clock()
-        if started < self.next_at or not self.store.has_queue:
+    @override
+    def read(self) -> None:
+        if not self.store.has_queue:
             return
-        with suppress(RecrawlError), self.store.begin(write=False) as tx:  # the last sums stay
+        with self.store.begin(write=False) as tx:
             now = self.now()
             steps = tx.calibrations(now - CALIBRATED, now)
             day = merged_calibrations(step.calibrations for step in steps)
             self.sums = Sums(tx.queue_census(now), day, now)
-        took = self.clock() - started
-        self.next_at = started + max(COUNT_EVERY_S, took / COUNT_SHARE)
 
+    @override
     def collect(self) -> Iterator[Metric]:
-        """Yield the numbers of the last count."""
         if self.sums is None:
             return
         census, calibrations, at = self.sums

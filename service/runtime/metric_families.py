@@ -1,6 +1,6 @@
 """Families of metrics from values of the database."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,6 +14,7 @@ from service.model.domain import Epoch
 from service.model.history import Calibrations, Gauges
 from service.model.unfinished import Ending
 from service.model.webhooks import WebhookProgress, WebhookStatus
+from service.status.needs import KINDS, Need
 from service.storage.queue.columns import QueueCensus
 from service.storage.stores.contract import Disk
 
@@ -193,6 +194,15 @@ def of_queue(census: QueueCensus) -> Iterator[Metric]:
         "reason",
         {"operator": census.n_blocked, "trouble": census.n_paused},
     )
+
+
+def of_needs(needs: Sequence[Need]) -> Iterator[Metric]:
+    """Yield what needs somebody; each kind has a series, so that an alert on it can end."""
+    numbers: dict[str, float | None] = {kind.name: 0.0 for kind in KINDS}
+    for need in needs:
+        numbers[need.kind] = (numbers[need.kind] or 0.0) + need.n
+    help_text = "Subjects that need somebody, by kind; GET /status has sentences and remedies"
+    yield labelled("needs_you", help_text, "kind", numbers)
 
 
 def of_webhooks(webhooks: list[WebhookProgress], now: datetime) -> Iterator[Metric]:

@@ -1,7 +1,7 @@
 """Metrics of one process for operators, in Prometheus's format."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import product
 from typing import Any
@@ -19,7 +19,8 @@ from prometheus_client import (
 
 from service import __version__
 from service.batching.batcher import Flush
-from service.runtime.database_metrics import DatabaseCollector, SumsCollector
+from service.runtime.database_metrics import DatabaseCollector, NeedsCollector, SumsCollector
+from service.status.needs import Need
 from service.storage import Store
 from service.storage.clock import Clock
 
@@ -48,6 +49,7 @@ class Monitor:
         self.registry = CollectorRegistry()
         self.database = DatabaseCollector(store, now)
         self.sums = SumsCollector(store, now)
+        self.needs: NeedsCollector | None = None
         for collector in (self.database, self.sums):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
@@ -69,6 +71,17 @@ class Monitor:
             "Time from the start of one epoch to the start of the next, as set",
             epoch_interval.total_seconds,
         )
+
+    def watch_needs(self, read: Callable[[], Sequence[Need]]) -> None:
+        """Add the needs that a function reads at a count."""
+        self.needs = NeedsCollector(read)
+        self.registry.register(self.needs)
+
+    def count(self) -> None:
+        """Count what needs more than a few rows, unless the last count was short ago."""
+        self.sums.count()
+        if self.needs is not None:
+            self.needs.count()
 
     def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """Add a gauge that calls `read` at every scrape."""

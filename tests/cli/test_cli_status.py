@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import sys
 import threading
 import time
 
@@ -46,87 +47,110 @@ def too_often(learnt: Live) -> None:
         learnt.client.patch(f"/pages/{page_id}", json={"min_crawl_rate": 1e6})
 
 
-def test_a_service_without_pages_says_so(recrawl, api: Live):
+@pytest.fixture
+def terminal(monkeypatch):
+    """Make standard output a terminal."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys.modules["service.cli.status"], "on_terminal", lambda: True)
+
+
+def shown(ended):
+    """Return the table of a status by name."""
+    rows = (line.split(None, 1) for line in ended.out.replace("needs you", "needs").splitlines())
+    return {row[0]: row[1].strip() for row in rows if len(row) == 2}
+
+
+def test_a_service_without_pages_says_so(recrawl, terminal, api: Live):
     ended = recrawl("status", "--to", api.url)
     assert ended.status == 0
-    shown = dict(line.split(None, 1) for line in ended.out.splitlines())
-    assert shown["health"].endswith(f"at {api.url}")
-    assert shown["epoch"].startswith("none yet")
-    assert shown["queue"] == "no crawl is queued, 0 reports wait to be written"
+    table = shown(ended)
+    assert table["health"].endswith(f"at {api.url}")
+    assert table["needs"] == "nothing"
+    assert table["pages"] == "0, 0 never crawled, 0 overdue"
+    assert table["epoch"].startswith("none yet")
+    assert table["crawlers"] == "0 leases run, no crawl is ready"
 
 
-def test_the_state_of_a_service_is_shown(recrawl, learnt: Live):
+def test_a_terminal_gets_a_table_of_live_numbers(recrawl, terminal, learnt: Live):
     learnt.clock.advance(minutes=5)
     ended = recrawl("status", url=learnt.url)
     assert ended.status == 0
-    shown = dict(line.split(None, 1) for line in ended.out.splitlines())
-    assert shown["pages"] == "2"
-    assert shown["budget"] == "0.2 crawls a day, 0.2 scheduled"
-    assert re.fullmatch("1, published .* ago|1, published in .*", shown["epoch"])
-    assert shown["queue"].startswith("a crawl has been ready for ")
-    state = json.loads(recrawl("status", "--json", url=learnt.url).out)
-    assert (state["health"], state["epoch"]["n_pages"], state["waiting_items"]) == ("ok", 2, 0)
-    assert state["epoch"] == learnt.get("/epochs/1").json()
-    assert state["newest_epoch"] == {**state["epoch"], "calibration": None}
+    table = shown(ended)
+    assert table["pages"] == "2, 1 never crawled, 1 overdue"
+    assert table["fresh"].endswith(" of copies, by importance")
+    assert table["today"].startswith("1 crawl, 0 found changes, 0 failed, 0 leased")
+    assert table["budget"].startswith("none is set")
+    assert table["epoch"] == "1, published 5 minutes ago"
+    assert table["crawlers"] == "0 leases run, a crawl ready 5 minutes ago"
 
 
-def test_the_last_step_of_the_history_is_shown(recrawl, learnt: Live):
-    learnt.clock.advance(minutes=10)
-    learnt.service.runner.run_once()
-    row = learnt.get("/history").json()["items"][-1]
-    shown = dict(line.split(None, 1) for line in recrawl("status", url=learnt.url).out.splitlines())
-    assert shown["fresh"].startswith(f"{row['fresh_share']:.1%} of copies, by importance, ")
-    figures, measured = shown["fresh"].rsplit(", ", 1)
-    assert figures.endswith(f"{row['n_overdue']} overdue")
-    assert re.fullmatch(r"measured [\d.,]+ days ago", measured)
-    assert shown["crawls"] == (
-        f"{row['n_reported']} in ten minutes, {row['n_changed']} found changes, {measured}"
-    )
+def test_a_pipe_gets_the_answer_of_the_service_and_status_1_where_something_needs_you(
+    recrawl, learnt: Live
+):
+    ended = recrawl("status", url=learnt.url)
+    answer = learnt.get("/status").json()
+    assert json.loads(ended.out) == {"address": learnt.url, "health": "ok", **answer}
+    assert (ended.status, answer["needs_you"]) == (0, [])
+    too_often(learnt)
+    with capture_logs():
+        learnt.epoch()
+    ended = recrawl("status", "--json", url=learnt.url)
+    assert ended.status == 1
+    (need,) = json.loads(ended.out)["needs_you"]
+    assert need == learnt.get("/status").json()["needs_you"][0]
+    assert need["kind"] == "epoch_failing"
+
+
+def test_a_terminal_names_what_needs_you_first_with_the_remedy_on_its_own_line(
+    recrawl, terminal, learnt: Live
+):
+    too_often(learnt)
+    with capture_logs():
+        learnt.epoch()
+    ended = recrawl("status", url=learnt.url)
+    assert ended.status == 1
+    kind, sentence, remedy = ended.out.splitlines()[:3]
+    assert kind == "epoch_failing: epochs since 0 seconds ago"
+    assert sentence.startswith("  Mend the cause, because the last epoch failed: Bandwidth")
+    assert remedy == "  recrawl epochs --limit 5"
+    assert shown(ended)["epoch"].startswith("1, published 0 seconds ago; 2 failed: Bandwidth")
 
 
 @pytest.mark.dear
-def test_without_a_worker_status_and_console_ask_for_one(recrawl, postgres_url):
+def test_without_a_worker_status_and_console_ask_for_one(recrawl, terminal, postgres_url):
     with running(postgres_url) as live:
 
-        def shown():
+        def told():
             return recrawl("status", url=live.url).out, live.get("/console/epochs").text
 
-        told, page = shown()
-        assert "the first one runs once pages are registered" in told
+        out, page = told()
+        assert "the first one runs once pages are registered" in out
         assert "The first one runs a second after the first page." in page
         live.register(URL)
-        told, page = shown()
-        assert "epoch    none yet: is `recrawl worker` running?" in told
+        out, page = told()
+        assert "none yet: is `recrawl worker` running?" in out
         assert "None yet: is <code>recrawl worker</code> running?" in page
         live.client.post("/epochs")  # waits for a worker too
-        assert "none yet: is `recrawl worker` running?" in shown()[0]
+        assert "none yet: is `recrawl worker` running?" in told()[0]
 
 
-def test_where_the_server_runs_epochs_the_first_one_is_awaited(recrawl, api: Live):
+def test_where_the_server_runs_epochs_the_first_one_is_awaited(recrawl, terminal, api: Live):
     api.register(URL)
     assert "none yet; the first one runs" in recrawl("status", url=api.url).out
 
 
-def test_a_failed_epoch_is_shown_beside_the_one_in_force(recrawl, learnt: Live):
-    too_often(learnt)
-    with capture_logs():
-        assert learnt.epoch()["status"] == "failed"
-    out = recrawl("status", url=learnt.url).out
-    assert "epoch    1, published" in out
-    assert "warning  epoch 2 failed: BandwidthInfeasible" in out
-
-
-def test_a_service_that_is_not_ready_ends_with_status_1(recrawl, api: Live, monkeypatch):
+def test_a_service_that_is_not_ready_ends_with_status_1(recrawl, terminal, api, monkeypatch):
     def unavailable(**_):
         raise StoreUnavailable("the disk has gone", check="connection")
 
     monkeypatch.setattr(api.service.store, "check_ready", unavailable)
     ended = recrawl("status", url=api.url)
     last = ended.out.splitlines()[-1]
-    assert (ended.status, last) == (1, f"health   not ready, at {api.url}: the disk has gone")
+    assert ended.status == 1
+    assert last.split() == f"health not ready, at {api.url}: the disk has gone".split()
     with capture_logs():
-        state = json.loads(recrawl("status", "--json", url=api.url).out)
-    assert state == {"address": api.url, "health": "not ready", "reason": "the disk has gone"}
+        answer = json.loads(recrawl("status", "--json", url=api.url).out)
+    assert answer == {"address": api.url, "health": "not ready", "reason": "the disk has gone"}
 
 
 def test_why_a_page_is_crawled_is_explained(recrawl, learnt: Live):

@@ -151,6 +151,7 @@ async def everything(client, live):
     await note(client.recrawl(1, URLS[1]))
     await note(client.page_log(1))
     await note(client.steps())
+    await note([need.kind for need in (await settled(client.status())).needs_you])
     await note(client.freshness([1, URLS[1], rc.Copy(url=URLS[2], fetched_at=START)]))
     await note(client.running_leases())
     n_leased = len((await settled(client.lease(2, worker="gone"))).items)

@@ -294,6 +294,27 @@ def test_the_errors_of_forecasts_are_those_of_the_api(sqlite_url):
             assert f"mean error {100 * compared['calibration_error']:.1f} %" in shown, path
 
 
+def test_the_overview_begins_with_what_needs_you_and_has_live_numbers(sqlite_url):
+    with running(sqlite_url) as live:
+        browser = Browser(live.url)
+        assert "Nothing needs you." in browser.open().text
+        live.register("https://a.example/<b>", "https://a.example/2")
+        page = browser.open().text
+        assert "Pages 2 2 never crawled" in page, "before any epoch, and before any step"
+        live.epoch()
+        live.clock.advance(minutes=11)
+        live.service.runner.run_once()
+        page = browser.open()
+        (need,) = live.get("/status").json()["needs_you"]
+        shown = page.text[page.text.index("Overview a day") :]
+        assert shown.index("Needs you no crawler Start a crawler") < shown.index("Fresh by")
+        assert f"{need['sentence']} Since 11 min ago" in shown
+        assert need["remedy"] in shown
+        assert page.faults == []
+        live.post("/leases", {"worker": "w"})
+        assert "Nothing needs you." in browser.open().text
+
+
 def test_the_root_sends_a_browser_to_the_console_and_no_other_client(live):
     browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     sent = httpx.get(f"{live.url}/", headers=browser)

@@ -353,6 +353,17 @@ def test_no_crawler_takes_what_is_due(alerts, tmp_path, sqlite_url):
             watch.fires(alert)
 
 
+@causes("RecrawlNeedsYou")
+def test_something_that_needs_somebody(alerts, tmp_path, sqlite_url):
+    with watched(tmp_path, sqlite_url) as (live, watch):
+        live.register(*urls(2))
+        live.epoch()
+        watch.is_quiet(*alerts)
+        live.clock.advance(minutes=11)
+        live.service.runner.run_once()
+        assert watch.fires(*alerts)["kind"] == "no_crawler"
+
+
 @causes("RecrawlLeasesLost")
 def test_workers_that_die(alerts, tmp_path, sqlite_url):
     pages = urls(2_000)

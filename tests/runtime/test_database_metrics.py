@@ -10,7 +10,10 @@ from support.store_cases import T0
 from service.model.errors import StoreUnavailable
 from service.runtime.database_metrics import COUNT_EVERY_S, COUNT_SHARE, SumsCollector
 from service.runtime.metrics import Monitor
+from service.status.needs import KINDS, Need
 from service.storage.queue.columns import QueueCensus
+
+NEED = Need("host_paused", "a.example", T0, "See a.example.", "recrawl status")
 
 
 class Queue:
@@ -74,3 +77,24 @@ def test_a_scrape_reads_no_row_of_a_page(sql_store, monkeypatch):
         monkeypatch.setattr(kind, name, None)
     monitor = Monitor(sql_store, lambda: T0, timedelta(minutes=10), "gamma")
     assert b"recrawl_up 1.0" in monitor.scrape()
+
+
+def test_each_kind_of_needs_has_a_series_and_the_last_one_stays_during_an_outage(sql_store):
+    monitor = Monitor(sql_store, lambda: T0, timedelta(minutes=10), "gamma")
+    answers = [[], [NEED, NEED._replace(n=4)], StoreUnavailable()]
+
+    def read():
+        if isinstance(answers[0], Exception):
+            raise answers[0]
+        return answers.pop(0)
+
+    monitor.watch_needs(read)
+    assert NEED.kind not in values(monitor.needs), "no zero before the first count"
+    seen = []
+    for _ in range(3):
+        monitor.needs.next_at = 0.0
+        monitor.count()
+        (family,) = monitor.needs.collect()
+        seen.append({sample.labels["kind"]: sample.value for sample in family.samples})
+    assert seen[0] == dict.fromkeys((kind.name for kind in KINDS), 0.0)
+    assert seen[1] == seen[2] == seen[0] | {NEED.kind: 5.0}

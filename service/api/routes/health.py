@@ -93,7 +93,7 @@ async def metrics(request: Request, service: TheMonitored) -> Response:
     accepted = ", ".join(request.headers.getlist("accept"))
     encode, content_type = FORMATS[best(accepted, tuple(FORMATS)) or TEXT]
     with suppress(TimeoutError):
-        await service.counting.run(service.monitor.sums.count)
+        await service.counting.run(service.monitor.count)
     try:
         text = await service.scraping.run(partial(service.monitor.scrape, encode))
     except TimeoutError:

@@ -50,6 +50,7 @@ from service.model.urls import normalise_host
 from service.runtime.requests import waiting
 from service.storage import Transaction
 from service.storage.queue.columns import LeaseFilter
+from service.storage.queue.signs import LEASES as LEASES_ASKED
 
 router = APIRouter(tags=["leases"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -156,6 +157,7 @@ async def post_leases(
             if call.post is not None and reply.counts is not None:
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
+                service.asked.note(LEASES_ASKED, service.now())
                 n_leased = len(reply.items)
                 service.telemetry.count_leases("granted", n_leased)
                 charge(caller, n_leased)
@@ -167,6 +169,7 @@ async def post_leases(
                 # an operator may end the pause of all hosts soon
                 most_s = MAX_RETRY_S if paused_until is None else NOTHING_QUEUED_S
                 wait_s = min(max(ahead_s, 1.0), most_s)
+                service.asked.note(LEASES_ASKED, service.now(), wait_s)
                 retry_after = {"Retry-After": str(-int(-wait_s // 1))}
                 empty = encode_answer(reply, wait_s, paused_until)
                 return json_answer(empty, headers=retry_after)

@@ -51,6 +51,7 @@ from service.model.errors import CursorExpired, EpochNotFound, InvalidField, Pag
 from service.model.incarnations import is_lost_epoch
 from service.model.urls import normalise_host
 from service.storage import Transaction
+from service.storage.queue.signs import SCHEDULE as SCHEDULE_READ
 
 router = APIRouter(tags=["schedule"], route_class=DirectRoute, dependencies=GUARDED)
 
@@ -196,6 +197,7 @@ async def get_schedule(
         due_before=due_before,
     )
     check(query)
+    service.asked.note(SCHEDULE_READ, service.now())
     if query.place is None and await unchanged(service.watch, query, wait_s, request.scope):
         return not_modified(service.watch.newest, service.watch.incarnation)
     return await read_in_thread(service.readers, first_rows, request, service, query)

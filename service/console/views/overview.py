@@ -1,4 +1,4 @@
-"""The first page: what the fleet has achieved, and how good its forecasts are."""
+"""The first page: what needs you, what the fleet has achieved, how good its forecasts are."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -10,8 +10,8 @@ from fastapi import Response
 
 from recrawl_client.wire.history import HistoryAnswer, HistoryRow
 from recrawl_client.wire.hosts import HostsAnswer
-from service.api.responses.encode import encode_epoch
 from service.api.responses.history import encode_row
+from service.api.responses.status import encode_state
 from service.api.routes import history, hosts
 from service.console.charts import Dot, Picture, Shape, Tick, line
 from service.console.series import SeriesLine, TimeSeries
@@ -54,20 +54,18 @@ def show(visit: Visit) -> Response:
     paused = visit.ask(
         HostsAnswer, hosts.list_hosts, request=visit.request, blocked=True, limit=PAUSED
     )
-    with visit.service.store.begin(write=False) as tx:
-        epoch = tx.epoch_in_force()
+    state = encode_state(visit.service.state.read(), visit.service)
     return visit.page(
         "overview.html",
         chosen=chosen,
         ranges=RANGES,
         budget=budget,
         rows=rows[-LISTED:][::-1],
-        latest=latest(rows),
+        state=state,
         charts=charts(rows, budget) if rows else [],
         reliability=reliability(forecasts),
         pings=pings(rows),
         paused=paused,
-        epoch=None if epoch is None else encode_epoch(epoch),
     )
 
 
@@ -99,11 +97,6 @@ def rows_of(visit: Visit, chosen: str, host: str) -> list[HistoryRow]:
         limit=MOST_ROWS,
     )
     return answer.items
-
-
-def latest(rows: Sequence[HistoryRow]) -> HistoryRow | None:
-    """Return the last row that was measured."""
-    return next((row for row in reversed(rows) if row.measured_at is not None), None)
 
 
 def series_of(

@@ -385,9 +385,13 @@ class WorthSql(Dialect, WorthStatements):
         return self._shown(LEVELS_ABOVE, ids=level)
 
     def _shown(self, statement: str, **parameters: Any) -> list[ShownLevel]:
-        rows = self.read(statement, **parameters)
-        return [ShownLevel(**{**row, "stopped": bool(row["stopped"])}) for row in rows]
+        return list(map(shown_level, self.read(statement, **parameters)))
 
     @override
     def n_waiting(self, level: Ints) -> dict[int, int]:
         return dict(tuple(row) for row in self.run(N_WAITING, ids=level))
+
+
+def shown_level(row: dict[str, Any]) -> ShownLevel:
+    """Return the level in a row of `SHOWN`."""
+    return ShownLevel(**{**row, "stopped": bool(row["stopped"])})

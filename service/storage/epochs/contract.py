@@ -18,7 +18,7 @@ from service.model.arrays import UrlGroupRates
 from service.model.columns import ChangeHours
 from service.model.domain import Certificate, Epoch, EpochStatus
 from service.model.errors import EpochNotFound
-from service.storage.dialect import KEPT, Subject, assignments
+from service.storage.dialect import KEPT, NUMBER_IN_FORCE, Subject, assignments
 from service.storage.epochs.change_hours import ChangeHoursSql
 from service.storage.epochs.schedule import MOST_PAGE_ID
 
@@ -52,6 +52,16 @@ class Learnt(NamedTuple):
 
 
 NOTHING = Learnt()
+
+
+class EpochFailures(NamedTuple):
+    """Epochs that failed since the one in force was published."""
+
+    n: int = 0
+    since: datetime | None = None
+    """End of the first; None: none failed."""
+    reason: str | None = None
+    """Reason of the last."""
 
 
 class EpochStatements(Subject):
@@ -124,6 +134,10 @@ class EpochStatements(Subject):
         """Return the last epoch that was requested or started, of any status."""
 
     @abstractmethod
+    def epoch_failures(self) -> EpochFailures:
+        """Return the epochs that failed since the newest published one."""
+
+    @abstractmethod
     def epochs(self, before: int | None, limit: int) -> list[Epoch]:
         """Return epochs below `before`, newest first; None: the newest epochs."""
 
@@ -178,6 +192,10 @@ WHERE epoch = %(epoch)s AND wide_revisions IS NOT NULL
 ONE = f"SELECT {COLUMNS} FROM epochs WHERE epoch = %(epoch)s"
 IN_FORCE = f"SELECT {COLUMNS} FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT 1"
 NEWEST = f"SELECT {COLUMNS} FROM epochs ORDER BY epoch DESC LIMIT 1"
+FAILURES = f"""
+SELECT finished_at, reason FROM epochs
+WHERE status = 'failed' AND epoch > coalesce(({NUMBER_IN_FORCE}), 0) ORDER BY epoch
+"""
 BEFORE = f"""
 SELECT {COLUMNS} FROM epochs WHERE epoch < %(before)s ORDER BY epoch DESC LIMIT %(limit)s
 """
@@ -261,6 +279,13 @@ class EpochsSql(ChangeHoursSql, EpochStatements):
     @override
     def newest_epoch(self) -> Epoch | None:
         return self._epoch(NEWEST)
+
+    @override
+    def epoch_failures(self) -> EpochFailures:
+        rows = self.read(FAILURES)
+        if not rows:
+            return EpochFailures()
+        return EpochFailures(len(rows), rows[0]["finished_at"], rows[-1]["reason"])
 
     @override
     def epochs(self, before: int | None, limit: int) -> list[Epoch]:

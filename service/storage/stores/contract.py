@@ -36,6 +36,7 @@ from service.storage.budget.caps import CapStatements
 from service.storage.budget.costs import CostStatements
 from service.storage.budget.orders import OrderStatements
 from service.storage.budget.pace import PaceStatements
+from service.storage.budget.stopped import StoppedStatements
 from service.storage.budget.worth import WorthStatements
 from service.storage.clock import Clock
 from service.storage.epochs.change_hours import ClockStatements
@@ -44,6 +45,7 @@ from service.storage.epochs.loading import LoadStatements
 from service.storage.epochs.schedule import ScheduleStatements
 from service.storage.feed.contract import FeedStatements
 from service.storage.history.contract import Counter, HistoryStatements
+from service.storage.history.measured import MeasuredStatements
 from service.storage.incarnations.contract import IncarnationStatements
 from service.storage.log.contract import LogStatements
 from service.storage.pages.contract import PageStatements
@@ -55,6 +57,7 @@ from service.storage.queue.answers import AnswerStatements
 from service.storage.queue.contract import QueueStatements
 from service.storage.queue.hosts import HostStatements
 from service.storage.queue.incidents import IncidentStatements
+from service.storage.queue.signs import SignStatements
 from service.storage.webhooks.contract import WebhookStatements
 from service.storage.webhooks.subscriptions import SubscriptionStatements
 
@@ -69,12 +72,14 @@ class Disk(NamedTuple):
 
 class Transaction(
     HistoryStatements,
+    MeasuredStatements,
     PageStatements,
     HostStatements,
     IncidentStatements,
     StateStatements,
     CostStatements,
     QueueStatements,
+    SignStatements,
     AnswerStatements,
     ValidatorStatements,
     ListingStatements,
@@ -93,6 +98,7 @@ class Transaction(
     OrderStatements,
     CapStatements,
     WorthStatements,
+    StoppedStatements,
 ):
     """The statements of a store."""
 

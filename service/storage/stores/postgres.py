@@ -27,10 +27,12 @@ from service.storage.access.postgres import KEYS_CHANNEL, PostgresAccess
 from service.storage.budget.costs import CostSql
 from service.storage.budget.orders import OrderSql
 from service.storage.budget.pace import PaceSql
+from service.storage.budget.stopped import StoppedSql
 from service.storage.budget.worth_postgres import PostgresWorth
 from service.storage.clock import Clock, FollowingClock
 from service.storage.epochs.postgres import PostgresEpochs
 from service.storage.feed.postgres import PostgresFeed
+from service.storage.history.measured import MeasuredSql
 from service.storage.history.postgres import PostgresHistory
 from service.storage.incarnations.postgres import PostgresIncarnations
 from service.storage.incarnations.recognition import recognise, renewed
@@ -54,6 +56,7 @@ from service.storage.postgres.leading import Heartbeat, LeadOf, leading
 from service.storage.postgres.listening import Listener
 from service.storage.postgres.statements import AUTOCOMMIT, SNAPSHOT, WRITE, Statements
 from service.storage.queue.postgres import PostgresQueue
+from service.storage.queue.signs import SignsSql
 from service.storage.stores.contract import Lead, Store, Transaction, failing
 from service.storage.webhooks.contract import WebhooksSql
 from service.storage.webhooks.subscriptions import SubscriptionsSql
@@ -91,6 +94,9 @@ class PostgresTransaction(
     WebhooksSql,
     SubscriptionsSql,
     CostSql,
+    MeasuredSql,
+    SignsSql,
+    StoppedSql,
     Transaction,
 ):
     """The statements on Postgres."""

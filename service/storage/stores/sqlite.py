@@ -37,16 +37,19 @@ from service.storage.budget.costs import CostSql
 from service.storage.budget.orders import OrderSql
 from service.storage.budget.pace import PaceSql
 from service.storage.budget.sqlite import SqliteCaps
+from service.storage.budget.stopped import StoppedSql
 from service.storage.budget.worth_sqlite import SqliteWorth
 from service.storage.clock import SMALL_STEP, Clock, SteadyClock, boot_id
 from service.storage.epochs.sqlite import BLOCK, SqliteEpochs
 from service.storage.feed.sqlite import SqliteFeed
+from service.storage.history.measured import MeasuredSql
 from service.storage.history.sqlite import SqliteHistory
 from service.storage.incarnations.recognition import recognise_file, renewed_file
 from service.storage.incarnations.sqlite import SqliteIncarnations
 from service.storage.log.sqlite import SqliteLog, Stretches
 from service.storage.pages.sqlite import SqlitePages
 from service.storage.pages.sqlite_lists import SqliteListing
+from service.storage.queue.signs import SignsSql
 from service.storage.queue.sqlite import SqliteQueue
 from service.storage.sqlite.connections import (
     BUSY_S,
@@ -91,6 +94,9 @@ class SqliteTransaction(
     WebhooksSql,
     SubscriptionsSql,
     CostSql,
+    MeasuredSql,
+    SignsSql,
+    StoppedSql,
     Transaction,
 ):
     """The statements on SQLite; the write transaction is the lock of all rows."""

@@ -20,6 +20,7 @@ from service.model.webhooks import (
     DuePlace,
     OldSecret,
     ParkedPage,
+    TroubledWebhook,
     Webhook,
     WebhookProgress,
     WebhookStatus,
@@ -86,6 +87,10 @@ class WebhookStatements(Subject):
     @abstractmethod
     def webhook_progress(self, limit: int) -> list[WebhookProgress]:
         """Return how far the deliveries of webhooks are, by id, at most `limit`."""
+
+    @abstractmethod
+    def troubled_webhooks(self, limit: int) -> list[TroubledWebhook]:
+        """Return webhooks that fail or are disabled, by id, at most `limit`."""
 
     @abstractmethod
     def add_delivery(self, delivery: Delivery) -> None:
@@ -169,6 +174,13 @@ FROM webhooks ORDER BY id LIMIT %(limit)s
 """
 """Statement that visits the index of the feed once for each webhook."""
 
+TROUBLED = """
+SELECT id, url, status, reason, n_confirmed, failing_since, created_at,
+    (SELECT max(sent_at) FROM webhook_deliveries WHERE webhook_id = webhooks.id) AS sent_at
+FROM webhooks
+WHERE status = 'disabled' OR status = 'active' AND failing_since IS NOT NULL
+ORDER BY id LIMIT %(limit)s
+"""
 DELIVERY = tuple(name for name in Delivery.__dataclass_fields__ if name != "number")
 ADD_DELIVERY = f"{insertion('webhook_deliveries', DELIVERY)} RETURNING number"
 DELIVERIES = f"""
@@ -259,6 +271,19 @@ class WebhooksSql(Dialect, WebhookStatements):
         return [
             WebhookProgress(**row | {"status": WebhookStatus(row["status"])})
             for row in self.read(PROGRESS, limit=limit)
+        ]
+
+    @override
+    def troubled_webhooks(self, limit: int) -> list[TroubledWebhook]:
+        return [
+            TroubledWebhook(
+                row["id"],
+                row["url"],
+                row["reason"] if row["status"] == WebhookStatus.disabled else None,
+                row["failing_since"] or row["sent_at"] or row["created_at"],
+                has_confirmed=row["n_confirmed"] > 0,
+            )
+            for row in self.read(TROUBLED, limit=limit)
         ]
 
     @override

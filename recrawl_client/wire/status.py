@@ -1,0 +1,119 @@
+"""The state of a service at one instant, and what needs somebody."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from recrawl_client.wire.common import Instant
+
+
+class Need(Struct, frozen=True, kw_only=True):
+    """Something that needs somebody."""
+
+    kind: str
+    """Kind, such as `no_crawler`; more kinds may come."""
+    subject: str
+    """Name of what it is about: a host, a worker, the id of a webhook; the worst of several."""
+    n: int
+    """Number of subjects; above 1 where many of one kind are one entry."""
+    since: Instant
+    """Instant at which the condition began, by what is stored."""
+    sentence: str
+    """The act, and the condition."""
+    remedy: str
+    """A command of `recrawl`, or a request: method, path and body."""
+
+
+class Today(Struct, frozen=True, kw_only=True):
+    """Counts of the running UTC day, up to two seconds old."""
+
+    n_leased: int
+    """Number of leases."""
+    n_reported: int
+    """Number of accepted crawls."""
+    n_failed: int
+    """Number of accepted crawls that the host did not answer."""
+    n_changed: int
+    """Number of accepted crawls that found a change."""
+    spent: float | None
+    """Amount that the accepted crawls took, in the unit of the budget; null under one of crawls."""
+
+
+class BudgetInForce(Struct, frozen=True, kw_only=True):
+    """The budget that leases keep."""
+
+    amount: float
+    """Amount a day."""
+    unit: str
+    """Unit of the amount: crawls, bytes, seconds, or a currency."""
+    loan_days: float
+    """Maximum loan, in days of budget."""
+
+
+class EpochState(Struct, frozen=True, kw_only=True):
+    """The epoch in force, and the newest one."""
+
+    epoch: int | None
+    """Number of the epoch in force; null before the first."""
+    published_at: Instant | None
+    """Instant since which it is in force."""
+    newest: int | None
+    """Number of the newest epoch, of any status; null: none was requested."""
+    status: str | None
+    """Status of the newest epoch: requested, running, published or failed."""
+    reason: str | None
+    """Reason why the newest epoch failed."""
+    interval_s: float
+    """Time from the start of one epoch to the next, seconds."""
+
+
+class StatusAnswer(Struct, frozen=True, kw_only=True):
+    """The state of a service. Numbers of pages are null until they are counted."""
+
+    at: Instant
+    """Instant of the answer, by the clock of the database."""
+    version: str
+    """Version of the server that answers."""
+    database: Literal["sqlite", "postgres"]
+    """Kind of database."""
+    counted: Literal["now", "last_step", "ids"]
+    """`now`: all pages, at this request. `last_step`: of over 20,000 pages, as of the last step of
+    the history. `ids`: by their numbers alone, so `n_pages` is an upper bound."""
+    counted_at: Instant | None
+    """Instant of the count."""
+    n_pages: int
+    """Number of pages that are not gone."""
+    n_gone: int | None
+    """Number of pages that are gone; null for over 20,000 pages."""
+    n_never_crawled: int | None
+    """Number of pages without a reported crawl."""
+    n_no_content: int | None
+    """Number of pages without content in three crawls in a row."""
+    n_overdue: int | None
+    """Number of pages that were due before."""
+    n_hosts_paused: int | None
+    """Number of hosts that are not crawled now, after trouble or by an operator."""
+    fresh_share: float | None
+    """Expected share of copies that are up to date, by importance."""
+    fresh_share_plain: float | None
+    """The same with all pages alike."""
+    harmonic_staleness: float | None
+    """Expected harmonic staleness, by importance; 0 is always fresh."""
+    n_leases: int
+    """Number of leases that run."""
+    n_waiting_items: int
+    """Number of reported items that wait to be written at this server."""
+    ready_since: Instant | None
+    """Instant since which a page is due, its host open and budget left; null: none is."""
+    leases_asked_at: Instant | None
+    """Last request for leases at any server, up to a minute old; null: never."""
+    schedule_read_at: Instant | None
+    """Last reading of the schedule, as `leases_asked_at`."""
+    today: Today
+    """Counts of the running UTC day."""
+    budget: BudgetInForce | None
+    """Budget that leases keep; null: none is set."""
+    epoch: EpochState
+    """Epoch in force, and the newest one."""
+    needs_you: list[Need]
+    """Needs of the service, the most urgent first; empty: nothing needs somebody."""

@@ -1,0 +1,77 @@
+"""The state of the service, as an answer."""
+
+from typing import TYPE_CHECKING
+
+from recrawl_client.wire.status import BudgetInForce, EpochState, Need, StatusAnswer, Today
+from service import __version__
+from service.api.responses.history import spent_in
+from service.status.state import State
+
+if TYPE_CHECKING:
+    from service.api.assembly import Service
+
+OF_PAGES = (
+    "n_never_crawled",
+    "n_no_content",
+    "n_overdue",
+    "fresh_share",
+    "fresh_share_plain",
+    "harmonic_staleness",
+)
+"""Names of gauges in an answer."""
+
+
+def encode_state(state: State, service: "Service") -> StatusAnswer:
+    """Return a state as an answer of a server."""
+    pages, facts = state.pages, state.facts
+    crawlers, gauges = facts.crawlers, pages.gauges
+    return StatusAnswer(
+        at=state.at,
+        version=__version__,
+        database="sqlite" if service.store.embedded else "postgres",
+        counted=pages.by.value,
+        counted_at=None if gauges is None else gauges.measured_at,
+        n_pages=pages.n_pages,
+        n_gone=pages.n_gone,
+        n_hosts_paused=state.n_hosts_paused,
+        n_leases=facts.n_running,
+        n_waiting_items=service.n_waiting_items,
+        ready_since=crawlers.ready_since,
+        leases_asked_at=None if crawlers.leases is None else crawlers.leases.at,
+        schedule_read_at=None if crawlers.schedule is None else crawlers.schedule.at,
+        today=_today(state),
+        budget=_budget(state),
+        epoch=_epoch(state),
+        needs_you=[Need(**need._asdict()) for need in state.needs],
+        **{name: None if gauges is None else getattr(gauges, name) for name in OF_PAGES},
+    )
+
+
+def _today(state: State) -> Today:
+    counts, terms = state.today, state.facts.budget
+    return Today(
+        n_leased=counts["n_leased"],
+        n_reported=counts["n_reported"],
+        n_failed=counts["n_failed"],
+        n_changed=counts["n_changed"],
+        spent=None if terms is None else spent_in(terms.unit, counts),
+    )
+
+
+def _budget(state: State) -> BudgetInForce | None:
+    terms = state.facts.budget
+    if terms is None:
+        return None
+    return BudgetInForce(amount=terms.budget, unit=terms.unit, loan_days=terms.loan_days)
+
+
+def _epoch(state: State) -> EpochState:
+    in_force, newest = state.in_force, state.newest
+    return EpochState(
+        epoch=None if in_force is None else in_force.epoch,
+        published_at=None if in_force is None else in_force.finished_at,
+        newest=None if newest is None else newest.epoch,
+        status=None if newest is None else newest.status.value,
+        reason=None if newest is None else newest.reason,
+        interval_s=state.facts.epochs.interval.total_seconds(),
+    )

@@ -1,0 +1,165 @@
+"""The state of a running service, and what needs somebody, as `recrawl status` prints them."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from service.model.words import counted, span
+
+if TYPE_CHECKING:
+    from recrawl_client import Client
+
+OK = 200
+NOT_READY = {"health": "not ready"}
+
+
+def state_of(client: "Client") -> dict[str, Any]:
+    """Return the answer of GET /status with the address; where it is not ready, the reason."""
+    from msgspec import to_builtins
+
+    own = {"address": str(client.http.base_url).rstrip("/")}
+    reason = _not_ready(client)
+    if reason is not None:
+        return {**own, **NOT_READY, "reason": reason}
+    return {**own, "health": "ok", **to_builtins(client.status())}
+
+
+def _not_ready(client: "Client") -> str | None:
+    """Return why a service is not ready; None: it is."""
+    answer = _get(client, "/readyz")
+    health = _object(answer)
+    if answer.status_code == OK and health.get("status") == "ok":
+        return None
+    away = ", ".join(health.get("away", ()))
+    default = f"away: {away}" if away else f"GET /readyz answers {answer.status_code}"
+    return str(health.get("detail", default))
+
+
+def show(state: dict[str, Any]) -> None:
+    """Print what needs somebody, then a table of the rest; a remedy has a line of its own."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for need in state.get("needs_you", []):
+        title = Text(f"{need['kind']}: {need['subject']}", "bold yellow")
+        console.print(title, Text(f"since {_ago(state, need['since'])}", "dim"))
+        console.print(Text(f"  {need['sentence']}"), soft_wrap=True)
+        console.print(Text(f"  {need['remedy']}\n"), soft_wrap=True)
+    facts = Table(show_header=False, box=None)
+    for name, text in lines(state):
+        facts.add_row(name, Text(text))
+    console.print(facts)
+
+
+def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the state as pairs of a name and a short text."""
+    if state["health"] != "ok":
+        return [("health", f"not ready, at {state['address']}: {state['reason']}")]
+    return [
+        ("health", f"ok, version {state['version']}, at {state['address']}"),
+        ("needs you", f"{len(state['needs_you'])}" if state["needs_you"] else "nothing"),
+        ("pages", _pages(state)),
+        ("fresh", _fresh(state)),
+        ("today", _today(state)),
+        ("budget", _budget_of(state)),
+        ("epoch", _epoch_of(state)),
+        ("crawlers", _crawlers(state)),
+    ]
+
+
+def _pages(state: dict[str, Any]) -> str:
+    if state["counted"] == "ids":
+        return f"up to {state['n_pages']:,}; the first count comes within ten minutes"
+    texts = [f"{state['n_pages']:,}", f"{state['n_never_crawled']:,} never crawled"]
+    texts.append(f"{state['n_overdue']:,} overdue")
+    texts += [f"{state['n_no_content']:,} without content"] if state["n_no_content"] else []
+    texts += [f"{state['n_gone']:,} more are gone"] if state["n_gone"] else []
+    return ", ".join(texts) + _counted(state)
+
+
+def _fresh(state: dict[str, Any]) -> str:
+    if state["fresh_share"] is None:
+        return "no copy yet"
+    return f"{state['fresh_share']:.1%} of copies, by importance{_counted(state)}"
+
+
+def _counted(state: dict[str, Any]) -> str:
+    """Return when pages were counted, where that is not now."""
+    return "" if state["counted"] == "now" else f", counted {_ago(state, state['counted_at'])}"
+
+
+def _today(state: dict[str, Any]) -> str:
+    today = state["today"]
+    spent = "" if today["spent"] is None else f", {today['spent']:,.6g} {state['budget']['unit']}"
+    return (
+        f"{counted(today['n_reported'], 'crawl')}{spent}, {today['n_changed']:,} found changes, "
+        f"{today['n_failed']:,} failed, {today['n_leased']:,} leased (UTC)"
+    )
+
+
+def _budget_of(state: dict[str, Any]) -> str:
+    budget = state["budget"]
+    if budget is None:
+        return "none is set: a fifth of the pages that have a copy, each day"
+    loan = f", with a loan of up to {budget['loan_days']:g} days" if budget["loan_days"] else ""
+    return f"{budget['amount']:,.6g} {budget['unit']} a day{loan}"
+
+
+def _epoch_of(state: dict[str, Any]) -> str:
+    epoch = state["epoch"]
+    if epoch["epoch"] is None:
+        return _none_yet(state)
+    newest = f"{epoch['epoch']}, published {_ago(state, epoch['published_at'])}"
+    if epoch["newest"] != epoch["epoch"]:
+        newest += f"; {epoch['newest']} {epoch['status']}"
+    return newest if epoch["reason"] is None else f"{newest}: {epoch['reason']}"
+
+
+def _none_yet(state: dict[str, Any]) -> str:
+    """Return why no epoch is in force: on Postgres only a worker runs epochs."""
+    epoch = state["epoch"]
+    not_begun = epoch["newest"] is None or epoch["status"] == "requested"
+    if state["database"] == "postgres" and state["n_pages"] and not_begun:
+        return "none yet: is `recrawl worker` running?"
+    return "none yet; the first one runs once pages are registered"
+
+
+def _crawlers(state: dict[str, Any]) -> str:
+    n = state["n_leases"]
+    texts = ["1 lease runs" if n == 1 else f"{n:,} leases run"]
+    for name, what in (("leases_asked_at", "leases asked"), ("schedule_read_at", "schedule read")):
+        texts += [f"{what} {_ago(state, state[name])}"] if state[name] else []
+    ready = state["ready_since"]
+    texts.append("no crawl is ready" if ready is None else f"a crawl ready {_ago(state, ready)}")
+    waiting = state["n_waiting_items"]
+    texts += [f"{counted(waiting, 'report')} to write"] if waiting else []
+    return ", ".join(texts)
+
+
+def _ago(state: dict[str, Any], at: str) -> str:
+    """Return how long before the answer an instant was, by the clock of the service."""
+    passed = datetime.fromisoformat(state["at"]) - datetime.fromisoformat(at)
+    return f"{span(passed.total_seconds())} ago"
+
+
+def _get(client: "Client", path: str) -> Any:
+    """Return an answer of any status; raise `Unavailable` without an answer."""
+    import httpx
+
+    from recrawl_client import Unavailable
+
+    try:
+        return client.http.get(path)
+    except (httpx.RequestError, httpx.InvalidURL) as error:
+        address = str(client.http.base_url).rstrip("/")
+        raise Unavailable(f"GET {address}{path}: {error}") from error
+
+
+def _object(answer: Any) -> dict[str, Any]:
+    """Return the JSON object of an answer; an empty object for other content."""
+    try:
+        content = answer.json()
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}

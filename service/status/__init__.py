@@ -1,0 +1,1 @@
+"""The state of a service at one instant: live counts, and what needs somebody."""

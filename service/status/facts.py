@@ -1,0 +1,178 @@
+"""Facts that decide about needs: plain values, read from the database at one instant."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import numpy as np
+
+from service.budget.allotments import Terms, spent_until
+from service.budget.shown import STOPPED, judged
+from service.history.reading import counts_between
+from service.model.arrays import Instants
+from service.model.history import STEP
+from service.model.webhooks import TroubledWebhook
+from service.status.asked import LastAsked
+from service.storage import Store, Transaction
+from service.storage.epochs.contract import EpochFailures
+from service.storage.history.measured import MeasuredStep
+from service.storage.queue.signs import Asked, Pause
+from service.storage.queue.unfinished import WorkerCounts
+
+MOST_READ = 1_000
+"""Maximum number of pauses, webhooks and workers that are read."""
+MOST_STOPPED = 100
+"""Maximum number of stopped URL groups that are read."""
+MOST_LOST = 10_000
+"""Maximum number of a worker's lost leases that are read."""
+LOSES_LEAST = 10
+"""Minimum number of lost leases of a worker whose times are read."""
+STEPS_FOR = timedelta(days=8)
+"""Time whose steps are read: seven days before today, and today."""
+HOUR = timedelta(hours=1)
+
+
+class EpochFacts(NamedTuple):
+    """The epochs, and when one must begin."""
+
+    interval: timedelta
+    began_at: datetime | None
+    """Start of the newest epoch that has started; None: none has."""
+    runs: bool
+    """True while that epoch runs."""
+    failures: EpochFailures
+    first_page_at: datetime | None
+    """Registration of the first page, where no epoch has started; None: there is no page."""
+    in_server: bool
+    """True where the server itself runs epochs."""
+
+
+class CrawlerFacts(NamedTuple):
+    """Work for crawlers, and their last requests."""
+
+    ready_since: datetime | None
+    """Time since which a page is due and open; None: none, no budget, or all are paused."""
+    leases: Asked | None
+    schedule: Asked | None
+    leases_end: datetime | None
+    """Latest end of leases that run, or have just expired; None: none."""
+    reported_by: datetime | None
+    """End of the newest step with a reported crawl, at most now; None: none lately."""
+
+
+class WorkerFacts(NamedTuple):
+    """A worker that has lost leases."""
+
+    name: str
+    n_running: int
+    lost_at: Instants
+    """Ends of the leases that it lost, the newest first."""
+
+
+class StoppedGroup(NamedTuple):
+    """A URL group that what it brought has stopped."""
+
+    name: str
+    since: datetime
+    n_first: int
+    """First crawls with an answer."""
+    n_new: int
+    """Those that brought something new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All facts that decide about needs."""
+
+    at: datetime
+    epochs: EpochFacts
+    crawlers: CrawlerFacts
+    pauses: Sequence[Pause]
+    webhooks: Sequence[TroubledWebhook]
+    budget: Terms | None
+    """The budget that leases keep; None: none is set."""
+    steps: Sequence[MeasuredStep]
+    stopped: Sequence[StoppedGroup]
+    workers: Sequence[WorkerFacts]
+    n_workers: int
+    """Number of workers that hold leases or have lost some."""
+    n_leased: int
+    """Leases of the last hour."""
+    n_running: int
+    """Leases that run."""
+
+
+def read_facts(
+    store: Store, tx: Transaction, asked: LastAsked, interval: timedelta, terms: Terms | None
+) -> Facts:
+    """Return the facts at the time of the database."""
+    at = tx.now()
+    workers, steps = tx.workers(at, MOST_READ), tx.measured_steps(at - STEPS_FOR)
+    hour = counts_between(tx, at - HOUR, at).counts
+    return Facts(
+        at=at,
+        epochs=_epochs(store, tx, interval),
+        crawlers=_crawlers(tx, asked, at, terms)._replace(
+            reported_by=at if hour["n_reported"] else reported_by(steps)
+        ),
+        pauses=tx.pauses(at, MOST_READ),
+        webhooks=tx.troubled_webhooks(MOST_READ),
+        budget=terms,
+        steps=steps,
+        stopped=_stopped(tx),
+        workers=[_losses(tx, each, at) for each in workers if each.n_lost >= LOSES_LEAST],
+        n_workers=len(workers),
+        n_leased=hour["n_leased"],
+        n_running=sum(each.n_running for each in workers),
+    )
+
+
+def _epochs(store: Store, tx: Transaction, interval: timedelta) -> EpochFacts:
+    newest = next((each for each in tx.epochs(None, 2) if each.started_at is not None), None)
+    first_page_at = None
+    if newest is None:
+        for page_id in tx.next_page_ids(0, 1).tolist():
+            first_page_at = tx.page(page_id).created_at
+    return EpochFacts(
+        interval=interval,
+        began_at=None if newest is None else newest.started_at,
+        runs=newest is not None and newest.finished_at is None,
+        failures=tx.epoch_failures(),
+        first_page_at=first_page_at,
+        in_server=store.embedded,
+    )
+
+
+def _crawlers(tx: Transaction, asked: LastAsked, at: datetime, terms: Terms | None) -> CrawlerFacts:
+    ready_since = tx.ready_since()
+    paused_until = tx.orders().paused_until
+    is_shut = paused_until is not None and paused_until > at
+    if ready_since is not None and (
+        is_shut or ready_since > at or spent_until(tx, terms) is not None
+    ):
+        ready_since = None
+    signs = asked.leases(tx), asked.schedule(tx), tx.leases_end()
+    return CrawlerFacts(ready_since, *signs, reported_by=None)
+
+
+def reported_by(steps: Sequence[MeasuredStep]) -> datetime | None:
+    """Return the end of the newest step with a reported crawl; None: no step has any."""
+    return next((step.at + STEP for step in reversed(steps) if step.n_reported), None)
+
+
+def _stopped(tx: Transaction) -> list[StoppedGroup]:
+    """Return groups that no rule of an operator decides about."""
+    levels = tx.stopped_levels(MOST_STOPPED)
+    groups = judged(tx, np.array([each.level for each in levels], np.int64))
+    stopped = {group.level.level for group in groups if group.state == STOPPED}
+    return [
+        StoppedGroup(each.name, each.since, each.n_first, each.n_new)
+        for each in levels
+        if each.level in stopped
+    ]
+
+
+def _losses(tx: Transaction, worker: WorkerCounts, at: datetime) -> WorkerFacts:
+    lost_at = tx.lost_at(worker.worker, at, MOST_LOST)
+    return WorkerFacts(worker.worker, worker.n_running, lost_at)

@@ -1,0 +1,331 @@
+"""Needs of a service: each kind is a small pure function of plain values. Pure.
+
+To add a kind takes five lines or so, all in this module: a function from `Facts` to conditions,
+and a row of `KINDS`. A fact that is not read yet is a field of `facts.Facts`. The metrics, the
+console, the command and `GET /status` show the kind by themselves:
+
+    def windows_never_open(facts: Facts) -> Iterator[Found]:
+        for host in facts.closed_hosts:
+            yield Found(host.name, host.closed_since, {"host": host.name})
+
+    Kind("window_never_opens", windows_never_open,
+         "Open a window for {host}: none opens within a week.", "recrawl hosts list"),
+
+`since` is the instant at which the condition began, by what is stored. It is never the time of the
+question.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from service.model.arrays import NO_TIME, instant, moment
+from service.model.webhooks import TroubledWebhook
+from service.model.words import counted, span
+from service.model.words import moment as in_words
+from service.status.budget_days import exceeded, unused
+from service.status.facts import Facts
+
+LATE_AFTER = 3
+"""Number of intervals after which an epoch is late, as in the alert `RecrawlEpochOld`."""
+PATIENCE = timedelta(minutes=10)
+"""Minimum time after which an epoch is late, pages wait for a crawler, or a webhook fails."""
+READER_PATIENCE = timedelta(days=1)
+"""The same for crawlers that read the schedule and have never asked for leases."""
+LONG_PAUSE = timedelta(hours=1)
+MANY_FAILURES = 5
+"""Failures in a row from which a host is shown, however short its pause is."""
+HIGH, GROWN, FEWEST = 0.2, 0.05, 5
+"""Share of pages without content that is high, its growth in a day, and the least number."""
+A_DAY = timedelta(days=1)
+LOST_WITHIN = timedelta(hours=1)
+"""Time between two lost leases of one run."""
+LOSES = 10
+"""Minimum number of leases that a worker loses within the last hour."""
+MOST_LISTED = 3
+"""Maximum number of needs of one kind; more become one."""
+
+
+class Found(NamedTuple):
+    """A condition that holds."""
+
+    subject: str
+    since: datetime
+    values: Mapping[str, Any] = {}
+    """Values of the words in braces of `Kind.sentence` and `Kind.remedy`."""
+
+
+class Kind(NamedTuple):
+    """A kind of needs."""
+
+    name: str
+    find: Callable[[Facts], Iterator[Found]]
+    """Function that yields what holds, the worst first."""
+    sentence: str
+    """The act, then the condition."""
+    remedy: str
+    """A command, or a request with its body."""
+    of_many: str = ""
+    """Remedy for more than `MOST_LISTED`; "": the same."""
+
+
+class Need(NamedTuple):
+    """Something that needs somebody."""
+
+    kind: str
+    subject: str
+    """Name of a host, a worker and so on; that of the worst of several."""
+    since: datetime
+    sentence: str
+    remedy: str
+    n: int = 1
+    """Number of subjects."""
+
+
+def epochs_failing(facts: Facts) -> Iterator[Found]:
+    """Yield that the last epochs failed; one that died with its worker and runs again is none."""
+    n, since, reason = facts.epochs.failures
+    if since is not None and (n > 1 or not facts.epochs.runs):
+        epochs = "the last epoch" if n == 1 else f"the last {n:,} epochs"
+        yield Found("epochs", since, {"epochs": epochs, "reason": (reason or "").rstrip(".")})
+
+
+def epochs_late(facts: Facts) -> Iterator[Found]:
+    """Yield that no epoch has begun for several intervals, or that one does not end."""
+    epochs = facts.epochs
+    act = "See the log of the server" if epochs.in_server else "Start a worker"
+    values = {"act": act, "interval": _span(epochs.interval)}
+    remedy = "recrawl epochs --limit 5" if epochs.in_server else "recrawl worker"
+    if epochs.began_at is None:
+        since, what = epochs.first_page_at, "no epoch has ever begun"
+        late = since is not None and facts.at - since >= PATIENCE
+    else:
+        since, ago = epochs.began_at + epochs.interval, _span(facts.at - epochs.began_at)
+        what = f"an epoch has run for {ago}" if epochs.runs else f"no epoch has begun for {ago}"
+        late = facts.at - epochs.began_at > max(LATE_AFTER * epochs.interval, PATIENCE)
+    if late and since is not None:
+        yield Found("epochs", since, {**values, "what": what, "remedy": remedy})
+
+
+def no_crawler(facts: Facts) -> Iterator[Found]:
+    """Yield that pages are due and open, and that no crawler comes for them.
+
+    A crawler is not missed while it holds leases, or waits for a Retry-After. If nobody takes
+    leases, crawlers may read the schedule, or report, once a day.
+    """
+    ready_since, leases, schedule, leases_end, reported_by = facts.crawlers
+    if ready_since is None or (leases_end is not None and leases_end > facts.at):
+        return
+    asked = [each for each in (leases, schedule) if each is not None]
+    comes_by = [each.until for each in asked] + ([] if leases_end is None else [leases_end])
+    if leases is None and reported_by is not None:
+        comes_by.append(reported_by)
+    since = max([ready_since, *comes_by])
+    patience = READER_PATIENCE if leases is None and comes_by else PATIENCE
+    if facts.at - since >= patience:
+        last = "no crawler has ever asked for leases"
+        if leases is not None:
+            last = f"no crawler has asked for leases for {_span(facts.at - leases.at)}"
+        elif comes_by:
+            ago = _span(facts.at - max(comes_by))
+            last = f"no crawler has read the schedule or reported for {ago}"
+        due = _span(facts.at - ready_since)
+        yield Found("crawlers", since, {"due": due, "last": last})
+
+
+def hosts_paused(facts: Facts) -> Iterator[Found]:
+    """Yield hosts that pause for long or again and again after trouble."""
+    for pause in facts.pauses:
+        if pause.until - pause.since >= LONG_PAUSE or pause.n_failures >= MANY_FAILURES:
+            remedy = f"recrawl pages list host={pause.name} state=failing --limit 10"
+            values = {
+                "host": f"the group {pause.name}" if pause.is_group else pause.name,
+                "until": in_words(pause.until),
+                "failures": counted(pause.n_failures, "failure"),
+                "remedy": f"GET /groups/{pause.name}" if pause.is_group else remedy,
+            }
+            yield Found(pause.name, pause.since, values)
+
+
+def webhooks_failing(facts: Facts) -> Iterator[Found]:
+    """Yield webhooks whose address takes nothing."""
+    for webhook in sorted(facts.webhooks, key=lambda each: each.since):
+        if webhook.reason is None and facts.at - webhook.since >= PATIENCE:
+            ever = "" if webhook.has_confirmed else ", and it has never taken any"
+            values = {"ago": _span(facts.at - webhook.since), "ever": ever, **_named(webhook)}
+            yield Found(webhook.id, webhook.since, values)
+
+
+def webhooks_disabled(facts: Facts) -> Iterator[Found]:
+    """Yield webhooks that the service has stopped."""
+    for webhook in sorted(facts.webhooks, key=lambda each: each.since):
+        if webhook.reason is not None:
+            yield Found(webhook.id, webhook.since, _named(webhook))
+
+
+def _span(length: timedelta) -> str:
+    return span(length.total_seconds())
+
+
+def _named(webhook: TroubledWebhook) -> dict[str, str]:
+    """Return id and host alone, because everybody who reads may see them.
+
+    The path of an address is often a secret, and the reason may repeat the address.
+    """
+    return {"id": webhook.id, "host": urlsplit(webhook.url).hostname or "its address"}
+
+
+def budget_unused(facts: Facts) -> Iterator[Found]:
+    """Yield that yesterday left much of the budget over, while pages waited."""
+    if facts.budget is not None and (day := unused(facts.steps, facts.budget, facts.at)):
+        yield Found("budget", day.since, day.words())
+
+
+def budget_exceeded(facts: Facts) -> Iterator[Found]:
+    """Yield that crawls took more than the budget and its loan, by yesterday or today."""
+    if facts.budget is not None and (days := exceeded(facts.steps, facts.budget, facts.at)):
+        yield Found("budget", days.since, days.words())
+
+
+def no_content(facts: Facts) -> Iterator[Found]:
+    """Yield that the share of pages without content is high, or has grown since a day before."""
+    since, n, share = None, 0, 0.0
+    last_day: deque[tuple[datetime, float]] = deque()
+    before = None
+    for step in facts.steps:
+        if step.measured_at is None or not step.n_pages or step.n_no_content is None:
+            continue
+        n, share = step.n_no_content, step.n_no_content / step.n_pages
+        while last_day and step.at - last_day[0][0] >= A_DAY:
+            before = last_day.popleft()[1]
+        last_day.append((step.at, share))
+        grown = before is not None and share - before >= GROWN
+        holds = n >= FEWEST and (share >= HIGH or grown)
+        since = (since or step.measured_at) if holds else None
+    if since is not None:
+        yield Found("pages", since, {"n": f"{n:,}", "share": f"{share:.0%}"})
+
+
+def url_groups_stopped(facts: Facts) -> Iterator[Found]:
+    """Yield URL groups whose first crawls brought too little."""
+    for group in facts.stopped:
+        counts = f"{group.n_new:,} of its {group.n_first:,} first crawls brought something new"
+        yield Found(group.name, group.since, {"name": group.name, "counts": counts})
+
+
+def workers_losing(facts: Facts) -> Iterator[Found]:
+    """Yield workers that lose most of their leases.
+
+    Nothing stored counts the leases of one worker. It had at least those that it holds or has
+    lost, and an even share of those that all workers took.
+    """
+    at, within = instant(facts.at), np.timedelta64(LOST_WITHIN)
+    for worker in facts.workers:
+        gaps = np.append(at, worker.lost_at[:-1]) - worker.lost_at
+        run = worker.lost_at[: np.argmax(np.append(gaps > within, True))]
+        n, since = int(np.sum(at - run <= within)), moment(min(run, default=NO_TIME))
+        taken = max(worker.n_running + n, facts.n_leased / max(facts.n_workers, 1))
+        if since is not None and n >= LOSES and 2 * n > taken:
+            yield Found(worker.name, since, {"worker": worker.name, "n": f"{n:,}"})
+
+
+KINDS = (
+    Kind(
+        "epoch_failing",
+        epochs_failing,
+        "Mend the cause, because {epochs} failed: {reason}. The old schedule stays in force.",
+        "recrawl epochs --limit 5",
+    ),
+    Kind(
+        "epoch_late",
+        epochs_late,
+        "{act}: {what}, and one is due every {interval}.",
+        "{remedy}",
+    ),
+    Kind(
+        "no_crawler",
+        no_crawler,
+        "Start a crawler: pages have been due for {due}, and {last}.",
+        "recrawl leases workers",
+    ),
+    Kind(
+        "host_paused",
+        hosts_paused,
+        "See what {host} answers: it pauses until {until}, after {failures} in a row.",
+        "{remedy}",
+        "GET /hosts?blocked=true",
+    ),
+    Kind(
+        "webhook_failing",
+        webhooks_failing,
+        "Mend the webhook at {host}: it has taken no change for {ago}{ever}.",
+        "GET /webhooks/{id}/deliveries",
+        "GET /webhooks",
+    ),
+    Kind(
+        "webhook_disabled",
+        webhooks_disabled,
+        "Mend the webhook at {host} and start it again: the service stopped it.",
+        'PATCH /webhooks/{id} {{"paused": false}}',
+        "GET /webhooks",
+    ),
+    Kind(
+        "budget_unused",
+        budget_unused,
+        "Start more crawlers, or lower the budget: {day} used {used} of {allowed}, while pages "
+        "waited.",
+        "recrawl leases workers",
+    ),
+    Kind(
+        "budget_exceeded",
+        budget_exceeded,
+        "Let all crawlers take leases: {day} took {used}, but {allowed} were allowed.",
+        "recrawl leases workers",
+    ),
+    Kind(
+        "no_content",
+        no_content,
+        "See why {n} pages, {share} of all, have no content.",
+        "recrawl pages list state=no_content --limit 10",
+    ),
+    Kind(
+        "url_groups_stopped",
+        url_groups_stopped,
+        "Admit {name} or stop it for good: {counts}, so its new pages wait.",
+        "recrawl url-groups list --stopped",
+    ),
+    Kind(
+        "worker_losing",
+        workers_losing,
+        "See whether {worker} still runs: it lost {n} leases in the last hour, most of its own.",
+        "recrawl leases workers",
+    ),
+)
+"""Every kind, the most urgent first."""
+
+
+def needs_of(facts: Facts) -> list[Need]:
+    """Return what needs somebody, the most urgent kinds first."""
+    return [need for kind in KINDS for need in _of_kind(kind, list(kind.find(facts)))]
+
+
+def _of_kind(kind: Kind, conditions: list[Found]) -> list[Need]:
+    needs = [
+        Need(
+            kind.name,
+            each.subject,
+            each.since,
+            kind.sentence.format(**each.values),
+            kind.remedy.format(**each.values),
+        )
+        for each in conditions
+    ]
+    if len(needs) <= MOST_LISTED:
+        return needs
+    worst, n, since = needs[0], len(needs), min(each.since for each in needs)
+    sentence = f"{n:,} of this kind, the worst first. {worst.sentence}"
+    return [Need(kind.name, worst.subject, since, sentence, kind.of_many or worst.remedy, n)]

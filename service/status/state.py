@@ -1,0 +1,63 @@
+"""The state of a service: numbers of pages and crawls, the budget, the epoch, and the needs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from service.budget.allotments import Terms
+from service.core.estimators.base import Estimator
+from service.model.domain import Epoch
+from service.status.asked import LastAsked
+from service.status.counts import PageCounts, count_pages, counts_of_today
+from service.status.facts import Facts, read_facts
+from service.status.needs import Need, needs_of
+from service.storage import Store
+
+Budget = Callable[[], Terms | None]
+"""Function that returns the budget that leases keep now; None: none is set."""
+
+
+class State(NamedTuple):
+    """The state at one instant."""
+
+    at: datetime
+    pages: PageCounts
+    today: dict[str, int]
+    """Counts of the history of the running UTC day."""
+    in_force: Epoch | None
+    newest: Epoch | None
+    n_hosts_paused: int
+    """Hosts whose queue is shut, after trouble or by an operator."""
+    facts: Facts
+    needs: list[Need]
+
+
+@dataclass(frozen=True, slots=True)
+class StateReader:
+    """A reader of the state, for all requests of a process."""
+
+    store: Store
+    estimator: Estimator[Any]
+    """Estimator of the settings."""
+    interval: timedelta
+    """Interval of epochs."""
+    budget: Budget
+    asked: LastAsked
+
+    def read(self) -> State:
+        """Return the state now."""
+        with self.store.begin(write=False) as tx:
+            facts = read_facts(self.store, tx, self.asked, self.interval, self.budget())
+            today = counts_of_today(tx, facts.at)
+            in_force, newest = tx.epoch_in_force(), tx.newest_epoch()
+            n_paused = sum(map(len, tx.paused_queues(facts.at)))
+        pages = count_pages(self.store, self.estimator, facts.at)
+        needs = needs_of(facts)
+        return State(facts.at, pages, today, in_force, newest, n_paused, facts, needs)
+
+    def needs(self) -> list[Need]:
+        """Return what needs somebody now."""
+        with self.store.begin(write=False) as tx:
+            facts = read_facts(self.store, tx, self.asked, self.interval, self.budget())
+        return needs_of(facts)
