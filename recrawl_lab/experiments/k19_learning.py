@@ -130,7 +130,7 @@ def learned(policy: Policy, pages: Corpus, n_days: int, rng: np.random.Generator
         page, interval = clock.play(np.where(complete, 0.0, allocation.crawl_rate), day, rng)
         changed = rng.random(len(page)) < -np.expm1(-pages.change_rate[page] * interval)
         learner.learn(CrawlDay(page, interval, changed))
-        announced = rng.poisson(pages.change_rate[complete]).astype(np.float64)
+        announced = rng.poisson(pages.change_rate[complete]) > 0
         counted = counts.update(counted, 1.0, announced)
         believed = learner.change_rate.copy()
         believed[complete] = counts.change_rate(counted)

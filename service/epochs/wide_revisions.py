@@ -72,12 +72,15 @@ class Quiet:
         return days(self.now - at)
 
     def expected(self, row: Ints) -> Floats:
-        """Return the changes expected in the last intervals of pages before these ended."""
-        own = self.estimator.of_url_groups(self.pages.url_group[row])
+        """Return the changes expected in the last intervals of pages, ascending, before the ends."""
+        aging = self.estimator.aging
+        aging = None if aging is None else aging.take(row)
+        own = self.estimator.of_url_groups(self.pages.url_group[row]).of_ages(aging)
         evidence = own.evidence(from_columns(own, self.pages.estimate[row]))
         interval = self.pages.last_interval[row]
         rate = rate_before(own.prior.a, own.prior.b, *evidence, interval)
-        return np.asarray(rate * np.abs(interval))
+        factor = 1.0 if aging is None else aging.recently(len(row))
+        return np.asarray(rate * factor * np.abs(interval))
 
     def among(self, row: Ints) -> tuple[Ints, Floats]:
         """Return the pages with quiet intervals among some, and the changes expected in these."""

@@ -99,7 +99,7 @@ def test_host_queues_in_reach_are_those_that_open_first(two_hosts):
         locked = tx.lock_host_queues(np.array(sorted([a, b])))
         until = np.where(locked.queue_id == a, instant(T0 + 5 * MINUTE), np.datetime64("NaT"))
         tx.save_host_queues(
-            replace(locked, blocked_until=until, next_at=np.fmax(until, locked.next_at))
+            replace(locked, paused_until=until, next_at=np.fmax(until, locked.next_at))
         )
     assert read(store, "next_in_reach").queue_id.tolist() == sorted([a, b])
     (first,) = read(store, "next_in_reach", ALL_PAGES, 1).queue_id.tolist()
@@ -107,7 +107,7 @@ def test_host_queues_in_reach_are_those_that_open_first(two_hosts):
     assert read(store, "next_in_reach", LeaseFilter((A,))).queue_id.tolist() == [a]
     slices = [read(store, "next_in_reach", LeaseFilter((), n, 2)).queue_id for n in (0, 1)]
     assert sorted(np.concatenate(slices).tolist()) == sorted([a, b])
-    (of_a,) = read(store, "read_host_queues", np.array([a])).blocked_until.tolist()
+    (of_a,) = read(store, "read_host_queues", np.array([a])).paused_until.tolist()
     assert of_a == (T0 + 5 * MINUTE).replace(tzinfo=None)
 
 
