@@ -159,9 +159,7 @@ def _cut(columns: Any, name: str, shard: int) -> Any:
 
 
 def refit(
-    estimator: Estimator[Any],
-    pages: EpochColumns,
-    last: Estimator[Any] | None = None,
+    estimator: Estimator[Any], pages: EpochColumns, last: Estimator[Any] | None = None
 ) -> Joint[Estimator[Any]]:
     """Return the estimator with its prior fitted to the pages that are not `complete`.
 
@@ -172,7 +170,7 @@ def refit(
     counted = (pages.observability != Observability.complete) & (pages.importance > 0)
     state = from_columns(estimator, pages.estimate[counted])
     groups = pages.url_group[counted], n_buckets(len(pages))
-    if estimator.aging is not None:
+    if estimator.aging is not None and not counted.all():
         estimator = estimator.of_ages(estimator.aging.take(np.flatnonzero(counted)))
     fitted: Estimator[Any] = yield from estimator.fitted(state, *groups, last)
     return fitted

@@ -72,7 +72,10 @@ class Quiet:
         return days(self.now - at)
 
     def expected(self, row: Ints) -> Floats:
-        """Return the changes expected in the last intervals of pages, ascending, before the ends."""
+        """Return the changes expected in the last intervals of pages before these ended.
+
+        The rows ascend.
+        """
         aging = self.estimator.aging
         aging = None if aging is None else aging.take(row)
         own = self.estimator.of_url_groups(self.pages.url_group[row]).of_ages(aging)

@@ -182,3 +182,20 @@ def test_progress_is_told():
     days = []
     replay(a_world(5, days=3.5), 2.0, PLAN, progress=days.append)
     assert days == [1.0, 2.0, 3.0, 3.5]
+
+
+@pytest.mark.dear
+def test_news_are_crawled_while_they_are_hot():
+    """An issue a week, edited in its first five days; old pages hardly change."""
+    rng = np.random.default_rng(4)
+    created = np.append(np.zeros(60), np.arange(3.0, 150.0, 2.0))
+    hot = [[] if at == 0 else (at + rng.uniform(0, 5, 12)).tolist() for at in created]
+    quiet = [rng.uniform(at, 160.0, rng.poisson(0.3)).tolist() for at in created]
+    changes = [a + b for a, b in zip(hot, quiet, strict=True)]
+    world = world_of(changes, days=160.0, created=created)
+    plan = Plan(make_estimator("bursty", half_life_days=180.0))
+    with_ages, without = (
+        staleness(world, replay(world, 15.0, replace(plan, ages=ages)).crawls).harmonic
+        for ages in (True, False)
+    )
+    assert with_ages < 0.9 * without
