@@ -28,11 +28,13 @@ SITEMAP = Grammar(
     entries=frozenset(("url", "sitemap")),
     fields=frozenset(("loc", "lastmod")),
     plain=frozenset(("changefreq", "priority", "link")),
+    containers=frozenset(("image", "video", "news")),
 )
 FEED = Grammar(
     entries=frozenset(("item", "entry")),
     fields=frozenset(("link", *NAMES, *TIMES)),
     plain=frozenset(("title", "description", "summary", "comments")),
+    containers=frozenset(("source", "author", "contributor", "image", "group")),
 )
 GRAMMARS = {root: FEED if kind in FEEDS else SITEMAP for root, kind in ROOTS.items()}
 ATOM = "http://www.w3.org/2005/Atom"

@@ -29,6 +29,8 @@ class Grammar(NamedTuple):
     """Fields of an entry to keep; they have no elements inside."""
     plain: frozenset[str] = frozenset()
     """Other elements that have no elements inside."""
+    containers: frozenset[str] = frozenset()
+    """Elements whose own fields have the names of an entry's."""
 
 
 ANY, ENTRY, FIELD, PLAIN = range(4)
@@ -163,6 +165,8 @@ class Markup:
             self._close()
         if name.role == ENTRY and self._entry is not None:
             name = self._end_entry(self._entry, name)
+        if name.role == FIELD and self._open is not self._entry:
+            self._end_strangers(name)
         parent = self._open
         if content is not None and parent is not None and name.role != ENTRY:
             if name.role == FIELD and parent is self._entry and len(parent.fields) < MAX_FIELDS:
@@ -208,6 +212,19 @@ class Markup:
         self._close_to(entry)
         return name
 
+    def _end_strangers(self, name: Name) -> None:
+        """End the elements of an entry that cannot have its fields."""
+        entry, element = self._entry, self._open
+        if entry is None or name.prefix != entry.name.prefix:
+            return
+        while element is not None and element is not entry:
+            if element.name.local in self._grammar.containers:
+                return
+            element = element.parent
+        if self._open is not None:
+            self.faults.note(f"<{self._open.name.text}> without an end")
+        self._close_within(entry)
+
     def _shallow(self) -> Element:
         """Return the open entry, out of elements that nest too deep."""
         if self._entry is None:
@@ -241,11 +258,14 @@ class Markup:
         if entry is None or opened is None or opened is entry:
             return
         if name.role >= FIELD or opened.parent is entry:
-            while self._open is not entry:
-                self._close()
+            self._close_within(entry)
 
     def _close_to(self, last: Element) -> None:
         while self._open is not last.parent:
+            self._close()
+
+    def _close_within(self, entry: Element) -> None:
+        while self._open is not entry:
             self._close()
 
     def _close(self) -> None:

@@ -176,7 +176,7 @@ class Tokens:
         """Return the text of a character section; without its end, the text up to the next tag."""
         content = text[begun:end].removesuffix(ENDS[SECTION])
         if "<![CDATA[" in content or begun + len(content) == end:
-            content = content[: content.find("</")] if "</" in content else ""
+            content = content.partition("<")[0]
             end = begun + len(content)
         return _text(content.replace("&", "&amp;")), end
 
