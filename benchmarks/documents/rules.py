@@ -51,7 +51,7 @@ def rows(doc: Document, rng: Random) -> list[int]:
 
 def named(doc: Document, row: int, loc: str) -> None:
     """Give an entry another address, in the markup and in what is to be found."""
-    match = re.search(r"(<loc>|<link>|href=\")([^<\"]*)", doc.parts[row])
+    match = re.search(r"(<loc>|<link>|/html\" href=\")([^<\"]*)", doc.parts[row])
     assert match is not None
     doc.parts[row] = doc.parts[row][: match.start(2)] + loc + doc.parts[row][match.end(2) :]
 
@@ -178,8 +178,8 @@ def latin_1_as_utf_8(doc: Document, rng: Random) -> None:
 def stray_bytes(doc: Document, rng: Random) -> None:
     """Put bytes that are not UTF-8 into a title."""
     row = rng.randrange(len(doc.parts))
-    change(doc, row, f"</{doc.format.title}>", f"@@@</{doc.format.title}>")
-    doc.content = doc.written().replace(b"@@@", rng.choice([b"\xff\xfe", b"\xe9", b"\xc3\x28"]))
+    stray = rng.choice([b"\xff\xfe", b"\xe9", b"\xc3\x28"]).decode("utf-8", "surrogateescape")
+    change(doc, row, f"</{doc.format.title}>", f"{stray}</{doc.format.title}>")
 
 
 # -- text

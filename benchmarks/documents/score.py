@@ -24,13 +24,21 @@ class Case(NamedTuple):
     entries: list[Entry]
 
 
+BEFORE = ("marks", "noise", "doctype", "wrong_labels")
+"""Rules that go together with any rule but those of encodings."""
+ALONE = (*BEFORE, "utf_16", "labels", "latin_1_as_utf_8", "stray_bytes")
+
+
 def cases(n_rounds: int, seed: int = 1) -> Iterator[Case]:
-    """Yield rounds of documents: each format broken by each rule, then by two rules at once."""
+    """Yield rounds of documents: each format broken by each rule, and by a second one before it."""
     for number in range(n_rounds):
         for of in FORMATS:
             for name in RULES:
                 rng = Random(f"{seed} {number} {of.name} {name}")
                 yield case(broken(document(of, rng), rng, name), name)
+                if name not in ALONE:
+                    names = (name, rng.choice(BEFORE))
+                    yield case(broken(document(of, rng), rng, *names), *names)
 
 
 def case(doc: Document, *rules: str) -> Case:

@@ -1,6 +1,6 @@
 """Well-formed documents of four formats, in parts that a rule can break."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
 from random import Random
@@ -55,8 +55,6 @@ class Document:
     encoding: str = "utf-8"
     prefix: bytes = b""
     """Bytes before the text."""
-    content: bytes | None = field(default=None)
-    """The bytes themselves, where the text does not tell them."""
 
     @property
     def text(self) -> str:
@@ -65,7 +63,7 @@ class Document:
 
     def written(self) -> bytes:
         """Return the bytes."""
-        return self.content or self.prefix + self.text.encode(self.encoding)
+        return self.prefix + self.text.encode(self.encoding, "surrogateescape")
 
 
 def document(of: Format, rng: Random) -> Document:
