@@ -8,7 +8,7 @@ memory does not grow with the document.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from service.connectors.references import Faults, References
+from service.connectors.references import A_ENTRY, Faults, References
 from service.connectors.tokens import QUIET, Tokens, attributes
 
 MAX_DEPTH = 100
@@ -279,6 +279,7 @@ class Markup:
         elif closed is self._entry:
             self._entry = None
             self._done.append(closed)
+            self.faults.limit += A_ENTRY
         if parent is None:
             self.is_whole = True
 

@@ -13,13 +13,24 @@ MAX_ENTITIES = 10_000
 
 
 MAX_KINDS, LONGEST_KIND = 20, 60
+MAX_FAULTS, A_ENTRY = 10_000, 20
+"""Maximum number of faults in a document, and for each of its entries."""
 
 
 class Faults(dict[str, int]):
     """Number of faults of each kind that were repaired, in the order of their first ones."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.n = 0
+        """Number of all faults."""
+        self.limit = MAX_FAULTS
+
     def note(self, kind: str) -> None:
-        """Count a fault."""
+        """Count a fault; raise `ValueError` beyond the maximum, because repairs take time."""
+        self.n += 1
+        if self.n > self.limit:
+            raise ValueError(f"over {self.limit:,} faults")
         kind = kind[:LONGEST_KIND]
         if kind not in self and len(self) >= MAX_KINDS:
             kind = "others"

@@ -143,8 +143,6 @@ class Sitemap:
             if loc := line.strip():
                 yield SitemapEntry(self.n_entries, loc, None, is_child=False)
                 self.n_entries += 1
-        if not self.n_entries:
-            self._warn("the text holds no address; a sitemap of text has one URL a line")
         self._tell_faults(0)
 
     def _xml(self, pieces: Iterable[str]) -> Iterator[SitemapEntry]:
@@ -200,8 +198,7 @@ class Sitemap:
         """Warn of faults that were repaired."""
         if self.faults:
             kinds = ", ".join(f"{kind} ({n:,})" for kind, n in self.faults.items())
-            n_faults = sum(self.faults.values())
-            self._warn(f"faults repaired: {n_faults:,}, the first at entry {first}: {kinds}")
+            self._warn(f"faults repaired: {self.faults.n:,}, the first at entry {first}: {kinds}")
 
 
 def _lines(pieces: Iterable[str]) -> Iterator[str]:

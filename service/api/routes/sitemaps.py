@@ -181,7 +181,7 @@ class Reader:
             complete=not (sitemap.broke_off or self.n_ahead or self.is_cut),
             n_entries=sitemap.n_entries,
             n_lines=sitemap.line,
-            n_repaired=sum(sitemap.faults.values()),
+            n_repaired=sitemap.faults.n,
             n_undated=self.n_undated,
             broke_off=sitemap.broke_off or None,
         )
