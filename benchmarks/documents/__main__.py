@@ -44,7 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
     if wish.act == "score":
         return score(wish.rounds, wish.seed)
     begun = time.perf_counter()
-    result = dict(fuzz(wish.documents, wish.seed, measured=1_000)) if wish.act == "fuzz" else speed()
+    result = (
+        dict(fuzz(wish.documents, wish.seed, measured=1_000)) if wish.act == "fuzz" else speed()
+    )
     print(json.dumps({**result, "seconds": round(time.perf_counter() - begun, 1)}))
     return 0
 
@@ -72,8 +74,8 @@ def score(n_rounds: int, seed: int) -> int:
 
 def speed() -> dict[str, float]:
     """Return the time of a document of 50,000 addresses, seconds of the processor."""
-    entry = "  <url>\n    <loc>https://a.example/shop/item/{}?a=1&amp;b=2</loc>\n    <lastmod>2026-04-30"
-    entry += "T12:00:00+00:00</lastmod>\n  </url>\n"
+    entry = "  <url>\n    <loc>https://a.example/shop/item/{}?a=1&amp;b=2</loc>\n"
+    entry += "    <lastmod>2026-04-30T12:00:00+00:00</lastmod>\n  </url>\n"
     body = "".join(entry.format(number) for number in range(50_000))
     content = f'<?xml version="1.0"?>\n<urlset xmlns="x">\n{body}</urlset>'.encode()
     times = []

@@ -33,7 +33,9 @@ def by_ultimate_sitemap_parser(content: bytes) -> list[Entry]:
     from usp.objects.sitemap import InvalidSitemap
 
     text = content.decode("utf-8-sig", "replace")
-    parser = XMLSitemapParser(url=BASE, content=text, recursion_level=0, web_client=None, parent_urls=set())
+    parser = XMLSitemapParser(
+        url=BASE, content=text, recursion_level=0, web_client=None, parent_urls=set()
+    )
     tree = parser.sitemap()
     if isinstance(tree, InvalidSitemap):
         return []

@@ -123,7 +123,7 @@ def doctype(doc: Document, rng: Random) -> None:
         f"<!DOCTYPE {root}>",
         f'<!DOCTYPE {root} SYSTEM "http://x.example/a>b.dtd">',
         f'<!DOCTYPE {root} PUBLIC "-//N//DTD 0.91//EN" "http://x.example/rss.dtd">',
-        f"<!DOCTYPE {root} [\n<!ENTITY nbsp \"&#160;\">\n<!-- it's > here -->\n]>",
+        f'<!DOCTYPE {root} [\n<!ENTITY nbsp "&#160;">\n<!-- it\'s > here -->\n]>',
         f'<!DOCTYPE {root} [<!ENTITY l0 "ha">{laughs}]>',
         f'<!DOCTYPE {root} [<!ELEMENT x (a|b)*><!ATTLIST x a CDATA "<{doc.format.entry}>">]>',
         f'<!DOCTYPE {root} [<!ENTITY % p SYSTEM "http://127.0.0.1/x"> %p;]>',
@@ -362,7 +362,14 @@ def no_tail(doc: Document, _rng: Random) -> None:
 @rule
 def junk_after(doc: Document, rng: Random) -> None:
     """Write something after the end."""
-    junk = ("<script>x()</script>", "<!-- 0.1 s -->\n", "</body></html>", "<br>", "\0\0\0", "bye & <")
+    junk = (
+        "<script>x()</script>",
+        "<!-- 0.1 s -->\n",
+        "</body></html>",
+        "<br>",
+        "\0\0\0",
+        "bye & <",
+    )
     doc.tail += rng.choice(junk)
 
 

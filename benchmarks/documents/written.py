@@ -90,14 +90,16 @@ def part(of: Format, entry: Entry, rng: Random) -> str:
     if of.name == "rss":
         return (
             f"<item><title>{title}</title><category>news</category><link>{loc}</link>"
-            f'<guid isPermaLink="false">id-{number}</guid><description>{title} &lt;b&gt;bold&lt;/b&gt;'
+            f'<guid isPermaLink="false">id-{number}</guid>'
+            f"<description>{title} &lt;b&gt;bold&lt;/b&gt;"
             f"</description><pubDate>{date}</pubDate></item>"
         )
     if of.name == "atom":
         return (
             f'<entry><title type="html">{title}</title><rights>free</rights>'
-            f'<link rel="alternate" type="text/html" href="{loc}"/><id>tag:shop.example,{number}</id>'
-            f'<updated>{date}</updated><summary type="html">{title} &lt;br&gt; more</summary></entry>'
+            f'<link rel="alternate" type="text/html" href="{loc}"/>'
+            f"<id>tag:shop.example,{number}</id><updated>{date}</updated>"
+            f'<summary type="html">{title} &lt;br&gt; more</summary></entry>'
         )
     if of.name == "index":
         return (
@@ -136,7 +138,9 @@ def frame(of: Format) -> tuple[str, str]:
     """Return what stands before and after the entries."""
     head = '<?xml version="1.0" encoding="UTF-8"?>\n'
     if of.name == "rss":
-        channel = "<title>Shop</title><link>https://shop.example/</link><description>News</description>"
+        channel = (
+            "<title>Shop</title><link>https://shop.example/</link><description>News</description>"
+        )
         return f'{head}<rss version="2.0"><channel>{channel}', "</channel></rss>"
     if of.name == "atom":
         feed = '<title>Shop</title><link href="https://shop.example/"/><id>urn:shop</id>'

@@ -147,9 +147,7 @@ MaxBytes = Annotated[int, typer.Option(min=1, help="Largest document, as it is s
 CrossHost = Annotated[
     bool, typer.Option("--cross-host", help="Accept entries and children of other hosts too")
 ]
-Www = Annotated[
-    bool, typer.Option("--www", help="Accept those of the host with and without www.")
-]
+Www = Annotated[bool, typer.Option("--www", help="Accept those of the host with and without www.")]
 UserAgent = Annotated[
     str | None,
     typer.Option(callback=header, help="User-Agent for sites; include an address for complaints"),

@@ -12,6 +12,9 @@ SPANS = {4: timedelta(366), 7: timedelta(31), 8: DAY, 10: DAY}
 REST = {4: "-01-01", 7: "-01"}
 WEST = timedelta(hours=12)
 """Difference between UTC and the westernmost time zone, where a day ends last."""
+MIDNIGHT, LAST_SECOND = (24, 0, 0), 59
+SHORT = 2
+"""Number of digits of a short year, and of an offset in hours."""
 CENTURY = 50
 """First year of two digits that is one of the 20th century."""
 
@@ -19,7 +22,9 @@ TIME = (
     r"(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<part>\d{1,6})\d*)?)?"
     r"(?:\s*(?P<half>[ap])\.?m\b\.?)?"
 )
-ZONE = r"\s*\(?(?P<zone>[a-z]{1,5})?\)?\s*(?P<offset>[+-]\d\d?(?::?\d\d)?)?(?:\s*[(\[][^)\]]*[)\]])?"
+ZONE = (
+    r"\s*\(?(?P<zone>[a-z]{1,5})?\)?\s*(?P<offset>[+-]\d\d?(?::?\d\d)?)?(?:\s*[(\[][^)\]]*[)\]])?"
+)
 WEEKDAY, MONTH = (
     r"(?:[^\W\d]{2,12}\.?,?\s*)?",
     r"(?P<name>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6})\.?",
@@ -34,7 +39,7 @@ FORMS = [
     )
 ]
 """Patterns of the W3C's dates with other separators, of mail, of America and of C's asctime."""
-MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 ZONES = {
     name: timedelta(hours=hours)
     for hours, names in {
@@ -115,37 +120,37 @@ def _written(text: str) -> tuple[datetime, timedelta]:
     match = next(filter(None, (form.fullmatch(text) for form in FORMS)), None)
     if match is None:
         raise ValueError(text)
-    told = match.groupdict()
-    day = datetime(_year(told["year"]), _month(told), int(told["day"]), tzinfo=_zone(told))
-    if told["hour"] is None:
+    groups = match.groupdict()
+    day = datetime(_year(groups["year"]), _month(groups), int(groups["day"]), tzinfo=_zone(groups))
+    if groups["hour"] is None:
         return day, DAY
-    hour, minute, second = (int(told[name] or 0) for name in ("hour", "minute", "second"))
-    if told["half"]:
-        hour = hour % 12 + 12 * (told["half"].lower() == "p")
-    if not (hour < 24 and minute < 60 and second <= 60) and (hour, minute, second) != (24, 0, 0):
-        raise ValueError(text)
-    part = int((told["part"] or "0").ljust(6, "0"))
-    time = timedelta(hours=hour, minutes=minute, seconds=min(second, 59), microseconds=part)
-    return day + time, INSTANT
+    hour, minute, second = (int(groups[name] or 0) for name in ("hour", "minute", "second"))
+    if groups["half"]:
+        hour = hour % 12 + 12 * (groups["half"].lower() == "p")
+    if (hour, minute, second) == MIDNIGHT:
+        return day + DAY, INSTANT
+    part = int((groups["part"] or "0").ljust(6, "0"))
+    second = min(second, LAST_SECOND)
+    return day.replace(hour=hour, minute=minute, second=second, microsecond=part), INSTANT
 
 
 def _year(digits: str) -> int:
     year = int(digits)
-    return year if len(digits) > 2 else year + (1900 if year >= CENTURY else 2000)
+    return year if len(digits) > SHORT else year + (1900 if year >= CENTURY else 2000)
 
 
-def _month(told: dict[str, str | None]) -> int:
-    name = told.get("name")
-    return MONTHS.index(name[:3].lower()) + 1 if name else int(told.get("month") or 0)
+def _month(groups: dict[str, str | None]) -> int:
+    name = groups.get("name")
+    return MONTHS.index(name[:3].lower()) + 1 if name else int(groups.get("month") or 0)
 
 
-def _zone(told: dict[str, str | None]) -> timezone:
-    if offset := told.get("offset"):
+def _zone(groups: dict[str, str | None]) -> timezone:
+    if offset := groups.get("offset"):
         digits = offset[1:].replace(":", "")
         hours, minutes = int(digits[:-2] or digits), int(digits[-2:])
-        if len(digits) <= 2:
+        if len(digits) <= SHORT:
             hours, minutes = int(digits), 0
         shift = timedelta(hours=hours, minutes=minutes)
         return timezone(-shift if offset[0] == "-" else shift)
-    name = told.get("zone") or told.get("zone2") or ""
+    name = groups.get("zone") or groups.get("zone2") or ""
     return timezone(ZONES.get(name.lower(), timedelta(0)))

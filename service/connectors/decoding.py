@@ -15,10 +15,12 @@ from service.connectors.references import Faults
 HEAD = 65_536
 """Maximum length of what stands before an XML declaration, bytes."""
 UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-LABEL = re.compile(rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']\s*([\w.:+-]{1,40})""", re.IGNORECASE)
+LABEL = re.compile(
+    rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']\s*([\w.:+-]{1,40})""", re.IGNORECASE
+)
 CODECS = {"gbk": "gb18030", "utf-16le": "utf-8", "utf-16be": "utf-8", "replacement": "utf-8"}
 """Python's codec where a label of the standard is read by another than its own. A declaration that
-can be read byte by byte is not in UTF-16, whatever it says."""
+can be read byte by byte is not in UTF-16, although it may name UTF-16."""
 UTF_8 = "utf-8"
 AS_WINDOWS = "recrawl.as_windows"
 """Way to read bytes that are not UTF-8: as Windows-1252, which contains Latin-1."""
@@ -42,9 +44,9 @@ def decoded(pieces: Iterator[bytes], faults: Faults) -> Iterator[str]:
 
 
 def codec_of(head: bytes) -> str:
-    """Return Python's codec for a document that begins with `head`.
+    r"""Return Python's codec for a document that begins with `head`.
 
-    >>> codec_of(b'<?xml version="1.0" encoding="GB2312"?>'), codec_of(b"<\\0u\\0")
+    >>> codec_of(b'<?xml version="1.0" encoding="GB2312"?>'), codec_of(b"<\0u\0")
     ('gb18030', 'utf-16-le')
     """
     for mark, codec in UTF_16.items():

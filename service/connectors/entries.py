@@ -56,9 +56,7 @@ class SitemapEntry(NamedTuple):
     """True for a sitemap to fetch, false for a page."""
 
 
-def sitemap_entry(
-    position: int, entry: Element, references: References, base: str
-) -> SitemapEntry:
+def sitemap_entry(position: int, entry: Element, references: References, base: str) -> SitemapEntry:
     """Return an entry of a sitemap; a field of another namespace, such as image:loc, is none."""
     loc, lastmod = "", None
     for field in entry.fields:
@@ -86,8 +84,8 @@ def feed_entry(position: int, entry: Element, references: References, base: str)
         elif _belongs(field, entry) and _is_permanent(field, text):
             names.append(text)
     names.append(references.text(entry.attributes.get("rdf:about", "")))
-    told = [dates[name] for name in TIMES if dates.get(name)]
-    lastmod = next(filter(_is_date, told), told[0] if told else None)
+    texts = [dates[name] for name in TIMES if dates.get(name)]
+    lastmod = next(filter(_is_date, texts), texts[0] if texts else None)
     return SitemapEntry(position, next(filter(None, links + names), ""), lastmod, is_child=False)
 
 

@@ -5,8 +5,8 @@ from contextlib import suppress
 from datetime import datetime
 
 from service.connectors.dates import read_date
-from service.connectors.entries import FEEDS, FIRST_YEAR, GRAMMARS, ROOTS, SitemapEntry, feed_entry
 from service.connectors.decoding import decoded
+from service.connectors.entries import FEEDS, FIRST_YEAR, GRAMMARS, ROOTS, SitemapEntry, feed_entry
 from service.connectors.markup import Markup
 from service.connectors.references import Faults
 from service.connectors.sitemap import PIECE

@@ -1,8 +1,8 @@
 """Entries of XML as strangers write it: text in pieces in, entries out, one at a time.
 
-Every document is read by the same rules. Well-formed XML means what XML says. A fault costs at
-most its entry, and the next entry is read again. Nothing is fetched, declared or expanded, and
-memory does not grow with the document.
+Every document is read by the same rules. Well-formed XML has its meaning by the standard. A fault
+costs at most its entry, and the next entry is read again. Nothing is fetched, declared or expanded,
+and memory does not grow with the document.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,9 +52,7 @@ class Element:
 
     __slots__ = ("_attributes", "depth", "fields", "name", "parent", "parts", "room", "tag")
 
-    def __init__(
-        self, name: Name, tag: str, parent: "Element | None", content: str = ""
-    ) -> None:
+    def __init__(self, name: Name, tag: str, parent: "Element | None", content: str = "") -> None:
         self.name = name
         self.tag = tag
         """Text of the attributes."""
@@ -156,30 +154,39 @@ class Markup:
             return
         if not self.has_root:
             self._find_root(name.local)
-            name = self._named(tag_name)
+            name = self._names.get(tag_name) or self._named(tag_name)
         if empty == "<":
             self.faults.note(f"<{name.text}> without >")
-        if (opened := self._open) is not None and opened.name.role >= FIELD:
+        name = self._made_room(name)
+        parent = self._open
+        if content is None or parent is None or name.role == ENTRY:
+            self._enter(name, tag, parent)
+            if empty == "/" or content is not None:
+                self._close()
+        elif name.role == FIELD and parent is self._entry and len(parent.fields) < MAX_FIELDS:
+            parent.fields.append(Element(name, tag, parent, content))
+
+    def _made_room(self, name: Name) -> Name:
+        """End what an element of that name cannot be in; return the name with its role there."""
+        opened = self._open
+        if opened is not None and opened.name.role >= FIELD:
             if opened.name.role == FIELD:
                 self.faults.note(f"<{opened.name.text}> without an end")
             self._close()
-        if name.role == ENTRY and self._entry is not None:
-            name = self._end_entry(self._entry, name)
-        if name.role == FIELD and self._open is not self._entry:
-            self._end_strangers(name)
-        parent = self._open
-        if content is not None and parent is not None and name.role != ENTRY:
-            if name.role == FIELD and parent is self._entry and len(parent.fields) < MAX_FIELDS:
-                parent.fields.append(Element(name, tag, parent, content))
-            return
+        if self._entry is not None:
+            if name.role == ENTRY:
+                return self._end_entry(self._entry, name)
+            if name.role == FIELD and self._open is not self._entry:
+                self._end_strangers(self._entry, name)
+        return name
+
+    def _enter(self, name: Name, tag: str, parent: Element | None) -> None:
         element = Element(name, tag, parent)
         if element.depth > MAX_DEPTH:
             element = Element(name, tag, self._shallow())
         self._open = element
         if name.role == ENTRY:
             self._entry, self.is_whole = element, False
-        if empty == "/" or content is not None:
-            self._close()
 
     def _named(self, tag_name: str) -> Name:
         """Return the name of an element."""
@@ -212,10 +219,10 @@ class Markup:
         self._close_to(entry)
         return name
 
-    def _end_strangers(self, name: Name) -> None:
+    def _end_strangers(self, entry: Element, name: Name) -> None:
         """End the elements of an entry that cannot have its fields."""
-        entry, element = self._entry, self._open
-        if entry is None or name.prefix != entry.name.prefix:
+        element = self._open
+        if name.prefix != entry.name.prefix:
             return
         while element is not None and element is not entry:
             if element.name.local in self._grammar.containers:
@@ -239,12 +246,12 @@ class Markup:
         if opened is not None and opened.name.text == name.text:
             self._close()
             return
-        found = opened
-        while found is not None and found.name.text != name.text:
-            found = found.parent
-        if found is not None and opened is not None:
+        begun = opened
+        while begun is not None and begun.name.text != name.text:
+            begun = begun.parent
+        if begun is not None and opened is not None:
             self.faults.note(f"<{opened.name.text}> without an end")
-            self._close_to(found)
+            self._close_to(begun)
         elif empty == "<":
             self._literal(f"</{tag_name}")
         else:

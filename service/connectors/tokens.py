@@ -1,7 +1,7 @@
 """Tokens of XML as strangers write it: text in pieces in, tags and the text between them out.
 
-Comments, instructions and declarations are skipped; a character section is text. What ends
-nowhere is text, or skipped at its first characters, so all that follows is read.
+Comments, instructions and declarations are skipped; a character section is text. The beginning of
+anything without an end is skipped alone, so all that follows is read.
 """
 
 import re
@@ -48,8 +48,8 @@ MAX_ATTRIBUTES = 100
 """Maximum number of attributes of an element; later ones are ignored."""
 
 Token = tuple[str, str | None, str | None, str | None, str | None, str | None]
-"""Text, then the name of an end tag, or name, attributes and `/` of a start tag, and the text of an
-element that ends at once. `<` in place of `/` marks a tag without its `>`."""
+"""Text before a tag; name of an end tag; name, attributes and `/` of a start tag; text of an element
+that ends at once. `<` in place of `/` marks a tag without its `>`."""
 
 
 def _text(text: str) -> Token:
@@ -62,10 +62,10 @@ def attributes(tag: str) -> dict[str, str]:
     >>> attributes(" a='1' b=2 A=3 href='x>y")
     {'a': '1', 'b': '2', 'href': 'x>y'}
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for match in islice(ATTRIBUTE.finditer(tag), MAX_ATTRIBUTES):
-        found.setdefault(match[1].lower(), match[2] or match[3] or match[4] or "")
-    return found
+        values.setdefault(match[1].lower(), match[2] or match[3] or match[4] or "")
+    return values
 
 
 class Tokens:
@@ -105,7 +105,7 @@ class Tokens:
             while True:
                 for match in TOKEN.finditer(text, at):
                     at = match.end()
-                    token = match.groups()
+                    token: Token = match.groups()  # type: ignore[assignment]
                     if token[1] is None and token[2] is None:
                         break
                     yield token
@@ -113,9 +113,9 @@ class Tokens:
                 if text[at - 1 : at] != "<" or match.end() == match.end(1):
                     return ""
                 at -= 1
-                if (found := self._other(text, at)) is None:
+                if (other := self._other(text, at)) is None:
                     return text[at:]
-                token, at = found
+                token, at = other
                 yield token
         finally:
             self.line += text.count("\n", 0, at)
@@ -124,16 +124,16 @@ class Tokens:
         """Return what begins with the `<` at a position, and its end; None without its end."""
         n_left = len(text) - at
         if match := OTHER.match(text, at):
-            found = self._skipped(text, match)
+            other = self._skipped(text, match)
         elif text[at + 1 : at + 2] in ("!", "?") and not self._is_last and n_left < LONGEST_OTHER:
             return None
         elif LIKE_A_TAG.match(text, at):
-            found = self._odd_tag(text, at)
+            other = self._odd_tag(text, at)
         else:
             return self._literal(text, at, at + 1)
-        if found is None and n_left > QUIET:
+        if other is None and n_left > QUIET:
             raise ValueError(f"over {QUIET:,} bytes without an element")
-        return found
+        return other
 
     def _literal(self, text: str, at: int, end: int) -> tuple[Token, int]:
         if not self._is_last or text.find(">", at) >= 0:  # others are a tag that was cut short
@@ -156,7 +156,7 @@ class Tokens:
             return None
         self._references.faults.note(f"<{opened[1]} without an end")
         if kind == SECTION:
-            return self._section(text, begun, len(text))
+            return self._section(text, begun, None)
         return _text(""), begun
 
     def _end_of(self, kind: str, text: str, begun: int) -> int | None:
@@ -166,17 +166,19 @@ class Tokens:
             rest = DECLARATION.match(text, begun)
             return rest and rest.end()
         end = ENDS[kind]
-        if end not in self._absent and (found := text.find(end, begun)) >= 0:
-            return found + len(end)
+        if end not in self._absent and (at := text.find(end, begun)) >= 0:
+            return at + len(end)
         self._absent.add(end)
         return None
 
-    def _section(self, text: str, begun: int, end: int) -> tuple[Token, int]:
+    def _section(self, text: str, begun: int, end: int | None) -> tuple[Token, int]:
         """Return the text of a character section; without its end, the text up to the next tag."""
-        content = text[begun:end].removesuffix(ENDS[SECTION])
-        if "<![CDATA[" in content or begun + len(content) == end:
-            content = content.partition("<")[0]
-            end = begun + len(content)
+        if end is None or text.find("<![CDATA[", begun, end) >= 0:
+            end = text.find("<", begun)
+            end = len(text) if end < 0 else end
+            content = text[begun:end]
+        else:
+            content = text[begun : end - len(ENDS[SECTION])]
         return _text(content.replace("&", "&amp;")), end
 
     def _odd_tag(self, text: str, at: int) -> tuple[Token, int] | None:

@@ -122,7 +122,11 @@ def test_of_a_document_that_breaks_off_the_entries_before_are_given():
         (XML[:-20], 2, "after 2 entries: <urlset> has no end, line 10"),
         (XML[:-9], 3, "after 3 entries: <urlset> has no end, line 11"),
         (b"<urlset>", 0, "after 0 entries"),
-        (XML.replace(b"</urlset>", b"<x>" * 101), 3, "after 3 entries: nested more than 100 levels"),
+        (
+            XML.replace(b"</urlset>", b"<x>" * 101),
+            3,
+            "after 3 entries: nested more than 100 levels",
+        ),
     ):
         entries, sitemap = read(content)
         assert [entry.loc for entry in entries] == URLS[:n_entries]
@@ -133,7 +137,11 @@ def test_of_a_document_that_breaks_off_the_entries_before_are_given():
 def test_a_fault_is_repaired_and_told():
     content = XML.replace(b"/1\n", b"/1?a=1&b=2\n").replace(b"/2\n", b"/\xe9\n")
     entries, sitemap = read(content)
-    assert [entry.loc for entry in entries] == [URLS[0], f"{URLS[1]}?a=1&b=2", "https://a.example/\xe9"]
+    assert [entry.loc for entry in entries] == [
+        URLS[0],
+        f"{URLS[1]}?a=1&b=2",
+        "https://a.example/\xe9",
+    ]
     assert (sitemap.broke_off, sitemap.n_entries, sitemap.line) == ("", 3, 11)
     assert sitemap.warnings == [
         "faults repaired: 2, the first at entry 0: bytes that are not utf-8 (1), a raw & (1)"

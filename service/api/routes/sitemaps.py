@@ -145,6 +145,13 @@ class ValidEntry(NamedTuple):
     """Last instant of the lastmod, such as the end of its day."""
 
 
+def _normal(loc: str) -> NormalUrl:
+    """Return the normal form of an address; raise `InvalidUrl` where a part of it is unknown."""
+    if UNREADABLE in loc:
+        raise InvalidUrl("the url holds a character that cannot be read; correct the document")
+    return normalise(loc)
+
+
 class Reader:
     """Reader of a document that counts the outcomes of its entries."""
 
@@ -248,11 +255,7 @@ class Reader:
 
     def _judge(self, entry: SitemapEntry, now: datetime) -> ValidEntry | Rejection:
         try:
-            if UNREADABLE in entry.loc:
-                raise InvalidUrl(
-                    "the url holds a character that cannot be read; correct the document"
-                )
-            url = normalise(entry.loc)
+            url = _normal(entry.loc)
         except InvalidUrl as error:
             code, detail = error.code, error.detail
             if not entry.loc:

@@ -184,8 +184,8 @@ async def post_content(
 
     Hubs call this. Each entry of Atom or RSS is a ping of its page, at its own time or now. New
     pages are registered; pages of other hosts than the topic's are left out. Any other content is
-    a ping of the topic itself, if it is registered. Content without the agreed signature has the same answer and is
-    ignored; metrics count it. No API key is needed.
+    a ping of the topic itself, if it is registered. Content without the agreed signature has the
+    same answer and is ignored; metrics count it. No API key is needed.
     """
     subscription = await in_thread(_load, service, subscription_id)
     content = await read_content(request)
