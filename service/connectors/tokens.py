@@ -48,8 +48,8 @@ MAX_ATTRIBUTES = 100
 """Maximum number of attributes of an element; later ones are ignored."""
 
 Token = tuple[str, str | None, str | None, str | None, str | None, str | None]
-"""Text before a tag; name of an end tag; name, attributes and `/` of a start tag; text of an element
-that ends at once. `<` in place of `/` marks a tag without its `>`."""
+"""Text before a tag; name of an end tag; name, attributes and `/` of a start tag; text of an
+element that ends at once. `<` in place of `/` marks a tag without its `>`."""
 
 
 def _text(text: str) -> Token:
