@@ -1,10 +1,12 @@
 """Documents broken by rules: the reader finds what their authors meant, and nothing else."""
 
+import json
 import logging
 from statistics import fmean
 
 import pytest
 
+from benchmarks.documents.__main__ import main
 from benchmarks.documents.fuzz import fuzz
 from benchmarks.documents.rules import RULES
 from benchmarks.documents.score import cases, ours, score
@@ -32,6 +34,11 @@ def test_feeds_and_sitemaps_are_told_by_their_root():
         SitemapEntry(1, "", None, is_child=False),
     ]
     assert sitemap.kind == "atom"
+
+
+def test_the_program_reads_mutated_documents(capsys):
+    assert main(["fuzz", "--documents", "300", "--seed", "3"]) == 0
+    assert json.loads(capsys.readouterr().out)["entries"] > 1_000
 
 
 @pytest.mark.slow
