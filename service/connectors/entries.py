@@ -58,9 +58,9 @@ class SitemapEntry(NamedTuple):
 
 def sitemap_entry(position: int, entry: Element, references: References, base: str) -> SitemapEntry:
     """Return an entry of a sitemap; a field of another namespace, such as image:loc, is none."""
-    loc, lastmod = "", None
+    loc, lastmod, prefix = "", None, entry.name.prefix
     for field in entry.fields:
-        if not _belongs(field, entry):
+        if field.name.prefix != prefix and not _belongs(field, entry):
             continue
         if field.name.local == "lastmod":
             lastmod = lastmod or references.text(field.raw)

@@ -19,7 +19,7 @@ def resolved(base: str, link: str) -> str:
     >>> resolved(base, "www.example.com/e")
     'https://www.example.com/e'
     """
-    if link[:8].lower().startswith(("http://", "https://")):
+    if link.startswith(("https://", "http://")):
         return link
     if not base or not link or SCHEME.match(link) or BLANK.search(link) or UNREADABLE in link:
         return link

@@ -50,7 +50,17 @@ class Name(NamedTuple):
 class Element:
     """An element; `fields` of an entry are its fields in their order."""
 
-    __slots__ = ("_attributes", "depth", "fields", "name", "parent", "parts", "room", "tag")
+    __slots__ = (
+        "_attributes",
+        "_parts",
+        "_room",
+        "content",
+        "depth",
+        "fields",
+        "name",
+        "parent",
+        "tag",
+    )
 
     def __init__(self, name: Name, tag: str, parent: "Element | None", content: str = "") -> None:
         self.name = name
@@ -59,9 +69,9 @@ class Element:
         self.parent = parent
         self.depth: int = 1 if parent is None else parent.depth + 1
         self.fields: list[Element] = []
-        self.parts = [content[:MAX_TEXT]]
-        """Text of a field, with its references, in parts."""
-        self.room = MAX_TEXT - len(content)
+        self.content = content
+        """First text of a field, with its references."""
+        self._parts: list[str] | None = None
         self._attributes: dict[str, str] | None = None
 
     @property
@@ -72,7 +82,8 @@ class Element:
     @property
     def raw(self) -> str:
         """Text of a field, with its references."""
-        return self.parts[0] if len(self.parts) == 1 else "".join(self.parts)
+        text = self.content if self._parts is None else "".join([self.content, *self._parts])
+        return text[:MAX_TEXT]
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -93,9 +104,11 @@ class Element:
 
     def add(self, text: str) -> None:
         """Add text, as far as there is room."""
-        if self.room > 0:
-            self.parts.append(text[: self.room])
-            self.room -= len(text)
+        if self._parts is None:
+            self._parts, self._room = [], MAX_TEXT - len(self.content)
+        if self._room > 0:
+            self._parts.append(text[: self._room])
+            self._room -= len(text)
 
 
 class Markup:
@@ -130,17 +143,31 @@ class Markup:
 
     def entries(self, pieces: Iterable[str]) -> Iterator[Element]:
         """Yield the entries, each at its end."""
-        done = self._done
-        for before, end, name, tag, empty, content in self._tokens.read(pieces):
-            if before and (field := self._open) is not None and field.name.role == FIELD:
-                field.add(before)
-            if name is not None:
-                self._start(name, tag or "", empty, content)
+        done, names = self._done, self._names
+        for before, end, tag_name, tag, empty, content in self._tokens.read(pieces):
+            opened = self._open
+            if before and opened is not None and opened.name.role == FIELD:
+                opened.add(before)
+            if tag_name is not None:
+                # most elements are whole fields of the open entry
+                if content is not None and opened is not None and opened is self._entry:
+                    name = names.get(tag_name)
+                    if name is not None and name.role >= FIELD:
+                        if name.role == FIELD and len(opened.fields) < MAX_FIELDS:
+                            opened.fields.append(Element(name, tag or "", opened, content))
+                        continue
+                self._start(tag_name, tag or "", empty, content)
             elif end is not None:
-                self._end(end, empty)
+                if opened is not None and opened.name.text == end:
+                    self._close()
+                else:
+                    self._end(end, empty)
             if done:
                 yield from done
                 done.clear()
+        self._check_root()
+
+    def _check_root(self) -> None:
         if not self.has_root:
             raise ValueError(f"no end of <{self.root}>" if self.root else "no element found")
 
@@ -157,7 +184,8 @@ class Markup:
             name = self._names.get(tag_name) or self._named(tag_name)
         if empty == "<":
             self.faults.note(f"<{name.text}> without >")
-        name = self._made_room(name)
+        if self._entry is not None or (self._open is not None and self._open.name.role >= FIELD):
+            name = self._made_room(name)
         parent = self._open
         if content is None or parent is None or name.role == ENTRY:
             self._enter(name, tag, parent)

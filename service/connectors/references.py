@@ -62,7 +62,7 @@ class References:
         A reference that neither HTML nor the document knows is text. One that the document
         declares becomes U+FFFD.
         """
-        n_references = raw.count("&")
+        n_references = raw.count("&") if "&" in raw else 0
         if n_references and n_references == raw.count("&amp;"):
             raw = raw.replace("&amp;", "&")
         elif n_references:

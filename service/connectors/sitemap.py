@@ -157,7 +157,7 @@ class Sitemap:
                 entry = read(self.n_entries, element, markup.references, self._base)
                 if self.faults and first_fault < 0:
                     first_fault = self.n_entries
-                if read is sitemap_entry:
+                if read is sitemap_entry and ENTRIES[entry.is_child] != ROOTS[markup.root]:
                     self._judge(markup.root, entry)
                 self.n_entries += 1
                 yield entry
@@ -187,12 +187,10 @@ class Sitemap:
 
     def _judge(self, root: str, entry: SitemapEntry) -> None:
         """Set the kind by the entries, even against the root."""
-        kind = ENTRIES[entry.is_child]
-        if kind != ROOTS[root]:
-            name = "sitemap" if entry.is_child else "url"
-            self._warn(f"the root is {root}, but entries are <{name}>; they were taken as such")
-            if not entry.position:
-                self.kind = kind
+        name = "sitemap" if entry.is_child else "url"
+        self._warn(f"the root is {root}, but entries are <{name}>; they were taken as such")
+        if not entry.position:
+            self.kind = ENTRIES[entry.is_child]
 
     def _tell_faults(self, first: int) -> None:
         """Warn of faults that were repaired."""
