@@ -140,10 +140,20 @@ class AsyncClient(BaseClient, AsyncCollectionMethods, AsyncActMethods):
         return await self._run(calls.ping_many(pings, self.batch))
 
     async def sitemap(
-        self, url: str, content: bytes, *, encoding: str | None = None, cross_host: bool = False
+        self,
+        url: str,
+        content: bytes,
+        *,
+        encoding: str | None = None,
+        cross_host: bool = False,
+        www: bool = False,
     ) -> SitemapRead:
-        """Send a sitemap as fetched from `url`, with the Content-Encoding of its answer."""
-        return await self._run(calls.sitemap(url, content, encoding, cross_host=cross_host))
+        """Send a sitemap or feed as fetched from `url`, with the Content-Encoding of its answer.
+
+        `www` takes entries of the host with and without `www.`, `cross_host` those of all hosts.
+        """
+        flow = calls.sitemap(url, content, encoding, cross_host=cross_host, www=www)
+        return await self._run(flow)
 
     # -- pages and hosts
 

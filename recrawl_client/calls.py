@@ -206,13 +206,13 @@ def ping_many(pings: Iterable[Ping], batch: int) -> Flow[Pinged]:
 
 
 def sitemap(
-    url: str, content: bytes, encoding: str | None, *, cross_host: bool
+    url: str, content: bytes, encoding: str | None, *, cross_host: bool, www: bool
 ) -> Flow[SitemapRead]:
     """Pass on a sitemap."""
     headers = {"Content-Type": "application/octet-stream"}
     if encoding is not None:
         headers["Content-Encoding"] = encoding
-    params = {"url": url, "cross_host": cross_host}
+    params = {"url": url, "cross_host": cross_host, "www": www}
     return ask("POST", "/sitemaps", SitemapRead, params=params, content=content, headers=headers)
 
 

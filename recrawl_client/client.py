@@ -158,10 +158,20 @@ class Client(BaseClient, CollectionMethods, ActMethods):
         return self._run(calls.ping_many(pings, self.batch))
 
     def sitemap(
-        self, url: str, content: bytes, *, encoding: str | None = None, cross_host: bool = False
+        self,
+        url: str,
+        content: bytes,
+        *,
+        encoding: str | None = None,
+        cross_host: bool = False,
+        www: bool = False,
     ) -> SitemapRead:
-        """Send a sitemap as fetched from `url`, with the Content-Encoding of its answer."""
-        return self._run(calls.sitemap(url, content, encoding, cross_host=cross_host))
+        """Send a sitemap or feed as fetched from `url`, with the Content-Encoding of its answer.
+
+        `www` takes entries of the host with and without `www.`, `cross_host` those of all hosts.
+        """
+        flow = calls.sitemap(url, content, encoding, cross_host=cross_host, www=www)
+        return self._run(flow)
 
     # -- pages and hosts
 

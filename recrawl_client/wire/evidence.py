@@ -199,7 +199,7 @@ class SitemapChild(Struct, frozen=True, kw_only=True):
 class SitemapRead(Counts, frozen=True, kw_only=True):
     """Outcomes of the entries of a sitemap."""
 
-    kind: Literal["urlset", "index", "text"]
+    kind: Literal["urlset", "index", "text", "rss", "atom"]
     """Kind of the document."""
     created: int
     """Number of pages that are new to the service."""
@@ -212,3 +212,13 @@ class SitemapRead(Counts, frozen=True, kw_only=True):
     complete: bool
     """True if all entries count now. If false, send the same document again later: the document
     broke off, or a `lastmod` lies up to a day ahead."""
+    n_entries: int
+    """Number of entries that were read."""
+    n_lines: int
+    """Number of lines that were read."""
+    n_repaired: int
+    """Number of faults that were repaired, such as a raw `&` or a missing end tag."""
+    n_undated: int
+    """Number of dates that were ignored: unreadable, before 1990, or in the future."""
+    broke_off: str | None
+    """Place and reason where the document breaks off; null if it was read to its end."""

@@ -34,12 +34,15 @@ Sitemaps = Annotated[list[str], typer.Argument(metavar="URL…", help="Sitemaps,
 Interval = Annotated[
     float, typer.Option(min=1, callback=finite, help="Seconds from one round to the next")
 ]
-Once = Annotated[bool, typer.Option("--once", help="One round; status 1 if a sitemap failed")]
+Once = Annotated[
+    bool, typer.Option("--once", help="One round; status 1 if a sitemap failed or broke off")
+]
 Delay = Annotated[float, typer.Option(min=0, callback=finite, help="Seconds between two fetches")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Largest document, as it is sent")]
 CrossHost = Annotated[
     bool, typer.Option("--cross-host", help="Accept entries and children of other hosts too")
 ]
+Www = Annotated[bool, typer.Option("--www", help="Accept those of the host with and without www.")]
 UserAgent = Annotated[
     str | None,
     typer.Option(callback=header, help="User-Agent for sites; include an address for complaints"),
@@ -59,6 +62,7 @@ def watch(
     delay: Delay = 1.0,
     max_bytes: MaxBytes = 52_428_800,
     cross_host: CrossHost = False,
+    www: Www = False,
     private: Private = False,
     user_agent: UserAgent = None,
     state: StateFile = Path("recrawl-sitemaps.json"),
@@ -71,13 +75,14 @@ def watch(
     from service.connectors.watching import Manners, State, Watcher
 
     agent = user_agent or Manners().user_agent
-    manners = Manners(delay, max_bytes, cross_host, private, agent)
+    manners = Manners(delay, max_bytes, cross_host, www, private, agent)
     n_failed = 0
     with connected(to, api_key, waits=True) as client:
         watcher = Watcher(client, State(state, to), manners)
         for step in watcher.rounds(urls, interval, 1 if once else None):
             _show(step)
-            n_failed += step.outcome == "failed"
+            is_broken = step.answer is not None and step.answer.broke_off is not None
+            n_failed += step.outcome == "failed" or is_broken
     if n_failed:
         raise typer.Exit(1)
 

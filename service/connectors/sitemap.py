@@ -1,66 +1,63 @@
-"""Sitemap documents: bytes in, entries out, one at a time; nothing is ever fetched.
+"""Sitemaps and feeds: bytes in, entries out, one at a time; nothing is ever fetched.
 
-The reader accepts every form of the sitemap protocol: urlset, index and text, plain or gzip. The
-reader also accepts the deviations of real sites:
+The reader accepts every form of the sitemap protocol, and RSS and Atom, plain or gzip:
 
 - any namespace, and extensions for news, images and videos,
-- a byte-order mark, and blanks before the first tag,
-- a document that breaks off: `warnings` reports the place, after the entries before the place.
+- any encoding of the web, and text before the document,
+- faults in the markup, which are repaired and counted,
+- a document that breaks off: the entries before the place are read.
 
 Entities are never expanded, and the inflated size has a limit.
 """
 
-import codecs
+import re
 import zlib
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Literal, NamedTuple
 
-from service.connectors.markup import PIECE, Declared, elements
+from service.connectors.decoding import decoded
+from service.connectors.entries import (
+    FEED,
+    GRAMMARS,
+    ROOTS,
+    Kind,
+    SitemapEntry,
+    feed_entry,
+    sitemap_entry,
+)
+from service.connectors.markup import Markup
+from service.connectors.references import Faults
 from service.model.errors import BodyTooLarge, MalformedBody
+
+PIECE = 65_536
+"""Length of what is read at once, bytes."""
 
 EMPTY_PART = 1_000
 """Size that an empty member of a gzip counts for, bytes; this avoids endless empty members."""
 GZIP = b"\x1f\x8b"
 MAX_LAYERS = 2
 """Maximum layers of gzip; a .gz file sent with Content-Encoding gzip has two."""
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-LONGEST_MARK = 3
+BLANKS = "\ufeff\0 \t\r\n\x0b\x0c"
+"""Characters before a document that do not count."""
 MAX_LINE = 8_192
 """Maximum length of a line of a text sitemap, characters; the rest of the line is dropped."""
-
-Kind = Literal["urlset", "index", "text"]
-ROOTS: dict[str, Kind] = {"urlset": "urlset", "sitemapindex": "index"}
-ENTRIES: dict[str, Kind] = {"url": "urlset", "sitemap": "index"}
-FIELDS = ("loc", "lastmod")
-ENTRY_DEPTH, FIELD_DEPTH = 2, 3
-
-
-class SitemapEntry(NamedTuple):
-    """One page of a sitemap, or one sitemap of an index."""
-
-    position: int
-    """Position in the document, from 0."""
-    loc: str
-    """Address; empty where the entry has none."""
-    lastmod: str | None
-    is_child: bool
-    """True for a sitemap to fetch, false for a page."""
+XML = re.compile(rf"<(?:\?xml\b|(?:[\w-]+:)?(?:{'|'.join(ROOTS)})[\s>])", re.IGNORECASE)
+"""Pattern of what begins a document after the messages of a program that failed."""
+ENTRIES: dict[bool, Kind] = {False: "urlset", True: "index"}
 
 
 class Sitemap:
     r"""A sitemap document that is read once.
 
-    After the last entry, `kind`, `warnings` and `broke_off` are final. `broke_off` is true where
-    a part of the document could not be read.
+    After the last entry, `kind`, `warnings`, `faults`, `broke_off`, `n_entries` and `line` are
+    final. Relative addresses are those of a document at `base`.
 
     Raises
     ------
     BodyTooLarge
         The document inflates to more than `max_bytes`; raised before the first entry.
     MalformedBody
-        The document is no sitemap, has no readable part, or declares entities or attributes.
+        The document is no sitemap and no feed, or has no readable part.
 
     Examples
     --------
@@ -69,24 +66,34 @@ class Sitemap:
     (['https://example.com/', 'https://example.com/news'], 'text', [])
     """
 
-    def __init__(self, content: bytes, max_bytes: int) -> None:
+    def __init__(self, content: bytes, max_bytes: int, base: str = "") -> None:
         self.kind: Kind = "text"
         self.warnings: list[str] = []
-        self.broke_off = False
+        self.faults = Faults()
+        """Faults that were repaired."""
+        self.broke_off = ""
+        """Place and reason where a part of the document could not be read."""
+        self.n_entries = 0
+        self.line = 0
+        """Line up to which the document was read."""
+        self._base = base
         for _ in self._inflated(content, max_bytes):  # measured before the first entry is used
             pass
         self.warnings.clear()
-        self.broke_off = False
+        self.broke_off = ""
         self._pieces = filter(None, self._inflated(content, max_bytes))
 
     def __iter__(self) -> Iterator[SitemapEntry]:
         """Yield the entries in their order."""
-        head, encoding = _start(self._pieces)
+        pieces = decoded(self._pieces, self.faults)
+        head = ""
+        while not head and (piece := next(pieces, None)) is not None:
+            self.line += piece.count("\n") if not (head := piece.lstrip(BLANKS)) else 0
         if not head:
             raise MalformedBody("; ".join(["the document is empty", *self.warnings]))
-        whole = chain([head], self._pieces)
-        is_xml = head.decode(encoding, "ignore").lstrip()[:1] == "<"
-        return self._xml(whole) if is_xml else self._text(whole, encoding)
+        is_xml = head[0] == "<" or (not head.startswith("http") and XML.search(head))
+        whole = chain([head], pieces)
+        return self._xml(whole) if is_xml else self._text(whole)
 
     def _inflated(self, content: bytes, max_bytes: int) -> Iterator[bytes]:
         """Yield the inflated document in pieces."""
@@ -121,119 +128,82 @@ class Sitemap:
             if not member.eof:
                 self._break_off("the gzip was cut short; what came before was taken")
 
-    def _break_off(self, warning: str) -> None:
-        self.broke_off = True
-        self._warn(warning)
+    def _break_off(self, reason: str) -> None:
+        self.broke_off = self.broke_off or reason
+        self._warn(reason)
 
     def _warn(self, warning: str) -> None:
         if warning not in self.warnings:
             self.warnings.append(warning)
 
-    def _text(self, pieces: Iterable[bytes], encoding: str) -> Iterator[SitemapEntry]:
+    def _text(self, pieces: Iterable[str]) -> Iterator[SitemapEntry]:
         """Yield an entry for each line."""
-        position = 0
-        for line in _lines(pieces, encoding):
+        for line in _lines(pieces):
+            self.line += 1
             if loc := line.strip():
-                yield SitemapEntry(position, loc, None, is_child=False)
-                position += 1
-        if not position:
-            self._warn("the text holds no address; a sitemap of text has one URL a line")
+                yield SitemapEntry(self.n_entries, loc, None, is_child=False)
+                self.n_entries += 1
+        self._tell_faults(0)
 
-    def _xml(self, pieces: Iterable[bytes]) -> Iterator[SitemapEntry]:
+    def _xml(self, pieces: Iterable[str]) -> Iterator[SitemapEntry]:
         """Yield the entries, and warn where the document breaks off after its root."""
-        n_entries, root = 0, ""
+        markup = Markup(GRAMMARS, self.faults)
+        read, first_fault = sitemap_entry, -1
         try:
-            for part in _elements(pieces):
-                if isinstance(part, str):
-                    root = self._root(part)
-                    continue
-                yield SitemapEntry(n_entries, *part)
-                n_entries += 1
-                self._judge(root, is_child=part.is_child, first=n_entries == 1)
-        except Declared as error:
-            raise MalformedBody(
-                "the document declares entities, which are never expanded (limit: none), or "
-                "attributes by default; write the characters themselves, and & as &amp;"
-            ) from error
+            for element in markup.entries(pieces):
+                if not self.n_entries:
+                    self.kind = ROOTS[markup.root]
+                    read = feed_entry if GRAMMARS[markup.root] is FEED else sitemap_entry
+                entry = read(self.n_entries, element, markup.references, self._base)
+                if self.faults and first_fault < 0:
+                    first_fault = self.n_entries
+                if read is sitemap_entry and ENTRIES[entry.is_child] != ROOTS[markup.root]:
+                    self._judge(markup.root, entry)
+                self.n_entries += 1
+                yield entry
         except ValueError as error:
-            if not root:
-                raise MalformedBody(f"the document is not well-formed XML: {error}") from error
-            self._break_off(
-                f"the document was cut short or is broken after {n_entries} entries: {error}"
-            )
+            self._fail(markup, str(error))
+        else:
+            if not markup.is_whole:
+                self._fail(markup, f"<{markup.root}> has no end")
+        finally:
+            self.line = markup.line
+        self.kind = self.kind if self.n_entries else ROOTS[markup.root]
+        self._tell_faults(max(first_fault, 0))
 
-    def _root(self, name: str) -> str:
-        if name not in ROOTS:
+    def _fail(self, markup: Markup, reason: str) -> None:
+        """Warn of the place where a document breaks off; raise `MalformedBody` without a root."""
+        if not markup.has_root and markup.root:
             raise MalformedBody(
-                f"the document's root is <{name[:40]}>; a sitemap has urlset or sitemapindex, "
-                "or is text with one URL a line"
+                f"the document's root is <{markup.root[:40]}>; a sitemap has urlset or "
+                "sitemapindex, a feed rss, RDF or feed, or send text with one URL a line"
             )
-        self.kind = ROOTS[name]
-        return name
+        if not markup.has_root:
+            raise MalformedBody(f"the document is not well-formed XML: {reason}")
+        self._break_off(
+            f"the document was cut short or is broken after {self.n_entries} entries: {reason}, "
+            f"line {markup.line}"
+        )
 
-    def _judge(self, root: str, *, is_child: bool, first: bool) -> None:
+    def _judge(self, root: str, entry: SitemapEntry) -> None:
         """Set the kind by the entries, even against the root."""
-        name = "sitemap" if is_child else "url"
-        if ENTRIES[name] != ROOTS[root]:
-            self._warn(f"the root is {root}, but entries are <{name}>; they were taken as such")
-            if first:
-                self.kind = ENTRIES[name]
+        name = "sitemap" if entry.is_child else "url"
+        self._warn(f"the root is {root}, but entries are <{name}>; they were taken as such")
+        if not entry.position:
+            self.kind = ENTRIES[entry.is_child]
+
+    def _tell_faults(self, first: int) -> None:
+        """Warn of faults that were repaired."""
+        if self.faults:
+            kinds = ", ".join(f"{kind} ({n:,})" for kind, n in self.faults.items())
+            self._warn(f"faults repaired: {self.faults.n:,}, the first at entry {first}: {kinds}")
 
 
-class _Fields(NamedTuple):
-    """Fields of an entry."""
-
-    loc: str
-    lastmod: str | None
-    is_child: bool
-
-
-def _elements(pieces: Iterable[bytes]) -> Iterator[str | _Fields]:
-    """Yield the root's name, then each entry at its end tag; memory of read elements is freed.
-
-    A field counts only in its entry's own namespace, so `image:loc` is no `loc`.
-    """
-    fields: dict[str, str] = {}
-    for event, element in elements(pieces):
-        if event == "start":
-            if element.parent is None:
-                yield element.local
-        elif element.depth == ENTRY_DEPTH:
-            name = element.local
-            if name in ENTRIES:
-                yield _Fields(fields.get("loc", ""), fields.get("lastmod"), name == "sitemap")
-            fields = {}
-        elif (
-            element.depth == FIELD_DEPTH
-            and element.parent is not None
-            and element.local in FIELDS
-            and element.namespace == element.parent.namespace
-        ):
-            fields.setdefault(element.local, element.text)
-
-
-def _start(pieces: Iterator[bytes]) -> tuple[bytes, str]:
-    """Return the first bytes after a byte-order mark and blanks, and the encoding.
-
-    The mark of UTF-16 stays in place, because its decoders need the mark.
-    """
-    head = b""
-    while len(head) < LONGEST_MARK and (piece := next(pieces, b"")):
-        head += piece
-    if head.startswith(UTF_16):
-        return head, "utf-16"
-    head = head.removeprefix(codecs.BOM_UTF8).lstrip()
-    while not head and (piece := next(pieces, b"")):
-        head = piece.lstrip()
-    return head, "utf-8"
-
-
-def _lines(pieces: Iterable[bytes], encoding: str) -> Iterator[str]:
-    """Yield lines of text; invalid bytes become replacement characters."""
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
+def _lines(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield lines of text."""
     line = ""
     for piece in pieces:
-        *whole, line = (line + decoder.decode(piece)).replace("\r", "\n").split("\n")
+        *whole, line = (line + piece).replace("\r", "\n").split("\n")
         yield from (each[:MAX_LINE] for each in whole)
         line = line[:MAX_LINE]
     yield line
@@ -249,47 +219,3 @@ def _limited(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
                 "or raise RECRAWL_MAX_BODY_BYTES"
             )
         yield piece
-
-
-YEAR, MONTH, DAY, LONGEST = 4, 7, 10, 40
-"""Length of a year, of a month and of a day, and maximum length of a date, characters."""
-SPANS = {YEAR: timedelta(366), MONTH: timedelta(31)}
-WEST = timedelta(hours=12)
-"""Difference between UTC and the westernmost time zone, where a day ends last."""
-
-
-def parse_lastmod(lastmod: str) -> datetime | None:
-    """Return the instant of a date in any of the W3C's forms; None for other text.
-
-    A year, a month or a day stands for its beginning, so equal texts are equal instants (see
-    `latest`). A time without a zone is UTC.
-
-    >>> parse_lastmod("2004-12"), parse_lastmod("2004-12-23T18:00:15+02:00")
-    (datetime.datetime(2004, 12, 1, 0, 0, tzinfo=datetime.timezone.utc),
-     datetime.datetime(2004, 12, 23, 16, 0, 15, tzinfo=datetime.timezone.utc))
-    >>> parse_lastmod("yesterday")
-    """
-    lastmod = lastmod.strip()
-    if len(lastmod) > LONGEST:
-        return None
-    whole = lastmod + {YEAR: "-01-01", MONTH: "-01"}.get(len(lastmod), "")
-    try:
-        moment = datetime.fromisoformat(whole)
-        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
-def latest(lastmod: str, moment: datetime, now: datetime) -> datetime:
-    """Return the last instant, at most `now`, of the period that `lastmod` names.
-
-    `moment` is the result of `parse_lastmod(lastmod)`.
-
-    >>> day, noon = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 1, 12, tzinfo=UTC)
-    >>> latest("2026-05-01", day, noon) == noon, latest("2026-05-01T00:00Z", day, noon) == day
-    (True, True)
-    """
-    length = len(lastmod.strip())
-    if length > DAY:
-        return moment
-    return max(moment, min(moment + SPANS.get(length, timedelta(1)) + WEST, now))

@@ -93,6 +93,8 @@ class Manners:
     max_bytes: int = 52_428_800
     """Maximum size of a document as it is sent, bytes; the default is the protocol's limit."""
     cross_host: bool = False
+    www: bool = False
+    """True where entries of the host with and without `www.` are taken."""
     private: bool = False
     """True where addresses that are not public are allowed."""
     user_agent: str = f"recrawl/{__version__}"
@@ -177,6 +179,7 @@ class Watcher:
                 fetched.content,
                 encoding=encoding if encoding in CODINGS else "identity",
                 cross_host=self.manners.cross_host,
+                www=self.manners.www,
             )
         except SitemapNotFetched as error:
             return SitemapStep(url, "failed", reason=str(error))
@@ -197,7 +200,12 @@ class Watcher:
         """Return the validators of a document, and the options under which it was read."""
         words = {name: headers.get(name, "") for name in ("etag", "last-modified")}
         validators = {name: word for name, word in words.items() if word and word.isascii()}
-        return {**validators, "cross_host": True} if self.manners.cross_host else validators
+        return {**validators, **self._scope()}
+
+    def _scope(self) -> dict[str, bool]:
+        """Return the options on other hosts that are set."""
+        wide = {"cross_host": self.manners.cross_host, "www": self.manners.www}
+        return {name: True for name, is_set in wide.items() if is_set}
 
     def _fetch(self, client: httpx.Client, url: str) -> Fetched:
         """Return a document as it is sent, or no content where it has not changed."""
@@ -234,7 +242,7 @@ class Watcher:
 
     def _conditions(self, url: str) -> dict[str, str]:
         entry = self.state.sitemaps.get(url, {})
-        if entry.get("cross_host", False) != self.manners.cross_host:
+        if {name: True for name in ("cross_host", "www") if entry.get(name)} != self._scope():
             return {}  # the entries that were left out then are read now
         named = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
         return {condition: entry[name] for name, condition in named if name in entry}

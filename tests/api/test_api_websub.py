@@ -185,8 +185,21 @@ def test_content_that_is_sent_again_changes_nothing(api: Live):
 
 @pytest.mark.parametrize("content", [b"", b"<html><p>Hello", b"\xff\x00", b"{}", b"<feed/>"])
 def test_content_that_is_no_feed_means_that_the_topic_has_changed(sqlite_api: Live, content):
+    sqlite_api.register(TOPIC)
     assert send(sqlite_api, subscribe(sqlite_api), content).status_code == 202
     assert pinged(sqlite_api, TOPIC) == "2026-05-01T12:00:00Z"
+
+
+@pytest.mark.parametrize("content", [b"", b"<rss><item/>", b"<feed><entry><title>&", ATOM])
+def test_a_topic_that_is_no_page_becomes_none(sqlite_api: Live, content):
+    assert send(sqlite_api, subscribe(sqlite_api), content).status_code == 202
+    assert sqlite_api.get("/pages", url=TOPIC).status_code == 404
+
+
+def test_a_fault_in_a_feed_costs_no_other_entry(sqlite_api: Live):
+    broken = ATOM.replace(b"<entry>", b"<entry><title>Q & A &nbsp;</title>")
+    assert send(sqlite_api, subscribe(sqlite_api), broken).status_code == 202
+    assert count(sqlite_api, "accepted") == 2
 
 
 @pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])

@@ -198,8 +198,15 @@ def test_a_sitemap_that_fails_is_told_and_keeps_no_other(watch, site, page, says
 def test_warnings_of_the_service_are_told(watch, site):
     site.pages["/sitemap.xml"] = Page(site.urlset("/a", "/b")[:-30])
     ended = watch(f"{site.url}/sitemap.xml")
-    assert ended.status == 0
+    assert ended.status == 1
     assert "cut short" in ended.err
+
+
+def test_a_fault_that_was_repaired_is_told_and_is_no_failure(watch, site):
+    site.pages["/sitemap.xml"] = Page(site.urlset("/a?x=1&y=2", "/b"))
+    ended = watch(f"{site.url}/sitemap.xml")
+    assert (ended.status, "2 new" in ended.out) == (0, True)
+    assert "faults repaired: 1" in ended.err
 
 
 def test_a_site_that_is_not_there_is_told(watch):
@@ -344,6 +351,7 @@ def test_what_was_left_out_as_of_another_host_is_taken_once_asked_for(watch, sit
     elsewhere = site.urlset("/a").replace(b"127.0.0.1", b"localhost")
     site.pages["/sitemap.xml"] = Page(elsewhere, headers={"ETag": '"1"'})
     watch(at)
+    assert "1 new" not in watch(at, "--www").out
     assert "1 new" in watch(at, "--cross-host").out
     assert "unchanged" in watch(at, "--cross-host").out
 

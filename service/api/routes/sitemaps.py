@@ -32,7 +32,11 @@ from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.batching.registrations import Registration
 from service.batching.reports import PingReport
-from service.connectors.sitemap import Sitemap, SitemapEntry, latest, parse_lastmod
+from service.connectors.dates import Date, read_date
+from service.connectors.entries import SitemapEntry
+from service.connectors.links import twin
+from service.connectors.references import UNREADABLE
+from service.connectors.sitemap import Sitemap
 from service.ingest.page_names import PageNames
 from service.ingest.record import PingOutcome
 from service.model.arrays import INSTANT, NO_TIME, Bools, Ints
@@ -71,27 +75,36 @@ def post_sitemap(
     cross_host: Annotated[
         bool, Query(description="True to take entries of other hosts than that of `url` too")
     ] = False,
+    www: Annotated[
+        bool,
+        Query(
+            description="True to take entries of the host with `www.` too if that of `url` has "
+            "none, or of the host without it"
+        ),
+    ] = False,
     register: Register = True,
 ) -> Response:
-    """Pass on a sitemap as you fetched it.
+    """Pass on a sitemap or a feed as you fetched it.
 
-    The document is a urlset, an index or a text, plain or gzip. New pages are registered. A
+    The document is a urlset, an index, a text, RSS or Atom, plain or gzip. New pages are
+    registered. The date of an RSS or Atom entry counts as a `lastmod`. A
     `lastmod` newer than the page's last ping is a ping of that time; crawls show how far the pings
     of a page can be trusted. The answer to an index has `children`: fetch these sitemaps and send
     them next, because Recrawl fetches nothing itself. Sending a document again changes nothing. An
     entry of another host than that of `url` is rejected, as the protocol demands, unless
-    `cross_host=true`.
+    `cross_host=true`; `www=true` accepts those of the host with and without `www.`.
 
-    If a document breaks off, the entries before the break count, and `warnings` names the break. A
-    `lastmod` may have any form of W3C dates; an unreadable or future `lastmod` is ignored.
+    Faults of the document, such as a raw `&`, are repaired, and `n_repaired` counts them. If a
+    document breaks off, the entries before the break count, and `broke_off` names the place. A
+    `lastmod` may have any form of W3C or mail dates; an unreadable or future `lastmod` is ignored.
     """
     fetched = normalise(url)
-    check_hosts(caller, [fetched.host])
+    check_hosts(caller, [fetched.host, twin(fetched.host)] if www else [fetched.host])
     if caller.boundary is not None and cross_host:
         raise Forbidden(f"this key is limited to {caller.boundary}; leave cross_host out")
-    origin = DocumentOptions(fetched.host, cross_host, register)
+    origin = DocumentOptions(fetched.host, cross_host, register, www=www)
     reader = Reader(service, origin, caller)
-    result = reader.read(Sitemap(content, service.max_body_bytes))
+    result = reader.read(Sitemap(content, service.max_body_bytes, fetched.url))
     refuse_empty({name: getattr(result, name) for name in Counts.__struct_fields__})
     return answer(result)
 
@@ -113,6 +126,12 @@ class DocumentOptions(NamedTuple):
     register: bool = True
     kind: str = "sitemap"
     """Kind of the document in metrics."""
+    www: bool = False
+    """True where the host with `www.`, or without it, counts as the same."""
+
+    def accepts(self, host: str) -> bool:
+        """Return whether entries of a host are taken."""
+        return host == self.host or self.cross_host or (self.www and host == twin(self.host))
 
 
 class ValidEntry(NamedTuple):
@@ -124,6 +143,13 @@ class ValidEntry(NamedTuple):
     """Instant of the lastmod; None without a lastmod."""
     changed_by: datetime | None
     """Last instant of the lastmod, such as the end of its day."""
+
+
+def _normal(loc: str) -> NormalUrl:
+    """Return the normal form of an address; raise `InvalidUrl` where a part of it is unknown."""
+    if UNREADABLE in loc:
+        raise InvalidUrl("the url holds a character that cannot be read; correct the document")
+    return normalise(loc)
 
 
 class Reader:
@@ -160,6 +186,11 @@ class Reader:
             children=list(self.children.values()),
             warnings=warnings,
             complete=not (sitemap.broke_off or self.n_ahead or self.is_cut),
+            n_entries=sitemap.n_entries,
+            n_lines=sitemap.line,
+            n_repaired=sitemap.faults.n,
+            n_undated=self.n_undated,
+            broke_off=sitemap.broke_off or None,
         )
 
     def take(self, entries: Iterable[SitemapEntry]) -> None:
@@ -224,30 +255,33 @@ class Reader:
 
     def _judge(self, entry: SitemapEntry, now: datetime) -> ValidEntry | Rejection:
         try:
-            url = normalise(entry.loc)
+            url = _normal(entry.loc)
         except InvalidUrl as error:
             code, detail = error.code, error.detail
             if not entry.loc:
                 code, detail = "no_loc", "the entry names no address; add a loc"
             return Rejection(index=entry.position, code=code, detail=detail, field="loc")
-        if url.host != self.options.host and not self.options.cross_host:
+        if not self.options.accepts(url.host):
+            wish = "www" if url.host == twin(self.options.host) else "cross_host"
             detail = (
                 f"the host {url.host[:100]} is not the sitemap's, {self.options.host[:100]}; send "
-                "cross_host=true to accept entries of other hosts"
+                f"{wish}=true to accept its entries"
             )
             return Rejection(index=entry.position, code="cross_host", detail=detail, field="loc")
-        changed_at = self._changed_at(entry, now)
-        changed_by = changed_at and latest(entry.lastmod or "", changed_at, now)
-        return ValidEntry(entry.position, url, changed_at, changed_by)
+        date = self._date(entry, now)
+        if date is None:
+            return ValidEntry(entry.position, url, None, None)
+        return ValidEntry(entry.position, url, date.begins, date.latest(now))
 
-    def _changed_at(self, entry: SitemapEntry, now: datetime) -> datetime | None:
-        """Return the instant of a lastmod; None where it cannot be read."""
+    def _date(self, entry: SitemapEntry, now: datetime) -> Date | None:
+        """Return the date of a lastmod; None where it cannot be read."""
         if not entry.lastmod:
             return None
-        changed_at = parse_lastmod(entry.lastmod)
+        date = read_date(entry.lastmod)
+        changed_at = date and date.begins
         if changed_at is not None and EARLIEST <= changed_at <= now + FUTURE_ALLOWED:
-            return changed_at
-        why = "no W3C date" if changed_at is None else "before 1990 or in the future"
+            return date
+        why = "no date" if changed_at is None else "before 1990 or in the future"
         self.undated = self.undated or f"{entry.lastmod[:60]!r} of entry {entry.position}, {why}"
         self.n_undated += 1
         self.n_ahead += changed_at is not None and now < changed_at <= now + A_DAY

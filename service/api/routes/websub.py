@@ -2,7 +2,9 @@
 
 import re
 import secrets
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -26,6 +28,7 @@ from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
 from service.api.routes.sitemaps import DocumentOptions, Reader
 from service.api.threads import in_thread
+from service.connectors.entries import SitemapEntry
 from service.connectors.feed import read_feed
 from service.connectors.websub import is_signed
 from service.model.errors import InvalidField, InvalidUrl, SubscriptionGone, SubscriptionNotFound
@@ -181,8 +184,8 @@ async def post_content(
 
     Hubs call this. Each entry of Atom or RSS is a ping of its page, at its own time or now. New
     pages are registered; pages of other hosts than the topic's are left out. Any other content is
-    a ping of the topic itself. Content without the agreed signature has the same answer and is
-    ignored; metrics count it. No API key is needed.
+    a ping of the topic itself, if it is registered. Content without the agreed signature has the
+    same answer and is ignored; metrics count it. No API key is needed.
     """
     subscription = await in_thread(_load, service, subscription_id)
     content = await read_content(request)
@@ -212,8 +215,20 @@ def _take(service: Service, subscription: Subscription, content: bytes, signatur
     if subscription.secret is not None and not is_signed(content, subscription.secret, signature):
         service.telemetry.count_unsigned()
         return
-    origin = DocumentOptions(normalise(subscription.topic).host, kind="websub")
-    Reader(service, origin).take(read_feed(content, subscription.topic, service.now()))
+    topic, now = subscription.topic, service.now()
+    itself = list[SitemapEntry]()
+
+    def linked() -> Iterator[SitemapEntry]:
+        for entry in read_feed(content, topic, now):
+            if entry.loc == topic:
+                itself[:] = [max([*itself, entry], key=attrgetter("lastmod"))]
+            else:
+                yield entry
+
+    options = DocumentOptions(normalise(topic).host, kind="websub")
+    Reader(service, options).take(linked())
+    # a feed is no page unless somebody registered it
+    Reader(service, options._replace(register=False)).take(itself)
 
 
 def _check_url(field: str, url: str) -> None:

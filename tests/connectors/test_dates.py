@@ -1,0 +1,81 @@
+"""Dates as sites write them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.connectors.dates import read_date
+
+
+@pytest.mark.parametrize(
+    ("told", "moment"),
+    [
+        ("2005", (2005, 1, 1)),
+        ("2005-03", (2005, 3, 1)),
+        ("2005-03-09", (2005, 3, 9)),
+        ("20050309", (2005, 3, 9)),
+        ("2005-03-09T18:00Z", (2005, 3, 9, 18)),
+        ("2005-03-09T18:00:15+00:00", (2005, 3, 9, 18, 0, 15)),
+        ("2005-03-09T18:00:15-05:30", (2005, 3, 9, 23, 30, 15)),
+        ("2005-03-09T18:00:15.123456789+02:00", (2005, 3, 9, 16, 0, 15, 123456)),
+        ("2005-03-09 18:00:15", (2005, 3, 9, 18, 0, 15)),
+        (" 2005-03-09\n", (2005, 3, 9)),
+        # common mistakes
+        ("2005-3-9", (2005, 3, 9)),
+        ("2005/03/09 18:00", (2005, 3, 9, 18)),
+        ("2005-03-09t18:00:15z", (2005, 3, 9, 18, 0, 15)),
+        ("2005-03-09 18:00:15 +0100", (2005, 3, 9, 17, 0, 15)),
+        ("2005-03-09 18:00:15 UTC", (2005, 3, 9, 18, 0, 15)),
+        ("2005-03-09T24:00:00Z", (2005, 3, 10)),
+        ("2005-03-09T18:00:60Z", (2005, 3, 9, 18, 0, 59)),
+        ("2005-03-09T18:00:00+01:00[Europe/Berlin]", (2005, 3, 9, 17)),
+        # mail
+        ("Wed, 09 Mar 2005 18:00:15 GMT", (2005, 3, 9, 18, 0, 15)),
+        ("Wed, 9 Mar 05 18:00 EST", (2005, 3, 9, 23)),
+        ("9 Mar 99 18:00:15 Z", (1999, 3, 9, 18, 0, 15)),
+        ("Wed, 09 March 2005 18:00:15 +01:00", (2005, 3, 9, 17, 0, 15)),
+        ("Mittwoch, 09 Mar 2005 18:00:15 CEST", (2005, 3, 9, 16, 0, 15)),
+        ("Wed, 09 Mar 2005 18:00:15 +0000 (UTC)", (2005, 3, 9, 18, 0, 15)),
+        ("Wed, 09 Mar 2005 18:00:15 GMT+0200", (2005, 3, 9, 16, 0, 15)),
+        ("Wed, 09-Mar-05 18:00:15 GMT", (2005, 3, 9, 18, 0, 15)),
+        ("Wed, 09 Mar 2005", (2005, 3, 9)),
+        ("Wed Mar  9 18:00:15 2005", (2005, 3, 9, 18, 0, 15)),
+        ("Wed Mar 9 18:00:15 PST 2005", (2005, 3, 10, 2, 0, 15)),
+        ("March 9, 2005 6:00 pm", (2005, 3, 9, 18)),
+        ("Mar 9th, 2005", (2005, 3, 9)),
+    ],
+)
+def test_dates_of_the_w3c_and_of_mail_are_read(told, moment):
+    date = read_date(told)
+    assert date.begins == datetime(*moment, tzinfo=UTC)
+    assert date.span == timedelta(0) or ":" not in told
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "",
+        "now",
+        "2005-13-01",
+        "09.03.2005",
+        "09/03/2005",
+        "-",
+        "1" * 400,
+        "0000-00-00 00:00:00",
+        "-0001-11-30T00:00:00+00:00",
+        "Wed, 99 Mar 2005 18:00:15 GMT",
+        "9999-12-31T23:00-10:00",
+    ],
+)
+def test_other_dates_are_none(told):
+    assert read_date(told) is None
+
+
+@given(
+    st.text(max_size=40) | st.from_regex(r"[A-Za-z, ]{0,5}\d{1,4}[-/ ][A-Za-z\d]{1,4}[ -]\d{2,4}.*")
+)
+def test_any_text_is_a_utc_date_or_none(told):
+    date = read_date(told)
+    assert date is None or (date.begins.tzinfo is UTC and date.span >= timedelta(0))
