@@ -31,7 +31,7 @@ HALF_LIFE_DAYS = 365.0
 """Time in which the counts of the profile lose half of their weight."""
 YOUNG = 32.0
 """Maximum age at the start of an interval that counts for the proof, days."""
-PRIOR_ODDS = 10.0
+PRIOR_ODDS = 20.0
 """Log odds that ages do not matter, before any crawl.
 
 They are high because changes come in bursts, and each counts as if it came alone.
@@ -130,7 +130,7 @@ def fitted_factors(evidence: AgeEvidence) -> Floats:
 def weight(evidence: AgeEvidence) -> float:
     """Return the weight of the profile: the probability that ages matter, or 0 below a tenth.
 
-    >>> [round(weight(AgeEvidence.none()._replace(proof=proof)), 2) for proof in (0, 8, 10, 16)]
+    >>> [round(weight(AgeEvidence.none()._replace(proof=proof)), 2) for proof in (0, 18, 20, 26)]
     [0.0, 0.12, 0.5, 1.0]
     """
     share = 1.0 / (1.0 + np.exp(PRIOR_ODDS - evidence.proof))
