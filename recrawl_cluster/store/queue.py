@@ -46,7 +46,7 @@ from service.storage.queue.columns import (
     QueuedPages,
 )
 from service.storage.queue.holds import MOST_QUEUES
-from service.storage.queue.signs import Pause
+from service.storage.queue.signs import PausedQueue
 from service.storage.queue.unfinished import WorkerCounts, WorkerLeases
 
 
@@ -160,7 +160,7 @@ class ShardedQueue(Routing):
         return max((end for end in ends if end is not None), default=None)
 
     @override
-    def pauses(self, now: datetime, limit: int) -> list[Pause]:
+    def pauses(self, now: datetime, limit: int) -> list[PausedQueue]:
         every = [pause for tx in self.answering() for pause in tx.pauses(now, limit)]
         every.sort(key=lambda pause: (pause.n_failures, pause.until), reverse=True)
         return every[:limit]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.files import (
+from service.cli.file_steps import (
     MAX_SHOWN,
     ImportCounts,
     add_rows_task,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from service.cli.files import add_rows_task, opened_store, rows_progress, show_rows
+from service.cli.file_steps import add_rows_task, opened_store, rows_progress, show_rows
 from service.cli.options import DatabaseUrl, console
 from service.model.words import counted
 

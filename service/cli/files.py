@@ -1,52 +1,34 @@
 """`recrawl import`: read files of pages, states and captures."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.progress import (
-    BarColumn,
     DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
 )
 
-from service.cli.options import URL, ApiKey, address, connected, console, settings
+from service.cli.file_steps import (
+    MAX_SHOWN,
+    ImportCounts,
+    add_rows_task,
+    checkpoint_of,
+    opened_store,
+    print_skipped,
+    receiver_of,
+    rows_progress,
+    show_rows,
+)
+from service.cli.options import URL, ApiKey, address, connected
 from service.cli.plugins import folder_importer
 from service.model.words import counted
 
 if TYPE_CHECKING:
     from service.runtime.bootstrap import Opened
-    from service.transfer.importing import Checkpoint, ImportStep, Skipped
+    from service.transfer.importing import Checkpoint, ImportStep
 
-
-RATE = TextColumn("{task.fields[n_rows]:,} rows {task.fields[rate]:,.0f}/s")
-
-
-def rows_progress(*columns: Any) -> Progress:
-    """Return a progress display with the number of rows, their rate, and more columns."""
-    text = "[progress.description]{task.description}"
-    return Progress(text, BarColumn(), *columns, RATE, TimeRemainingColumn(), console=console)
-
-
-def add_rows_task(progress: Progress, title: str, total: int | None) -> TaskID:
-    """Return a new progress bar for `show_rows`."""
-    return progress.add_task(title, total=total, n_rows=0, rate=0.0)
-
-
-def show_rows(progress: Progress, task: TaskID, n_rows: int, completed: int) -> None:
-    """Move a progress bar and show the mean rate since its start."""
-    rate = n_rows / max(progress.tasks[task].elapsed or 0.0, 1e-3)
-    progress.update(task, completed=completed, n_rows=n_rows, rate=rate)
-
-
-MAX_SHOWN = 20
-"""Maximum number of printed skipped lines; the count includes all."""
 
 Sources = Annotated[
     list[Path],
@@ -80,26 +62,6 @@ HaveCopies = Annotated[
     typer.Option("--have-copies", help="The crawler has the newest captures as its copies"),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and count; import nothing")]
-
-
-class ImportCounts(NamedTuple):
-    """Results of an import."""
-
-    created: int = 0
-    """Number of new pages."""
-    restored: int = 0
-    """Number of restored states."""
-    skipped: int = 0
-    """Number of lines that were not imported."""
-    hosts: str = ""
-    """Sentence on the imported settings of hosts."""
-    sentence: str = ""
-    """Sentence on the counts, empty for those of pages alone."""
-
-    @property
-    def summary(self) -> str:
-        """The counts in a sentence."""
-        return self.sentence or f"{self.created} new pages registered, {self.skipped} lines skipped"
 
 
 def import_(
@@ -283,40 +245,10 @@ def _import_to_service(
         return _follow(steps, source, [source], checkpoint)
 
 
-def checkpoint_of(
-    files: list[Path], receiver: str, resume: bool, source: Path | None = None
-) -> "tuple[Checkpoint, dict[str, Any]]":
-    """Return the checkpoint of an import, and the position from which the import continues.
-
-    The checkpoint lies beside the source, by default the first file.
-    """
-    from service.transfer.importing import Checkpoint
-
-    checkpoint = Checkpoint(source or files[0], files, receiver)
-    return checkpoint, checkpoint.read() if resume else {}
-
-
-def receiver_of(base: "Opened", database_url: str | None) -> str:
-    """Return the name of a database; after a restore it is another one, which lacks some pages."""
-    address: str = settings(database_url).database_url.get_secret_value()
-    with base.store.begin(write=False) as tx:
-        return f"{address} {tx.incarnation()}"
-
-
 def _beginning(began: datetime | None, standing: dict[str, Any]) -> datetime:
     if standing:
         return datetime.fromisoformat(standing["began"]).replace(tzinfo=UTC)
     return datetime.now(UTC) - timedelta(weeks=15) if began is None else began.replace(tzinfo=UTC)
-
-
-@contextmanager
-def opened_store(database_url: str | None, *, existing: bool = False) -> Iterator["Opened"]:
-    """Open the store with its users, and close it at the end."""
-    from service.runtime.bootstrap import opened
-
-    base = opened(settings(database_url), existing=existing)
-    with closing(base.store):
-        yield base
 
 
 def _follow(
@@ -341,10 +273,3 @@ def _follow(
     if checkpoint is not None:
         checkpoint.clear()
     return counts
-
-
-def print_skipped(lines: list["Skipped"]) -> None:
-    """Print lines that were not imported, each with its reason."""
-    for line in lines:
-        text = f"{line.path}:{line.line}: {line.reason}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -136,7 +136,7 @@ class WideRevisions(NamedTuple):
 DAY = np.timedelta64(1, "D")
 
 
-class LastIntervals(NamedTuple):
+class QuietIntervals(NamedTuple):
     """(I,) last intervals of pages."""
 
     site: Ints
@@ -148,10 +148,10 @@ class LastIntervals(NamedTuple):
     expected: Floats
     """Changes that were expected in the interval before its crawl."""
 
-    def where(self, mask: Bools) -> "LastIntervals":
+    def where(self, mask: Bools) -> "QuietIntervals":
         """Return the intervals in a mask."""
         columns: list[Any] = [column[mask] for column in self]
-        return LastIntervals(*columns)
+        return QuietIntervals(*columns)
 
     @property
     def chance(self) -> Floats:
@@ -180,7 +180,7 @@ def rate_before(
     return np.asarray((a + changes) / (b + days))
 
 
-def calibrated(quiet: LastIntervals) -> Floats:
+def calibrated(quiet: QuietIntervals) -> Floats:
     r"""Return (I,) chances of own changes, raised where pages have changed more than expected.
 
     Rates that are too low make every change a surprise. Intervals are in classes by the changes
@@ -196,7 +196,7 @@ def calibrated(quiet: LastIntervals) -> Floats:
     return np.asarray(-np.expm1(-expected))
 
 
-def find(quiet: LastIntervals) -> tuple[Ints, Floats]:
+def find(quiet: QuietIntervals) -> tuple[Ints, Floats]:
     r"""Return the sites and ages of revisions that quiet intervals prove, one for each site.
 
     A revision of the share h at an instant changes the probability of the intervals that contain
@@ -213,7 +213,7 @@ def find(quiet: LastIntervals) -> tuple[Ints, Floats]:
     --------
     >>> end = np.arange(40.0)  # a crawl a day, and a revision 5.5 days ago
     >>> none = np.zeros(40, int)
-    >>> find(LastIntervals(none, none, end + 20, end, end < 6, np.full(40, 0.05)))
+    >>> find(QuietIntervals(none, none, end + 20, end, end < 6, np.full(40, 0.05)))
     (array([0]), array([5.]))
     """
     if not quiet.site.size:
@@ -257,7 +257,7 @@ class Stale(NamedTuple):
     """(S,) share of the pages of each site that changed; NaN where no crawls have shown it."""
 
 
-def stale(pages: Uncrawled, quiet: LastIntervals, ages: Floats) -> Stale:
+def stale(pages: Uncrawled, quiet: QuietIntervals, ages: Floats) -> Stale:
     r"""Return the probabilities that pages have changed by revisions since their last crawls.
 
     Crawls have shown the share h for pages that were last crawled in the same gap between
@@ -310,7 +310,7 @@ def _count_since(ages: Floats, site: Ints, age: Floats) -> Ints:
     return n
 
 
-def _shares(of: Ints, saw: LastIntervals, n: int) -> Floats:
+def _shares(of: Ints, saw: QuietIntervals, n: int) -> Floats:
     """Return the share of each of n gaps by expectation maximisation."""
     in_all, share = np.bincount(of, minlength=n), np.full(n, 0.5)
     of, chance = of[saw.changed], saw.chance[saw.changed]
@@ -325,7 +325,7 @@ def _by_revision(share: Floats, chance: Floats) -> Floats:
     return np.asarray(share / (share + (1.0 - share) * chance))
 
 
-def _by_group(pages: Uncrawled, saw: LastIntervals, share: Floats) -> Floats:
+def _by_group(pages: Uncrawled, saw: QuietIntervals, share: Floats) -> Floats:
     """Return the probability of each page; sites of pages and intervals are gaps here."""
     width = int(max(pages.url_group.max(), saw.url_group.max(initial=0))) + 1
     keys = np.concatenate((saw.site * width + saw.url_group, pages.site * width + pages.url_group))

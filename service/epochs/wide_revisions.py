@@ -12,7 +12,7 @@ from service.core.estimators.base import Estimator, PriorEstimator, from_columns
 from service.core.wide_revisions import (
     LEAST_CHANGED,
     QUIET,
-    LastIntervals,
+    QuietIntervals,
     Uncrawled,
     WideRevisions,
     find,
@@ -95,11 +95,11 @@ class Quiet:
         quiet = expected < QUIET
         return row[quiet], expected[quiet]
 
-    def intervals(self, row: Ints, expected: Floats, host_id: Ints) -> LastIntervals:
+    def intervals(self, row: Ints, expected: Floats, host_id: Ints) -> QuietIntervals:
         """Return quiet intervals of pages of some hosts, whose ids ascend."""
         pages = self.pages
         interval, age = pages.last_interval[row], self.age(pages.last_observed_at[row])
-        return LastIntervals(
+        return QuietIntervals(
             site=np.searchsorted(host_id, pages.host_id[row]),
             url_group=pages.url_group[row],
             start=age + np.abs(interval),

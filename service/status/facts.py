@@ -17,7 +17,7 @@ from service.status.asked import LastAsked
 from service.storage import Store, Transaction
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
-from service.storage.queue.signs import Asked, Pause
+from service.storage.queue.signs import Asked, PausedQueue
 from service.storage.queue.unfinished import WorkerCounts
 
 MOST_READ = 1_000
@@ -88,7 +88,7 @@ class Facts:
     at: datetime
     epochs: EpochFacts
     crawlers: CrawlerFacts
-    pauses: Sequence[Pause]
+    pauses: Sequence[PausedQueue]
     webhooks: Sequence[TroubledWebhook]
     budget: Terms | None
     """The budget that leases keep; None: none is set."""

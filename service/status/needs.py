@@ -8,7 +8,7 @@ console, the command and `GET /status` show the kind by themselves:
         for host in facts.closed_hosts:
             yield Found(host.name, host.closed_since, {"host": host.name})
 
-    Kind("window_never_opens", windows_never_open,
+    NeedKind("window_never_opens", windows_never_open,
          "Open a window for {host}: none opens within a week.", "recrawl hosts list"),
 
 `since` is the instant at which the condition began, by what is stored. It is never the time of the
@@ -56,10 +56,10 @@ class Found(NamedTuple):
     subject: str
     since: datetime
     values: Mapping[str, Any] = {}
-    """Values of the words in braces of `Kind.sentence` and `Kind.remedy`."""
+    """Values of the words in braces of `NeedKind.sentence` and `NeedKind.remedy`."""
 
 
-class Kind(NamedTuple):
+class NeedKind(NamedTuple):
     """A kind of needs."""
 
     name: str
@@ -234,71 +234,71 @@ def workers_losing(facts: Facts) -> Iterator[Found]:
 
 
 KINDS = (
-    Kind(
+    NeedKind(
         "epoch_failing",
         epochs_failing,
         "Mend the cause, because {epochs} failed: {reason}. The old schedule stays in force.",
         "recrawl epochs --limit 5",
     ),
-    Kind(
+    NeedKind(
         "epoch_late",
         epochs_late,
         "{act}: {what}, and one is due every {interval}.",
         "{remedy}",
     ),
-    Kind(
+    NeedKind(
         "no_crawler",
         no_crawler,
         "Start a crawler: pages have been due for {due}, and {last}.",
         "recrawl leases workers",
     ),
-    Kind(
+    NeedKind(
         "host_paused",
         hosts_paused,
         "See what {host} answers: it pauses until {until}, after {failures} in a row.",
         "{remedy}",
         "GET /hosts?blocked=true",
     ),
-    Kind(
+    NeedKind(
         "webhook_failing",
         webhooks_failing,
         "Mend the webhook at {host}: it has taken no change for {ago}{ever}.",
         "GET /webhooks/{id}/deliveries",
         "GET /webhooks",
     ),
-    Kind(
+    NeedKind(
         "webhook_disabled",
         webhooks_disabled,
         "Mend the webhook at {host} and start it again: the service stopped it.",
         'PATCH /webhooks/{id} {{"paused": false}}',
         "GET /webhooks",
     ),
-    Kind(
+    NeedKind(
         "budget_unused",
         budget_unused,
         "Start more crawlers, or lower the budget: {day} used {used} of {allowed}, while pages "
         "waited.",
         "recrawl leases workers",
     ),
-    Kind(
+    NeedKind(
         "budget_exceeded",
         budget_exceeded,
         "Let all crawlers take leases: {day} took {used}, but {allowed} were allowed.",
         "recrawl leases workers",
     ),
-    Kind(
+    NeedKind(
         "no_content",
         no_content,
         "See why {n} pages, {share} of all, have no content.",
         "recrawl pages list state=no_content --limit 10",
     ),
-    Kind(
+    NeedKind(
         "url_groups_stopped",
         url_groups_stopped,
         "Admit {name} or stop it for good: {counts}, so its new pages wait.",
         "recrawl url-groups list --stopped",
     ),
-    Kind(
+    NeedKind(
         "worker_losing",
         workers_losing,
         "See whether {worker} still runs: it lost {n} leases in the last hour, most of its own.",
@@ -313,7 +313,7 @@ def needs_of(facts: Facts) -> list[Need]:
     return [need for kind in KINDS for need in _of_kind(kind, list(kind.find(facts)))]
 
 
-def _of_kind(kind: Kind, conditions: list[Found]) -> list[Need]:
+def _of_kind(kind: NeedKind, conditions: list[Found]) -> list[Need]:
     needs = [
         Need(
             kind.name,

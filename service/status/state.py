@@ -18,7 +18,7 @@ Budget = Callable[[], Terms | None]
 """Function that returns the budget that leases keep now; None: none is set."""
 
 
-class State(NamedTuple):
+class ServiceState(NamedTuple):
     """The state at one instant."""
 
     at: datetime
@@ -45,7 +45,7 @@ class StateReader:
     budget: Budget
     asked: LastAsked
 
-    def read(self) -> State:
+    def read(self) -> ServiceState:
         """Return the state now."""
         with self.store.begin(write=False) as tx:
             facts = read_facts(self.store, tx, self.asked, self.interval, self.budget())
@@ -54,7 +54,7 @@ class StateReader:
             n_paused = sum(map(len, tx.paused_queues(facts.at)))
         pages = count_pages(self.store, self.estimator, facts.at)
         needs = needs_of(facts)
-        return State(facts.at, pages, today, in_force, newest, n_paused, facts, needs)
+        return ServiceState(facts.at, pages, today, in_force, newest, n_paused, facts, needs)
 
     def needs(self) -> list[Need]:
         """Return what needs somebody now."""

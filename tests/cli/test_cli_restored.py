@@ -50,7 +50,7 @@ def test_a_missing_file_is_not_made_by_saying_so(recrawl, tmp_path):
 @pytest.mark.parametrize("restored", [False, True])
 def test_an_import_goes_on_only_in_the_incarnation_that_has_its_pages(tmp_path, restored):
     """After a restore the first pages of the file are missing again."""
-    from service.cli.files import receiver_of
+    from service.cli.file_steps import receiver_of
 
     url = f"sqlite:///{tmp_path / 'recrawl.db'}"
 

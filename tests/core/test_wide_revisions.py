@@ -14,7 +14,7 @@ from service.core.wide_revisions import (
     MOST_KNOWN,
     PROOF,
     SHARES,
-    LastIntervals,
+    QuietIntervals,
     Uncrawled,
     WideRevisions,
     calibrated,
@@ -35,7 +35,7 @@ def intervals(start, end, changed, expected, site=0, url_group=0):
     start, end, expected = (
         np.array(np.broadcast_to(column, n), float) for column in (start, end, expected)
     )
-    return LastIntervals(site, url_group, start, end, np.array(changed, bool), expected)
+    return QuietIntervals(site, url_group, start, end, np.array(changed, bool), expected)
 
 
 def revisions(*hosts_and_ages, share=0.9):

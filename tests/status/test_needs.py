@@ -12,7 +12,7 @@ from service.budget.allotments import Terms
 from service.model.webhooks import TroubledWebhook
 from service.status import needs as needs_module
 from service.status.facts import CrawlerFacts, EpochFacts, Facts, StoppedGroup, WorkerFacts
-from service.status.needs import KINDS, MOST_LISTED, Found, Kind, Need, needs_of
+from service.status.needs import KINDS, MOST_LISTED, Found, Need, NeedKind, needs_of
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
 from service.storage.queue.signs import Asked, Pause
@@ -286,7 +286,7 @@ def test_a_kind_is_added_by_a_function_and_a_row(monkeypatch):
     def closed(facts):
         yield Found("a.example", facts.at, {"host": "a.example"})
 
-    row = Kind("window_closed", closed, "Open {host}.", "recrawl hosts list")
+    row = NeedKind("window_closed", closed, "Open {host}.", "recrawl hosts list")
     monkeypatch.setattr(needs_module, "KINDS", (*KINDS, row))
     assert needs_of(WELL) == [
         Need("window_closed", "a.example", T0, "Open a.example.", "recrawl hosts list")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from recrawl_client.wire.status import BudgetInForce, EpochState, Need, StatusAnswer, Today
 from service import __version__
 from service.api.responses.history import spent_in
-from service.status.state import State
+from service.status.state import ServiceState
 
 if TYPE_CHECKING:
     from service.api.assembly import Service
@@ -21,7 +21,7 @@ OF_PAGES = (
 """Names of gauges in an answer."""
 
 
-def encode_state(state: State, service: "Service") -> StatusAnswer:
+def encode_state(state: ServiceState, service: "Service") -> StatusAnswer:
     """Return a state as an answer of a server."""
     pages, facts = state.pages, state.facts
     crawlers, gauges = facts.crawlers, pages.gauges
@@ -47,7 +47,7 @@ def encode_state(state: State, service: "Service") -> StatusAnswer:
     )
 
 
-def _today(state: State) -> Today:
+def _today(state: ServiceState) -> Today:
     counts, terms = state.today, state.facts.budget
     return Today(
         n_leased=counts["n_leased"],
@@ -58,14 +58,14 @@ def _today(state: State) -> Today:
     )
 
 
-def _budget(state: State) -> BudgetInForce | None:
+def _budget(state: ServiceState) -> BudgetInForce | None:
     terms = state.facts.budget
     if terms is None:
         return None
     return BudgetInForce(amount=terms.budget, unit=terms.unit, loan_days=terms.loan_days)
 
 
-def _epoch(state: State) -> EpochState:
+def _epoch(state: ServiceState) -> EpochState:
     in_force, newest = state.in_force, state.newest
     return EpochState(
         epoch=None if in_force is None else in_force.epoch,

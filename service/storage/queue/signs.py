@@ -23,7 +23,7 @@ class Asked(NamedTuple):
     """End of the wait that the answer asks for; `at` after any other answer."""
 
 
-class Pause(NamedTuple):
+class PausedQueue(NamedTuple):
     """A host, or a group of hosts, that pauses after trouble."""
 
     name: str
@@ -55,7 +55,7 @@ class SignStatements(Subject):
         """Return the latest end of leases that run, or expired uncounted; None: there are none."""
 
     @abstractmethod
-    def pauses(self, now: datetime, limit: int) -> list[Pause]:
+    def pauses(self, now: datetime, limit: int) -> list[PausedQueue]:
         """Return pauses after trouble in force, at most `limit`, most failures first.
 
         Hosts that an operator pauses too are left out.
@@ -109,8 +109,8 @@ class SignsSql(Dialect, SignStatements):
         return end
 
     @override
-    def pauses(self, now: datetime, limit: int) -> list[Pause]:
-        return [Pause(*row.values()) for row in self.read(PAUSES, now=now, limit=limit)]
+    def pauses(self, now: datetime, limit: int) -> list[PausedQueue]:
+        return [PausedQueue(*row.values()) for row in self.read(PAUSES, now=now, limit=limit)]
 
     @override
     def lost_at(self, worker: str, now: datetime, limit: int) -> Instants:

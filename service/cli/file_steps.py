@@ -1,0 +1,101 @@
+"""Parts of all commands that read or write files: the store, progress and skipped lines."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from service.cli.options import console, settings
+
+if TYPE_CHECKING:
+    from service.runtime.bootstrap import Opened
+    from service.transfer.importing import Checkpoint, Skipped
+
+
+RATE = TextColumn("{task.fields[n_rows]:,} rows {task.fields[rate]:,.0f}/s")
+
+
+def rows_progress(*columns: Any) -> Progress:
+    """Return a progress display with the number of rows, their rate, and more columns."""
+    text = "[progress.description]{task.description}"
+    return Progress(text, BarColumn(), *columns, RATE, TimeRemainingColumn(), console=console)
+
+
+def add_rows_task(progress: Progress, title: str, total: int | None) -> TaskID:
+    """Return a new progress bar for `show_rows`."""
+    return progress.add_task(title, total=total, n_rows=0, rate=0.0)
+
+
+def show_rows(progress: Progress, task: TaskID, n_rows: int, completed: int) -> None:
+    """Move a progress bar and show the mean rate since its start."""
+    rate = n_rows / max(progress.tasks[task].elapsed or 0.0, 1e-3)
+    progress.update(task, completed=completed, n_rows=n_rows, rate=rate)
+
+
+MAX_SHOWN = 20
+"""Maximum number of printed skipped lines; the count includes all."""
+
+
+class ImportCounts(NamedTuple):
+    """Results of an import."""
+
+    created: int = 0
+    """Number of new pages."""
+    restored: int = 0
+    """Number of restored states."""
+    skipped: int = 0
+    """Number of lines that were not imported."""
+    hosts: str = ""
+    """Sentence on the imported settings of hosts."""
+    sentence: str = ""
+    """Sentence on the counts, empty for those of pages alone."""
+
+    @property
+    def summary(self) -> str:
+        """The counts in a sentence."""
+        return self.sentence or f"{self.created} new pages registered, {self.skipped} lines skipped"
+
+
+def checkpoint_of(
+    files: list[Path], receiver: str, resume: bool, source: Path | None = None
+) -> "tuple[Checkpoint, dict[str, Any]]":
+    """Return the checkpoint of an import, and the position from which the import continues.
+
+    The checkpoint lies beside the source, by default the first file.
+    """
+    from service.transfer.importing import Checkpoint
+
+    checkpoint = Checkpoint(source or files[0], files, receiver)
+    return checkpoint, checkpoint.read() if resume else {}
+
+
+def receiver_of(base: "Opened", database_url: str | None) -> str:
+    """Return the name of a database; after a restore it is another one, which lacks some pages."""
+    address: str = settings(database_url).database_url.get_secret_value()
+    with base.store.begin(write=False) as tx:
+        return f"{address} {tx.incarnation()}"
+
+
+@contextmanager
+def opened_store(database_url: str | None, *, existing: bool = False) -> Iterator["Opened"]:
+    """Open the store with its users, and close it at the end."""
+    from service.runtime.bootstrap import opened
+
+    base = opened(settings(database_url), existing=existing)
+    with closing(base.store):
+        yield base
+
+
+def print_skipped(lines: list["Skipped"]) -> None:
+    """Print lines that were not imported, each with its reason."""
+    for line in lines:
+        text = f"{line.path}:{line.line}: {line.reason}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
