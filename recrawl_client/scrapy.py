@@ -3,11 +3,12 @@
     SCHEDULER = "recrawl_client.scrapy.Scheduler"
     RECRAWL_URL = "http://127.0.0.1:8000"
 
-The spider's `parse` receives the responses. The scheduler registers the requests of `parse` with
-Recrawl, and Recrawl decides on the time of their crawls. A request with
+The scheduler registers the requests of a spider with Recrawl, and Recrawl decides on the time of
+their crawls. The note of a page keeps the names of its callback and errback, `cb_kwargs` and
+`meta` (`scrapy_notes`); without a callback, `parse` receives the response. A request with
 `meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported with its
 target, which the service schedules if the spider may crawl it. Pages are fetched by conditional
-requests: `parse` receives no page that its site reports as unchanged (304), unless
+requests: no callback receives a page that its site reports as unchanged (304), unless
 `RECRAWL_CONDITIONAL` is false. Requests other than GET, and requests with
 `meta={"recrawl_now": True}`, are sent at once, with their redirects.
 With `ROBOTSTXT_OBEY`, the scheduler reads the robots.txt of due pages, and keeps its delay.
@@ -27,6 +28,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, Unpack
 
+from msgspec import UNSET, Raw
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
@@ -54,6 +56,7 @@ from recrawl_client.headers import (
 )
 from recrawl_client.reporter import Reporter
 from recrawl_client.scrapy_failures import Answers, header
+from recrawl_client.scrapy_notes import Notes, NotKept, ReportingErrback, UnnamedFunction
 from recrawl_client.scrapy_robots import ScrapyRobots, release
 from recrawl_client.wire.common import empty
 from recrawl_client.wire.evidence import Ping, Pinged
@@ -130,6 +133,7 @@ class Scheduler(BaseScheduler):
         self.batches = (self.reporter, self.outside, self.pages, self.pings)
         obeys = options.getbool("ROBOTSTXT_OBEY")
         self.answers = Answers(crawler)
+        self.notes = Notes(crawler, options)
         self.robots = ScrapyRobots(crawler, self.leasing) if obeys else None
         self.entering: set[Deferred[None]] = set()
         """Crawls that wait for robots.txt and its delay."""
@@ -140,8 +144,10 @@ class Scheduler(BaseScheduler):
         """Times of the leases in hand, by lease."""
         self.sent_at: dict[str, datetime] = {}
         """Times at which the pages of leases in hand were requested, by lease."""
-        self.registered: set[int] = set()
-        """Hashes of registered URLs."""
+        self.registered: dict[int, int] = {}
+        """Hashes of the notes of registered pages, by hashes of their URLs."""
+        self.told: set[str] = set()
+        """Faults of requests and notes that the log has."""
         self.dry = False
         self.room = threading.Condition()
         self.threads = [
@@ -225,14 +231,42 @@ class Scheduler(BaseScheduler):
         changed_at = request.meta.get("recrawl_changed_at")
         if not request.url.startswith(("http:", "https:")) or not (self.register or changed_at):
             return False
+        try:
+            note = self.notes.of(request)
+        except NotKept as error:
+            return self._refuse(error)
         with self.room:
             if changed_at:
                 self.pings.add(Ping(url=request.url, changed_at=changed_at))
-            elif hash(request.url) not in self.registered:
-                self._remember(request.url)
-                self.pages.add(Page(url=request.url))
+            if note or not changed_at:
+                self._register(request, note)
             self.dry = False
         return True
+
+    def _register(self, request: Request, note: bytes) -> None:
+        """Register a page with the note of its first request, or of a later unfiltered one."""
+        url, of_note = hash(request.url), hash(note)
+        before = self.registered.get(url)
+        if before is None or (request.dont_filter and before != of_note):
+            if len(self.registered) >= MOST_REMEMBERED:
+                self.registered.clear()
+            self.registered[url] = of_note
+            # an unfiltered request replaces what the service has, even by nothing
+            plain = None if request.dont_filter else UNSET
+            self.pages.add(Page(url=request.url, note=Raw(note) if note else plain))
+
+    def _refuse(self, error: NotKept) -> bool:
+        """Log a request that no note keeps; close the spider if its code must change."""
+        self._count("recrawl/request_refused")
+        self._tell(error, type(error).__name__)
+        if isinstance(error, UnnamedFunction):
+            self.in_engine(self._close, "recrawl_callback")
+        return False
+
+    def _tell(self, error: NotKept, fault: str) -> None:
+        """Log the first of equal faults as an error, and the others on the level DEBUG."""
+        log.log(logging.DEBUG if fault in self.told else logging.ERROR, "%s", error)
+        self.told.add(fault)
 
     def _now(self, request: Request) -> bool:
         """Return whether a request is sent at once, without a lease of its own.
@@ -245,11 +279,6 @@ class Scheduler(BaseScheduler):
             return meta["recrawl"].lease in self.in_hand
         direct = meta.get("recrawl_now") or "redirect_times" in meta
         return bool(direct) or request.method != "GET"
-
-    def _remember(self, url: str) -> None:
-        if len(self.registered) >= MOST_REMEMBERED:
-            self.registered.clear()
-        self.registered.add(hash(url))
 
     def _sent(self, request: Request, spider: Spider) -> None:  # noqa: ARG002 - Scrapy's names
         """Note the time of a request, which a middleware may repeat; the last one counts.
@@ -288,7 +317,7 @@ class Scheduler(BaseScheduler):
             price=price_of(response.status, lambda name: header(response, name)),
         )
         if isinstance(response, HtmlResponse) and (url := get_meta_refresh(response)[1]):
-            self._pass(Request(url))
+            self._pass(Request(url, **self.notes.request(crawl.note)))
 
     def _digest(self, response: Response, spider: Spider) -> str | None:
         """Return the digest of a page; None if the spider sees no content in it."""
@@ -384,20 +413,30 @@ class Scheduler(BaseScheduler):
     def _send(self, crawl: Crawl) -> None:
         engine = self.crawler.engine
         if engine is None or engine.spider is None or self.stop.is_set():
-            return  # released when the spider closes
-        meta = {"recrawl": crawl, "dont_retry": True, "dont_redirect": True}
+            return None  # released when the spider closes
+        try:
+            kept = self.notes.request(crawl.note)
+        except NotKept as error:
+            self._tell(error, str(error))
+            return self._return(crawl)
+        meta = kept.pop("meta") | {"recrawl": crawl, "dont_retry": True, "dont_redirect": True}
         if self.robots is not None:
             meta["dont_obey_robotstxt"] = True  # the scheduler has
         headers = conditions(crawl) if self.conditional else {}
+        errback = ReportingErrback(self._failed, kept.pop("errback", None))
         request = Request(
-            crawl.url, errback=self._failed, headers=headers, meta=meta, dont_filter=True
+            crawl.url, errback=errback, headers=headers, meta=meta, dont_filter=True, **kept
         )
-        engine.crawl(request)  # the engine wakes and calls enqueue_request
+        return engine.crawl(request)  # the engine wakes and calls enqueue_request
 
     def _give_up(self, error: ClientError) -> None:
         log.error("the service refused: %s", error)
-        if self.crawler.engine is not None:
-            deferred_from_coro(self.crawler.engine.close_spider_async(reason="recrawl_refused"))
+        self._close("recrawl_refused")
+
+    def _close(self, reason: str) -> None:
+        engine = self.crawler.engine
+        if engine is not None and engine.spider is not None and not self.stop.is_set():
+            deferred_from_coro(engine.close_spider_async(reason=reason))
 
     # -- in threads
 

@@ -65,6 +65,12 @@ class Item(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One item of a batch; unknown fields are refused."""
 
 
+Note = Annotated[
+    Any,
+    Meta(description="any JSON value of at most 1,024 bytes; null removes the stored note"),
+]
+
+
 class Rejection(Struct, frozen=True, kw_only=True):
     """The reason why one item of a batch was rejected."""
 

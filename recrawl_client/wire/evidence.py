@@ -1,7 +1,7 @@
 """Evidence: observations, pings and sitemaps, and their outcomes."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -12,6 +12,7 @@ from recrawl_client.wire.common import (
     Item,
     Lease,
     Moment,
+    Note,
     PageId,
     Rejection,
     Url,
@@ -93,10 +94,7 @@ class Observation(Item, frozen=True, kw_only=True):
     etag: str | UnsetType = UNSET
     """ETag of the answer; the next lease returns it, for If-None-Match. One that is not 1 to 512
     printable ASCII characters is dropped."""
-    note: Annotated[
-        Any,
-        Meta(description="any JSON value of at most 1,024 bytes; null removes the stored note"),
-    ] = UNSET
+    note: Note = UNSET
     """Note of the crawler, any JSON value of at most 1,024 bytes, which leases return; null removes
     the stored note."""
     bytes: (

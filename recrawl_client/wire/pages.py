@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from recrawl_client.wire.change_hours import ChangeHoursAnswer
-from recrawl_client.wire.common import END, Counts, Instant, Item, Url
+from recrawl_client.wire.common import END, Counts, Instant, Item, Note, Url
 
 Importance = Annotated[
     float, Meta(ge=1e-9, le=1e9, description="a positive number up to 1e9", examples=[1.0])
@@ -64,6 +64,9 @@ class Page(Item, frozen=True, kw_only=True):
     """Maximum crawl rate, 1/day."""
     tags: Tags | UnsetType = UNSET
     """Tags of the page, all of them; an empty list removes them."""
+    note: Note = UNSET
+    """Note of the crawler, any JSON value of at most 1,024 bytes, which leases return; null removes
+    the stored note."""
 
 
 class PagePatchBody(Item, frozen=True, kw_only=True):

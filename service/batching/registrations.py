@@ -31,6 +31,7 @@ from service.model.columns import PageColumns
 from service.model.domain import ItemVerdict
 from service.model.errors import RowLocked, TablesChanged
 from service.storage import RegisteredPages, Store
+from service.storage.pages.noting import NotedRows
 from service.storage.pages.tagging import TaggedRows
 
 REGISTRATION_LIMITS = Limits(max_batch=50_000, max_waiting=1_000_000, min_batch=1)
@@ -48,6 +49,7 @@ class Registration:
     pages: PageColumns
     now: datetime
     tags: TaggedRows | None = None
+    notes: NotedRows | None = None
     kind = None
 
     @property
@@ -83,7 +85,8 @@ class RegistrationOutcomes(Columns):
 def some_pages(job: Registration, rows: Ints) -> Registration:
     """Return the registration of some pages."""
     tags = None if job.tags is None else job.tags.of_rows(rows)
-    return replace(job, pages=job.pages.take(rows), tags=tags)
+    notes = None if job.notes is None else job.notes.of_rows(rows)
+    return replace(job, pages=job.pages.take(rows), tags=tags, notes=notes)
 
 
 class Registrar:
@@ -142,7 +145,7 @@ class Registrar:
         # flushed alone and in order, the later request changes what the earlier one created
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
             raise OverlappingPages
-        now, tags = max(job.now for job in jobs), _tags(jobs)
+        now, tags, notes = max(job.now for job in jobs), _tags(jobs), _notes(jobs)
         page_id, created = np.full(len(pages), CROSSED), np.zeros(len(pages), np.bool_)
         with self.store.begin() as tx:
             if hurries:
@@ -160,6 +163,8 @@ class Registrar:
             )
             if tags is not None:
                 tags.where(good).save(tx, page_id)
+            if notes is not None:
+                notes.where(good).save(tx, page_id, created)
             admitted = admit_new(tx, pages.url[created], page_id[created], tx.now())
             soon = admitted if tx.holds_new else page_id[created]
             if queues:
@@ -176,9 +181,18 @@ class Registrar:
 
 def _tags(jobs: list[Registration]) -> TaggedRows | None:
     """Return the tags of the pages of all jobs; None if none has tags."""
-    starts = (rows.start for rows in slices(len(job.pages) for job in jobs))
-    parts = [job.tags.moved(n) for job, n in zip(jobs, starts, strict=True) if job.tags]
+    parts = [job.tags.moved(n) for job, n in zip(jobs, _starts(jobs), strict=True) if job.tags]
     return TaggedRows(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
+
+
+def _notes(jobs: list[Registration]) -> NotedRows | None:
+    """Return the notes of the pages of all jobs; None if none has a note."""
+    parts = [job.notes.moved(n) for job, n in zip(jobs, _starts(jobs), strict=True) if job.notes]
+    return NotedRows(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
+
+
+def _starts(jobs: list[Registration]) -> list[int]:
+    return [rows.start for rows in slices(len(job.pages) for job in jobs)]
 
 
 def batched_registrations(

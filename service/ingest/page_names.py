@@ -12,6 +12,7 @@ from service.model.arrays import UNSPECIFIED, Bools, Codes, Ints
 from service.model.columns import PageColumns
 from service.model.outcomes import Leads
 from service.storage import Transaction
+from service.storage.pages.noting import inherit_notes
 
 
 class PageNames(NamedTuple):
@@ -72,7 +73,8 @@ def resolve(
     """Return the page of each item; register unknown URLs, or return 0 for them.
 
     A page that redirects to itself does not redirect. An item under a lease must name the `leased`
-    page (0: no lease). The URLs of an item that names another page are not registered.
+    page (0: no lease). The URLs of an item that names another page are not registered. A new
+    target has the note of the page that leads to it.
     `ingest.redirects` has the rules for targets of redirects.
     """
     none = np.zeros(len(names.page_id), np.int64)
@@ -84,12 +86,13 @@ def resolve(
         elsewhere = (leased > 0) & (names.row >= 0) & (url_page_id[names.row] != leased)
         names = _without(names, elsewhere)
     named = _used(len(names.pages), names.row)
-    hops = np.zeros(len(named), np.int64)
+    hops, led = np.zeros(len(named), np.int64), none[:0]
     if names.target is not None and (names.target >= 0).any():
         away, judged = _judged(tx, names, names.target, url_page_id, named)
         onward[away] = judged.leads
         to_new = judged.leads == Leads.to_new
-        hops = nearest(len(hops), names.target[away[to_new]], judged.hops[to_new])
+        led = away[to_new]
+        hops = nearest(len(hops), names.target[led], judged.hops[to_new])
     new = (url_page_id == 0) & (named | (hops > 0))
     registers = register and new.any()
     added = names.pages.take(new) if registers else None
@@ -100,6 +103,8 @@ def resolve(
     page_id = np.where(names.row >= 0, url_page_id[names.row], names.page_id)
     if names.target is None:
         return PageRows(page_id, none, none[:0], onward, added)
+    if registers and len(led):
+        inherit_notes(tx, page_id[led], url_page_id[names.target[led]])
     target = np.where(url_page_id[names.target] > 0, url_page_id[names.target], UNSPECIFIED)
     away = (names.target >= 0) & (target != page_id)
     targets = names.target[away & new[names.target]] if register else none[:0]

@@ -140,3 +140,46 @@ def test_a_note_has_up_to_a_kilobyte(live):
     (page_id,) = live.register(url)
     report(live, url, note="x" * 1_022)
     assert page(live, page_id)["note"] == "x" * 1_022
+
+
+def test_a_registration_states_a_note_that_reports_and_registrations_keep_or_replace(live):
+    url, note = "https://a.example/1", {"scrapy": {"callback": "parse_item"}}
+    first = [{"url": url, "note": 1}, {"url": "https://a.example/2"}, {"url": url, "note": note}]
+    page_id, other, _ = live.post("/pages", first).json()["page_ids"]
+    assert (page(live, page_id)["note"], page(live, other)["note"]) == (note, None)
+    leased = live.client.post("/leases", json={"count": 9}).json()["items"]
+    assert {crawl["page_id"]: crawl.get("note") for crawl in leased} == {page_id: note, other: None}
+    report(live, url, etag=ETAG)
+    live.register(url, importance=2)
+    assert page(live, page_id) == {"etag": ETAG, "last_modified": None, "note": note}
+    live.register(url, note=[7])
+    live.register("https://a.example/2", note="two")
+    assert (page(live, page_id)["note"], page(live, other)["note"]) == ([7], "two")
+    live.register(url, note=None)
+    live.register("https://a.example/3", note=None)
+    assert page(live, page_id) == {"etag": ETAG, "last_modified": None, "note": None}
+
+
+def test_a_note_of_a_registration_that_is_too_long_is_refused(live):
+    items = [{"url": "https://a.example/1", "note": "x" * n} for n in (1_023, 1_022)]
+    answer = live.post("/pages", items).json()
+    (refused,) = answer["rejected"]
+    assert (refused["index"], refused["field"]) == (0, "note")
+    assert refused["detail"] == "the note has 1,025 bytes of JSON; send at most 1,024"
+    assert answer["accepted"] == 1
+
+
+def test_a_new_target_has_the_note_of_the_page_that_redirects_to_it(live):
+    old, new = "https://a.example/old", "https://b.example/new"
+    known, plain = "https://a.example/known", "https://a.example/plain"
+    live.register(old, note={"callback": "parse_item"})
+    live.register(known, note="own")
+    live.register(plain)
+    for start, target in ((old, new), (plain, "https://a.example/bare"), (old, known)):
+        report(live, start, status=301, redirect_url=target)
+        live.clock.advance(minutes=1)
+    notes = {
+        url: live.get("/pages", url=url).json()["note"]
+        for url in (new, "https://a.example/bare", known)
+    }
+    assert notes == {new: {"callback": "parse_item"}, "https://a.example/bare": None, known: "own"}

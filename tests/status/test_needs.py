@@ -15,7 +15,7 @@ from service.status.facts import CrawlerFacts, EpochFacts, Facts, StoppedGroup, 
 from service.status.needs import KINDS, MOST_LISTED, Found, Need, NeedKind, needs_of
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
-from service.storage.queue.signs import Asked, Pause
+from service.storage.queue.signs import Asked, PausedQueue
 
 T0 = datetime(2026, 5, 8, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -129,17 +129,19 @@ def test_where_nobody_takes_leases_readers_and_reporters_have_a_day():
 
 
 def test_a_host_is_shown_for_a_long_pause_or_many_failures_since_its_pause_began():
-    pause = Pause("a.example", False, T0 - MINUTE, T0 + MINUTE, 4)
+    pause = PausedQueue("a.example", False, T0 - MINUTE, T0 + MINUTE, 4)
     assert found(WELL, pauses=[pause]) == []
     for worse in (pause._replace(n_failures=5), pause._replace(until=T0 + HOUR)):
         (need,) = needs(WELL, pauses=[worse])
         assert (need.kind, need.subject, need.since) == ("host_paused", "a.example", pause.since)
-    (group,) = needs(WELL, pauses=[Pause("g", True, T0, T0 + HOUR, 1)])
+    (group,) = needs(WELL, pauses=[PausedQueue("g", True, T0, T0 + HOUR, 1)])
     assert group.remedy == "GET /groups/g"
 
 
 def test_more_than_three_of_a_kind_are_one_with_the_worst_and_the_first_begin():
-    pauses = [Pause(f"{n}.example", False, T0 - n * MINUTE, T0 + DAY, 9 - n) for n in range(5)]
+    pauses = [
+        PausedQueue(f"{n}.example", False, T0 - n * MINUTE, T0 + DAY, 9 - n) for n in range(5)
+    ]
     assert [each.n for each in needs(WELL, pauses=pauses[:MOST_LISTED])] == [1] * MOST_LISTED
     (need,) = needs(WELL, pauses=pauses)
     assert (need.n, need.subject, need.since) == (5, "0.example", T0 - 4 * MINUTE)

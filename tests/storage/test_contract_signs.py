@@ -14,7 +14,7 @@ from service.storage.budget.worth import NewLevels
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
 from service.storage.queue.columns import Leases, QueueRows
-from service.storage.queue.signs import LEASES, SCHEDULE, Asked, Pause
+from service.storage.queue.signs import LEASES, SCHEDULE, Asked, PausedQueue
 from service.storage.queue.unfinished import UnfinishedRows
 
 MINUTE = timedelta(minutes=1)
@@ -51,9 +51,9 @@ def test_pauses_after_trouble_are_read_worst_first_until_their_end(queue_store):
         tx.save_host_queues(locked)
         tx.save_blocks(locked)
     pauses = [
-        Pause("c.example", False, T0, T0 + DAY, 6),
-        Pause("shared", True, T0, T0 + DAY, 5),
-        Pause("a.example", False, T0, T0 + DAY, 4),
+        PausedQueue("c.example", False, T0, T0 + DAY, 6),
+        PausedQueue("shared", True, T0, T0 + DAY, 5),
+        PausedQueue("a.example", False, T0, T0 + DAY, 4),
     ]
     assert read(queue_store, "pauses", T0, 9) == pauses
     assert read(queue_store, "pauses", T0, 2) == pauses[:2]

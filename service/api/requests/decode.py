@@ -53,6 +53,7 @@ from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.outcomes import OFFERED, PAYMENT
 from service.model.urls import NormalUrl
+from service.storage.pages.noting import NotedRows
 from service.storage.pages.tagging import TaggedRows
 
 OBSERVABILITY: dict[Any, int] = {
@@ -80,6 +81,8 @@ class Decoded(Generic[T]):
     refusals: list[RefusedItem]
     tags: TaggedRows | None = None
     """Tags of registered pages; None: no item states tags."""
+    notes: NotedRows | None = None
+    """Notes of registered pages; None: no item states a note."""
     n_ends: int = 0
     """Number of refused items that end a lease."""
     left_out: Sequence[Rejection] = ()
@@ -209,7 +212,14 @@ def decode_pings(batch: Batch[Ping], now: datetime) -> Decoded[PingColumns]:
 def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
     """Return the columns of pages; a URL has the last value of each field that its items state."""
     urls = read_urls([item.url for item in batch.items])
-    good, refusals = judged(batch, lambda i, item: check_page(item, urls[i]))
+    notes = notes_of(batch.items)
+
+    def check(i: int, item: Page) -> None:
+        check_page(item, urls[i])
+        if notes:
+            check_note(notes[i])
+
+    good, refusals = judged(batch, check)
     items = [batch.items[i] for i in good.tolist()]
     named = name_pages(np.zeros(len(good), np.int64), _normals(urls, good))
     observability = [OBSERVABILITY[item.observability] for item in items]
@@ -221,7 +231,8 @@ def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
     }
     fields = {name: _last_stated(column, named) for name, column in columns.items()}
     columns_of_pages = replace(named.pages, **fields)
-    return Decoded(columns_of_pages, named, batch.index[good], refusals, _tags(items, named))
+    noted = _notes([notes[i] for i in good.tolist()], named) if notes else None
+    return Decoded(columns_of_pages, named, batch.index[good], refusals, _tags(items, named), noted)
 
 
 def _tags(items: Sequence[Page], named: PageNames) -> TaggedRows | None:
@@ -232,6 +243,16 @@ def _tags(items: Sequence[Page], named: PageNames) -> TaggedRows | None:
         if not isinstance(item.tags, UnsetType)
     }
     return TaggedRows.of(stated) if stated else None
+
+
+def _notes(notes: Sequence[str | UnsetType], named: PageNames) -> NotedRows | None:
+    """Return the last note that the items of each URL state."""
+    stated = {
+        row: note
+        for row, note in zip(named.row.tolist(), notes, strict=True)
+        if not isinstance(note, UnsetType)
+    }
+    return NotedRows.of(stated) if stated else None
 
 
 def judged(

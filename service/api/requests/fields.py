@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from recrawl_client.wire.evidence import Observation, Ping
+from recrawl_client.wire.pages import Page
 from service.api.requests.rules import ReadUrl, read_lease, read_note
 from service.model.arrays import (
     INSTANT,
@@ -90,7 +91,7 @@ def texts_of(texts: list[str | UnsetType]) -> Texts:
     return np.array(["" if text is UNSET else text for text in texts], object)
 
 
-def notes_of(items: Sequence[Observation]) -> list[str | UnsetType]:
+def notes_of(items: Sequence[Observation] | Sequence[Page]) -> list[str | UnsetType]:
     """Return the JSON of each note; an empty list if no item has a note."""
     notes = [item.note for item in items]
     if all_unset(notes):
