@@ -14,6 +14,7 @@ from service.batching import registrations
 from service.batching.registrations import Registration, batched_registrations
 from service.leases.settle import LeaseSettler
 from service.model.errors import StoreFull, StoreUnavailable
+from service.storage.pages.noting import NotedRows
 
 PATIENCE_S = 180
 
@@ -102,6 +103,23 @@ def test_a_page_that_two_bring_is_new_to_the_first(store, line, together):
     assert one.created.tolist() == [True, True]
     assert two.created.tolist() == [True, False]
     assert two.page_id[1] == one.page_id[1]
+
+
+def test_each_page_of_a_commit_keeps_its_own_note_whatever_the_order_of_ids(store, line):
+    a, b, c, d = urls(4)
+    line.flush([registration([b])])
+    texts = {a: '"a"', b: '"b"', d: '"d"'}
+    one = replace(registration([c, a, b]), notes=NotedRows.of({2: texts[b], 1: texts[a]}))
+    two = replace(registration([d]), notes=NotedRows.of({0: texts[d]}))
+    line.flush([one, two])
+    with store.begin(write=False) as tx:
+        names = dict(zip(tx.page_ids(page_columns([a, b, c, d]).key).tolist(), "abcd", strict=True))
+        stored = tx.validators(np.array(sorted(names)))
+    notes = dict(zip(stored.page_id.tolist(), stored.note.tolist(), strict=True))
+    assert {names[page]: note for page, note in notes.items()} == {n: f'"{n}"' for n in "abd"}
+    part = registrations.some_pages(one, np.array([0, 2])).notes
+    assert (part.row.tolist(), part.note.tolist()) == ([1], [texts[b]])
+    assert registrations.some_pages(one, np.array([0])).notes is None
 
 
 def test_a_request_that_cannot_be_written_spares_the_others(store, line, together):

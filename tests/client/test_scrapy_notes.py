@@ -10,10 +10,12 @@ from types import SimpleNamespace
 import pytest
 from scrapy import Request, Spider
 from scrapy.settings import Settings
+from scrapy.utils.test import get_crawler
 from support.live_server import PATIENCE_S, running
 from support.local_site import page, redirect, serving
 from support.processes import running_python
 
+from recrawl_client.scrapy import Scheduler
 from recrawl_client.scrapy_notes import (
     MOST_BYTES,
     NoJson,
@@ -271,6 +273,23 @@ def test_a_request_that_no_note_can_keep_is_refused_with_its_name_and_a_remedy(n
     with pytest.raises(TooLong, match="have 1,025 bytes of JSON, and Recrawl keeps at most 1,024"):
         kept(notes, cb_kwargs={"value": "x" * (room + 1)})
     assert kept(notes, meta={"rule": 1, "link_text": "x" * MOST_BYTES}) == {"meta": {"rule": 1}}
+
+
+def test_the_first_request_decides_and_an_unfiltered_one_replaces_it(live):
+    crawler = get_crawler(Named, {"RECRAWL_URL": live.url})
+    crawler.spider = spider = Named()
+    scheduler = Scheduler.from_crawler(crawler)
+    live.register(URL, note={"of": "another crawler"})
+    with scheduler.pages:
+        for number, unfiltered in ((1, False), (2, False), (3, True), (4, False)):
+            request = Request(URL + "a", spider.parse_item, cb_kwargs={"number": number})
+            assert scheduler.enqueue_request(request.replace(dont_filter=unfiltered))
+        assert scheduler.enqueue_request(Request(URL))
+        assert scheduler.enqueue_request(Request(URL + "b", spider.parse_item))
+        assert scheduler.enqueue_request(Request(URL + "b", dont_filter=True))
+    notes = [live.get("/pages", url=URL + path).json()["note"] for path in ("a", "", "b")]
+    last = {"callback": "parse_item", "cb_kwargs": {"number": 3}}
+    assert notes == [{"scrapy": last}, {"of": "another crawler"}, None]
 
 
 @pytest.mark.parametrize("name", ["parse_old", "name", 7])
