@@ -28,7 +28,8 @@ from service.transfer.files import kind_of
 from service.transfer.lines import StateLine
 
 BLOCK = 10_000
-PAGE = Page.__struct_fields__
+# a note belongs to the state of a page
+PAGE = tuple(name for name in Page.__struct_fields__ if name != "note")
 STATE = StateLine.__struct_fields__
 NAMES = np.array([kind.name for kind in Observability], object)
 """Observability by its code."""

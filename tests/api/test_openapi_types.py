@@ -19,6 +19,7 @@ FREE = {
     "AuditItem.after",
     "Crawl.note",
     "Observation.note",
+    "Page.note",
     "PageAnswer.note",
     "ScheduledPage.note",
 }
