@@ -15,7 +15,6 @@ from anyio import CapacityLimiter, fail_after, to_thread
 from fastapi import Depends, Request
 
 from service.access.gate import Gate
-from service.api.crawlers import CrawlerWatch
 from service.api.requests.bodies import Body, read_body
 from service.api.requests.lease_calls import CallFlush, LeaseCalls, batched_calls
 from service.api.requests.meter import BODIES_AT_ONCE, BodiesInWork
@@ -149,7 +148,6 @@ class Service(Monitored):
     """True where each request is logged."""
     cors_origins: tuple[str, ...]
     """Origins whose pages may call the service."""
-    crawlers: CrawlerWatch
     tracing: "Tracing | None" = None
     """Traces of this process; None: it makes none."""
     lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
@@ -266,7 +264,6 @@ def open_service(
         key_checks=KeyChecks(now) if settings.indexnow_check else None,
         gate=open_gate(store, settings, now),
         cors_origins=settings.cors_origins,
-        crawlers=CrawlerWatch(now()),
         tracing=tracing,
     )
     service.follow(base.budget.orders)

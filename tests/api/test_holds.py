@@ -23,7 +23,7 @@ from service.model.unfinished import Ending
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 NOW = AT + DAY
 HOST = HostNow(name="a.example")
-ASKED = CrawlersNow(AT, NOW - MINUTE)
+ASKED = CrawlersNow(NOW - MINUTE, NOW + 9 * MINUTE)
 TURN = Turn(now=NOW, host=HOST, crawlers=ASKED)
 DUE = PageNow(page=PAGE, due_at=NOW - HOUR, retired=False)
 LATER = replace(DUE, due_at=NOW + 2 * HOUR)
@@ -259,17 +259,14 @@ CASES = {
         ),
     ),
     "no crawler yet": (
-        of(turn=replace(TURN, crawlers=CrawlersNow(NOW - 40 * timedelta(seconds=1)))),
+        of(turn=replace(TURN, crawlers=CrawlersNow())),
         "no_crawler",
-        (
-            "Start a crawler: no crawler has asked for leases or sent a report since the server "
-            "began, 40 seconds ago"
-        ),
+        "Start a crawler: no crawler has ever asked for leases or read the schedule",
     ),
     "no crawler any more": (
-        of(turn=replace(TURN, crawlers=CrawlersNow(AT, NOW - 12 * MINUTE))),
+        of(turn=replace(TURN, crawlers=CrawlersNow(NOW - 12 * MINUTE, NOW - 2 * MINUTE))),
         "no_crawler",
-        "Start a crawler: no crawler has asked for leases or sent a report for 12 minutes",
+        "Start a crawler: no crawler has asked for leases or read the schedule for 12 minutes",
     ),
     "behind others": (
         of(turn=at_host(delay_s=1.0, n_before=283)),
@@ -373,7 +370,7 @@ TURNS = st.builds(
     Turn,
     now=st.just(NOW),
     host=HOSTS,
-    crawlers=st.builds(CrawlersNow, SPANS, maybe(SPANS)),
+    crawlers=maybe(SPANS).map(lambda at: CrawlersNow(at, at and at + 10 * MINUTE)),
     spent_until=maybe(SPANS),
     first_spent_until=maybe(SPANS),
 )

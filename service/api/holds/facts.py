@@ -68,12 +68,12 @@ class HostNow:
 
 
 class CrawlersNow(NamedTuple):
-    """The crawlers, as one server knows them."""
+    """The signs of crawlers at all servers."""
 
-    since: datetime
-    """Begin of the server."""
     seen_at: datetime | None = None
-    """Newest request for leases, lease or report; None: none since the server began."""
+    """Newest request for leases, lease or reading of the schedule; None: none ever."""
+    missed_from: datetime | None = None
+    """Time from which a crawler is missed; None: from the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from service.leases import due, politeness
 from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, moment
 from service.model.domain import Page
+from service.status.needs import PATIENCE, READER_PATIENCE
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
@@ -99,11 +100,17 @@ def around_page(
 
 
 def crawlers_now(tx: Transaction, service: Service) -> CrawlersNow:
-    """Return the signs of crawlers at this server, and the leases of all servers."""
-    signs = (service.crawlers.seen_at, tx.newest_lease())
-    return CrawlersNow(
-        service.crawlers.since, max((at for at in signs if at is not None), default=None)
-    )
+    """Return the signs of crawlers at all servers; readers of the schedule may come once a day."""
+    leases, schedule = service.asked.leases(tx), service.asked.schedule(tx)
+    signs = [] if leases is None else [(leases.at, leases.until + PATIENCE)]
+    if (leased_at := tx.newest_lease()) is not None:
+        signs.append((leased_at, leased_at + PATIENCE))
+    if schedule is not None:
+        signs.append((schedule.at, schedule.at + READER_PATIENCE))
+    if not signs:
+        return CrawlersNow()
+    seen_at, missed_from = (max(times) for times in zip(*signs, strict=True))
+    return CrawlersNow(seen_at, missed_from)
 
 
 def budget_spent_until(tx: Transaction, service: Service, cost: float = 0.0) -> datetime | None:

@@ -9,8 +9,6 @@ from service.api.holds.hold import Hold, first
 from service.model.arrays import LATEST
 from service.model.words import ahead, counted, every, moment, number, span
 
-QUIET = timedelta(minutes=10)
-"""Time without a sign of a crawler after which a due page waits for one."""
 LONG = timedelta(days=1)
 """Time until the turn of a page from which an operator may want a shorter delay."""
 
@@ -96,14 +94,14 @@ def _first_spent(turn: Turn, _: datetime) -> Hold | None:
 
 
 def _unasked(turn: Turn, _: datetime) -> Hold | None:
-    seen_at, since = turn.crawlers.seen_at, turn.crawlers.since
-    if seen_at is not None and turn.now - seen_at < QUIET:
+    seen_at, missed_from = turn.crawlers
+    if missed_from is not None and turn.now < missed_from:
         return None
-    asked = "no crawler has asked for leases or sent a report"
+    asked = "has asked for leases or read the schedule"
     if seen_at is None:
-        cause = f"{asked} since the server began, {_ago(since, turn)}"
+        cause = f"no crawler has ever {asked.removeprefix('has ')}"
     else:
-        cause = f"{asked} for {span((turn.now - seen_at).total_seconds())}"
+        cause = f"no crawler {asked} for {span((turn.now - seen_at).total_seconds())}"
     return Hold(kind="no_crawler", cause=cause, remedy="start a crawler")
 
 
@@ -177,7 +175,3 @@ def _ready(turn: Turn, due_at: datetime) -> Hold:
 
 def _until(at: datetime, turn: Turn) -> str:
     return f"until {moment(at)}, {span((at - turn.now).total_seconds())} from now"
-
-
-def _ago(at: datetime, turn: Turn) -> str:
-    return f"{span(max((turn.now - at).total_seconds(), 0.0))} ago"

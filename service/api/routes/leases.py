@@ -130,7 +130,6 @@ async def post_leases(
 ) -> Response:
     """Return leases as soon as a page is due, after the report is committed."""
     loop = asyncio.get_running_loop()
-    service.crawlers.saw(service.now())
 
     def decode() -> tuple[LeaseBody, Post | None]:
         wish, batch = decode_with_items(body, LeaseBody, "report", Observation, service.max_items)

@@ -83,7 +83,6 @@ async def post_observations(
     request: Request, service: TheService, caller: TheCaller, register: Register = True
 ) -> Response:
     """Record crawls as they arrive, and return the counts of their outcomes."""
-    service.crawlers.saw(service.now())
     decode = partial(decode_crawls, unit=service.budget.unit)
     reader = BlockReader(service, caller, Observation, decode)
     counts = await CrawlStream(reader, register=register).write(request)
