@@ -55,7 +55,7 @@ def test_a_page_goes_from_no_crawler_over_its_lease_to_its_next_crawl(live, recr
     )
     live.register(A)
     assert why(live)["hold"] == "no_crawler"
-    assert why(live)["sentence"].startswith("Start a crawler: no crawler has asked")
+    assert why(live)["sentence"].startswith("Start a crawler: no crawler has ever")
     assert explained(live)["sentence"].startswith("Start a crawler: 1 page is ready; no crawler")
     (crawl,) = lease(live, worker="w7")
     held = why(live)

@@ -16,6 +16,10 @@ EARLIER, LATER = "2026-04-30T00:00:00Z", "2026-05-03T00:00:00Z"
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "act": ("host.change",),
+    "budget": ("10 crawls",),
+    "explain": (True, False),
+    "for_s": (60, None),
+    "site": (True, False),
     "expires_at": ("2030-01-01T00:00:00Z",),
     "grace_s": (0, 60),
     "items_per_s": (0.5, 100),
@@ -80,6 +84,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "note": ({"parser": 2}, None),
     "observability": ("auto", "incomplete", "complete"),
     "observed_at": (EARLIER,),
+    "www": (True, False),
     "page_id": (1,),
     "page_ids": ([1], []),
     "paused": (True, False),
@@ -131,6 +136,8 @@ REFUSED = {("GET /schedule", frozenset({"since_epoch", name})) for name in WITH_
 """Pairs that never go together."""
 
 RULED = {
+    "POST /pause",
+    "POST /hosts/{host}/pause",
     "POST /pages",
     "PATCH /pages/{page_id}",
     "POST /observations",
@@ -210,7 +217,7 @@ def send(live: Live, of: Operation, chosen: dict[str, Any]):
     options = {name: VALUES[name][0] for name in of.required} | chosen
     if "url" in of.body and "page_id" in of.body and not OF_SINGLE_PAGE & {*options}:
         options["url"] = URL
-    if of.name == "POST /leases" and "slice" in options:
+    if of.path == "/leases" and "slice" in options:
         options.setdefault("slices", 2)
     if of.path == "/indexnow":
         options = {"key": SITE_KEY, ("url" if of.query else "urlList"): [URL]} | options

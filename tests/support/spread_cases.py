@@ -201,14 +201,14 @@ def followed(inputs, result, seed):
     corpus_numbers = result.certificate.prior
     after = {}
     for shard, part in inputs.items():
-        rate, evidence = result.tables[shard]
+        rate, evidence, revisions = result.tables[shard]
         group = np.flatnonzero(rng.random(evidence.n_groups) < 0.2)
         score = rng.normal(0, 1, (len(group), SHARES.size))
         score[:, 0] = 0.0
         expected = np.linspace(20, 25, SHARES.size)
         evidence = ShareEvidence(evidence.n_groups, group, score, expected, 23.0)
         fitted = PLAN.estimator.with_corpus(corpus_numbers, rate)
-        after[shard] = part._replace(fitted=fitted, evidence=evidence)
+        after[shard] = part._replace(fitted=fitted, evidence=evidence, revisions=revisions)
     return after
 
 
