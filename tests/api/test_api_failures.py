@@ -40,6 +40,7 @@ def page(live: Live, url=NEWS):
 
 @pytest.mark.dear
 def test_a_failing_page_is_leased_again_after_delays_that_double(rude):
+    assert rude.client.put("/budget", json={"budget": "1000 crawls"}).is_success
     rude.register(NEWS)
     report(rude, {"digest": "1"})
     rude.clock.advance(days=2)

@@ -143,6 +143,7 @@ def test_a_page_that_has_never_had_content_is_not_said_to_change(live):
 
 @pytest.mark.dear
 def test_a_lease_comes_when_the_retry_is_due_and_not_before(live):
+    assert live.client.put("/budget", json={"budget": "1000 crawls"}).is_success
     lose_content(live, status=500)
     (due,) = {page(live)["schedule"]["next_crawl_at"]}
     items = live.client.post("/leases", json={"count": 10}).json()["items"]
