@@ -147,6 +147,12 @@ def settings_of(database_url: str, **options: Any) -> Settings:
     return _read[key].model_copy(update={"database_url": SecretStr(database_url)})
 
 
+def lease_freely(live: Live) -> None:
+    """Grant leases without a budget; that of the plan stays."""
+    live.service.watch.follow = lambda _: None
+    live.service.keeper.terms = None
+
+
 @contextmanager
 def running(
     database_url: str,
