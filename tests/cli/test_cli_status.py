@@ -170,7 +170,7 @@ def test_why_a_page_is_crawled_is_explained(recrawl, learnt: Live):
 def test_a_page_that_no_epoch_has_seen_has_a_reason_too(recrawl, api: Live):
     api.register(URL)
     lines = recrawl("why", URL, url=api.url).out.splitlines()
-    assert lines[1].startswith("Start a crawler: no crawler has asked for leases")
+    assert lines[1].startswith("Start a crawler: no crawler has ever asked")
     assert "last crawl  never" in lines
 
 

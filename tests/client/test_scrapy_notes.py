@@ -280,7 +280,7 @@ def test_the_first_request_decides_and_an_unfiltered_one_replaces_it(live):
     crawler.spider = spider = Named()
     scheduler = Scheduler.from_crawler(crawler)
     live.register(URL, note={"of": "another crawler"})
-    with scheduler.pages:
+    with scheduler.client, scheduler.pages:
         for number, unfiltered in ((1, False), (2, False), (3, True), (4, False)):
             request = Request(URL + "a", spider.parse_item, cb_kwargs={"number": number})
             assert scheduler.enqueue_request(request.replace(dont_filter=unfiltered))
