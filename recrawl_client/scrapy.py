@@ -146,7 +146,7 @@ class Scheduler(BaseScheduler):
         """Times at which the pages of leases in hand were requested, by lease."""
         self.registered: dict[int, int] = {}
         """Hashes of the notes of registered pages, by hashes of their URLs."""
-        self.told: set[str] = set()
+        self.logged: set[str] = set()
         """Faults of requests and notes that the log has."""
         self.dry = False
         self.room = threading.Condition()
@@ -265,8 +265,8 @@ class Scheduler(BaseScheduler):
 
     def _tell(self, error: NotKept, fault: str) -> None:
         """Log the first of equal faults as an error, and the others on the level DEBUG."""
-        log.log(logging.DEBUG if fault in self.told else logging.ERROR, "%s", error)
-        self.told.add(fault)
+        log.log(logging.DEBUG if fault in self.logged else logging.ERROR, "%s", error)
+        self.logged.add(fault)
 
     def _now(self, request: Request) -> bool:
         """Return whether a request is sent at once, without a lease of its own.

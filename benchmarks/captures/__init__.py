@@ -1,1 +1,1 @@
-"""What captures of an archive are worth to a new fleet, and how fast they are imported."""
+"""The worth of captures of an archive to a new fleet, and the speed of their import."""

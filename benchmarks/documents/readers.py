@@ -43,12 +43,12 @@ def by_ultimate_sitemap_parser(content: bytes) -> list[Entry]:
 
 
 def _parsed(entry: dict[str, tuple[int, ...]]) -> datetime | None:
-    told = entry.get("updated_parsed") or entry.get("published_parsed")
-    return datetime(*told[:6], tzinfo=UTC) if told else None
+    date = entry.get("updated_parsed") or entry.get("published_parsed")
+    return datetime(*date[:6], tzinfo=UTC) if date else None
 
 
-def _in_utc(told: datetime | None) -> datetime | None:
-    return told and (told if told.tzinfo else told.replace(tzinfo=UTC)).astimezone(UTC)
+def _in_utc(date: datetime | None) -> datetime | None:
+    return date and (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 READERS: dict[str, dict[str, Reader]] = {

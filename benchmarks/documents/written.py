@@ -16,7 +16,7 @@ WORDS = ("Sale", "of the week", "Q1", "results", "are in", "again")
 
 
 class Entry(NamedTuple):
-    """What a reader has to find."""
+    """The entries that a reader has to find."""
 
     loc: str
     changed_at: datetime | None
