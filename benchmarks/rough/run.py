@@ -28,6 +28,8 @@ EXAMPLES = ROOT / "examples"
 LOOK_EVERY_S = 1.0
 """Time between two looks at the service, seconds."""
 EPOCH_EVERY_S = 3.0
+TRACEBACK = 2_000
+"""Characters of a crawler's traceback that the report quotes."""
 ENDS_WITHIN_S = 60.0
 """Maximum time from the signal to the end of a crawler, which finishes its requests, seconds."""
 NO_PROXIES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
@@ -157,8 +159,9 @@ def crawling(crawler: Crawler, base: str, folder: Path, played: Played) -> Itera
         process.wait()
         # Scrapy logs each failed request with its traceback
         mark = "recrawl_client/" if crawler == "scrapy" else "Traceback"
-        if mark in (folder / "crawler.log").read_text(errors="replace"):
-            played.faults.append(f"traceback in {folder / 'crawler.log'}")
+        _, found, rest = (folder / "crawler.log").read_text(errors="replace").partition(mark)
+        if found:
+            played.faults.append(f"traceback of the crawler: {found}{rest[:TRACEBACK]}")
 
 
 def _follow(played: Played, client: Client, *, extract: bool) -> None:

@@ -268,7 +268,7 @@ class Recorder:
     ) -> None:
         """Queue the pages that `record_crawls` returned; count what the crawls took."""
         now = _latest(jobs)
-        if self.keeper is not None and self.keeper.terms is not None:
+        if self.keeper is not None and any(self.keeper.counts(job.columns.token) for job in jobs):
             accepted = committed.verdict == ItemVerdict.accepted
             crawls = CrawlColumns.concatenate([job.columns for job in jobs]).where(accepted)
             day = int(days_since_1970(now))

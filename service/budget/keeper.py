@@ -196,17 +196,20 @@ class Keeper:
         else:
             self.count_reports(day, np.array([token]), np.zeros(1))
 
+    def counts(self, token: Ints) -> bool:
+        """Return whether reports change the budget; a crawl under a lease was counted with it."""
+        terms = self.terms
+        return terms is not None and (terms.unit != CRAWLS or not token.all())
+
     def count_reports(self, day: int, token: Ints, amount: Floats) -> None:
         """Count what accepted crawls of a day took, NaN where none is known; token 0: no lease.
 
         A crawl under a lease counts with the difference to what the lease took.
         """
-        if self.terms is None or not len(token):
+        if self.terms is None or not self.counts(token):
             return
         if self.terms.unit == CRAWLS:
-            n = int(np.count_nonzero(token == 0))
-            if n:
-                self.count_unleased(day, TakenAmounts(float(n)))
+            self.count_unleased(day, TakenAmounts(float(np.count_nonzero(token == 0))))
             return
         with self._counting:
             charged = self._charged if day == self._charged_on else {}

@@ -50,6 +50,8 @@ class QueueCaps(NamedTuple):
 
     def first_room(self, gates: Gates, first_share: float) -> Ints:
         """Return the (Q,) first crawls that may begin while first crawls have a maximum."""
+        if not len(self.row):
+            return gates.room
         left = gates.room.copy()
         left[self.row] = np.minimum(left[self.row], first_room(self.days, first_share))
         return left
@@ -68,15 +70,15 @@ class QueueCaps(NamedTuple):
 
         `left` is what the day leaves of the budget.
         """
-        opens = np.full(n, NO_TIME)
-        if not len(self.row) and not isfinite(left.first):
+        opens, had_last_first = np.full(n, NO_TIME), left.is_last_first and left.first < 1
+        if not len(self.row) and not had_last_first:
             return NextDays(opens, opens)
         midnight, first_opens = midnight_after(np.array(self.day)), opens.copy()
         opens[self.row[room(self.days) < 1]] = midnight
         if isfinite(left.first):
             first_opens[self.row[first_room(self.days, left.first_share) < 1]] = midnight
-            if left.is_last_first and left.first < 1:
-                first_opens[:] = midnight
+        if had_last_first:
+            first_opens[:] = midnight
         return NextDays(opens, first_opens)
 
 

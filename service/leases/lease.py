@@ -178,7 +178,8 @@ def lease(
     own = queue_caps.after(offer.host_queue[taken], is_first(rows)[taken])
     save(tx, own, queue_caps.days)
     spent = locked.spent()
-    opens = own.next_days(len(host_queues), allotment.less(spent))
+    left = allotment.less(spent)
+    opens = own.next_days(len(host_queues), left)
     after = after_leasing(offer, taken, bound, of, opens, at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
     pages = handed_out(locked.pages, at, rng)
@@ -189,7 +190,7 @@ def lease(
     short = NO_AMOUNTS if allotment.unit == CRAWLS else locked.amount[locked.short]
     # as many host queues as were requested: others may have due pages too
     more = len(picked) + len(expired) > 0 or len(host_queues) == HOST_QUEUES + count
-    if ahead or len(short) or not allotment.less(spent).has_room():
+    if ahead or len(short) or not left.has_room():
         more = urgent > 0
     amount = locked.amount[order]
     return DealtPages(crawls.in_order(order), to[order], more, spent, amount, urgent, short)

@@ -41,10 +41,13 @@ def most_overdue(
         ripe = ~rows.leased & ~first & ~np.isnat(rows.next_at) & (overdue >= LEAST_WAIT)
     can = np.flatnonzero(ripe & (room[host_queue] > 0))
     order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
-    if limits.first_room is not None:
+    has_first = first[order].any()
+    if has_first and limits.first_room is not None:
         some = within_room(order[first[order]], host_queue, limits.first_room)
         order = order[~first[order] | np.isin(order, some)]
     picked = within_room(order, host_queue, room)[: limits.n]
+    if not has_first:
+        return picked
     too_many = first[picked] & (np.cumsum(first[picked]) > limits.n_first)
     if too_many.any():
         kept = ~first[order] | np.isin(order, picked[first[picked] & ~too_many])

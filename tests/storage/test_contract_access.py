@@ -58,7 +58,7 @@ def test_a_key_comes_out_as_it_went_in(sql_store):
 
 
 def test_an_unknown_key_is_not_found(sql_store):
-    with pytest.raises(KeyNotFound, match="no key has the id nobody; GET /keys lists them"):
+    with pytest.raises(KeyNotFound, match="no key has the id nobody; `recrawl keys list` and GET"):
         read(sql_store, "key", "nobody")
 
 

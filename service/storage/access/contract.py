@@ -182,7 +182,9 @@ class AccessSql(Dialect, AccessStatements):
     def _one_key(self, statement: str, key_id: str) -> ApiKey:
         for row in self.read(statement, key_id=key_id):
             return _key(row)
-        raise KeyNotFound(f"no key has the id {key_id[:100]}; GET /keys lists them")
+        raise KeyNotFound(
+            f"no key has the id {key_id[:100]}; `recrawl keys list` and GET /keys list them"
+        )
 
     @override
     def keys(self, after: str, limit: int) -> list[ApiKey]:

@@ -1,5 +1,6 @@
 """The queue on SQLite; because there is one writer at a time, it needs no locks on rows."""
 
+import json
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from itertools import repeat
@@ -139,15 +140,19 @@ UPDATE host_queues SET ready_at = ready_at + :by, next_at = next_at + min(:by, 0
 """
 """Statement that shifts delays and pauses; NULL and the end of a pause by an operator stay."""
 
-QUEUED = """
-SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id, token IS NOT NULL
-FROM due_pages
-WHERE queue_id = :queue_id AND first = :first AND {where} ORDER BY next_at LIMIT :each
+QUEUED_OF_KIND = """
+SELECT * FROM (
+    SELECT page_id, next_at, last_crawl_at, crawl_rate, requested, queue_id, token IS NOT NULL
+    FROM due_pages
+    WHERE queue_id = :queue_id AND first = {first} AND {{where}} ORDER BY next_at LIMIT :each
+)
 """
+QUEUED = " UNION ALL ".join(QUEUED_OF_KIND.format(first=first) for first in (0, 1))
 RUNNING = """
-SELECT count(*), min(expires_at) FROM due_pages
-WHERE queue_id = ?1 AND first IN (0, 1) AND next_at > ?2
-    AND (token IS NOT NULL OR ending = 1) AND expires_at > ?2
+SELECT count(page_id), min(expires_at) FROM json_each(?1) AS one LEFT JOIN due_pages
+ON queue_id = one.value ->> 0 AND first IN (0, 1) AND next_at > one.value ->> 1
+    AND (token IS NOT NULL OR ending = 1) AND expires_at > one.value ->> 1
+GROUP BY one.key ORDER BY one.key
 """
 """Statement that counts a lease that has expired since then too, though its page waits."""
 
@@ -257,9 +262,7 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
         filter_values["each"] = share(n_rows, len(host_queues)) if len(host_queues) else 0
         rows: list[Any] = []
         for host_queue in host_queues.queue_id.tolist():
-            for first in (0, 1):
-                place = {"queue_id": host_queue, "first": first}
-                rows += self.driver.execute(queued, {**filter_values, **place})
+            rows += self.driver.execute(queued, {**filter_values, "queue_id": host_queue})
         return host_queues, self.columns(QueuedPages, rows)
 
     def _locked(self, statement: str, **parameters: Any) -> HostQueues:
@@ -293,8 +296,8 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
 
     @override
     def running(self, queue_id: Ints, after: Instants) -> tuple[Ints, Instants]:
-        of_host_queues = zip(queue_id.tolist(), values(after), strict=True)
-        rows = [self.run(RUNNING, *host_queue).fetchone() for host_queue in of_host_queues]
+        of_host_queues = list(zip(queue_id.tolist(), values(after), strict=True))
+        rows = self.run(RUNNING, json.dumps(of_host_queues)).fetchall()
         ends = column([end for _, end in rows], INSTANT, 0)
         return np.array([n for n, _ in rows], np.int64), ends
 
