@@ -88,7 +88,7 @@ dist: .venv/dev
 	done
 
 # Pins with hashes for the image; ARGS=--upgrade takes the newest releases that pyproject.toml admits.
-LOCK := $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --generate-hashes \
+LOCK := $(BIN)/uv pip compile --quiet --no-sources --python-version 3.11 --python-platform linux --generate-hashes \
 	--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package recrawl-client \
 	--no-emit-package recrawl --no-emit-package recrawl-cluster \
 	--custom-compile-command "make lock"

@@ -13,13 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx
 import typer
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
-from reference_calls import ROOT, client, code, http, sentence, table
+from reference_calls import ROOT, client, code, sentence, table
+from reference_http import http
 
 from recrawl_client import Client, Ping
 from service.api.assembly import open_service
@@ -65,8 +67,8 @@ For [several databases](../how-to/several-databases.md) install `recrawl[cluster
 CLI_HEAD = """# Commands
 
 `recrawl COMMAND --help` shows the same. [Settings](settings.md) apply to all commands that open the
-database; `demo`, `experiment` and `replay` come with the laboratory: in a checkout,
-`pip install ./recrawl_client ./recrawl_lab .`. `shards` comes with `recrawl[cluster]`."""
+database. `demo`, `experiment` and `replay` come with the [laboratory](../how-to/laboratory.md),
+`shards` with `recrawl[cluster]`."""
 METRICS_HEAD = """# Metrics
 
 `GET /metrics` of a server, and of a worker with `--port`, answers in Prometheus's format within
@@ -288,26 +290,34 @@ def problem_page() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings,
-    "http.md": http,
     "cli.md": cli,
     "client.md": client,
     "metrics.md": metrics,
     "problems.md": problem_page,
 }
-"""Pages by the name of their file."""
+"""Pages by the name of their file; those of `http` come on top."""
+
+
+def is_current(path: Path, text: str) -> bool:
+    """Return whether a file has this text."""
+    return path.is_file() and path.read_text() == text
 
 
 def main() -> None:
-    """Write or compare all pages."""
+    """Write or compare all pages; delete those that have no subject any more."""
     configure_logging("warning")
     contents = {REFERENCE / name: page() for name, page in PAGES.items()}
+    contents |= {REFERENCE / path: text for path, text in http().items()}
+    old = {path for path in REFERENCE.rglob("*.md") if path not in contents}
     if "--check" not in sys.argv:
-        REFERENCE.mkdir(parents=True, exist_ok=True)
         for path, text in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+        for path in old:
+            path.unlink()
         return
-    stale = [path for path, text in contents.items() if path.read_text() != text]
-    for path in stale:
+    stale = old | {path for path, text in contents.items() if not is_current(path, text)}
+    for path in sorted(stale):
         print(f"{path.relative_to(ROOT)} differs; run `python tools/reference.py`")
     sys.exit(bool(stale))
 

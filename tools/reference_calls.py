@@ -1,9 +1,7 @@
-"""The pages of docs/reference/ on calls: over HTTP, and of the Python client."""
+"""The page of the Python client in docs/reference/, and words that all pages share."""
 
 import inspect
-import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +10,6 @@ from msgspec import Struct
 import recrawl_client
 
 ROOT = Path(__file__).parents[1]
-HTTP_HEAD = """# HTTP
-
-A service with API keys requires the header `Authorization: Bearer KEY`; each call names the role
-that the key needs. Every error is a
-[problem](problems.md). `GET /docs` of a running service shows this page with examples."""
 CLIENT_HEAD = """# Python client
 
 In a checkout, `pip install ./recrawl_client` installs the package `recrawl_client`, and
@@ -41,97 +34,6 @@ def code(text: object) -> str:
 def sentence(text: str) -> str:
     """Return text in one line."""
     return " ".join(text.split())
-
-
-# -- HTTP
-
-
-def kind_of(schema: dict[str, Any]) -> str:
-    """Return the type of a JSON value in words."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
-    if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(map(kind_of, schema["anyOf"])))
-    if "enum" in schema:
-        return ", ".join(code(json.dumps(value)) for value in schema["enum"])
-    kind = schema.get("type", "any")
-    if isinstance(kind, list):
-        return " or ".join(kind_of({**schema, "type": each}) for each in kind)
-    if kind == "array":
-        return f"array of {kind_of(schema['items'])}"
-    return str(schema.get("format", kind)) if kind == "string" else str(kind)
-
-
-def description(schema: dict[str, Any], glossary: dict[str, str], name: str) -> str:
-    """Return the meaning of a property, from the document or else from the glossary."""
-    text = schema.get("description")
-    return sentence(text) if text else glossary.get(name, "")
-
-
-def properties(schema: dict[str, Any], glossary: dict[str, str]) -> str:
-    """Return the table of an object's properties."""
-    required = set(schema.get("required", ()))
-    rows = [
-        (
-            code(name) + ("" if name in required else " (optional)"),
-            kind_of(value),
-            description(value, glossary, name),
-        )
-        for name, value in schema.get("properties", {}).items()
-    ]
-    return table("property | type | meaning", rows)
-
-
-def operation(method: str, path: str, described: dict[str, Any]) -> Iterator[str]:
-    """Yield the parts of one call's description."""
-    yield f"### {method.upper()} {path}"
-    if described.get("description"):
-        yield described["description"]
-    rows = [
-        (code(one["name"]), one["in"], kind_of(one["schema"]), sentence(one.get("description", "")))
-        for one in described.get("parameters", ())
-    ]
-    if rows:
-        yield table("parameter | in | type | meaning", rows)
-    for media, content in described.get("requestBody", {}).get("content", {}).items():
-        yield f"Body `{media}`: {kind_of(content['schema'])}."
-    rows = []
-    for status, answer in sorted(described["responses"].items()):
-        kinds = [
-            kind_of(content["schema"])
-            for media, content in answer.get("content", {}).items()
-            if content.get("schema") and "json" in media
-        ]
-        rows.append((status, sentence(answer["description"]), " or ".join(dict.fromkeys(kinds))))
-    yield table("status | meaning | answer", rows)
-
-
-def definitions() -> dict[str, str]:
-    """Return the meaning of each word of the glossary."""
-    text = (ROOT / "docs" / "glossary.md").read_text().replace("](reference/", "](")
-    rows = re.findall(r"^\| (`.+?) \| (.+) \|$", text, re.MULTILINE)
-    return {word: meaning for names, meaning in rows for word in re.findall(r"`([^`]+)`", names)}
-
-
-def http() -> str:
-    """Return the page of the HTTP interface."""
-    document = json.loads((ROOT / "openapi" / "openapi.json").read_text())
-    by_tag: dict[str, list[str]] = {}
-    for path, operations in document["paths"].items():
-        for method, described in operations.items():
-            by_tag.setdefault(described["tags"][0], []).extend(operation(method, path, described))
-    glossary = definitions()
-    parts = [HTTP_HEAD, document["info"]["description"].strip()]
-    for tag, calls in by_tag.items():
-        parts += [f"## Calls: {tag}", *calls]
-    parts.append("## Objects")
-    for name, schema in document["components"]["schemas"].items():
-        parts += [f"### {name}", schema.get("description", ""), properties(schema, glossary)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-# -- the client
 
 
 def signature(name: str, function: Callable[..., Any]) -> str:

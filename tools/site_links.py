@@ -1,4 +1,7 @@
-"""Links of the documentation to files outside of docs/ lead to the repository on the site."""
+"""Links of the documentation to files outside of docs/ lead to the repository on the site.
+
+The theme's link to the repository loads nothing from the forge.
+"""
 
 import re
 from pathlib import Path
@@ -22,3 +25,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         return f"]({config['repo_url'].rstrip('/')}/blob/main/{path}{link[2] or ''})"
 
     return LINK.sub(replaced, markdown)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Return a page on which the theme does not ask the forge for stars and releases."""
+    return output.replace(' data-md-component="source"', "")
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """Return a page without a source in Markdown, such as 404, like `on_post_page`."""
+    return on_post_page(output_content)

@@ -1,6 +1,6 @@
 """`recrawl demo`: a simulated web crawled through a real server."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +12,7 @@ from rich.console import Console
 from service.cli.options import console, finite, heed_sigterm, settings
 
 if TYPE_CHECKING:
+    from recrawl_lab.demo.game import GameResult
     from recrawl_lab.worlds.scenario import Scenario
 
 Trace = Annotated[
@@ -36,7 +37,9 @@ Step = Annotated[
     typer.Option(min=0.01, callback=finite, help="Days between epochs (1; of a trace 7)"),
 ]
 Weights = Literal["equal", "lognormal"]
-Importance = Annotated[Weights | None, typer.Option(help="Synthetic: lognormal; trace: equal")]
+Importance = Annotated[
+    Weights | None, typer.Option(help="Importance of pages; synthetic: in stages; trace: equal")
+]
 Bulk = Annotated[
     bool, typer.Option(help="Count revisions of a trace that touched over 200 pages at once")
 ]
@@ -78,11 +81,12 @@ def demo(
 
     Starts the server on a free port of this machine with a new SQLite file and a simulated clock.
     A fleet of crawlers crawls some simulated weeks over HTTP. The table compares the staleness of
-    its copies with uniform crawling and with the optimum of hindsight, at the same number of
-    crawls.
+    its copies with tuned StormCrawler, with uniform crawling and with hindsight, at the same number
+    of crawls. The web is played three times: with pages alike, with pings, with importance as well.
+    A recording, and a web of a stated --importance, are played once.
 
-    With --serve, the server stays at the end, until you stop it. Its console shows the crawls and
-    the schedule.
+    With --serve, the last server stays at the end, until you stop it. Its console shows the crawls
+    and the schedule.
 
     With --live, a web site on this machine changes in real time, with fast, slow, strict and
     unreliable hosts. The reference crawler follows the schedule for a minute, and the terminal
@@ -96,7 +100,7 @@ def demo(
         scenario = _scenario(
             trace, pages, days, bandwidth_per_page, step, importance, seed, bulk=bulk
         )
-        _play(scenario, seed, plot, serve=serve)
+        _play(scenario, seed, plot, serve=serve, in_stages=trace is None and importance is None)
 
 
 def _refuse_missing_folder(plot: Path) -> None:
@@ -132,27 +136,50 @@ def _scenario(
     )
 
 
-def _play(scenario: "Scenario", seed: int, plot: Path, *, serve: bool) -> None:
-    """Play a scenario on a simulated clock, print the outcome and draw it."""
+def _play(scenario: "Scenario", seed: int, plot: Path, *, serve: bool, in_stages: bool) -> None:
+    """Play a scenario, print the outcomes and draw them."""
+    from recrawl_lab.demo import game
+    from recrawl_lab.worlds.scenario import stages
+
+    results = []
+    scenarios = stages(scenario) if in_stages else [scenario]
+    for base_url, result in games(scenarios, seed):
+        results.append(result)
+        if len(results) == len(scenarios):
+            game.explain(Console())
+            _draw(results, plot)
+            if serve:
+                _stay(base_url)
+
+
+def games(scenarios: Sequence["Scenario"], seed: int) -> Iterator[tuple[str, "GameResult"]]:
+    """Yield the address of a server and its game, of each scenario; the server runs meanwhile."""
     import httpx
     import numpy as np
 
     from recrawl_lab.demo import game
     from recrawl_lab.worlds.simulated_time import Clock
 
-    clock, rng = Clock(), np.random.default_rng(seed)
-    can_plot = find_spec("matplotlib") is not None
-    options = {"bandwidth": scenario.bandwidth, **GAME_SETTINGS}
-    with (
-        _serving(options, now=clock, rng=rng) as base_url,
-        httpx.Client(base_url=base_url, timeout=60) as client,
-    ):
-        console.print(f"Recrawl serves at {base_url}; the fleet calls it over HTTP.")
-        game.run(client, scenario, clock, console=Console(), plot=plot if can_plot else None)
-        if serve:
-            _stay(base_url)
-    if not can_plot:
+    for one in scenarios:
+        clock, rng = Clock(), np.random.default_rng(seed)
+        options = {"bandwidth": one.bandwidth, **GAME_SETTINGS}
+        with (
+            _serving(options, now=clock, rng=rng) as base_url,
+            httpx.Client(base_url=base_url, timeout=60) as client,
+        ):
+            console.print(f"Recrawl serves at {base_url}; the fleet calls it over HTTP.")
+            yield base_url, game.run(client, one, clock, console=Console())
+
+
+def _draw(results: list["GameResult"], plot: Path) -> None:
+    """Draw the outcomes, or name what is missing for it."""
+    from recrawl_lab.demo import game
+
+    if find_spec("matplotlib") is None:
         console.print("For a plot of staleness over time: pip install matplotlib")
+    else:
+        game.draw(results, plot)
+        Console().print(f"Plot of staleness over time: {plot}")
 
 
 def _crawl_live(seconds: float, seed: int, *, serve: bool) -> None:

@@ -1,6 +1,6 @@
 """The demo: a fleet of crawlers crawls a simulated web through the service, over HTTP."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from recrawl_lab.demo.fleet import Fleet
 from recrawl_lab.policies import plain
+from recrawl_lab.policies.peers import PEERS
 from recrawl_lab.replay.playing import announcements, crawl
 from recrawl_lab.replay.staleness import Crawls, Staleness, merged, staleness
 from recrawl_lab.worlds.scenario import Scenario
@@ -19,6 +20,9 @@ from recrawl_lab.worlds.world import World
 
 NO_GAP = 0.01
 """Least gain of hindsight over uniform that counts as a gap, share of uniform's staleness."""
+INKS = ("#1f4e9c", "-"), ("#7570b3", "-."), ("#d95f02", "--"), ("#777777", ":")
+"""Colour and style of the line of each policy."""
+STORMCRAWLER = PEERS["stormcrawler-tuned"].policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +37,19 @@ class GameOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GameResult:
-    """Recrawl and two reference policies, with the same number of crawls."""
+    """Recrawl and three policies for comparison, with the same number of crawls."""
 
     world: World
     bandwidth: float
     recrawl: GameOutcome
+    stormcrawler: GameOutcome
     uniform: GameOutcome
     hindsight: GameOutcome
 
     @property
-    def outcomes(self) -> tuple[GameOutcome, GameOutcome, GameOutcome]:
+    def outcomes(self) -> tuple[GameOutcome, GameOutcome, GameOutcome, GameOutcome]:
         """Rows of the table."""
-        return self.recrawl, self.uniform, self.hindsight
+        return self.recrawl, self.stormcrawler, self.uniform, self.hindsight
 
     @property
     def gain(self) -> float:
@@ -98,6 +103,7 @@ def play(
         world,
         bandwidth,
         _outcome("Recrawl", world, crawls),
+        _outcome("StormCrawler, tuned", world, plain.matched(STORMCRAWLER, world, n)),
         _outcome("uniform", world, plain.matched(plain.uniform, world, n)),
         _outcome("hindsight", world, plain.matched(plain.hindsight, world, n)),
     )
@@ -116,9 +122,8 @@ def run(
     clock: Clock,
     *,
     console: Console | None = None,
-    plot: Path | None = None,
 ) -> GameResult:
-    """Play a scenario with a progress bar, print the table and write the plot; see `play`."""
+    """Play a scenario with a progress bar and print the table; see `play`."""
     console = console or Console()
     world = scenario.world
     columns = (
@@ -138,9 +143,6 @@ def run(
             progress=lambda day: bar.update(task, completed=day),
         )
     show(result, console)
-    if plot is not None:
-        draw(result, plot)
-        console.print(f"Plot of staleness over time: {plot}")
     return result
 
 
@@ -153,7 +155,7 @@ def show(result: GameResult, console: Console) -> None:
         f"budget {result.bandwidth:,.1f} crawls a day ({per_page:.3g} per existing page)"
     )
     table.add_column("policy")
-    for name in ("harmonic", "vs uniform", "binary", "vs uniform", "crawls"):
+    for name in ("staleness", "vs uniform", "outdated", "vs uniform", "crawls"):
         table.add_column(name, justify="right")
     base = result.uniform.staleness
     for row in result.outcomes:
@@ -172,43 +174,51 @@ def show(result: GameResult, console: Console) -> None:
         if closed is None
         else f"Share of the gap between uniform and hindsight that Recrawl closes: {closed:.0%}"
     )
-    console.print(
-        "Averages over time and pages, weighted by importance; n uncrawled changes cost "
-        "1 + 1/2 + … + 1/n (harmonic) or 1 (binary). Hindsight is LambdaCrawl with the "
-        "true mean change rates from the start. The first crawl of each page is the "
-        "same for all policies and not counted."
-    )
     for note in world.notes:
         console.print(f"Note: {note}")
 
 
-def draw(result: GameResult, path: Path) -> None:
-    """Write harmonic staleness over time, one line a policy, as PNG or as SVG by its suffix."""
+def explain(console: Console) -> None:
+    """Print the meaning of the columns of `show`."""
+    console.print(
+        "Averages over time and pages, weighted by importance; n changes that no crawl has seen "
+        "cost 1 + 1/2 + … + 1/n (staleness) or 1 (outdated). StormCrawler has its intervals scaled "
+        "until it makes as many crawls. Hindsight knows the true mean change rates from the "
+        "start. The first crawl of each page is the same for all policies and not counted."
+    )
+
+
+def draw(results: Sequence[GameResult], path: Path) -> None:
+    """Write staleness over time, a panel each, as PNG or as SVG by the suffix."""
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    figure = Figure(figsize=(max(4 * len(results), 6), 3.8), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    for outcome, style in zip(result.outcomes, ("-", "--", ":"), strict=True):
-        curve = outcome.staleness
-        axes.stairs(
-            curve.harmonic_curve,
-            curve.edges,
-            baseline=None,
-            ls=style,
-            lw=1.8,
-            label=f"{outcome.policy} (mean {curve.harmonic:.3f})",
-        )
-    axes.set(
-        xlabel="day",
-        ylabel="harmonic staleness",
-        title=f"{result.world.name}, {len(result.uniform.crawls.at):,} crawls each",
-        ylim=(0, None),
-    )
-    axes.legend()
-    axes.grid(visible=True, alpha=0.3)
-    figure.savefig(path, dpi=120, format="svg" if path.suffix == ".svg" else "png")
+    panels = figure.subplots(1, len(results), sharey=True, squeeze=False)[0]
+    for axes, result in zip(panels, results, strict=True):
+        for outcome, (ink, style) in zip(result.outcomes, INKS, strict=True):
+            curve = outcome.staleness
+            axes.stairs(
+                curve.harmonic_curve,
+                curve.edges,
+                baseline=None,
+                color=ink,
+                ls=style,
+                lw=1.8,
+                label=f"{outcome.policy} {curve.harmonic:.3f}",
+            )
+        axes.set(xlabel="day", title=result.world.name, ylim=(0, None))
+        axes.title.set_fontsize("medium")
+        axes.legend(fontsize="small", title="mean", title_fontsize="small")
+        axes.grid(visible=True, alpha=0.3)
+    panels[0].set_ylabel("staleness (0: always fresh)")
+    with mpl.rc_context({"svg.hashsalt": "recrawl", "svg.fonttype": "none"}):
+        if path.suffix == ".svg":
+            figure.savefig(path, format="svg", metadata={"Date": None})
+        else:
+            figure.savefig(path, dpi=120, format="png")
 
 
 def _change(value: float, base: float) -> str:

@@ -1,6 +1,6 @@
 """Scenarios: a world with a suitable budget and step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +76,18 @@ def scenario(
         per_page, epochs_every = TRACE_BANDWIDTH_PER_PAGE, TRACE_STEP
     bandwidth = (bandwidth_per_page or per_page) * world.mean_pages
     return Scenario(world, bandwidth, step or epochs_every)
+
+
+def stages(base: Scenario) -> list[Scenario]:
+    """Return the same web three times: with pages alike, with pings, with importance as well."""
+    world = base.world
+    alike, silent = np.ones(len(world)), np.zeros(len(world), np.bool_)
+    kinds = {
+        "all pages alike": (alike, silent),
+        f"{world.announced.mean():.0%} of pages announce changes": (alike, world.announced),
+        "and importance differs": (world.importance, world.announced),
+    }
+    return [
+        replace(base, world=replace(world, name=name, importance=importance, announced=announced))
+        for name, (importance, announced) in kinds.items()
+    ]

@@ -12,11 +12,11 @@ from support.sim_cases import crawls_of, world_of
 
 from recrawl_lab.demo import fleet
 from recrawl_lab.demo.fleet import Fleet
-from recrawl_lab.demo.game import GameOutcome, GameResult, play, run
+from recrawl_lab.demo.game import GameOutcome, GameResult, draw, explain, play, run
 from recrawl_lab.replay import playing
 from recrawl_lab.replay.playing import CARRIED_DAYS, Due, announcements, choose, crawl
 from recrawl_lab.replay.staleness import Crawls, staleness
-from recrawl_lab.worlds.scenario import Scenario, scenario
+from recrawl_lab.worlds.scenario import Scenario, scenario, stages
 from recrawl_lab.worlds.simulated_time import START, Clock, day_of, instant_of
 from recrawl_lab.worlds.world import synthetic_world
 from service.api.assembly import open_service
@@ -107,7 +107,7 @@ def test_recrawl_beats_uniform_by_far_more_than_30_percent_over_http(served):
     assert result.gain > 0.3
     assert result.gap_closed > 0.7
     assert len(result.recrawl.crawls.at) <= small.bandwidth * 30
-    for other in (result.uniform, result.hindsight):
+    for other in result.outcomes:
         assert len(other.crawls.at) == pytest.approx(len(result.recrawl.crawls.at), rel=0.005)
     assert days == pytest.approx(range(1, 31))
     assert {request.url.path for request in asked} >= {"/pages", "/observations", "/pings"}
@@ -229,8 +229,11 @@ def test_a_reader_sees_bar_table_notes_and_plot(served, tmp_path):
     client, clock, _ = served(8.0)
     world = replace(synthetic_world(40, 6.0, rng=np.random.default_rng(2)), notes=("look here",))
     console = Console(record=True, width=150)
-    plot = tmp_path / "staleness.png"
-    result = run(client, Scenario(world, 8.0, 1.0), clock, console=console, plot=plot)
+    plot, drawing = tmp_path / "staleness.png", tmp_path / "staleness.svg"
+    result = run(client, Scenario(world, 8.0, 1.0), clock, console=console)
+    explain(console)
+    draw([result], plot)
+    draw([result, result], drawing)
     shown = console.export_text()
     for outcome in result.outcomes:
         row = next(line for line in shown.splitlines() if f"│ {outcome.policy} " in line)
@@ -239,7 +242,9 @@ def test_a_reader_sees_bar_table_notes_and_plot(served, tmp_path):
     assert f"{result.gap_closed:.0%}" in shown
     assert "look here" in shown
     assert "40 pages over HTTP" in shown
+    assert "1 + 1/2 + … + 1/n (staleness)" in shown
     assert plot.read_bytes().startswith(b"\x89PNG")
+    assert drawing.read_text().count(f"{result.stormcrawler.staleness.harmonic:.3f}") == 2
 
 
 def outcome(name, harmonic):
@@ -248,7 +253,7 @@ def outcome(name, harmonic):
 
 
 def result_of(recrawl, uniform, hindsight):
-    pairs = zip(("r", "u", "h"), (recrawl, uniform, hindsight), strict=True)
+    pairs = zip("rsuh", (recrawl, uniform, uniform, hindsight), strict=True)
     return GameResult(world_of([[1.0]]), 1.0, *(outcome(name, value) for name, value in pairs))
 
 
@@ -259,6 +264,19 @@ def test_the_share_of_the_gap_is_told_only_where_there_is_a_gap():
     assert result_of(0.0, 0.0, 0.0).gap_closed is None
     assert result_of(0.0, 0.0, 0.0).gain == 0.0
     assert result_of(0.6, 1.0, 0.5).gain == pytest.approx(0.4)
+
+
+def test_the_stages_are_the_same_changes_with_pings_and_importance_added():
+    base = scenario(n_pages=200, days=10)
+    alike, pinged, weighted = (stage.world for stage in stages(base))
+    for world in (alike, pinged, weighted):
+        assert np.array_equal(world.changed_at, base.world.changed_at)
+    assert not alike.announced.any()
+    assert (alike.importance == 1).all()
+    assert (pinged.importance == 1).all()
+    assert pinged.announced.sum() == 8
+    assert np.array_equal(weighted.importance, base.world.importance)
+    assert pinged.name.startswith("4% of pages")
 
 
 UNIX_ZERO = {"epoch": 3, "status": "requested", "reason": None}

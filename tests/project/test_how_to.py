@@ -1,17 +1,16 @@
 """What the how-to pages show is run as it stands."""
 
-import asyncio
 import re
 import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
 import pytest
 from structlog.testing import capture_logs
 from support.live_server import running, until
 from support.local_site import page, redirect, serving
-from support.processes import running_python
+from support.pages import block, terminal
+from support.processes import free_port, running_python
 
 from service.cli.options import URL as DEFAULT_URL
 
@@ -57,35 +56,68 @@ def test_the_crawler_of_the_page_goes_on_until_it_is_stopped_and_says_what_it_do
 
 
 @pytest.mark.dear
-def test_the_crawler_of_the_page_for_asyncio_crawls_too(sqlite_url):
-    names = {}
-    exec(blocks("crawl-with-your-own-crawler.md", "python")[1], names)
-
-    async def crawl():
-        async with httpx.AsyncClient() as web:
-            crawler = asyncio.create_task(names["crawl"](live.url, web, lambda answer: answer.text))
-            await asyncio.to_thread(until, lambda: done(live) or crawler.done(), "it is crawled")
-            crawler.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await crawler
-
-    def done(live):
-        return all(live.get(f"/pages/{n}").json()["last_crawl_at"] for n in (1, 2))
-
+def test_the_crawler_of_the_page_for_asyncio_crawls_in_tasks_and_obeys_robots_txt(
+    sqlite_url, tmp_path
+):
+    text = (HOW_TO / "crawl-with-your-own-crawler.md").read_text()
+    (tmp_path / "crawl_async.py").write_text(block(text, "crawl_async.py").text)
+    start = block(text, "crawl with asyncio").text.replace("python ", 'exec "$PYTHON" ')
+    rules = page("User-agent: mybot\nDisallow: /no\n")
+    pages = {"/robots.txt": rules, "/": page("home"), "/no": page("never")}
+    away = f"http://127.0.0.1:{free_port()}/"
     with (
-        running(sqlite_url, clock=lambda: datetime.now(UTC)) as live,
-        serving({"/": page("home")}) as site,
+        running(
+            sqlite_url, clock=lambda: datetime.now(UTC), host_delay_s=0, host_concurrency=0
+        ) as live,
+        serving(pages) as site,
+        terminal(start.replace("http://127.0.0.1:8000", live.url), tmp_path) as log,
     ):
-        live.register(site.url("/"), "http://127.0.0.1:9/")  # nothing listens at port 9
-        asyncio.run(crawl())
-        crawls = [live.get(f"/pages/{n}").json()["last_crawls"][0] for n in (1, 2)]
-    assert sorted(each["status"] for each in crawls) == [0, 200]
+        ids = live.register(site.url("/"), site.url("/no"), away)
+
+        def crawls():
+            return [live.get(f"/pages/{n}").json()["last_crawls"] for n in ids]
+
+        until(lambda: all(crawls()), "all are crawled and reported")
+        seen = [each[0] for each in crawls()]
+    assert [(each["status"], each["robots_denied"]) for each in seen] == [
+        (200, False),
+        (None, True),
+        (0, False),
+    ]
+    assert site.hits == {"/robots.txt": 1, "/": 1}
+    printed = log.read_text()
+    assert f"200 {site.url('/')}" in printed
+    assert f"{site.url('/no')} robots.txt" in printed
+    assert away in printed
+
+
+@pytest.mark.dear
+def test_the_crawler_of_the_page_on_new_pages_registers_the_links_of_its_host(sqlite_url, tmp_path):
+    text = (HOW_TO / "find-pages.md").read_text()
+    links = "<a href=two#part>2</a> <a href='http://other.example/'>x</a> <a href='http://['>y</a>"
+    pages = {
+        "/": (200, {"Content-Type": "text/html; charset=utf-8"}, links.encode()),
+        "/two": page("<a href=/>back</a><a href='mailto:a@example.com'>mail</a>"),
+    }
+    with (
+        running(sqlite_url, clock=lambda: datetime.now(UTC), host_delay_s=0) as live,
+        serving(pages) as site,
+    ):
+        program = block(text, "discover.py").text.replace("http://127.0.0.1:8000", live.url)
+        program = program.replace("https://example.com", site.url(""))
+        (tmp_path / "discover.py").write_text(program)
+        with terminal('exec "$PYTHON" discover.py', tmp_path) as log:
+            until(lambda: f"200 {site.url('/two')}" in log.read_text(), "the link is crawled")
+            until(lambda: live.get("/pages/2").json()["last_crawl_at"], "and reported")
+        listed = live.get("/pages").json()["items"]
+    assert {each["url"] for each in listed} == {site.url("/"), site.url("/two")}
+    assert site.hits == {"/": 1, "/two": 1}
 
 
 @pytest.mark.dear
 def test_the_code_of_the_page_on_robots_txt_obeys(sqlite_url, capsys):
     names = {}
-    exec(blocks("crawl-with-your-own-crawler.md", "python")[2], names)
+    exec(blocks("crawl-with-your-own-crawler.md", "python")[1], names)
     pages = {"/robots.txt": page("User-agent: mybot\nDisallow: /no\n"), "/yes": page("yes")}
     with (
         running(

@@ -86,6 +86,51 @@ def test_every_problem_of_the_page_of_troubles_exists():
     assert slugs <= set(headings)
 
 
+def test_the_pages_of_the_calls_are_those_of_the_document():
+    pages = {path.stem: path.read_text() for path in (REFERENCE / "http").glob("*.md")}
+    calls = {
+        f"{method.upper()} {path}": described["tags"][0]
+        for path, operations in OPENAPI["paths"].items()
+        for method, described in operations.items()
+    }
+    assert pages.keys() == {*calls.values(), "objects"}
+    for call, tag in calls.items():
+        assert f"\n## {call}\n" in pages[tag]
+    headings = [
+        name for text in pages.values() for name in re.findall(r"^##+ (\w+)$", text, re.MULTILINE)
+    ]
+    objects = [name for name in headings if name != "Objects"]
+    assert sorted(objects) == sorted(OPENAPI["components"]["schemas"]), "each object once"
+
+
+def test_links_to_calls_and_objects_lead_to_their_headings_older_ones_too():
+    pages = {path: path.read_text() for path in (REFERENCE / "http").glob("*.md")}
+    pages[REFERENCE / "http.md"] = (REFERENCE / "http.md").read_text()
+    anchors = {
+        path: {
+            *(slug(title) for title in re.findall(r"^##+ (.+)$", text, re.MULTILINE)),
+            *re.findall(r'<a id="([^"]+)">', text),
+        }
+        for path, text in pages.items()
+    }
+    n_links = 0
+    for path, text in pages.items():
+        for target, anchor in re.findall(r"\]\(([\w/]*(?:\.md)?)#([^)]+)\)", text):
+            n_links += 1
+            assert anchor in anchors[(path.parent / target) if target else path], (path, anchor)
+    assert n_links > 400
+    older = {slug(name) for name in OPENAPI["components"]["schemas"]}
+    older |= {
+        slug(f"{method} {path}") for path, each in OPENAPI["paths"].items() for method in each
+    }
+    assert older <= anchors[REFERENCE / "http.md"]
+
+
+def slug(title: str) -> str:
+    """Return the anchor of a heading, as Markdown makes it."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower())
+
+
 @pytest.mark.dear
 def test_anchors_that_the_code_names_are_headings():
     code = [

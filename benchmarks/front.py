@@ -1,0 +1,112 @@
+"""Write the figures of README.md, and docs/figures/demo.svg.
+
+    python -m benchmarks.front               # play the demo: its table, its figure; evidence too
+    python -m benchmarks.front --evidence    # the sentences that follow from docs/evidence.jsonl
+
+Each part stands between `<!-- NAME -->` and `<!-- end of NAME -->`; the rest of README.md stays.
+"""
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.evidence.cells import WEIGHTINGS, read
+from benchmarks.evidence.figures import Cells, Played, by_cell
+from recrawl_lab.demo.game import GameResult, draw
+from recrawl_lab.policies.lineup import RECRAWL
+from recrawl_lab.worlds.scenario import scenario, stages
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+FIGURE = ROOT / "docs" / "figures" / "demo.svg"
+LINES = ROOT / "docs" / "evidence.jsonl"
+RIVALS = ("stormcrawler-tuned", "nutch-tuned")
+"""Policies of today's crawlers at their best, in the order of the sentences."""
+SEED = 1
+"""Seed of the demo, as `recrawl demo` has it."""
+NUMBERS = {7: "seven"}
+MINUS = "\N{MINUS SIGN}"
+
+
+def ratios(cells: Cells, importance: str) -> np.ndarray:
+    """Return (K, 2) Recrawl's staleness over that of each rival, in the cells of an importance."""
+    played: list[Played] = [own for cell, own in cells.items() if cell.importance == importance]
+    return np.array([[own.over(RECRAWL, rival).value for rival in RIVALS] for own in played])
+
+
+def evidence(cells: Cells) -> str:
+    """Return the sentences on equal importance, and on importance that differs."""
+    equal, differing = (ratios(cells, importance) for importance in WEIGHTINGS)
+    n_sites = len({cell.site for cell in cells})
+    storm, nutch = np.median(equal, axis=0)
+    worst_storm, worst_nutch = equal.max(axis=0)
+    weighted = np.median(differing, axis=0)
+    return (
+        f"The histories of {NUMBERS[n_sites]} real sites are played again, with **equal "
+        f"importance**, no pings and as many crawls for each policy. Recrawl's copies are "
+        f"**{storm:.2f} times** as stale as those of tuned StormCrawler, and **{nutch:.2f} "
+        f"times** as those of tuned Nutch. These are medians of {len(equal)} settings; the worst "
+        f"are {worst_storm:.2f} and {worst_nutch:.2f}. With importance that differs from page to "
+        f"page, the medians of {len(differing)} settings are {weighted[0]:.2f} and "
+        f"{weighted[1]:.2f}."
+    )
+
+
+def table(results: Sequence[GameResult]) -> str:
+    """Return the table of the demo, a row for each stage."""
+    policies = [outcome.policy for outcome in results[0].outcomes]
+    lines = [
+        f"| 2,000 made-up pages, 60 days | {' | '.join(policies)} | Recrawl against StormCrawler |",
+        f"| --- |{' --- |' * (len(policies) + 1)}",
+    ]
+    for result in results:
+        figures = [f"{outcome.staleness.harmonic:.3f}" for outcome in result.outcomes]
+        against = result.recrawl.staleness.harmonic / result.stormcrawler.staleness.harmonic - 1
+        shown = f"{against:+.0%}".replace("-", MINUS).replace("%", " %")
+        lines.append(f"| {result.world.name} | {' | '.join(figures)} | {shown} |")
+    return "\n".join(lines)
+
+
+def marks(name: str) -> tuple[str, str]:
+    """Return the lines around a part of README.md."""
+    return f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+
+
+def part(name: str) -> str:
+    """Return a part of README.md."""
+    begin, end = map(re.escape, marks(name))
+    return re.search(f"{begin}(.*?){end}", README.read_text(), re.DOTALL)[1].rstrip("\n")
+
+
+def write(name: str, content: str) -> None:
+    """Replace a part of README.md; raise `ValueError` where it has no such part."""
+    begin, end = marks(name)
+    before, rest = README.read_text().split(begin)
+    _, after = rest.split(end)
+    README.write_text(f"{before}{begin}{content}\n{end}{after}")
+
+
+def play() -> list[GameResult]:
+    """Play the demo at its defaults."""
+    import service.cli  # noqa: F401 - it loads the commands of the laboratory in its turn
+    from recrawl_lab.cli.demo import games
+
+    return [result for _, result in games(stages(scenario(seed=SEED)), SEED)]
+
+
+def main() -> None:
+    """Replace the parts and the figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--evidence", action="store_true", help="leave the demo out")
+    if not parser.parse_args().evidence:
+        results = play()
+        write("demo", table(results))
+        draw(results, FIGURE)
+    write("evidence", evidence(by_cell(read(LINES))))
+
+
+if __name__ == "__main__":
+    main()
