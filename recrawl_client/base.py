@@ -59,6 +59,8 @@ class BaseClient:
         changed, digest
             True if the page has changed since its last crawl; any string that changes with the
             content.
+        change_weight
+            Weight of the change by a comparison of your own, 0 to 1; without it 1.
         status
             HTTP status, 0 for no answer. A status over 599 counts as 599.
         last_modified, etag, retry_after_s, redirect_url

@@ -47,6 +47,8 @@ class CrawlEvidence(TypedDict, total=False):
     """Time at which the crawler sent its request; without it the start of the lease, or now for a
     page without a lease."""
     changed: bool | None
+    change_weight: float | None
+    """Weight of the change by a comparison of your own, 0 to 1; without it 1."""
     digest: str | None
     status: int | None
     """HTTP status, 0 for no answer; an invalid status over 599 counts as 599."""
@@ -61,7 +63,7 @@ class CrawlEvidence(TypedDict, total=False):
     bytes: float | None
     """Bytes transferred, for a budget of bytes."""
     seconds: float | None
-    """Duration of the crawl, for a budget of time."""
+    """Duration of the crawl, for a budget of time and for the latency of the host."""
     price: float | str | None
     """Price paid or asked, such as `USD 0.01`, for a budget of money."""
 
@@ -72,6 +74,10 @@ class HostSettings(TypedDict, total=False):
     min_delay_s: float | None
     robots_delay_s: float | None
     max_concurrency: int | None
+    latency_factor: float | None
+    """Delay over a high latency, such as 5; 0: none."""
+    max_delay_s: float | None
+    """Maximum delay by latency, seconds."""
     max_crawl_rate: float | None
     first_share: float | None
     group: str | None
@@ -101,6 +107,8 @@ class ChangeFilters(TypedDict, total=False):
     tag: str
     """Tag that the pages have when their changes are read."""
     kinds: Sequence[ChangeName]
+    min_weight: float
+    """Minimum weight of the changes, 0 to 1."""
 
 
 class WebhookOptions(TypedDict, total=False):
@@ -112,6 +120,8 @@ class WebhookOptions(TypedDict, total=False):
     host: str | None
     prefix: str | None
     tag: str | None
+    min_weight: float | None
+    """Minimum weight of the changes, 0 to 1; None: all."""
     max_items: int
     cursor: str
     """Cursor of the feed at which delivery begins; without it, the next change."""

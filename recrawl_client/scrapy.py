@@ -35,6 +35,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import HtmlResponse, Response
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.misc import load_object
 from scrapy.utils.reactor import is_reactor_installed
 from scrapy.utils.response import get_meta_refresh
 from twisted.internet.defer import Deferred
@@ -113,6 +114,10 @@ class Scheduler(BaseScheduler):
         self.most = options.getint("RECRAWL_LEASES", 2 * options.getint("CONCURRENT_REQUESTS"))
         self.register = options.getbool("RECRAWL_REGISTER", True)
         self.conditional = options.getbool("RECRAWL_CONDITIONAL", True)
+        compare = options.get("RECRAWL_CHANGE_WEIGHT")
+        self.change_weight: Callable[[Response], object] | None = (
+            load_object(compare) if compare else None
+        )
         self.idle_s: float | None = options.getfloat("RECRAWL_CLOSE_IDLE_S") or None
         self.lease_options: dict[str, Any] = {
             "hosts": options.getlist("RECRAWL_HOSTS"),
@@ -312,6 +317,7 @@ class Scheduler(BaseScheduler):
             last_modified=http_date(header(response, "Last-Modified")),
             etag=usable_etag(header(response, "ETag")),
             redirect_url=target,
+            change_weight=self._weight(response, spider) if digested else None,
             bytes=float(len(response.body)),
             seconds=request.meta.get("download_latency"),
             price=price_of(response.status, lambda name: header(response, name)),
@@ -329,6 +335,28 @@ class Scheduler(BaseScheduler):
         # the service would refuse a longer text, and one that is no Unicode
         fits = len(text) <= LONGEST_DIGEST and not LONE_SURROGATE.search(text)
         return text if fits else hashed(text)
+
+    def _weight(self, response: Response, spider: Spider) -> float | None:
+        """Return the weight of a page's change by the spider, else by the settings.
+
+        The service would refuse any other value, and the report with it.
+        """
+        own: Callable[[Response], object] | None = getattr(spider, "recrawl_change_weight", None)
+        compare = own or self.change_weight
+        if compare is None:
+            return None
+        try:
+            value: Any = compare(response)
+            weight = None if value is None else float(value)
+        except Exception:
+            log.exception("the comparison failed; the change of %s counts in full", response.url)
+            return None
+        if weight is None or 0 <= weight <= 1:
+            return weight
+        log.error(
+            "the weight of a change of %s is %s, not 0 to 1; it counts in full", response.url, value
+        )
+        return None
 
     def _follows(self, url: str) -> bool:
         """Return whether the service may register the target of a redirect.

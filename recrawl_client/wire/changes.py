@@ -39,6 +39,9 @@ class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
     any."""
     recorded_at: Instant
     """Instant of the commit; later changes in the feed never have an earlier one."""
+    weight: float = 1.0
+    """Weight of the change as the crawl reported it (`change_weight`), with six digits; absent for
+    1, the weight of a change without one and of any kind other than `changed`."""
 
 
 class ChangesAnswer(Struct, frozen=True, kw_only=True):

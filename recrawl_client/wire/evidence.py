@@ -37,6 +37,17 @@ Status = Annotated[
 ]
 
 
+ChangeWeight = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=1,
+        description="a number from 0, a change that does not matter, to 1, such as 0.25",
+        examples=[0.25],
+    ),
+]
+
+
 class Observation(Item, frozen=True, kw_only=True):
     """The result of one crawl: a page (url, page_id or lease) and its change, digest or status."""
 
@@ -54,6 +65,9 @@ class Observation(Item, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
     """True if the page has changed since its last crawl."""
+    change_weight: ChangeWeight | UnsetType = UNSET
+    """Weight of the change by a comparison of your own, 0 to 1; 1 if it is left out. It counts
+    where `changed` or the digest shows a change, and is ignored elsewhere."""
     digest: Digest | UnsetType = UNSET
     """Digest of the content; another digest than that of the last crawl means a change."""
     status: Status | UnsetType = UNSET
@@ -107,7 +121,8 @@ class Observation(Item, frozen=True, kw_only=True):
         Annotated[float, Meta(ge=0, le=1e9, description="a number of seconds from 0, as in 0.8")]
         | UnsetType
     ) = UNSET
-    """Seconds that the crawl took, with a budget of time."""
+    """Seconds that the crawl took: its cost with a budget of time, and the latency of its host with
+    a `latency_factor`."""
     price: (
         Annotated[
             float,

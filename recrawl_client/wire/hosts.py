@@ -27,6 +27,18 @@ RobotsDelay = Annotated[
 Concurrency = Annotated[
     int, Meta(ge=1, le=10_000, description="a whole number of leases at a time, 1 to 10,000")
 ]
+LatencyFactor = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=1_000,
+        description="a number from 0 to 1,000, such as 5 for a delay of five times the latency; 0 "
+        "for no delay by latency",
+    ),
+]
+MaxDelay = Annotated[
+    float, Meta(ge=0.001, le=86_400, description="a number of seconds, 0.001 to 86,400, such as 30")
+]
 Cap = Annotated[
     float,
     Meta(
@@ -62,6 +74,11 @@ class HostBody(Item, frozen=True, kw_only=True):
     """Crawl-delay or Request-rate of the host's robots.txt for this crawler, seconds."""
     max_concurrency: Concurrency | UnsetType | None = UNSET
     """Maximum number of leases at a time."""
+    latency_factor: LatencyFactor | UnsetType | None = UNSET
+    """Delay over the latency while the latency is three times the usual one or more; 0 for none.
+    From twice the usual latency on, one crawl runs at a time."""
+    max_delay_s: MaxDelay | UnsetType | None = UNSET
+    """Maximum delay by latency, seconds."""
     max_crawl_rate: Cap | UnsetType | None = UNSET
     """Maximum crawl rate of all pages of the host together, 1/day."""
     first_share: FirstShare | UnsetType | None = UNSET
@@ -81,6 +98,11 @@ class GroupBody(Item, frozen=True, kw_only=True):
     """Minimum time from one crawl of the group to the next, seconds."""
     max_concurrency: Concurrency | UnsetType | None = UNSET
     """Maximum number of leases at a time."""
+    latency_factor: LatencyFactor | UnsetType | None = UNSET
+    """Delay over the latency while the latency is three times the usual one or more; 0 for none.
+    From twice the usual latency on, one crawl runs at a time."""
+    max_delay_s: MaxDelay | UnsetType | None = UNSET
+    """Maximum delay by latency, seconds."""
     max_crawl_rate: Cap | UnsetType | None = UNSET
     """Maximum crawl rate of all pages of the group together, 1/day."""
     blocked_until: Until | UnsetType | None = UNSET
@@ -112,6 +134,12 @@ class HostQueueAnswer(Struct, frozen=True, kw_only=True):
     """Earliest instant of the next lease; null when nothing is queued."""
     n_failures: int
     """Number of consecutive reports of 429, 503, timeouts and server errors."""
+    latency_s: float | None = None
+    """Present latency by the `seconds` of reports; null without a `latency_factor` or reports."""
+    usual_latency_s: float | None = None
+    """Latency over the last 1,000 crawls, seconds; null like `latency_s`."""
+    slowed: bool = False
+    """True while one crawl runs at a time, or with a longer delay, because of the latency."""
 
 
 class FeedAnswer(Struct, frozen=True, kw_only=True):
@@ -200,6 +228,10 @@ class HostItem(Struct, frozen=True, kw_only=True):
     """Delay of robots.txt as reported, seconds; null for none."""
     max_concurrency: int | None = None
     """Maximum number of leases at a time as set; null for the default."""
+    latency_factor: float | None = None
+    """Delay over a high latency as set; null for the default."""
+    max_delay_s: float | None = None
+    """Maximum delay by latency as set, seconds; null for the default."""
     max_crawl_rate: float | None = None
     """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     first_share: float | None = None
@@ -257,6 +289,10 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
     """Longest delay of a member's robots.txt, seconds; null for none."""
     max_concurrency: int | None = None
     """Maximum number of leases at a time as set; null for the default."""
+    latency_factor: float | None = None
+    """Delay over a high latency as set; null for the default."""
+    max_delay_s: float | None = None
+    """Maximum delay by latency as set, seconds; null for the default."""
     max_crawl_rate: float | None = None
     """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     host_queue: HostQueueAnswer

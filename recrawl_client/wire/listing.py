@@ -236,6 +236,10 @@ class GroupItem(Struct, frozen=True, kw_only=True):
     """Minimum time from one crawl of the group to the next, seconds; null for the default."""
     max_concurrency: int | None
     """Maximum number of leases at a time; null for the default."""
+    latency_factor: float | None = None
+    """Delay over a high latency; null for the default."""
+    max_delay_s: float | None = None
+    """Maximum delay by latency, seconds; null for the default."""
     max_crawl_rate: float | None
     """Maximum crawl rate of all pages of the group together, 1/day; null for none."""
     n_members: int

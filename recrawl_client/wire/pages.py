@@ -216,6 +216,8 @@ class CrawlAnswer(Struct, frozen=True, kw_only=True):
     """HTTP status, 0 for no answer; null when not reported."""
     robots_denied: bool = False
     """True if robots.txt forbade the crawl."""
+    weight: float | None = None
+    """Weight of the change as reported, if it was below 1; null otherwise."""
 
 
 class RedirectAnswer(Struct, frozen=True, kw_only=True):

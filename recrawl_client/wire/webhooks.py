@@ -32,6 +32,9 @@ Prefix = Annotated[
         examples=["https://example.com/docs/"],
     ),
 ]
+MinWeight = Annotated[
+    float, Meta(ge=0, le=1, description="a number from 0, for all changes, to 1, such as 0.5")
+]
 HostName = Annotated[str, Meta(min_length=1, max_length=2_000, description="the name of a host")]
 
 
@@ -50,6 +53,8 @@ class WebhookBody(Item, frozen=True, kw_only=True):
     """Start of the normalised URLs whose changes are wanted; null for all."""
     tag: Tag | UnsetType | None = UNSET
     """Tag of the pages whose changes are wanted, as of the delivery; null for all."""
+    min_weight: MinWeight | UnsetType | None = UNSET
+    """Minimum `weight` of the wanted changes; null for all."""
     max_items: MaxItems | UnsetType = UNSET
     """Maximum changes of one request: 1 (the default) for single events, more for arrays."""
     cursor: str | UnsetType = UNSET
@@ -71,6 +76,8 @@ class WebhookPatch(Item, frozen=True, kw_only=True):
     """Start of the normalised URLs whose changes are wanted; null for all."""
     tag: Tag | UnsetType | None = UNSET
     """Tag of the pages whose changes are wanted, as of the delivery; null for all."""
+    min_weight: MinWeight | UnsetType | None = UNSET
+    """Minimum `weight` of the wanted changes; null for all."""
     max_items: MaxItems | UnsetType = UNSET
     """Maximum changes of one request."""
     paused: bool | UnsetType = UNSET
@@ -115,6 +122,8 @@ class WebhookItem(Struct, frozen=True, kw_only=True):
     """Start of the URLs whose changes are wanted; null for all."""
     tag: str | None = None
     """Tag of the pages whose changes are wanted, as of the delivery; null for all."""
+    min_weight: float | None = None
+    """Minimum `weight` of the wanted changes; null for all."""
     max_items: int
     """Maximum changes of one request."""
     status: Literal["active", "paused", "disabled"]

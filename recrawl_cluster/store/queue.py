@@ -378,6 +378,10 @@ class ShardedHosts(Routing):
     hold_hosts = on_all("hold_hosts")
 
     @override
+    def any_latency_factor(self) -> bool:
+        return any(tx.any_latency_factor() for tx in self.opened or self.every())
+
+    @override
     def delete_host(self, host: Host) -> None:
         self.of(host.host_id).delete_host(host)
 

@@ -358,7 +358,8 @@ class MemoryTransaction(MemoryIncidents):
         entries = entries.take(np.argsort(entries.observed_at, kind="stable"))
         number = self.store.n_logged + np.arange(len(entries))
         self.store.n_logged += len(entries)
-        self.log.append(self.undo, len(entries), number=number, **entries.arrays())
+        columns = {"weight": np.nan, **entries.arrays()}
+        self.log.append(self.undo, len(entries), number=number, **columns)
 
     @override
     def append_changes(self, changes: ChangeColumns) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service.archive.parquet import Format, plain
+from service.archive.parquet import Format, optional, plain, weight_of
 from service.model.arrays import INSTANT, NO_TIME, Instants
 from service.model.changes import FeedColumns
 
@@ -34,6 +34,7 @@ def schema() -> "pa.Schema":
             "digest": pa.int64(),
             "last_modified": instant,
             "moved_to": pa.int64(),
+            "weight": pa.float64(),
         },
         metadata={b"recrawl": b"feed of changes 1"},
     )
@@ -53,6 +54,7 @@ def encode(rows: FeedColumns) -> "pa.Table":
         "digest": pa.array(rows.digest, mask=rows.digest == 0),
         "last_modified": _instants(rows.last_modified),
         "moved_to": pa.array(rows.moved_to, mask=rows.moved_to == 0),
+        "weight": optional(rows.weight, len(rows)),
     }
     return pa.table(columns, schema=schema())
 
@@ -69,6 +71,7 @@ def decode(table: "pa.Table") -> FeedColumns:
         digest=plain(table["digest"], 0),
         last_modified=_of_instants(table["last_modified"]),
         moved_to=plain(table["moved_to"], 0),
+        weight=weight_of(table),
     )
 
 

@@ -6,7 +6,7 @@
 | `interval_us` | the same; microseconds, because days as a fraction take 6.8 | 5.1 |
 | `page_id` | differences, because entries of a day are in order of page | 0.6 |
 | `kind`, `changed`, `status` | dictionary, bits | 0.5 |
-| `interval`, `crawl_rate` | NULL in most rows | 0.0 |
+| `interval`, `crawl_rate`, `weight` | NULL in most rows | 0.0 |
 
 `interval` has the rare intervals that are no whole number of microseconds, in days. An estimator of
 the papers, which logs crawl rates, adds 7 bytes an entry.
@@ -21,7 +21,17 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import DAY, INSTANT, UNSPECIFIED, Bools, Columns, Floats, Instants, Ints
+from service.model.arrays import (
+    DAY,
+    INSTANT,
+    UNSPECIFIED,
+    Bools,
+    Columns,
+    Floats,
+    Instants,
+    Ints,
+    Numbers,
+)
 from service.model.columns import LogColumns
 
 if TYPE_CHECKING:
@@ -52,6 +62,7 @@ def schema() -> "pa.Schema":
             "interval": pa.float64(),
             "crawl_rate": pa.float64(),
             "status": pa.int16(),
+            "weight": pa.float64(),
         },
         metadata=FORMAT,
     )
@@ -121,6 +132,7 @@ def encode(rows: LogColumns) -> "pa.Table":
         "interval": _numbers(np.where(exact, np.nan, rows.interval)),
         "crawl_rate": _numbers(rows.crawl_rate),
         "status": pa.array(rows.status, mask=rows.status == UNSPECIFIED),
+        "weight": optional(rows.weight, len(rows)),
     }
     return pa.table(columns, schema=schema())
 
@@ -139,6 +151,7 @@ def decode(table: "pa.Table") -> LogColumns:
         interval=np.where(exact, whole / DAY_US, odd),
         crawl_rate=plain(table["crawl_rate"], np.nan),
         status=plain(table["status"], UNSPECIFIED),
+        weight=weight_of(table),
     )
 
 
@@ -148,6 +161,19 @@ def _whole_us(interval: Floats) -> tuple[Ints, Bools]:
     whole = np.rint(np.where(inside, interval, 0.0) * DAY_US).astype(np.int64)
     again = whole / DAY_US
     return whole, inside & (again.view(np.int64) == np.ascontiguousarray(interval).view(np.int64))
+
+
+def optional(values: Numbers, n: int) -> "pa.Array":
+    """Return n numbers that may be missing, NULL for NaN."""
+    return _numbers(np.full(n, np.nan) if values is None else values)
+
+
+def weight_of(table: "pa.Table") -> Numbers:
+    """Return the weights of a table; None if it has none, like files of before there were any."""
+    if "weight" not in table.column_names:
+        return None
+    column = table["weight"]
+    return None if column.null_count == len(column) else plain(column, np.nan)
 
 
 def _numbers(values: Floats) -> "pa.Array":
@@ -186,8 +212,10 @@ class Checksum:
         self.n_rows = 0
 
     def add(self, rows: Columns) -> None:
-        """Add rows."""
-        for column in rows.arrays().values():
+        """Add rows; weights count only where there are any, because older files have none."""
+        for name, column in rows.arrays().items():
+            if name == "weight" and np.isnan(column).all():
+                continue
             plain = (
                 np.where(np.isnan(column), np.nan, column) if column.dtype.kind == "f" else column
             )

@@ -36,6 +36,10 @@ Kind = Annotated[
     list[str] | None, typer.Option(help="Only new, changed, gone, back or moved; repeat for more")
 ]
 
+MinWeight = Annotated[
+    float | None, typer.Option(min=0, max=1, help="Only changes of this weight and above")
+]
+
 
 def changes(
     follow: Follow = False,
@@ -45,6 +49,7 @@ def changes(
     prefix: Prefix = None,
     tag: Tag = None,
     kind: Kind = None,
+    min_weight: MinWeight = None,
     to: To = URL,
     api_key: ApiKey = None,
     as_json: AsJson = False,
@@ -56,7 +61,8 @@ def changes(
     """
     from msgspec import json
 
-    chosen = {"since": since, "host": host, "prefix": prefix, "tag": tag, "kinds": kind}
+    chosen: dict[str, Any] = {"since": since, "host": host, "prefix": prefix, "tag": tag}
+    chosen |= {"kinds": kind, "min_weight": min_weight}
     filters = {name: value for name, value in chosen.items() if value is not None}
     with connected(to, api_key, waits=follow) as client:
         encoder = json.Encoder()

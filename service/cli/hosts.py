@@ -2,7 +2,7 @@
 
 import json
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -105,18 +105,29 @@ def set_(
     a_day: Annotated[
         float | None, typer.Option(min=0, callback=finite, help="Maximum of crawls a day")
     ] = None,
+    latency_factor: Annotated[
+        float | None,
+        typer.Option(min=0, callback=finite, help="Delay over a high latency, such as 5; 0: none"),
+    ] = None,
+    max_delay: Annotated[
+        str | None, typer.Option(help="Maximum delay by latency, such as 30s")
+    ] = None,
     to: To = URL,
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a host, new or registered, and show the host; null restores a default.
 
-    The options are the fields min_delay_s, max_concurrency and max_crawl_rate.
+    The options are the fields min_delay_s, max_concurrency, max_crawl_rate, latency_factor and
+    max_delay_s.
     """
-    delay_s = None if delay is None else 0.0 if delay == "0" else read_duration(delay)
-    if isinstance(delay_s, timedelta):
-        delay_s = delay_s.total_seconds()
-    options = {"min_delay_s": delay_s, "max_concurrency": at_a_time, "max_crawl_rate": a_day}
+    options = {
+        "min_delay_s": _seconds(delay),
+        "max_concurrency": at_a_time,
+        "max_crawl_rate": a_day,
+        "latency_factor": latency_factor,
+        "max_delay_s": _seconds(max_delay),
+    }
     fields: Any = dict(setting(text) for text in settings or ())
     fields |= {name: value for name, value in options.items() if value is not None}
     if not fields:
@@ -171,6 +182,13 @@ def delete(host: HostName, yes: Yes = False, to: To = URL, api_key: ApiKey = Non
         n_deleted = service.delete_pages(host=host).changed if n_pages else 0
         service.delete_host(host)
     typer.echo(f"deleted: {host}, {counted(n_deleted, 'page')}")
+
+
+def _seconds(duration: str | None) -> float | None:
+    """Return a duration such as 2s in seconds; `0` is one too."""
+    if duration is None or duration == "0":
+        return None if duration is None else 0.0
+    return read_duration(duration).total_seconds()
 
 
 def setting(text: str) -> tuple[str, Any]:

@@ -25,6 +25,7 @@ from service.core.pings import (
     trusted,
 )
 from service.core.prior import DEFAULT_PRIOR
+from service.core.weights import whole
 from service.core.wide_revisions import own_share
 from service.estimation.ages import at_ages
 from service.model.arrays import (
@@ -78,7 +79,8 @@ class OrderedCrawls(Columns):
     observed_at: Instants
     interval: Floats
     """Days since the previous crawl."""
-    changed: Bools
+    changed: Bools | Floats
+    """True if the page has changed; of a change with a weight, the part that counts."""
     n_pings: Ints
     """Pings within the interval."""
     total_pings: Ints
@@ -183,6 +185,8 @@ def history_of(tx: Transaction, page_id: Ints) -> History:
     crawls = tx.evidence_of(page_id)
     starts = np.append(np.searchsorted(crawls.page_id, page_id), len(crawls))
     changed = (crawls.changed == 1).astype(np.float64)
+    if crawls.weight is not None:
+        changed *= whole(crawls.weight)
     return History(starts, crawls.interval, changed)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from recrawl_client.wire.changes import Change
 from recrawl_client.wire.webhooks import ChangeEvent
+from service.core.weights import whole
 from service.events.reading import NamedChanges
 from service.model.arrays import INSTANT, Ints, moments
 from service.model.changes import ChangeKind
@@ -34,6 +35,7 @@ def encode_changes(changes: NamedChanges) -> list[Change]:
         changes.moved_to_url.tolist(),
         map(str.split, changes.tags.tolist()),
         moments(changes.seq.view(INSTANT)),
+        [1.0] * len(changes) if changes.weight is None else whole(changes.weight).tolist(),
     )
     names = Change.__struct_fields__
     return [Change(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]

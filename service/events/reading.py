@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from service.core.weights import whole
 from service.model.arrays import UNIX_ZERO, Bools, Ints, distinct
 from service.model.changes import ChangeFilter, FeedBounds, FeedColumns, FeedPlace
 from service.model.errors import CursorExpired
@@ -97,6 +98,8 @@ def _matching(tx: Transaction, changes: FeedColumns, only: ChangeFilter) -> Name
     """Return the changes that match, with their URLs."""
     if only.kinds is not None:
         changes = changes.where(np.isin(changes.kind, sorted(only.kinds)))
+    if only.min_weight is not None and changes.weight is not None:
+        changes = changes.where(whole(changes.weight) >= only.min_weight)
     pages = tx.page_urls(distinct(changes.page_id), only)
     row, is_there = pages.rows(changes.page_id)
     changes, row = changes.where(is_there), row[is_there]

@@ -28,6 +28,7 @@ AUDITED = (
     "status",
     "reason",
     "old_secret_until",
+    "min_weight",
 )
 """Names of the fields that the audit shows."""
 

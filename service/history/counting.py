@@ -77,6 +77,15 @@ class CrawlEvents(NamedTuple):
     rules: Rules
     cost: Numbers = None
     """Costs in the unit of the rules; NaN: none, also for a price that was only asked."""
+    counted: Bools | None = None
+    """True if the page has changed, of changes with a weight a sample; None: as `changed`."""
+
+    @property
+    def result(self) -> Codes:
+        """(N,) 1 for a change that counts, else 0, as estimates predict it."""
+        if self.counted is None:
+            return self.changed
+        return np.where(self.changed == 1, self.counted, self.changed).astype(np.int16)
 
 
 def tally_of(commits: Sequence[CrawlEvents]) -> Tally:
@@ -161,7 +170,7 @@ def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> 
 def _columns_of(
     commits: Sequence[CrawlEvents], crawl: Ints
 ) -> tuple[dict[str, NDArray[Any]], list[NDArray[Any]]]:
-    """Return the states before (K,) crawls by name, and their `at, interval, n_pings, changed`.
+    """Return the states before (K,) crawls by name, and their `at, interval, n_pings, result`.
 
     The columns of commits that have any of the crawls are joined before rows are taken. Because
     most commits have one crawl, rows taken from each commit would cost more.
@@ -181,7 +190,7 @@ def _columns_of(
     before = {
         name: np.concatenate([getattr(each, name) for each in states])[page] for name in BEFORE
     }
-    names = "at", "interval", "n_pings", "changed"
+    names = "at", "interval", "n_pings", "result"
     return before, [np.concatenate([getattr(each, n) for each in chosen])[row] for n in names]
 
 

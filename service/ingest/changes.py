@@ -52,4 +52,5 @@ def changes(
         digest=np.where(gone, 0, crawls.digest[where]),
         last_modified=np.where(within, modified, NO_TIME),
         moved_to=np.where(moved[where], target[where], 0),
+        weight=None if comparison.weight is None else comparison.weight[where],
     )

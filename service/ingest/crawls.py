@@ -10,6 +10,7 @@ import numpy as np
 
 from service.core import waits
 from service.core.pings import recent_pings
+from service.core.weights import thinned, whole
 from service.core.wide_revisions import WideRevisions
 from service.estimation.estimates import EvidenceState, OrderedCrawls, learn_crawls
 from service.estimation.rules import Rules
@@ -27,6 +28,7 @@ from service.model.arrays import (
     Groups,
     Instants,
     Ints,
+    Numbers,
     days,
 )
 from service.model.columns import CrawlColumns, LogColumns, PageStates
@@ -160,6 +162,10 @@ class CrawlComparison:
     """True if the crawl states the page's redirect, or that it has none."""
     sets_digest: Bools
     changed: Codes
+    weight: Numbers
+    """Weight of the change, below 1; NaN: 1, or no change; None: no change has a weight."""
+    counted: Bools
+    """True if the page has changed, of changes with a weight a sample (`core.weights.thinned`)."""
     interval: Floats
     """Days since the last answer."""
     is_evidence: Bools
@@ -196,7 +202,7 @@ def observe(
         page=groups.page,
         observed_at=crawls.observed_at,
         interval=comparison.interval,
-        changed=comparison.changed == 1,
+        changed=labels(comparison),
         n_pings=comparison.n_pings,
         total_pings=states.n_pings[groups.page],
         recent_pings=_recent_pings(states, groups.page, crawls.observed_at),
@@ -210,6 +216,12 @@ def observe(
     ages = evidence.age
     after = _next_states(states, groups, crawls, comparison, began.at, ages, learnt, rules)
     return after, _log_crawls(crawls, comparison, evidence.crawl_rate), comparison
+
+
+def labels(comparison: CrawlComparison) -> Bools | Floats:
+    """Return the parts of a change that crawls are evidence of."""
+    changed: Bools = comparison.changed == 1
+    return changed if comparison.weight is None else changed * whole(comparison.weight)
 
 
 def _revised(revisions: WideRevisions, states: PageStates, crawls: OrderedCrawls) -> Floats | None:
@@ -250,6 +262,11 @@ def compare(
     changed = np.where(comparable, crawls.digest != digest, reported).astype(np.int16)
     # a page that is back without a digest to compare has changed
     changed[answer & was_gone & ~gone & (reported == UNSPECIFIED) & ~comparable] = 1
+    weight, counted = None, changed == 1
+    if crawls.weight is not None:
+        # of a page that is gone, or back, the change is no other content
+        weight = np.where(counted & ~gone & ~was_gone, crawls.weight, np.nan)
+        counted = counted & thinned(weight, crawls.page_id, at.astype("M8[us]").view(np.int64))
     interval = days(at - last_observed_at)
     is_evidence = (changed != UNSPECIFIED) & (interval > 0)
     is_evidence &= (states.observability != COMPLETE)[page]
@@ -265,6 +282,8 @@ def compare(
         reached=ANSWERS[outcome] & ~looked,
         sets_digest=sets_digest,
         changed=changed,
+        weight=weight,
+        counted=counted,
         interval=interval,
         is_evidence=is_evidence,
         n_pings=n_pings,
@@ -298,7 +317,7 @@ def _next_states(
     outcome, is_evidence = comparison.outcome, comparison.is_evidence
     changed = comparison.changed == 1
     # the sign of `last_interval` is the result of its crawl
-    signed = np.where(changed, comparison.interval, -comparison.interval)
+    signed = np.where(comparison.counted, comparison.interval, -comparison.interval)
     newest = np.fmax.reduceat(np.where(answer, at, NO_TIME), groups.start)
     # a crawl that does not show the page answers no request
     answered = np.fmax.reduceat(np.where(answer, began, NO_TIME), groups.start)
@@ -384,4 +403,5 @@ def _log_crawls(
         interval=np.where(comparison.is_evidence, comparison.interval, np.nan),
         crawl_rate=crawl_rate,
         status=np.where(crawls.status == OFFERED, PAYMENT, crawls.status).astype(np.int16),
+        weight=comparison.weight,
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from service.core.pings import recent_pings
+from service.core.weights import whole
 from service.estimation.estimates import OrderedCrawls, learn_crawls
 from service.estimation.rules import Rules
 from service.model.arrays import (
@@ -71,7 +72,7 @@ def replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
         page=page,
         observed_at=log.observed_at,
         interval=log.interval,
-        changed=log.changed == 1,
+        changed=_labels(log),
         n_pings=n_pings,
         total_pings=total_pings,
         recent_pings=recent,
@@ -79,6 +80,12 @@ def replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
         age=np.full(len(page), np.nan),
     )
     return replace(states, **learn_crawls(rules.estimator, states, evidence)._asdict())
+
+
+def _labels(log: LogColumns) -> Bools | Floats:
+    """Return the parts of a change that entries are evidence of."""
+    changed: Bools = log.changed == 1
+    return changed if log.weight is None else changed * whole(log.weight)
 
 
 def _disproved(log: LogColumns) -> Bools:

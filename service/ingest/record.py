@@ -239,6 +239,7 @@ def _events(
         comparison.n_pings,
         rules,
         _paid(crawls, comparison),
+        None if comparison.weight is None else comparison.counted,
     )
 
 

@@ -1,7 +1,7 @@
 """Settings of hosts and groups of hosts, and the state of a host's feed of pings."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,17 @@ import numpy as np
 from service.core.pings import PingQuality, PingState, silent_feeds
 from service.leases import politeness
 from service.leases.politeness import Politeness
-from service.model.arrays import NO_TIME, Bools, Columns, Floats, Ints, days, distinct, instant
+from service.model.arrays import (
+    NO_TIME,
+    Bools,
+    Columns,
+    Floats,
+    Ints,
+    days,
+    distinct,
+    instant,
+    nothing,
+)
 from service.model.domain import HostPages, HostQueue
 from service.model.errors import GroupNotFound, HostNotFound
 from service.storage import Transaction
@@ -57,14 +67,27 @@ class HostFeed:
 
 def in_force(host_queues: Sequence[HostQueue], polite: Politeness) -> list[Politeness]:
     """Return the delay and concurrency in force of each host queue."""
-    own, robots, at_most = (
-        np.array([getattr(host_queue, name) for host_queue in host_queues], np.float64)
-        for name in politeness.SETTINGS
-    )
-    delays = politeness.delays(own, robots, polite)
-    concurrencies = politeness.concurrencies(np.nan_to_num(at_most).astype(np.int64), polite)
+    columns = _columns(host_queues)
+    delays, concurrencies = politeness.limits_s(columns, polite)
     pairs = zip(delays.tolist(), concurrencies.tolist(), strict=True)
     return [Politeness(delay_s, concurrency) for delay_s, concurrency in pairs]
+
+
+def are_slowed(host_queues: Sequence[HostQueue], polite: Politeness) -> list[bool]:
+    """Return which host queues are crawled more slowly because of their latency."""
+    slow: list[bool] = politeness.slowed(_columns(host_queues), polite).tolist()
+    return slow
+
+
+def _columns(host_queues: Sequence[HostQueue]) -> HostQueues:
+    """Return the settings and latencies of host queues; other columns are empty."""
+    n = len(host_queues)
+    columns = {f.name: nothing(f.type, n) for f in fields(HostQueues)}
+    for name in (*politeness.SETTINGS, *politeness.LATENCY):
+        cells = np.array([getattr(each, name) for each in host_queues], np.float64)
+        whole = columns[name].dtype.kind == "i"
+        columns[name] = np.nan_to_num(cells).astype(np.int64) if whole else cells
+    return HostQueues(**columns)
 
 
 def change_host(
@@ -100,7 +123,8 @@ def change_group(
 ) -> None:
     """Change settings of a group, new or not, and its members unless `members` is None.
 
-    Settings are the fields of `HostGroup`, `min_delay_s`, `max_concurrency` and `blocked_until`.
+    Settings are the fields of `HostGroup`, those of its host queue that callers set, and
+    `blocked_until`.
     Otherwise the rules of `change_host` hold.
     """
     queue_id = -tx.group_id(group, near=min(members or (), default=None))

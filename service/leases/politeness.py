@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core import waits
+from service.core import latency, waits
+from service.core.latency import Latency
 from service.model.arrays import NO_TIME, Bools, Codes, Floats, Instants, Ints
 from service.model.domain import MOST_FAILURES
 from service.model.outcomes import asks_for_pause, host_in_trouble
@@ -39,10 +40,12 @@ ANY_NUMBER = np.iinfo(np.int32).max
 FIRST, LAST = np.datetime64(0, "us"), np.datetime64("9999-12-31", "us")
 NO_DELAY = np.timedelta64(0, "us")
 
-SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
+SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency", "latency_factor", "max_delay_s")
 """Fields of a host queue that callers set."""
 STATE = ("n_failures", "paused_until", "paused_at", "ready_at", "next_at")
-"""Fields of a host queue that crawls and reports change."""
+"""Fields of a host queue that crawls and reports change, and that decide when its gate opens."""
+LATENCY = ("latency_s", "usual_latency_s", "n_latencies")
+"""Fields of a host queue that have its latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,15 @@ class Politeness:
     """Delay from one crawl to the next, seconds."""
     concurrency: int = 1
     """Leases that may run at a time; 0: any number."""
+    latency_factor: float = 0.0
+    """Delay of a host that is slower than usual, over its latency; 0: latencies cause no delay."""
+    max_delay_s: float = 30.0
+    """Maximum delay by latency, seconds."""
 
     @property
     def gated(self) -> bool:
         """True if a crawl may have to wait for another crawl."""
-        return self.delay_s > 0 or self.concurrency > 0
+        return self.delay_s > 0 or self.concurrency > 0 or self.latency_factor > 0
 
 
 class Gates(NamedTuple):
@@ -110,10 +117,47 @@ def concurrencies(max_concurrency: Ints, polite: Politeness) -> Ints:
     return np.where(max_concurrency > 0, max_concurrency, polite.concurrency)
 
 
+def latency_of(host_queues: HostQueues) -> Latency:
+    """Return the latencies of host queues."""
+    return Latency(host_queues.latency_s, host_queues.usual_latency_s, host_queues.n_latencies)
+
+
+def latency_factors(host_queues: HostQueues, polite: Politeness) -> Floats:
+    """Return the factors on the latency in force; 0: latencies cause no delay."""
+    own = host_queues.latency_factor
+    return np.where(np.isnan(own), polite.latency_factor, own)
+
+
+def delays_by_latency(host_queues: HostQueues, polite: Politeness) -> Floats:
+    """Return the delays that latencies cause, seconds; 0: none."""
+    most_s = host_queues.max_delay_s
+    most_s = np.where(np.isnan(most_s), polite.max_delay_s, most_s)
+    return latency.delay_s(latency_of(host_queues), latency_factors(host_queues, polite), most_s)
+
+
+def slowed(host_queues: HostQueues, polite: Politeness) -> Bools:
+    """Return which host queues have one crawl at a time, because they are slower than usual."""
+    slow = latency.one_at_a_time(latency_of(host_queues))
+    return slow & (latency_factors(host_queues, polite) > 0)
+
+
+def limits_s(host_queues: HostQueues, polite: Politeness) -> tuple[Floats, Ints]:
+    """Return each host queue's delay, seconds, and concurrency in force."""
+    delay_s = delays(host_queues.min_delay_s, host_queues.robots_delay_s, polite)
+    concurrency = concurrencies(host_queues.max_concurrency, polite)
+    if np.isnan(host_queues.latency_s).all():  # most fleets
+        return delay_s, concurrency
+    slow = slowed(host_queues, polite)
+    if slow.any():
+        delay_s = np.fmax(delay_s, delays_by_latency(host_queues, polite))
+        concurrency = np.where(slow, 1, concurrency)
+    return delay_s, concurrency
+
+
 def limits(host_queues: HostQueues, polite: Politeness) -> tuple[Spans, Ints]:
     """Return each host queue's delay and concurrency in force."""
-    delay_s = delays(host_queues.min_delay_s, host_queues.robots_delay_s, polite)
-    return seconds(delay_s), concurrencies(host_queues.max_concurrency, polite)
+    delay_s, concurrency = limits_s(host_queues, polite)
+    return seconds(delay_s), concurrency
 
 
 def seconds(spans: Floats) -> Spans:
@@ -357,10 +401,14 @@ def set_back(host_queues: HostQueues, polite: Politeness, at: np.datetime64) -> 
     )
 
 
-def differs(before: HostQueues, after: HostQueues, names: tuple[str, ...] = STATE) -> Bools:
+def differs(
+    before: HostQueues, after: HostQueues, names: tuple[str, ...] = (*STATE, *LATENCY)
+) -> Bools:
     """Return which host queues differ in the named fields, so that they must be saved."""
     different = np.zeros(len(before), np.bool_)
     for name in names:
         old, new = getattr(before, name), getattr(after, name)
+        if old is new:
+            continue
         different |= (old != new) & ~(np.isnan(old) & np.isnan(new))
     return different

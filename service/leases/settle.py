@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.leases.due import due_at, of_crawled
+from service.leases.latencies import after_crawls
 from service.leases.politeness import (
     Politeness,
     SettledLeases,
@@ -41,7 +42,7 @@ from service.model.domain import MOST_FAILURES
 from service.model.outcomes import CONTENT, ROBOTS_DENIED, host_in_trouble, outcome_of
 from service.model.unfinished import REPORTED, Ending
 from service.storage import Transaction
-from service.storage.queue.columns import LeaseTokens, LockedLeases
+from service.storage.queue.columns import HostQueues, LeaseTokens, LockedLeases
 
 
 class LeaseReports(NamedTuple):
@@ -60,6 +61,8 @@ class LeaseReports(NamedTuple):
     """End without a report (`Ending`), or `REPORTED`."""
     in_incident: Bools | None = None
     """True if the crawl shows the sign of an incident of its host; None: no crawl does."""
+    seconds: Floats | None = None
+    """Time that the crawl took, seconds; NaN: not reported; None: no report has any."""
 
     @classmethod
     def none(cls, page_id: Ints, ending: Ending) -> "LeaseReports":
@@ -117,6 +120,11 @@ class LeaseSettler:
     ) -> tuple[PageStates, LeasedCrawls]:
         """Lock the states of pages (ascending, unique), then the leases that crawls may end."""
         speaks = host_in_trouble(crawls.status) | (crawls.retry_after_s > 0)
+        if crawls.seconds is not None:
+            timed = (crawls.seconds > 0) & (crawls.token == 0) & ~speaks
+            # few hosts have a factor, and reports without a lease need no host queue then
+            if timed.any() and (self.polite.latency_factor > 0 or tx.any_latency_factor()):
+                speaks |= timed
         row = positions((crawls.token != 0) | speaks)
         waiting = nobody if len(row) == len(crawls) else tx.ask_waiting(page_id)
         if not len(row):
@@ -164,6 +172,7 @@ class LeaseSettler:
                 new[row],
                 np.where(refused, Ending.refused, REPORTED).astype(np.int16),
                 None if in_incident is None else in_incident[row] & ~silent,
+                None if some.seconds is None else np.where(silent, np.nan, some.seconds),
             )
             pages = pages_after(tx, some.page_id, states)
             if refused.any():  # a page that was never crawled has been due for some time
@@ -215,9 +224,24 @@ class LeaseSettler:
             settled = SettledLeases(locked.queue_id, held, next_at, leased_at, host_queues)
             summary = sum_up(settled, *reports[1:5], at, reports.in_incident)
             own = set_back(host_queues, self.polite, at)
+            own = self._after_latencies(own, reports, locked.queue_id)
             after = after_reports(own, summary, self.polite, at, self.rng.random(len(own)))
             tx.save_host_queues(after.where(differs(host_queues, after)))
         return held
+
+    def _after_latencies(
+        self, host_queues: HostQueues, reports: LeaseReports, queue_id: Ints
+    ) -> HostQueues:
+        """Return host queues after the latencies of new reports, in the order of the crawls."""
+        if (seconds := reports.seconds) is None:
+            return host_queues
+        row = np.minimum(host_queues.queue_id.searchsorted(queue_id), len(host_queues) - 1)
+        # a host queue that was not locked has no factor
+        locked = host_queues.queue_id[row] == queue_id
+        some = positions(locked & reports.new & (seconds > 0))
+        some = some[np.argsort(reports.observed_at[some], kind="stable")]
+        failed = host_in_trouble(reports.status[some])
+        return after_crawls(host_queues, row[some], seconds[some], failed, self.polite)
 
     def release(
         self, tx: Transaction, page_id: int, token: int, now: datetime

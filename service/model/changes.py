@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import UNIX_ZERO, Bools, Codes, Columns, Instants, Ints
+from service.model.arrays import UNIX_ZERO, Bools, Codes, Columns, Instants, Ints, Numbers
 
 
 def age_s(seq: int, now: datetime) -> float:
@@ -49,6 +49,8 @@ class ChangeColumns(Columns):
     """Time of the change as the site reports, between the two crawls; NaT: no such report."""
     moved_to: Ints
     """Target of the permanent redirect; 0: none, or not registered."""
+    weight: Numbers = None
+    """Weight of the change, below 1 (`core.weights`); NaN: 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,8 @@ class ChangeFilter:
     """Start of the URL."""
     tag: str | None = None
     """Tag that the page has when the change is read."""
+    min_weight: float | None = None
+    """Minimum weight of the change."""
 
 
 @dataclass(frozen=True, slots=True)

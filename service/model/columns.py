@@ -86,6 +86,10 @@ class CrawlColumns(Columns):
     cost: Numbers = None
     """Cost of the crawl in the unit of the budget, or the price that the site asks for one
     (`outcomes.OFFERED`); NaN: no report."""
+    seconds: Numbers = None
+    """Time that the crawl took, seconds; NaN: no report."""
+    weight: Numbers = None
+    """Weight of the change that the crawler has computed, in [0, 1); NaN: 1, or no report."""
     verdict: Marks = None
     """Verdict (`ItemVerdict`) of a refused item, which is recorded only as the end of its lease;
     UNSPECIFIED: the item is judged yet."""
@@ -207,6 +211,8 @@ class LogColumns(Columns):
     """Crawl rate in force over the interval, 1/day; NaN: none."""
     status: Codes
     """HTTP status of the crawl; UNSPECIFIED: not reported."""
+    weight: Numbers = None
+    """Weight of the change, below 1 (`core.weights`); NaN: 1, or the entry has no change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +224,8 @@ class EvidenceColumns(Columns):
     """Days since the previous observation."""
     changed: Codes
     """1 or 0."""
+    weight: Numbers = None
+    """As in `LogColumns`."""
 
 
 LoggedT = TypeVar("LoggedT", LogColumns, EvidenceColumns)

@@ -110,6 +110,8 @@ class LogEntry:
     interval: float | None
     status: int | None
     """HTTP status, or `outcomes.ROBOTS_DENIED`; None: not reported."""
+    weight: float | None = None
+    """Weight of the change, below 1; None: 1, or no change."""
 
     @property
     def robots_denied(self) -> bool:
@@ -233,6 +235,16 @@ class HostQueue:
     """End of the delay after the last crawl."""
     next_at: datetime | None
     """Earliest time of the next lease; None: nothing is queued."""
+    latency_factor: float | None = None
+    """Delay over the latency, while that is higher than usual; None: the default."""
+    max_delay_s: float | None = None
+    """Maximum delay by latency, seconds; None: the default."""
+    latency_s: float | None = None
+    """Present latency, seconds; None: none is known."""
+    usual_latency_s: float | None = None
+    """Usual latency, seconds; None: none is known."""
+    n_latencies: int = 0
+    """Crawls whose latency was learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +266,10 @@ class Host:
     """Maximum share of the cap for first crawls; None: that of the settings."""
     incident: Incident | None = None
     """The last incident that no content has ended; None: none."""
+    latency_factor: float | None = None
+    """Delay over the latency, while that is higher than usual; None: the default."""
+    max_delay_s: float | None = None
+    """Maximum delay by latency, seconds; None: the default."""
 
 
 @dataclass(frozen=True, slots=True)

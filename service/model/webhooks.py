@@ -33,12 +33,14 @@ class WebhookSettings:
     tag: str | None = None
     max_items: int = 1
     """Maximum changes of one request; 1: single events, more: arrays of events."""
+    min_weight: float | None = None
+    """Minimum weight of the wanted changes; None: all."""
 
     @property
     def only(self) -> ChangeFilter:
         """Filter of the changes to deliver."""
         kinds = None if self.kinds is None else frozenset(ChangeKind[k] for k in self.kinds)
-        return ChangeFilter(kinds, self.host, self.prefix, self.tag)
+        return ChangeFilter(kinds, self.host, self.prefix, self.tag, self.min_weight)
 
 
 class OldSecret(NamedTuple):

@@ -121,6 +121,10 @@ class Settings(AccessSettings, ClusterSettings):
     """Default delay between two leased crawls of a host, seconds; 0: none."""
     host_concurrency: Annotated[int, Field(ge=0, le=10_000)] = 1
     """Default maximum of leases of a host at a time; 0: no maximum."""
+    latency_factor: Annotated[float, Field(ge=0, le=1_000)] = 0
+    """Default delay of a host that is slower than usual, over its latency, such as 5; 0: none."""
+    max_delay_s: Annotated[float, Field(ge=0.001, le=86_400)] = 30
+    """Default maximum of the delay by latency, seconds."""
     ping_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 0
     """Drop pings dated within this many seconds after the page's last crawl."""
     lease_ttl_s: Annotated[float, Field(ge=1, le=86_400)] = 300
@@ -267,7 +271,9 @@ class Settings(AccessSettings, ClusterSettings):
 
     def politeness(self) -> Politeness:
         """Return the politeness of hosts without settings of their own."""
-        return Politeness(self.host_delay_s, self.host_concurrency)
+        return Politeness(
+            self.host_delay_s, self.host_concurrency, self.latency_factor, self.max_delay_s
+        )
 
 
 def _days(number: float | None) -> timedelta | None:

@@ -205,6 +205,17 @@ host_queues = sa.Table(
     sa.Column("ready_at", Instant),
     sa.Column("next_at", Instant, index=True),
     sa.Column("paused_until", Instant),
+    sa.Column("latency_factor", sa.Double),
+    sa.Column("max_delay_s", sa.Double),
+    sa.Column("latency_s", sa.Double),
+    sa.Column("usual_latency_s", sa.Double),
+    sa.Column("n_latencies", sa.SmallInteger),
+    sa.Index(
+        "host_queues_latency_factor_idx",
+        "latency_factor",
+        postgresql_where=sa.text("latency_factor > 0"),
+        sqlite_where=sa.text("latency_factor > 0"),
+    ),
     comment="Queues of hosts (id of the host) and of groups (minus the id of the group).",
     postgresql_with=HOT,
 )
@@ -347,6 +358,7 @@ observations = sa.Table(
     sa.Column("kind", sa.SmallInteger, nullable=False),
     sa.Column("changed", sa.SmallInteger),
     sa.Column("status", sa.SmallInteger),
+    sa.Column("weight", sa.Double),
     sa.PrimaryKeyConstraint("stretch", "page_id", "observed_at", "kind").ddl_if("sqlite"),
     sa.Index(None, "page_id").ddl_if("postgresql"),
     comment="Append-only evidence; partitioned by time on Postgres, cut by retention.",
@@ -610,6 +622,7 @@ webhooks = sa.Table(
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("leased_until", Instant),
     sa.Column("old_secrets", Json),
+    sa.Column("min_weight", sa.Double),
     comment="Subscriptions to the feed of changes, with the state of their deliveries.",
     postgresql_with=HOT,
 )

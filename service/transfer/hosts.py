@@ -13,7 +13,16 @@ import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from recrawl_client.wire.common import Item
-from recrawl_client.wire.hosts import Cap, Concurrency, Delay, GroupName, HostBody, Until
+from recrawl_client.wire.hosts import (
+    Cap,
+    Concurrency,
+    Delay,
+    GroupName,
+    HostBody,
+    LatencyFactor,
+    MaxDelay,
+    Until,
+)
 from service.leases.host_settings import PAUSES, change_group, change_host, pauses
 from service.leases.politeness import Politeness
 from service.model.domain import Host, HostGroup, HostQueue
@@ -30,9 +39,9 @@ BLOCK = 1_000
 """Number of hosts of one read."""
 OF_HOST = (
     *("group", "min_delay_s", "robots_delay_s", "max_concurrency", "max_crawl_rate"),
-    "first_share",
+    *("first_share", "latency_factor", "max_delay_s"),
 )
-OF_GROUP = ("min_delay_s", "max_concurrency", "max_crawl_rate")
+OF_GROUP = ("min_delay_s", "max_concurrency", "latency_factor", "max_delay_s", "max_crawl_rate")
 
 
 class HostLine(HostBody, frozen=True, kw_only=True):
@@ -48,6 +57,8 @@ class GroupLine(Item, frozen=True, kw_only=True):
     group: GroupName
     min_delay_s: Delay | UnsetType = UNSET
     max_concurrency: Concurrency | UnsetType = UNSET
+    latency_factor: LatencyFactor | UnsetType = UNSET
+    max_delay_s: MaxDelay | UnsetType = UNSET
     max_crawl_rate: Cap | UnsetType = UNSET
     blocked_until: Until | UnsetType = UNSET
     paused_until: Until | UnsetType = UNSET

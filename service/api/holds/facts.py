@@ -44,6 +44,12 @@ class HostNow:
     """Delay in force between two crawls, seconds."""
     by_robots: bool = False
     """True if robots.txt asks for that delay."""
+    latency_s: float | None = None
+    """Present latency, seconds, if it is so high that it slows the crawls; None: it is not."""
+    usual_latency_s: float = 0.0
+    """Usual latency, seconds."""
+    delayed: bool = False
+    """True if the latency causes the delay in force."""
     opens_at: datetime | None = None
     """End of the delay after the last crawl; None: no crawl."""
     concurrency: int = 0

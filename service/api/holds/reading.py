@@ -142,12 +142,18 @@ def hosts_now(
     delay_s: Floats = delay / np.timedelta64(1, "s")
     own = np.where(np.isnan(host_queues.min_delay_s), polite.delay_s, host_queues.min_delay_s)
     of_all = tx.orders().paused_until
-    by_robots: Bools = host_queues.robots_delay_s > own
+    by_latency = politeness.delays_by_latency(host_queues, polite)
+    delayed: Bools = by_latency > np.fmax(own, host_queues.robots_delay_s)
+    by_robots: Bools = (host_queues.robots_delay_s > own) & ~delayed
+    slowed = politeness.slowed(host_queues, polite)
     return [
         HostNow(
             name=name,
             delay_s=float(delay_s[n]),
             by_robots=bool(by_robots[n]),
+            latency_s=float(host_queues.latency_s[n]) if slowed[n] else None,
+            usual_latency_s=float(host_queues.usual_latency_s[n]) if slowed[n] else 0.0,
+            delayed=bool(delayed[n]),
             opens_at=moment(host_queues.ready_at[n]),
             concurrency=int(concurrency[n]),
             n_running=int(n_running[n]),

@@ -116,7 +116,8 @@ def _busy(turn: Turn, _: datetime) -> Hold | None:
     if 0 < host.concurrency <= host.n_running:
         run = "a crawl" if host.n_running == 1 else counted(host.n_running, "crawl")
         verb = "runs" if host.n_running == 1 else "run"
-        return _busy_host(host, f"{run} of {host.name} {verb}, which is the maximum at a time")
+        maximum = f"which is the maximum at a time{_slowness(host)}"
+        return _busy_host(host, f"{run} of {host.name} {verb}, {maximum}")
     return None
 
 
@@ -137,7 +138,7 @@ def _behind(turn: Turn) -> Hold:
     begin = max(host.opens_at or turn.now, turn.now)
     turn_at = begin + timedelta(seconds=host.delay_s * host.n_before)
     remedy = ""
-    if turn_at - turn.now >= LONG and not host.by_robots:
+    if turn_at - turn.now >= LONG and not host.by_robots and not host.delayed:
         remedy = "lower the delay of the host if its site allows it"
     cause = f"{cause}, {pace}, so its turn is {ahead(turn_at, turn.now)}, or later"
     return replace(_busy_host(host, cause), until=turn_at, remedy=remedy)
@@ -152,7 +153,17 @@ def _pace_of(host: HostNow) -> str:
     if host.delay_s <= 0:
         return ""
     asks = ", as its robots.txt asks" if host.by_robots else ""
+    if host.delayed:
+        asks = _slowness(host)
     return f"once {every(86_400.0 / host.delay_s)}{asks}"
+
+
+def _slowness(host: HostNow) -> str:
+    """Return why a host is crawled more slowly, as the end of a clause; "" if it is not."""
+    if host.latency_s is None:
+        return ""
+    usual = span(host.usual_latency_s)
+    return f" because its answers take {span(host.latency_s)} in place of {usual}"
 
 
 OF_TURN: tuple[Callable[[Turn, datetime], Hold | None], ...] = (

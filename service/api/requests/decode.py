@@ -22,11 +22,13 @@ from service.api.requests.fields import (
     leases_of,
     notes_of,
     numbers_of,
+    optional_numbers,
     page_ids,
     read_urls,
     stated_instants,
     statuses_of,
     texts_of,
+    weights_of,
 )
 from service.api.requests.items import Batch
 from service.api.requests.refusals import RefusedItem, lease_ends, refuse
@@ -138,6 +140,8 @@ def decode_crawls(
         note=texts_of(notes),
         own_hosts=batch.own_hosts,
         cost=cost,
+        seconds=optional_numbers([item.seconds for item in items]),
+        weight=weights_of([item.change_weight for item in items]),
     )
     # a site may lead anywhere, such as to mailto:; its crawl counts as one without a target
     if any(targets):
@@ -165,7 +169,7 @@ def costs_of(items: Sequence[Observation], unit: str) -> tuple[Numbers, dict[int
         return None, {}
     if not Amount(0.0, unit).is_money:
         stated = [item.bytes if unit == BYTES else item.seconds for item in items]
-        return (None if all_unset(stated) else numbers_of(stated)), {}
+        return optional_numbers(stated), {}
     prices = [item.price for item in items]
     if all_unset(prices):
         return None, {}

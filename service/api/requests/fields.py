@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from recrawl_client.wire.evidence import Observation, Ping
 from recrawl_client.wire.pages import Page
 from service.api.requests.rules import ReadUrl, read_lease, read_note
+from service.core.weights import kept
 from service.model.arrays import (
     INSTANT,
     NO_TIME,
@@ -22,6 +23,7 @@ from service.model.arrays import (
     Floats,
     Instants,
     Ints,
+    Numbers,
     Texts,
     plausible,
 )
@@ -131,6 +133,17 @@ def codes_of(codes: list[Any]) -> Codes:
 def numbers_of(numbers: list[Any]) -> Floats:
     """Return numbers, NaN where there is none."""
     return column_of(numbers, np.nan, np.float64)
+
+
+def optional_numbers(numbers: list[Any]) -> Numbers:
+    """Return numbers, NaN where there is none; None without any."""
+    return None if all_unset(numbers) else numbers_of(numbers)
+
+
+def weights_of(weights: list[Any]) -> Numbers:
+    """Return weights of changes as they are kept (`core.weights`); None without one below 1."""
+    stated = optional_numbers(weights)
+    return None if stated is None else kept(stated)
 
 
 def digest_of(digest: Any) -> int:

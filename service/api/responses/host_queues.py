@@ -6,7 +6,7 @@ from datetime import datetime
 from recrawl_client.wire.hosts import HostQueueAnswer
 from service.api.assembly import Service
 from service.api.responses.encode import shared
-from service.leases.host_settings import in_force
+from service.leases.host_settings import are_slowed, in_force
 from service.model.arrays import UNIX_ZERO
 from service.model.domain import HostQueue
 
@@ -14,14 +14,18 @@ from service.model.domain import HostQueue
 def host_queue_answers(service: Service, host_queues: Sequence[HostQueue]) -> list[HostQueueAnswer]:
     """Return queues with the politeness that is in force."""
     now = service.now()
-    pairs = zip(host_queues, in_force(host_queues, service.settler.polite), strict=True)
+    polite = service.settler.polite
+    each = zip(
+        host_queues, in_force(host_queues, polite), are_slowed(host_queues, polite), strict=True
+    )
     return [
         HostQueueAnswer(
             **{**shared(HostQueueAnswer, host_queue), "next_at": _next_at(host_queue, now)},
-            delay_s=polite.delay_s,
-            concurrency=polite.concurrency or None,
+            delay_s=own.delay_s,
+            concurrency=own.concurrency or None,
+            slowed=slowed,
         )
-        for host_queue, polite in pairs
+        for host_queue, own, slowed in each
     ]
 
 

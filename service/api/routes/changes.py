@@ -55,6 +55,16 @@ Since = Annotated[
         "instant ahead counts as now; not with `cursor`"
     ),
 ]
+MinWeight = Annotated[
+    float | None,
+    Query(
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Minimum `weight` of the wanted changes, 0 to 1",
+        examples=[0.5],
+    ),
+]
 CHANGES = """\
 Read the feed of changes.
 
@@ -133,6 +143,7 @@ async def get_changes(
         ),
     ] = None,
     kind: Kinds = None,
+    min_weight: MinWeight = None,
     wait_s: Annotated[
         float, Query(ge=0, le=30, description="Maximum wait for a first change, seconds")
     ] = 0.0,
@@ -140,7 +151,7 @@ async def get_changes(
 ) -> Response:
     """Return a part of the feed, or a stream of it."""
     media = best_media(accept, (JSON, NDJSON))
-    only = change_filter(kind, host, prefix, tag)
+    only = change_filter(kind, host, prefix, tag, min_weight)
     place, same_feed = await in_thread(start, service, cursor, since)
     streamed = media == NDJSON
     reader = FeedReader(service, place, BLOCK if streamed else limit, only, same_feed)
@@ -211,7 +222,11 @@ def start(service: Service, cursor: str | None, since: datetime | None) -> tuple
 
 
 def change_filter(
-    kind: str | None, host: str | None, prefix: str | None, tag: str | None
+    kind: str | None,
+    host: str | None,
+    prefix: str | None,
+    tag: str | None,
+    min_weight: float | None = None,
 ) -> ChangeFilter:
     """Return the filter of a request."""
     return ChangeFilter(
@@ -219,4 +234,5 @@ def change_filter(
         host=None if host is None else normalise_host(host),
         prefix=prefix,
         tag=tag,
+        min_weight=min_weight,
     )

@@ -23,7 +23,9 @@ KINDS = [kind.name for kind in ChangeKind]
 def show(visit: Visit) -> Response:
     """Show the last changes, newest first, and the webhooks to those who may see them."""
     values = visit.parameters("get_changes")
-    only = change_filter(*(values.get(name) for name in ("kind", "host", "prefix", "tag")))
+    only = change_filter(
+        *(values.get(name) for name in ("kind", "host", "prefix", "tag", "min_weight"))
+    )
     with visit.service.store.begin(write=False) as tx:
         last = encode_changes(newest(tx, PART, only))
     hooks = None

@@ -72,15 +72,15 @@ class MLE(HistoryEstimator):
     def likelihood(self, state: History) -> Likelihood:
         """Return the likelihood of the crawls, without imaginary ones."""
         n, changed = len(state.crawls), state.changed > 0
-        page, tau = state.page[changed], state.interval[changed]
+        page, tau, part = state.page[changed], state.interval[changed], state.changed[changed]
 
         def sum_by_page(values: Floats) -> Floats:
-            return np.bincount(page, values, n).astype(np.float64, copy=False)
+            return np.bincount(page, part * values, n).astype(np.float64, copy=False)
 
         def sum_changed(terms: Terms, rate: Floats) -> tuple[Floats, ...]:
             return tuple(sum_by_page(term) for term in terms(rate[page] * tau))
 
-        days_quiet = state.sum_by_page(np.where(changed, 0.0, state.interval))
+        days_quiet = state.sum_by_page((1.0 - state.changed) * state.interval)
         return Likelihood(
             sum_by_page(np.ones(page.size)), sum_by_page(tau), days_quiet, sum_changed
         )

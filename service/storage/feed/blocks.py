@@ -1,8 +1,9 @@
 """Blocks of changes: the columns of one commit, each in as few bytes as its largest value takes.
 
 A block is a head, then the integers of seven columns, each of the width in the head; 0 where all
-values are 0. The bytes left are nearly random, so compression would save only a twentieth. Many
-blocks are read at once, because most commits of small reports have one change.
+values are 0. A block with weights below 1 has an eighth column, whose width follows the head. The
+bytes left are nearly random, so compression would save only a twentieth. Many blocks are read at
+once, because most commits of small reports have one change.
 """
 
 import struct
@@ -11,15 +12,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from service.model.arrays import INSTANT, NO_TIME, Instants, Ints
+from service.core.weights import UNIT, kept, whole
+from service.model.arrays import INSTANT, NO_TIME, Instants, Ints, Numbers
 from service.model.changes import ChangeColumns, ChangeKind
 
 MOST_IN_BLOCK = 512
 """Maximum changes of one block; a commit with more has several blocks."""
-LAYOUT = 1
-"""First byte of a block, the version of its layout."""
+LAYOUT, WEIGHED = 1, 2
+"""First byte of a block: its layout, without and with weights."""
 SECOND = 1_000_000
 """Microseconds of a second."""
+WEIGHT_BYTES = 3
+"""Width of a weight, bytes: six digits."""
 BYTES = 8
 """Width of an integer in memory, bytes."""
 N_COLUMNS = 7
@@ -68,10 +72,23 @@ def packed(changes: ChangeColumns) -> bytes:
     values[0] //= unit
     largest = values.view(np.uint64).max(axis=1).tolist()
     width = [(most.bit_length() + 7) // 8 for most in largest]
-    head = PACKED_HEAD.pack(LAYOUT, unit, len(changes), page_id[0], first, *width)
+    lighter = _lighter(changes.weight)
+    layout = LAYOUT if lighter is None else WEIGHED
+    head = PACKED_HEAD.pack(layout, unit, len(changes), page_id[0], first, *width)
+    if lighter is not None:
+        head += bytes([WEIGHT_BYTES])
+        values, width = np.vstack([values, lighter]), [*width, WEIGHT_BYTES]
     rows = values.view(np.uint8).reshape(*values.shape, BYTES)
     parts = [row[:, :w].tobytes() for row, w in zip(rows, width, strict=True) if w]
     return b"".join([head, *parts])
+
+
+def _lighter(weight: Numbers) -> Ints | None:
+    """Return by how much weights are below 1, in their last digit; None if none is."""
+    if weight is None or np.isnan(weight).all():
+        return None
+    lighter: Ints = np.rint(UNIT * (1.0 - whole(weight))).astype(np.int64)
+    return lighter
 
 
 def unpacked(blocks: Sequence[bytes]) -> ChangeColumns:
@@ -86,10 +103,15 @@ def unpacked(blocks: Sequence[bytes]) -> ChangeColumns:
     block, before = np.repeat(np.arange(len(n)), n), np.cumsum(n) - n
     row = np.arange(len(block)) - before[block]
     columns, start = [], start + HEAD.itemsize
-    for width in head["width"].T.astype(np.int64):
+    weighed = head["layout"] == WEIGHED
+    widths = [*head["width"].T.astype(np.int64)]
+    if weighed.any():
+        widths.append(np.where(weighed, data[np.minimum(start, len(data) - 1)], 0).astype(np.int64))
+        start = start + weighed
+    for width in widths:
         columns.append(_column(data, start[block] + width[block] * row, width[block]))
         start = start + width * n
-    at, since, modified, pages, kind, digest, moved_to = columns
+    at, since, modified, pages, kind, digest, moved_to, *lighter = columns
     us = at * head["unit"][block] + head["first"][block]
     pages = np.cumsum(pages)
     return ChangeColumns(
@@ -100,6 +122,7 @@ def unpacked(blocks: Sequence[bytes]) -> ChangeColumns:
         digest=digest,
         last_modified=_earlier(us, modified),
         moved_to=moved_to,
+        weight=kept(1.0 - lighter[0] / UNIT) if lighter else None,
     )
 
 

@@ -11,6 +11,7 @@ database alone. A reader reads the database first and the names of files second.
 move meanwhile are read twice, not missed, and are counted once by page, time and kind.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, date, datetime, time
@@ -137,7 +138,7 @@ class LogStatements(Subject):
 
 
 PAGE_LOG = """
-SELECT observed_at, kind, changed, "interval", status FROM {{log}}
+SELECT observed_at, kind, changed, "interval", status, weight FROM {{log}}
 WHERE {{log_of_page}} AND {where}
 ORDER BY observed_at DESC, kind DESC LIMIT %(limit)s
 """
@@ -191,7 +192,9 @@ class ArchivedLog(Dialect, LogStatements):
             return stored
         log = self.log_of(page_id)
         log = log.take(~np.isnan(log.interval))
-        return EvidenceColumns(page_id=log.page_id, interval=log.interval, changed=log.changed)
+        return EvidenceColumns(
+            page_id=log.page_id, interval=log.interval, changed=log.changed, weight=log.weight
+        )
 
     @override
     def pings_after(self, page_id: Ints, at: Instants) -> Ints:
@@ -261,6 +264,7 @@ class ArchivedLog(Dialect, LogStatements):
                 None if row["changed"] is None else bool(row["changed"]),
                 row["interval"],
                 row["status"],
+                row["weight"],
             )
             for row in self.read(statement, page_id=page_id, limit=limit, **place, **only)
         ]
@@ -322,6 +326,7 @@ def _entries(log: LogColumns, before: Place | None) -> list[LogEntry]:
     if before is not None:
         at, kind = instant(before[0]), before[1].value
         log = log.take((log.observed_at < at) | ((log.observed_at == at) & (log.kind < kind)))
+    weights = [math.nan] * len(log) if log.weight is None else log.weight.tolist()
     columns = log.kind.tolist(), log.changed.tolist(), log.interval.tolist(), log.status.tolist()
     return [
         LogEntry(
@@ -330,8 +335,9 @@ def _entries(log: LogColumns, before: Place | None) -> list[LogEntry]:
             None if changed < 0 else changed == 1,
             None if interval != interval else interval,  # noqa: PLR0124 - NaN
             None if status < 0 else status,
+            None if math.isnan(weight) else weight,
         )
-        for at, kind, changed, interval, status in zip(
-            moments(log.observed_at), *columns, strict=True
+        for at, kind, changed, interval, status, weight in zip(
+            moments(log.observed_at), *columns, weights, strict=True
         )
     ]

@@ -23,22 +23,33 @@ from service.storage.postgres.words import given
 FEW = 100
 """Maximum entries of the log that are inserted; more entries are copied."""
 
+LOGGED = ("page_id", "observed_at", "kind", "changed", "interval", "crawl_rate", "status")
+"""Columns of entries without a weight."""
 APPEND_LOG = """
-COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
+COPY observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status{weight})
 FROM STDIN (FORMAT BINARY)
 """
+WEIGHT = ", weight"
 
 INSERT_LOG = f"""
 INSERT INTO observations (page_id, observed_at, kind, changed, "interval", crawl_rate, status)
 SELECT page_id, observed_at, kind, nullif(changed, -1::smallint), nullif("interval", 'NaN'),
     nullif(crawl_rate, 'NaN'), nullif(status, -1::smallint)
-FROM {given("page_id", "observed_at", "kind", "changed", "interval", "crawl_rate", "status")}
+FROM {given(*LOGGED)}
+"""
+INSERT_WEIGHED = f"""
+INSERT INTO observations
+    (page_id, observed_at, kind, changed, "interval", crawl_rate, status, weight)
+SELECT page_id, observed_at, kind, nullif(changed, -1::smallint), nullif("interval", 'NaN'),
+    nullif(crawl_rate, 'NaN'), nullif(status, -1::smallint), nullif(weight, 'NaN')
+FROM {given(*LOGGED, "weight")}
 """
 
 LOG_OF = """
 SELECT array_agg(page_id), array_agg(observed_at), array_agg(kind),
     array_agg(coalesce(changed, -1::smallint)), array_agg(coalesce("interval", 'NaN')),
-    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(status, -1::smallint))
+    array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(status, -1::smallint)),
+    array_agg(coalesce(weight, 'NaN'))
 FROM (
     SELECT * FROM {log} WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id, observed_at, kind
@@ -46,7 +57,8 @@ FROM (
 """
 
 EVIDENCE_OF = """
-SELECT array_agg(page_id), array_agg("interval"), array_agg(coalesce(changed, -1::smallint))
+SELECT array_agg(page_id), array_agg("interval"), array_agg(coalesce(changed, -1::smallint)),
+    array_agg(coalesce(weight, 'NaN'))
 FROM (
     SELECT * FROM {log}
     WHERE page_id = ANY(%(page_id)s::bigint[]) AND "interval" IS NOT NULL
@@ -65,7 +77,8 @@ LATE = "SELECT count(*) FROM observations_default WHERE observed_at < %(before)s
 COPY_PART = """
 COPY (
     SELECT page_id, observed_at, kind, coalesce(changed, -1::smallint),
-        coalesce("interval", 'NaN'), coalesce(crawl_rate, 'NaN'), coalesce(status, -1::smallint)
+        coalesce("interval", 'NaN'), coalesce(crawl_rate, 'NaN'), coalesce(status, -1::smallint),
+        coalesce(weight, 'NaN')
     FROM {name} ORDER BY {day}page_id + 0, observed_at, kind
 ) TO STDOUT (FORMAT BINARY)
 """
@@ -91,7 +104,7 @@ class PostgresLog(ArchivedLog, PostgresDialect):
     @override
     def read_part(self, part: LogPart) -> Generator[LogColumns]:
         kinds = {"page_id": "i8", "observed_at": "M8[us]", "kind": "i2", "changed": "i2"}
-        kinds |= {"interval": "f8", "crawl_rate": "f8", "status": "i2"}
+        kinds |= {"interval": "f8", "crawl_rate": "f8", "status": "i2", "weight": "f8"}
         day = "" if OF_A_DAY.match(part.name) else BY_DAY
         statement = COPY_PART.format(name=part.name, day=day)
         try:
@@ -114,11 +127,12 @@ class PostgresLog(ArchivedLog, PostgresDialect):
     @override
     def append_log(self, entries: LogColumns) -> None:
         # inserting takes one message, copying three
+        plain = entries.weight is None
         if len(entries) <= FEW:
-            self.later(INSERT_LOG, **entries.arrays())
+            self.later(INSERT_LOG if plain else INSERT_WEIGHED, **entries.arrays())
             return
         columns = [masked(column) for column in entries.arrays().values()]
-        self.copy(APPEND_LOG, copy_in(columns))
+        self.copy(APPEND_LOG.format(weight="" if plain else WEIGHT), copy_in(columns))
 
     @override
     def stored_log(self, page_id: Ints) -> LogColumns:

@@ -36,6 +36,11 @@ INSERT INTO observations
     (stretch, page_id, observed_at, kind, changed, "interval", crawl_rate, status)
 VALUES (?, ?, ?, ?, nullif(?, -1), ?, ?, nullif(?, -1))
 """
+APPEND_WEIGHED = """
+INSERT INTO observations
+    (stretch, page_id, observed_at, kind, changed, "interval", crawl_rate, status, weight)
+VALUES (?, ?, ?, ?, nullif(?, -1), ?, ?, nullif(?, -1), ?)
+"""
 
 NEWEST_STRETCH = """
 SELECT max(stretch) FROM observations WHERE stretch >= ?1 AND stretch < ?2
@@ -51,13 +56,13 @@ FROM observations WHERE stretch IN ({STRETCHES}) AND page_id BETWEEN ?1 AND ?2
 """
 
 LOGGED = """page_id, observed_at, kind, coalesce(changed, -1), "interval", crawl_rate,
-    coalesce(status, -1)"""
+    coalesce(status, -1), weight"""
 """Columns of `LogColumns` in their order."""
 
 LOG_OF = f"SELECT {LOGGED} {OF_PAGES}"
 
 EVIDENCE_OF = f"""
-SELECT page_id, "interval", coalesce(changed, -1)
+SELECT page_id, "interval", coalesce(changed, -1), weight
 {OF_PAGES} AND "interval" IS NOT NULL
 ORDER BY page_id, observed_at, kind
 """
@@ -120,7 +125,8 @@ class SqliteLog(ArchivedLog, SqliteDialect):
         counts = zip(days.astype(np.int64).tolist(), np.bincount(which).tolist(), strict=True)
         taken = [self.stretches.take(self.driver, day, n) for day, n in counts]
         stretch = np.array(taken, np.int64)[which]
-        add_rows(self.driver, APPEND, values(stretch), *map(values, entries.arrays().values()))
+        append = APPEND if entries.weight is None else APPEND_WEIGHED
+        add_rows(self.driver, append, values(stretch), *map(values, entries.arrays().values()))
 
     @override
     def stored_log(self, page_id: Ints) -> LogColumns:

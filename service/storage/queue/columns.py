@@ -33,6 +33,16 @@ class HostQueues(Columns):
     """End of the delay after the last crawl."""
     next_at: Instants
     """Lower bound of the next lease; NaT: nothing is queued."""
+    latency_factor: Floats
+    """Delay over the latency, while that is higher than usual; 0: none; NaN: the default."""
+    max_delay_s: Floats
+    """Maximum delay by latency, seconds; NaN: the default."""
+    latency_s: Floats
+    """Present latency (`core.latency`), seconds; NaN: none is known."""
+    usual_latency_s: Floats
+    """Usual latency, seconds; NaN: none is known."""
+    n_latencies: Ints
+    """Crawls whose latency was learnt, up to `core.latency.MEMORY`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -243,7 +243,7 @@ def _host_queues(rows: list[dict[str, Any]]) -> HostQueues:
         cells = [row[name] for row in rows]
         if dtype == INSTANT:
             cells = [NO_TIME if cell is None else instant(cell) for cell in cells]
-        elif name == "max_concurrency":
+        elif name in ("max_concurrency", "n_latencies"):
             cells = [cell or 0 for cell in cells]
         columns[name] = np.array(cells, dtype)
     whole = HostQueues(**columns)

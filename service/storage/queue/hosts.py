@@ -80,7 +80,11 @@ class HostStatements(Subject):
 
     @abstractmethod
     def save_settings(self, locked: HostQueues) -> None:
-        """Write the delays and the concurrency of locked host queues."""
+        """Write the delays, the concurrency and the factors of locked host queues."""
+
+    @abstractmethod
+    def any_latency_factor(self) -> bool:
+        """Return whether any host queue has a factor on its latency."""
 
     @abstractmethod
     def save_blocks(self, locked: HostQueues) -> None:
@@ -96,15 +100,15 @@ class HostStatements(Subject):
 
 
 OF_HOST = ("host_id", "host", "max_crawl_rate", "false_304_at", "first_share")
-SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency")
+SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency", "latency_factor", "max_delay_s")
 OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
     coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.paused_until,
-    used.ready_at, used.next_at"""
+    used.ready_at, used.next_at, used.latency_factor, used.max_delay_s, used.latency_s,
+    used.usual_latency_s, coalesce(used.n_latencies, 0) AS n_latencies"""
 
 HOSTS = f"""
 SELECT hosts.host_id, host, name, hosts.max_crawl_rate, false_304_at, first_share,
-    own.min_delay_s AS own_min_delay_s,
-    own.robots_delay_s AS own_robots_delay_s, own.max_concurrency AS own_max_concurrency,
+    {", ".join(f"own.{name} AS own_{name}" for name in SETTINGS)},
     {OF_HOST_QUEUE}, host_incidents.kind, host_incidents.since, host_incidents.n_pages
 FROM hosts
 LEFT JOIN host_incidents ON host_incidents.host_id = hosts.host_id AND {IS_OPEN}
@@ -184,6 +188,7 @@ SELECT -group_id, robots_delay_s FROM hosts JOIN host_queues ON queue_id = host_
 WHERE group_id IN (SELECT -value FROM {ids}) AND robots_delay_s IS NOT NULL
 """
 SAVE_SETTINGS = f"UPDATE host_queues SET {assignments(SETTINGS)} WHERE queue_id = %(queue_id)s"
+ANY_LATENCY_FACTOR = "SELECT 1 FROM host_queues WHERE latency_factor > 0 LIMIT 1"
 SAVE_BLOCK = "UPDATE host_queues SET blocked_until = %(until)s WHERE queue_id = %(queue_id)s"
 SAVE_HOST_CAP = "UPDATE hosts SET max_crawl_rate = %(cap)s WHERE host_id = %(id)s"
 SAVE_FIRST_SHARE = "UPDATE hosts SET first_share = %(first_share)s WHERE host_id = %(host_id)s"
@@ -274,14 +279,18 @@ class HostsSql(KeptSql, HostStatements):
     @override
     def save_settings(self, locked: HostQueues) -> None:
         columns = (getattr(locked, name).tolist() for name in ("queue_id", *SETTINGS))
-        for queue_id, own, robots, concurrency in zip(*columns, strict=True):
-            self.run(
-                SAVE_SETTINGS,
-                queue_id=queue_id,
-                min_delay_s=None if isnan(own) else own,
-                robots_delay_s=None if isnan(robots) else robots,
-                max_concurrency=concurrency or None,
-            )
+        for queue_id, *settings in zip(*columns, strict=True):
+            values = {
+                name: None if isnan(value) else value
+                for name, value in zip(SETTINGS, settings, strict=True)
+            }
+            # the column has integers, and 0 is no setting
+            values["max_concurrency"] = values["max_concurrency"] or None
+            self.run(SAVE_SETTINGS, queue_id=queue_id, **values)
+
+    @override
+    def any_latency_factor(self) -> bool:
+        return self.scalar(ANY_LATENCY_FACTOR) is not None
 
     @override
     def save_blocks(self, locked: HostQueues) -> None:

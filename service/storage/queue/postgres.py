@@ -138,7 +138,10 @@ SELECT {note} array_agg(queue_id), array_agg(coalesce(min_delay_s, 'NaN')),
     array_agg(coalesce(robots_delay_s, 'NaN')), array_agg(coalesce(max_concurrency, 0)::bigint),
     array_agg(n_failures::bigint), array_agg(coalesce(blocked_until, '-infinity')),
     array_agg(coalesce(paused_until, '-infinity')), array_agg(coalesce(paused_at, '-infinity')),
-    array_agg(coalesce(ready_at, '-infinity')), array_agg(coalesce(next_at, '-infinity'))
+    array_agg(coalesce(ready_at, '-infinity')), array_agg(coalesce(next_at, '-infinity')),
+    array_agg(coalesce(latency_factor, 'NaN')), array_agg(coalesce(max_delay_s, 'NaN')),
+    array_agg(coalesce(latency_s, 'NaN')), array_agg(coalesce(usual_latency_s, 'NaN')),
+    array_agg(coalesce(n_latencies, 0)::bigint)
 FROM {locked}
 """
 LOCKED = """(
@@ -151,12 +154,20 @@ HOST_QUEUES_NOTED = "nullif(current_setting('recrawl.host_queues'), '')::bigint[
 ADD_HOST_QUEUES = """
 INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONFLICT DO NOTHING
 """
+SAVED = (
+    *("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at"),
+    *("latency_s", "usual_latency_s", "n_latencies"),
+)
+"""Columns of `SAVE_HOST_QUEUES`."""
 SAVE_HOST_QUEUES = f"""
 UPDATE host_queues SET n_failures = given.n_failures,
     paused_until = nullif(given.paused_until, '-infinity'),
     paused_at = nullif(given.paused_at, '-infinity'),
-    ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity')
-FROM {given("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at")}
+    ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity'),
+    latency_s = nullif(given.latency_s, 'NaN'),
+    usual_latency_s = nullif(given.usual_latency_s, 'NaN'),
+    n_latencies = nullif(given.n_latencies, 0)
+FROM {given(*SAVED)}
 WHERE host_queues.queue_id = given.queue_id
 """
 
@@ -228,6 +239,7 @@ SELECT array_agg(queue_id), array_agg(held), array_agg(coalesce(leased_at, '-inf
 FROM (
     SELECT reported.*, (
         SELECT n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
+            OR latency_factor > 0
         FROM host_queues WHERE host_queues.queue_id = reported.queue_id
     ) AS limited
     FROM (
@@ -331,9 +343,8 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresC
 
     @override
     def save_host_queues(self, host_queues: HostQueues) -> None:
-        names = ("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at")
         if len(host_queues):
-            self.later(SAVE_HOST_QUEUES, **{name: getattr(host_queues, name) for name in names})
+            self.later(SAVE_HOST_QUEUES, **{name: getattr(host_queues, name) for name in SAVED})
 
     @override
     def next_host_queues(self, after: int, limit: int) -> HostQueues:

@@ -120,12 +120,19 @@ ON CONFLICT (queue_id) DO UPDATE SET next_at = min(coalesce(host_queues.next_at,
 
 HOST_QUEUES = """
 SELECT queue_id, min_delay_s, robots_delay_s, coalesce(max_concurrency, 0), n_failures,
-    blocked_until, paused_until, paused_at, ready_at, next_at
+    blocked_until, paused_until, paused_at, ready_at, next_at, latency_factor, max_delay_s,
+    latency_s, usual_latency_s, coalesce(n_latencies, 0)
 FROM host_queues WHERE queue_id IN ({ids}) ORDER BY queue_id
 """
 ADD_HOST_QUEUE = "INSERT INTO host_queues (queue_id) VALUES (?) ON CONFLICT DO NOTHING"
+SAVED = (
+    *("n_failures", "paused_until", "paused_at", "ready_at", "next_at"),
+    *("latency_s", "usual_latency_s", "n_latencies", "queue_id"),
+)
+"""Columns of `SAVE_HOST_QUEUE`."""
 SAVE_HOST_QUEUE = """
-UPDATE host_queues SET n_failures = ?, paused_until = ?, paused_at = ?, ready_at = ?, next_at = ?
+UPDATE host_queues SET n_failures = ?, paused_until = ?, paused_at = ?, ready_at = ?, next_at = ?,
+    latency_s = ?, usual_latency_s = ?, n_latencies = nullif(?, 0)
 WHERE queue_id = ?
 """
 
@@ -278,8 +285,7 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
 
     @override
     def save_host_queues(self, host_queues: HostQueues) -> None:
-        names = ("n_failures", "paused_until", "paused_at", "ready_at", "next_at", "queue_id")
-        self.run_many(SAVE_HOST_QUEUE, *_cells(host_queues, *names))
+        self.run_many(SAVE_HOST_QUEUE, *_cells(host_queues, *SAVED))
 
     @override
     def next_host_queues(self, after: int, limit: int) -> HostQueues:

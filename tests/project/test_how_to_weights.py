@@ -1,0 +1,96 @@
+"""The comparisons of the page on weights, run as they stand against a service."""
+
+from types import SimpleNamespace
+
+import pytest
+from support.live_server import lease_freely, running
+from support.pages import DOCS, blocks
+
+import recrawl_client as rc
+
+URL = "https://shop.example/item"
+
+
+@pytest.fixture(scope="module")
+def page():
+    """The names that the blocks of the page define."""
+    names = {}
+    for block in blocks((DOCS / "how-to" / "weigh-changes.md").read_text(), "python"):
+        exec(block.text, names)
+    return names
+
+
+@pytest.fixture
+def live(sqlite_url):
+    with running(sqlite_url) as live:
+        lease_freely(live)
+        live.register(URL)
+        yield live
+
+
+@pytest.fixture
+def client(live):
+    with rc.Client(live.url, now=live.clock) as client:
+        yield client
+
+
+def crawl(live, client):
+    """Lease the page, a day after its last crawl."""
+    live.clock.advance(days=1)
+    client.recrawl(URL)
+    (leased,) = client.lease(1).items
+    return leased
+
+
+def passed_on(client):
+    part = client.changes(min_weight=0.5)
+    return [change for change in part.items if change.kind == "changed"]
+
+
+def test_a_price_that_flickers_is_not_passed_on_and_a_jump_is(live, client, page):
+    for day in range(12):
+        leased = crawl(live, client)
+        price = 20.0 * (1.001 if day % 2 else 1.0) + (5.0 if day >= 9 else 0.0)
+        client.report(leased, **page["price_evidence"](price, leased.note))
+    (jump,) = passed_on(client)
+    assert jump.weight == 1.0
+    assert len(client.changes().items) == 12
+
+
+def test_a_price_that_creeps_is_passed_on_when_the_steps_have_added_up(live, client, page):
+    for day in range(60):
+        leased = crawl(live, client)
+        client.report(leased, **page["price_evidence"](20.0 * 1.001**day, leased.note))
+    changes = passed_on(client)
+    assert len(changes) == 2  # 2.5 % each
+    assert all(change.weight >= page["LEAST"] for change in changes)
+
+
+def test_a_text_is_compared_with_the_text_that_readers_know(live, client, page):
+    words, known = [f"word{n}" for n in range(100)], None
+    for day in range(12):
+        if day:
+            words[day] = f"new{day}"  # a hundredth of the text a day
+        leased = crawl(live, client)
+        evidence, known = page["text_evidence"](" ".join(words), known)
+        client.report(leased, **evidence)
+    assert len(passed_on(client)) == 2
+
+
+def test_the_method_for_scrapy_weighs_and_remembers(page):
+    class Response:
+        url = URL
+
+        def __init__(self, price):
+            self.price = price
+
+        def css(self, _):
+            return self
+
+        def get(self):
+            return str(self.price)
+
+    spider = SimpleNamespace(known={})
+    prices = 20, 20.02, 22, 22.022
+    weights = [page["recrawl_change_weight"](spider, Response(price)) for price in prices]
+    assert weights == pytest.approx([0.0, 0.02, 1.0, 0.02])
