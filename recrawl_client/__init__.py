@@ -21,6 +21,7 @@ from recrawl_client.calls import (
     HostSettings,
     LeaseOptions,
     ScheduleFilters,
+    SubscriptionOptions,
     WebhookOptions,
 )
 from recrawl_client.client import Client
@@ -140,6 +141,7 @@ __all__ = [
     "SitemapRead",
     "StarvedPage",
     "StatusAnswer",
+    "SubscriptionOptions",
     "TooLarge",
     "Unauthorized",
     "Unavailable",

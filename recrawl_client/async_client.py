@@ -19,6 +19,7 @@ from recrawl_client.calls import (
     NewPage,
     PageName,
     ScheduleFilters,
+    SubscriptionOptions,
     WebhookOptions,
 )
 from recrawl_client.collection_methods import AsyncCollectionMethods
@@ -193,14 +194,22 @@ class AsyncClient(BaseClient, AsyncCollectionMethods, AsyncActMethods):
     # -- subscriptions
 
     async def subscribe(
-        self, topic: str, hub: str, secret: str | None = None
+        self,
+        topic: str,
+        hub: str,
+        secret: str | None = None,
+        **options: Unpack[SubscriptionOptions],
     ) -> RegisteredSubscription:
-        """Register a subscription to a topic; send the request to the hub yourself."""
-        return await self._run(calls.subscribe(topic, hub, secret))
+        """Register a subscription to a topic; without `public_url`, ask the hub yourself."""
+        return await self._run(calls.subscribe(topic, hub, secret, options))
 
     async def unsubscribe(self, subscription_id: str) -> None:
         """Delete a subscription; raise `Refused` where there is none."""
         return await self._run(calls.unsubscribe(subscription_id))
+
+    async def subscription(self, subscription_id: str) -> SubscriptionItem:
+        """Return a subscription and what its hub has sent; raise `Refused` where there is none."""
+        return await self._run(calls.subscription(subscription_id))
 
     def subscriptions(self) -> AsyncIterator[SubscriptionItem]:
         """Yield all subscriptions, requested in parts."""

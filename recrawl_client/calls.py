@@ -26,6 +26,7 @@ from recrawl_client.wire.webhooks import (
     WebhooksAnswer,
 )
 from recrawl_client.wire.websub import (
+    HostPolicyName,
     RegisteredSubscription,
     SubscriptionItem,
     SubscriptionsAnswer,
@@ -109,6 +110,17 @@ class ChangeFilters(TypedDict, total=False):
     kinds: Sequence[ChangeName]
     min_weight: float
     """Minimum weight of the changes, 0 to 1."""
+
+
+class SubscriptionOptions(TypedDict, total=False):
+    """Settings of a subscription; without them, pages of the topic's host, and no renewal."""
+
+    host_policy: HostPolicyName
+    """Hosts whose pages are taken."""
+    listed_hosts: list[str]
+    """Hosts beside the topic's, with `host_policy` listed."""
+    public_url: str
+    """Public address of the service, at which the worker asks the hub to call."""
 
 
 class WebhookOptions(TypedDict, total=False):
@@ -266,15 +278,23 @@ def set_host(host: str, settings: HostSettings) -> Flow[HostAnswer]:
 # -- subscriptions
 
 
-def subscribe(topic: str, hub: str, secret: str | None) -> Flow[RegisteredSubscription]:
+def subscribe(
+    topic: str, hub: str, secret: str | None, options: SubscriptionOptions
+) -> Flow[RegisteredSubscription]:
     """Register a subscription."""
-    body = {"topic": topic, "hub": hub} | ({} if secret is None else {"secret": secret})
+    body = {"topic": topic, "hub": hub, **options}
+    body |= {} if secret is None else {"secret": secret}
     return ask("POST", "/websub", RegisteredSubscription, content=json.encode(body))
 
 
 def unsubscribe(subscription_id: str) -> Flow[None]:
     """End a subscription."""
     yield from call("DELETE", f"/websub/{subscription_id}")
+
+
+def subscription(subscription_id: str) -> Flow[SubscriptionItem]:
+    """Show one subscription."""
+    return ask("GET", f"/websub/{subscription_id}/state", SubscriptionItem)
 
 
 def subscriptions() -> Listing[SubscriptionItem]:

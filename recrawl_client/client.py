@@ -19,6 +19,7 @@ from recrawl_client.calls import (
     NewPage,
     PageName,
     ScheduleFilters,
+    SubscriptionOptions,
     WebhookOptions,
 )
 from recrawl_client.collection_methods import CollectionMethods
@@ -208,13 +209,23 @@ class Client(BaseClient, CollectionMethods, ActMethods):
 
     # -- subscriptions
 
-    def subscribe(self, topic: str, hub: str, secret: str | None = None) -> RegisteredSubscription:
-        """Register a subscription to a topic; send the request to the hub yourself."""
-        return self._run(calls.subscribe(topic, hub, secret))
+    def subscribe(
+        self,
+        topic: str,
+        hub: str,
+        secret: str | None = None,
+        **options: Unpack[SubscriptionOptions],
+    ) -> RegisteredSubscription:
+        """Register a subscription to a topic; without `public_url`, ask the hub yourself."""
+        return self._run(calls.subscribe(topic, hub, secret, options))
 
     def unsubscribe(self, subscription_id: str) -> None:
         """Delete a subscription; raise `Refused` where there is none."""
         return self._run(calls.unsubscribe(subscription_id))
+
+    def subscription(self, subscription_id: str) -> SubscriptionItem:
+        """Return a subscription and what its hub has sent; raise `Refused` where there is none."""
+        return self._run(calls.subscription(subscription_id))
 
     def subscriptions(self) -> Iterator[SubscriptionItem]:
         """Yield all subscriptions, requested in parts."""

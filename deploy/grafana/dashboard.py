@@ -169,6 +169,12 @@ ROWS: dict[str, list[Panel]] = {
                 f"(rate(recrawl_webhook_deliveries_total{RATE})))"
             },
         ),
+        Panel(
+            "Subscriptions by state",
+            "short",
+            {"{{state}}": "max by (state) (recrawl_websub_subscriptions)"},
+            "Those that ended or were denied bring no pings",
+        ),
     ],
     "Requests": [
         Panel(

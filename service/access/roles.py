@@ -58,6 +58,7 @@ OPERATIONS: dict[str, Right] = {
     # hubs call the last two; the id of a subscription cannot be guessed
     "post_subscription": ADMIN,
     "list_subscriptions": ADMIN,
+    "get_subscription": ADMIN,
     "delete_subscription": ADMIN,
     "verify_subscription": PUBLIC,
     "post_content": PUBLIC,

@@ -172,6 +172,7 @@ def end(service: Service, threads: list[threading.Thread]) -> None:
     service.runner.stop()
     service.courier.stop()
     service.archivist.stop()
+    service.renewer.stop()
     service.watch.stopped.set()
     service.feed.stopped.set()
     service.gate.stop()

@@ -26,7 +26,9 @@ from service.batching.registrations import Registrations, batched_registrations
 from service.batching.reports import CrawlReports, PingReports, Recorder, batched
 from service.budget.in_force import BudgetInForce
 from service.budget.keeper import Keeper
+from service.connectors.indexnow import looks
 from service.connectors.indexnow_keys import KeyChecks
+from service.connectors.renewals import Renewer
 from service.epochs.run import Runner
 from service.epochs.solve import Plan
 from service.epochs.watch import Watch
@@ -128,6 +130,7 @@ class Service(Monitored):
     feed: FeedWatch
     courier: Courier
     archivist: Archivist
+    renewer: Renewer
     readers: asyncio.Semaphore
     """Limit of requests that read the schedule at a time; one on SQLite.
 
@@ -250,6 +253,7 @@ def open_service(
         feed=FeedWatch(store),
         courier=base.courier,
         archivist=base.archivist,
+        renewer=base.renewer,
         readers=asyncio.Semaphore(1 if store.embedded else MAX_THREADS),
         embedded=store.embedded,
         now=now,
@@ -261,8 +265,8 @@ def open_service(
         bodies=BodiesInWork(BODIES_AT_ONCE * settings.max_body_bytes),
         slow_request_s=settings.slow_request_s,
         log_requests=settings.log_level == "debug",
-        key_checks=KeyChecks(now) if settings.indexnow_check else None,
-        gate=open_gate(store, settings, now),
+        key_checks=KeyChecks(now, looks(settings.outgoing)) if settings.indexnow_check else None,
+        gate=open_gate(store, settings, now, settings.outgoing),
         cors_origins=settings.cors_origins,
         tracing=tracing,
     )
@@ -288,7 +292,7 @@ def the_monitored(request: Request) -> Monitored:
 
 
 def start_runner(service: Service) -> list[threading.Thread]:
-    """Return the threads of epochs, webhooks and the archive, if they run in this process."""
+    """Return the threads of epochs, webhooks, archive and hubs, if they run in this process."""
     if not service.embedded:
         return []
     with suppress(*OUTAGES):  # the runner tries again
@@ -298,6 +302,7 @@ def start_runner(service: Service) -> list[threading.Thread]:
         threading.Thread(target=run, name="epochs", daemon=True),
         threading.Thread(target=service.courier.run_every, name="webhooks", daemon=True),
         threading.Thread(target=service.archivist.run_every, name="archive", daemon=True),
+        threading.Thread(target=service.renewer.run_every, name="websub", daemon=True),
     ]
     for thread in threads:
         thread.start()

@@ -14,6 +14,7 @@ from service.model.quotes import unquoted
 
 if TYPE_CHECKING:
     from recrawl_client import Client
+    from service.connectors.guarded import Outgoing
     from service.runtime.settings import Settings
 
 console = Console(stderr=True)
@@ -64,6 +65,23 @@ Private = Annotated[
         "--private", help="Allow addresses that are not public, such as those of your own network"
     ),
 ]
+UserAgent = Annotated[
+    str | None,
+    typer.Option(
+        callback=header,
+        envvar="RECRAWL_USER_AGENT",
+        help="User-Agent for sites; include an address for complaints",
+    ),
+]
+ProxyGuards = Annotated[
+    bool,
+    typer.Option(
+        "--proxy-guards",
+        envvar="RECRAWL_PROXY_GUARDS",
+        help="Go through the proxies of HTTP_PROXY and HTTPS_PROXY, because they refuse addresses "
+        "of your own network",
+    ),
+]
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),
@@ -82,6 +100,16 @@ def settings(database_url: str | None = None, **overrides: Any) -> "Settings":
     if database_url is not None:
         overrides["database_url"] = database_url
     return read_settings(**overrides)
+
+
+def outgoing(user_agent: str | None, *, proxy_guards: bool) -> "Outgoing":
+    """Return the rules of requests to sites; print a line if a proxy is not used."""
+    from service.connectors.guarded import USER_AGENT, Outgoing
+
+    rules = Outgoing(user_agent or USER_AGENT, proxy_guards)
+    if (notice := rules.notice()) is not None:
+        _show(notice)
+    return rules
 
 
 def _show(sentence: str) -> None:

@@ -61,13 +61,14 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl
         from service.api.assembly import open_service
         from service.api.server import GracefulServer, bind
         from service.console.app import create_app_with_console  # noqa: F401 - for `server_config`
-        from service.runtime.bootstrap import configure_logging
+        from service.runtime.bootstrap import configure_logging, log_unused_proxies
 
     chosen = settings(database_url)
     mistake = mistake_without_keys(host, chosen)
     if mistake is not None and not may_have_keys(chosen):
         raise mistake
     configure_logging(chosen.log_level)
+    log_unused_proxies(chosen)
     service = open_service(chosen)
     try:
         if mistake is not None and service.gate.open:
@@ -160,14 +161,21 @@ def worker(
 ) -> None:
     """Run epochs: at regular intervals, and at the request of POST /epochs. Deliver webhooks.
 
-    With RECRAWL_ARCHIVE, one of the workers archives old days of the log.
+    With RECRAWL_ARCHIVE, one of the workers archives old days of the log. Subscriptions at hubs are
+    renewed.
 
     Any number of workers may run. One worker leads; another one takes over when the leader dies.
     All workers deliver.
     SIGTERM stops an epoch that needs more than 5 s; the next worker starts that epoch again.
     """
     with quick_imports():
-        from service.runtime.bootstrap import configure_logging, joined, opened, started_tracing
+        from service.runtime.bootstrap import (
+            configure_logging,
+            joined,
+            log_unused_proxies,
+            opened,
+            started_tracing,
+        )
         from service.runtime.epoch_processes import chosen_processes
 
     chosen = settings(database_url)
@@ -175,6 +183,7 @@ def worker(
     if mistake is not None and not may_have_keys(chosen):
         raise mistake
     configure_logging(chosen.log_level)
+    log_unused_proxies(chosen)
     tracing = started_tracing(chosen)
     processes = chosen_processes(chosen)
     base = opened(chosen, spread=processes.spread)
@@ -183,7 +192,8 @@ def worker(
     rounds = threading.Thread(target=base.runner.run_every, name="epochs", daemon=True)
     deliveries = threading.Thread(target=base.courier.run_every, name="webhooks", daemon=True)
     archiving = threading.Thread(target=base.archivist.run_every, name="archive", daemon=True)
-    threads = [rounds, deliveries, archiving]
+    renewals = threading.Thread(target=base.renewer.run_every, name="websub", daemon=True)
+    threads = [rounds, deliveries, archiving, renewals]
     with (
         closing(base.store),
         closing(processes),
@@ -197,6 +207,7 @@ def worker(
         base.runner.stop()
         base.courier.stop()
         base.archivist.stop()
+        base.renewer.stop()
         if not joined(threads, GRACE_S):
             base.store.abort()
             processes.close()
@@ -230,7 +241,7 @@ def observable(
     from service.api.worker_health import serving
     from service.runtime.access import open_gate
 
-    gate = open_gate(base.store, chosen, base.store.clock)
+    gate = open_gate(base.store, chosen, base.store.clock, chosen.outgoing)
     if mistake is not None and gate.open:
         raise mistake
     with serving(base, gate, chosen.slow_request_s, bind(host, port)) as url:

@@ -1,5 +1,6 @@
 """`recrawl sitemap` and `websub`: documents of sites, passed on to a service."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,12 +10,14 @@ from service.cli.options import (
     URL,
     ApiKey,
     Private,
+    ProxyGuards,
     To,
+    UserAgent,
     address,
     connected,
     console,
     finite,
-    header,
+    outgoing,
 )
 from service.cli.output import AsJson, echo_lines
 
@@ -43,10 +46,6 @@ CrossHost = Annotated[
     bool, typer.Option("--cross-host", help="Accept entries and children of other hosts too")
 ]
 Www = Annotated[bool, typer.Option("--www", help="Accept those of the host with and without www.")]
-UserAgent = Annotated[
-    str | None,
-    typer.Option(callback=header, help="User-Agent for sites; include an address for complaints"),
-]
 StateFile = Annotated[
     Path, typer.Option(dir_okay=False, help="File for the state of the last fetches")
 ]
@@ -65,6 +64,7 @@ def watch(
     www: Www = False,
     private: Private = False,
     user_agent: UserAgent = None,
+    proxy_guards: ProxyGuards = False,
     state: StateFile = Path("recrawl-sitemaps.json"),
 ) -> None:
     """Fetch sitemaps repeatedly, pass on the changed ones, and print a line for each.
@@ -74,8 +74,10 @@ def watch(
     """
     from service.connectors.watching import Manners, State, Watcher
 
-    agent = user_agent or Manners().user_agent
-    manners = Manners(delay, max_bytes, cross_host, www, private, agent)
+    rules = outgoing(user_agent, proxy_guards=proxy_guards)
+    manners = Manners(
+        delay, max_bytes, cross_host, www, private, rules.user_agent, rules.proxy_guards
+    )
     n_failed = 0
     with connected(to, api_key, waits=True) as client:
         watcher = Watcher(client, State(state, to), manners)
@@ -111,6 +113,14 @@ def _warn(sentence: str) -> None:
     console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
+class Policy(StrEnum):
+    """Hosts whose pages are taken."""
+
+    same = "same"
+    listed = "listed"
+    any = "any"
+
+
 websub = typer.Typer(no_args_is_help=True, help="Subscribe to feeds at their hubs (WebSub).")
 
 
@@ -120,13 +130,26 @@ def subscribe(
     callback: Annotated[
         str, typer.Option(help="Address of the service for hubs: https://…", callback=address)
     ],
+    host_policy: Annotated[
+        Policy | None,
+        typer.Option(
+            help="Hosts whose pages are taken: that of the feed, also those listed, or any  "
+            "[default: same]"
+        ),
+    ] = None,
+    listed_host: Annotated[
+        list[str] | None,
+        typer.Option(help="One more host whose pages are taken; may be given several times"),
+    ] = None,
     to: To = URL,
     api_key: ApiKey = None,
     private: Private = False,
+    user_agent: UserAgent = None,
+    proxy_guards: ProxyGuards = False,
 ) -> None:
     """Find the hub of a feed, register the feed at the service, and subscribe at the hub.
 
-    Run the command again before `expires_at` to renew the subscription.
+    The worker of the service renews the subscription before its lease ends.
     """
     import secrets
 
@@ -134,10 +157,22 @@ def subscribe(
     from service.connectors.websub import subscribe as ask
     from service.model.errors import HubRefused
 
-    secret = secrets.token_urlsafe(32)
-    with patient_client(private=private) as client, connected(to, api_key) as service:
+    secret, hosts = secrets.token_urlsafe(32), listed_host or []
+    policy = host_policy or (Policy.listed if hosts else Policy.same)
+    rules = outgoing(user_agent, proxy_guards=proxy_guards)
+    with (
+        patient_client(private=private, outgoing=rules) as client,
+        connected(to, api_key) as service,
+    ):
         topic = discover(client, url)
-        registered = service.subscribe(topic.url, topic.hub, secret)
+        registered = service.subscribe(
+            topic.url,
+            topic.hub,
+            secret,
+            public_url=callback.rstrip("/"),
+            host_policy=policy.value,
+            listed_hosts=hosts,
+        )
         try:
             ask(client, topic, callback.rstrip("/") + registered.callback, secret)
         except HubRefused:  # after any other failure the hub may have taken the request
@@ -149,6 +184,33 @@ def subscribe(
 @websub.command(name="list")
 def list_subscriptions(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """List all subscriptions."""
-    fields = ("id", "topic", "hub", "requested_at", "verified_at", "expires_at")
+    fields = ("id", "topic", "hub", "state", "expires_at", "n_taken", "n_rejected", "reason")
     with connected(to, api_key) as service:
         echo_lines(service.subscriptions(), *fields, as_json=as_json)
+
+
+SubscriptionId = Annotated[str, typer.Argument(help="`id` of the subscription, as listed")]
+
+
+@websub.command()
+def show(subscription_id: SubscriptionId, to: To = URL, api_key: ApiKey = None) -> None:
+    """Show one subscription as JSON, with the last entries that were taken and rejected."""
+    import msgspec
+
+    with connected(to, api_key) as service:
+        shown = service.subscription(quoted(subscription_id))
+    typer.echo(msgspec.json.format(msgspec.json.encode(shown)).decode())
+
+
+@websub.command()
+def unsubscribe(subscription_id: SubscriptionId, to: To = URL, api_key: ApiKey = None) -> None:
+    """Delete a subscription; the worker asks its hub to end it."""
+    with connected(to, api_key) as service:
+        service.unsubscribe(quoted(subscription_id))
+
+
+def quoted(name: str) -> str:
+    """Return a name as a segment of a path."""
+    from urllib.parse import quote
+
+    return quote(name, safe="")

@@ -41,6 +41,19 @@ def is_public(address: str) -> bool:
     return ip.is_global and not special
 
 
+def is_literal(host: str) -> bool:
+    """Return whether a host is an address, not a name.
+
+    >>> [is_literal(host) for host in ("10.0.0.1", "::1", "a.example")]
+    [True, True, False]
+    """
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
 class Resolver:
     """Name look-ups with a time limit.
 

@@ -1,9 +1,10 @@
-"""An HTTP client for addresses from untrusted input: public hosts only, within limits.
+"""The client of all requests that the service makes: public hosts only, within limits.
 
 The guard opens the connections, so the guard checks the host of every hop, redirects included.
 The guard looks a name up once and connects to exactly the address that was checked. Host, SNI and
 certificate stay those of the name. The client ignores proxies of the environment, because a proxy
-would look the name up again.
+looks the name up again. Only where the operator states that the proxy refuses private addresses
+(`Outgoing.proxy_guards`) do requests go through the proxy.
 """
 
 import math
@@ -12,14 +13,17 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from itertools import zip_longest
 from ssl import SSLContext
 from typing import Any, NamedTuple
+from urllib.request import getproxies_environment, proxy_bypass
 
 import httpcore
 import httpx
 from typing_extensions import override
 
-from service.connectors.addresses import LookUp, is_public, look_up
+from service import __version__
+from service.connectors.addresses import LookUp, is_literal, is_public, look_up
 
 PIECE = 65_536
 """Maximum size of an inflated piece, bytes."""
@@ -28,10 +32,41 @@ WRITTEN_AT_ONCE = 16_384
 MAX_HEAD = 262_144
 """Maximum size of the heads of an answer, those of 1xx included, bytes."""
 GZIP = ("gzip", "x-gzip")
+ADDRESS_S = 5.0
+"""Maximum time to connect to one address of a host that has others, seconds."""
+DOCUMENTATION = "https://recrawl.github.io/recrawl/"
+USER_AGENT = f"recrawl/{__version__} (+{DOCUMENTATION})"
+"""Default User-Agent, with an address for complaints."""
 
 
 class AnswerTooLarge(httpx.TransportError):
     """The answer has more bytes than allowed."""
+
+
+class AddressNotPublic(httpx.ConnectError):
+    """The host has an address that is not public."""
+
+
+class _NotPublic(httpcore.ConnectError):
+    pass
+
+
+class Outgoing(NamedTuple):
+    """Settings of the operator for all requests of a process."""
+
+    user_agent: str = USER_AGENT
+    proxy_guards: bool = False
+    """True where the proxies of the environment refuse addresses of the operator's network."""
+
+    def notice(self) -> str | None:
+        """Return a sentence on proxies of the environment that are not used; None without any."""
+        names = [f"{kind.upper()}_PROXY" for kind in ("http", "https", "all") if _proxy(kind)]
+        if self.proxy_guards or not names:
+            return None
+        return (
+            f"{' and '.join(names)} set a proxy that is not used, because a proxy looks names up "
+            "itself; set RECRAWL_PROXY_GUARDS=true if it refuses addresses of your own network"
+        )
 
 
 class FetchLimits(NamedTuple):
@@ -53,18 +88,20 @@ def guarded_client(
     look_up: LookUp = look_up,
     network: httpcore.NetworkBackend | None = None,
     remedy: str = "--private",
+    outgoing: Outgoing = Outgoing(),  # noqa: B008 - frozen
 ) -> httpx.Client:
     """Return a client for one request at a time; `private` allows addresses that are not public.
 
-    `remedy` is the option that sets `private`. Tests replace `look_up` and `network`. Refusals,
-    missed deadlines and answers that are too large raise `httpx.TransportError`.
+    `remedy` is the option that sets `private`. `headers` replace those of `outgoing`. Tests replace
+    `look_up` and `network`. Refusals, missed deadlines and answers that are too large raise
+    `httpx.TransportError`.
     """
     deadline = Deadline(bounds.seconds)
     network = network or httpcore.SyncBackend()
     guard = Guard(deadline, look_up, network, private=private, remedy=remedy)
     return httpx.Client(
-        transport=GuardedTransport(guard, bounds.max_bytes),
-        headers=headers,
+        transport=GuardedTransport(guard, bounds.max_bytes, proxied=outgoing.proxy_guards),
+        headers={"User-Agent": outgoing.user_agent, **(headers or {})},
         event_hooks=event_hooks,
         follow_redirects=bounds.max_redirects > 0,
         max_redirects=bounds.max_redirects,
@@ -123,16 +160,26 @@ class Guard(httpcore.NetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
-        for address in self._addresses(host):
+        addresses = in_turns(self._addresses(host))
+        for n_tried, address in enumerate(addresses, 1):
+            share_s = self._share_s(len(addresses) - n_tried)
             try:
                 stream = self.network.connect_tcp(
-                    address, port, self.deadline.left(), local_address, socket_options
+                    address, port, share_s, local_address, socket_options
                 )
-            except httpcore.ConnectError as error:
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
             else:
                 return Timed(stream, self.deadline)
         raise failure
+
+    def _share_s(self, n_after: int) -> float:
+        """Return the seconds for one address, so that those after it and the request have theirs.
+
+        A host with a dead address, such as of IPv6 on a network without it, answers by another.
+        """
+        left = self.deadline.left()
+        return min(left / (n_after + 2), ADDRESS_S) if n_after else left
 
     def _addresses(self, host: str) -> list[str]:
         try:
@@ -145,10 +192,21 @@ class Guard(httpcore.NetworkBackend):
         for address in () if self.private else addresses:
             if not is_public(address):
                 place = host if host == address else f"{address}, an address of {host},"
-                raise httpcore.ConnectError(
+                raise _NotPublic(
                     f"{place} is not public; {self.remedy} allows addresses of your own network"
                 )
         return addresses
+
+
+def in_turns(addresses: list[str]) -> list[str]:
+    """Return the addresses of a host, those of IPv6 and of IPv4 in turns, the first one first.
+
+    >>> in_turns(["2600::1", "2600::2", "192.0.2.1"])
+    ['2600::1', '192.0.2.1', '2600::2']
+    """
+    kinds = ([a for a in addresses if (":" in a) == is_six] for is_six in (True, False))
+    mine, others = sorted(kinds, key=lambda kind: kind[:1] != addresses[:1])
+    return [a for pair in zip_longest(mine, others) for a in pair if a is not None]
 
 
 class Timed(httpcore.NetworkStream):
@@ -201,10 +259,14 @@ class Timed(httpcore.NetworkStream):
 class GuardedTransport(httpx.BaseTransport):
     """Requests over guarded connections, with answers of a limited size."""
 
-    def __init__(self, guard: Guard, max_bytes: int) -> None:
+    def __init__(self, guard: Guard, max_bytes: int, *, proxied: bool = False) -> None:
         self.deadline = guard.deadline
         self.max_bytes = max_bytes
-        self._pool = httpcore.ConnectionPool(ssl_context=_tls(), network_backend=guard)
+        self.proxied = proxied
+        """True where requests go through the proxies of the environment."""
+        self._guard = guard
+        self._direct = httpcore.ConnectionPool(ssl_context=_tls(), network_backend=guard)
+        self._by_proxy: dict[str, httpcore.ConnectionPool] = {}
 
     @override
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -216,8 +278,9 @@ class GuardedTransport(httpx.BaseTransport):
         hop = httpcore.Request(
             request.method, target, headers=request.headers.raw, content=request.stream
         )
+        pool = self._pool(url)
         with self._as_httpx():
-            response = self._respond(hop)
+            response = self._respond(pool, hop)
         answer = httpx.Response(
             response.status,
             headers=response.headers,
@@ -228,18 +291,56 @@ class GuardedTransport(httpx.BaseTransport):
 
     @override
     def close(self) -> None:
-        self._pool.close()
+        for pool in (self._direct, *self._by_proxy.values()):
+            pool.close()
 
-    def _respond(self, hop: httpcore.Request) -> httpcore.Response:
+    def _pool(self, url: httpx.URL) -> httpcore.ConnectionPool:
+        """Return the connections for an address: direct, or those of its proxy."""
+        proxy = (_proxy(url.scheme) or _proxy("all")) if self.proxied else None
+        if not proxy or proxy_bypass(url.host):
+            return self._direct
+        if not self._guard.private and is_literal(url.host) and not is_public(url.host):
+            raise AddressNotPublic(
+                f"{url.host} is not public; {self._guard.remedy} allows addresses of your own "
+                "network"
+            )
+        if proxy not in self._by_proxy:
+            self._by_proxy[proxy] = self._connections_of(proxy)
+        return self._by_proxy[proxy]
+
+    def _connections_of(self, proxy: str) -> httpcore.ConnectionPool:
+        try:
+            chosen = httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}")
+        except (ValueError, httpx.InvalidURL) as error:
+            raise httpx.ProxyError("the proxy of the environment is no http(s) address") from error
+        if chosen.url.scheme not in ("http", "https"):
+            raise httpx.ProxyError(
+                f"proxies of the kind {chosen.url.scheme} are not supported; name one of http(s)"
+            )
+        guard = self._guard  # the operator has chosen the proxy, which may be on the own network
+        return httpcore.HTTPProxy(
+            httpcore.URL(
+                scheme=chosen.url.raw_scheme,
+                host=chosen.url.raw_host,
+                port=chosen.url.port,
+                target=chosen.url.raw_path,
+            ),
+            proxy_auth=chosen.raw_auth,
+            ssl_context=_tls(),
+            proxy_ssl_context=_tls() if chosen.url.scheme == "https" else None,
+            network_backend=Guard(guard.deadline, guard.look_up, guard.network, private=True),
+        )
+
+    def _respond(self, pool: httpcore.ConnectionPool, hop: httpcore.Request) -> httpcore.Response:
         """Return the head of the answer; repeat a request whose connection had ended before."""
         try:
-            response = self._pool.handle_request(hop)
+            response = pool.handle_request(hop)
         except (httpcore.NetworkError, httpcore.RemoteProtocolError):
             used = self.deadline.connection
             # a server may close an idle connection at the moment of the next request
             if used is None or used.n_read or not used.has_answered:
                 raise
-            response = self._pool.handle_request(hop)
+            response = pool.handle_request(hop)
         used = self.deadline.connection
         if used is not None:
             used.in_head, used.has_answered = False, True
@@ -269,7 +370,9 @@ class GuardedTransport(httpx.BaseTransport):
         except httpcore.TimeoutException as error:
             kind = getattr(httpx, type(error).__name__, httpx.ReadTimeout)
             raise kind(f"no complete answer after {self.deadline.seconds:g} s") from error
-        except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+        except _NotPublic as error:
+            raise AddressNotPublic(str(error)) from error
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
             raise getattr(httpx, type(error).__name__, httpx.NetworkError)(str(error)) from error
         except httpcore.UnsupportedProtocol as error:
             raise httpx.UnsupportedProtocol(str(error)) from error
@@ -327,6 +430,21 @@ def gunzipped(response: httpx.Response) -> Iterator[bytes]:
                 rest = inflater.unconsumed_tail
     except zlib.error as error:
         raise httpx.DecodingError(f"it is not gzip: {error}") from error
+
+
+def inflated_within(response: httpx.Response, max_bytes: int) -> bytes:
+    """Return the inflated body; raise `AnswerTooLarge` beyond a size in bytes."""
+    content = bytearray()
+    for piece in gunzipped(response):
+        content += piece
+        if len(content) > max_bytes:
+            raise AnswerTooLarge(f"it has over {max_bytes} bytes")
+    return bytes(content)
+
+
+def _proxy(kind: str) -> str | None:
+    """Return the proxy of the environment for http, https or all."""
+    return getproxies_environment().get(kind) or None
 
 
 @cache

@@ -2,12 +2,20 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
 
-from service.connectors.guarded import FetchLimits, guarded_client
+from recrawl_client.headers import retry_after
+from service.connectors.guarded import (
+    AddressNotPublic,
+    FetchLimits,
+    Outgoing,
+    guarded_client,
+    inflated_within,
+)
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
 
@@ -17,6 +25,15 @@ FETCH_S = 5.0
 """Maximum time for a key file, seconds, from the name look-up to the last byte."""
 MAX_KEY_FILE = 2_048
 """Maximum size of a key file, bytes."""
+AWAY = (408, 425, 429)
+"""Statuses that pass by themselves, beside those of 500 and more."""
+SILENCE = (
+    httpx.TimeoutException,
+    httpx.NetworkError,
+    httpx.ProxyError,
+    httpx.RemoteProtocolError,
+)
+"""Errors after which a site may answer the next request."""
 
 
 class KeyClaim(NamedTuple):
@@ -109,10 +126,21 @@ def _netloc(site: NormalUrl) -> str:
     return f"[{site.host.strip('[]')}]" if ":" in site.host else site.host
 
 
-def key_client() -> httpx.Client:
+class KeyFileAway(Exception):
+    """The site could not show its key file now, and may show it later."""
+
+    def __init__(self, retry_after_s: float = 0.0) -> None:
+        self.retry_after_s = retry_after_s
+        """Wait that the site asks for, seconds; 0: none."""
+        super().__init__()
+
+
+def key_client(outgoing: Outgoing = Outgoing()) -> httpx.Client:  # noqa: B008 - frozen
     """Return a client for one key file; it follows no redirects."""
     return guarded_client(
-        FetchLimits(FETCH_S, MAX_KEY_FILE), headers={"Accept-Encoding": "identity"}
+        FetchLimits(FETCH_S, MAX_KEY_FILE),
+        headers={"Accept-Encoding": "identity"},
+        outgoing=outgoing,
     )
 
 
@@ -120,12 +148,29 @@ def shows_key(claim: KeyClaim, client: Callable[[], httpx.Client] = key_client) 
     """Return whether the key file contains the key; blocks for at most `FETCH_S`.
 
     The guarded client refuses addresses in the service's own network.
+
+    Raises
+    ------
+    KeyFileAway
+        The site does not answer, or answers 408, 425, 429 or 5xx.
     """
     try:
         with client() as web, web.stream("GET", claim.location) as response:
-            if response.status_code != httpx.codes.OK:
+            status = response.status_code
+            if status in AWAY or response.is_server_error:
+                raise KeyFileAway(retry_after(response))
+            if status != httpx.codes.OK:
                 return False
-            content = b"".join(response.iter_raw())
+            content = inflated_within(response, MAX_KEY_FILE)
+    except AddressNotPublic:
+        return False
+    except SILENCE as error:
+        raise KeyFileAway from error
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return False
     return claim.key in content.decode("utf-8-sig", "replace").split()
+
+
+def looks(outgoing: Outgoing) -> Callable[[KeyClaim], bool]:
+    """Return `shows_key` with the rules of an operator."""
+    return partial(shows_key, client=partial(key_client, outgoing))

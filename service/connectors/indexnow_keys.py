@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-from service.connectors.indexnow import KeyClaim, shows_key
+from service.connectors.indexnow import KeyClaim, KeyFileAway, shows_key
 from service.model.errors import Overloaded, TooManyRequests
 
 MAX_BYTES = 1_000_000
@@ -65,7 +65,11 @@ MAX_PEER_TURNS = 16
 MAX_SITE_TURNS = 2
 """Maximum keys of one site that are checked at a time."""
 
-Outcome = Literal["believed", "refused", "dropped"]
+RETRIES_S = (30.0, 120.0, 600.0)
+"""Waits before the second, third and last look at a key file whose site is away, seconds; a longer
+Retry-After counts up to the last of them."""
+
+Outcome = Literal["believed", "refused", "dropped", "unchecked"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +110,14 @@ BOUNDS = (
 )
 
 
+class Delay(NamedTuple):
+    """A wait for a site that was away."""
+
+    until: datetime
+    n_looks: int
+    """Number of looks at the key file so far."""
+
+
 class KeyQueue:
     """The queue of waiting submissions; for one thread at a time."""
 
@@ -116,19 +128,32 @@ class KeyQueue:
         self._turn = 0
         self._last: dict[Hashable, int] = {}
         """The last turn of each peer, and of each of its sites."""
+        self._delays: dict[KeyClaim, Delay] = {}
+        """The claims whose sites were away."""
+
+    @property
+    def has_delays(self) -> bool:
+        """Return whether a claim waits for its site."""
+        return bool(self._delays)
 
     def add(self, new: Waiting) -> list[Waiting]:
         """Add a submission and return those that it replaced; raise `Overloaded`."""
         rest = list(self.waiting)
         dropped = [victim for bound in BOUNDS for victim in _make_room(rest, new, bound)]
         self.waiting = [*rest, new]
+        if dropped:
+            self._forget_delays()
         for name in _names(new):
             self._last.setdefault(name, self._turn)
         return dropped
 
-    def next(self) -> KeyClaim | None:
-        """Return the next claim to check; None while no check may begin."""
+    def next(self, now: datetime | None = None) -> KeyClaim | None:
+        """Return the next claim to check; None while no check may begin.
+
+        `now` leaves out the claims whose delay is not over.
+        """
         claims = {w.claim for w in self.running}
+        claims |= {c for c, delay in self._delays.items() if now is not None and now < delay.until}
         peers, sites = Counter(w.peer for w in self.running), Counter(w.site for w in self.running)
         ready = [
             w
@@ -145,11 +170,28 @@ class KeyQueue:
         self.running.append(first)
         return first.claim
 
+    def postpone(self, claim: KeyClaim, now: datetime, retry_after_s: float) -> bool:
+        """Look at the claim again after a wait; return False after the last look."""
+        n_looks = self._delays[claim].n_looks if claim in self._delays else 0
+        if n_looks == len(RETRIES_S):
+            return False
+        wait_s = max(RETRIES_S[n_looks], min(retry_after_s, RETRIES_S[-1]))
+        self.running = [w for w in self.running if w.claim != claim]
+        self._delays[claim] = Delay(now + timedelta(seconds=wait_s), n_looks + 1)
+        self._forget_delays()
+        return True
+
+    def _forget_delays(self) -> None:
+        """Remove the delays of claims that nobody waits for any more."""
+        present = {w.claim for w in self.waiting}
+        self._delays = {c: delay for c, delay in self._delays.items() if c in present}
+
     def done(self, claim: KeyClaim) -> list[Waiting]:
         """Remove and return all submissions of a claim."""
         settled = [w for w in self.waiting if w.claim == claim]
         self.waiting = [w for w in self.waiting if w.claim != claim]
         self.running = [w for w in self.running if w.claim != claim]
+        self._delays.pop(claim, None)
         present = {name for w in self.waiting for name in _names(w)}
         self._last = {name: turn for name, turn in self._last.items() if name in present}
         return settled
@@ -176,6 +218,8 @@ def _make_room(rest: list[Waiting], new: Waiting, bound: Bound) -> list[Waiting]
         rest.remove(dropped[-1])
 
 
+POLL_S = 0.5
+"""Time between two looks for a delay that is over, seconds."""
 N_FETCHERS = 32
 """Maximum key files that are fetched at a time, each in its own thread."""
 MAX_BELIEVED, MAX_REFUSED = 100_000, 10_000
@@ -239,6 +283,9 @@ class KeyChecks:
             verdict = False
             try:
                 verdict = self.look(claim)
+            except KeyFileAway as away:
+                _end_wait(self._postpone(claim, away.retry_after_s), "unchecked")
+                continue
             except Exception:
                 log.exception("a key file could not be checked", key_location=claim.location)
             _end_wait(self._settle(claim, verdict), "believed" if verdict else "refused")
@@ -247,10 +294,21 @@ class KeyChecks:
         """Return the next claim, after a wait for its turn; None once stopped."""
         with self._changed:
             while not self._stopped:
-                if (claim := self._line.next()) is not None:
+                if (claim := self._line.next(self.now())) is not None:
                     return claim
-                self._changed.wait()
+                self._changed.wait(POLL_S if self._line.has_delays else None)
             return None
+
+    def _postpone(self, claim: KeyClaim, retry_after_s: float) -> list[Waiting]:
+        """Look again later; return the submissions that waited, after the last look."""
+        with self._changed:
+            if self._stopped:
+                return []
+            if self._line.postpone(claim, self.now(), retry_after_s):
+                self._changed.notify_all()
+                return []
+            self._changed.notify_all()  # this site and this peer have one free turn more
+            return self._line.done(claim)
 
     def _settle(self, claim: KeyClaim, verdict: bool) -> list[Waiting]:  # noqa: FBT001
         """Store a verdict and return the submissions that waited for the verdict."""

@@ -17,8 +17,13 @@ from urllib.parse import urlsplit
 import httpx
 
 from recrawl_client import Client, Refused, SitemapRead, Unavailable, retry_after
-from service import __version__
-from service.connectors.guarded import AnswerTooLarge, FetchLimits, guarded_client
+from service.connectors.guarded import (
+    USER_AGENT,
+    AnswerTooLarge,
+    FetchLimits,
+    Outgoing,
+    guarded_client,
+)
 from service.model.errors import SitemapNotFetched, UnreadableFile
 
 NOT_MODIFIED, OK = 304, 200
@@ -97,7 +102,9 @@ class Manners:
     """True where entries of the host with and without `www.` are taken."""
     private: bool = False
     """True where addresses that are not public are allowed."""
-    user_agent: str = f"recrawl/{__version__}"
+    user_agent: str = USER_AGENT
+    proxy_guards: bool = False
+    """True where the proxies of the environment refuse addresses of the operator's network."""
 
 
 class Watcher:
@@ -156,7 +163,8 @@ class Watcher:
         with guarded_client(
             bounds,
             private=self.manners.private,
-            headers={"User-Agent": self.manners.user_agent, "Accept-Encoding": "gzip"},
+            headers={"Accept-Encoding": "gzip"},
+            outgoing=Outgoing(self.manners.user_agent, self.manners.proxy_guards),
             event_hooks={"request": [self._wait]},
         ) as client:
             while waiting:

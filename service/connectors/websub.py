@@ -7,19 +7,31 @@ import hmac
 from codecs import getincrementaldecoder
 from contextlib import suppress
 from html.parser import HTMLParser
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import urljoin
 
 import httpx
 
-from service import __version__
-from service.connectors.guarded import AnswerTooLarge, FetchLimits, guarded_client, gunzipped
+from service.connectors.guarded import (
+    AnswerTooLarge,
+    FetchLimits,
+    Outgoing,
+    guarded_client,
+    gunzipped,
+)
 from service.model.errors import HubRefused, NotSubscribed
+from service.model.subscriptions import ASKED_S
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
 MAX_BYTES = 1_000_000
 FETCH_S = 30.0
 MAX_REDIRECTS = 5
+REPEATED = (301, 302, 307, 308)
+"""Statuses of redirects after which the request is sent to the new address as it was."""
+BUSY = (408, 425, 429)
+"""Statuses of clients' errors that pass by themselves."""
+MAX_REASON = 300
+"""Maximum length of a hub's own words, characters."""
 CONTENT = ("entry", "item", "body")
 """Elements that begin the content; links after them do not count."""
 NEVER_SENT = (
@@ -40,6 +52,28 @@ class Topic(NamedTuple):
     hub: str
 
 
+def printable(text: str) -> str:
+    r"""Return a hub's words without characters that a database may not take, cut to size.
+
+    >>> printable("no\x00pe ")
+    'no\ufffdpe'
+    """
+    cut = text.strip()[:MAX_REASON]
+    return "".join(character if character.isprintable() else "\ufffd" for character in cut)
+
+
+def signature_fault(content: bytes, secret: str, signature: str) -> str | None:
+    """Return what is wrong with an `X-Hub-Signature`; None where it is right."""
+    if is_signed(content, secret, signature):
+        return None
+    method, mark, _ = signature.strip().lower().partition("=")
+    if not mark:
+        return "the content has no X-Hub-Signature of the form method=hex"
+    if method not in METHODS:
+        return f"the method {printable(method)[:20]} is none of {', '.join(METHODS)}"
+    return "the signature does not fit the secret; the hub may hold an earlier one"
+
+
 def is_signed(content: bytes, secret: str, signature: str) -> bool:
     """Return whether an `X-Hub-Signature` is that of this content and this secret.
 
@@ -55,12 +89,25 @@ def is_signed(content: bytes, secret: str, signature: str) -> bool:
     return hmac.compare_digest(expected.encode(), digest.encode())
 
 
-def patient_client(*, private: bool = False) -> httpx.Client:
+def patient_client(
+    *,
+    private: bool = False,
+    outgoing: Outgoing = Outgoing(),  # noqa: B008 - frozen
+    remedy: str = "--private",
+) -> httpx.Client:
     """Return a guarded client for publishers and hubs."""
-    headers = {"User-Agent": f"recrawl/{__version__}", "Accept-Encoding": "gzip"}
     return guarded_client(
-        FetchLimits(FETCH_S, MAX_BYTES, MAX_REDIRECTS), private=private, headers=headers
+        FetchLimits(FETCH_S, MAX_BYTES, MAX_REDIRECTS),
+        private=private,
+        headers={"Accept-Encoding": "gzip"},
+        outgoing=outgoing,
+        remedy=remedy,
     )
+
+
+def hub_client(*, private: bool, outgoing: Outgoing) -> httpx.Client:
+    """Return the guarded client of the worker, for hubs."""
+    return patient_client(private=private, outgoing=outgoing, remedy="RECRAWL_WEBSUB_PRIVATE=true")
 
 
 def discover(client: httpx.Client, url: str) -> Topic:
@@ -87,28 +134,60 @@ def discover(client: httpx.Client, url: str) -> Topic:
     return Topic(found_links.get("self", at), found_links["hub"])
 
 
-def subscribe(client: httpx.Client, topic: Topic, callback: str, secret: str) -> None:
-    """Ask the hub to verify the callback and to send updates; raise `NotSubscribed`.
+def subscribe(
+    client: httpx.Client,
+    topic: Topic,
+    callback: str,
+    secret: str | None,
+    mode: Literal["subscribe", "unsubscribe"] = "subscribe",
+) -> None:
+    """Ask the hub to verify the callback, to send updates or to end them; raise `NotSubscribed`.
 
-    After any error but `HubRefused`, the hub may verify the callback all the same.
+    The lease that the request names is ten days; the hub chooses. A redirect gets the same request
+    again, at most `MAX_REDIRECTS` times, and never over plain HTTP after HTTPS, because of the
+    secret. After any error but `HubRefused`, the hub may verify the callback all the same.
     """
-    form = {
-        "hub.mode": "subscribe",
-        "hub.topic": topic.url,
-        "hub.callback": callback,
-        "hub.secret": secret,
-    }
-    try:
-        with client.stream("POST", topic.hub, data=form) as response:
-            if response.is_success:
-                return
-            reason = next(gunzipped(response), b"").decode(errors="replace").strip()[:200]
-    except NEVER_SENT as error:
-        raise HubRefused(f"the hub {topic.hub} cannot be reached: {error}") from error
-    except httpx.HTTPError as error:
-        raise NotSubscribed(f"the hub {topic.hub} gave no answer: {error}") from error
-    failed = HubRefused if response.is_client_error else NotSubscribed
-    raise failed(f"the hub {topic.hub} answered {response.status_code} {reason}".rstrip())
+    form = {"hub.mode": mode, "hub.topic": topic.url, "hub.callback": callback}
+    if mode == "subscribe":
+        form |= {"hub.lease_seconds": str(ASKED_S)}
+        form |= {} if secret is None else {"hub.secret": secret}
+    hub = topic.hub
+    for _ in range(MAX_REDIRECTS + 1):
+        try:
+            with client.stream("POST", hub, data=form, follow_redirects=False) as response:
+                if response.is_success:
+                    return
+                if response.status_code in REPEATED and response.headers.get("Location"):
+                    hub = _redirected(hub, response.headers["Location"])
+                    continue
+                reason = printable(next(gunzipped(response), b"").decode(errors="replace"))
+        except NEVER_SENT as error:
+            raise HubRefused(f"the hub {hub} cannot be reached: {error}") from error
+        except httpx.HTTPError as error:
+            raise NotSubscribed(f"the hub {hub} gave no answer: {error}") from error
+        raise _refusal(hub, response, reason)
+    raise HubRefused(f"the hub {topic.hub} answered over {MAX_REDIRECTS} redirects in a row")
+
+
+def _redirected(hub: str, location: str) -> str:
+    """Return the address that a hub names in place of its own; raise `HubRefused`."""
+    target = urljoin(hub, location)
+    if hub.startswith("https:") and not target.startswith("https:"):
+        raise HubRefused(f"the hub {hub} redirects the secret to {target[:200]}, which is no HTTPS")
+    return target
+
+
+def _refusal(hub: str, response: httpx.Response, reason: str) -> NotSubscribed:
+    """Return the error for an answer that is no success."""
+    status = response.status_code
+    if response.is_redirect:
+        where = printable(response.headers.get("Location", "")) or "no address"
+        return HubRefused(
+            f"the hub {hub} answered {status}, a redirect to {where} that is no place for the same "
+            "request; name the hub's own address"
+        )
+    failed = HubRefused if response.is_client_error and status not in BUSY else NotSubscribed
+    return failed(f"the hub {hub} answered {status} {reason}".rstrip())
 
 
 class _Head(HTMLParser):

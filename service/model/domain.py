@@ -355,18 +355,3 @@ class Epoch:
     reason: str | None = None
     """Reason of a failure; None without one."""
     certificate: Certificate | None = field(default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """A subscription to a topic at a WebSub hub."""
-
-    id: str
-    topic: str
-    """URL exactly as the publisher writes it, because hubs compare it letter by letter."""
-    secret: str | None = field(repr=False)
-    """Key of the hub's signatures."""
-    hub: str
-    requested_at: datetime
-    verified_at: datetime | None = None
-    expires_at: datetime | None = None

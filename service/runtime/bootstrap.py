@@ -15,10 +15,11 @@ import numpy as np
 import structlog
 from structlog.typing import EventDict
 
-from service import __version__
 from service.budget.in_force import BudgetInForce
 from service.budget.spending import adopt_budget
 from service.connectors.guarded import FetchLimits, guarded_client
+from service.connectors.renewals import Renewer
+from service.connectors.websub import hub_client
 from service.core.estimators import ESTIMATORS
 from service.epochs.constraints import CONSTRAINED
 from service.epochs.parts import Spread, in_this_process
@@ -95,6 +96,7 @@ class Opened:
     runner: Runner
     courier: Courier
     archivist: Archivist
+    renewer: Renewer
 
 
 def opened(
@@ -148,9 +150,18 @@ def opened(
     rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s, budget)
     interval = timedelta(seconds=settings.epoch_interval_s)
     runner = Runner(store, plan, interval, store.clock, settings.politeness(), spread, budget)
-    deliveries = courier(store, settings, rng.spawn(1)[0])
+    of_deliveries = rng.spawn(1)[0]
+    deliveries = courier(store, settings, of_deliveries)
     archivist = Archivist(store, Retention(plan.retention, settings.changes_retention))
-    return Opened(store, plan, budget, rules, runner, deliveries, archivist)
+    hubs = partial(hub_client, private=settings.websub_private, outgoing=settings.outgoing)
+    renewer = Renewer(store, hubs, of_deliveries.spawn(1)[0])
+    return Opened(store, plan, budget, rules, runner, deliveries, archivist, renewer)
+
+
+def log_unused_proxies(settings: Settings) -> None:
+    """Log a line where the environment sets a proxy that requests do not go through."""
+    if (notice := settings.outgoing.notice()) is not None:
+        structlog.get_logger().warning("a proxy is not used", reason=notice)
 
 
 def started_tracing(settings: Settings) -> "Tracing | None":
@@ -175,8 +186,8 @@ def courier(store: Store, settings: Settings, rng: np.random.Generator) -> Couri
         guarded_client,
         WEBHOOK_LIMITS,
         private=settings.webhooks_private,
-        headers={"User-Agent": f"recrawl/{__version__}"},
         remedy="RECRAWL_WEBHOOKS_PRIVATE=true",
+        outgoing=settings.outgoing,
     )
     return Courier(store, client, rng, settings.changes_retention)
 

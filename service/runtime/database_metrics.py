@@ -23,6 +23,7 @@ from service.model.amounts import CRAWLS
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import RecrawlError
 from service.model.history import Calibrations, merged_calibrations
+from service.model.subscriptions import SubscriptionState
 from service.model.webhooks import WebhookProgress
 from service.runtime.metric_families import (
     gauge,
@@ -32,6 +33,7 @@ from service.runtime.metric_families import (
     of_needs,
     of_queue,
     of_step,
+    of_subscriptions,
     of_webhooks,
 )
 from service.status.needs import Need
@@ -141,6 +143,8 @@ class Sums(NamedTuple):
     census: QueueCensus
     calibrations: Calibrations
     """Predictions and outcomes of the last day."""
+    subscriptions: dict[SubscriptionState, int]
+    """Number of subscriptions by state."""
     at: datetime
 
 
@@ -187,7 +191,7 @@ class NeedsCollector(RareCollector):
 
 
 class SumsCollector(RareCollector):
-    """Numbers of the queue and the calibration, as of the last count."""
+    """Numbers of queue, calibration and subscriptions, as of the last count."""
 
     def __init__(
         self, store: Store, now: Clock, clock: Callable[[], float] = time.monotonic
@@ -205,14 +209,15 @@ class SumsCollector(RareCollector):
             now = self.now()
             steps = tx.calibrations(now - CALIBRATED, now)
             day = merged_calibrations(step.calibrations for step in steps)
-            self.sums = Sums(tx.queue_census(now), day, now)
+            self.sums = Sums(tx.queue_census(now), day, tx.count_subscriptions(now), now)
 
     @override
     def collect(self) -> Iterator[Metric]:
         if self.sums is None:
             return
-        census, calibrations, at = self.sums
+        census, calibrations, subscriptions, at = self.sums
         age = max((self.now() - at).total_seconds(), 0.0)
         yield gauge("count_age_seconds", "Time since queue and leases were counted", age)
         yield from of_queue(census)
         yield from of_calibrations(calibrations)
+        yield from of_subscriptions(subscriptions)

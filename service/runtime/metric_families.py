@@ -12,6 +12,7 @@ from service.model.amounts import fine_units
 from service.model.changes import age_s
 from service.model.domain import Epoch
 from service.model.history import Calibrations, Gauges
+from service.model.subscriptions import SubscriptionState
 from service.model.unfinished import Ending
 from service.model.webhooks import WebhookProgress, WebhookStatus
 from service.status.needs import KINDS, Need
@@ -226,3 +227,13 @@ def of_webhooks(webhooks: list[WebhookProgress], now: datetime) -> Iterator[Metr
     yield lag
     yield deliveries
     yield gauge("webhooks_disabled", "Webhooks that the service stopped", n_disabled)
+
+
+def of_subscriptions(numbers: Mapping[SubscriptionState, int]) -> Iterator[Metric]:
+    """Yield the metric of subscriptions at WebSub hubs."""
+    yield labelled(
+        "websub_subscriptions",
+        "Subscriptions at WebSub hubs, by state",
+        "state",
+        {state.value: float(numbers.get(state, 0)) for state in SubscriptionState},
+    )

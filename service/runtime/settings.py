@@ -14,6 +14,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from service.archive.log_archive import LogArchive
 from service.budget.in_force import BudgetSettings
+from service.connectors.guarded import USER_AGENT, Outgoing
 from service.core.allocation import ALLOCATORS
 from service.core.division import FIRST_SHARE
 from service.core.estimators import ESTIMATORS, make_estimator
@@ -117,6 +118,14 @@ class Settings(AccessSettings, ClusterSettings):
     """Retention of the feed of changes, days; empty: for ever."""
     webhooks_private: bool = False
     """True where webhooks may have addresses that are not public, as on an intranet."""
+    websub_private: bool = False
+    """True where subscriptions are renewed at hubs whose addresses are not public."""
+    user_agent: Annotated[str, Field(pattern=r"^[\x20-\x7e]{1,500}$")] = USER_AGENT
+    """User-Agent of all requests that the service makes: webhooks, hubs, key files of IndexNow and
+    keys of an identity provider."""
+    proxy_guards: bool = False
+    """True where the proxies of HTTP_PROXY and HTTPS_PROXY refuse addresses of your own network;
+    requests then go through them. Otherwise these variables are ignored."""
     host_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 1
     """Default delay between two leased crawls of a host, seconds; 0: none."""
     host_concurrency: Annotated[int, Field(ge=0, le=10_000)] = 1
@@ -264,6 +273,11 @@ class Settings(AccessSettings, ClusterSettings):
     def changes_retention(self) -> timedelta | None:
         """Retention of the feed of changes; None: for ever."""
         return None if self.changes_days is None else timedelta(days=self.changes_days)
+
+    @property
+    def outgoing(self) -> Outgoing:
+        """The rules of all requests that the service makes."""
+        return Outgoing(self.user_agent, self.proxy_guards)
 
     def budget_settings(self) -> BudgetSettings:
         """Return what is set about the budget."""

@@ -12,6 +12,7 @@ from service.budget.shown import STOPPED, judged
 from service.history.reading import counts_between
 from service.model.arrays import Instants
 from service.model.history import STEP
+from service.model.subscriptions import TroubledSubscription
 from service.model.webhooks import TroubledWebhook
 from service.status.asked import LastAsked
 from service.storage import Store, Transaction
@@ -90,6 +91,7 @@ class Facts:
     crawlers: CrawlerFacts
     pauses: Sequence[PausedQueue]
     webhooks: Sequence[TroubledWebhook]
+    subscriptions: Sequence[TroubledSubscription]
     budget: Terms | None
     """The budget that leases keep; None: none is set."""
     steps: Sequence[MeasuredStep]
@@ -118,6 +120,7 @@ def read_facts(
         ),
         pauses=tx.pauses(at, MOST_READ),
         webhooks=tx.troubled_webhooks(MOST_READ),
+        subscriptions=tx.troubled_subscriptions(at, MOST_READ),
         budget=terms,
         steps=steps,
         stopped=_stopped(tx),

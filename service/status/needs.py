@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from service.model.arrays import NO_TIME, instant, moment
+from service.model.subscriptions import SubscriptionState, TroubledSubscription
 from service.model.webhooks import TroubledWebhook
 from service.model.words import counted, span
 from service.model.words import moment as in_words
@@ -233,6 +234,27 @@ def workers_losing(facts: Facts) -> Iterator[Found]:
             yield Found(worker.name, since, {"worker": worker.name, "n": f"{n:,}"})
 
 
+def subscriptions_ending(facts: Facts) -> Iterator[Found]:
+    """Yield subscriptions at hubs that end, or never begin, unless somebody acts."""
+    for each in facts.subscriptions:
+        hosts = {
+            "topic": urlsplit(each.topic).hostname or "its topic",
+            "hub": urlsplit(each.hub).hostname or "its hub",
+        }
+        yield Found(hosts["topic"], each.since, {**hosts, "what": _end_of(each, facts.at)})
+
+
+def _end_of(subscription: TroubledSubscription, at: datetime) -> str:
+    expires_at = subscription.expires_at
+    if subscription.state is SubscriptionState.denied:
+        return f"the hub denied it {_span(at - subscription.since)} ago"
+    if expires_at is None:
+        return f"the hub has not verified it for {_span(at - subscription.requested_at)}"
+    if expires_at <= at:
+        return f"its lease ended {_span(at - expires_at)} ago"
+    return f"its lease ends in {_span(expires_at - at)}, and no renewal has succeeded"
+
+
 KINDS = (
     NeedKind(
         "epoch_failing",
@@ -272,6 +294,12 @@ KINDS = (
         "Mend the webhook at {host} and start it again: the service stopped it.",
         'PATCH /webhooks/{id} {{"paused": false}}',
         "GET /webhooks",
+    ),
+    NeedKind(
+        "subscription_ending",
+        subscriptions_ending,
+        "Renew the subscription to {topic} at the hub {hub}: {what}.",
+        "recrawl websub list",
     ),
     NeedKind(
         "budget_unused",

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from service.archive.log_archive import LogArchive
-from service.model.domain import Subscription
+from service.model.subscriptions import Subscription
 from service.storage.clock import Clock
 from service.storage.pages.contract import Brought, RegisteredPages
 from service.storage.stores.contract import Lead, Store, Transaction

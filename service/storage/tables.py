@@ -532,6 +532,7 @@ schedule = sa.Table(
     sqlite_with_rowid=False,
 )
 
+SUBSCRIPTION_COUNTS = ("n_asked", "n_contents", "n_unsigned", "n_taken", "n_rejected")
 websub = sa.Table(
     "websub",
     metadata,
@@ -542,6 +543,19 @@ websub = sa.Table(
     sa.Column("requested_at", Instant, nullable=False),
     sa.Column("verified_at", Instant),
     sa.Column("expires_at", Instant),
+    sa.Column("host_policy", sa.Text, nullable=False, server_default="same"),
+    *(sa.Column(name, Json) for name in ("listed_hosts", "last_taken", "last_rejected")),
+    *(sa.Column(name, sa.Text) for name in ("public_url", "reason")),
+    *(
+        sa.Column(name, Instant)
+        for name in ("ask_at", "warn_at", "denied_at", "ending_at", "last_content_at")
+    ),
+    *(
+        sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
+        for name in SUBSCRIPTION_COUNTS
+    ),
+    sa.Index(None, "ask_at"),
+    sa.Index(None, "warn_at"),
     comment="Subscriptions to topics at WebSub hubs.",
 )
 

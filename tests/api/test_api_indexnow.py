@@ -8,6 +8,7 @@ import pytest
 from support.live_server import Live, running, until
 
 from service.connectors import indexnow_keys
+from service.connectors.indexnow import KeyFileAway
 
 KEY = "0123abcd-4567-ef89"
 URLS = [f"https://a.example/{i}" for i in range(3)]
@@ -196,3 +197,43 @@ def test_a_look_that_fails_is_no_key_and_can_be_repeated(checked: Live):
     assert stranger(checked).status_code == 202
     until(lambda: stranger(checked).status_code == 403, "the look has failed")
     assert checked.alive()
+
+
+def test_a_site_that_is_away_refuses_nothing_and_is_looked_at_again(checked: Live):
+    checked.register(*URLS)
+    looked = []
+
+    def look(claim):
+        looked.append(claim.location)
+        if len(looked) < 3:
+            raise KeyFileAway(45.0)
+        return True
+
+    checked.service.key_checks.look = look
+    assert stranger(checked).status_code == 202
+    for n, wait_s in enumerate((45, 120), 1):
+        until(lambda n=n: len(looked) == n, "the site is looked at")
+        assert stranger(checked).status_code == 202, "a submission waits for the same look"
+        checked.clock.advance(seconds=wait_s)
+    until(lambda: n_pings(checked) >= 1, "the site is back")
+    assert stranger(checked).status_code == 200
+
+
+def test_a_site_that_stays_away_loses_its_submissions_and_may_begin_anew(checked: Live):
+    checked.register(*URLS)
+    looked = []
+
+    def away(claim):
+        looked.append(claim)
+        raise KeyFileAway
+
+    checked.service.key_checks.look = away
+    assert stranger(checked).status_code == 202
+    for n, wait_s in enumerate(indexnow_keys.RETRIES_S, 1):
+        until(lambda n=n: len(looked) == n, "a look")
+        checked.clock.advance(seconds=wait_s)
+    labels = {"kind": "indexnow", "outcome": "unchecked"}
+    value = checked.service.telemetry.registry.get_sample_value
+    until(lambda: value("recrawl_items_total", labels) == 1, "the submission is counted as lost")
+    assert stranger(checked).status_code == 202, "no key was refused"
+    assert n_pings(checked) == 0

@@ -1,5 +1,8 @@
 """WebSub over HTTP: what hubs ask and send, and what becomes of it."""
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import httpx
 import pytest
 from support.hubs import CHALLENGE, signature
@@ -18,7 +21,7 @@ ATOM = f"""<feed xmlns="http://www.w3.org/2005/Atom">
 </feed>""".encode()
 
 
-def subscribe(api: Live, **given: str) -> str:
+def subscribe(api: Live, **given: Any) -> str:
     """Register a subscription and give its callback."""
     response = api.post("/websub", {"topic": TOPIC, "hub": HUB, **given})
     assert response.status_code == 200, response.text
@@ -72,7 +75,22 @@ def test_a_subscription_is_listed_without_its_secret(api: Live, capfd):
         "requested_at": "2026-05-01T12:00:00Z",
         "verified_at": None,
         "expires_at": None,
+        "state": "pending",
+        "host_policy": "same",
+        "listed_hosts": [],
+        "public_url": None,
+        "ask_at": None,
+        "n_asked": 0,
+        "reason": None,
+        "last_content_at": None,
+        "n_contents": 0,
+        "n_unsigned": 0,
+        "n_taken": 0,
+        "n_rejected": 0,
+        "last_taken": [],
+        "last_rejected": [],
     }
+    assert api.get(f"{callback}/state").json() == only(api)
     send(api, callback)
     assert SECRET not in "".join(capfd.readouterr())
 
@@ -106,20 +124,160 @@ def test_a_hub_that_ends_a_subscription_is_told_its_challenge(api: Live):
     "changed",
     [
         {"topic": "https://example.com/other"},
-        {"topic": TOPIC + "#"},
+        {"topic": "https://example.com/FEED"},
+        {"topic": "https://["},
         {"topic": None},
-        {"mode": "denied"},
+        {"mode": "denied", "topic": "https://example.com/other"},
+        {"mode": "DENIED"},
         {"mode": None},
         {"challenge": None},
         {"lease_seconds": "-1"},
-        {"lease_seconds": "9" * 40},
+        {"lease_seconds": "-0.5"},
         {"lease_seconds": "soon"},
+        {"lease_seconds": "1" * 5_000},
     ],
 )
 def test_what_nobody_asked_for_is_not_confirmed(sqlite_api: Live, changed):
     response = verify(sqlite_api, subscribe(sqlite_api), **changed)
     assert response.status_code == 404
     assert only(sqlite_api)["verified_at"] is None
+    assert only(sqlite_api)["reason"].startswith("not confirmed: ")
+
+
+@pytest.mark.parametrize(
+    ("lease_seconds", "expires_at"),
+    [
+        (None, None),
+        ("", None),
+        ("0", None),
+        ("60", "2026-05-01T12:01:00Z"),
+        (" 60.0 ", "2026-05-01T12:01:00Z"),
+        ("9" * 40, "2056-04-23T12:00:00Z"),
+    ],
+)
+def test_odd_leases_are_taken_as_they_are_meant(sqlite_api: Live, lease_seconds, expires_at):
+    callback = subscribe(sqlite_api, public_url="https://recrawl.example")
+    assert verify(sqlite_api, callback, lease_seconds=lease_seconds).text == CHALLENGE
+    one = only(sqlite_api)
+    assert (one["state"], one["expires_at"]) == ("active", expires_at)
+    asked = {"2026-05-01T12:01:00Z": "2026-05-01T12:01:00Z", None: "2026-05-08T04:00:00Z"}
+    assert one["ask_at"] == asked.get(expires_at, "2026-05-11T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    "topic", ["https://EXAMPLE.com/feed", "https://example.com:443/feed", TOPIC + "#", TOPIC]
+)
+def test_a_topic_may_be_spelt_in_another_way(sqlite_api: Live, topic):
+    assert verify(sqlite_api, subscribe(sqlite_api), topic=topic).text == CHALLENGE
+    assert only(sqlite_api)["topic"] == TOPIC
+
+
+def test_a_verification_that_comes_twice_is_answered_twice(api: Live):
+    callback = subscribe(api)
+    verify(api, callback)
+    api.clock.advance(hours=1)
+    assert verify(api, callback, challenge="another").text == "another"
+    assert only(api)["expires_at"] == "2026-05-11T13:00:00Z"
+
+
+def test_a_denial_without_a_reason_is_shown_as_such(sqlite_api: Live):
+    callback = subscribe(sqlite_api)
+    denied = verify(sqlite_api, callback, mode="denied", challenge=None, lease_seconds=None)
+    assert (denied.status_code, denied.content) == (200, b"")
+    assert (only(sqlite_api)["state"], only(sqlite_api)["reason"]) == (
+        "denied",
+        "the hub gave no reason",
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "taken"),
+    [
+        ({}, [NEWS, "https://example.com/about"]),
+        ({"host_policy": "same"}, [NEWS, "https://example.com/about"]),
+        (
+            {"host_policy": "listed", "listed_hosts": ["b.example", "OTHER.example"]},
+            [NEWS, "https://example.com/about", "https://other.example/"],
+        ),
+        (
+            {"host_policy": "listed", "listed_hosts": ["b.example"]},
+            [NEWS, "https://example.com/about"],
+        ),
+        (
+            {"host_policy": "any"},
+            [NEWS, "https://example.com/about", "https://other.example/"],
+        ),
+    ],
+)
+def test_pages_of_other_hosts_are_taken_by_the_policy_and_none_in_silence(api: Live, policy, taken):
+    callback = subscribe(api, **policy)
+    assert send(api, callback).status_code == 202
+    one = api.get(f"{callback}/state").json()
+    assert [entry["url"] for entry in one["last_taken"]] == taken[::-1]
+    assert (one["n_contents"], one["n_taken"], one["n_rejected"]) == (1, len(taken), 3 - len(taken))
+    assert one["last_content_at"] == "2026-05-01T12:00:00Z"
+    assert [pinged(api, url) is not None for url in taken] == [True] * len(taken)
+    if len(taken) < 3:
+        (rejected,) = one["last_rejected"]
+        assert (rejected["url"], rejected["code"]) == ("https://other.example/", "cross_host")
+        assert "subscribe again with host_policy any, or list the host" in rejected["detail"]
+
+
+def test_the_last_ten_entries_are_kept_and_odd_ones_fit_the_database(api: Live):
+    callback = subscribe(api)
+    entries = [
+        f"<entry><link href='https://b{i}.example/&#xd800;\x01é'/></entry>" for i in range(25)
+    ]
+    send(api, callback, f"<feed>{''.join(entries)}</feed>".encode())
+    send(api, callback, b"<feed><entry><link href='https://last.example/'/></entry></feed>")
+    one = only(api)
+    assert (one["n_contents"], one["n_rejected"], len(one["last_rejected"])) == (2, 26, 10)
+    assert one["last_rejected"][0]["url"] == "https://last.example/"
+    assert one["last_rejected"][1]["url"].startswith("https://b24.example/")
+
+
+def test_contents_of_one_moment_are_all_counted(api: Live):
+    callback = subscribe(api)
+    feeds = [ATOM.replace(b"other.example", f"b{i}.example".encode()) for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        assert {r.status_code for r in pool.map(lambda feed: send(api, callback, feed), feeds)} == {
+            202
+        }
+    one = only(api)
+    assert (one["n_contents"], one["n_taken"], one["n_rejected"]) == (8, 16, 8)
+    assert {entry["url"] for entry in one["last_rejected"]} == {
+        f"https://b{i}.example/" for i in range(8)
+    }
+
+
+@pytest.mark.parametrize(
+    ("signed", "words"),
+    [
+        ("", "has no X-Hub-Signature"),
+        (signature(ATOM, SECRET, "md5"), "the method md5 is none of sha1, sha256"),
+        (signature(ATOM, "the secret of before"), "the hub may hold an earlier one"),
+    ],
+)
+def test_what_is_wrong_with_a_signature_is_shown(api: Live, signed, words):
+    callback = subscribe(api, secret=SECRET)
+    send(api, callback, X_Hub_Signature=signed)
+    one = only(api)
+    assert (one["n_contents"], one["n_unsigned"], one["n_taken"]) == (1, 1, 0)
+    (rejected,) = one["last_rejected"]
+    assert (rejected["url"], rejected["code"]) == (TOPIC, "unsigned")
+    assert words in rejected["detail"]
+
+
+def test_the_states_are_counted_in_the_metrics(api: Live):
+    subscribe(api, topic="https://example.com/a")
+    verify(api, subscribe(api))
+    states = {
+        line.split('"')[1]: float(line.rpartition(" ")[2])
+        for line in api.get("/metrics").text.splitlines()
+        if line.startswith("recrawl_websub_subscriptions{")
+    }
+    expected = dict.fromkeys(("ended", "denied", "ending"), 0.0)
+    assert states == {**expected, "pending": 1.0, "active": 1.0}
 
 
 @pytest.mark.sampled(2)
@@ -158,10 +316,11 @@ def test_only_hubs_call_without_a_key(sqlite_url):
         assert send(api, callback).status_code == 202
         stranger = [
             httpx.get(f"{api.url}/websub"),
+            httpx.get(f"{api.url}{callback}/state"),
             httpx.delete(api.url + callback),
             httpx.post(f"{api.url}/websub", json={"topic": TOPIC, "hub": HUB}),
         ]
-        assert [response.status_code for response in stranger] == [401, 401, 401]
+        assert [response.status_code for response in stranger] == [401] * 4
 
 
 def test_entries_are_pings_at_their_times_and_new_pages_are_registered(api: Live):
@@ -258,6 +417,23 @@ def test_a_hub_is_asked_to_try_again_when_too_much_is_waiting(sqlite_api: Live, 
         ({"topic": TOPIC, "hub": HUB, "secret": "x" * 200}, "secret"),
         ({"topic": TOPIC, "hub": HUB, "secret": "a\x00b"}, "secret"),
         ({"topic": TOPIC, "hub": HUB, "lease": 1}, "lease"),
+        ({"topic": TOPIC, "hub": HUB, "host_policy": "all"}, "host_policy"),
+        ({"topic": TOPIC, "hub": HUB, "host_policy": "listed"}, "listed_hosts"),
+        ({"topic": TOPIC, "hub": HUB, "listed_hosts": ["a.example"]}, "listed_hosts"),
+        (
+            {"topic": TOPIC, "hub": HUB, "host_policy": "listed", "listed_hosts": ["a b"]},
+            "listed_hosts[0]",
+        ),
+        (
+            {"topic": TOPIC, "hub": HUB, "host_policy": "listed", "listed_hosts": ["a.example/x"]},
+            "listed_hosts[0]",
+        ),
+        (
+            {"topic": TOPIC, "hub": HUB, "host_policy": "listed", "listed_hosts": ["b", "u@b"]},
+            "listed_hosts[1]",
+        ),
+        ({"topic": TOPIC, "hub": HUB, "public_url": "recrawl.example"}, "public_url"),
+        ({"topic": TOPIC, "hub": HUB, "public_url": "https://a.example/?a"}, "public_url"),
     ],
 )
 def test_a_subscription_that_cannot_be_is_refused_by_its_field(sqlite_api: Live, body, field):

@@ -60,6 +60,10 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "hub.lease_seconds": ("60",),
     "hub.mode": ("subscribe", "unsubscribe"),
     "hub.topic": (URL,),
+    "hub.reason": ("full",),
+    "host_policy": ("same", "listed", "any"),
+    "listed_hosts": ([HOST],),
+    "public_url": (URL,),
     "importance": (1e-9, 2.5),
     "price": ("USD 0.01", 0.01),
     "rule": ("admit", "stop", None),
@@ -147,6 +151,7 @@ RULED = {
     "POST /observations",
     "POST /pings",
     "POST /indexnow",
+    "POST /websub",
     "GET /pages",
     "PATCH /pages",
     "DELETE /pages",
@@ -157,6 +162,7 @@ RULED = {
 
 NOT_THERE = {
     "GET /websub/{subscription_id}": 404,
+    "GET /websub/{subscription_id}/state": 404,
     "PATCH /webhooks/{webhook_id}": 404,
     "GET /webhooks/{webhook_id}/deliveries": 404,
     "POST /webhooks/{webhook_id}/redeliver": 404,

@@ -4,13 +4,16 @@ import gzip
 import json
 from functools import partial
 
+import httpx
 import pytest
 from support.hubs import open_hub, signature
 from support.live_server import running
 from support.loopback import Loopback, Names
 
 from service.connectors import websub
-from service.connectors.websub import MAX_BYTES, discover, patient_client
+from service.connectors.websub import MAX_BYTES, Topic, discover, patient_client
+from service.connectors.websub import subscribe as ask
+from service.model.errors import HubRefused
 
 HTML = '<html><head><link rel="hub" href="/hub"><link rel=self href="/topic"></head><body>'
 ATOM = '<feed xmlns="http://www.w3.org/2005/Atom"><link rel="hub" href="/hub"/>{}</feed>'
@@ -94,6 +97,63 @@ def test_subscribing_again_renews_without_a_gap(subscribe, recrawl, hub, api):
     assert renewed["expires_at"] == "2026-05-20T12:00:00Z"
     content = ATOM.format("<entry><link href='/a'/></entry>").encode()
     assert [response.status_code for response in hub.distribute(content)] == [410, 202]
+
+
+def test_pages_of_other_hosts_are_taken_where_the_command_lists_them(recrawl, hub, api):
+    hub.documents["/feed"] = ({}, ATOM.encode())
+    options = ("--callback", api.url, "--private", "--listed-host", "b.example")
+    ended = recrawl("websub", "subscribe", f"{hub.url}/feed", *options, url=api.url)
+    assert (ended.status, ended.err) == (0, "")
+    (one,) = listed(recrawl, api)
+    assert (one["host_policy"], one["listed_hosts"]) == ("listed", ["b.example"])
+    assert (one["state"], one["public_url"]) == ("active", api.url)
+    entries = "".join(f"<entry><link href='https://{h}.example/'/></entry>" for h in "bc")
+    assert [sent.status_code for sent in hub.distribute(ATOM.format(entries).encode())] == [202]
+    shown = json.loads(recrawl("websub", "show", one["id"], url=api.url).out)
+    assert [entry["url"] for entry in shown["last_taken"]] == ["https://b.example/"]
+    assert [entry["url"] for entry in shown["last_rejected"]] == ["https://c.example/"]
+
+
+def test_a_policy_without_its_hosts_is_refused(subscribe, recrawl, hub, api):
+    hub.documents["/feed"] = ({}, ATOM.encode())
+    for options in (("--host-policy", "listed"), ("--host-policy", "any", "--listed-host", "b")):
+        ended = recrawl(
+            *("websub", "subscribe", f"{hub.url}/feed", "--callback", api.url, "--private"),
+            *options,
+            url=api.url,
+        )
+        assert "listed_hosts needs host_policy listed" in ended.refusal()
+    assert listed(recrawl, api) == []
+
+
+def test_one_that_is_ended_is_ending_until_the_hub_has_confirmed(subscribe, recrawl, hub, api):
+    hub.documents["/feed"] = ({}, ATOM.encode())
+    subscribe()
+    (one,) = listed(recrawl, api)
+    assert recrawl("websub", "unsubscribe", one["id"], url=api.url).status == 0
+    assert [one["state"] for one in listed(recrawl, api)] in (["ending"], [])
+    for name, words in (("A" * 22, "No such subscription"), ("../pages", "404 Not found")):
+        assert words in recrawl("websub", "unsubscribe", name, url=api.url).refusal()
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_hub_that_has_moved_gets_the_same_post(subscribe, recrawl, hub, api, status):
+    hub.documents["/feed"] = ({}, ATOM.encode())
+    hub.redirects = {"/hub": (status, "/next")}
+    assert subscribe().status == 0
+    assert [path for path, _ in hub.asked] == ["/hub", "/next"]
+    assert listed(recrawl, api)[0]["state"] == "active"
+
+
+def test_a_secret_never_goes_from_https_to_http():
+    def moved(request):
+        return httpx.Response(307, headers={"Location": "http://hub.example/"})
+
+    with (
+        httpx.Client(transport=httpx.MockTransport(moved)) as client,
+        pytest.raises(HubRefused, match="which is no HTTPS"),
+    ):
+        ask(client, Topic("https://a.example/", "https://hub.example/"), "https://r/", "s")
 
 
 def test_a_hub_that_refuses_leaves_no_subscription_behind(subscribe, recrawl, hub, api):

@@ -124,8 +124,11 @@ async def everything(client, live):
     await note(client.set_host("a.example", max_concurrency=3, blocked_until=START))
     await note(client.host("a.example"))
     await note([host.host for host in await settled(client.hosts())])
-    subscription = await settled(client.subscribe(URLS[0], "https://hub.example/", "s" * 20))
+    subscription = await settled(
+        client.subscribe(URLS[0], "https://hub.example/", "s" * 20, host_policy="any")
+    )
     await note([item.topic for item in await settled(client.subscriptions())])
+    await note((await settled(client.subscription(subscription.id))).state)
     await note(client.unsubscribe(subscription.id))
     part = await settled(client.changes(kinds=["new", "gone"], limit=1))
     await note([change.kind for change in part.items])

@@ -15,7 +15,16 @@ import pytest
 import zstandard
 from support.loopback import Loopback, Names
 
-from service.connectors.guarded import AnswerTooLarge, FetchLimits, guarded_client, gunzipped
+from service.connectors.guarded import (
+    USER_AGENT,
+    AddressNotPublic,
+    AnswerTooLarge,
+    FetchLimits,
+    Outgoing,
+    guarded_client,
+    gunzipped,
+    inflated_within,
+)
 
 BOUNDS = FetchLimits(seconds=60.0, max_bytes=100_000, max_redirects=3)
 PUBLIC = "93.184.215.14"
@@ -290,3 +299,207 @@ def test_a_server_that_reads_slowly_does_not_hold_a_request_beyond_its_deadline(
     over.set()
     thread.join()
     listening.close()
+
+
+# -- hosts with several addresses
+
+
+class Partly(Loopback):
+    """A network on which some addresses are dead; `shares` has the time of each attempt."""
+
+    def __init__(self, port: int, *dead: str, error: type[Exception]) -> None:
+        super().__init__(port)
+        self.dead = dead
+        self.error = error
+        self.shares: list[float] = []
+
+    def connect_tcp(self, host, port, timeout=None, local_address=None, socket_options=None):
+        self.shares.append(timeout)
+        if host in self.dead:
+            self.reached.append((host, port))
+            raise self.error
+        return super().connect_tcp(host, port, timeout, local_address, socket_options)
+
+
+@pytest.mark.parametrize("error", [httpcore.ConnectTimeout, httpcore.ConnectError])
+def test_a_dead_address_has_a_share_of_the_time_and_the_next_one_answers(site, error):
+    site.answers["/"] = (200, {}, b"hello")
+    addresses = ["2600::1", "2600::2", "8.8.8.8"]
+    network = Partly(site.server.server_port, "2600::1", "2600::2", error=error)
+    names = Names(a_example=" ".join(addresses))
+    with guarded_client(FetchLimits(6.0, 100), look_up=names, network=network) as client:
+        assert client.get("http://a.example/").text == "hello"
+    assert [host for host, _ in network.reached] == ["2600::1", "8.8.8.8"]
+    assert network.shares[0] == pytest.approx(1.5, abs=0.1)
+    long = FetchLimits(120.0, 100)
+    network.shares.clear()
+    with guarded_client(long, look_up=names, network=network) as client:
+        client.get("http://a.example/")
+    assert network.shares == [5.0, 5.0], "the IPv4 address has another one behind it"
+
+
+def test_all_addresses_are_tried_and_the_last_failure_counts(site):
+    network = Partly(site.server.server_port, "8.8.8.8", "8.8.4.4", error=httpcore.ConnectTimeout)
+    names = Names(a_example="8.8.8.8 8.8.4.4")
+    with (
+        guarded_client(FetchLimits(6.0, 100), look_up=names, network=network) as client,
+        pytest.raises(httpx.ConnectTimeout, match="no complete answer after 6 s"),
+    ):
+        client.get("http://a.example/")
+    assert network.reached == [("8.8.8.8", 80), ("8.8.4.4", 80)]
+
+
+class Real(httpcore.SyncBackend):
+    """Public addresses that lead to ports of this machine."""
+
+    def __init__(self, **ports: int) -> None:
+        self.ports = ports
+
+    def connect_tcp(self, host, port, timeout=None, local_address=None, socket_options=None):
+        return super().connect_tcp("127.0.0.1", self.ports[host], timeout)
+
+
+@contextmanager
+def dropping() -> Iterator[int]:
+    """Yield a port whose queue is full, so that a connection gets no answer at all."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+        for each in waiting:
+            each.close()
+
+
+def test_a_host_whose_first_address_drops_all_packets_answers_in_time(site):
+    site.answers["/"] = (200, {}, b"hello")
+    with dropping() as port:
+        network = Real(**{"8.8.8.8": port, "8.8.4.4": site.server.server_port})
+        names = Names(a_example="8.8.8.8 8.8.4.4")
+        with guarded_client(FetchLimits(3.0, 100), look_up=names, network=network) as client:
+            begun = time.monotonic()
+            assert client.get("http://a.example/").text == "hello"
+            took = time.monotonic() - begun
+    assert 0.9 < took < 2.5
+
+
+# -- names and proxies
+
+
+def test_every_client_names_itself_and_the_operator_may_choose_the_name(site):
+    named = []
+    hooks = {"request": [lambda request: named.append(request.headers["User-Agent"])]}
+    site.answers["/"] = (200, {}, b"")
+    names = Names(a_example=PUBLIC)
+    for options in ({}, {"outgoing": Outgoing("mine/1")}, {"headers": {"User-Agent": "own"}}):
+        with site.client(names, event_hooks=hooks, **options) as client:
+            client.get("http://a.example/")
+    assert named == [USER_AGENT, "mine/1", "own"]
+    assert "(+https://" in USER_AGENT
+
+
+class Proxy:
+    """A proxy that answers all it is asked for, and writes down what that was."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                proxy.asked.append(f"{self.path} {self.headers['Proxy-Authorization']}")
+                self.send_response(200)
+                self.send_header("Content-Length", "5")
+                self.end_headers()
+                self.wfile.write(b"proxy")
+
+            def do_CONNECT(self):
+                proxy.asked.append(f"CONNECT {self.path}")
+                self.send_response(403)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://user:pass@127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def proxy(monkeypatch) -> Iterator[Proxy]:
+    proxy = Proxy()
+    thread = threading.Thread(target=proxy.server.serve_forever, args=(0.01,))
+    thread.start()
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+    monkeypatch.setenv("NO_PROXY", "direct.example")
+    yield proxy
+    proxy.server.shutdown()
+    thread.join()
+    proxy.server.server_close()
+
+
+def test_a_proxy_of_the_environment_is_not_used_and_a_sentence_names_the_setting(site, proxy):
+    site.answers["/"] = (200, {}, b"hello")
+    with site.client(Names(a_example=PUBLIC)) as client:
+        assert client.get("http://a.example/").text == "hello"
+    assert proxy.asked == []
+    assert "HTTP_PROXY and HTTPS_PROXY set a proxy that is not used" in Outgoing().notice()
+    assert "RECRAWL_PROXY_GUARDS=true" in Outgoing().notice()
+    assert Outgoing(proxy_guards=True).notice() is None
+
+
+def test_without_a_proxy_there_is_no_sentence(monkeypatch):
+    for name in ("http", "https", "all"):
+        for spelt in (f"{name}_proxy", f"{name}_proxy".upper()):
+            monkeypatch.delenv(spelt, raising=False)
+    assert Outgoing().notice() is None
+
+
+def test_a_proxy_that_guards_gets_the_requests_and_looks_up_the_names(site, proxy):
+    site.answers["/"] = (200, {}, b"hello")
+    names = Names(direct_example=PUBLIC, **{"127.0.0.1": "127.0.0.1"})
+    through = guarded_client(
+        BOUNDS,
+        look_up=names,
+        outgoing=Outgoing(proxy_guards=True),
+        network=Real(**{"127.0.0.1": proxy.server.server_port, PUBLIC: site.server.server_port}),
+    )
+    with through as client:
+        assert client.get("http://a.example/").text == "proxy"
+        assert client.get("http://direct.example/").text == "hello"
+        with pytest.raises(httpx.ProxyError, match="403"):
+            client.get("https://a.example/")
+        for address in ("10.0.0.1", "[::1]", "169.254.169.254"):
+            with pytest.raises(AddressNotPublic, match="is not public"):
+                client.get(f"http://{address}/")
+    assert proxy.asked == ["http://a.example/ Basic dXNlcjpwYXNz", "CONNECT a.example:443"]
+    assert names.looked_up == ["127.0.0.1", "direct.example", "127.0.0.1"]
+
+
+@pytest.mark.parametrize("address", ["socks5://proxy.example", "gopher://x", "http://[", "::"])
+def test_a_proxy_that_cannot_be_used_is_an_error_of_the_request(monkeypatch, proxy, address):
+    monkeypatch.setenv("HTTP_PROXY", address)
+    with (
+        guarded_client(BOUNDS, outgoing=Outgoing(proxy_guards=True)) as client,
+        pytest.raises(httpx.TransportError),
+    ):
+        client.get("http://a.example/")
+
+
+def test_a_body_is_inflated_up_to_a_limit(site):
+    site.answers["/"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(1_000_000)))
+    with site.client(Names(a_example=PUBLIC)) as client:
+        with client.stream("GET", "http://a.example/") as response:
+            assert len(inflated_within(response, 1_000_000)) == 1_000_000
+        with (
+            client.stream("GET", "http://a.example/") as response,
+            pytest.raises(AnswerTooLarge, match="over 999999 bytes"),
+        ):
+            inflated_within(response, 999_999)

@@ -12,7 +12,7 @@ from support.loopback import Loopback, Names
 
 from service.connectors import indexnow
 from service.connectors.guarded import FetchLimits, guarded_client
-from service.connectors.indexnow import KeyClaim, shows_key, submission
+from service.connectors.indexnow import KeyClaim, KeyFileAway, shows_key, submission
 from service.model.errors import InvalidField
 
 KEY = "0123abcd-4567-ef89"
@@ -73,7 +73,9 @@ def looking(server: ThreadingHTTPServer) -> Callable[[KeyClaim], bool]:
 
 
 @contextmanager
-def site(*, status: int = 200, content: bytes = b"", location: str = "") -> Iterator[list[str]]:
+def site(
+    *, status: int = 200, content: bytes = b"", location: str = "", retry_after: str = ""
+) -> Iterator[list[str]]:
     """Serve one answer as the site a.example; gives what was asked for and how to ask."""
     asked = []
 
@@ -83,6 +85,8 @@ def site(*, status: int = 200, content: bytes = b"", location: str = "") -> Iter
             self.send_response(status)
             if location:
                 self.send_header("Location", location)
+            if retry_after:
+                self.send_header("Retry-After", retry_after)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -122,8 +126,35 @@ def test_a_key_is_shown_by_a_small_file_that_holds_it(answer, shown):
     assert asked == [f"a.example /{KEY}.txt"]
 
 
-def test_a_site_that_is_silent_or_not_there_shows_nothing(monkeypatch):
+@pytest.mark.parametrize(
+    ("answer", "wait_s"),
+    [
+        ({"status": 503, "retry_after": "7"}, 7.0),
+        ({"status": 500}, 0.0),
+        ({"status": 599, "content": KEY.encode()}, 0.0),
+        ({"status": 429, "retry_after": "60"}, 60.0),
+        ({"status": 408}, 0.0),
+        ({"status": 425}, 0.0),
+    ],
+)
+def test_a_site_that_is_busy_refuses_no_key(answer, wait_s):
+    with site(**answer) as (_, look), pytest.raises(KeyFileAway) as away:
+        look(claim())
+    assert away.value.retry_after_s == wait_s
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451, 204, 304])
+def test_any_other_answer_refuses_the_key(status):
+    with site(status=status) as (_, look):
+        assert not look(claim())
+
+
+def test_a_site_that_is_silent_or_not_there_refuses_no_key(monkeypatch):
     monkeypatch.setattr(indexnow, "FETCH_S", 0.3)
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as silent:
-        assert not looking(silent)(claim())
-    assert not looking(silent)(claim())
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as silent,
+        pytest.raises(KeyFileAway),
+    ):
+        looking(silent)(claim())
+    with pytest.raises(KeyFileAway):
+        looking(silent)(claim())

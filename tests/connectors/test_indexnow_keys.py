@@ -1,6 +1,7 @@
 """The line of submissions that wait for a key: bounds, and turns."""
 
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from service.connectors.indexnow_keys import (
     LEAST_WEIGHT,
     MAX_PEER_TURNS,
     MAX_SITE_TURNS,
+    RETRIES_S,
     SHARE_WEIGHT,
     KeyQueue,
     Waiting,
@@ -129,6 +131,42 @@ def test_a_refused_newcomer_costs_nobody_a_place():
     with pytest.raises(Overloaded):
         line.add(waiting("p0", "one-more"))
     assert line.waiting == before
+
+
+T0 = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+def test_a_claim_whose_site_is_away_waits_and_takes_no_turn_of_others():
+    line = filled(waiting("p", "away"), waiting("p", "well"), waiting("q", "away"))
+    at = T0
+    claim = line.next(at)
+    for wait_s in RETRIES_S:
+        assert line.postpone(claim, at, 0.0)
+        assert not any(one.claim == claim for one in line.running)
+        soon = at + timedelta(seconds=wait_s - 1)
+        assert line.next(soon) in (None, waiting("p", "well").claim)
+        at += timedelta(seconds=wait_s)
+        assert line.next(at) == claim
+    assert not line.postpone(claim, at, 0.0), "the last look"
+    assert [one.peer for one in line.done(claim)] == ["p", "q"]
+    assert not line.has_delays
+
+
+@pytest.mark.parametrize(("retry_after_s", "wait_s"), [(1, 30), (300, 300), (1e9, 600)])
+def test_a_site_may_ask_for_a_longer_wait_up_to_a_limit(retry_after_s, wait_s):
+    line = filled(waiting("p", "away"))
+    line.postpone(line.next(T0), T0, retry_after_s)
+    assert line.next(T0 + timedelta(seconds=wait_s - 1)) is None
+    assert line.next(T0 + timedelta(seconds=wait_s)) is not None
+
+
+def test_a_delay_ends_with_the_last_who_waits():
+    line = filled(*(waiting("proxy", "flood", f"key-{i:04}") for i in range(SHARE)))
+    while (claim := line.next(T0)) is not None:
+        line.postpone(claim, T0, 0.0)
+    (dropped,) = line.add(waiting("proxy", "honest"))
+    assert dropped.claim not in line._delays
+    assert len(line._delays) == SHARE - 1
 
 
 STEP = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 20), st.booleans())

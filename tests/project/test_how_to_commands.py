@@ -10,7 +10,7 @@ import pytest
 from support.hubs import open_hub
 from support.live_server import Live, running
 from support.local_site import page, serving
-from support.pages import DOCS, blocks, documents, shell
+from support.pages import DOCS, block, blocks, documents, shell
 
 SERVICE = "http://127.0.0.1:8000"
 ROBOTS = "User-agent: *\nCrawl-delay: 7\n"
@@ -87,24 +87,40 @@ FEED = """<feed xmlns="http://www.w3.org/2005/Atom"><link rel="hub" href="/hub"/
 
 @pytest.mark.slow
 def test_a_feed_is_subscribed_to_as_the_page_subscribes(live, tmp_path):
-    (script,) = scripts("websub", live)
+    script, others = scripts("websub", live)
     with open_hub() as hub:
-        hub.documents["/feed"] = ({}, FEED.encode())
+        hub.documents["/feed"] = hub.documents["/news"] = ({}, FEED.encode())
         addresses = {
             "https://example.com/feed": f"{hub.url}/feed --private",
+            "https://example.com/news": f"{hub.url}/news --private",
             "https://recrawl.example.org": live.url,
             "RECRAWL_API_KEY=…": "",
         }
         for name, address in addresses.items():
-            assert name in script
-            script = script.replace(name, address)
+            assert name in script + others
+            script, others = script.replace(name, address), others.replace(name, address)
         output = shell(script, tmp_path)
         (subscription,) = documents(output.partition("\n")[2])
         assert (subscription["hub"], subscription["signed"]) == (f"{hub.url}/hub", True)
         assert subscription["verified_at"] is not None
         assert [sent.status_code for sent in hub.distribute(FEED.encode())] == [202]
         news = live.get("/pages", url=f"{hub.url}/news").json()
-    assert news["estimate"]["last_ping_at"] == "2026-05-01T08:00:00Z"
+        assert news["estimate"]["last_ping_at"] == "2026-05-01T08:00:00Z"
+        shell(others, tmp_path, url=live.url)
+        listed = {one["topic"]: one for one in live.get("/websub").json()["items"]}
+        hosts = ["example.blogspot.com", "www.example.net"]
+        assert listed[f"{hub.url}/feed"]["listed_hosts"] == hosts
+        assert listed[f"{hub.url}/news"]["host_policy"] == "any"
+        foreign = FEED.replace('href="/news"', 'href="https://other.example/news"').encode()
+        hub.distribute(foreign)
+        name = listed[f"{hub.url}/feed"]["id"]
+        assert shell(f"recrawl websub show {name}", tmp_path, url=live.url).count("cross_host") == 1
+    page = (DOCS / "how-to" / "websub.md").read_text()
+    (shown,) = live.get(f"/websub/{name}/state").json()["last_rejected"]
+    rejected = json.loads(block(page, "a rejected entry").text)
+    assert rejected.keys() == shown.keys()
+    assert (rejected["url"], rejected["code"]) == (shown["url"], shown["code"])
+    assert rejected["detail"].replace("example.com", "127.0.0.1") == shown["detail"]
 
 
 @pytest.mark.slow

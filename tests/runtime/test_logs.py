@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
-from service.runtime.bootstrap import configure_logging
+from service.runtime.bootstrap import configure_logging, log_unused_proxies
+from service.runtime.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -42,3 +44,12 @@ def test_a_log_whose_stream_is_closed_fails_nobody(monkeypatch, tmp_path):
     configure_logging("info")
     stream.close()
     structlog.get_logger().warning("store trouble")
+
+
+@pytest.mark.parametrize("guards", [False, True])
+def test_a_proxy_that_is_not_used_has_one_line(monkeypatch, guards):
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:secret@proxy.example:3128")
+    with capture_logs() as logs:
+        log_unused_proxies(Settings(proxy_guards=guards))
+    assert [line["event"] for line in logs] == ([] if guards else ["a proxy is not used"])
+    assert "secret" not in str(logs)

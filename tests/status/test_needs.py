@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.store_cases import instants
 
 from service.budget.allotments import Terms
+from service.model.subscriptions import SubscriptionState, TroubledSubscription
 from service.model.webhooks import TroubledWebhook
 from service.status import needs as needs_module
 from service.status.facts import CrawlerFacts, EpochFacts, Facts, StoppedGroup, WorkerFacts
@@ -27,6 +28,7 @@ WELL = Facts(
     crawlers=CrawlerFacts(None, None, None, None, None),
     pauses=(),
     webhooks=(),
+    subscriptions=(),
     budget=None,
     steps=(),
     stopped=(),
@@ -136,6 +138,40 @@ def test_a_host_is_shown_for_a_long_pause_or_many_failures_since_its_pause_began
         assert (need.kind, need.subject, need.since) == ("host_paused", "a.example", pause.since)
     (group,) = needs(WELL, pauses=[PausedQueue("g", True, T0, T0 + HOUR, 1)])
     assert group.remedy == "GET /groups/g"
+
+
+def test_a_subscription_is_shown_by_its_hosts_with_what_ends_it():
+    one = TroubledSubscription(
+        "https://user:pw@a.example/feed?token=1",
+        "https://hub.example/x",
+        SubscriptionState.active,
+        T0 - 9 * DAY,
+        T0 + 30 * HOUR,
+        T0 - HOUR,
+    )
+    cases = {
+        "its lease ends in 30 hours, and no renewal has succeeded": one,
+        "its lease ended 2 hours ago": one._replace(
+            state=SubscriptionState.ended, expires_at=T0 - 2 * HOUR
+        ),
+        "the hub denied it 60 minutes ago": one._replace(
+            state=SubscriptionState.denied, expires_at=None
+        ),
+        "the hub has not verified it for 9 days": one._replace(
+            state=SubscriptionState.pending, expires_at=None
+        ),
+    }
+    for words, each in cases.items():
+        (need,) = needs(WELL, subscriptions=[each])
+        assert (need.kind, need.subject, need.since) == (
+            "subscription_ending",
+            "a.example",
+            T0 - HOUR,
+        )
+        assert need.sentence == (
+            f"Renew the subscription to a.example at the hub hub.example: {words}."
+        )
+        assert need.remedy == "recrawl websub list"
 
 
 def test_more_than_three_of_a_kind_are_one_with_the_worst_and_the_first_begin():

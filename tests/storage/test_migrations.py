@@ -25,7 +25,7 @@ from service.leases.host_settings import change_host
 from service.leases.politeness import Politeness
 from service.model.errors import SchemaAhead, SchemaBehind
 from service.model.webhooks import OldSecret, Webhook
-from service.storage import migrations, open_store, tables
+from service.storage import Subscription, migrations, open_store, tables
 
 pytestmark = pytest.mark.dear
 
@@ -105,6 +105,22 @@ def test_old_secrets_of_webhooks_go_up_and_down(empty):
     with empty.begin() as tx:
         assert tx.webhook("many").old_secrets == (last,)
         assert tx.webhook("none").old_secrets == ()
+
+
+def test_subscriptions_of_before_need_somebody_at_the_end_of_their_lease(empty):
+    """Nobody renews them, because they have no public address."""
+    migrations.upgrade(empty.engine)
+    one = Subscription("a", "https://a.example/", None, "https://hub.example/", T0, T0, T0)
+    with empty.begin() as tx:
+        tx.add_subscription(replace(one, n_taken=3, public_url="https://r.example"))
+        tx.add_subscription(replace(one, id="b", expires_at=None))
+    migrations.downgrade(empty.engine, "0021")
+    migrations.upgrade(empty.engine)
+    with empty.begin() as tx:
+        assert tx.subscriptions("", 3) == [
+            replace(one, warn_at=T0),
+            replace(one, id="b", expires_at=None),
+        ]
 
 
 def test_requests_of_1970_are_no_requests_and_come_back_on_the_way_down(empty):

@@ -5,6 +5,7 @@ not grow with the document, and the trust in a page's pings is learnt as from an
 """
 
 import time
+from collections import deque
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import islice
@@ -109,6 +110,8 @@ def post_sitemap(
     return answer(result)
 
 
+SHOWN = 10
+"""Maximum number of entries of a document that are kept to be shown."""
 MAX_CHILDREN = 50_000
 """Maximum number of sitemaps in an index, by the protocol."""
 MOST_REFUSED = 50_000
@@ -128,10 +131,30 @@ class DocumentOptions(NamedTuple):
     """Kind of the document in metrics."""
     www: bool = False
     """True where the host with `www.`, or without it, counts as the same."""
+    listed: frozenset[str] = frozenset()
+    """Further hosts whose entries are taken."""
 
     def accepts(self, host: str) -> bool:
         """Return whether entries of a host are taken."""
-        return host == self.host or self.cross_host or (self.www and host == twin(self.host))
+        return (
+            host == self.host
+            or self.cross_host
+            or host in self.listed
+            or (self.www and host == twin(self.host))
+        )
+
+    def refusal(self, host: str) -> str:
+        """Return what is wrong with a host that is not accepted, and the remedy."""
+        if self.kind == "websub":
+            return (
+                f"the host {host[:100]} is not the topic's, {self.host[:100]}; subscribe again "
+                "with host_policy any, or list the host"
+            )
+        wish = "www" if host == twin(self.host) else "cross_host"
+        return (
+            f"the host {host[:100]} is not the sitemap's, {self.host[:100]}; send {wish}=true to "
+            "accept its entries"
+        )
 
 
 class ValidEntry(NamedTuple):
@@ -168,6 +191,9 @@ class Reader:
         self.is_cut = False
         """True where most entries were rejected, and the rest of the document was not read."""
         self.children: dict[bytes, SitemapChild] = {}
+        self.last_taken = deque[str](maxlen=SHOWN)
+        self.last_rejected = deque[tuple[str, Rejection]](maxlen=SHOWN)
+        """The last entries, with the address as the document has it."""
 
     def read(self, sitemap: Sitemap) -> SitemapRead:
         """Record all entries and return the counts of their outcomes; raise as `take`."""
@@ -239,7 +265,9 @@ class Reader:
             judged = self._judge(entry, now)
             if isinstance(judged, Rejection):
                 rejected.append(judged)
+                self.last_rejected.append((entry.loc, judged))
             else:
+                self.last_taken.append(judged.url.url)
                 (children if entry.is_child else pages).append(judged)
         self._count(outcome_counts(rejected=rejected))
         if children:
@@ -262,11 +290,7 @@ class Reader:
                 code, detail = "no_loc", "the entry names no address; add a loc"
             return Rejection(index=entry.position, code=code, detail=detail, field="loc")
         if not self.options.accepts(url.host):
-            wish = "www" if url.host == twin(self.options.host) else "cross_host"
-            detail = (
-                f"the host {url.host[:100]} is not the sitemap's, {self.options.host[:100]}; send "
-                f"{wish}=true to accept its entries"
-            )
+            detail = self.options.refusal(url.host)
             return Rejection(index=entry.position, code="cross_host", detail=detail, field="loc")
         date = self._date(entry, now)
         if date is None:
