@@ -16,7 +16,7 @@ from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Re
 from recrawl_client.wire.history import HistoryAnswer, HistoryRow
 from recrawl_client.wire.hosts import HostAnswer, HostOrder, HostsAnswer, ListedHost
 from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
-from recrawl_client.wire.pages import Page, PageAnswer, Registered, Watched
+from recrawl_client.wire.pages import Kind, Page, PageAnswer, Registered, Watched
 from recrawl_client.wire.plan import PlanAnswer
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer, ScheduleAnswer, ScheduledPage
 from recrawl_client.wire.status import StatusAnswer
@@ -148,6 +148,8 @@ class LeaseOptions(TypedDict, total=False):
     """Duration of the leases, seconds; without it, the default of the service."""
     hosts: Sequence[str]
     """Hosts whose pages are wanted; empty: all hosts."""
+    kind: Kind
+    """Kind of the pages: `page`, or `feed` for feeds alone."""
     wait_s: float
     """Maximum wait for a first crawl, seconds, at most 30."""
 

@@ -40,6 +40,8 @@ class Rules:
         self.size = sum(map(len, lines))
         """Length of the rules, characters."""
         self.parsed = Protego.parse("\n".join(lines))
+        self.sitemaps = list(dict.fromkeys(self.parsed.sitemaps))
+        """Addresses of the site's sitemaps, each once, as the file names them."""
         self.delay_s = self._delay_s()
         """Longer delay of Crawl-delay and Request-rate, seconds; None without both."""
 

@@ -212,7 +212,7 @@ class SitemapChild(Struct, frozen=True, kw_only=True):
 class SitemapRead(Counts, frozen=True, kw_only=True):
     """Outcomes of the entries of a sitemap."""
 
-    kind: Literal["urlset", "index", "text", "rss", "atom"]
+    kind: Literal["urlset", "index", "text", "rss", "atom", "json"]
     """Kind of the document."""
     created: int
     """Number of pages that are new to the service."""

@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from recrawl_client.wire.common import END, Instant, Item
 from recrawl_client.wire.evidence import Observation, Reported
+from recrawl_client.wire.pages import Kind
 
 Worker = Annotated[
     str,
@@ -49,6 +50,8 @@ class LeaseBody(Item, frozen=True, kw_only=True, omit_defaults=True):
         int, Meta(ge=1, le=10_000, description="a whole number of slices, 1 to 10,000")
     ] = 1
     """Number of slices that the hosts are divided into, 1 by default."""
+    kind: Kind = "page"
+    """Kind of the pages: `page`, the default, or `feed` for feeds alone."""
     wait_s: Annotated[float, Meta(ge=0, le=30, description="a number of seconds, 0 to 30")] = 0
     """Maximum wait for the first crawl, seconds; 0 by default."""
     report: list[Observation] = field(default_factory=list)

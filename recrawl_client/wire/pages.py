@@ -25,6 +25,11 @@ Watched = Annotated[
 ]
 
 
+Kind = Annotated[
+    Literal["page", "feed"],
+    Meta(description="one of page, feed", examples=["feed"]),
+]
+
 Tag = Annotated[
     str,
     Meta(
@@ -67,6 +72,9 @@ class Page(Item, frozen=True, kw_only=True):
     note: Note = UNSET
     """Note of the crawler, any JSON value of at most 1,024 bytes, which leases return; null removes
     the stored note."""
+    kind: Kind | UnsetType = UNSET
+    """`feed` for a feed, which `recrawl watch` reads and no other worker gets; `page`, for new
+    pages: any other page."""
 
 
 class PagePatchBody(Item, frozen=True, kw_only=True):
@@ -265,6 +273,8 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     """Maximum crawl rate, 1/day; null for none."""
     tags: list[str]
     """Tags of the page, in alphabetical order."""
+    kind: Kind = "page"
+    """`feed` for a feed, which only requests for leases of this kind get."""
     created_at: Instant
     """Instant of the registration."""
     gone: bool

@@ -128,6 +128,8 @@ class ShardedPages(Routing):
     bounds_of = by_ids("bounds_of", ascending)
     contradicted = by_ids("contradicted", ascending)
     change_many = by_ids("change_many", ascending)
+    set_kinds = by_ids("set_kinds", ascending)
+    queued_bounds = by_ids("queued_bounds", ascending)
     request_many = by_ids("request_many", ascending)
     delete_many = by_ids("delete_many", added)
     measured_pages = on_range("measured_pages", ascending)

@@ -118,6 +118,7 @@ def document_body(example: str) -> dict[str, Any]:
     content = {
         "application/xml": {"schema": text, "example": example},
         "text/plain": {"schema": text},
+        "application/feed+json": {"schema": text},
         "application/gzip": {"schema": binary},
         "application/octet-stream": {"schema": binary},
     }

@@ -31,6 +31,7 @@ from service.model.columns import PageColumns
 from service.model.domain import ItemVerdict
 from service.model.errors import RowLocked, TablesChanged
 from service.storage import RegisteredPages, Store
+from service.storage.pages.kinds import KindRows
 from service.storage.pages.noting import NotedRows
 from service.storage.pages.tagging import TaggedRows
 
@@ -50,6 +51,7 @@ class Registration:
     now: datetime
     tags: TaggedRows | None = None
     notes: NotedRows | None = None
+    kinds: KindRows | None = None
     kind = None
 
     @property
@@ -86,7 +88,8 @@ def some_pages(job: Registration, rows: Ints) -> Registration:
     """Return the registration of some pages."""
     tags = None if job.tags is None else job.tags.of_rows(rows)
     notes = None if job.notes is None else job.notes.of_rows(rows)
-    return replace(job, pages=job.pages.take(rows), tags=tags, notes=notes)
+    kinds = None if job.kinds is None else job.kinds.of_rows(rows)
+    return replace(job, pages=job.pages.take(rows), tags=tags, notes=notes, kinds=kinds)
 
 
 class Registrar:
@@ -146,13 +149,14 @@ class Registrar:
         if len(jobs) > 1 and len(np.unique(pages.key)) < len(pages):
             raise OverlappingPages
         now, tags, notes = max(job.now for job in jobs), _tags(jobs), _notes(jobs)
+        kinds = _kinds(jobs)
         page_id, created = np.full(len(pages), CROSSED), np.zeros(len(pages), np.bool_)
         with self.store.begin() as tx:
             if hurries:
                 tx.hurry()
             stored_id = np.zeros(len(pages), np.int64)
             good = np.ones(len(pages), np.bool_)
-            if tags is not None or len(apart) or bounded(pages).any():
+            if tags is not None or kinds is not None or len(apart) or bounded(pages).any():
                 stored_id = tx.page_ids(pages.key, pages.host)
                 good = ~np.isin(stored_id, apart) | (stored_id == 0)
                 tx.lock_page_rows(stored_id[good])  # all locks at once, ascending
@@ -165,10 +169,13 @@ class Registrar:
                 tags.where(good).save(tx, page_id)
             if notes is not None:
                 notes.where(good).save(tx, page_id, created)
+            changed = page_id[:0] if kinds is None else kinds.where(good).save(tx, page_id)
             admitted = admit_new(tx, pages.url[created], page_id[created], tx.now())
             soon = admitted if tx.holds_new else page_id[created]
             if queues:
                 self.settler.queue_pinged(tx, soon, now)
+            if len(changed):  # the host queues of rows that were of the other kind
+                tx.lower_host_queues(tx.queued_bounds(changed))
         if not queues:
             queue_apart(self.store, self.settler, soon, now)
         whole = RegistrationOutcomes(
@@ -189,6 +196,12 @@ def _notes(jobs: list[Registration]) -> NotedRows | None:
     """Return the notes of the pages of all jobs; None if none has a note."""
     parts = [job.notes.moved(n) for job, n in zip(jobs, _starts(jobs), strict=True) if job.notes]
     return NotedRows(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
+
+
+def _kinds(jobs: list[Registration]) -> KindRows | None:
+    """Return the kinds of the pages of all jobs; None if none has a kind."""
+    parts = [job.kinds.moved(n) for job, n in zip(jobs, _starts(jobs), strict=True) if job.kinds]
+    return KindRows(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
 
 
 def _starts(jobs: list[Registration]) -> list[int]:

@@ -24,7 +24,7 @@ from service.cli.pages import fresh, pages
 from service.cli.plan import plan
 from service.cli.plugins import add_commands
 from service.cli.serve import openapi, serve, worker
-from service.cli.site_documents import sitemap, websub
+from service.cli.site_documents import watch, websub
 from service.cli.status import epochs, status, why
 from service.cli.url_groups import url_groups
 from service.model.errors import RecrawlError
@@ -108,13 +108,14 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     RUN: (serve, worker, migrate, openapi),
     WATCH: (status, why, plan, epochs, history, changes, audit, fresh),
     ACT: (pause, resume),
+    SITES: (watch,),
     FILES: (export, archive, rebuild, restored),
 }
 SUBJECTS = {
     RUN: {"keys": keys},
     ACT: {"budget": budget, "hosts": hosts, "pages": pages, "leases": leases}
     | {"url-groups": url_groups},
-    SITES: {"sitemap": sitemap, "websub": websub},
+    SITES: {"websub": websub},
 }
 """Commands with commands of their own, by name."""
 

@@ -1,6 +1,8 @@
-"""`recrawl sitemap` and `websub`: documents of sites, passed on to a service."""
+"""`recrawl watch` and `recrawl websub`: documents of sites, passed on to a service."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,23 +24,25 @@ from service.cli.options import (
 from service.cli.output import AsJson, echo_lines
 
 if TYPE_CHECKING:
-    from service.connectors.watching import SitemapStep
+    import httpx
+
+    from recrawl_client import Client
+    from service.connectors.guarded import Outgoing
+    from service.connectors.watching import WatchStep
+    from service.connectors.websub import Topic
 
 
-sitemap = typer.Typer(no_args_is_help=True, help="Fetch sitemaps and pass them on.")
-
-
-@sitemap.callback()
-def common() -> None:
-    """Fetch sitemaps and pass them on."""
-
-
-Sitemaps = Annotated[list[str], typer.Argument(metavar="URL…", help="Sitemaps, or their indexes")]
+Documents = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[URL…]", help="Sites, sitemaps, their indexes, or feeds; none: known feeds only"
+    ),
+]
 Interval = Annotated[
     float, typer.Option(min=1, callback=finite, help="Seconds from one round to the next")
 ]
 Once = Annotated[
-    bool, typer.Option("--once", help="One round; status 1 if a sitemap failed or broke off")
+    bool, typer.Option("--once", help="One round; status 1 if a document failed or broke off")
 ]
 Delay = Annotated[float, typer.Option(min=0, callback=finite, help="Seconds between two fetches")]
 MaxBytes = Annotated[int, typer.Option(min=1, help="Largest document, as it is sent")]
@@ -46,14 +50,19 @@ CrossHost = Annotated[
     bool, typer.Option("--cross-host", help="Accept entries and children of other hosts too")
 ]
 Www = Annotated[bool, typer.Option("--www", help="Accept those of the host with and without www.")]
+Callback = Annotated[
+    str | None,
+    typer.Option(
+        callback=address, help="Address of the service for hubs; feeds that name a hub use it"
+    ),
+]
 StateFile = Annotated[
     Path, typer.Option(dir_okay=False, help="File for the state of the last fetches")
 ]
 
 
-@sitemap.command()
 def watch(
-    urls: Sitemaps,
+    urls: Documents = None,
     to: To = URL,
     api_key: ApiKey = None,
     interval: Interval = 3_600,
@@ -65,14 +74,18 @@ def watch(
     private: Private = False,
     user_agent: UserAgent = None,
     proxy_guards: ProxyGuards = False,
-    state: StateFile = Path("recrawl-sitemaps.json"),
+    callback: Callback = None,
+    state: StateFile = Path("recrawl-watch.db"),
 ) -> None:
-    """Fetch sitemaps repeatedly, pass on the changed ones, and print a line for each.
+    """Read sitemaps and feeds repeatedly, and pass on new and changed pages.
 
-    The command fetches one document at a time, with a conditional request, and respects
-    Retry-After. Children of an index are fetched too.
+    Sitemaps are fetched every interval, with those that robots.txt and indexes name. Feeds are
+    read when they are due, by the rate of their new entries.
     """
-    from service.connectors.watching import Manners, State, Watcher
+    from service.connectors.feed_watch import FeedReader
+    from service.connectors.watch_rounds import rounds
+    from service.connectors.watch_state import WatchState
+    from service.connectors.watching import Manners, Watcher
 
     rules = outgoing(user_agent, proxy_guards=proxy_guards)
     manners = Manners(
@@ -80,8 +93,12 @@ def watch(
     )
     n_failed = 0
     with connected(to, api_key, waits=True) as client:
-        watcher = Watcher(client, State(state, to), manners)
-        for step in watcher.rounds(urls, interval, 1 if once else None):
+        watcher = Watcher(client, WatchState(state, to), manners)
+        subscribes = None
+        if callback is not None:
+            subscribes = partial(_subscribe_feed, client, callback, private=private, rules=rules)
+        reader = FeedReader(watcher, subscribes)
+        for step in rounds(watcher, reader, urls or [], interval, 1 if once else None):
             _show(step)
             is_broken = step.answer is not None and step.answer.broke_off is not None
             n_failed += step.outcome == "failed" or is_broken
@@ -89,24 +106,38 @@ def watch(
         raise typer.Exit(1)
 
 
-def _show(step: "SitemapStep") -> None:
-    """Print the outcome of one sitemap."""
+def _subscribe_feed(
+    service: "Client", callback: str, url: str, *, private: bool, rules: "Outgoing"
+) -> str:
+    """Subscribe at the hub of a feed; return the hub's address."""
+    from service.connectors.websub import discover, patient_client
+
+    with patient_client(private=private, outgoing=rules) as client:
+        topic = discover(client, url)
+        _ask_hub(service, client, topic, callback)
+    return topic.hub
+
+
+def _show(step: "WatchStep") -> None:
+    """Print the outcome of one document."""
     answer = step.answer
-    if answer is None:
-        if step.outcome == "unchanged":
-            typer.echo(f"{step.url}: unchanged")
-        else:
-            _warn(f"{step.url}: {step.reason}")
-        return
-    counts = f"{answer.created} new, {answer.accepted - answer.created} changed"
-    if answer.kind == "index":
-        counts = f"{len(answer.children)} sitemaps"
-    typer.echo(
-        f"{step.url}: {answer.kind}, {counts}, {answer.n_rejected} rejected, "
-        f"{answer.n_crawl_now} to crawl now"
-    )
-    for warning in answer.warnings:
-        _warn(f"{step.url}: {warning}")
+    if step.outcome == "failed":
+        _warn(f"{step.url}: {step.reason}")
+    elif answer is not None:
+        counts = f"{answer.created} new, {answer.accepted - answer.created} changed"
+        if answer.kind == "index":
+            counts = f"{len(answer.children)} sitemaps"
+        typer.echo(
+            f"{step.url}: {answer.kind}, {counts}, {answer.n_rejected} rejected, "
+            f"{answer.n_crawl_now} to crawl now"
+        )
+        for warning in answer.warnings:
+            _warn(f"{step.url}: {warning}")
+    else:
+        by_index = "unchanged by its index"
+        typer.echo(
+            f"{step.url}: {step.reason or {'skipped': by_index}.get(step.outcome, 'unchanged')}"
+        )
 
 
 def _warn(sentence: str) -> None:
@@ -151,13 +182,9 @@ def subscribe(
 
     The worker of the service renews the subscription before its lease ends.
     """
-    import secrets
-
     from service.connectors.websub import discover, patient_client
-    from service.connectors.websub import subscribe as ask
-    from service.model.errors import HubRefused
 
-    secret, hosts = secrets.token_urlsafe(32), listed_host or []
+    hosts = listed_host or []
     policy = host_policy or (Policy.listed if hosts else Policy.same)
     rules = outgoing(user_agent, proxy_guards=proxy_guards)
     with (
@@ -165,20 +192,38 @@ def subscribe(
         connected(to, api_key) as service,
     ):
         topic = discover(client, url)
-        registered = service.subscribe(
-            topic.url,
-            topic.hub,
-            secret,
-            public_url=callback.rstrip("/"),
-            host_policy=policy.value,
-            listed_hosts=hosts,
-        )
-        try:
-            ask(client, topic, callback.rstrip("/") + registered.callback, secret)
-        except HubRefused:  # after any other failure the hub may have taken the request
-            service.unsubscribe(registered.id)
-            raise
+        _ask_hub(service, client, topic, callback, policy, hosts)
     typer.echo(f"{topic.url}: asked {topic.hub}; `recrawl websub list` shows its verification")
+
+
+def _ask_hub(
+    service: "Client",
+    client: "httpx.Client",
+    topic: "Topic",
+    callback: str,
+    policy: Policy = Policy.same,
+    hosts: Sequence[str] = (),
+) -> None:
+    """Register a topic at the service, and ask its hub; raise `NotSubscribed`."""
+    import secrets
+
+    from service.connectors.websub import subscribe as ask
+    from service.model.errors import HubRefused
+
+    secret, public_url = secrets.token_urlsafe(32), callback.rstrip("/")
+    registered = service.subscribe(
+        topic.url,
+        topic.hub,
+        secret,
+        public_url=public_url,
+        host_policy=policy.value,
+        listed_hosts=list(hosts),
+    )
+    try:
+        ask(client, topic, public_url + registered.callback, secret)
+    except HubRefused:  # after any other failure the hub may have taken the request
+        service.unsubscribe(registered.id)
+        raise
 
 
 @websub.command(name="list")

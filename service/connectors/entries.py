@@ -8,7 +8,7 @@ from service.connectors.markup import Element, Grammar
 from service.connectors.references import References
 from service.model.urls import MAX_URL_BYTES
 
-Kind = Literal["urlset", "index", "rss", "atom", "text"]
+Kind = Literal["urlset", "index", "rss", "atom", "json", "text"]
 ROOTS: dict[str, Kind] = {
     "urlset": "urlset",
     "sitemapindex": "index",
@@ -19,7 +19,7 @@ ROOTS: dict[str, Kind] = {
     "entry": "atom",
 }
 """Kind of a document by its root."""
-FEEDS = ("rss", "atom")
+FEEDS = ("rss", "atom", "json")
 TIMES = ("updated", "pubdate", "date", "modified", "published", "issued")
 """Date elements of Atom, RSS 2.0 and RSS 1.0, the most reliable first."""
 NAMES = ("guid", "id")
@@ -35,6 +35,7 @@ FEED = Grammar(
     fields=frozenset(("link", *NAMES, *TIMES)),
     plain=frozenset(("title", "description", "summary", "comments")),
     containers=frozenset(("source", "author", "contributor", "image", "group")),
+    heads=frozenset(("link", "ttl", "updateperiod", "updatefrequency")),
 )
 GRAMMARS = {root: FEED if kind in FEEDS else SITEMAP for root, kind in ROOTS.items()}
 ATOM = "http://www.w3.org/2005/Atom"
@@ -54,6 +55,25 @@ class SitemapEntry(NamedTuple):
     lastmod: str | None
     is_child: bool
     """True for a sitemap to fetch, false for a page."""
+
+
+class HeadField(NamedTuple):
+    """A statement of a feed about itself."""
+
+    name: str
+    """Name of the element without prefix: `link`, `ttl`, `updateperiod` or `updatefrequency`."""
+    rel: str
+    """Relations of a link, in small letters; empty for others."""
+    value: str
+    """Address of a link, else the text."""
+
+
+def head_field(head: Element, references: References) -> HeadField:
+    """Return a statement of RSS or Atom about the feed."""
+    attributes = head.attributes
+    value = references.text(attributes.get("href", "") or head.raw)
+    rel = references.text(attributes.get("rel", "")).lower()
+    return HeadField(head.local, rel, value)
 
 
 def sitemap_entry(position: int, entry: Element, references: References, base: str) -> SitemapEntry:

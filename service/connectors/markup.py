@@ -31,6 +31,8 @@ class Grammar(NamedTuple):
     """Other elements that have no elements inside."""
     containers: frozenset[str] = frozenset()
     """Elements whose own fields have the names of an entry's."""
+    heads: frozenset[str] = frozenset()
+    """Elements outside of entries to keep, such as links of the document itself."""
 
 
 ANY, ENTRY, FIELD, PLAIN = range(4)
@@ -135,6 +137,8 @@ class Markup:
         self._open: Element | None = None
         self._entry: Element | None = None
         self._done: list[Element] = []
+        self.heads: list[Element] = []
+        """Elements outside of entries that the grammar names, at most `MAX_FIELDS`."""
 
     @property
     def line(self) -> int:
@@ -184,6 +188,8 @@ class Markup:
             name = self._names.get(tag_name) or self._named(tag_name)
         if empty == "<":
             self.faults.note(f"<{name.text}> without >")
+        if self._entry is None and name.local in self._grammar.heads:
+            self._keep_head(Element(name, tag, None, content or ""))
         if self._entry is not None or (self._open is not None and self._open.name.role >= FIELD):
             name = self._made_room(name)
         parent = self._open
@@ -193,6 +199,10 @@ class Markup:
                 self._close()
         elif name.role == FIELD and parent is self._entry and len(parent.fields) < MAX_FIELDS:
             parent.fields.append(Element(name, tag, parent, content))
+
+    def _keep_head(self, head: Element) -> None:
+        if len(self.heads) < MAX_FIELDS:
+            self.heads.append(head)
 
     def _made_room(self, name: Name) -> Name:
         """End what an element of that name cannot be in; return the name with its role there."""

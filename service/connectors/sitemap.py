@@ -1,6 +1,6 @@
 """Sitemaps and feeds: bytes in, entries out, one at a time; nothing is ever fetched.
 
-The reader accepts every form of the sitemap protocol, and RSS and Atom, plain or gzip:
+The reader accepts every form of the sitemap protocol, RSS, Atom and JSON Feed, plain or gzip:
 
 - any namespace, and extensions for news, images and videos,
 - any encoding of the web, and text before the document,
@@ -20,11 +20,14 @@ from service.connectors.entries import (
     FEED,
     GRAMMARS,
     ROOTS,
+    HeadField,
     Kind,
     SitemapEntry,
     feed_entry,
+    head_field,
     sitemap_entry,
 )
+from service.connectors.json_feed import JsonFeed
 from service.connectors.markup import Markup
 from service.connectors.references import Faults
 from service.model.errors import BodyTooLarge, MalformedBody
@@ -76,6 +79,8 @@ class Sitemap:
         self.n_entries = 0
         self.line = 0
         """Line up to which the document was read."""
+        self.head: list[HeadField] = []
+        """Statements of a feed about itself, such as its hub."""
         self._base = base
         for _ in self._inflated(content, max_bytes):  # measured before the first entry is used
             pass
@@ -91,6 +96,8 @@ class Sitemap:
             self.line += piece.count("\n") if not (head := piece.lstrip(BLANKS)) else 0
         if not head:
             raise MalformedBody("; ".join(["the document is empty", *self.warnings]))
+        if head[0] == "{":
+            return self._json(chain([head], pieces))
         is_xml = head[0] == "<" or (not head.startswith("http") and XML.search(head))
         whole = chain([head], pieces)
         return self._xml(whole) if is_xml else self._text(whole)
@@ -168,8 +175,26 @@ class Sitemap:
                 self._fail(markup, f"<{markup.root}> has no end")
         finally:
             self.line = markup.line
+            self.head = [head_field(each, markup.references) for each in markup.heads]
         self.kind = self.kind if self.n_entries else ROOTS[markup.root]
         self._tell_faults(max(first_fault, 0))
+
+    def _json(self, pieces: Iterable[str]) -> Iterator[SitemapEntry]:
+        """Yield the items of a JSON Feed."""
+        text, self.kind = "".join(pieces), "json"
+        feed = JsonFeed(text, self._base, self.faults)
+        try:
+            for entry in feed:
+                self.n_entries += 1
+                yield entry
+        finally:
+            self.line, self.head = text.count("\n") + 1, feed.head
+        if feed.broke_off:
+            self._break_off(
+                f"the document was cut short or is broken after {self.n_entries} entries: "
+                f"{feed.broke_off}"
+            )
+        self._tell_faults(feed.first_fault)
 
     def _fail(self, markup: Markup, reason: str) -> None:
         """Warn of the place where a document breaks off; raise `MalformedBody` without a root."""

@@ -1,22 +1,28 @@
-"""Watch sitemaps: fetch them politely, one at a time, and pass them on to a running service.
+"""Watch documents of sites: fetch them politely, and pass them on to a running service.
 
-An unchanged document is not sent again. Its validators (ETag, Last-Modified) are stored in a
-small file, once the service has accepted the document. Children of an index are fetched after it.
+Sitemaps are fetched one at a time, each round. An unchanged document is not sent again. Children of
+an index are fetched after it, unless the index states that they have not changed. A site's
+robots.txt counts as an index of its `Sitemap:` lines. Feeds are pages of the service, which
+`feed_watch` leases.
 """
 
-import json
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
 
-from recrawl_client import Client, Refused, SitemapRead, Unavailable, retry_after
+from recrawl_client import Client, Ping, Refused, SitemapRead, Unavailable, retry_after
+from recrawl_client.headers import http_date, usable_etag
+from recrawl_client.robots_rules import Rules
+from recrawl_client.wire.evidence import SitemapChild
+from service.connectors.entries import FEEDS
 from service.connectors.guarded import (
     USER_AGENT,
     AnswerTooLarge,
@@ -24,10 +30,16 @@ from service.connectors.guarded import (
     Outgoing,
     guarded_client,
 )
-from service.model.errors import SitemapNotFetched, UnreadableFile
+from service.connectors.links import resolved, twin
+from service.connectors.sitemap import Sitemap
+from service.connectors.watch_state import Child, Document, WatchState
+from service.model.errors import InvalidUrl, RecrawlError, SitemapNotFetched
+from service.model.urls import normalise
 
 NOT_MODIFIED, OK = 304, 200
 BUSY = (429, 503)
+REFUSED = 4
+"""First digit of the statuses of a refusal."""
 UNWELCOME = (401, 404, 405)
 """Statuses of a service that refuses this client, and of a server that is no Recrawl."""
 TOO_LARGE = 413
@@ -43,15 +55,31 @@ LONGEST_S = 120.0
 MAX_REDIRECTS = 10
 
 
-class SitemapStep(NamedTuple):
-    """Outcome for one sitemap."""
+A_LOOK_IN = 20
+"""One in so many documents is fetched though its index states that it has not changed."""
+MOST_LOOKED_AT = 1_000
+"""Maximum number of addresses of a round that the service is asked to crawl, because they left."""
+DAY_EVERYWHERE_S = 38 * 3_600.0
+"""Time from the begin of a day anywhere to its end everywhere else, seconds."""
+A_MINUTE_S = 60.0
+MAX_INFLATED = 1_000_000_000
+"""Maximum size of a document that the service has read already, bytes."""
+MAX_NAMED = 1_000
+"""Maximum number of sitemaps of a robots.txt."""
+FORBIDDEN = 403
+
+
+class WatchStep(NamedTuple):
+    """Outcome for one document."""
 
     url: str
-    outcome: Literal["taken", "unchanged", "failed"]
+    outcome: Literal["taken", "unchanged", "skipped", "listed", "asked", "failed"]
+    """`taken` by the service; `skipped` by the date in its index; `listed`: a robots.txt, or a
+    feed that the service knows now; `asked`: crawls of addresses that left."""
     answer: SitemapRead | None = None
-    """Answer of the service that accepted the sitemap."""
+    """Answer of the service that accepted the document."""
     reason: str = ""
-    """Reason of the failure."""
+    """Reason of the failure, or what was done."""
 
 
 class Fetched(NamedTuple):
@@ -59,34 +87,42 @@ class Fetched(NamedTuple):
 
     url: str
     """Address after all redirects."""
+    status: int
     headers: httpx.Headers
-    content: bytes | None
-    """Document; None where it has not changed."""
+    content: bytes
 
+    @property
+    def is_absent(self) -> bool:
+        """True if the site has no such document, or refuses it."""
+        return self.status // 100 == REFUSED and self.status not in BUSY
 
-class State:
-    """Validators and children of each sitemap at the last fetch; for one receiver."""
+    @property
+    def coding(self) -> str:
+        """Content encoding; `identity` for any value that is none."""
+        coding = self.headers.get("content-encoding", "").strip().lower()
+        return coding if coding in CODINGS else "identity"
 
-    def __init__(self, path: Path, receiver: str) -> None:
-        self.path = path
-        self.receiver = receiver
-        self.sitemaps: dict[str, dict[str, Any]] = {}
-        if not path.is_file():
-            return
-        try:
-            state = json.loads(path.read_text())
-            sitemaps = state["sitemaps"] if state["receiver"] == receiver else {}
-            self.sitemaps = {url: dict(sitemap) for url, sitemap in sitemaps.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UnreadableFile(f"{path} is no state of sitemaps; remove or rename it") from error
+    @property
+    def etag(self) -> str | None:
+        """ETag that can be sent back; None without one."""
+        return usable_etag(self.headers.get("etag", ""))
 
-    def remember(self, url: str, children: list[str], **validators: Any) -> None:
-        """Replace a sitemap's entry in one step; in a read-only folder only in memory."""
-        self.sitemaps[url] = {"children": children, **validators}
-        new = self.path.with_name(self.path.name + ".new")
-        with suppress(OSError):
-            new.write_text(json.dumps({"receiver": self.receiver, "sitemaps": self.sitemaps}))
-            new.replace(self.path)
+    @property
+    def last_modified(self) -> datetime | None:
+        """Date of Last-Modified; None without one that can be read."""
+        return http_date(self.headers.get("last-modified", ""))
+
+    def entries(self) -> Sitemap:
+        """Return the document, to be read here once more."""
+        return Sitemap(self.content, MAX_INFLATED, self.url)
+
+    def is_feed(self) -> bool:
+        """Return whether the document is RSS, Atom or a JSON Feed."""
+        document = self.entries()
+        with suppress(RecrawlError):
+            next(iter(document), None)
+            return document.kind in FEEDS
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,132 +144,233 @@ class Manners:
 
 
 class Watcher:
-    """A loop that fetches sitemaps and sends them to the service."""
+    """A loop that fetches documents and sends them to the service."""
 
     def __init__(
         self,
         client: Client,
-        state: State,
+        state: WatchState,
         manners: Manners,
         *,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        rng: random.Random | None = None,
     ) -> None:
         self.client = client
         self.state = state
         self.manners = manners
         self.sleep = sleep
         self.clock = clock
+        self.now = now
+        self.rng = rng or random.Random()  # noqa: S311 - no secret
+        self.adopt: Callable[[str], bool] | None = None
+        """Registers a feed, and returns whether leases lead to its reads; None: feeds are read each
+        round, as sitemaps are."""
         self._not_before: dict[str, float] = {}
         self._next_fetch = clock()
 
-    def rounds(
-        self, urls: list[str], interval_s: float, n: int | None = None
-    ) -> Iterator[SitemapStep]:
-        """Yield the steps of `n` rounds, or of endless ones.
-
-        The interval runs from start to start. Without `n`, a service that is away ends only the
-        round; the next round fetches the rest.
-        """
-        done = 0
-        while True:
-            started = self.clock()
-            try:
-                yield from self.look(urls)
-            except Unavailable as error:
-                if n is not None or not done:
-                    raise
-                yield SitemapStep(self.client.base_url, "failed", reason=str(error))
-            done += 1
-            if done == n:
-                return
-            self.sleep(max(started + interval_s - self.clock(), 0.0))
-
-    def look(self, urls: Iterable[str]) -> Iterator[SitemapStep]:
-        """Yield a step for each sitemap, and for the children of indexes.
+    def look(self, urls: Iterable[str]) -> Iterator[WatchStep]:
+        """Yield a step for each document, and for those that it names.
 
         Raises
         ------
         Unavailable, Refused
             The service cannot be reached, or refuses this client.
         """
-        waiting = deque((url, 1) for url in dict.fromkeys(urls))
-        queued = {url for url, _ in waiting}
-        bounds = FetchLimits(LONGEST_S, self.manners.max_bytes, MAX_REDIRECTS)
-        with guarded_client(
-            bounds,
+        began = self._now_s()
+        waiting = deque((Child(url, None), 0 if is_site(url) else 1) for url in dict.fromkeys(urls))
+        queued = {child.url for child, _ in waiting}
+        with self.http(self._wait) as client:
+            while waiting:
+                child, depth = waiting.popleft()
+                if self.adopt is not None and self.state.has_feed(child.url):
+                    continue
+                step, url = self._step(client, child, is_root=not depth)
+                yield step
+                last = self.state.document(url)
+                for each in last.children if last is not None and depth < MAX_DEPTH else ():
+                    if each.url not in queued:
+                        queued.add(each.url)
+                        waiting.append((each, depth + 1))
+        self.state.forget_old(began)
+        yield from self._ask_for_left(began)
+
+    def http(self, wait: Callable[[httpx.Request], None]) -> httpx.Client:
+        """Return a guarded client that waits before each request."""
+        return guarded_client(
+            FetchLimits(LONGEST_S, self.manners.max_bytes, MAX_REDIRECTS),
             private=self.manners.private,
             headers={"Accept-Encoding": "gzip"},
             outgoing=Outgoing(self.manners.user_agent, self.manners.proxy_guards),
-            event_hooks={"request": [self._wait]},
-        ) as client:
-            while waiting:
-                url, depth = waiting.popleft()
-                yield self._pass_on(client, url)
-                children = self.state.sitemaps.get(url, {}).get("children", ())
-                for child in children if depth < MAX_DEPTH else ():
-                    if child not in queued:
-                        queued.add(child)
-                        waiting.append((child, depth + 1))
+            event_hooks={"request": [wait]},
+        )
 
-    def _pass_on(self, client: httpx.Client, url: str) -> SitemapStep:
+    def _step(self, client: httpx.Client, child: Child, *, is_root: bool) -> tuple[WatchStep, str]:
+        """Return the step of a document and the address of its row."""
+        url = child.url
         try:
-            fetched = self._fetch(client, url)
-            if fetched.content is None:
-                return SitemapStep(url, "unchanged")
-            encoding = fetched.headers.get("content-encoding", "").strip().lower()
+            if is_root:
+                url = f"{url.rstrip('/')}/robots.txt"
+                return self._read_robots(client, url), url
+            if self._is_settled(child):
+                self.state.see(url, self._now_s())
+                return WatchStep(url, "skipped"), url
+            return self._pass_on(client, child), url
+        except SitemapNotFetched as error:
+            self.state.see(url, self._now_s())
+            return WatchStep(url, "failed", reason=str(error)), url
+
+    def _is_settled(self, child: Child) -> bool:
+        """Return whether a document has not changed since its last read, by its index."""
+        last = self.state.document(child.url)
+        if last is None or child.lastmod is None or last.lastmod != child.lastmod:
+            return False
+        if last.scope != self._scope() or not is_past(child.lastmod, last.read_at):
+            return False
+        return self.rng.random() >= 1 / A_LOOK_IN
+
+    def _read_robots(self, client: httpx.Client, url: str) -> WatchStep:
+        """Return the step of a robots.txt; without `Sitemap:` lines it names /sitemap.xml."""
+        fetched = self.fetch(client, url, self._conditions(url))
+        if fetched.status == NOT_MODIFIED:
+            self.state.see(url, self._now_s())
+            return WatchStep(url, "unchanged")
+        if fetched.status != OK and not fetched.is_absent:
+            raise SitemapNotFetched(f"the site answered {fetched.status}")
+        content = fetched.content if fetched.status == OK else b""
+        lines = Rules(content, self.manners.user_agent).sitemaps
+        named = [resolved(fetched.url, line.strip()) for line in lines[:MAX_NAMED]]
+        host = urlsplit(url).hostname or ""
+        own = [each for each in named if self._is_own(each, host)]
+        children = own or ([] if named else [resolved(url, "/sitemap.xml")])
+        document = self._document("robots", fetched if fetched.status == OK else None)
+        self.state.remember(
+            url, document._replace(children=tuple(Child(each, None) for each in children))
+        )
+        others = (
+            f", {len(named) - len(own)} of other hosts left out" if len(own) < len(named) else ""
+        )
+        return WatchStep(url, "listed", reason=f"{len(own)} sitemaps{others}")
+
+    def _is_own(self, url: str, host: str) -> bool:
+        """Return whether a sitemap of a robots.txt may be fetched."""
+        try:
+            other = normalise(url).host
+        except InvalidUrl:
+            return False
+        wide = self.manners
+        return other == host or wide.cross_host or (wide.www and other == twin(host))
+
+    def _pass_on(self, client: httpx.Client, child: Child) -> WatchStep:
+        url, last = child.url, self.state.document(child.url)
+        fetched = self.fetch(client, url, self._conditions(url))
+        if fetched.status == NOT_MODIFIED and last is not None:
+            lastmod = child.lastmod if last.etag or last.last_modified else None
+            self.state.remember(url, last._replace(lastmod=lastmod, read_at=self._now_s()))
+            return WatchStep(url, "unchanged")
+        if fetched.status != OK:
+            raise SitemapNotFetched(f"the site answered {fetched.status}")
+        if self.adopt is not None and fetched.is_feed() and self.adopt(url):
+            return WatchStep(url, "listed", reason="a feed, which is read when it is due")
+        step = self.send(url, fetched)
+        answer = step.answer
+        if answer is None:
+            self.state.see(url, self._now_s())
+            return step
+        document = self._document(answer.kind, fetched if answer.complete else None)
+        document = document._replace(
+            children=_dated(answer.children), lastmod=child.lastmod if answer.complete else None
+        )
+        is_whole = answer.complete and answer.n_entries > 0 and answer.kind in ("urlset", "text")
+        self.state.remember(url, document, self._urls(fetched) if is_whole else None)
+        return step
+
+    def send(self, url: str, fetched: Fetched) -> WatchStep:
+        """Send a document to the service; return its step, failed where the service refuses it."""
+        try:
             answer = self.client.sitemap(
                 fetched.url,
                 fetched.content,
-                encoding=encoding if encoding in CODINGS else "identity",
+                encoding=fetched.coding,
                 cross_host=self.manners.cross_host,
                 www=self.manners.www,
             )
-        except SitemapNotFetched as error:
-            return SitemapStep(url, "failed", reason=str(error))
         except Refused as error:
             if error.status in UNWELCOME or not (error.code or error.status == TOO_LARGE):
                 raise
-            return SitemapStep(url, "failed", reason=f"{error.status} {error.problem.detail}")
+            return WatchStep(url, "failed", reason=f"{error.status} {error.problem.detail}")
         except Unavailable as error:
             if not isinstance(error.__cause__, httpx.ReadTimeout):
                 raise
             reason = "the service took too long to read it; it may have read it all the same"
-            return SitemapStep(url, "failed", reason=reason)
-        validators = self._validators(fetched.headers) if answer.complete else {}
-        self.state.remember(url, [child.loc for child in answer.children], **validators)
-        return SitemapStep(url, "taken", answer)
+            return WatchStep(url, "failed", reason=reason)
+        return WatchStep(url, "taken", answer)
 
-    def _validators(self, headers: httpx.Headers) -> dict[str, Any]:
-        """Return the validators of a document, and the options under which it was read."""
-        words = {name: headers.get(name, "") for name in ("etag", "last-modified")}
-        validators = {name: word for name, word in words.items() if word and word.isascii()}
-        return {**validators, **self._scope()}
+    def _document(self, kind: str, fetched: Fetched | None) -> Document:
+        """Return a document that was read now; without `fetched` it has no validators."""
+        document = Document(kind, scope=self._scope(), read_at=self._now_s())
+        if fetched is None:
+            return document
+        words = [fetched.headers.get(name, "") for name in ("etag", "last-modified")]
+        etag, last_modified = (word if word.isascii() else "" for word in words)
+        return document._replace(etag=etag, last_modified=last_modified)
 
-    def _scope(self) -> dict[str, bool]:
+    def _urls(self, fetched: Fetched) -> set[str]:
+        """Return the addresses of a document in their normal form."""
+        urls = set[str]()
+        try:
+            for entry in fetched.entries():
+                try:
+                    urls.add(normalise(entry.loc).url)
+                except InvalidUrl:
+                    continue
+        except RecrawlError:  # the service reads with other limits
+            return set()
+        return urls
+
+    def _scope(self) -> str:
         """Return the options on other hosts that are set."""
         wide = {"cross_host": self.manners.cross_host, "www": self.manners.www}
-        return {name: True for name, is_set in wide.items() if is_set}
+        return " ".join(name for name, is_set in wide.items() if is_set)
 
-    def _fetch(self, client: httpx.Client, url: str) -> Fetched:
-        """Return a document as it is sent, or no content where it has not changed."""
+    # -- addresses that have left
+
+    def _ask_for_left(self, since: float) -> Iterator[WatchStep]:
+        """Ask for one crawl of each address that has left; yield a step if there are any."""
+        left = self.state.left(since, MOST_LOOKED_AT)
+        if not left:
+            return
+        try:
+            n_asked = self.client.recrawl(*left).changed
+        except Refused as error:
+            if error.status != FORBIDDEN:
+                raise
+            # a key that may only report announces a change instead
+            pings = (Ping(url=url, changed_at=self.now()) for url in left)
+            n_asked = sum(decision.crawl for decision in self.client.ping_many(pings).decisions)
+        self.state.forget_left(left)
+        reason = f"{len(left)} addresses left their sitemaps, {n_asked} to crawl now"
+        yield WatchStep(self.client.base_url, "asked", reason=reason)
+
+    # -- requests to sites
+
+    def fetch(self, client: httpx.Client, url: str, conditions: dict[str, str]) -> Fetched:
+        """Return the answer of a site, the document as it is sent; raise `SitemapNotFetched`."""
         try:
             urlsplit(url)
         except ValueError as error:
             raise SitemapNotFetched(f"it is no address: {error}") from error
-        conditions = self._conditions(url)
         try:
             with client.stream("GET", url, headers=conditions) as response:
-                if response.status_code == NOT_MODIFIED and conditions:
-                    return Fetched(url, response.headers, None)
                 if response.status_code in BUSY:
                     at_once = response.headers.get("retry-after", "").strip() == "0"
                     wait = retry_after(response) or (0.0 if at_once else DEFAULT_WAIT_S)
                     self._not_before[_host(response.request)] = self.clock() + wait
-                if response.status_code != OK:
-                    raise SitemapNotFetched(f"the site answered {response.status_code}")
-                content = b"".join(response.iter_raw())
-                return Fetched(str(response.url), response.headers, content)
+                is_read = response.status_code == OK
+                content = b"".join(response.iter_raw()) if is_read else b""
+                url = str(response.url)
+                return Fetched(url, response.status_code, response.headers, content)
         except AnswerTooLarge as error:
             raise SitemapNotFetched(f"{error}; raise --max-bytes") from error
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
@@ -243,17 +380,53 @@ class Watcher:
 
     def _wait(self, request: httpx.Request) -> None:
         """Wait for the delay before each request, also before those of redirects."""
-        if (wait := self._not_before.get(_host(request), 0.0) - self.clock()) > 0:
-            raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
+        self.respect(request)
         self.sleep(max(self._next_fetch - self.clock(), 0.0))
         self._next_fetch = self.clock() + self.manners.delay_s
 
+    def respect(self, request: httpx.Request) -> None:
+        """Raise `SitemapNotFetched` while a site has asked to be left alone."""
+        if (wait := self._not_before.get(_host(request), 0.0) - self.clock()) > 0:
+            raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
+
     def _conditions(self, url: str) -> dict[str, str]:
-        entry = self.state.sitemaps.get(url, {})
-        if {name: True for name in ("cross_host", "www") if entry.get(name)} != self._scope():
+        last = self.state.document(url)
+        if last is None or last.scope != self._scope():
             return {}  # the entries that were left out then are read now
-        named = (("etag", "If-None-Match"), ("last-modified", "If-Modified-Since"))
-        return {condition: entry[name] for name, condition in named if name in entry}
+        named = {"If-None-Match": last.etag, "If-Modified-Since": last.last_modified}
+        return {condition: word for condition, word in named.items() if word}
+
+    def _now_s(self) -> float:
+        return self.now().timestamp()
+
+
+def is_site(url: str) -> bool:
+    """Return whether an address is that of a whole site.
+
+    >>> is_site("https://example.com"), is_site("https://example.com/feed")
+    (True, False)
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return bool(parts.netloc) and parts.path in ("", "/") and not (parts.query or parts.fragment)
+
+
+def is_past(lastmod: float, read_at: float) -> bool:
+    """Return whether a read came after all changes that a `lastmod` stands for.
+
+    A full quarter of an hour may be the begin of a day in some zone, so it stands for that day.
+    """
+    is_day = lastmod % 900 == 0
+    return read_at > lastmod + (DAY_EVERYWHERE_S if is_day else A_MINUTE_S)
+
+
+def _dated(children: Iterable[SitemapChild]) -> tuple[Child, ...]:
+    return tuple(
+        Child(each.loc, None if each.lastmod is None else each.lastmod.timestamp())
+        for each in children
+    )
 
 
 def _host(request: httpx.Request) -> str:

@@ -322,7 +322,9 @@ def after_leasing(
     np.fmin.at(ends, host_queue[taken], bound[taken])
     n_taken = np.bincount(host_queue[taken], minlength=n)
     head = later(head, opens.at)
-    return shut(host_queues, offer.gates, n_taken, ends, head, at)
+    after = shut(host_queues, offer.gates, n_taken, ends, head, at)
+    # the time of a host queue is that of its other pages
+    return replace(after, next_at=host_queues.next_at) if of.feeds else after
 
 
 def later(bound: Instants, opens_at: Instants) -> Instants:

@@ -170,6 +170,8 @@ class Page:
     """JSON of the note."""
     outcome: Outcome = Outcome.content
     """Outcome of the last crawl."""
+    feed: bool = False
+    """True for a feed, which only `recrawl watch` leases."""
     hops: int = 0
     """Redirects from a page that was asked for; 0: asked for; negative: as in `PageStates`."""
     n_targets: int = 0

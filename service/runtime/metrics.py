@@ -31,7 +31,7 @@ FAILURES = (500, 503, 507)
 """Statuses of requests that the service could not answer."""
 LEASE_OUTCOMES = ("granted", "ended", "returned", "late")
 ITEM_OUTCOMES = ("accepted", "duplicate", "late", "rejected")
-KINDS = ("page", "observation", "ping", "sitemap", "indexnow", "websub")
+KINDS = ("page", "observation", "ping", "sitemap", "feed", "indexnow", "websub")
 """Kinds of items."""
 
 # Prometheus does not read them, and they are a quarter of the lines

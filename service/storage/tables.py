@@ -102,6 +102,7 @@ pages = sa.Table(
     sa.Column("max_crawl_rate", sa.Double),
     sa.Column("created_at", Instant, nullable=False),
     sa.Column("url", sa.Text, nullable=False),
+    sa.Column("feed", sa.Boolean),
     sa.ForeignKeyConstraint(["host_id"], ["hosts.host_id"]).ddl_if("sqlite"),
     sa.Index("pages_host_id_page_id_idx", "host_id", "page_id").ddl_if("sqlite"),
     # a host's pages of one window share an entry, which makes the index a third as large
@@ -240,6 +241,9 @@ host_incidents = sa.Table(
     postgresql_with=HOT,
 )
 
+FEED_INDEXES = {"feeds": ["next_at"], "feeds_of_queue": ["queue_id", "first", "next_at"]}
+"""Columns of the indexes of queued feeds, by the name of the index."""
+
 due_pages = sa.Table(
     "due_pages",
     metadata,
@@ -259,6 +263,7 @@ due_pages = sa.Table(
     sa.Column("waits", sa.Boolean),
     sa.Column("deleted_key", Key),
     sa.Column("deleted_host", sa.Text),
+    sa.Column("feed", sa.Boolean),
     # first crawls and others apart, so that many of one kind never hide the other
     sa.Index("due_pages_queue_id_first_idx", "queue_id", "first", "next_at"),
     sa.Index(
@@ -275,6 +280,16 @@ due_pages = sa.Table(
             sqlite_where=sa.text(f"{name} IS NOT NULL"),
         )
         for name in ("worker", "deleted_key", "deleted_host")
+    ),
+    # few rows are feeds, and their readers look for nothing else
+    *(
+        sa.Index(
+            f"due_pages_{name}_idx",
+            *columns,
+            postgresql_where=sa.text("feed IS NOT NULL"),
+            sqlite_where=sa.text("feed IS NOT NULL"),
+        )
+        for name, columns in FEED_INDEXES.items()
     ),
     comment="Pages due soon, and the leases on them, also those that outlive their pages.",
     postgresql_with=HOT,

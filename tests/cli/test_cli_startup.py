@@ -96,7 +96,7 @@ def test_an_unknown_command_or_option_is_refused(recrawl):
         ("replay", ("ping-delay", "ping-share", "ping-recall", "ping-precision"), "nan"),
         ("replay", ("days", "bandwidth", "ping-delay"), "inf"),
         ("demo", ("days", "bandwidth-per-page", "step", "seconds"), "nan"),
-        ("sitemap watch https://a.example/s.xml", ("interval", "delay"), "nan"),
+        ("watch https://a.example/s.xml", ("interval", "delay"), "nan"),
         ("experiment a22-1", ("scale",), "nan"),
     ],
 )
@@ -108,7 +108,7 @@ def test_a_number_that_is_not_finite_is_refused(recrawl, tmp_path, command, opti
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", ["hosts list", "sitemap watch https://a.example/s.xml"])
+@pytest.mark.parametrize("command", ["hosts list", "watch https://a.example/s.xml"])
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [

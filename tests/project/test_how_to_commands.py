@@ -130,3 +130,43 @@ def test_a_made_up_site_is_replayed_as_the_page_replays_it(tmp_path):
     folder = Path(re.findall(r"--out (\S+)", blocks(page, "sh")[0].text)[0])
     assert "staleness" in output
     assert (tmp_path / folder / "report.html").is_file()
+
+
+def output_of(name: str) -> str:
+    """Return the first block of a page that is output."""
+    text = (DOCS / "how-to" / f"{name}.md").read_text()
+    return blocks(text, "text")[0].text
+
+
+def watched(name: str, n: int, live: Live, folder: Path, pages: dict, at: str) -> str:
+    """Run a block of a page that watches a site, on a site of this machine, once."""
+    script = scripts(name, live)[n].replace(" RECRAWL_API_KEY=…", "")
+    with serving(pages) as site:
+        assert f"{at} --user-agent" in script
+        here = at.replace("https://example.com", site.url(""))
+        script = script.replace(f"{at} ", f"{here} --once --private --delay 0 ")
+        return shell(script, folder).replace(site.url(""), "https://example.com")
+
+
+@pytest.mark.slow
+def test_a_site_is_watched_as_the_page_watches_it(live, tmp_path):
+    entry = "<{0}><loc>/{1}</loc><lastmod>2026-04-30T12:00:01Z</lastmod></{0}>".format
+    names = ("news.xml", "archive.xml")
+    index = "".join(entry("sitemap", name) for name in names)
+    pages = {
+        "/robots.txt": page("Sitemap: /sitemap_index.xml"),
+        "/sitemap_index.xml": page(f"<sitemapindex>{index}</sitemapindex>"),
+        **{f"/{name}": page(f"<urlset>{entry('url', name[0])}</urlset>") for name in names},
+    }
+    shown = watched("feed-sitemaps", 1, live, tmp_path, pages, "https://example.com")
+    assert shown.splitlines()[:2] == output_of("feed-sitemaps").splitlines()[:2]
+    assert "https://example.com/news.xml: urlset, 1 new" in shown
+    assert (tmp_path / "recrawl-watch.db").is_file()
+
+
+@pytest.mark.slow
+def test_a_feed_is_followed_as_the_page_follows_it(live, tmp_path):
+    items = "".join(f"<item><link>/{n}</link></item>" for n in range(2))
+    pages = {"/feed": page(f"<rss><channel>{items}</channel></rss>")}
+    shown = watched("feeds", 0, live, tmp_path, pages, "https://example.com/feed")
+    assert shown == output_of("feeds")

@@ -233,6 +233,12 @@ def leased(live: Live) -> None:
     assert again["reported"]["accepted"] == len(items) == 20
 
 
+def feeds_leased(live: Live) -> None:
+    feeds = [{"url": f"https://h{n}.example/feed", "kind": "feed"} for n in range(50)]
+    assert live.post("/pages", feeds).status_code == 200
+    assert live.post("/leases", {"count": 20, "kind": "feed"}).json()["items"]
+
+
 def reported(live: Live) -> None:
     items = [
         {
@@ -258,6 +264,7 @@ def getting(path: str, **query: object):
 
 CALLS = {
     "lease": leased,
+    "lease of feeds": feeds_leased,
     "report": reported,
     "changes": getting("/changes", limit=100),
     "changes of a host": getting("/changes", limit=5, host="h7.example"),
@@ -287,6 +294,7 @@ USED = {
             "due_pages_queue_id_first_idx",
             "schedule_block_idx",
         },
+        "lease of feeds": {"due_pages_feeds_idx", "due_pages_feeds_of_queue_idx"},
         "report": {"pages_key_key", "page_states_pkey"},
         "changes": {"feed_pkey", "pages_pkey"},
         "changes of a host": {"feed_pkey", "hosts_host_key", "pages_host_id_window_idx"},
@@ -309,6 +317,7 @@ USED = {
     },
     "sqlite": {
         "lease": {"host_queues_next_at_idx", "due_pages_queue_id_first_idx", "schedule key"},
+        "lease of feeds": {"due_pages_feeds_idx", "due_pages_feeds_of_queue_idx"},
         "report": {"sqlite_autoindex_pages_1", "page_states key"},
         "changes": {"feed key", "pages key"},
         "changes of a host": {"feed key", "sqlite_autoindex_hosts_1", "pages_host_id_page_id_idx"},

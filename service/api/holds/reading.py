@@ -67,7 +67,8 @@ def around_page(
         members = tx.capped_members(np.array([page.host_id]))
         caps |= full_caps(members, {page.host_id: page.host}, now, first_share)
     n_before, is_least = 0, False
-    if due_at is not None and due_at <= now and place.expires_at is None:
+    waits = due_at is not None and due_at <= now and place.expires_at is None
+    if waits and not page.feed:  # no other page comes before a feed
         before = now if place.next_at is None else min(place.next_at, now)
         n_before, is_least = tx.n_before(place.queue_id, before, page.page_id, MOST_BEFORE)
     lease = None

@@ -44,6 +44,9 @@ def hold_of_page(page: PageNow, turn: Turn) -> Hold:
         return held
     due_at = page.due_at or turn.now
     held = hold_of_turn(turn, due_at)
+    if page.page.feed and held.kind in ("no_crawler", "ready"):
+        cause = "it is a feed, and the next request of `recrawl watch` gets it"
+        held = replace(held, kind="ready", cause=cause, remedy="run `recrawl watch` to read it")
     if not page.page.no_content:
         return held
     # what its site does holds the page more than its turn

@@ -32,6 +32,8 @@ DOCUMENTS = (
     "application/x-gzip",
     "application/octet-stream",
     "binary/octet-stream",
+    "application/feed+json",
+    "application/json",
 )
 """Media types of sitemaps; the kind of sitemap depends on the bytes alone."""
 

@@ -55,6 +55,7 @@ from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.outcomes import OFFERED, PAYMENT
 from service.model.urls import NormalUrl
+from service.storage.pages.kinds import KindRows
 from service.storage.pages.noting import NotedRows
 from service.storage.pages.tagging import TaggedRows
 
@@ -85,6 +86,8 @@ class Decoded(Generic[T]):
     """Tags of registered pages; None: no item states tags."""
     notes: NotedRows | None = None
     """Notes of registered pages; None: no item states a note."""
+    kinds: KindRows | None = None
+    """Kinds of registered pages; None: no item states a kind."""
     n_ends: int = 0
     """Number of refused items that end a lease."""
     left_out: Sequence[Rejection] = ()
@@ -236,7 +239,25 @@ def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
     fields = {name: _last_stated(column, named) for name, column in columns.items()}
     columns_of_pages = replace(named.pages, **fields)
     noted = _notes([notes[i] for i in good.tolist()], named) if notes else None
-    return Decoded(columns_of_pages, named, batch.index[good], refusals, _tags(items, named), noted)
+    return Decoded(
+        columns_of_pages,
+        named,
+        batch.index[good],
+        refusals,
+        _tags(items, named),
+        noted,
+        _kinds(items, named),
+    )
+
+
+def _kinds(items: Sequence[Page], named: PageNames) -> KindRows | None:
+    """Return the kind that the last item of each URL with a kind states."""
+    stated = {
+        row: item.kind == "feed"
+        for row, item in zip(named.row.tolist(), items, strict=True)
+        if item.kind is not UNSET
+    }
+    return KindRows.of(stated) if stated else None
 
 
 def _tags(items: Sequence[Page], named: PageNames) -> TaggedRows | None:

@@ -20,7 +20,7 @@ from service.model.errors import Forbidden, InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
 from service.storage import Store
 
-SETTINGS = ("importance", "observability", "min_crawl_rate", "max_crawl_rate", "tags")
+SETTINGS = ("importance", "observability", "min_crawl_rate", "max_crawl_rate", "tags", "kind")
 """Settings of a page that a limited key may not choose, because all pages share one budget.
 
 Operators act on pages by their tags, so tags lead to importance."""

@@ -209,6 +209,7 @@ def encode_page(
     fields = {
         "observability": page.observability.name,
         "tags": tags,
+        "kind": "feed" if page.feed else "page",
         "retired": due.retired(page),
         "redirects_to": target,
         "note": encode_note(page.note),

@@ -22,7 +22,7 @@ from recrawl_client.wire.listing import (
 from service.access.audit import write_audit
 from service.api import openapi
 from service.api.admission import TheActor, TheCaller
-from service.api.assembly import TheBody, TheService
+from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import CursorParameter, LeasesPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
 from service.api.holds.leases import explain_leases
@@ -150,13 +150,14 @@ async def post_leases(
         counts = await record_report(service, caller, body.content, post)
         call = replace(call, post=None, counts=counts)
     deadline = loop.time() + wish.wait_s
+
     with service.lease_waiters.place() as freed:
         while True:
             reply = await settled(service.lease_calls.submit(call))
             if call.post is not None and reply.counts is not None:
                 service.lease_waiters.wake(reply.counts["leases_ended"])
             if not reply.is_empty:
-                service.asked.note(LEASES_ASKED, service.now())
+                _note(service, leases)
                 n_leased = len(reply.items)
                 service.telemetry.count_leases("granted", n_leased)
                 charge(caller, n_leased)
@@ -168,7 +169,7 @@ async def post_leases(
                 # an operator may end the pause of all hosts soon
                 most_s = MAX_RETRY_S if paused_until is None else NOTHING_QUEUED_S
                 wait_s = min(max(ahead_s, 1.0), most_s)
-                service.asked.note(LEASES_ASKED, service.now(), wait_s)
+                _note(service, leases, wait_s)
                 retry_after = {"Retry-After": str(-int(-wait_s // 1))}
                 empty = encode_answer(reply, wait_s, paused_until)
                 return json_answer(empty, headers=retry_after)
@@ -180,9 +181,15 @@ async def post_leases(
                 raise ClientDisconnect
 
 
+def _note(service: Service, request: LeaseRequest, wait_s: float = 0.0) -> None:
+    """Note a request for pages; a reader of feeds is no crawler."""
+    if not request.kind.feeds:
+        service.asked.note(LEASES_ASKED, service.now(), wait_s)
+
+
 def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:
     """Return the request of a worker; raise `InvalidField` for a slice that does not exist."""
-    of = reach_of(wish.hosts, wish.slice, wish.slices)
+    of = replace(reach_of(wish.hosts, wish.slice, wish.slices), feeds=wish.kind == "feed")
     ttl = default_ttl if isinstance(wish.ttl_s, UnsetType) else timedelta(seconds=wish.ttl_s)
     return LeaseRequest(WorkerRequest(wish.worker, wish.count, ttl), of)
 

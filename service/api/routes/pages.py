@@ -64,7 +64,7 @@ def post_pages(service: TheService, caller: TheCaller, body: TheBody) -> Respons
     """
     batch = decode_batch(body, Page, service.max_items)
     pages = decode_pages(admitted(batch, caller, service.store))
-    registration = Registration(pages.columns, service.now(), pages.tags, pages.notes)
+    registration = Registration(pages.columns, service.now(), pages.tags, pages.notes, pages.kinds)
     registered = service.registrations.submit(registration).result()
     if not registered.created.all():
         _wake(service, registered.page_id[~registered.created & (registered.page_id > 0)])

@@ -34,7 +34,7 @@ from service.api.routes.observations import Register
 from service.batching.registrations import Registration
 from service.batching.reports import PingReport
 from service.connectors.dates import Date, read_date
-from service.connectors.entries import SitemapEntry
+from service.connectors.entries import FEEDS, SitemapEntry
 from service.connectors.links import twin
 from service.connectors.references import UNREADABLE
 from service.connectors.sitemap import Sitemap
@@ -194,9 +194,12 @@ class Reader:
         self.last_taken = deque[str](maxlen=SHOWN)
         self.last_rejected = deque[tuple[str, Rejection]](maxlen=SHOWN)
         """The last entries, with the address as the document has it."""
+        self.document: Sitemap | None = None
+        """Document of entries; None for entries from elsewhere."""
 
     def read(self, sitemap: Sitemap) -> SitemapRead:
         """Record all entries and return the counts of their outcomes; raise as `take`."""
+        self.document = sitemap
         self.take(sitemap)
         warnings = list(sitemap.warnings)
         if self.n_undated:
@@ -276,7 +279,8 @@ class Reader:
             self._take_pages(pages, now)
 
     def _count(self, counts: dict[str, Any]) -> None:
-        self.service.telemetry.count_items(self.options.kind, counts)
+        is_feed = self.document is not None and self.document.kind in FEEDS
+        self.service.telemetry.count_items("feed" if is_feed else self.options.kind, counts)
         self.counts = add_counts(self.counts, counts)
 
     # -- entries

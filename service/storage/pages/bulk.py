@@ -76,6 +76,17 @@ class BulkStatements(Subject):
         """
 
     @abstractmethod
+    def set_kinds(self, page_id: Ints, *, feed: bool) -> Ints:
+        """Make pages feeds, or other pages; return those that changed, ascending.
+
+        The pages must be locked, or be of this transaction. Their queued rows change too.
+        """
+
+    @abstractmethod
+    def queued_bounds(self, page_id: Ints) -> HostQueueBounds:
+        """Return the host queues of the rows of pages, and the earliest bound of each."""
+
+    @abstractmethod
     def hold_hosts(self) -> None:
         """Wait for transactions that register pages, and keep others from it until the end."""
 
@@ -155,6 +166,10 @@ BOUNDS = f"""
 SELECT page_id, min_crawl_rate, max_crawl_rate FROM pages WHERE {IN_IDS} ORDER BY page_id
 """
 CONTRADICTED = "SELECT page_id FROM pages WHERE {in_ids} AND {low} > {high} ORDER BY page_id"
+
+SET_KINDS = f"UPDATE pages SET feed = %(feed)s WHERE {IN_IDS} AND feed IS DISTINCT FROM %(feed)s"
+SET_KINDS_OF_ROWS = f"UPDATE due_pages SET feed = %(feed)s WHERE {IN_IDS}"
+QUEUED_BOUNDS = f"SELECT queue_id, next_at FROM due_pages WHERE {IN_IDS}"
 
 DELETE_PAGES = f"DELETE FROM pages WHERE {IN_IDS}"
 DELETE_STATES = f"DELETE FROM page_states WHERE {IN_IDS}"
@@ -268,6 +283,19 @@ class BulkSql(KeptSql, BulkStatements, QueueStatements):
             self.ids(LOCK_QUEUED, ids=counted)
             self.forget_unfinished(counted)
         return asked
+
+    @override
+    def set_kinds(self, page_id: Ints, *, feed: bool) -> Ints:
+        kind = True if feed else None
+        changed = self.updated(SET_KINDS, ids=page_id, feed=kind)
+        if len(changed):
+            self.run(SET_KINDS_OF_ROWS, ids=changed, feed=kind)
+        return changed
+
+    @override
+    def queued_bounds(self, page_id: Ints) -> HostQueueBounds:
+        rows = self.read(QUEUED_BOUNDS, ids=page_id)
+        return earliest((row["queue_id"], row["next_at"]) for row in rows)
 
     @override
     def delete_many(self, page_id: Ints) -> int:

@@ -111,6 +111,7 @@ SELECT pages.page_id, pages.url, host, pages.host_id, pages.importance, observab
     CAST(crawl_rate AS double precision) * urgency AS due_rate,
     CASE WHEN epoch IS NOT NULL THEN coalesce(crawl_probability, 0.0) END AS crawl_probability,
     {IS_HELD} AS held,
+    coalesce(pages.feed, false) AS feed,
     redirects_to, target.url AS redirects_to_url, etag, last_modified, note,
     coalesce(doubted, false) AS doubted, false_304_at
 FROM pages
@@ -183,7 +184,7 @@ class PagesSql(KeptSql, PageStatements, HostStatements):
         (values,) = rows
         values["observability"] = Observability(values["observability"])
         values["gone"], values["outcome"] = bool(values["gone"]), Outcome(values["outcome"] or 0)
-        values["doubted"], values["held"] = bool(values["doubted"]), bool(values["held"])
+        values |= {name: bool(values[name]) for name in ("doubted", "held", "feed")}
         values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures", "retry_rate")}
         values["estimate"] = tuple(np.frombuffer(values["estimate"]).tolist())
         return Page(**values)

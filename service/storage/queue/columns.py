@@ -200,6 +200,8 @@ class LeaseFilter:
     slice: int = 0
     slices: int = 1
     """Number of slices: a host queue is in the slice of its id modulo `slices`."""
+    feeds: bool = False
+    """True for feeds alone, false for all other pages."""
 
 
 ALL_PAGES = LeaseFilter()

@@ -8,6 +8,8 @@ a requested page is a century before its request.
 is that of the host, or minus that of the group. The rules are in `leases.politeness`. A host in a
 group uses the group's host queue. A host that leaves a group uses its own settings again. Only the
 holder of a host queue's lock leases its pages.
+**Feeds.** The rows of feeds are of their host queue, but its `next_at` is that of the other pages:
+a request for feeds finds their rows by an index of their own, and leaves `next_at` as it is.
 **Leases.** A page has at most one lease that runs; only the lease's token ends it before its time.
 A row counts the leases that ended without a report (`queue.unfinished`).
 **Locks.** The order is page states or hosts, then rows of the queue, then incidents of hosts, then
@@ -185,6 +187,7 @@ class QueueStatements(UnfinishedStatements, HoldStatements):
 
 
 FILLED = "queue_filled"
+PAUSES = ("blocked_until", "paused_until")
 
 REDATE_LEASES = """
 UPDATE due_pages SET leased_at = %(now)s, expires_at = %(now)s + (expires_at - leased_at),
@@ -243,9 +246,18 @@ SELECT page_id FROM due_pages WHERE page_id > %(after)s AND page_id <= %(last)s 
 ORDER BY page_id
 """
 NEXT_READY_AT = "SELECT min(next_at) AS next_at FROM host_queues WHERE {where}"
+GATE_OPENS = ", ".join(f"coalesce({at}, due_pages.next_at)" for at in ("ready_at", *PAUSES))
+NEXT_FEED_AT = f"""
+SELECT min(opens_at) AS next_at FROM (
+    SELECT queue_id, {{{{greatest}}}}(due_pages.next_at, {GATE_OPENS}) AS opens_at
+    FROM due_pages JOIN host_queues USING (queue_id) WHERE feed IS NOT NULL
+) AS feeds WHERE {{where}}
+"""
+"""Statement that reads the rows of all feeds, which are few."""
 FIRST_ROW = """SELECT * FROM (
                 SELECT page_id, next_at FROM due_pages
                 WHERE due_pages.queue_id = host_queues.queue_id AND {kind} AND token IS NULL
+                    AND feed IS NULL
                 ORDER BY due_pages.next_at LIMIT 1
             ) AS {name}"""
 READY_SINCE = f"""
@@ -311,15 +323,35 @@ RETURNING queue_id
 """
 
 
+READY_FEEDS = """
+SELECT queue_id FROM (
+    SELECT queue_id + 0 AS queue_id, next_at FROM due_pages
+    WHERE feed IS NOT NULL AND next_at <= %(now)s AND {where_row}
+) AS feeds
+WHERE {where} GROUP BY queue_id ORDER BY min(next_at) LIMIT %(limit)s
+"""
+"""Statement that adds 0, because SQLite would group by the index of all rows."""
+NO_GATE = (
+    "NOT EXISTS (SELECT 1 FROM host_queues WHERE host_queues.queue_id = feeds.queue_id AND ({}))"
+)
+IS_OPEN = NO_GATE.format(" OR ".join(f"{at} > %(now)s" for at in ("ready_at", *PAUSES)))
+"""Condition that the gate of a host queue is open, so that shut ones do not hide the others."""
+
+
 def ready_in(of: LeaseFilter) -> str:
     """Return the statement that finds the host queues with a row that a filter matches."""
+    if of.feeds:
+        where_row = all_of([PAGES_OF_HOSTS] if of.hosts else [])
+        where = all_of([IS_OPEN, *in_reach(of)])
+        return READY_FEEDS.format(where=where, where_row=where_row)
     conditions = in_reach(of) + ([READY_HOSTS] if of.hosts else [])
     return READY.format(where=all_of(["next_at <= %(now)s", *conditions]))
 
 
 def rows_in(of: LeaseFilter) -> str:
     """Return the condition on rows of the queue of a filter."""
-    return all_of([PAGES_OF_HOSTS] if of.hosts else [])
+    kind = "feed IS NOT NULL" if of.feeds else "feed IS NULL"
+    return all_of([kind, *([PAGES_OF_HOSTS] if of.hosts else [])])
 
 
 class QueueSql(UnfinishedSql, HoldsSql, QueueStatements):
@@ -344,10 +376,12 @@ class QueueSql(UnfinishedSql, HoldsSql, QueueStatements):
 
     @override
     def next_ready_at(self, of: LeaseFilter = ALL_PAGES) -> datetime | None:
-        where = all_of(["next_at IS NOT NULL", *in_reach(of)])
-        (row,) = self.read(NEXT_READY_AT.format(where=where), **filters(of))
-        next_at: datetime | None = row["next_at"]
-        return next_at
+        statement = NEXT_FEED_AT if of.feeds else NEXT_READY_AT
+        next_at = "opens_at" if of.feeds else "next_at"
+        where = all_of([f"{next_at} IS NOT NULL", *in_reach(of)])
+        (row,) = self.read(statement.format(where=where), **filters(of))
+        ready_at: datetime | None = row["next_at"]
+        return ready_at
 
     @override
     def ready_since(self) -> datetime | None:

@@ -126,7 +126,7 @@ N_DUE = """
 SELECT value AS queue_id, (
     SELECT count(*) FROM (
         SELECT page_id, queue_id FROM due_pages WHERE due_pages.queue_id = value
-            AND first IN (false, true) AND next_at < %(before)s
+            AND first IN (false, true) AND next_at < %(before)s AND feed IS NULL
         LIMIT %(each)s
     ) AS due_row WHERE {where}
 ) AS n
@@ -144,7 +144,7 @@ SELECT count(*) FILTER (WHERE next_at < %(next_at)s OR page_id < %(page_id)s) AS
     count(*) AS n_read
 FROM (
     SELECT page_id, next_at FROM due_pages WHERE queue_id = %(queue_id)s
-        AND first IN (false, true) AND next_at <= %(next_at)s
+        AND first IN (false, true) AND next_at <= %(next_at)s AND feed IS NULL
     LIMIT %(most)s
 ) AS before
 """
@@ -164,7 +164,7 @@ IN_QUEUES = """EXISTS (
     WHERE pages.page_id = due_row.page_id AND {where}
 )"""
 NEWEST_LEASE = """
-SELECT max(leased_at) AS leased_at FROM due_pages WHERE worker >= ''
+SELECT max(leased_at) AS leased_at FROM due_pages WHERE worker >= '' AND feed IS NULL
     AND (token IS NOT NULL OR n_unfinished IS NOT NULL)
 """
 """Statement for the index of rows with a worker, which are few."""

@@ -103,9 +103,9 @@ ROWS = given("page_id", "next_at", "last_crawl_at", "crawl_rate", "requested")
 ENQUEUE = f"""
 WITH queued AS (
     INSERT INTO due_pages
-        (page_id, queue_id, next_at, last_crawl_at, crawl_rate, requested, first)
+        (page_id, queue_id, next_at, last_crawl_at, crawl_rate, requested, first, feed)
     SELECT page_id, {HOST_QUEUE}, next_at, nullif(last_crawl_at, '-infinity'),
-        nullif(crawl_rate, 'NaN'), requested, last_crawl_at = '-infinity'
+        nullif(crawl_rate, 'NaN'), requested, last_crawl_at = '-infinity', feed
     FROM {ROWS} JOIN pages USING (page_id) JOIN hosts USING (host_id)
     ORDER BY page_id
     {LOWER_ROW}

@@ -98,8 +98,9 @@ ORDER BY given.key
 """
 
 ENQUEUE = named(f"""
-INSERT INTO due_pages (next_at, last_crawl_at, crawl_rate, requested, page_id, queue_id, first)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?2 IS NULL)
+INSERT INTO due_pages
+    (next_at, last_crawl_at, crawl_rate, requested, page_id, queue_id, first, feed)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?2 IS NULL, (SELECT feed FROM pages WHERE page_id = ?5))
 {LOWER_ROW}
 """)
 

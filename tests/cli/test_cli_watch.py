@@ -1,9 +1,10 @@
-"""`recrawl sitemap watch`: sites are fetched politely, and what has changed is passed on."""
+"""`recrawl watch`: sites are fetched politely, and what has changed is passed on."""
 
 import gzip
-import json
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,15 +12,19 @@ from typing import NamedTuple
 
 import httpx
 import pytest
-from support.live_server import Live, running
+from support.hubs import open_hub
+from support.live_server import Live, lease_freely, running
 from support.loopback import Loopback, Names
 
 from recrawl_client import Client, Problem, Refused, Unavailable
 from service.connectors import watching
-from service.connectors.watching import Manners, State, Watcher
+from service.connectors.feed_watch import FeedReader
+from service.connectors.watch_rounds import rounds
+from service.connectors.watch_state import WatchState
+from service.connectors.watching import Manners, Watcher
 
 YESTERDAY = "2026-04-30T12:00:00Z"
-STATE = "recrawl-sitemaps.json"
+STATE = "recrawl-watch.db"
 
 
 class Page(NamedTuple):
@@ -103,7 +108,7 @@ def watch(recrawl, api: Live):
     def run(*arguments: object, **settings: object):
         given = {"url": api.url, **settings}
         options = ("--once", "--delay", 0, "--private")
-        return recrawl("sitemap", "watch", *arguments, *options, **given)
+        return recrawl("watch", *arguments, *options, **given)
 
     return run
 
@@ -233,19 +238,20 @@ def test_the_state_is_of_one_receiver_and_must_be_readable(watch, site, api, tmp
     at = f"{site.url}/sitemap.xml"
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"), headers={"ETag": '"1"'})
     watch(at)
-    state = json.loads((tmp_path / STATE).read_text())
-    assert state == {"receiver": api.url, "sitemaps": {at: {"etag": '"1"', "children": []}}}
-    (tmp_path / STATE).write_text(json.dumps({**state, "receiver": "http://other.example"}))
-    assert "unchanged" not in watch(at).out
-    for broken in ("[]", "{", json.dumps({**state, "sitemaps": {at: 1}})):
-        (tmp_path / STATE).write_text(broken)
-        assert "is no state of sitemaps" in watch(at).refusal()
+    assert "unchanged" in watch(at).out
+    with closing(sqlite3.connect(tmp_path / STATE)) as state, state:
+        state.execute("UPDATE meta SET receiver = 'http://other.example'")
+    assert "1 rejected" not in (anew := watch(at).out)
+    assert "unchanged" not in anew
+    for broken in (b"[]", b"SQLite format 3\0", b"\0" * 4096):
+        (tmp_path / STATE).write_bytes(broken)
+        assert "is no state of recrawl watch" in watch(at).refusal()
 
 
 def test_a_key_is_shown_where_one_is_needed(recrawl, site, sqlite_url):
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
     once = ("--once", "--delay", 0, "--private")
-    arguments = ("sitemap", "watch", f"{site.url}/sitemap.xml", *once)
+    arguments = ("watch", f"{site.url}/sitemap.xml", *once)
     with running(sqlite_url, api_keys=("secret",)) as api:
         assert "401" in recrawl(*arguments, url=api.url).refusal()
         assert recrawl(*arguments, url=api.url, api_key="secret").status == 0
@@ -275,20 +281,16 @@ def timed(api: Live, tmp_path):
     """A watcher and its time."""
     time = Time()
     with Client(api.url) as client:
-        state = State(tmp_path / STATE, api.url)
-        yield (
-            Watcher(
-                client, state, Manners(2.5, private=True), sleep=time.sleep, clock=lambda: time.now
-            ),
-            time,
-        )
+        state = WatchState(tmp_path / STATE, api.url)
+        times = {"sleep": time.sleep, "clock": lambda: time.now, "now": lambda: api.clock.now}
+        yield Watcher(client, state, Manners(2.5, private=True), **times), time
 
 
 def test_between_two_fetches_lies_the_delay_and_rounds_count_from_their_start(timed, site):
     watcher, time = timed
     site.pages |= {f"/{i}.xml": Page(site.urlset("/a")) for i in range(3)}
     urls = [f"{site.url}/{i}.xml" for i in range(3)]
-    steps = list(watcher.rounds(urls, interval_s=60, n=2))
+    steps = list(rounds(watcher, FeedReader(watcher), urls, interval_s=60, n=2))
     assert [step.outcome for step in steps] == ["taken"] * 6
     assert time.sleeps == [0.0, 2.5, 2.5, 55.0, 0.0, 2.5, 2.5]
 
@@ -378,13 +380,14 @@ def test_a_busy_site_that_asks_for_no_rest_gets_none(timed, site, told, wait_s):
 def test_who_watches_on_outlives_a_service_that_is_away(timed, site, monkeypatch):
     watcher, _ = timed
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
-    rounds = watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60)
-    assert next(rounds).outcome == "taken"
+    reader = FeedReader(watcher)
+    steps = rounds(watcher, reader, [f"{site.url}/sitemap.xml"], interval_s=60)
+    assert next(steps).outcome == "taken"
     with monkeypatch.context() as patch:
         patch.setattr(watcher, "client", Client("http://127.0.0.1:1", patience_s=0))
-        away = next(rounds)
+        away = next(steps)
     assert (away.outcome, "is it running?" in away.reason) == ("failed", True)
-    assert next(rounds).outcome == "taken"
+    assert next(steps).outcome == "taken"
 
 
 class Behind:
@@ -432,15 +435,13 @@ def test_a_service_that_is_away_from_the_start_is_told_at_once(timed, site):
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
     watcher.client = Client("http://127.0.0.1:1", patience_s=0)
     with pytest.raises(Unavailable):
-        next(watcher.rounds([f"{site.url}/sitemap.xml"], interval_s=60))
+        next(rounds(watcher, FeedReader(watcher), [f"{site.url}/sitemap.xml"], interval_s=60))
 
 
 def test_a_site_leads_no_watcher_into_the_operators_network(recrawl, api: Live, site):
     """The host of the command line, too, must be public unless the operator says otherwise."""
     site.pages["/sitemap.xml"] = Page(site.urlset("/a"))
-    ended = recrawl(
-        "sitemap", "watch", f"{site.url}/sitemap.xml", "--once", "--delay", 0, url=api.url
-    )
+    ended = recrawl("watch", f"{site.url}/sitemap.xml", "--once", "--delay", 0, url=api.url)
     assert ended.status == 1
     assert "127.0.0.1 is not public; --private allows addresses" in ended.err
     assert site.paths() == []
@@ -455,7 +456,289 @@ def test_a_redirect_into_the_operators_network_is_not_followed(api: Live, site, 
     guarded = partial(watching.guarded_client, **options)
     monkeypatch.setattr(watching, "guarded_client", guarded)
     with Client(api.url) as client:
-        watcher = Watcher(client, State(Path("/nowhere/state.json"), api.url), Manners(0))
+        watcher = Watcher(client, WatchState(Path("/nowhere/state.db"), api.url), Manners(0))
         (step,) = watcher.look(["http://news.example/sitemap.xml"])
     assert (step.outcome, "is not public" in step.reason) == ("failed", True)
     assert site.paths() == ["/sitemap.xml"]
+
+
+# -- sites, indexes, and addresses that leave
+
+
+def test_a_site_is_read_by_its_robots_txt(watch, site):
+    lines = f"Sitemap: {site.url}/a.xml\nUser-agent: *\nDisallow: /\nsitemap: /b.txt\n"
+    elsewhere = "Sitemap: http://other.example/c.xml\n"
+    site.pages |= {
+        "/robots.txt": Page((lines + elsewhere).encode(), headers={"ETag": '"1"'}),
+        "/a.xml": Page(site.urlset("/1", "/2")),
+        "/b.txt": Page(f"{site.url}/3".encode()),
+    }
+    ended = watch(site.url)
+    assert (ended.status, ended.err) == (0, "")
+    assert f"{site.url}/robots.txt: 2 sitemaps, 1 of other hosts left out\n" in ended.out
+    assert site.paths() == ["/robots.txt", "/a.xml", "/b.txt"]
+    assert "robots.txt: unchanged" in watch(f"{site.url}/").out
+    assert site.paths() == ["/robots.txt", "/a.xml", "/b.txt"]
+
+
+def test_a_site_without_lines_has_its_sitemap_at_the_usual_place(watch, site):
+    site.pages["/sitemap.xml"] = Page(site.urlset("/1"))
+    assert watch(site.url).status == 0
+    assert site.paths() == ["/robots.txt", "/sitemap.xml"]
+
+
+def test_a_site_whose_robots_txt_is_away_keeps_the_sitemaps_of_the_round_before(watch, site):
+    site.pages |= {
+        "/robots.txt": Page(b"Sitemap: /s.xml"),
+        "/s.xml": Page(site.urlset("/1")),
+    }
+    watch(site.url)
+    site.pages["/robots.txt"] = Page(status=500)
+    site.paths()
+    ended = watch(site.url)
+    assert (ended.status, "the site answered 500" in ended.err) == (1, True)
+    assert site.paths() == ["/robots.txt", "/s.xml"]
+
+
+def dated_index(site: Site, **lastmods: str) -> Page:
+    entry = "<sitemap><loc>{}/{}.xml</loc><lastmod>{}</lastmod></sitemap>".format
+    body = "".join(entry(site.url, name, lastmod) for name, lastmod in lastmods.items())
+    return Page(f"<sitemapindex>{body}</sitemapindex>".encode())
+
+
+class Dice:
+    """Draws that a test sets."""
+
+    def __init__(self, draw: float) -> None:
+        self.draw = draw
+
+    def random(self) -> float:
+        return self.draw
+
+
+def test_a_child_whose_index_names_the_date_of_the_last_read_is_skipped(timed, site, api):
+    watcher, _ = timed
+    watcher.rng = Dice(0.05)
+    site.pages |= {
+        "/index.xml": dated_index(site, a=YESTERDAY, b="2026-05-01", c="2026-04-30T12:00:01Z"),
+        **{f"/{name}.xml": Page(site.urlset(f"/{name}")) for name in "abc"},
+    }
+    at = f"{site.url}/index.xml"
+    first = [step.outcome for step in watcher.look([at])]
+    assert first == ["taken"] * 4
+    site.paths()
+    # a date without a time may name a change later on that day
+    assert [step.outcome for step in watcher.look([at])] == ["taken", "taken", "taken", "skipped"]
+    assert site.paths() == ["/index.xml", "/a.xml", "/b.xml"]
+    api.clock.advance(days=3)
+    list(watcher.look([at]))  # reads the dates once more, after their days
+    site.paths()
+    assert [step.outcome for step in watcher.look([at])] == ["taken", *["skipped"] * 3]
+    assert site.paths() == ["/index.xml"]
+    site.pages["/index.xml"] = dated_index(site, a="2026-05-02T00:00:05Z", b="2026-05-01")
+    assert [step.outcome for step in watcher.look([at])] == ["taken", "taken", "skipped"]
+    watcher.rng = Dice(0.049)
+    assert [step.outcome for step in watcher.look([at])] == ["taken", "taken", "taken"]
+
+
+def test_a_child_that_failed_or_broke_off_is_not_skipped(timed, site, api):
+    watcher, _ = timed
+    watcher.rng = Dice(1.0)
+    api.clock.advance(days=3)
+    site.pages["/index.xml"] = dated_index(site, a=YESTERDAY, b=YESTERDAY)
+    site.pages["/a.xml"] = Page(site.urlset("/1", "/2")[:-30])
+    at = f"{site.url}/index.xml"
+    assert [step.outcome for step in watcher.look([at])] == ["taken", "taken", "failed"]
+    site.pages |= {f"/{name}.xml": Page(site.urlset("/1", "/2")) for name in "ab"}
+    assert [step.outcome for step in watcher.look([at])] == ["taken"] * 3
+    assert [step.outcome for step in watcher.look([at])] == ["taken", "skipped", "skipped"]
+
+
+def requested(api: Live, url: str) -> bool:
+    """Whether a page waits for a crawl that somebody has requested."""
+    return api.get("/pages", url=url).json()["why"]["hold"] in ("ready", "host_busy", "no_crawler")
+
+
+@pytest.fixture
+def crawled(timed, site, api: Live):
+    """A watcher after a round, all of whose pages were crawled since."""
+    watcher, _ = timed
+    site.pages["/s.xml"] = Page(site.urlset("/1", "/2", "/3"))
+    list(watcher.look([f"{site.url}/s.xml"]))
+    api.clock.advance(hours=1)
+    urls = [f"{site.url}/{n}" for n in (1, 2, 3)]
+    at = api.clock.now.isoformat()
+    items = [{"url": url, "observed_at": at, "status": 200, "digest": "x"} for url in urls]
+    assert api.post("/observations", items).json()["accepted"] == 3
+    api.epoch()
+    api.clock.advance(minutes=1)
+    return watcher
+
+
+def test_an_address_that_leaves_its_sitemap_is_looked_at_once(crawled, site, api):
+    at = f"{site.url}/s.xml"
+    site.pages["/s.xml"] = Page(site.urlset("/2"))
+    *_, step = crawled.look([at])
+    assert (step.outcome, step.reason) == (
+        "asked",
+        "2 addresses left their sitemaps, 2 to crawl now",
+    )
+    assert [requested(api, f"{site.url}/{n}") for n in (1, 2, 3)] == [True, False, True]
+    assert [step.outcome for step in crawled.look([at])] == ["taken"]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        Page(status=404),
+        Page(status=500),
+        Page(b"<urlset></urlset>"),
+        Page(b"<html>Sorry</html>"),
+        Page(b"<urlset><url><loc>/2</loc></url>"),
+    ],
+)
+def test_a_read_that_failed_or_is_empty_or_broke_off_shows_no_address_that_left(
+    crawled, site, page
+):
+    at, whole = f"{site.url}/s.xml", site.pages["/s.xml"]
+    site.pages["/s.xml"] = page
+    assert "asked" not in [step.outcome for step in crawled.look([at])]
+    site.pages["/s.xml"] = whole
+    assert "asked" not in [step.outcome for step in crawled.look([at])]
+
+
+def test_an_address_that_moves_to_another_sitemap_has_not_left(crawled, site):
+    at, new = f"{site.url}/s.xml", f"{site.url}/t.xml"
+    site.pages["/t.xml"] = Page(site.urlset("/4"))
+    list(crawled.look([at, new]))
+    site.pages |= {"/s.xml": Page(site.urlset("/1", "/2")), "/t.xml": Page(site.urlset("/3", "/4"))}
+    assert "asked" not in [step.outcome for step in crawled.look([at, new])]
+
+
+def test_an_address_that_was_never_registered_is_not_asked_for(crawled, site, api):
+    at = f"{site.url}/s.xml"
+    (page_id,) = [api.get("/pages", url=f"{site.url}/1").json()["page_id"]]
+    assert api.client.delete(f"/pages/{page_id}").status_code == 204
+    site.pages["/s.xml"] = Page(site.urlset("/2", "/3"))
+    *_, step = crawled.look([at])
+    assert step.reason == "1 addresses left their sitemaps, 0 to crawl now"
+    assert api.get("/pages", url=f"{site.url}/1").status_code == 404
+
+
+def test_a_key_that_may_only_report_announces_what_has_left(site, sqlite_url, tmp_path):
+    with running(sqlite_url, api_keys=("secret",)) as api:
+        key = api.post("/keys", {"name": "w", "role": "report"}).json()["key"]
+        with Client(api.url, api_key=key) as client:
+            state = WatchState(tmp_path / STATE, api.url)
+            watcher = Watcher(client, state, Manners(0, private=True), now=lambda: api.clock.now)
+            site.pages["/s.xml"] = Page(site.urlset("/1", "/2"))
+            list(watcher.look([f"{site.url}/s.xml"]))
+            api.clock.advance(days=1)
+            site.pages["/s.xml"] = Page(site.urlset("/1"))
+            *_, step = watcher.look([f"{site.url}/s.xml"])
+        assert "1 addresses left their sitemaps" in step.reason
+        shown = api.get("/pages", url=f"{site.url}/2").json()
+        assert shown["estimate"]["last_ping_at"] == api.clock.now.isoformat().replace("+00:00", "Z")
+
+
+# -- feeds
+
+
+def feed_of(site: Site, *paths: str, head: str = "") -> bytes:
+    entry = "<item><link>{}{}</link><pubDate>{}</pubDate></item>".format
+    items = "".join(entry(site.url, path, "Thu, 30 Apr 2026 12:00 GMT") for path in paths)
+    return f"<rss><channel>{head}{items}</channel></rss>".encode()
+
+
+def test_a_feed_becomes_a_page_that_only_a_watch_leases(watch, site, api):
+    lease_freely(api)
+    at = f"{site.url}/feed"
+    site.pages["/feed"] = Page(feed_of(site, "/1", head="<ttl>120</ttl>"), headers={"ETag": '"1"'})
+    ended = watch(at)
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out == (
+        f"{at}: a feed, which is read when it is due\n"
+        f"{at}: rss, 1 new, 0 changed, 0 rejected, 1 to crawl now\n"
+    )
+    page = api.get("/pages", url=at).json()
+    assert (page["kind"], page["etag"]) == ("feed", '"1"')
+    assert page["max_crawl_rate"] == pytest.approx(12.0)
+    api.clock.advance(seconds=2)  # the delay of the host
+    leased = api.post("/leases", {"count": 10}).json()["items"]
+    assert [crawl["url"] for crawl in leased] == [f"{site.url}/1"]
+    site.paths()
+    assert watch(at).out == ""  # it is not due yet
+    assert site.paths() == []
+
+
+def test_a_read_of_a_feed_is_a_change_if_it_has_new_entries(timed, site, api):
+    lease_freely(api)
+    watcher, _ = timed
+    reader, at = FeedReader(watcher), f"{site.url}/feed"
+    site.pages["/feed"] = Page(feed_of(site, "/1"), headers={"ETag": '"1"'})
+    watcher.client.register({"url": at, "kind": "feed"})
+    (first,) = reader.due()
+    assert (first.outcome, first.answer.created) == ("taken", 1)
+
+    def read():
+        watcher.client.recrawl(at)
+        api.clock.advance(hours=1)
+        (step,) = reader.due()
+        return step, api.get("/pages", url=at).json()["last_crawls"][0]["changed"]
+
+    unchanged, changed = read()
+    assert (unchanged.outcome, changed) == ("unchanged", False)
+    assert site.asked[-1][1]["If-None-Match"] == '"1"'
+    site.pages["/feed"] = Page(feed_of(site, "/2", "/1"), headers={"ETag": '"2"'})
+    step, changed = read()
+    assert (step.answer.created, changed) == (1, True)
+    site.pages["/feed"] = Page(feed_of(site, "/2", "/1"), headers={"ETag": '"3"'})
+    step, changed = read()
+    assert (step.answer.accepted, changed) == (0, False)
+    site.pages["/feed"] = Page(status=503, headers={"Retry-After": "7"})
+    step, _ = read()
+    assert step.reason == "the site answered 503"
+    assert api.get("/pages", url=at).json()["n_failures"] == 1
+
+
+def test_a_feed_whose_window_was_too_short_is_read_more_often(timed, site, api):
+    lease_freely(api)
+    watcher, _ = timed
+    reader, at = FeedReader(watcher), f"{site.url}/feed"
+    site.pages["/feed"] = Page(feed_of(site, "/1", "/2"))
+    watcher.client.register({"url": at, "kind": "feed"})
+    list(reader.due())
+    api.epoch()
+    site.pages["/feed"] = Page(feed_of(site, "/4", "/3"))
+    watcher.client.recrawl(at)
+    api.clock.advance(hours=12)
+    assert "all its entries are new" in list(reader.due())[1].reason
+    page = api.get("/pages", url=at).json()
+    bandwidth = api.get("/epochs/latest").json()["bandwidth"]
+    assert page["min_crawl_rate"] == pytest.approx(min(4.0, 0.1 * bandwidth))
+
+
+def test_a_key_without_leases_reads_feeds_as_sitemaps(site, recrawl, sqlite_url):
+    site.pages["/feed"] = Page(feed_of(site, "/1"))
+    with running(sqlite_url, api_keys=("secret",)) as api:
+        key = api.post("/keys", {"name": "w", "role": "report"}).json()["key"]
+        arguments = ("watch", f"{site.url}/feed", "--once", "--delay", 0, "--private")
+        for n_new in (1, 0, 0):
+            ended = recrawl(*arguments, url=api.url, api_key=key)
+            assert (ended.status, f"rss, {n_new} new" in ended.out) == (0, True)
+
+
+def test_a_feed_is_subscribed_to_at_its_hub_once(recrawl, api: Live, site):
+    with open_hub() as hub:
+        head = f'<a:link xmlns:a="http://www.w3.org/2005/Atom" rel="hub" href="{hub.url}/hub"/>'
+        site.pages["/feed"] = Page(feed_of(site, "/1", head=head))
+        lease_freely(api)
+        once = ("--once", "--delay", 0, "--private", "--callback", api.url)
+        ended = recrawl("watch", f"{site.url}/feed", *once, url=api.url)
+        assert (ended.status, ended.err) == (0, "")
+        assert f"asked {hub.url}/hub for its pushes" in ended.out
+        (subscription,) = api.get("/websub").json()["items"]
+        assert (subscription["topic"], subscription["hub"]) == (
+            f"{site.url}/feed",
+            f"{hub.url}/hub",
+        )
