@@ -75,6 +75,7 @@ from recrawl_client.wire.plan import (
     PlannedTag,
     StarvedPage,
 )
+from recrawl_client.wire.savings import ComparedStaleness, SavingsAnswer
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
 from recrawl_client.wire.status import Need, StatusAnswer
 from recrawl_client.wire.url_groups import UrlGroupItem
@@ -97,6 +98,7 @@ __all__ = [
     "ChangesAnswer",
     "Client",
     "ClientError",
+    "ComparedStaleness",
     "Copy",
     "CopyName",
     "Crawl",
@@ -135,6 +137,7 @@ __all__ = [
     "Reported",
     "Reporter",
     "Robots",
+    "SavingsAnswer",
     "ScheduleFilters",
     "ScheduledPage",
     "SitemapChild",

@@ -33,6 +33,7 @@ from recrawl_client.wire.hosts import HostAnswer, HostOrder, ListedHost
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
 from recrawl_client.wire.plan import PlanAnswer
+from recrawl_client.wire.savings import SavingsAnswer
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
 from recrawl_client.wire.status import StatusAnswer
 from recrawl_client.wire.webhooks import CreatedWebhook, WebhookItem
@@ -299,6 +300,10 @@ class AsyncClient(BaseClient, AsyncCollectionMethods, AsyncActMethods):
         Each plan lists up to `limit` hosts, tags and starved pages.
         """
         return await self._run(calls.plan(bandwidths, limit))
+
+    async def savings(self, since: datetime | None = None) -> SavingsAnswer:
+        """Return what the fleet gained against uniform crawling, by default in 90 days."""
+        return await self._run(calls.savings(since))
 
     # -- sending
 

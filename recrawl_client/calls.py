@@ -18,6 +18,7 @@ from recrawl_client.wire.hosts import HostAnswer, HostOrder, HostsAnswer, Listed
 from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
 from recrawl_client.wire.pages import Kind, Page, PageAnswer, Registered, Watched
 from recrawl_client.wire.plan import PlanAnswer
+from recrawl_client.wire.savings import SavingsAnswer
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer, ScheduleAnswer, ScheduledPage
 from recrawl_client.wire.status import StatusAnswer
 from recrawl_client.wire.webhooks import (
@@ -385,6 +386,12 @@ def status() -> Flow[StatusAnswer]:
 def plan(bandwidths: Sequence[float], limit: int) -> Flow[PlanAnswer]:
     """Show the plans of other bandwidths."""
     return ask("GET", "/plan", PlanAnswer, params={"bandwidth": bandwidths, "limit": limit})
+
+
+def savings(since: datetime | None) -> Flow[SavingsAnswer]:
+    """Show what the fleet gained against uniform crawling."""
+    params = {} if since is None else {"since": since.isoformat()}
+    return ask("GET", "/savings", SavingsAnswer, params=params)
 
 
 def _registering(*, register: bool) -> dict[str, bool] | None:

@@ -33,6 +33,7 @@ from recrawl_client.wire.hosts import HostAnswer, HostOrder, ListedHost
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
 from recrawl_client.wire.plan import PlanAnswer
+from recrawl_client.wire.savings import SavingsAnswer
 from recrawl_client.wire.schedule import Epoch, ScheduledPage
 from recrawl_client.wire.status import StatusAnswer
 from recrawl_client.wire.webhooks import CreatedWebhook, WebhookItem
@@ -315,6 +316,10 @@ class Client(BaseClient, CollectionMethods, ActMethods):
         Each plan lists up to `limit` hosts, tags and starved pages.
         """
         return self._run(calls.plan(bandwidths, limit))
+
+    def savings(self, since: datetime | None = None) -> SavingsAnswer:
+        """Return what the fleet gained against uniform crawling, by default in 90 days."""
+        return self._run(calls.savings(since))
 
     # -- sending
 

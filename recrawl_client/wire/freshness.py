@@ -1,6 +1,6 @@
 """Freshness of copies: which pages to fetch again."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -27,6 +27,19 @@ class Copy(Item, frozen=True, kw_only=True):
     """Highest probability of a stale copy that is fresh enough, 0.5 by default."""
 
 
+CopyState = Literal[
+    "never_crawled",
+    "active",
+    "failing",
+    "no_content",
+    "refused",
+    "gone",
+    "moved",
+    "retired",
+]
+"""States of pages for those who hold copies of them."""
+
+
 class Verdict(Struct, frozen=True):
     """The freshness of one copy."""
 
@@ -34,7 +47,8 @@ class Verdict(Struct, frozen=True):
     """The service's number of the page; null for a page that is not registered."""
     fetch: bool
     """True if the page should be fetched: `stale` is above `max_stale`, or there is no copy. A page
-    without content should be fetched at `next_crawl_at`, not before."""
+    without content should be fetched at `next_crawl_at`, not before. False for a page in the state
+    `gone`, `moved`, `retired` or `refused`: a fetch would bring nothing."""
     stale: float | None
     """Probability that the page has changed since the copy was fetched, 0 to 1; null without a
     copy."""
@@ -51,6 +65,13 @@ class Verdict(Struct, frozen=True):
     """True if the last answer was 404, 410 or a permanent redirect."""
     no_content: bool = False
     """True if the page is not gone, but had no content in three crawls in a row or more."""
+    state: CopyState | None = None
+    """State of the page as in `GET /pages`; or `moved`: gone, because it redirects for good; or
+    `refused`: its site or robots.txt refused the last crawl. Null for a page that is not
+    registered."""
+    moved_to: str | None = None
+    """URL to which a page in the state `moved` redirects; null for others, and where no page is
+    registered there."""
 
 
 class FreshnessAnswer(Struct, frozen=True, kw_only=True):

@@ -73,6 +73,7 @@ class ShardedPages(Routing):
     append_log = by_column("append_log")
     log_of = by_ids("log_of", ascending)
     evidence_of = by_ids("evidence_of", ascending)
+    log_since = on_range("log_since", ascending)
     pings_after = by_ids("pings_after", aligned, rowwise=True)
 
     validators = by_ids("validators", ascending)

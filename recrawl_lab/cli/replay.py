@@ -36,6 +36,10 @@ CrawlLog = Annotated[
     Path | None,
     _site(help="CSV of a crawler: url, t and changed or digest; status, importance"),
 ]
+Database = Annotated[
+    str | None,
+    _site(help="Database of a service, sqlite:///FILE or postgresql://…, to play its own log"),
+]
 Git = Annotated[Path | None, _site(help="Clone of the git repository of the site's sources")]
 Rules = Annotated[
     list[str] | None,
@@ -103,6 +107,7 @@ def replay(
     trace: Trace = None,
     crawl_log: CrawlLog = None,
     git: Git = None,
+    database: Database = None,
     rules: Rules = None,
     pages: Pages = 2_000,
     change_hours: ChangeHours = None,
@@ -133,14 +138,14 @@ def replay(
     service's code and knows only the results of its own crawls.
 
     Prints a table with conclusions, and writes --out/report.html with figures, and all numbers
-    as JSON and CSV. Without --trace, --crawl-log or --git the site is synthetic.
+    as JSON and CSV. Without --trace, --crawl-log, --database or --git the site is synthetic.
     """
     from recrawl_lab.cli.replay_run import PingSource, Source, judge, print_policies, run
 
     if list_:
         return print_policies()
     source = Source(
-        trace, crawl_log, git, rules, pages, change_hours, days, importance, bulk, outages
+        trace, crawl_log, git, database, rules, pages, change_hours, days, importance, bulk, outages
     )
     notices = PingSource(pings, ping_share, ping_delay, ping_recall, ping_precision, sitemap_every)
     if freshness:

@@ -34,9 +34,11 @@ from recrawl_lab.worlds.crawl_log import read_crawl_log
 from recrawl_lab.worlds.git_history import read_git
 from recrawl_lab.worlds.hourly import Kind, hourly_world
 from recrawl_lab.worlds.pings import PingSource, announced
-from recrawl_lab.worlds.recording import Recording, Weighting, recorded_world
+from recrawl_lab.worlds.recording import Recording, Weighting, recorded_world, window
+from recrawl_lab.worlds.service_log import read_service_log
 from recrawl_lab.worlds.trace import read_trace
 from recrawl_lab.worlds.world import World, synthetic_world
+from service.cli.file_steps import opened_store
 from service.cli.options import console, heed_sigterm
 from service.runtime.bootstrap import configure_logging
 
@@ -58,11 +60,13 @@ MAX_EPOCHS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Site to play: one of `trace`, `crawl_log` and `git`, otherwise synthetic."""
+    """Site to play: one of `trace`, `crawl_log`, `git` and `database`, otherwise synthetic."""
 
     trace: Path | None
     crawl_log: Path | None
     git: Path | None
+    database: str | None
+    """Address of a service's database."""
     rules: list[str] | None
     pages: int
     """Number of pages of a synthetic site."""
@@ -93,17 +97,18 @@ class Source:
         """Return whether the site is synthetic."""
         return not any(self._recorded())
 
-    def _recorded(self) -> tuple[Path | None, ...]:
-        return self.trace, self.crawl_log, self.git
+    def _recorded(self) -> tuple[Path | str | None, ...]:
+        return self.trace, self.crawl_log, self.git, self.database
 
     def _check(self) -> None:
         if sum(source is not None for source in self._recorded()) > 1:
             raise typer.BadParameter(
-                "--trace, --crawl-log and --git exclude each other; use only one"
+                "--trace, --crawl-log, --git and --database exclude each other; use only one"
             )
         if self.change_hours is not None and not self.made_up:
             raise typer.BadParameter(
-                "--change-hours makes up a site; leave out --trace, --crawl-log and --git"
+                "--change-hours makes up a site; leave out --trace, --crawl-log, --git and "
+                "--database"
             )
         if (self.git is None) != (not self.rules):
             raise typer.BadParameter(
@@ -118,12 +123,16 @@ class Source:
             return read_crawl_log(self.crawl_log, rng=rng, weighted=weighted)
         if self.git is not None and self.rules:
             return read_git(self.git, self.rules)
+        if self.database is not None:
+            with opened_store(self.database, existing=True) as base:
+                return read_service_log(base.store, rng=rng)
         return None
 
     def _made_up(self, rng: np.random.Generator) -> World:
         if self.importance == "column":
             raise typer.BadParameter(
-                "--importance column needs --crawl-log; a synthetic site has no such column"
+                "--importance column needs --crawl-log or --database; a synthetic site has no "
+                "such column"
             )
         days, weighting = self.days or SYNTHETIC_DAYS, self.importance or "lognormal"
         if self.pages * days > MAX_PAGE_DAYS:
@@ -227,7 +236,7 @@ def _refuse_many_crawls(world: World, bandwidth: float) -> None:
     n_crawls = bandwidth * world.days
     if n_crawls > MAX_CRAWLS:
         raise typer.BadParameter(
-            f"{n_crawls:,.0f} crawls in {world.days:,.0f} days are more than the {MAX_CRAWLS:,} "
+            f"{n_crawls:,.0f} crawls in {window(world.days)} are more than the {MAX_CRAWLS:,} "
             "that fit in memory; choose less --bandwidth or fewer --days"
         )
 
@@ -236,7 +245,7 @@ def _refuse_many_epochs(world: World, step: float) -> None:
     n_epochs = world.days / step
     if n_epochs > MAX_EPOCHS:
         raise typer.BadParameter(
-            f"{world.days:,.0f} days are {n_epochs:,.0f} epochs, more than the {MAX_EPOCHS:,} "
+            f"{window(world.days)} are {n_epochs:,.0f} epochs, more than the {MAX_EPOCHS:,} "
             "allowed; check the instants for errors, or choose fewer --days or a longer "
             "--step"
         )

@@ -43,8 +43,9 @@ from service.model.columns import (
 )
 from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
 from service.model.errors import PageNotFound
-from service.model.freshness import FreshnessColumns, LoggedChanges
+from service.model.freshness import FreshnessColumns, LoggedChanges, MeasuredPages
 from service.model.history import StepSums
+from service.model.id_space import IdSpace
 from service.model.incarnations import Incarnation
 from service.model.listing import PageTags
 from service.model.outcomes import Outcome
@@ -272,6 +273,17 @@ class MemoryTransaction(MemoryIncidents):
         columns |= self._due_columns(row, rates)
         urgency = np.where(rates.shift == NOT_SHIFTED, rates.urgency, np.nan)
         return FreshnessColumns(**columns, page_id=there, urgency=urgency)
+
+    @override
+    def measured_pages(self, after: int, last: int) -> MeasuredPages:
+        pages = self.freshness_columns(np.arange(after + 1, last + 1))
+        pages = pages.where(~pages.gone)
+        importance = self.pages["importance"][pages.page_id - 1]
+        return MeasuredPages(**pages.arrays(), importance=importance)
+
+    @override
+    def page_ranges(self) -> IdSpace:
+        return IdSpace(np.array([[0, self.pages.n]]))
 
     @override
     def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:

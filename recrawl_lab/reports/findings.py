@@ -16,6 +16,9 @@ from recrawl_lab.replay.measures import MASS, ConfidenceInterval
 USED_UP = 0.97
 """Share of the bandwidth below which a finding names the policy."""
 
+SAME = 0.01
+"""Difference in crawls up to which two policies have the same bandwidth, share."""
+
 
 def findings(comparison: Comparison) -> list[str]:
     """Return the sentences, the most important first."""
@@ -70,7 +73,16 @@ def _saved(comparison: Comparison, name: str, than: str, described: str) -> str:
             f"{named(name)} and {described} cannot be distinguished here: {named(name)} leaves "
             f"{amount}, but the {bounds}, so the difference may be due to chance."
         )
-    return f"{named(name)} leaves {amount} ({bounds}), with the same bandwidth."
+    return f"{named(name)} leaves {amount} ({bounds}), {_spent(comparison, name, than)}."
+
+
+def _spent(comparison: Comparison, name: str, than: str) -> str:
+    """Return how the crawls of two policies compare; a percentage is of the bandwidth."""
+    own, other = (_outcome(comparison, policy) for policy in (name, than))
+    if abs(own.n_crawls - other.n_crawls) <= SAME * other.n_crawls:
+        return "with the same bandwidth"
+    shares = f"{own.bandwidth_used:.0%} of the bandwidth against {other.bandwidth_used:.0%}"
+    return f"with {own.n_crawls:,} crawls against {other.n_crawls:,}: {shares}"
 
 
 def _gap(comparison: Comparison, subject: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ from recrawl_lab.policies.lineup import HINDSIGHT, RECRAWL, UNIFORM
 from recrawl_lab.replay.measures import MASS
 from recrawl_lab.reports.charts import Bar, Series, bars, lines, reliability
 from recrawl_lab.reports.summary import COLUMNS
+from recrawl_lab.worlds.recording import window
 
 Made = dict[str, Any]
 """The document of the results; see `results.document`."""
@@ -97,7 +98,7 @@ def page(made: Made) -> str:
     world = made["world"]
     title = f"Replay of {world['name']}"
     subtitle = (
-        f"{world['pages']:,} pages, {world['changes']:,} changes in {world['days']:,.0f} days, "
+        f"{world['pages']:,} pages, {world['changes']:,} changes in {window(world['days'])}, "
         f"{made['bandwidth']:,.1f} crawls a day"
     )
     return PAGE.substitute(

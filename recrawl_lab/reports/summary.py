@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from recrawl_lab.worlds.recording import window
+
 Policy = dict[str, Any]
 """One element of `policies` in the document of the results."""
 
@@ -28,7 +30,7 @@ def show(made: dict[str, Any], console: Console) -> None:
     world = made["world"]
     view = Table(
         title=f"Staleness, {escape(world['name'])}: {world['pages']:,} pages, "
-        f"{world['days']:,.0f} days\nbandwidth {made['bandwidth']:,.1f} crawls a day "
+        f"{window(world['days'])}\nbandwidth {made['bandwidth']:,.1f} crawls a day "
         f"({made['bandwidth_per_page']:.3g} per existing page)"
     )
     view.add_column("policy", overflow="fold")

@@ -94,7 +94,7 @@ def read_crawl_log(
         started=existing.at[first],
         ended=ended,
         changed_page=np.searchsorted(existing.page[first], existing.page[changed]),
-        changed_at=_between(existing.at[changed - 1], existing.at[changed], rng),
+        changed_at=between(existing.at[changed - 1], existing.at[changed], rng),
         bulk=np.zeros(len(changed), np.bool_),
         importance=None if importance is None else importance[existing.row[last]],
         notes=_notes(existing, first, len(table) - len(crawls.row)),
@@ -136,11 +136,11 @@ def _ends(crawls: Logged, last: Logged, rng: np.random.Generator) -> Floats:
     np.minimum.at(missed, page[late], gone.at[late])
     lost = missed < np.inf
     ended = last.at.copy()
-    ended[lost] = _between(last.at[lost], missed[lost], rng)
+    ended[lost] = between(last.at[lost], missed[lost], rng)
     return ended
 
 
-def _between(low: Floats, high: Floats, rng: np.random.Generator) -> Floats:
+def between(low: Floats, high: Floats, rng: np.random.Generator) -> Floats:
     """Return instants drawn uniformly from intervals open below and closed above."""
     at = high - rng.random(len(low)) * (high - low)
     return np.maximum(at, np.nextafter(low, np.inf))

@@ -10,6 +10,7 @@ from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.world import Importance, World, draw_importance, in_order, offsets
 from service.core.checks import InvalidInput
 from service.model.arrays import Bools, Floats, Ints
+from service.model.words import counted, span
 
 SECONDS_PER_DAY = 86_400.0
 BULK = 200
@@ -124,6 +125,15 @@ def _world(
     )
 
 
+def window(days: float) -> str:
+    """Return the length of a window in words: in days, and below a day in hours or less.
+
+    >>> [window(days) for days in (731.0, 1.2, 0.25, 0.01)]
+    ['731 days', '1 day', '6 hours', '14.4 minutes']
+    """
+    return span(days * SECONDS_PER_DAY) if days < 1.0 else counted(round(days), "day")
+
+
 def made_up_host(site: str) -> str:
     """Return a base URL for a site that has only paths.
 
@@ -147,7 +157,7 @@ def _weights(
 
 def _window(start: float, end: float) -> str:
     first, last = (np.datetime64(int(t), "s").astype("M8[D]") for t in (start, end))
-    return f"window {first} to {last} ({(end - start) / SECONDS_PER_DAY:.0f} days)"
+    return f"window {first} to {last} ({window((end - start) / SECONDS_PER_DAY)})"
 
 
 def _bulk_changes(n_changes: int, *, counted: bool) -> tuple[str, ...]:

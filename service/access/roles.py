@@ -79,6 +79,7 @@ OPERATIONS: dict[str, Right] = {
     "get_epoch": READ,
     "post_epoch": ADMIN,
     "get_history": READ,
+    "get_savings": READ,
     "get_status": READ,
     "get_plan": READ,
     # orders for all servers

@@ -36,6 +36,7 @@ from service.epochs.what_if import WhatIf
 from service.estimation.rules import InForce
 from service.events.courier import Courier
 from service.events.watching import FeedWatch
+from service.history.savings import SavingsReader
 from service.leases.settle import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.access import open_gate
@@ -123,6 +124,7 @@ class Service(Monitored):
     lease_ttl: timedelta
     budget: BudgetInForce
     what_if: WhatIf
+    savings: SavingsReader
     rng: np.random.Generator
     """Draws of the rows of a schedule that have no validators."""
     runner: Runner
@@ -156,6 +158,8 @@ class Service(Monitored):
     lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the request whose plan is computed; others wait without a thread."""
+    comparing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """The same for the request whose savings are computed."""
 
     @property
     def plan(self) -> Plan:
@@ -247,6 +251,7 @@ def open_service(
         lease_ttl=timedelta(seconds=settings.lease_ttl_s),
         budget=base.budget,
         what_if=WhatIf(store, base.plan, now, budget=base.budget),
+        savings=SavingsReader(store, InForce(base.rules), now),
         rng=rng_of_readers,
         runner=base.runner,
         watch=Watch(store),

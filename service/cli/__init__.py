@@ -23,6 +23,7 @@ from service.cli.options import console
 from service.cli.pages import fresh, pages
 from service.cli.plan import plan
 from service.cli.plugins import add_commands
+from service.cli.savings import savings
 from service.cli.serve import openapi, serve, worker
 from service.cli.site_documents import watch, websub
 from service.cli.status import epochs, status, why
@@ -106,7 +107,7 @@ RUN, WATCH, ACT, SITES, FILES = (
 """Groups of commands in the help."""
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     RUN: (serve, worker, migrate, openapi),
-    WATCH: (status, why, plan, epochs, history, changes, audit, fresh),
+    WATCH: (status, why, plan, epochs, history, savings, changes, audit, fresh),
     ACT: (pause, resume),
     SITES: (watch,),
     FILES: (export, archive, rebuild, restored),

@@ -216,6 +216,12 @@ def _lines(urls: Iterable[str]) -> Iterable[str]:
 
 
 def _sentence(verdict: "Verdict") -> str:
+    if verdict.state in ("gone", "retired"):
+        return "drop   the page is gone"
+    if verdict.state == "moved":
+        return f"drop   the page moved to {verdict.moved_to}"
+    if verdict.state == "refused":
+        return "keep   the site refuses the page"
     if verdict.stale is None:
         return "fetch  never fetched"
     return f"{'fetch' if verdict.fetch else 'keep ':5}  stale with {verdict.stale:6.1%}"

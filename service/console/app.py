@@ -51,6 +51,7 @@ from service.console.views import (
     overview,
     page,
     pages,
+    savings,
     url_groups,
 )
 from service.console.visit import THEME, THEMES, Visit, inside
@@ -84,6 +85,7 @@ class View(NamedTuple):
 
 VIEWS = (
     View("GET", "/console", FIRST, overview.show),
+    View("GET", "/console/savings", "get_savings", savings.show),
     View("GET", "/console/pages", "list_all_pages", pages.show),
     View("POST", "/console/pages/recrawl", "recrawl_pages", pages.recrawl),
     View("POST", "/console/pages/delete", "delete_pages", pages.delete),

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 
 from service.leases.due import due_at, given_up
 from service.leases.unfinished import unreported
-from service.model.arrays import NO_TIME, Bools, instant
+from service.model.arrays import NO_TIME, Bools, Ints, instant
 from service.model.columns import DueColumns
 from service.model.listing import ListedPages, ListedPart, PageFilter, ShownPages, Unfinished
-from service.model.outcomes import lacks_content
+from service.model.outcomes import Outcome, lacks_content
 from service.model.unfinished import SET_ASIDE_AFTER
 from service.storage import Transaction
 
@@ -128,6 +128,32 @@ def states_of(pages: DueColumns) -> NDArray[np.object_]:
     place = np.select(conditions, range(len(conditions)), len(conditions))
     state: NDArray[np.object_] = np.array(names, object)[place]
     return state
+
+
+MOVED_STATE, REFUSED_STATE = "moved", "refused"
+
+
+def copy_states(pages: DueColumns, redirects_to: Ints) -> NDArray[np.object_]:
+    """Return the states of pages for those who hold copies of them.
+
+    There are two states more than in lists. A `moved` page is gone because it was redirected. The
+    last crawl of a `refused` page was refused by its site or its robots.txt.
+    """
+    states = states_of(pages)
+    refused = ~pages.gone & (pages.n_failures > 0) & (pages.outcome == Outcome.refused)
+    states[refused] = REFUSED_STATE
+    # the target of a redirect need not be registered
+    moved = (redirects_to > 0) | (pages.outcome == Outcome.moved)
+    states[pages.gone & moved] = MOVED_STATE
+    return states
+
+
+def advises_no_fetch(states: NDArray[np.object_]) -> Bools:
+    """Return the states in which a fetch would bring nothing."""
+    return np.logical_or.reduce([states == state for state in USELESS])
+
+
+USELESS = (PageState.gone.value, PageState.retired.value, MOVED_STATE, REFUSED_STATE)
 
 
 def list_pages(

@@ -95,3 +95,62 @@ def test_a_request_holds_ten_thousand_copies(sqlite_api: Live):
     assert (refused.status_code, "10000" in refused.json()["detail"]) == (413, True)
     assert ask(sqlite_api, *many[:-1])["n_fetch"] == 10_000
     assert ask(sqlite_api)["verdicts"] == []
+
+
+def crawled(api: Live, *, url: str = URL, **fields) -> None:
+    item = {"url": url, "observed_at": api.clock.advance(hours=7).isoformat(), **fields}
+    assert api.post("/observations", [item]).json()["accepted"] == 1
+
+
+def verdict(api: Live, url: str = URL):
+    return ask(api, {"url": url, "max_stale": 0})["verdicts"][0]
+
+
+def test_a_verdict_has_the_state_of_its_page(world: Live):
+    world.register(OTHER)
+    unknown = verdict(world, "https://a.example/3")
+    assert (unknown["state"], unknown["moved_to"], unknown["fetch"]) == (None, None, True)
+    new = verdict(world, OTHER)
+    assert (new["state"], new["fetch"]) == ("never_crawled", True)
+    active = verdict(world)
+    assert (active["state"], active["moved_to"], active["fetch"]) == ("active", None, True)
+    crawled(world, status=500)
+    failing = verdict(world)
+    assert (failing["state"], failing["fetch"]) == ("failing", True)
+    for _ in range(2):
+        crawled(world, status=500)
+    assert verdict(world)["state"] == "no_content"
+
+
+@pytest.mark.parametrize("fields", [{"status": 403}, {"status": 451}, {"robots_denied": True}])
+def test_a_refused_page_is_not_fetched_until_a_crawl_shows_it(world: Live, fields):
+    crawled(world, **fields)
+    refused = verdict(world)
+    assert (refused["state"], refused["fetch"]) == ("refused", False)
+    for _ in range(3):
+        crawled(world, **fields)
+    assert verdict(world)["state"] == "refused"
+    crawled(world, digest="c")
+    world.clock.advance(hours=1)
+    shown = verdict(world)
+    assert (shown["state"], shown["fetch"]) == ("active", True)
+
+
+def test_a_page_that_is_gone_is_not_fetched(world: Live):
+    for _ in range(3):
+        crawled(world, status=404)
+    gone = verdict(world)
+    assert (gone["state"], gone["gone"], gone["fetch"]) == ("gone", True, False)
+    assert gone["moved_to"] is None
+    crawled(world, digest="c")
+    assert verdict(world)["state"] == "active"
+
+
+def test_a_page_that_moved_names_its_target(world: Live):
+    for _ in range(3):
+        crawled(world, status=301, redirect_url=OTHER)
+    moved, target = (verdict(world, url) for url in (URL, OTHER))
+    assert (moved["state"], moved["moved_to"], moved["fetch"]) == ("moved", OTHER, False)
+    assert (target["state"], target["fetch"]) == ("never_crawled", True)
+    several = ask(world, *({"url": url} for url in (OTHER, URL, URL, "https://a.example/9")))
+    assert [v["moved_to"] for v in several["verdicts"]] == [None, OTHER, OTHER, None]

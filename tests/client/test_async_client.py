@@ -145,6 +145,7 @@ async def everything(client, live):
     await note([epoch.epoch for epoch in await settled(client.epochs())])
     await note((await settled(client.epoch())).n_pages)
     await note((await settled(client.plan(2.0, 4.0, limit=1))).items)
+    await note((await settled(client.savings(START - timedelta(days=9)))).missing)
     await note(client.schedule(limit=2))
     await note([await settled(client.page(name)) for name in (1, 2, 3, "https://b.example/")])
     await note(refused(lambda: client.page(99)))

@@ -1,6 +1,7 @@
 """The report: what it says follows from the numbers, and it is one well-formed page."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -144,3 +145,23 @@ def test_lines_and_points_stand_where_their_values_are():
 def test_axes_end_at_a_round_number_not_far_beyond(value):
     assert value <= ceiling(value) * (1 + 1e-9)
     assert ceiling(value) <= 1.5 * value
+
+
+def test_the_same_bandwidth_is_that_of_as_many_crawls_within_a_hundredth(found):
+    for n_crawls, same in ((1.009, True), (0.95, False), (1.1, False)):
+        outcomes = [
+            replace(o, n_crawls=round(n_crawls * o.n_crawls), bandwidth_used=n_crawls)
+            if o.name == "recrawl"
+            else replace(o, bandwidth_used=1.0)
+            for o in found.outcomes
+        ]
+        uniform, own = outcomes[0].n_crawls, outcomes[3].n_crawls
+        said = findings(Comparison(found.game, outcomes))[0]
+        if abs(own - uniform) <= 0.01 * uniform:
+            assert said.endswith("with the same bandwidth.")
+        else:
+            assert said.endswith(
+                f"with {own:,} crawls against {uniform:,}: {n_crawls:.0%} of the bandwidth against "
+                "100%."
+            )
+        assert same == said.endswith("with the same bandwidth.")

@@ -1,6 +1,7 @@
 """The log in database and archive is one log, whatever happens between the two."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -15,6 +16,7 @@ from service.core.estimators.mle import MLE
 from service.epochs.run import run_epoch
 from service.epochs.solve import Plan
 from service.estimation.estimates import rates_from_log
+from service.model.arrays import instant
 from service.model.domain import Kind
 from service.model.errors import (
     ArchiveDamaged,
@@ -332,3 +334,23 @@ def test_days_are_partitions_beside_an_archive(postgres_url, tmp_path):
     assert later[-2:] == ["observations_2026_06", "observations_2026_07"]
     assert "observations_2026_05_31" in later
     log.store.close()
+
+
+@pytest.mark.dear
+@pytest.mark.sampled(1)
+def test_the_log_of_a_range_since_an_instant_is_the_same_before_and_after(log):
+    first, last = log.ids[2] - 1, log.ids[-3]
+    since = T0 + 3 * DAY + timedelta(hours=5)
+
+    def read():
+        with log.store.begin(write=False) as tx:
+            return tx.log_since(int(first), int(last), since)
+
+    whole = log.read()
+    expected = whole.where((whole.page_id > first) & (whole.page_id <= last))
+    expected = expected.where(expected.observed_at >= instant(since))
+    expected = replace(expected, crawl_rate=np.full(len(expected), np.nan))
+    assert 0 < len(expected) < len(whole)
+    same(read(), expected)
+    log.run()
+    same(read(), expected)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from fastapi import APIRouter, Response
 from msgspec import UNSET, UnsetType
+from numpy.typing import NDArray
 
 from recrawl_client.wire.common import Rejection
 from recrawl_client.wire.freshness import (
@@ -30,6 +31,7 @@ from service.api.route import GUARDED, DirectRoute
 from service.estimation.estimates import width
 from service.estimation.freshness import Freshness, read_freshness, unregistered
 from service.leases.due import due_at
+from service.leases.listing import advises_no_fetch, copy_states
 from service.model.arrays import (
     KEY,
     NO_TIME,
@@ -42,6 +44,7 @@ from service.model.arrays import (
     instant,
     moments,
 )
+from service.model.changes import ChangeFilter
 from service.model.freshness import FreshnessColumns
 from service.model.outcomes import lacks_content
 from service.model.urls import NormalUrl
@@ -85,6 +88,7 @@ def post_freshness(service: TheService, body: TheBody) -> Response:
         log_since = NO_TIME if kept is None else instant(now - kept)
         estimator, pages = service.rules.of(tx).of_pages(tx, pages)
         freshness = read_freshness(tx, pages, copies.fetched_at, estimator, instant(now), log_since)
+        moves = _moves(tx, pages)
     rejected += (
         Rejection(
             index=index,
@@ -96,7 +100,7 @@ def post_freshness(service: TheService, body: TheBody) -> Response:
     )
     refuse_empty(outcome_counts(int(is_page.sum()), rejected=rejected))
     verdicts: list[Verdict | None] = [None] * batch.n_items
-    each = _verdicts(pages, copies, freshness, instant(now))
+    each = _verdicts(pages, copies, freshness, moves, instant(now))
     for index, is_known, verdict in zip(
         copies.position.tolist(), is_page.tolist(), each, strict=True
     ):
@@ -166,13 +170,45 @@ def _pages(tx: Transaction, service: Service, copies: Copies) -> tuple[Freshness
     return FreshnessColumns.concatenate([pages, new]).take(row), there | by_url
 
 
+class Moves(NamedTuple):
+    """(N,) redirects of pages that are gone."""
+
+    redirects_to: Ints
+    """Page to which the page redirects; 0: none."""
+    url: NDArray[np.object_]
+    """URL of that page; None without one."""
+
+
+def _moves(tx: Transaction, pages: FreshnessColumns) -> Moves:
+    """Return where the pages that are gone redirect."""
+    redirects_to, url = np.zeros(len(pages), np.int64), np.full(len(pages), None, object)
+    gone = np.flatnonzero(pages.gone & (pages.page_id > 0))
+    if len(gone):
+        links = tx.links_of(distinct(pages.page_id[gone]))
+        row, there = links.rows(pages.page_id[gone])
+        gone, row = gone[there], row[there]
+        redirects_to[gone] = links.redirects_to[row]
+        moved = gone[redirects_to[gone] > 0]
+        targets = tx.page_urls(distinct(redirects_to[moved]), ChangeFilter())
+        row, there = targets.rows(redirects_to[moved])
+        url[moved[there]] = targets.url[row[there]]
+    return Moves(redirects_to, url)
+
+
 def _verdicts(
-    pages: FreshnessColumns, copies: Copies, freshness: Freshness, now: np.datetime64
+    pages: FreshnessColumns,
+    copies: Copies,
+    freshness: Freshness,
+    moves: Moves,
+    now: np.datetime64,
 ) -> Iterator[Verdict]:
     registered, lacking = pages.page_id > 0, lacks_content(pages.gone, pages.n_failures)
     due: Instants = np.where(registered, due_at(pages), NO_TIME)
     fetch = np.isnan(freshness.stale) | (freshness.stale > copies.max_stale)
     fetch &= ~lacking | (due <= now)
+    states = copy_states(pages, moves.redirects_to)
+    states[~registered] = None
+    fetch &= ~advises_no_fetch(states)
     fetched_at = np.where(np.isnat(copies.fetched_at), pages.last_observed_at, copies.fetched_at)
     columns = (
         [page_id if page_id > 0 else None for page_id in pages.page_id.tolist()],
@@ -184,5 +220,7 @@ def _verdicts(
         moments(due),
         pages.gone.tolist(),
         lacking.tolist(),
+        states.tolist(),
+        moves.url.tolist(),
     )
     return map(Verdict, *columns)

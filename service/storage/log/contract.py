@@ -14,6 +14,7 @@ move meanwhile are read twice, not missed, and are counted once by page, time an
 import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from typing import Any, NamedTuple
 
@@ -105,6 +106,14 @@ class LogStatements(Subject):
     def evidence_of(self, page_id: Ints) -> EvidenceColumns:
         """Return the evidence in the log of these pages, ordered by page_id and time."""
 
+    def log_since(self, after: int, last: int, since: datetime) -> LogColumns:
+        """Return the log of the pages with after < page_id <= last from an instant on, in order.
+
+        The entries are ordered by page_id and time, archived or not. They have no crawl rates.
+        """
+        log = self.log_of(np.arange(after + 1, last + 1))
+        return _without_rates(log.where(log.observed_at >= instant(since)))
+
     def pings_after(self, page_id: Ints, at: Instants) -> Ints:
         """Return the (N,) numbers of pings of pages that are dated after an instant.
 
@@ -147,6 +156,12 @@ PINGS_SINCE = f"""
 SELECT page_id, observed_at FROM {{log}}
 WHERE {{log_since}} AND page_id {{among_ids}} AND observed_at > %(since)s AND kind = {Kind.ping:d}
 """
+LOG_SINCE = """
+SELECT page_id, observed_at, kind, coalesce(changed, -1) AS changed,
+    coalesce("interval", -1.0) AS span, coalesce(status, -1) AS status FROM {log}
+WHERE {log_since} AND page_id > %(after)s AND page_id <= %(last)s AND observed_at >= %(since)s
+"""
+"""Statement that reads entries without NULL; the interval is -1 where there is none."""
 
 ADD_FILE = """
 INSERT INTO log_files
@@ -203,6 +218,29 @@ class ArchivedLog(Dialect, LogStatements):
         pings = self.arrays(PINGS_SINCE, kinds, ids=distinct(page_id), since=since)
         pinged, pinged_at = pings["page_id"].astype(np.int64), pings["observed_at"].astype(INSTANT)
         return n_after(pinged, pinged_at, page_id, at)
+
+    @override
+    def log_since(self, after: int, last: int, since: datetime) -> LogColumns:
+        kinds = {"page_id": "i8", "observed_at": "M8[us]", "kind": "i2", "changed": "i2"}
+        kinds |= {"span": "f8", "status": "i2"}
+        # before the files (see the contract)
+        rows = self.arrays(LOG_SINCE, kinds, after=after, last=last, since=since)
+        interval = rows["span"].astype(np.float64)
+        stored = LogColumns(
+            page_id=rows["page_id"].astype(np.int64),
+            observed_at=rows["observed_at"].astype(INSTANT),
+            kind=rows["kind"].astype(np.int16),
+            changed=rows["changed"].astype(np.int16),
+            interval=np.where(interval < 0, np.nan, interval),
+            crawl_rate=np.full(len(interval), np.nan),
+            status=rows["status"].astype(np.int16),
+        )
+        files = [f for f in self.log_files(after + 1, last) if f.day >= since.date()]
+        if not files:
+            return _in_order(stored)
+        archived = self.needed_archive().log_of(files, np.arange(after + 1, last + 1))
+        archived = _without_rates(archived.where(archived.observed_at >= instant(since)))
+        return _in_order(LogColumns.concatenate([stored, archived]))
 
     def _files_of(self, page_id: Ints) -> list[ArchivedFile]:
         return self.log_files(int(page_id.min()), int(page_id.max())) if len(page_id) else []
@@ -268,6 +306,10 @@ class ArchivedLog(Dialect, LogStatements):
             )
             for row in self.read(statement, page_id=page_id, limit=limit, **place, **only)
         ]
+
+
+def _without_rates(log: LogColumns) -> LogColumns:
+    return replace(log, crawl_rate=np.full(len(log), np.nan))
 
 
 def n_after(pinged: Ints, pinged_at: Instants, page_id: Ints, at: Instants) -> Ints:

@@ -1,0 +1,1 @@
+"""Savings by the log alone, against the true ones of replayed sites."""

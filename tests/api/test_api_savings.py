@@ -1,0 +1,87 @@
+"""Savings over HTTP: numbers of a log, and what a short log lacks."""
+
+import numpy as np
+import pytest
+from support.live_server import Live
+from support.savings_cases import FAST, URLS, crawl, play
+
+
+def test_a_fleet_that_crawls_what_changes_saves(api: Live):
+    play(api, 61)
+    answer = api.get("/savings").json()
+    assert answer["missing"] is None
+    assert answer["n_pages"] == 20
+    assert answer["n_crawls"] == FAST * 60 + 15 * 6
+    assert answer["n_changes"] == FAST * 60
+    assert answer["crawl_interval"] == pytest.approx(20 * 60 / answer["n_crawls"])
+    for name in ("harmonic", "stale"):
+        compared = answer[name]
+        assert compared["saved"] == pytest.approx(1 - compared["fleet"] / compared["uniform"])
+        assert 0 < compared["low"] <= compared["saved"] <= compared["high"]
+    # a change at a random time of each day: stale half of it, a quarter of the pages
+    assert answer["stale"]["fleet"] == pytest.approx(0.25 * 0.5, abs=0.04)
+    assert answer["sentence"].startswith("In 90 days this fleet's copies had")
+    assert answer["sentence"].endswith(
+        "By the log and the estimated change rates; importance equal."
+    )
+    assert answer["equal_importance"] is True
+
+
+def test_an_answer_is_given_again_for_ten_minutes(api: Live):
+    play(api, 31)
+    first = api.get("/savings").json()
+    api.clock.advance(minutes=9)
+    crawl(api, URLS, 99)
+    assert api.get("/savings").json() == first
+    api.clock.advance(minutes=2)
+    assert api.get("/savings").json()["at"] != first["at"]
+
+
+def test_a_short_log_is_no_comparison(api: Live):
+    empty = api.get("/savings").json()
+    assert (empty["n_pages"], empty["harmonic"], empty["crawl_interval"]) == (0, None, None)
+    assert "no page has a copy in this window" in empty["sentence"]
+    api.clock.advance(minutes=11)
+    api.register(*URLS)
+    crawl(api, URLS, 0)
+    api.clock.advance(days=2)
+    crawl(api, URLS, 1)
+    answer = api.get("/savings").json()
+    assert answer["missing"] == (
+        "the log has 1.0 crawls a page in this window, and 3 are needed: wait for 4 more days, or "
+        "begin earlier"
+    )
+    assert answer["sentence"] == f"Not enough log yet: {answer['missing']}."
+    assert answer["stale"] is None
+
+
+def test_pages_that_are_gone_or_without_content_are_left_out(api: Live):
+    play(api, 31)
+    before = api.get("/savings").json()["n_pages"]
+    for hours in (1, 30, 60):
+        at = api.clock.advance(hours=hours).isoformat()
+        lost = {"url": URLS[0], "observed_at": at, "status": 404}
+        refused = {"url": URLS[9], "observed_at": at, "status": 403}
+        api.post("/observations", [lost, refused])
+    answer = api.get("/savings").json()
+    assert (before, answer["n_pages"]) == (20, 18)
+
+
+@pytest.mark.parametrize(
+    "since", ["2026-05-01T11:30:00Z", "2027-01-01T00:00:00Z", "1990-01-01T00:00:00Z"]
+)
+def test_a_window_has_an_hour_to_ten_years(api: Live, since):
+    refused = api.get("/savings", since=since)
+    assert refused.status_code == 422
+    assert refused.json()["detail"].startswith("since is ")
+
+
+def test_importance_weighs(api: Live):
+    api.post("/pages", [{"url": URLS[0], "importance": 1000.0}])
+    play(api, 61)
+    answer = api.get("/savings").json()
+    assert answer["equal_importance"] is False
+    assert answer["sentence"].endswith("importance as set.")
+    # nearly all of the weight is on a page that changes at least once a day, and is crawled daily
+    assert answer["stale"]["fleet"] == pytest.approx(0.6, abs=0.12)
+    assert np.isfinite(answer["harmonic"]["low"])
