@@ -1,7 +1,7 @@
 """Subscriptions: hosts that they take, their renewal, and what their hubs have sent.
 
 Revision ID: 0026
-Revises: 0021
+Revises: 0025
 """
 
 import sqlalchemy as sa
@@ -10,7 +10,7 @@ from alembic import op
 from service.storage.tables import SUBSCRIPTION_COUNTS, Instant, Json
 
 revision = "0026"
-down_revision = "0021"
+down_revision = "0025"
 
 INSTANTS = "ask_at", "warn_at", "denied_at", "ending_at", "last_content_at"
 

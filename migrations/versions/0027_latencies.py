@@ -1,14 +1,14 @@
 """Latencies of host queues: the factor on the delay and its maximum, and what was learnt.
 
 Revision ID: 0027
-Revises: 0021
+Revises: 0026
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0027"
-down_revision = "0021"
+down_revision = "0026"
 
 NUMBERS = "latency_factor", "max_delay_s", "latency_s", "usual_latency_s"
 INDEX = "host_queues_latency_factor_idx"
