@@ -82,40 +82,44 @@ def drawn(rate: Floats, begin: float, end: float, rng: np.random.Generator) -> t
     return page, begin + (end - begin) * (1.0 - rng.random(len(page)))
 
 
-def false_pings(n: int, seed: int, times: float = TIMES) -> Trial:
+def false_pings(
+    n: int, seed: int, times: float = TIMES, days: float = DAYS, begin: float = FROM
+) -> Trial:
     """Return the trial `false`; `times` 1 is without the flood, 0 without any pings."""
     rng = np.random.default_rng(seed)
     rate, host = rng.lognormal(np.log(MEDIAN_RATE), SPREAD, n), np.arange(n) % N_HOSTS
-    page, at = drawn(rate, 0.0, DAYS, rng)
-    world = made_world(page, at, host, DAYS)
+    page, at = drawn(rate, 0.0, days, rng)
+    world = made_world(page, at, host, days)
     pinging = rng.random(n) < 0.5
     true = pinging[page] & (rng.random(len(page)) < 0.8)
     more = 0.8 * np.where(pinging, rate, 0.0)
     # before the flood, one false ping for each true one
-    before = drawn(more, 0.0, FROM, rng)
-    flood = drawn(more * max(2 * times - 1, 0.0), FROM, DAYS, rng)
+    before = drawn(more, 0.0, begin, rng)
+    flood = drawn(more * max(2 * times - 1, 0.0), begin, days, rng)
     parts = (page[true], at[true]), before, flood
     pings = merged(*(Crawls(*part) for part in parts)) if times else Crawls.none()
-    return Trial(world, _arrived(pings), np.ones(n, np.bool_))
+    return Trial(world, _arrived(pings, days), np.ones(n, np.bool_))
 
 
-def honest_burst(n: int, seed: int) -> Trial:
+def honest_burst(
+    n: int, seed: int, times: float = TIMES, days: float = DAYS, begin: float = FROM
+) -> Trial:
     """Return the trial `honest`; the pages of the host with the burst are measured."""
     rng = np.random.default_rng(seed)
     rate, host = rng.lognormal(np.log(MEDIAN_RATE), SPREAD, n), np.arange(n) % N_HOSTS
-    usual = drawn(rate, 0.0, DAYS, rng)
+    usual = drawn(rate, 0.0, days, rng)
     bursting = host == 0
-    burst = drawn(np.where(bursting, rate * (TIMES - 1), 0.0), FROM, FROM + 1, rng)
+    burst = drawn(np.where(bursting, rate * (times - 1), 0.0), begin, begin + 1, rng)
     page, at = (np.concatenate(part) for part in zip(usual, burst, strict=True))
-    world = made_world(page, at, host, DAYS)
+    world = made_world(page, at, host, days)
     told = (host < N_HONEST)[page] & (rng.random(len(page)) < 0.95)
-    return Trial(world, _arrived(Crawls(page[told], at[told])), bursting)
+    return Trial(world, _arrived(Crawls(page[told], at[told]), days), bursting)
 
 
-def _arrived(pings: Crawls) -> Crawls:
+def _arrived(pings: Crawls, days: float) -> Crawls:
     """Return pings in the order of their arrival, a moment after the change."""
     order = np.argsort(pings.at, kind="stable")
-    at = np.minimum(pings.at[order] + 1e-4, DAYS - 1e-6)
+    at = np.minimum(pings.at[order] + 1e-4, days - 1e-6)
     return Crawls(pings.page[order], at)
 
 
@@ -179,7 +183,7 @@ def stale_by_day(trial: Trial, crawls: Crawls) -> Floats:
     host = np.zeros(len(chosen), np.int64)
     part = made_world(number[page[kept]], world.changed_at[kept], host, world.days)
     own = Crawls(number[crawls.page[seen]], crawls.at[seen])
-    return averaged(part, uncrawled(part, own), round(DAYS)).harmonic_curve
+    return averaged(part, uncrawled(part, own), round(world.days)).harmonic_curve
 
 
 TRIALS = {

@@ -14,6 +14,7 @@ class ShardedWorth(Routing):
     lock_levels = by_part("lock_levels")
     save_levels = by_part("save_levels")
     unopened = by_part("unopened")
+    fullest = by_part("fullest")
     waiting_below = by_part("waiting_below")
     hold_again = by_part("hold_again")
     waiting_pages = by_part("waiting_pages")

@@ -267,10 +267,13 @@ def sample(store: Store, budget: float, now: datetime) -> Ints:
 
 
 def _sampled(tx: Transaction, level: Ints, now: datetime) -> Ints:
-    """Admit one page that waits in or below a stopped level."""
+    """Admit one page that waits in or below a stopped level.
+
+    Below, the verdict of the group with the most waiting pages decides on most of them.
+    """
     forest = Forest.locked(tx, level)
     if not forest.stored.last[forest.stored.level == level].all():
-        last = tx.unopened(level, 1)
+        last = tx.fullest(int(level[0]))
         forest = Forest.locked(tx, np.append(last, level))
     else:
         last = level

@@ -8,6 +8,7 @@ Derived in docs/theory.md, "Ages". Falling change rates after a page's creation:
 Garcia-Molina 2000, The Evolution of the Web; Brewington, Cybenko 2000, How Dynamic Is the Web?
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,10 @@ TINY = 1e-12
 """Length below which an interval is an instant, days, and share below which evidence is none."""
 MOST_EXPONENT = 700.0
 """Exponent above which e overflows nearly."""
+EXPONENT_BIT, AT_FIRST_BIN = 52, 1023 - 5
+"""Place of the exponent in a float64, and the one at the end of the first bin, less 1."""
+BLOCK = 1 << 14
+"""Number of pages whose factors are computed at a time."""
 MOST_HALF_LIVES = 40.0
 """Half-lives after which nothing is left of recent evidence."""
 
@@ -61,10 +66,17 @@ class AgeProfile(NamedTuple):
 
     def between(self, start: Floats, end: Floats) -> Floats:
         """Return mean factors between ages, days; the factor at the end of an empty interval."""
-        length = np.maximum(end - start, 0.0)
-        some = length > TINY
-        mean = (self.passed(end) - self.passed(start)) / np.where(some, length, 1.0)
-        return np.where(some, mean, self.at(end))
+        return _in_blocks(self._between, start, end)
+
+    def _between(self, start: Floats, end: Floats) -> Floats:
+        length = end - start
+        none = length <= TINY
+        mean = self.passed(end)
+        mean -= self.passed(start)
+        length[none] = 1.0
+        mean /= length
+        mean[none] = self.at(end[none])
+        return mean
 
     def exposure(self, age: Floats, days: Floats, half_life: float | None) -> Floats:
         r"""Return mean factors over the evidence of pages.
@@ -79,31 +91,59 @@ class AgeProfile(NamedTuple):
         """
         if half_life is None:
             return self.between(np.maximum(age - days, 0.0), age)
-        decay = np.log(2.0) / half_life
-        faded = np.exp(-decay * age)
-        return self._mean(age, faded, np.maximum(1.0 - decay * days, faded), decay)
+        decay = float(np.log(2.0)) / half_life
+        bins = self._within_bins(decay)
+
+        def exposed(age: Floats, days: Floats) -> Floats:
+            faded = np.exp(-decay * age)
+            left = np.maximum(1.0 - decay * days, faded)
+            start = np.log(np.minimum(left, 1.0))
+            start /= decay
+            start += age
+            return self._mean(bins, decay, (age, faded), (start, left))
+
+        return _in_blocks(exposed, age, days)
 
     def recent(self, age: Floats, days: Floats, half_life: float) -> Floats:
         """Return mean factors over the last days up to an age, with weights that fade back."""
-        decay = np.log(2.0) / half_life
-        age = np.minimum(age, MOST_HALF_LIVES * half_life + STARTS[-1])
-        length = np.minimum(np.minimum(days, age), MOST_HALF_LIVES * half_life)
-        return self._mean(age, np.exp(-decay * age), np.exp(-decay * length), decay)
+        decay = float(np.log(2.0)) / half_life
+        bins, most = self._within_bins(decay), MOST_HALF_LIVES * half_life
 
-    def _mean(self, age: Floats, faded: Floats, left: Floats, decay: float) -> Floats:
+        def lately(age: Floats, days: Floats) -> Floats:
+            age = np.minimum(age, most + STARTS[-1])
+            length = np.minimum(np.minimum(days, age), most)
+            faded, left = np.exp(-decay * age), np.exp(-decay * length)
+            return self._mean(bins, decay, (age, faded), (age - length, left))
+
+        return _in_blocks(lately, age, days)
+
+    def _mean(
+        self,
+        bins: tuple[Floats, Floats],
+        decay: float,
+        end: tuple[Floats, Floats],
+        start: tuple[Floats, Floats],
+    ) -> Floats:
         r"""Return the mean as of `exposure`.
 
         With :math:`P(x) = \int_0^x 2^{-(x - u)/H} g(u) du` it is :math:`(P(A) - 2^{-T/H} P(A - T))`
-        over that of g = 1. `faded` is :math:`2^{-A/H}`, `left` is :math:`2^{-T/H}`.
+        over that of g = 1. `bins` are those of `_within_bins`, `end` has :math:`A` and
+        :math:`2^{-A/H}`, `start` has :math:`A - T` and :math:`2^{-T/H}`.
         """
-        steady, slope = self._within_bins(decay)
-        some = left < 1.0 - TINY
-        start = np.maximum(age + np.log(np.where(some, left, 1.0)) / decay, 0.0)
-        k, first = age_bin(age), age_bin(start)
-        whole = steady[k] + slope[k] * faded
-        before = steady[first] * left + slope[first] * faded
-        mean = (whole - before) * decay / np.where(some, 1.0 - left, 1.0)
-        return np.where(some, mean, self.factor[k])
+        (steady, slope), (_, faded), (_, left) = bins, end, start
+        k, first = age_bin(end[0]), age_bin(start[0])
+        mean = slope[k]
+        mean -= slope[first]
+        mean *= faded
+        mean += steady[k]
+        mean -= steady[first] * left
+        length = 1.0 - left
+        mean *= decay
+        none = length <= TINY
+        length[none] = 1.0
+        mean /= length
+        mean[none] = self.factor[k[none]]
+        return mean
 
     def _within_bins(self, decay: float) -> tuple[Floats, Floats]:
         r"""Return (12,) numbers s and d: :math:`P(x) = s + d 2^{-x/H}` within each bin."""
@@ -113,14 +153,26 @@ class AgeProfile(NamedTuple):
         return steady, -np.cumsum(steps)
 
 
-def age_bin(age: Floats) -> NDArray[np.int32]:
+def age_bin(age: Floats) -> NDArray[np.intp]:
     """Return the bins of ages, days.
 
     >>> age_bin(np.array([0.0, 0.06, 0.0625, 1.0, 63.0, 64.0, 1e6])).tolist()
     [0, 0, 1, 5, 10, 11, 11]
     """
-    _, exponent = np.frexp(np.maximum(age, TINY))
-    return np.asarray(np.clip(exponent + 4, 0, N_BINS - 1))
+    # the exponents of float64, which begin at bit 52 and count from -1023
+    exponent = np.asarray(age, np.float64).view(np.int64) >> EXPONENT_BIT
+    exponent -= AT_FIRST_BIN
+    return np.clip(exponent, 0, N_BINS - 1, out=exponent)
+
+
+def _in_blocks(function: Callable[..., Floats], *columns: Floats) -> Floats:
+    """Return a function of (N,) columns, computed in blocks that fit the cache."""
+    n = len(columns[0])
+    result = np.empty(n)
+    for start in range(0, n, BLOCK):
+        block = slice(start, start + BLOCK)
+        result[block] = function(*(column[block] for column in columns))
+    return result
 
 
 class Aging(NamedTuple):
@@ -137,6 +189,8 @@ class Aging(NamedTuple):
 
     def exposed(self, days: Floats) -> Floats:
         """Return the evidence of all pages, days at their long-run rates."""
+        if len(self.row) == len(days):
+            return np.asarray(days * self.exposure)
         exposed = np.array(days, np.float64)
         exposed[self.row] *= self.exposure
         return exposed
@@ -150,14 +204,20 @@ class Aging(NamedTuple):
         return self._of_all(n, self.present)
 
     def _of_all(self, n: int, own: Floats) -> Floats:
+        if len(self.row) == n:
+            return own
         factor = np.ones(n)
         factor[self.row] = own
         return factor
 
     def take(self, some: NDArray[np.intp]) -> "Aging":
         """Return the factors of some pages, ascending rows."""
-        at = np.minimum(self.row.searchsorted(some), len(self.row) - 1)
-        there = np.flatnonzero(self.row[at] == some) if len(self.row) else at[:0]
+        n = len(self.row)
+        if n and self.row[-1] == n - 1:  # the first rows, or all
+            there = np.arange(some.searchsorted(n))
+            return self._with(there, some[: len(there)])
+        at = np.minimum(self.row.searchsorted(some), n - 1)
+        there = np.flatnonzero(self.row[at] == some) if n else at[:0]
         return self._with(there, at[there])
 
     def within(self, block: slice) -> "Aging":

@@ -12,6 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from service.core.checks import Bools, Floats, InvalidInput, check_amount
 from service.core.url_groups import renumber
 
+EXPONENT_BIT, BIAS = 52, 1023
+"""Place of the exponent in a float64, and the exponent of 1."""
+UP_FROM_ROOT_2 = (1 << EXPONENT_BIT) - (int(np.float64(2**0.5).view(np.int64)) & (1 << 52) - 1)
+"""Number that takes the bits of a float64 from the root of 2 on to the next exponent."""
 OWN_WEIGHT = 15.0
 """Weight of the page's own expected changes against those of siblings' crawls."""
 
@@ -210,5 +214,12 @@ def _ratio(changes: Floats, observed: Floats, expected: Floats) -> Floats:
 
 def age_bin(age: Floats) -> Cells:
     """Return the bins of (N,) ages, days: from 0 up to `FINEST` to the 31st."""
-    steps = np.log2(np.maximum(age, FINEST) / FINEST)
-    return np.minimum(2.0 * steps, AGES - 1).astype(np.int64)
+    times = np.maximum(age, FINEST)
+    times /= FINEST
+    # the exponents of float64, once as they are and once with mantissas from the root of 2 on
+    # rounded up, add up to the half octaves
+    bits = times.view(np.int64)
+    bins = bits >> EXPONENT_BIT
+    bins += (bits + UP_FROM_ROOT_2) >> EXPONENT_BIT
+    bins -= 2 * BIAS
+    return np.asarray(np.minimum(bins, AGES - 1, out=bins))

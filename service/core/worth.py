@@ -2,9 +2,10 @@ r"""Worth of URL groups: the share of first crawls that bring something new, and
 
 A URL belongs to the levels of its ladder: host, directories, and the shape of its last segment. A
 level has seen :math:`n` trials, and :math:`u` of them were new. The last level counts first crawls.
-A level above counts one opening for each child: the first crawl of that child with an answer.
-Therefore 5,000 directories with a page each are one piece of evidence about their parent. From the
-host down,
+A level above counts its children by what they show (`counted`). A child that brings news is one
+trial with news. Any other child is as many trials without news as it had itself, at most three.
+Therefore a bad directory stops no good host. A tree of bad directories costs little more than one
+of them, because each that stops makes its parent expect less of the next one. From the host down,
 
 .. math:: q = \frac{q_{parent} + u}{1 + n}, \qquad q_{parent} = 0.9 \text{ above the host.}
 
@@ -33,6 +34,8 @@ FIRST = 12
 """Number of first crawls in flight that any level may have."""
 GROWTH = 2
 """Number of first crawls in flight for each one that was new."""
+MOST_BARREN = 3
+"""Maximum number of trials that a child without news is for the level above."""
 NO_RULE, ADMIT, HOLD = 0, 1, 2
 """Rules of an operator: none, all pages are worth a crawl, no page is."""
 ROUNDING = 1e-12
@@ -46,7 +49,7 @@ class Levels(NamedTuple):
     parent: Ints
     """Position of the level above; -1: the level is a host."""
     n: Ints
-    """First crawls of a last level, or openings."""
+    """First crawls of a last level, or trials by children."""
     new: Ints
     """Those of `n` that brought something new."""
     in_flight: Ints
@@ -190,6 +193,21 @@ def admitted(levels: Levels, granted: Ints) -> Levels:
     return levels._replace(in_flight=levels.in_flight + more)
 
 
+def counted(n: Ints, new: Ints) -> tuple[Ints, Ints]:
+    """Return the trials that levels are for the levels above, and those with news.
+
+    A level brings news until it would stop on a host without other evidence.
+
+    Examples
+    --------
+    >>> n, new = counted(np.array([0, 1, 9, 5, 9, 99]), np.array([0, 0, 0, 1, 9, 1]))
+    >>> n.tolist(), new.tolist()
+    ([0, 1, 3, 1, 1, 3], [0, 0, 0, 1, 1, 0])
+    """
+    brings = (new > 0) & (AT_HOST + new >= STOP * (1 + n) * (1 - ROUNDING))
+    return np.where(brings, 1, np.minimum(n, MOST_BARREN)), brings.astype(np.int64)
+
+
 def answered(levels: Levels, crawls: Ints, new: Ints, ended: Ints) -> Levels:
     """Return the levels after first crawls of last levels.
 
@@ -207,9 +225,12 @@ def answered(levels: Levels, crawls: Ints, new: Ints, ended: Ints) -> Levels:
     ([4, 2], [4, 1], [0, 10])
     """
     crawls, new, less = crawls.copy(), new.copy(), ended.copy()
-    n, in_flight = levels.n.copy(), levels.in_flight.copy()
+    n, news, in_flight = levels.n.copy(), levels.new.copy(), levels.in_flight.copy()
     for rows in reversed(generations(levels.parent)):
-        n[rows] += crawls[rows]
+        # counts of an older rule may be less than what leaves them now
+        news[rows] = np.maximum(news[rows] + new[rows], 0)
+        least = np.maximum(news[rows], np.minimum(n[rows], 1))
+        n[rows] = np.maximum(n[rows] + crawls[rows], least)
         in_flight[rows] = np.maximum(in_flight[rows] - less[rows], 0)
         below = rows[levels.parent[rows] >= 0]
         above = levels.parent[below]
@@ -217,10 +238,11 @@ def answered(levels: Levels, crawls: Ints, new: Ints, ended: Ints) -> Levels:
         leans = leaned & (n[below] == 0)
         held_before = np.where(leaned, levels.in_flight[below], 0)
         np.add.at(less, above, held_before - np.where(leans, in_flight[below], 0))
-        opens = (levels.n[below] == 0) & (n[below] > 0)
-        np.add.at(crawls, above, opens)
-        np.add.at(new, above, opens & (new[below] > 0))
-    return levels._replace(n=n, new=levels.new + new, in_flight=in_flight)
+        before = counted(levels.n[below], levels.new[below])
+        after = counted(n[below], news[below])
+        np.add.at(crawls, above, after[0] - before[0])
+        np.add.at(new, above, after[1] - before[1])
+    return levels._replace(n=n, new=news, in_flight=in_flight)
 
 
 def ruled(levels: Levels, rule: Ints, where: Bools) -> Levels:

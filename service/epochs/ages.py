@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.core.age_evidence import AgedCrawls, AgeEvidence, learn, profile
-from service.core.ages import OLD, STARTS, AgeProfile
+from service.core.ages import BLOCK, ENDS, OLD, STARTS, AgeProfile
 from service.core.budget_factor import Window
 from service.core.common_values import Joint
 from service.core.estimators.base import Estimator, from_columns
@@ -89,14 +89,18 @@ def exposures(
 
     `exposure` has the lengths by change hours; None: the lengths.
     """
-    lengths = np.abs(pages.last_interval) if exposure is None else exposure
+    lengths = np.abs(pages.last_interval) if exposure is None else exposure.copy()
     row = np.flatnonzero(~np.isnat(pages.born_at))
-    end = age_at_crawl(pages, row)
-    start = np.maximum(end - np.abs(pages.last_interval[row]), 0.0)
-    aged = start < STARTS[-1]  # later the factor is 1, and so is the present one
-    row, start, end = row[aged], start[aged], end[aged]
-    lengths = lengths.copy() if exposure is not None else lengths
-    lengths[row] *= profile.between(start, end) / profile.at(age_now(pages, row, now))
+    for first in range(0, len(row), BLOCK):
+        some = row[first : first + BLOCK]
+        end = age_at_crawl(pages, some)
+        start = np.maximum(end - np.abs(pages.last_interval[some]), 0.0)
+        aged = np.flatnonzero(
+            start < STARTS[-1]
+        )  # later the factor is 1, and so is the present one
+        some = some[aged]
+        then = profile.between(start[aged], end[aged])
+        lengths[some] *= then / profile.at(age_now(pages, some, now))
     return lengths
 
 
@@ -105,7 +109,11 @@ def hot_apart(pages: EpochColumns, profile: AgeProfile, now: np.datetime64) -> E
 
     The pages keep the buckets of their URL groups, and so the shares of changes in common.
     """
-    row = np.flatnonzero(~np.isnat(pages.born_at))
+    hottest = ENDS[:-1][profile.factor[:-1] >= HOT]
+    if not len(hottest):
+        return pages
+    oldest = np.timedelta64(round(hottest[-1] * 86_400e6), "us")
+    row = np.flatnonzero(pages.born_at >= now - oldest)
     hot = row[profile.at(age_now(pages, row, now)) >= HOT]
     if not len(hot):
         return pages

@@ -38,7 +38,9 @@ def at_ages(
         return estimator
     row = np.flatnonzero(~np.isnat(pages.born_at))
     age = age_at_crawl(pages, row)
-    now = np.maximum(days(np.broadcast_to(at, len(pages.born_at))[row] - pages.born_at[row]), age)
+    instants = np.asarray(at)
+    now = days((instants[row] if instants.ndim else instants) - pages.born_at[row])
+    now = np.maximum(now, age)
     profile = estimator.profile
     present = profile.between(age, now) if since_crawl else profile.at(now)
     return estimator.aged(row, age, pages.estimate[row, DAYS], present)
@@ -46,5 +48,4 @@ def at_ages(
 
 def age_at_crawl(pages: Born, row: Ints) -> Floats:
     """Return the ages of pages at their last crawl, 0 for pages that were never crawled."""
-    age = np.nan_to_num(days(pages.last_observed_at[row] - pages.born_at[row]))
-    return np.maximum(age, 0.0)
+    return np.fmax(days(pages.last_observed_at[row] - pages.born_at[row]), 0.0)

@@ -125,3 +125,20 @@ def test_pages_that_were_imported_are_listed_and_admitted_in_the_next_round(sql_
 def levels_of(store, url):
     with store.begin() as tx:
         return tx.lock_levels(np.array(ladder(url).levels[-1:]))
+
+
+@pytest.mark.dear
+def test_a_sample_of_a_stopped_directory_is_of_the_group_with_most_pages(sql_store):
+    fleet = Fleet(sql_store)
+    known(fleet)
+    fleet.register([f"https://h0.example/t/{letters(i)}/x?id={i}" for i in range(100)])
+    fleet.play(of_one_digest, 2, hours=2)
+    fleet.register([f"https://h0.example/t/good/p{i}" for i in range(9)])
+    fleet.register([f"https://h0.example/t/{letters(i)}/x?id={i}" for i in range(100, 150)])
+    fleet.day = 12
+    found = lambda urls: {  # noqa: E731
+        "digest": np.array([1 + hash(url) % (1 << 60) if "good" in url else 777 for url in urls]),
+        "status": 200,
+    }
+    days = fleet.play(found, 2, hours=4)
+    assert sum("/good/" in url for day in days for url in day) == 9

@@ -135,14 +135,22 @@ def test_counts_are_those_of_single_pages(events):
 
 
 def _count(n, new, place, crawls, n_new):
-    """Count first crawls, and the openings that follow from them."""
+    """Count first crawls, and the trials of their parents that change by them."""
     for level, above in zip((place, *PATHS[place]), (*PATHS[place], None), strict=True):
-        opens = n[level] == 0 and crawls > 0
+        before = _trials(n[level], new[level])
         n[level] += crawls
         new[level] += n_new
-        crawls, n_new = int(opens), int(opens and n_new > 0)
+        after = _trials(n[level], new[level])
+        crawls, n_new = (now - then for now, then in zip(after, before, strict=True))
         if above is None:
             return
+
+
+def _trials(n, new):
+    """Return the trials of one child, and those with news."""
+    if new and (0.9 + new) / (1 + n) > 0.0999999:
+        return 1, 1
+    return min(n, 3), 0
 
 
 def _in_flight(flying, n):
@@ -152,3 +160,33 @@ def _in_flight(flying, n):
         below = np.flatnonzero(level == PARENT)
         total[level] = sum(total[child] for child in below if n[child] == 0)
     return total
+
+
+def crawled(tree, place, n, new):
+    """Return the levels after first crawls of a last level."""
+    return worth.answered(tree, at({place: n}), at({place: new}), at({}))
+
+
+def test_a_bad_directory_is_three_trials_of_its_host_and_stops_no_good_one():
+    tree = crawled(levels(), LAST, 9, 0)
+    assert tree.n[[SHOP, HOST]].tolist() == [3, 3]
+    assert tree.new.tolist() == [0] * 6
+    assert worth.stopped(tree)[SHOP]
+    assert worth.shares(tree)[FARTHER] == pytest.approx(0.9 / 4)
+    tree = crawled(tree, FARTHER, 1, 1)
+    assert tree.new[[FARTHER, FAR, HOST]].tolist() == [1, 1, 1]
+
+
+def test_news_of_a_child_are_taken_back_once_it_is_junk():
+    tree = crawled(levels(), LAST, 1, 1)
+    assert (tree.n[SHOP], tree.new[SHOP]) == (1, 1)
+    tree = crawled(tree, LAST, 18, 0)
+    assert (tree.n[SHOP], tree.new[SHOP]) == (3, 0)
+    tree = crawled(tree, LAST, 5, 5)  # an operator admits more, and they are good
+    assert (tree.n[SHOP], tree.new[SHOP]) == (1, 1)
+
+
+def test_counts_of_an_older_rule_never_fall_below_what_they_count():
+    tree = crawled(levels(n={LAST: 40, SHOP: 1, HOST: 1}), LAST, 9, 9)
+    assert (tree.n[SHOP], tree.new[SHOP]) == (1, 1)
+    assert (tree.n[HOST], tree.new[HOST]) == (1, 1)

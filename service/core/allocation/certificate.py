@@ -279,7 +279,9 @@ def _used(crawl_rate: Floats, every: PartSums, host: Indices | None, n_hosts: in
 
 def _spent(cost: Floats, crawl_rate: Floats, every: PartSums) -> Floats:
     """Return the (1,) costs a day of all pages."""
-    return np.array([crawl_rate @ cost + every.on_pings @ cost[every.pinged]])
+    # a product of vectors would start the threads of BLAS, which wait busily for each other
+    on_clock = np.einsum("i,i", crawl_rate, cost)
+    return np.array([on_clock + np.einsum("i,i", every.on_pings, cost[every.pinged])])
 
 
 def _unspent(level: TreeLevel, s: Floats, used: Floats, above: Floats) -> tuple[float, float]:

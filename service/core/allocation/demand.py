@@ -54,7 +54,11 @@ def own_inverse(cost: Floats, s: Floats | float, multiplier: float) -> Floats:
     A host at its cap has an s below :math:`1/\lambda`. The difference of :math:`1/s` is the price
     of one of its crawls, which comes on top of the cost :math:`\lambda c`.
     """
-    return np.asarray(s / (1 + multiplier * (cost - 1) * s))
+    price = cost - 1
+    price *= multiplier
+    price *= s
+    price += 1
+    return np.divide(s, price, out=price)
 
 
 def by_clock(importance: Floats, change_rate: Floats, s: Floats | float, work: Work = NEW) -> Taken:

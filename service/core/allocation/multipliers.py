@@ -194,7 +194,7 @@ def solve(
     folded[0] = yield from total(folded[0])
     nodes = zip(levels, folded, strict=False)
     roots = [_roots(level, of_level, evaluated=nested) for level, of_level in nodes]
-    lower = _bound(leaves, sums) if above else roots[0].below
+    lower = least_s(leaves, sums) if above else roots[0].below
     del sums, folded  # columns of hosts
     if start is not None and 0 < start < np.inf:
         roots[0].s = np.clip(1 / start, roots[0].below, roots[0].above)
@@ -276,15 +276,15 @@ def _descend(
 
 def _roots(level: TreeLevel, sums: PageSums, *, evaluated: bool) -> Roots:
     """Return the bracketed roots of a level; `sums` are those of its nodes."""
-    lower = _bound(level, sums)
+    lower = least_s(level, sums)
     roots = Roots(level.bandwidth, lower, lower, evaluated=evaluated)
     roots.above[lower == 0] = 0.0
     return roots
 
 
-def _bound(level: TreeLevel, sums: PageSums) -> Floats:
+def least_s(level: TreeLevel, sums: PageSums) -> Floats:
     """Return a lower bound of the s at which nodes take their bandwidth; 0 only where s is 0."""
-    _check_feasible(level, sums.floor)
+    check_feasible(level, sums.floor)
     spare = np.maximum(level.bandwidth - sums.floor, 0.0)
     beyond = np.maximum(spare - sums.ping_rate, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -328,7 +328,8 @@ def _sum_by(parent: Indices, column: Floats, n: int) -> Floats:
     return np.bincount(parent, column, n).astype(np.float64, copy=False)
 
 
-def _check_feasible(level: TreeLevel, floor: Floats) -> None:
+def check_feasible(level: TreeLevel, floor: Floats) -> None:
+    """Raise `BandwidthInfeasible` where the (K,) minima of nodes exceed their bandwidth."""
     bad = np.flatnonzero(floor > level.bandwidth * (1 + SLACK))
     if bad.size:
         which = f"{level.name}s {', '.join(map(str, bad[:5]))}" if level.parent.size else level.name

@@ -1,6 +1,6 @@
 """The passes over the pages: sums by host at a multiplier, and the rates at the optimum."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -13,8 +13,9 @@ from service.core.checks import Floats
 
 T = TypeVar("T")
 
-Form = Callable[[Pages, Floats | float, Work], tuple[Floats, ...]]
-"""Function that returns columns of pages at an s, which is a number or (N,)."""
+Form = Callable[[Pages, Floats | float, Work], Iterable[Floats]]
+"""Function that returns columns of pages at an s, which is a number or (N,). A generator may reuse
+the memory of a column for the next one."""
 
 
 class Sweeps:
@@ -38,18 +39,19 @@ class Sweeps:
 
         `s` has one entry for each host, or one entry for all.
         """
-        return Values(*self._sum(self._demand, len(Values._fields), s))
+        return self._values(s, self._sum(self._demand, len(Values._fields), self._point(s)))
 
     def settle(self, s: Floats, crawl_rate: Floats, crawl_probability: Floats) -> None:
         """Write the rates of pages at the `s` of their hosts.
 
         `crawl_probability` has zeros before the call.
         """
+        point = self._point(s)
 
         def settle_part(part: slice) -> None:
             buffers = np.empty((2, min(BLOCK, self._n)))
             for block in blocks(part):
-                pages, at = self._pages.cut(block), self._of_pages(s, block)
+                pages, at = self._pages.cut(block), self._of_pages(point, block)
                 rate, (slope, root) = crawl_rate[block], buffers[:, : block.stop - block.start]
                 work = Work(rate, slope, root)
                 # in place, or a copy for noisy pings and costs
@@ -60,6 +62,14 @@ class Sweeps:
 
     def _demand(self, pages: Pages, s: Floats | float, work: Work) -> Taken:
         return demand(pages, s, work)
+
+    def _point(self, s: Floats) -> Floats:
+        """Return what `_demand` receives of hosts at an s."""
+        return s
+
+    def _values(self, s: Floats, sums: Floats) -> Values:  # noqa: ARG002
+        """Return the values of hosts at an s, whose pages have these sums of `_demand`."""
+        return Values(*sums)
 
     def _of_pages(self, s: Floats, block: slice) -> Floats | float:  # noqa: ARG002
         return float(s[0])
@@ -118,10 +128,10 @@ class HostSweeps(Sweeps):
         buffers = np.empty((4, min(BLOCK, host.size)))
 
         def take(at: Floats) -> Values:
-            sums = np.zeros((len(Values._fields), over.size))
+            sums, point = np.zeros((len(Values._fields), over.size)), self._point(at)
             for block in blocks(slice(0, host.size)):
-                _add(self._demand, pages.cut(block), host[block], at, sums, buffers)
-            return Values(*sums)
+                _add(self._demand, pages.cut(block), host[block], point, sums, buffers)
+            return self._values(at, sums)
 
         passes = roots.climb(lambda which, _: take(roots.s).of(which))
         s[over] = roots.s

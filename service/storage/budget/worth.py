@@ -43,7 +43,7 @@ class UrlLevels(Columns):
     n_new: Ints
     """Those that brought something new."""
     n_opened: Ints
-    """Levels directly below with an answer."""
+    """Trials by levels directly below (`core.worth.counted`)."""
     n_opened_new: Ints
     n_in_flight: Ints
     """As in `core.worth.Levels`."""
@@ -94,6 +94,14 @@ class WorthStatements(Subject):
     @abstractmethod
     def unopened(self, level: Ints, limit: int) -> Ints:
         """Return last levels below that have no answer, and that pages wait in, at most `limit`."""
+
+    @abstractmethod
+    def fullest(self, level: int) -> Ints:
+        """Return the last level below without an answer that has the most waiting pages.
+
+        The newest of equally full ones comes first. At most `MOST_WEIGHED` are compared, and pages
+        beyond `MOST_WAITING` do not count.
+        """
 
     @abstractmethod
     def waiting_below(self, level: int, limit: int) -> Ints:
@@ -201,18 +209,33 @@ FROM url_levels WHERE level IN (SELECT level FROM wanted) ORDER BY level
 """Statement that knows last levels by the `?` of their names, which no directory has."""
 WRITTEN = ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "stopped")
 
-UNOPENED = """
-WITH RECURSIVE below (level, name) AS (
-    SELECT level, name FROM url_levels WHERE parent IN (SELECT value FROM {ids})
+MOST_WEIGHED, MOST_WAITING = 20_000, 100
+"""Maximum levels that a sample is chosen from, and pages of each that count."""
+UNOPENED_BELOW = """WITH RECURSIVE below (level, name, since) AS (
+    SELECT level, name, since FROM url_levels WHERE parent IN (SELECT value FROM {ids})
         AND n_first = 0 AND n_in_flight = 0 AND rule IS NULL
     UNION
-    SELECT url_levels.level, url_levels.name FROM below
+    SELECT url_levels.level, url_levels.name, url_levels.since FROM below
     JOIN url_levels ON url_levels.parent = below.level
     WHERE url_levels.n_first = 0 AND url_levels.n_in_flight = 0 AND url_levels.rule IS NULL
-)
+)"""
+UNOPENED = f"""
+{UNOPENED_BELOW}
 SELECT level FROM below WHERE name LIKE '%%?%%'
     AND EXISTS (SELECT 1 FROM page_states WHERE held = below.level)
 LIMIT %(limit)s
+"""
+FULLEST = f"""
+{UNOPENED_BELOW}
+SELECT level FROM (
+    SELECT level, since, (
+        SELECT count(*) FROM (
+            SELECT 1 FROM page_states WHERE held = candidate.level LIMIT {MOST_WAITING}
+        ) AS waiting
+    ) AS n FROM (
+        SELECT level, since FROM below WHERE name LIKE '%%?%%' LIMIT {MOST_WEIGHED}
+    ) AS candidate
+) AS weighed WHERE n > 0 ORDER BY n DESC, since DESC, level LIMIT 1
 """
 BELOW = """WITH RECURSIVE below (level) AS (
     SELECT level FROM url_levels WHERE level = %(level)s
@@ -319,6 +342,10 @@ class WorthSql(Dialect, WorthStatements):
     @override
     def unopened(self, level: Ints, limit: int) -> Ints:
         return np.sort(self.ids(UNOPENED, ids=level, limit=limit))
+
+    @override
+    def fullest(self, level: int) -> Ints:
+        return self.ids(FULLEST, ids=np.array([level]))
 
     @override
     def waiting_below(self, level: int, limit: int) -> Ints:
