@@ -16,7 +16,7 @@ install = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/pytho
 	$(BIN)/pip install --quiet $(TREE) $(1)
 PROJECTS := pyproject.toml $(wildcard recrawl_*/pyproject.toml)
 
-.PHONY: demo test test-dear test-all test-external lint docs serve bench bench-leases bench-core bench-budget bench-revisions faults fuzz rough clean
+.PHONY: demo test test-dear test-all test-external lint docs serve bench bench-leases bench-core bench-budget bench-revisions bench-sections faults fuzz rough clean
 
 demo: .venv/demo
 	$(BIN)/recrawl demo $(ARGS)
@@ -67,6 +67,9 @@ bench-budget: .venv/dev
 
 bench-revisions: .venv/dev
 	$(BIN)/python -m benchmarks.revisions $(ARGS)
+
+bench-sections: .venv/dev
+	$(BIN)/python -m benchmarks.sections $(ARGS)
 
 faults: .venv/dev
 	$(BIN)/python -m benchmarks.faults $(ARGS)

@@ -264,6 +264,8 @@ class HostAnswer(HostItem, frozen=True, kw_only=True):
     """Pings of the host; null when no `auto` page has had a ping since its registration."""
     change_hours: ChangeHoursAnswer | None = None
     """Hours at which the pages of the host change; null when no such hours are known."""
+    url_group_hours: list[ChangeHoursAnswer] = []
+    """Hours of URL groups that keep hours of their own, at most 20."""
     false_304_at: Instant | None = None
     """Instant at which a 304 of the host proved wrong; its pages are requested without validators
     for 30 days from then. Null without a proof."""

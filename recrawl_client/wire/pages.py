@@ -312,6 +312,7 @@ class PageAnswer(Struct, frozen=True, kw_only=True):
     why: WhyAnswer
     """Reason why the page is not crawled now, and that for its crawl rate."""
     change_hours: ChangeHoursAnswer | None = None
-    """Hours at which the pages of the host change; null when no such hours are known."""
+    """Hours at which the pages of its URL group, or of its host, change; null when no such hours
+    are known, or when its URL group keeps none."""
     last_crawls: list[CrawlAnswer]
     """Newest entries of the page's log, at most 10."""

@@ -18,7 +18,8 @@ from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.shard_map import ShardMap
 from service.archive.log_archive import LogArchive
 from service.epochs.part import Input, PartSource, Run, Task, load_divided
-from service.model.columns import ChangeHours, ScheduleColumns
+from service.model.arrays import Bools, Ints
+from service.model.columns import ScheduleColumns
 from service.model.errors import ShardMoved
 from service.storage.epochs.contract import Learnt
 
@@ -61,12 +62,19 @@ def _share(shard_map: ShardMap, position: int, learnt: Learnt) -> Learnt:
     """Return what an epoch learnt of the pages and hosts of one database."""
     shards = shard_map.databases[position].shards
     tables = {shard: each for shard, each in learnt.of_shards.items() if shard in shards}
-    change_hours: ChangeHours | None = learnt.change_hours
-    if change_hours is not None:
-        change_hours = change_hours.where(
-            shard_map.databases_of_ids(change_hours.host_id) == position
-        )
-    return Learnt(tables, change_hours)
+    if learnt.change_hours is None:
+        return Learnt(tables)
+
+    def own(host_id: Ints) -> Bools:
+        return np.asarray(shard_map.databases_of_ids(host_id) == position)
+
+    hours, groups, screens = learnt.change_hours, learnt.group_hours, learnt.group_screens
+    return Learnt(
+        tables,
+        hours.where(own(hours.host_id)),
+        groups.where(own(groups.host_id)),
+        screens.where(own(screens.host_id)),
+    )
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from service.storage.tables import (
     deleted_hosts,
     due_pages,
     epochs,
+    group_hours,
     host_groups,
     host_incidents,
     host_queues,
@@ -77,6 +78,7 @@ ACTIVE = (
     _table(due_pages, OF_PAGE, "(token IS NOT NULL OR n_unfinished IS NOT NULL)"),
     _table(deleted_hosts, OF_HOST),
     _table(change_hours, OF_HOST),
+    _table(group_hours, OF_HOST),
     _table(host_incidents, OF_HOST),
 )
 """Tables whose rows take effect in any database."""

@@ -31,6 +31,7 @@ from service.core.wide_revisions import WideRevisions
 from service.model.arrays import Ints, UrlGroupRates
 from service.model.columns import (
     EpochColumns,
+    GroupHours,
     ScheduleChanges,
     ScheduleColumns,
     ScheduledPages,
@@ -120,6 +121,9 @@ class ShardedEpochs(Routing):
     shifts = on_all("shifts", ascending)
     host_hours = on_all("host_hours", ascending)
     change_hours = by_ids("change_hours", ascending)
+    group_profiles = on_all("group_profiles", ascending)
+    group_hours = by_ids("group_hours", ascending)
+    group_screens = by_ids("group_screens", ascending)
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
@@ -148,8 +152,26 @@ class ShardedEpochs(Routing):
         for shard, tables in learnt.of_shards.items():
             self.of_shard(shard).save_learnt(epoch, Learnt({shard: tables}))
         if learnt.change_hours is not None:
-            for tx, rows in shares_of_all(self, learnt.change_hours.host_id):
-                tx.save_learnt(epoch, Learnt(change_hours=learnt.change_hours.take(rows)))
+            hours, groups, screens = learnt.change_hours, learnt.group_hours, learnt.group_screens
+            shares = (shares_of_all(self, each.host_id) for each in (hours, groups, screens))
+            for (tx, own), (_, records), (_, few) in zip(*shares, strict=True):
+                parts = hours.take(own), groups.take(records), screens.take(few)
+                tx.save_learnt(epoch, Learnt({}, *parts))
+
+    @override
+    def hours_of_group(self, host_id: int, url_group: int) -> GroupHours:
+        return self.of(host_id).hours_of_group(host_id, url_group)
+
+    @override
+    def own_group_hours(self, host_id: int, limit: int) -> GroupHours:
+        return self.of(host_id).own_group_hours(host_id, limit)
+
+    @override
+    def urls_of_groups(self, page_id: Ints) -> dict[int, str]:
+        urls: dict[int, str] = {}
+        for tx, rows in self.split(page_id):
+            urls |= tx.urls_of_groups(page_id[rows])
+        return urls
 
     @override
     def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:

@@ -15,6 +15,7 @@ from service.model.columns import CapColumns, ChangeHours, LogColumns, PageState
 from service.model.domain import Epoch
 from service.model.incidents import HostIncidents
 from service.storage.epochs.contract import Learnt
+from service.storage.epochs.group_hours import NO_RECORDS, NO_SCREENS
 
 PAGE: dict[str, Any] = {
     "alive": np.bool_,
@@ -61,6 +62,8 @@ class Contents:
         self.schedules: dict[int, ScheduleColumns] = {}
         self.learnt: dict[int, Learnt] = {}
         self.change_hours = ChangeHours.empty(evidence=(WIDTH,), profile=(1 + TERMS,))
+        self.group_hours = NO_RECORDS
+        self.group_screens = NO_SCREENS
         self.incidents = HostIncidents.empty()
         self.estimator: str | None = None
         self.cost_unit: str | None = None

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -20,6 +20,9 @@ from service.model.columns import (
     CapColumns,
     ChangeHours,
     EpochColumns,
+    GroupHours,
+    GroupProfiles,
+    GroupScreens,
     HostHours,
     ScheduleChanges,
     ScheduleColumns,
@@ -30,8 +33,10 @@ from service.model.columns import (
 from service.model.domain import Certificate, Epoch, EpochStatus, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, EpochNotKept
 from service.model.outcomes import lacks_content
+from service.model.urls import URL_GROUPS
 from service.storage.dialect import EPOCHS_KEPT
 from service.storage.epochs.contract import NO_TABLES, NOTHING, GroupTables, Learnt
+from service.storage.epochs.group_hours import RECORD_KEPT, SCREEN_KEPT
 from service.storage.stores.contract import Transaction
 
 UNFINISHED = (EpochStatus.requested, EpochStatus.running)
@@ -131,6 +136,7 @@ class MemorySchedule(Transaction):
         self.set("learnt", {**self.store.learnt, epoch: both})
         if learnt.change_hours is not None:
             self.set("change_hours", _renewed(self.store.change_hours, learnt.change_hours))
+            self._save_groups(learnt.change_hours, learnt.group_hours, learnt.group_screens)
 
     @override
     def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:
@@ -161,6 +167,53 @@ class MemorySchedule(Transaction):
     @override
     def change_hours(self, host_id: Ints) -> ChangeHours:
         return self.store.change_hours.where(np.isin(self.store.change_hours.host_id, host_id))
+
+    def _save_groups(self, learnt: ChangeHours, records: GroupHours, screens: GroupScreens) -> None:
+        if not len(learnt):
+            return
+        at = learnt.learnt_at.max()
+        records = _renewed_groups(self.store.group_hours, records)
+        idle = records.seen_at < at - np.timedelta64(RECORD_KEPT)
+        records = records.where(~idle | ~np.isin(records.host_id, learnt.host_id))
+        screens = _renewed_groups(self.store.group_screens, screens)
+        idle = screens.seen_at < at - np.timedelta64(SCREEN_KEPT)
+        idle &= np.isin(screens.host_id, learnt.host_id)
+        self.set("group_hours", records)
+        self.set("group_screens", screens.where(~idle & ~_among(screens, records)))
+
+    @override
+    def group_profiles(self) -> GroupProfiles:
+        groups = self.store.group_hours.where(self.store.group_hours.in_force)
+        return GroupProfiles(
+            host_id=groups.host_id,
+            url_group=groups.url_group,
+            certain=groups.certain,
+            profile=groups.profile,
+            delay_s=np.full(len(groups), np.nan),
+        )
+
+    @override
+    def group_hours(self, host_id: Ints) -> GroupHours:
+        return self.store.group_hours.where(np.isin(self.store.group_hours.host_id, host_id))
+
+    @override
+    def group_screens(self, host_id: Ints) -> GroupScreens:
+        return self.store.group_screens.where(np.isin(self.store.group_screens.host_id, host_id))
+
+    @override
+    def hours_of_group(self, host_id: int, url_group: int) -> GroupHours:
+        of_host = self.group_hours(np.array([host_id]))
+        return of_host.where(of_host.url_group == url_group)
+
+    @override
+    def own_group_hours(self, host_id: int, limit: int) -> GroupHours:
+        of_host = self.group_hours(np.array([host_id]))
+        return of_host.where(of_host.has_own).take(slice(limit))
+
+    @override
+    def urls_of_groups(self, page_id: Ints) -> dict[int, str]:
+        there = page_id[self.pages["alive"][page_id - 1]]
+        return dict(zip(there.tolist(), self.pages["url"][there - 1].tolist(), strict=True))
 
     @override
     def shifts(self, epoch: int) -> ShiftColumns:
@@ -309,6 +362,21 @@ def _renewed(before: ChangeHours, new: ChangeHours) -> ChangeHours:
     others = before.where(~np.isin(before.host_id, new.host_id))
     both = ChangeHours.concatenate([others, new])
     return both.take(np.argsort(both.host_id))
+
+
+GroupsT = TypeVar("GroupsT", GroupHours, GroupScreens)
+
+
+def _renewed_groups(before: GroupsT, new: GroupsT) -> GroupsT:
+    """Return the rows of all groups after some have learnt."""
+    both = type(before).concatenate([before.where(~_among(before, new)), new])
+    return both.take(np.lexsort((both.url_group, both.host_id)))
+
+
+def _among(some: GroupHours | GroupScreens, others: GroupHours | GroupScreens) -> Bools:
+    """Return which groups are among others."""
+    key, other = (each.host_id * URL_GROUPS + each.url_group for each in (some, others))
+    return np.isin(key, other)
 
 
 def moved(before: ScheduleColumns, now: ScheduleColumns, ratio: float) -> Bools:

@@ -160,6 +160,10 @@ PARTS: dict[str, tuple[Plan, str]] = {
         replace(DEFAULT_PLAN, change_hours=False),
         "Recrawl without change hours: the hours at which the pages of a host change do not count",
     ),
+    "recrawl-no-group-hours": (
+        replace(DEFAULT_PLAN, group_hours=False),
+        "Recrawl without hours of URL groups: all pages of a host keep the hours of the host",
+    ),
     "recrawl-no-ages": (
         replace(DEFAULT_PLAN, ages=False),
         "Recrawl without ages: new pages are expected to change as their siblings do",

@@ -181,7 +181,9 @@ class LocalFleet:
     def _look_at_hours(self) -> None:
         """Find out whether a host has change hours, and which of its pages are crawled often."""
         with self.store.begin(write=False) as tx:
-            host_id = tx.host_hours().host_id
+            groups = tx.group_profiles()
+            groups = groups.where(groups.profile[:, 0] > 0)
+            host_id = np.union1d(tx.host_hours().host_id, groups.host_id)
             schedule = self.store.schedules.get(tx.number_in_force())
         self._has_hours, self._frequent[:] = len(host_id) > 0, False
         if self._has_hours and schedule is not None:

@@ -13,9 +13,9 @@ from service.core.common_values import alone
 from service.core.division import Division, Wanted, divided
 from service.epochs.constraints import CONSTRAINED, LEAST
 from service.epochs.division import ONE_EACH
-from service.epochs.shifts import places
+from service.epochs.group_hours import HoursInForce
+from service.epochs.shifts import placed
 from service.epochs.solve import (
-    NO_HOSTS,
     AllocationInput,
     Plan,
     optimum,
@@ -25,7 +25,7 @@ from service.epochs.solve import (
 from service.estimation.estimates import RateEstimates
 from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints, element_types
-from service.model.columns import CapColumns, EpochColumns, HostHours
+from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Certificate, Observability
 
 MOST_LISTED = 1_000
@@ -33,7 +33,7 @@ MOST_LISTED = 1_000
 USED_UP = 1e-9
 """Relative distance of a host's multiplier above that of all pages that means a full cap."""
 PLANNED = {
-    *("page_id", "importance", "observability", "host_id"),
+    *("page_id", "importance", "observability", "host_id", "url_group"),
     *("min_crawl_rate", "max_crawl_rate", "cost"),
 }
 """Columns of pages that an allocation and its costs read beside the estimates."""
@@ -70,7 +70,7 @@ class Basis:
     """Pages with a share, with values in the columns `PLANNED` alone (`reduced`)."""
     estimates: RateEstimates
     caps: CapColumns
-    change_hours: HostHours | None
+    change_hours: HoursInForce | None
     hosts: Members
     tags: Members
     n_assumed: int = 0
@@ -121,10 +121,10 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     problem = AllocationInput(
         pages, estimates, plan.objective, budget.planned, basis.caps, costs.of_pages
     )
-    hosts = basis.change_hours
-    place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
+    hours = basis.change_hours
+    place = placed(pages, hours)
     try:
-        allocation, audits = alone(optimum(problem, start, hosts, place))
+        allocation, audits = alone(optimum(problem, start, hours, place))
     except BandwidthInfeasible:
         return _infeasible(pages, bandwidth, plan.unit, costs.of_pages)
     rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability

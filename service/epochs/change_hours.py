@@ -2,8 +2,8 @@
 
 A host learns from the last crawl of each of its pages, from the dates that these crawls reported,
 and from pings. It learns once a day, at an hour of its own, so that an epoch reads and writes few
-hosts. A host with pages that are crawled many times a day learns in every epoch. `epochs.shifts`
-uses the change hours.
+hosts. A host with pages that are crawled many times a day learns in every epoch. The URL groups of
+a host learn with it (`epochs.group_hours`). `epochs.shifts` uses the change hours.
 """
 
 import math
@@ -18,8 +18,6 @@ from service.core.change_hours.evidence import (
     Intervals,
     faded,
     forgotten,
-    learn,
-    learn_dates,
     packed,
     unpacked,
 )
@@ -27,17 +25,35 @@ from service.core.change_hours.fit import fit
 from service.core.change_hours.profile import Profiles
 from service.core.estimators.base import Estimator
 from service.core.estimators.gamma import Gamma, GammaState
+from service.epochs.group_hours import (
+    LEAST_EVENTS,
+    Events,
+    HoursInForce,
+    Shown,
+    Taught,
+    learn_groups,
+    renewed,
+    taught,
+    teaches,
+)
 from service.epochs.urgency import LastEpoch, since
 from service.estimation.ages import at_ages
 from service.model.arrays import DAY, Bools, Floats, Ints, days, distinct
-from service.model.columns import ChangeHours, EpochColumns, HostHours, ShiftColumns
+from service.model.columns import (
+    ChangeHours,
+    EpochColumns,
+    GroupHours,
+    GroupProfiles,
+    GroupScreens,
+    HostHours,
+    ShiftColumns,
+)
 from service.model.domain import Epoch, Observability
 from service.storage import Transaction
+from service.storage.epochs.group_hours import NO_PROFILES, NO_RECORDS, NO_SCREENS
 
 LEAST_OBSERVATIONS = 3
 """Crawls of a page before its intervals are evidence."""
-LEAST_EVENTS = 1.0
-"""Minimum crawls and pings a day of a host that learns change hours."""
 DAY_S = 86_400.0
 """Length of a day, seconds."""
 LESSON_DAYS = 1.0
@@ -77,6 +93,19 @@ class Hours(NamedTuple):
     """Evidence and profiles of these hosts."""
     host_delay_s: float = 0.0
     """Delay between two crawls of hosts without one of their own, seconds."""
+    groups: GroupProfiles = NO_PROFILES
+    """URL groups with a profile in force."""
+    records: GroupHours = NO_RECORDS
+    """URL groups with evidence, of the hosts that learn in this epoch."""
+    screens: GroupScreens = NO_SCREENS
+    """URL groups without evidence of their own, of these hosts."""
+    with_groups: bool = True
+    """True if URL groups learn."""
+
+    @property
+    def in_force(self) -> HoursInForce:
+        """The change hours that pages follow."""
+        return HoursInForce.of(self.hosts, self.groups)
 
 
 def load_hours(
@@ -85,13 +114,19 @@ def load_hours(
     last: Epoch | None,
     now: np.datetime64,
     host_delay_s: float = 0.0,
+    *,
+    with_groups: bool = True,
 ) -> Hours:
     """Return the change hours of hosts as of the last epoch; few hosts are read in full."""
     events = lesson(pages, since(LastEpoch.of(last), now), now)
-    hosts = tx.host_hours()
-    shifts = tx.shifts(last.epoch) if last and len(hosts) else ShiftColumns.empty()
-    learnt = tx.change_hours(distinct(events.host_id))
-    return Hours(hosts, shifts, events, learnt, host_delay_s)
+    hosts, groups = tx.host_hours(), tx.group_profiles() if with_groups else NO_PROFILES
+    any_hours = len(hosts) or len(groups)
+    shifts = tx.shifts(last.epoch) if last and any_hours else ShiftColumns.empty()
+    host_id = distinct(events.host_id)
+    hours = Hours(hosts, shifts, events, tx.change_hours(host_id), host_delay_s, groups)
+    if not with_groups:
+        return hours._replace(with_groups=False)
+    return hours._replace(records=tx.group_hours(host_id), screens=tx.group_screens(host_id))
 
 
 # -- learning
@@ -164,8 +199,17 @@ def learn_hours(
     evidence = faded(unpacked(hosts.evidence), passed)
     profiles = Profiles(hosts.profile[:, 1:], hosts.profile[:, 0])
     shown = _shown(pages, estimator, events, host, in_days(hosts.learnt_at), now)
-    evidence = forgotten(_taught(evidence, profiles, shown))
+    records, screens = change_hours.records, change_hours.screens
+    records = records.where(np.isin(records.host_id, hosts.host_id))
+    screens = screens.where(np.isin(screens.host_id, hosts.host_id))
+    crawls = Events(host, pages.url_group[events.row], pages.page_id[events.row], shown)
+    shown = shown.take(teaches(crawls, hosts.host_id, records))
+    evidence, before = forgotten(taught(evidence, profiles, shown)), profiles
     profiles = fit(evidence, profiles)
+    watched = watched[active]
+    of_hosts = Taught(hosts.host_id, passed, watched, before, evidence, profiles)
+    if change_hours.with_groups:
+        records, screens = learn_groups(crawls, of_hosts, records, screens, now)
     learnt = ChangeHours(
         host_id=hosts.host_id,
         learnt_at=np.full(len(hosts), now),
@@ -173,33 +217,14 @@ def learn_hours(
         # rounded as the store does, so that a second attempt of the epoch has the same change hours
         profile=np.column_stack((profiles.weight, profiles.coefficients)).astype("f4").astype("f8"),
     )
-    return change_hours._replace(hosts=_renewed(change_hours.hosts, learnt), learnt=learnt)
-
-
-class Shown(NamedTuple):
-    """(K,) intervals that show something of change hours."""
-
-    intervals: Intervals
-    changed: Bools
-    """True if the page changed within the interval; for intervals without an instant."""
-    exact: Bools
-    """True if the instant of a change within the interval, if there was one, is known."""
-    changed_at: Floats
-    """Instant of the change, days; NaN: none, or unknown."""
-
-    def of(self, mask: Bools) -> Intervals:
-        """Return the intervals of a mask."""
-        host, start, end, a, b = self.intervals
-        return Intervals(host[mask], start[mask], end[mask], a[mask], b[mask])
-
-
-def _taught(evidence: HourEvidence, profiles: Profiles, shown: Shown) -> HourEvidence:
-    """Return the evidence with all intervals added."""
-    exact, plain = shown.exact, ~shown.exact
-    evidence = learn(evidence, profiles, shown.of(plain), shown.changed[plain])
-    if plain.all():
-        return evidence
-    return learn_dates(evidence, profiles, shown.of(exact), shown.changed_at[exact])
+    groups = renewed(change_hours.groups, learnt, records, change_hours.hosts)
+    return change_hours._replace(
+        hosts=_renewed(change_hours.hosts, learnt),
+        groups=groups,
+        learnt=learnt,
+        records=records,
+        screens=screens,
+    )
 
 
 def _shown(

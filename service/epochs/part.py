@@ -28,7 +28,15 @@ from service.estimation.ages import at_ages
 from service.estimation.estimates import estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
 from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
-from service.model.columns import RARE, CapColumns, ChangeHours, EpochColumns, ScheduleColumns
+from service.model.columns import (
+    RARE,
+    CapColumns,
+    ChangeHours,
+    EpochColumns,
+    GroupHours,
+    GroupScreens,
+    ScheduleColumns,
+)
 from service.model.domain import Certificate, Epoch, Observability
 from service.model.urls import n_buckets
 from service.storage import Transaction
@@ -97,7 +105,9 @@ def _read(tx: Transaction, task: Task) -> Input:
     pages, caps = tx.load_columns(), tx.load_caps()
     change_hours = from_log = None
     if plan.with_change_hours:
-        change_hours = load_hours(tx, pages, last, instant(task.at), plan.host_delay_s)
+        change_hours = load_hours(
+            tx, pages, last, instant(task.at), plan.host_delay_s, with_groups=plan.group_hours
+        )
     if plan.estimator.needs_history:
         from_log = rates_from_log(tx, pages.page_id, plan.estimator)
     requests = read_requests(tx, last, task.at)
@@ -138,6 +148,9 @@ def _part(whole: Input, shard: int) -> Input:
             shifts=_cut(change_hours.shifts, "page_id", shard),
             learnt=_cut(change_hours.learnt, "host_id", shard),
             lesson=lesson.where(own)._replace(row=lesson.row[own] - row.start),
+            groups=_cut(change_hours.groups, "host_id", shard),
+            records=_cut(change_hours.records, "host_id", shard),
+            screens=_cut(change_hours.screens, "host_id", shard),
         )
     return whole._replace(
         pages=whole.pages.take(row),
@@ -174,6 +187,10 @@ def refit(
         estimator = estimator.of_ages(estimator.aging.take(np.flatnonzero(counted)))
     fitted: Estimator[Any] = yield from estimator.fitted(state, *groups, last)
     return fitted
+
+
+LearntHours = tuple[ChangeHours, GroupHours, GroupScreens]
+"""Change hours of hosts and of their URL groups after a lesson."""
 
 
 class FewRates(NamedTuple):
@@ -235,8 +252,8 @@ class Stages:
     ages: AgeEvidence | None
     """Evidence of the age profile; None: none is learnt."""
     rates: FewRates | None = None
-    change_hours: ChangeHours | None = None
-    """Hosts that have learnt change hours."""
+    change_hours: LearntHours | None = None
+    """Hosts and URL groups that have learnt change hours."""
     evidence: ShareEvidence | None = None
     revisions: WideRevisions | None = None
     schedule: ScheduleColumns
@@ -262,7 +279,11 @@ class Stages:
         estimates = estimate_rates(pages, estimator, self.now, from_log)
         if change_hours is not None:
             change_hours = learn_hours(pages, estimator, change_hours, last, self.now)
-            self.change_hours = change_hours.learnt
+            self.change_hours = (
+                change_hours.learnt,
+                change_hours.records,
+                change_hours.screens,
+            )
         hazard = None
         if plan.with_urgency and plan.wide_revisions:
             began = LastEpoch.of(last).started_at
@@ -351,10 +372,14 @@ class EpochPart:
 
     def learnt(self) -> Learnt:
         """Return what the epoch learnt in all logical shards."""
-        learnt = [
-            stages.change_hours
-            for stages in self.stages.values()
-            if stages.change_hours is not None
-        ]
-        change_hours = ChangeHours.concatenate(learnt) if learnt else None
-        return Learnt({n: stages.tables() for n, stages in self.stages.items()}, change_hours)
+        tables = {n: stages.tables() for n, stages in self.stages.items()}
+        learnt = [s.change_hours for s in self.stages.values() if s.change_hours is not None]
+        if not learnt:
+            return Learnt(tables)
+        hosts, records, screens = zip(*learnt, strict=True)
+        return Learnt(
+            tables,
+            ChangeHours.concatenate(hosts),
+            GroupHours.concatenate(records),
+            GroupScreens.concatenate(screens),
+        )

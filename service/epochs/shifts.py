@@ -16,6 +16,7 @@ from service.core.change_hours.best_hours import (
     MAX_SHIFT,
     MOST_INTERVAL,
     PROBE_EXPECTED,
+    Masses,
     Planned,
     excess_mass,
     moves,
@@ -25,16 +26,17 @@ from service.core.change_hours.best_hours import (
 )
 from service.core.change_hours.busy_hours import changes, pace, paced, passed
 from service.core.change_hours.profile import Profiles
+from service.core.change_hours.stretches import stretches
 from service.epochs.change_hours import Hours, in_days
+from service.epochs.group_hours import HoursInForce, place_groups
 from service.epochs.urgency import LastEpoch, bounded, since
 from service.estimation.estimates import RateEstimates
-from service.model.arrays import Bools, Codes, Floats, Ints
+from service.model.arrays import Bools, Codes, Floats, Ints, distinct
 from service.model.columns import (
     NOT_SHIFTED,
     OUT_OF_TURN,
     CapColumns,
     EpochColumns,
-    HostHours,
     ShiftColumns,
 )
 from service.model.domain import Observability
@@ -56,6 +58,7 @@ SHIFTED_AHEAD = 1.5 * MAX_SHIFT
 """Time beyond the next epoch for which better hours are looked for, days."""
 BLOCK = 1 << 18
 """Maximum pages whose shifts are computed at a time."""
+NO_HOSTS: Ints = np.zeros(0, np.int64)
 LOW_BITS = (1 << 20) - 1
 """Mask of the low bits of ids, by which most hosts differ."""
 MOST_PROBED = 4.0
@@ -82,7 +85,7 @@ class Situation(NamedTuple):
     free: Bools
     """True for pages without pings in use, which have been crawled."""
     place: Ints
-    """Row of the page's host among those with change hours; -1 for other hosts."""
+    """Row of the page's URL group or host among the change hours; -1 without any."""
 
 
 def most_crawled(
@@ -90,19 +93,19 @@ def most_crawled(
     change_rate: Floats,
     crawl_rate: Floats,
     price: Floats | float,
-    hosts: HostHours,
+    hours: HoursInForce,
     place: Ints,
 ) -> Floats | None:
     """Return (N,) maxima of crawl rates by change hours, 1/day, NaN for none; None if all are NaN.
 
     Nearly all changes of a day may come at one hour. A page with one crawl a day, just after that
     hour, then waits W days on average from a change to its crawl. The optimum without change hours
-    has `crawl_rate` and the (N,) `price` of a crawl; `place` has the rows of hosts, as of `places`.
+    has `crawl_rate` and the (N,) `price` of a crawl; `place` has rows as of `placed`.
     One crawl a day adds the harmonic cost ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times
     importance. It is better if that is below the value of the bandwidth that it spares. The pages
-    must be a good part of their host's.
+    must be a good part of those in their row.
     """
-    mass = excess_mass(profiles_of(hosts), 1.0 / CONCENTRATION)
+    mass = excess_mass(hours.profiles, 1.0 / CONCENTRATION)
     sharp = second_crawl(mass) < LEAST_GAIN
     row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & (place >= 0))
     row = row[sharp[place[row]]]
@@ -126,14 +129,15 @@ def most_crawled(
 def exposures(pages: EpochColumns, change_hours: Hours | None, place: Ints) -> Floats | None:
     """Return (N,) operational lengths of last intervals, days; None: the lengths.
 
-    `place` has the rows of hosts, as of `places`. An interval over the busy hours of its host
-    counts as longer. Otherwise the changes of a busy hour would seem to be more than expected.
+    `place` has rows as of `placed`. An interval over busy hours counts as longer. Otherwise the
+    changes of a busy hour would seem to be more than expected.
     """
-    if change_hours is None or not len(change_hours.hosts):
+    if change_hours is None or not len(change_hours.in_force.rows):
         return None
+    profiles = change_hours.in_force.profiles
     exposure = np.abs(pages.last_interval)
-    row = np.flatnonzero((place >= 0) & (exposure > 0))
-    table = changes(profiles_of(change_hours.hosts))
+    row = np.flatnonzero(_timed(profiles.weight > 0, place) & (exposure > 0))
+    table = changes(profiles)
     for some in _blocks(row):
         end = in_days(pages.last_observed_at[some])
         exposure[some] = passed(table, place[some], end - exposure[some], end)
@@ -153,7 +157,7 @@ def shifted(
 ) -> Shifted:
     """Return the urgency that shifts crawls to better hours, and the shifts.
 
-    `place` has the rows of hosts, as of `places`. Pages of hosts with a cap have no extra crawls.
+    `place` has rows as of `placed`. Pages of hosts with a cap have no extra crawls.
     """
     if change_hours is None:
         still: Codes = np.broadcast_to(np.int16(NOT_SHIFTED), len(pages))
@@ -164,18 +168,30 @@ def shifted(
     free &= ~np.isnat(pages.last_observed_at) & (rate > 0)
     before = Situation(pages, crawl_rate, rate, estimates.change_rate, free, place)
     after = Shifted(urgency.copy(), still, still.copy())
-    if len(change_hours.hosts):
-        _shift(before, change_hours, last, now, after)
-        _follow_busy_hours(before, change_hours.hosts, last, now, after)
+    hours = change_hours.in_force
+    if len(hours.rows):
+        _shift(before, change_hours, hours, last, now, after)
+        _follow_busy_hours(before, hours.profiles, last, now, after)
     if len(caps):
         before = before._replace(free=free & ~np.isin(pages.host_id, caps.host_id))
-    _probe(before, change_hours.hosts, after)
+    _probe(before, hours.certain, after)
     return after
 
 
-def profiles_of(hosts: HostHours) -> Profiles:
-    """Return the profiles of hosts with change hours."""
-    return Profiles(hosts.profile[:, 1:], hosts.profile[:, 0])
+def placed(pages: EpochColumns, hours: HoursInForce | None) -> Ints:
+    """Return (N,) rows of pages among the change hours; -1 for pages without any.
+
+    A page follows its URL group where that has a row, and its host otherwise.
+    """
+    if hours is None:
+        return places(pages.host_id, NO_HOSTS)
+    place = places(pages.host_id, hours.hosts.host_id)
+    return place_groups(place, pages.host_id, pages.url_group, hours)
+
+
+def _timed(has_hours: Bools, place: Ints) -> Bools:
+    """Return (N,) which pages follow a row with hours."""
+    return np.asarray(np.append(has_hours, False)[place])
 
 
 def places(host_id: Ints, with_hours: Ints) -> Ints:
@@ -198,7 +214,12 @@ def places(host_id: Ints, with_hours: Ints) -> Ints:
 
 
 def _shift(
-    before: Situation, change_hours: Hours, last: LastEpoch, now: np.datetime64, after: Shifted
+    before: Situation,
+    change_hours: Hours,
+    hours: HoursInForce,
+    last: LastEpoch,
+    now: np.datetime64,
+    after: Shifted,
 ) -> None:
     """Shift crawls to better hours.
 
@@ -211,9 +232,13 @@ def _shift(
     slowest, fastest = 1.0 / MOST_INTERVAL, 1.0 / max(FAST_INTERVAL, PER_WINDOW * between)
     there = before.free & (before.place >= 0)
     row = np.flatnonzero(there & (before.rate >= slowest) & (before.rate <= fastest))
-    crawls = np.bincount(before.place[row], before.rate[row], len(change_hours.hosts))
-    spread = _spread(change_hours, crawls.astype(np.float64))
-    mass = excess_mass(profiles_of(change_hours.hosts), spread)
+    crawls = np.bincount(before.place[row], before.rate[row], len(hours.rows))
+    mass = excess_mass(hours.profiles, 1.0 / CONCENTRATION)
+    spread = _spread(hours, mass, crawls.astype(np.float64), change_hours.host_delay_s)
+    if (spread != 1.0 / CONCENTRATION).any():
+        mass = excess_mass(hours.profiles, spread)
+    # crawls of groups without hours are a load on their host, but stay at their instants
+    row = row[_timed(np.asarray(mass.any(axis=1)), before.place[row])]
     today = float(in_days(now))
     # the next epoch may be late; later epochs know the change hours better and move the rest
     earliest, latest = today - MAX_SHIFT, today + between + SHIFTED_AHEAD
@@ -267,39 +292,42 @@ def _carried(
     return np.where(in_turn, both, 0.0)
 
 
-def _spread(change_hours: Hours, crawls: Floats) -> Floats:
-    """Return (H,) days over which the crawls of a best hour are spread, within politeness."""
-    delay_s = np.nan_to_num(change_hours.hosts.delay_s, nan=change_hours.host_delay_s)
-    polite = delay_s / DAY_S * crawls
-    return np.clip(polite, 1.0 / CONCENTRATION, 1.0)
+def _spread(hours: HoursInForce, mass: Masses, crawls: Floats, host_delay_s: float) -> Floats:
+    """Return (R,) days over which the crawls of a best hour are spread, within politeness."""
+    delay_s = np.nan_to_num(hours.rows.delay_s, nan=host_delay_s)
+    host = distinct(hours.rows.host_id).searchsorted(hours.rows.host_id)
+    return stretches(mass, host, hours.is_group, crawls, delay_s / DAY_S)
 
 
 def _follow_busy_hours(
-    before: Situation, hosts: HostHours, last: LastEpoch, now: np.datetime64, after: Shifted
+    before: Situation, profiles: Profiles, last: LastEpoch, now: np.datetime64, after: Shifted
 ) -> None:
     """Crawl pages with many crawls a day more often in the busy hours."""
     # with epochs further apart, the busy hours pass unseen
     if since(last, now).days > FREQUENT_EVERY:
         return
-    row = np.flatnonzero(before.free & (before.place >= 0) & (before.rate > 1.0 / FAST_INTERVAL))
+    timed = _timed(profiles.weight > 0, before.place)
+    row = np.flatnonzero(before.free & timed & (before.rate > 1.0 / FAST_INTERVAL))
+    if not row.size:
+        return
     crawled_at = in_days(before.pages.last_observed_at[row])
     step = before.pages.interval_factor[row] / before.rate[row]
-    at = paced(pace(profiles_of(hosts)), before.place[row], crawled_at, step)
+    at = paced(pace(profiles), before.place[row], crawled_at, step)
     _wait(before, row, at - crawled_at, after.urgency)
     after.shift[row] = after.carried[row] = OUT_OF_TURN
 
 
-def _probe(before: Situation, hosts: HostHours, after: Shifted) -> None:
+def _probe(before: Situation, certain: Floats, after: Shifted) -> None:
     """Crawl a few pages that nearly always change again within a day, to see at which hour.
 
-    The next crawl counts from the extra crawl. Hosts whose change hours are certain have none.
+    The next crawl counts from the extra crawl. Pages whose change hours are `certain` have none.
     """
     rate = before.rate
     # change hours gain little for pages with longer intervals
     often = before.free & (before.change_rate > PROBE_EXPECTED * rate) & (rate * MOST_PROBED >= 1)
     row = np.flatnonzero(often)
     place = before.place[row]
-    weight = np.where(place >= 0, np.append(hosts.profile[:, 0], 0.0)[place], 0.0)
+    weight = np.append(certain, 0.0)[place]
     crawled_at = in_days(before.pages.last_observed_at[row])
     expected = before.change_rate[row] / rate[row]
     delay = probe_delay(before.pages.page_id[row], crawled_at, weight, expected)

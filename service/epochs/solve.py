@@ -41,13 +41,14 @@ from service.epochs.division import (
     n_first_crawled,
     sharing,
 )
+from service.epochs.group_hours import HoursInForce
 from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, joined
-from service.epochs.shifts import exposures, most_crawled, places, shifted
+from service.epochs.shifts import exposures, most_crawled, placed, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
 from service.estimation.estimates import RateEstimates
 from service.model.amounts import CRAWLS, typical_cost
 from service.model.arrays import Floats, Ints
-from service.model.columns import CapColumns, EpochColumns, HostHours, ScheduleColumns
+from service.model.columns import CapColumns, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
 
 
@@ -76,6 +77,8 @@ class Plan:
     change_hours: bool = True
     """True if crawls are shifted to the hours after a host's pages change. This needs periodic
     timing too, and an estimator with a posterior of the change rate."""
+    group_hours: bool = True
+    """True if URL groups may keep change hours of their own."""
     wide_revisions: bool = True
     """True if revisions of most pages of a host make the others urgent, as URL groups do."""
     ages: bool = True
@@ -107,7 +110,6 @@ class Plan:
         )
 
 
-NO_HOSTS: Ints = np.zeros(0, np.int64)
 NO_RATES: Floats = np.zeros(0)
 
 COST_BLOCK = 1 << 16
@@ -162,9 +164,9 @@ def solve(
     problem = AllocationInput(
         sharers, estimates, plan.objective, budget.planned, caps, costs.of_pages
     )
-    hosts = None if change_hours is None else change_hours.hosts
-    place = places(pages.host_id, NO_HOSTS if hosts is None else hosts.host_id)
-    optimal = optimum(problem, start, hosts, place)
+    hours = None if change_hours is None else change_hours.in_force
+    place = placed(pages, hours)
+    optimal = optimum(problem, start, hours, place)
     allocation, audits = yield from optimal
     if apart:
         add_rates_of_new(pages, estimates, caps, allocation, budget.planned, costs.of_pages)
@@ -259,31 +261,35 @@ def priced(pages: EpochColumns, unit: str, budget: float) -> Joint[tuple[EpochCo
 
 
 def optimum(
-    problem: AllocationInput, start: float | None, hosts: HostHours | None, place: Ints
+    problem: AllocationInput, start: float | None, hours: HoursInForce | None, place: Ints
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum beside the audits, and the audits, crawls a day.
 
-    `start` is the multiplier of a similar allocation, `hosts` are those with change hours, and
-    `place` has the row of each page's host among them.
+    `start` is the multiplier of a similar allocation, `hours` are the change hours in force, and
+    `place` has the row of each page among them.
     """
     allocation, audits = yield from _within_limits(problem, start)
-    if hosts is None:
+    if hours is None:
         return allocation, audits
-    return (yield from _once_a_day(problem, allocation, audits, hosts, place))
+    return (yield from _once_a_day(problem, allocation, audits, hours, place))
 
 
 def _once_a_day(
-    problem: AllocationInput, allocation: Allocation, audits: Audits, hosts: HostHours, place: Ints
+    problem: AllocationInput,
+    allocation: Allocation,
+    audits: Audits,
+    hours: HoursInForce,
+    place: Ints,
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum with one crawl a day for pages that change hours leave no use of a second.
 
     The bandwidth must find other pages, otherwise the optimum without change hours stays.
     """
     pages, change_rate, most = problem.pages, problem.estimates.change_rate, None
-    if len(hosts):
+    if len(hours.rows):
         price = allocation.multiplier * (1.0 if problem.cost is None else problem.cost)
         before = allocation.crawl_rate, price
-        most = most_crawled(pages, change_rate, *before, hosts, place)
+        most = most_crawled(pages, change_rate, *before, hours, place)
     if not (yield from anywhere(most is not None)):
         return allocation, audits
     if most is not None:

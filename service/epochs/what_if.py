@@ -17,6 +17,7 @@ from service.budget.in_force import BudgetInForce
 from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
 from service.epochs.division import divides, sharing, wanted_within
+from service.epochs.group_hours import HoursInForce
 from service.epochs.solve import Plan, priced
 from service.estimation.estimates import estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
@@ -26,6 +27,7 @@ from service.model.arrays import Ints, distinct, instant
 from service.model.errors import EpochNotFound, PlanTooLarge
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
+from service.storage.epochs.group_hours import NO_PROFILES
 
 MOST_PAGES = 20_000_000
 """Maximum number of pages of a plan: 0.8 to 1.6 GB in memory, and 4 GB more while reading."""
@@ -144,11 +146,17 @@ class WhatIf:
             pages=pages,
             estimates=estimates,
             caps=caps,
-            change_hours=tx.host_hours() if self.plan.with_change_hours else None,
+            change_hours=self._change_hours(tx),
             hosts=Members.of(slice(None), pages.host_id),
             tags=_tags(tx, pages.page_id),
             n_assumed=n_assumed,
         )
+
+    def _change_hours(self, tx: Transaction) -> HoursInForce | None:
+        if not self.plan.with_change_hours:
+            return None
+        groups = tx.group_profiles() if self.plan.group_hours else NO_PROFILES
+        return HoursInForce.of(tx.host_hours(), groups)
 
     def _named(self, basis: Basis, solved: Sequence[Solved], limit: int) -> list[BudgetPlan]:
         """Return the plans with lists of hosts, tags and pages."""

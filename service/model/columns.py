@@ -362,6 +362,53 @@ class HostHours(Columns):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupScreens(Columns):
+    """(G,) URL groups without evidence of their own, by ascending host_id, then url_group."""
+
+    host_id: Ints
+    url_group: UrlGroups
+    seen_at: Instants
+    """Time of the last lesson with a crawl of the group."""
+    numbers: Floats
+    """(G, NUMBERS) as packed by `core.change_hours.screens`. A store may keep seven digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupHours(Columns):
+    """(G,) URL groups with evidence of their own, by ascending host_id, then url_group."""
+
+    host_id: Ints
+    url_group: UrlGroups
+    seen_at: Instants
+    """As in `GroupScreens`."""
+    page_id: Ints
+    """A page of the group, by which the group is shown."""
+    in_force: Bools
+    """True if the pages of the group follow this profile, flat or not; False: that of the host."""
+    has_own: Bools
+    """True if the group probably keeps hours of its own, so that it does not teach its host."""
+    certain: Floats
+    """Certainty of the hours, by which extra crawls are decided, 0 to 1; seven digits."""
+    evidence: Floats
+    """As in `ChangeHours`."""
+    profile: Floats
+    """As in `ChangeHours`; averaged over the kinds of groups (`core.change_hours.pooling`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProfiles(Columns):
+    """(G,) URL groups with a profile in force, by ascending host_id, then url_group."""
+
+    host_id: Ints
+    url_group: UrlGroups
+    certain: Floats
+    profile: Floats
+    """As in `ChangeHours`; the weight is 0 for a group whose crawls are not shifted."""
+    delay_s: Floats
+    """As in `HostHours`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DueColumns(Columns):
     """(N,) values that decide when pages are due (`leases.due`); instants of deleted pages: NaT."""
 

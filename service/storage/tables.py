@@ -519,6 +519,29 @@ change_hours = sa.Table(
     postgresql_with={"fillfactor": "90"},
 )
 
+group_hours = sa.Table(
+    "group_hours",
+    metadata,
+    sa.Column("host_id", Id, primary_key=True, autoincrement=False),
+    sa.Column("url_group", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("seen_at", Instant, nullable=False),
+    sa.Column("page_id", Id),
+    sa.Column("in_force", sa.Boolean),
+    sa.Column("has_own", sa.Boolean),
+    sa.Column("screen", sa.LargeBinary),
+    sa.Column("evidence", sa.LargeBinary),
+    sa.Column("profile", sa.LargeBinary),
+    sa.Index(
+        "group_hours_has_own_idx",
+        "host_id",
+        "url_group",
+        postgresql_where=sa.text("has_own"),
+        sqlite_where=sa.text("has_own"),
+    ),
+    comment="Change hours of URL groups: a screen, or evidence and the profile in force.",
+    postgresql_with={"fillfactor": "90"},
+)
+
 
 def _by_block(kind: type[sa.types.TypeEngine[Any]], element: Any) -> sa.types.TypeEngine[Any]:
     """Return the type of a column of schedules: on Postgres the numbers of a block of pages."""

@@ -12,7 +12,9 @@ from recrawl_client import Client
 from service.core.change_hours.evidence import WIDTH
 from service.core.change_hours.profile import TERMS
 from service.model.arrays import instant
-from service.model.columns import NOT_SHIFTED, ChangeHours
+from service.model.columns import NOT_SHIFTED, ChangeHours, GroupHours
+from service.model.urls import bucket, directory
+from service.storage.epochs.contract import Learnt
 
 PAGE = "https://news.example/today"
 HOST = "/hosts/news.example"
@@ -113,6 +115,61 @@ def test_clients_and_the_command_read_change_hours(api: Live, page_id, recrawl):
     assert page.change_hours.busiest.end == 6.5
     assert page.schedule.shift_s == 10_800.0
     assert f"shifted 3 hours later, {REASON}" in recrawl("why", PAGE, url=api.url).out
+
+
+def teach_group(api: Live, page_id: int, **values) -> None:
+    """Give the URL group of a page hours of its own, about noon."""
+    with api.service.store.begin() as tx:
+        page = tx.page(page_id)
+        hours = tx.change_hours(np.array([page.host_id]))
+        changes = {
+            "host_id": np.array([page.host_id]),
+            "url_group": np.array([bucket(directory(page.url))], np.int32),
+            "seen_at": hours.learnt_at,
+            "page_id": np.array([page_id]),
+            "in_force": np.array([True]),
+            "has_own": np.array([True]),
+            "certain": np.ones(1),
+            "evidence": np.zeros((1, WIDTH)),
+            "profile": np.append(0.9, burst(at=0.5).coefficients).reshape(1, 1 + TERMS),
+        }
+        epoch = tx.number_in_force()
+        tx.save_learnt(epoch, Learnt({}, hours, GroupHours(**(changes | values))))
+
+
+def test_a_page_of_a_section_shows_the_hours_of_the_section(api: Live, page_id):
+    (other,) = api.register("https://news.example/sport/2026/7/cup")
+    teach(api, weight=0.97, shift=180)
+    assert api.get(HOST).json()["url_group_hours"] == []
+    teach_group(api, other)
+    hours = api.get(f"/pages/{other}").json()["change_hours"]
+    assert hours["url_group"] == "news.example/sport/2026"
+    assert (hours["weight"], hours["busiest"]["start"]) == (0.9, 11.0)
+    host = api.get(HOST).json()
+    assert host["url_group_hours"] == [hours]
+    assert host["change_hours"]["url_group"] is None
+    assert api.get(f"/pages/{page_id}").json()["change_hours"] == host["change_hours"]
+    sentence = api.get(f"/pages/{page_id}").json()["why"]["sentence"]
+    assert "changes of news.example come" in sentence
+
+
+def test_why_names_the_section_whose_hours_shifted_a_crawl(api: Live, page_id):
+    teach(api, weight=0.97, shift=180)
+    teach_group(api, page_id)
+    sentence = api.get(f"/pages/{page_id}").json()["why"]["sentence"]
+    assert "55% of the changes of news.example come between 11:00 and 12:30 UTC" in sentence
+    assert "certainty 90%" in sentence
+
+
+def test_a_flat_section_has_no_hours_and_one_that_is_its_host_those_of_the_host(api: Live, page_id):
+    teach(api, weight=0.97)
+    flat = np.append(0.0, burst(at=0.5).coefficients).reshape(1, 1 + TERMS)
+    none = {"has_own": np.array([False]), "profile": flat}
+    teach_group(api, page_id, **none)
+    assert api.get(f"/pages/{page_id}").json()["change_hours"] is None
+    assert api.get(HOST).json()["url_group_hours"] == []
+    teach_group(api, page_id, **none, in_force=np.array([False]))
+    assert api.get(f"/pages/{page_id}").json()["change_hours"]["busiest"]["start"] == 5.0
 
 
 def simulated(api: Live, n_pages: int, days: int) -> list[datetime]:

@@ -494,6 +494,7 @@ def test_a_plan_is_a_value():
         "history_retention",
         "url_groups",
         "change_hours",
+        "group_hours",
         "ages",
         "wide_revisions",
         "host_delay_s",

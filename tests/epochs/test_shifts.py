@@ -11,7 +11,7 @@ from support.hourly_cases import at_day, epoch_at, hours_of, known, no_hours, pa
 from support.hours_cases import burst, many
 
 from service.core.change_hours.best_hours import CONCENTRATION, FAST_INTERVAL
-from service.epochs.shifts import SHIFTED_AHEAD, exposures, most_crawled, places, shifted
+from service.epochs.shifts import SHIFTED_AHEAD, exposures, most_crawled, placed, places, shifted
 from service.epochs.urgency import LastEpoch
 from service.model.columns import NOT_SHIFTED, OUT_OF_TURN, CapColumns, ShiftColumns
 from service.model.domain import Observability
@@ -53,7 +53,7 @@ def a_shift(pages, crawl_rate, now, *, change_hours=None, urgency=None, shifts=N
 
 
 def place_of(pages, change_hours):
-    return places(pages.host_id, change_hours.hosts.host_id)
+    return placed(pages, change_hours.in_force)
 
 
 def daily(n=200, seed=1, **values):
@@ -231,7 +231,7 @@ def test_extra_crawls_follow_a_fiftieth_of_those_that_nearly_always_change():
 def most(pages, change, rate, value, change_hours):
     """Return the maxima of crawl rates by the change hours of hosts."""
     place = place_of(pages, change_hours)
-    return most_crawled(pages, change, rate, value, change_hours.hosts, place)
+    return most_crawled(pages, change, rate, value, change_hours.in_force, place)
 
 
 def test_pages_on_one_sharp_hour_are_crawled_once_a_day_where_bandwidth_is_worth_more_elsewhere():

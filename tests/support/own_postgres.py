@@ -36,6 +36,7 @@ BEGIN
     DELETE FROM crawl_days;
     DELETE FROM log_files; DELETE FROM feed_files;
     DELETE FROM lease_answers; DELETE FROM page_validators; DELETE FROM change_hours;
+    DELETE FROM group_hours;
     DELETE FROM page_states; DELETE FROM pages; DELETE FROM hosts;
     DELETE FROM page_tags; DELETE FROM tags;
     DELETE FROM due_pages; DELETE FROM host_queues; DELETE FROM host_groups; DELETE FROM websub;

@@ -20,6 +20,7 @@ from service.model.columns import (
     CapColumns,
     ChangeHours,
     EpochColumns,
+    GroupProfiles,
     HostHours,
     ScheduleColumns,
     ShiftColumns,
@@ -125,7 +126,23 @@ def _change_hours(rng, hosts, pages):
     learning = lesson(pages, since(LastEpoch.of(epoch_before()), NOW), NOW)
     known = HostHours(host_id=some, profile=profile, delay_s=np.full(len(some), np.nan))
     none = ChangeHours.empty(evidence=(223,), profile=(1 + TERMS,))
-    return Hours(known, ShiftColumns.empty(), learning, none, 1.0)
+    groups = _groups(some[::2], profile[::2], pages)
+    return Hours(known, ShiftColumns.empty(), learning, none, 1.0, groups)
+
+
+def _groups(host_id, profile, pages):
+    """Return one URL group of some hosts, six hours away from their hours."""
+    first = dict(zip(pages.host_id.tolist(), pages.url_group.tolist(), strict=True))
+    kept = np.array([int(h) in first for h in host_id], np.bool_)
+    profile = profile[kept].copy()
+    profile[:, 2::2] *= -1.0
+    return GroupProfiles(
+        host_id=host_id[kept],
+        url_group=np.array([first[h] for h in host_id[kept].tolist()], np.int32),
+        certain=np.full(len(profile), 0.5),
+        profile=profile,
+        delay_s=np.full(len(profile), np.nan),
+    )
 
 
 class Columns:

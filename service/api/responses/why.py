@@ -186,11 +186,12 @@ def _shift(page: Page, epoch: Epoch, change_hours: ChangeHoursAnswer | None) -> 
         return []
     direction = "later" if shift > timedelta(0) else "earlier"
     clause = f"its next crawl was shifted {span(abs(shift).total_seconds())} {direction}"
-    if change_hours is None:  # the host has lost its change hours since
+    if change_hours is None:  # they were lost since
         return [f"{clause} by the hours at which {page.host} changed"]
+    where = change_hours.url_group or page.host
     stretch, certainty = change_hours.busiest, min(change_hours.weight, MOST_CERTAIN)
     hours = f"between {_time(stretch.start)} and {_time(stretch.end)} UTC"
-    changes = f"{stretch.share:.0%} of the changes of {page.host} come {hours}"
+    changes = f"{stretch.share:.0%} of the changes of {where} come {hours}"
     return [f"{clause}, because {changes} (certainty {certainty:.0%})"]
 
 

@@ -36,7 +36,7 @@ from service.api.requests.host_settings import ROBOTS, all_settings, check_setti
 from service.api.requests.items import decode_changes, decode_object
 from service.api.requests.key_limits import check_hosts
 from service.api.requests.pauses import end_of
-from service.api.responses.change_hours import encode_change_hours
+from service.api.responses.change_hours import encode_change_hours, own_hours
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.responses.host_queues import host_queue_answers
 from service.api.responses.incidents import incident_answer
@@ -294,6 +294,7 @@ def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
         "host_queue": host_queue_answers(service, [host.host_queue])[0],
         "feed": feed and FeedAnswer(**shared(FeedAnswer, feed), false=1.0 - feed.real),
         "change_hours": encode_change_hours(tx.change_hours(np.array([host.host_id]))),
+        "url_group_hours": own_hours(tx, host.host_id),
         "incident": incident_answer(host.incident, now),
     }
     return answer(HostAnswer(**{**shared(HostAnswer, host, pages), **fields}))

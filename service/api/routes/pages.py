@@ -18,7 +18,7 @@ from service.api.requests.decode import decode_pages
 from service.api.requests.items import decode_batch, decode_changes
 from service.api.requests.key_limits import admitted
 from service.api.requests.rules import check_bounds
-from service.api.responses.change_hours import encode_change_hours
+from service.api.responses.change_hours import hours_of_page
 from service.api.responses.encode import answer, encode_page
 from service.api.responses.outcomes import (
     away,
@@ -168,7 +168,7 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     epoch = tx.epoch_in_force()
     service.watch.note([epoch] if epoch else [])
     epoch = None if page.crawl_rate is None else epoch
-    change_hours = encode_change_hours(tx.change_hours(np.array([page.host_id])))
+    change_hours = hours_of_page(tx, page)
     tags = tx.tags_of(np.array([page_id])).tag.tolist()
     incident, unfinished = tx.incident_of(page.host_id), unfinished_page(tx, page, now)
     if incident is not None and incident.until <= now:

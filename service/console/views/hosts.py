@@ -119,7 +119,9 @@ def hours_picture(change_hours: ChangeHoursAnswer) -> Picture:
     """Return the change rate over the hours of a day, as a factor on its mean."""
     busy = change_hours.busiest
     picture = Picture(
-        title="Hours at which pages change",
+        title=f"Hours at which pages of {change_hours.url_group} change"
+        if change_hours.url_group
+        else "Hours at which pages change",
         description=f"{busy.share:.0%} of the changes come from {busy.start:.1f} to {busy.end:.1f} "
         f"h UTC; the pages change by the hour with probability {change_hours.weight:.0%}",
         height=180,

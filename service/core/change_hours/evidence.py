@@ -120,7 +120,7 @@ def _has_learnt(evidence: HourEvidence) -> Bools:
 def forgotten(evidence: HourEvidence) -> HourEvidence:
     """Return the evidence without that of hosts whose doubt exceeds `DOUBT`.
 
-    the change hours of such a host has stopped, or has another hour now. This is Page's cumulative
+    The change hours of such a host have ended, or have moved. This is Page's cumulative
     sum test: change hours that hold are forgotten once in e^DOUBT independent trials.
 
     References
@@ -208,7 +208,7 @@ def _scored(
     profiles: Profiles, block: Intervals, changed: Bools, share: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return (N, TERMS) scores, (N, PAIRS) information and (N,) doubts, by the hosts' weights."""
-    terms, operational, rate = _exposed(profiles, block)
+    terms, operational, rate = exposed(profiles, block)
     expected = np.clip(block.a * np.log1p(operational / block.b), *EXPECTED)
     odds = 1.0 / np.expm1(expected)  # of no change
     weight = share[block.host]
@@ -256,7 +256,7 @@ def learn_dates(
     exposure = evidence.exposure.copy()
     for where, hosts, first in _blocks(intervals.host):
         block = intervals.take(where)
-        _, operational, _ = _exposed(profiles, block)
+        _, operational, _ = exposed(profiles, block)
         rate = (block.a + dated[where]) / (block.b + operational)
         days = days_in_bins(block.start, block.end) * (share[block.host] * rate)[:, None]
         exposure[hosts] += np.add.reduceat(days, first)
@@ -305,7 +305,7 @@ def _tempered(
     return changes, share / cluster(evidence._replace(changes=changes))
 
 
-def _exposed(profiles: Profiles, block: Intervals) -> tuple[Floats, Floats, Floats]:
+def exposed(profiles: Profiles, block: Intervals) -> tuple[Floats, Floats, Floats]:
     """Return (N, TERMS) integrals of the terms, operational lengths, and predictive rates."""
     length = block.end - block.start
     terms = integrals(block.start, block.end)

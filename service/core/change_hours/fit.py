@@ -48,7 +48,7 @@ def fit(evidence: HourEvidence, last: Profiles | None = None) -> Profiles:
     rows = np.flatnonzero(may_have_clock(evidence))
     for start in range(0, len(rows), BLOCK):
         some = rows[start : start + BLOCK]
-        theta, factor = _fit(evidence.take(some), near[some])
+        theta, factor = fitted(evidence.take(some), near[some])
         weight = 1.0 / (1.0 + np.exp(np.minimum(ODDS - factor, 700.0)))
         profiles.coefficients[some] = theta
         profiles.weight[some] = np.where(weight < LEAST_WEIGHT, 0.0, weight)
@@ -69,7 +69,7 @@ def log_bayes_factor(evidence: HourEvidence) -> Floats:
     near = Profiles.flat(len(factors)).coefficients
     for start in range(0, len(factors), BLOCK):
         some = slice(start, start + BLOCK)
-        _, factors[some] = _fit(evidence.take(some), near[some])
+        _, factors[some] = fitted(evidence.take(some), near[some])
     return factors
 
 
@@ -92,8 +92,8 @@ def may_have_clock(evidence: HourEvidence) -> Bools:
     return np.asarray((bound >= LEAST_FACTOR) | has_dates(evidence))
 
 
-def _fit(evidence: HourEvidence, near: Floats) -> tuple[Floats, Floats]:
-    """Return (H, TERMS) coefficients and (H,) log Bayes factors."""
+def fitted(evidence: HourEvidence, near: Floats) -> tuple[Floats, Floats]:
+    """Return (H, TERMS) coefficients and (H,) log Bayes factors; `near` starts a fit to dates."""
     dated = has_dates(evidence)
     if not dated.any():
         return _by_crawls(evidence)

@@ -5,9 +5,10 @@ Changes of reported instants are counts in hourly bins. Their likelihood is no q
 its maximum takes some rounds.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from service.core.change_hours.evidence import BINS, COLUMNS, ROWS, HourEvidence
 from service.core.change_hours.profile import LEAST_INTENSITY, TERMS, integrals
@@ -51,6 +52,14 @@ class Form(NamedTuple):
         slope = self.target - 0.5 * np.einsum("hij,hj->hi", self.precision, theta)
         return np.asarray(np.einsum("hi,hi->h", slope, theta))
 
+    def plus(self, other: "Form") -> "Form":
+        """Return the sums of forms."""
+        return Form(self.precision + other.precision, self.target + other.target)
+
+    def take(self, rows: NDArray[Any]) -> "Form":
+        """Return the hosts that an index selects."""
+        return Form(self.precision[rows], self.target[rows])
+
     def maximum(self) -> Floats:
         """Return (H, TERMS) coefficients of the largest values."""
         return np.asarray(np.linalg.solve(self.precision, self.target[..., None])[..., 0])
@@ -63,11 +72,19 @@ class ProfilePosterior(NamedTuple):
     """Prior and crawls."""
     evidence: HourEvidence
     """Evidence of the hosts; its dates are used."""
+    added: Form | None = None
+    """Form that the prior has beyond `PRIOR`; `crawls` has it too. None: none."""
 
     @classmethod
-    def of(cls, evidence: HourEvidence) -> "ProfilePosterior":
+    def of(cls, evidence: HourEvidence, added: Form | None = None) -> "ProfilePosterior":
         """Return the posteriors by the evidence of hosts."""
-        return cls(Form.of(evidence.information, evidence.score), evidence)
+        form = Form.of(evidence.information, evidence.score)
+        return cls(form if added is None else form.plus(added), evidence, added)
+
+    def take(self, rows: NDArray[np.integer]) -> "ProfilePosterior":
+        """Return the hosts that an index selects."""
+        added = None if self.added is None else self.added.take(rows)
+        return ProfilePosterior(self.crawls.take(rows), self.evidence.take(rows), added)
 
     def log(self, theta: Floats) -> Floats:
         """Return (H,) logarithms of the posteriors, up to constants.
@@ -91,10 +108,11 @@ class ProfilePosterior(NamedTuple):
         low, least = values < LEAST_INTENSITY, np.maximum(values, LEAST_INTENSITY)
         curvature = dated / least**2 + low * exposure / LEAST_INTENSITY
         slope = 2.0 * dated / least - ~low * exposure
-        return Form.of(
+        form = Form.of(
             self.evidence.information + curvature @ _BIN_PAIRS,
             self.evidence.score + slope @ BIN_TERMS,
         )
+        return form if self.added is None else form.plus(self.added)
 
     def precision(self, theta: Floats) -> Floats:
         """Return (H, TERMS, TERMS) precisions of the coefficients at their maximum.
@@ -108,7 +126,8 @@ class ProfilePosterior(NamedTuple):
         curvature = dated / np.maximum(values, LEAST_INTENSITY) ** 2
         curvature += (values < LEAST_INTENSITY) * held
         information = self.evidence.information + curvature @ _BIN_PAIRS
-        return Form.of(information, self.evidence.score).precision
+        form = Form.of(information, self.evidence.score)
+        return form.precision if self.added is None else form.plus(self.added).precision
 
     def maximum(self, start: Floats) -> Floats:
         """Return (H, TERMS) likeliest coefficients, whatever the coefficients to `start` from.
@@ -119,8 +138,7 @@ class ProfilePosterior(NamedTuple):
         theta = start.copy()
         rows = np.arange(len(theta))
         for _ in range(MAX_ROUNDS):
-            some = ProfilePosterior(Form(*(c[rows] for c in self.crawls)), self.evidence.take(rows))
-            step = some.step(theta[rows])
+            step = self.take(rows).step(theta[rows])
             theta[rows] += step
             rows = rows[np.abs(step).max(axis=1) > TOLERANCE]
             if not rows.size:

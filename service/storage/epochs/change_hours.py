@@ -67,7 +67,7 @@ class ChangeHoursSql(Dialect, ClockStatements):
         dtypes = {"host_id": "i8", "profile": PROFILE, "min_delay_s": "f8", "robots_delay_s": "f8"}
         rows: dict[str, Any] = self.arrays(HOST_HOURS, dtypes)
         delay_s = delay_in_force(rows["min_delay_s"], rows["robots_delay_s"], np.nan)
-        profile = _numbers(rows["profile"], 1 + TERMS)
+        profile = numbers(rows["profile"], 1 + TERMS)
         return HostHours(host_id=rows["host_id"], profile=profile, delay_s=delay_s)
 
     @override
@@ -82,8 +82,8 @@ class ChangeHoursSql(Dialect, ClockStatements):
         """Return the evidence of some hosts."""
         names = {"host_id": "i8", "learnt_at": "M8[us]", "evidence": EVIDENCE, "profile": PROFILE}
         rows: dict[str, Any] = self.arrays(CHANGE_HOURS, names, ids=host_id)
-        rows["evidence"] = _numbers(rows["evidence"], WIDTH)
-        rows["profile"] = _numbers(rows["profile"], 1 + TERMS)
+        rows["evidence"] = numbers(rows["evidence"], WIDTH)
+        rows["profile"] = numbers(rows["profile"], 1 + TERMS)
         return ChangeHours(**rows)
 
     @abstractmethod
@@ -97,14 +97,16 @@ def stored(change_hours: ChangeHours) -> dict[str, NDArray[Any]]:
         "host_id": change_hours.host_id,
         "learnt_at": change_hours.learnt_at,
         "has_hours": change_hours.profile[:, 0] > 0,
-        "evidence": _packed(change_hours.evidence, EVIDENCE),
-        "profile": _packed(change_hours.profile, PROFILE),
+        "evidence": packed_rows(change_hours.evidence, EVIDENCE),
+        "profile": packed_rows(change_hours.profile, PROFILE),
     }
 
 
-def _packed(rows: Floats, dtype: str) -> NDArray[np.void]:
+def packed_rows(rows: Floats, dtype: str) -> NDArray[np.void]:
+    """Return (N,) packed rows of numbers of four bytes."""
     return np.ascontiguousarray(rows, "<f4").view(dtype)[:, 0]
 
 
-def _numbers(packed: NDArray[Any], width: int) -> Floats:
+def numbers(packed: NDArray[Any], width: int) -> Floats:
+    """Return (N, width) numbers of packed rows."""
     return packed.view("<f4").reshape(len(packed), width).astype(np.float64)

@@ -15,11 +15,12 @@ from service.core.shared_changes import ShareEvidence
 from service.core.wide_revisions import WideRevisions
 from service.model.amounts import CRAWLS
 from service.model.arrays import UrlGroupRates
-from service.model.columns import ChangeHours
+from service.model.columns import ChangeHours, GroupHours, GroupScreens
 from service.model.domain import Certificate, Epoch, EpochStatus
 from service.model.errors import EpochNotFound
 from service.storage.dialect import KEPT, NUMBER_IN_FORCE, Subject, assignments
 from service.storage.epochs.change_hours import ChangeHoursSql
+from service.storage.epochs.group_hours import NO_RECORDS, NO_SCREENS, GroupHoursSql
 from service.storage.epochs.schedule import MOST_PAGE_ID
 
 FLOATS, INTS = "<f4", "<i8"
@@ -49,6 +50,10 @@ class Learnt(NamedTuple):
     """Tables of URL groups by logical shard; a store that was never sharded is shard 0."""
     change_hours: ChangeHours | None = None
     """Hosts that have learnt change hours; the evidence of others stays as it is."""
+    group_hours: GroupHours = NO_RECORDS
+    """URL groups of these hosts with evidence of their own."""
+    group_screens: GroupScreens = NO_SCREENS
+    """URL groups of these hosts whose screens have learnt."""
 
 
 NOTHING = Learnt()
@@ -201,7 +206,7 @@ SELECT {COLUMNS} FROM epochs WHERE epoch < %(before)s ORDER BY epoch DESC LIMIT 
 """
 
 
-class EpochsSql(ChangeHoursSql, EpochStatements):
+class EpochsSql(ChangeHoursSql, GroupHoursSql, EpochStatements):
     """The statements on epochs that Postgres and SQLite share."""
 
     @override
@@ -248,6 +253,7 @@ class EpochsSql(ChangeHoursSql, EpochStatements):
             self.run(ADD_URL_GROUPS, epoch=epoch, shard=shard, **values)
         if learnt.change_hours is not None:
             self.save_change_hours(learnt.change_hours)
+            self.save_groups(learnt.change_hours, learnt.group_hours, learnt.group_screens)
 
     @override
     def url_group_rate(self, epoch: int, shard: int = 0) -> UrlGroupRates | None:

@@ -11,6 +11,8 @@ from typing_extensions import override
 from service.model.columns import (
     ChangeHours,
     EpochColumns,
+    GroupHours,
+    GroupScreens,
     ScheduleColumns,
     ScheduledPages,
     ShiftColumns,
@@ -21,6 +23,14 @@ from service.storage.dialect import KEPT
 from service.storage.epochs import schedule_blocks
 from service.storage.epochs.change_hours import HOSTS_TOGETHER, OF_HOURS, RENEW_HOURS, stored
 from service.storage.epochs.contract import NOTHING, WITHDRAW_URL_GROUPS, EpochsSql, Learnt
+from service.storage.epochs.group_hours import (
+    OF_RECORD,
+    OF_SCREEN,
+    RENEW_RECORDS,
+    RENEW_SCREENS,
+    stored_records,
+    stored_screens,
+)
 from service.storage.epochs.loading import LoadSql
 from service.storage.epochs.postgres_loading import load
 from service.storage.epochs.schedule import ScheduleSql, rows
@@ -32,12 +42,20 @@ from service.storage.postgres.statements import SNAPSHOT
 from service.storage.postgres.words import given
 
 FROZEN = "(FORMAT BINARY, FREEZE)"
+SCREENS_TOGETHER = 100_000
+"""Screens that one statement writes: 6 MB."""
 
 SAVE_CHANGE_HOURS = f"""
 INSERT INTO change_hours ({", ".join(OF_HOURS)})
 SELECT {", ".join(OF_HOURS)} FROM {given(*OF_HOURS)}
 {RENEW_HOURS}
 """
+
+SAVE_RECORDS, SAVE_SCREENS = (
+    f"INSERT INTO group_hours ({', '.join(names)}) "
+    f"SELECT {', '.join(names)} FROM {given(*names)} {renew}"
+    for names, renew in ((OF_RECORD, RENEW_RECORDS), (OF_SCREEN, RENEW_SCREENS))
+)
 
 SCHEDULE = f"""
 SELECT array_agg(page_id), array_agg(coalesce(created_at, '-infinity')),
@@ -112,6 +130,15 @@ class PostgresEpochs(EpochsSql, ScheduleSql, LoadSql, PostgresDialect):
         for start in range(0, len(change_hours), HOSTS_TOGETHER):
             some = change_hours.take(slice(start, start + HOSTS_TOGETHER))
             self.later(SAVE_CHANGE_HOURS, **stored(some))
+
+    @override
+    def save_group_rows(self, records: GroupHours, screens: GroupScreens) -> None:
+        for start in range(0, len(records), HOSTS_TOGETHER):
+            some = records.take(slice(start, start + HOSTS_TOGETHER))
+            self.later(SAVE_RECORDS, **stored_records(some))
+        for start in range(0, len(screens), SCREENS_TOGETHER):
+            few = screens.take(slice(start, start + SCREENS_TOGETHER))
+            self.later(SAVE_SCREENS, **stored_screens(few))
 
     @override
     def publish(

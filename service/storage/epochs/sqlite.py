@@ -16,6 +16,8 @@ from service.model.columns import (
     RARE,
     ChangeHours,
     EpochColumns,
+    GroupHours,
+    GroupScreens,
     ScheduleColumns,
     ScheduledPages,
     ShiftColumns,
@@ -26,6 +28,14 @@ from service.storage.column_builder import Gathered, placed
 from service.storage.dialect import KEPT
 from service.storage.epochs.change_hours import OF_HOURS, RENEW_HOURS, stored
 from service.storage.epochs.contract import EpochsSql
+from service.storage.epochs.group_hours import (
+    OF_RECORD,
+    OF_SCREEN,
+    RENEW_RECORDS,
+    RENEW_SCREENS,
+    stored_records,
+    stored_screens,
+)
 from service.storage.epochs.loading import SHARED_DIGEST, LoadSql, no_share
 from service.storage.epochs.schedule import ScheduleSql, rows
 from service.storage.sqlite.connections import Turns
@@ -113,6 +123,11 @@ INSERT INTO change_hours ({", ".join(OF_HOURS)}) VALUES ({", ".join("?" * len(OF
 {RENEW_HOURS}
 """
 
+SAVE_RECORDS, SAVE_SCREENS = (
+    f"INSERT INTO group_hours ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) {renew}"
+    for names, renew in ((OF_RECORD, RENEW_RECORDS), (OF_SCREEN, RENEW_SCREENS))
+)
+
 SCHEDULED = [f for f in fields(ScheduledPages) if f.name not in RARELY_DUE]
 SCHEDULE = ", ".join(
     [*(f"coalesce({f.name}, {NAT})" if f.type == Instants else f.name for f in SCHEDULED), RARELY]
@@ -174,6 +189,11 @@ class SqliteEpochs(EpochsSql, ScheduleSql, LoadSql, SqliteDialect):
     @override
     def save_change_hours(self, change_hours: ChangeHours) -> None:
         self.run_many(SAVE_CHANGE_HOURS, *map(values, stored(change_hours).values()))
+
+    @override
+    def save_group_rows(self, records: GroupHours, screens: GroupScreens) -> None:
+        self.run_many(SAVE_RECORDS, *map(values, stored_records(records).values()))
+        self.run_many(SAVE_SCREENS, *map(values, stored_screens(screens).values()))
 
     @override
     def read_schedule(

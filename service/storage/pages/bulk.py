@@ -184,6 +184,7 @@ DELETE FROM due_pages WHERE {IN_IDS} AND deleted_key IS NULL RETURNING queue_id,
 HAS_PAGES = "SELECT 1 FROM pages WHERE host_id = %(host_id)s LIMIT 1"
 DELETE_HOST = "DELETE FROM hosts WHERE host_id = %(host_id)s"
 DELETE_CHANGE_HOURS = "DELETE FROM change_hours WHERE host_id = %(host_id)s"
+DELETE_GROUP_HOURS = "DELETE FROM group_hours WHERE host_id = %(host_id)s"
 DELETE_INCIDENT = "DELETE FROM host_incidents WHERE host_id = %(host_id)s"
 DELETE_GROUP = "DELETE FROM host_groups WHERE group_id = %(group_id)s"
 DELETE_HOST_QUEUE = "DELETE FROM host_queues WHERE queue_id = %(queue_id)s"
@@ -329,6 +330,7 @@ class BulkSql(KeptSql, BulkStatements, QueueStatements):
         for statement in (
             DELETE_HOST,
             DELETE_CHANGE_HOURS,
+            DELETE_GROUP_HOURS,
             DELETE_INCIDENT,
         ):  # on SQLite a new host may have the id again
             self.run(statement, host_id=host.host_id)

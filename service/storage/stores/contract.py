@@ -41,6 +41,7 @@ from service.storage.budget.worth import WorthStatements
 from service.storage.clock import Clock
 from service.storage.epochs.change_hours import ClockStatements
 from service.storage.epochs.contract import EpochStatements
+from service.storage.epochs.group_hours import GroupHoursStatements
 from service.storage.epochs.loading import LoadStatements
 from service.storage.epochs.schedule import ScheduleStatements
 from service.storage.feed.contract import FeedStatements
@@ -87,6 +88,7 @@ class Transaction(
     FeedStatements,
     LogStatements,
     ClockStatements,
+    GroupHoursStatements,
     EpochStatements,
     ScheduleStatements,
     LoadStatements,
