@@ -1,4 +1,4 @@
-"""Take pictures of each view of the console, in light and dark, for the documentation.
+"""Take pictures of each view of the console, in light and dark, and of the overview on a telephone.
 
     python tools/console_pictures.py [--output docs/figures/console] [--pages 1000]
 
@@ -35,6 +35,8 @@ WIDTH, HIGHEST = 1_180, 1_500
 """Width and maximum height of what a picture shows, CSS pixels."""
 LISTS = dict.fromkeys(("pages", "epochs", "changes", "access"), 900)
 """Maximum heights of long lists."""
+NARROW = 390
+"""Width of a telephone, CSS pixels."""
 SCALE = 0.7
 """Pixels of a picture for each CSS pixel."""
 QUALITY = 45
@@ -122,11 +124,11 @@ def dress(base: str, database: str) -> tuple[str, dict[str, str]]:
     }
 
 
-def take(page: Page, path: Path, highest: int = HIGHEST) -> None:
+def take(page: Page, path: Path, highest: int = HIGHEST, width: int = WIDTH) -> None:
     """Write a picture of the whole page, cut at a height."""
     height = min(int(page.evaluate("document.documentElement.scrollHeight")), highest)
     session = page.context.new_cdp_session(page)
-    clip = {"x": 0, "y": 0, "width": WIDTH, "height": height, "scale": SCALE}
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": SCALE}
     options = {"format": "webp", "quality": QUALITY, "clip": clip, "captureBeyondViewport": True}
     picture = session.send("Page.captureScreenshot", options)
     path.write_bytes(base64.b64decode(picture["data"]))
@@ -150,6 +152,10 @@ def visit(browser: Browser, base: str, key: str, views: dict[str, str], output: 
         for name, path in views.items():
             page.goto(f"/console{path}", wait_until="networkidle")
             take(page, output / f"{name}-{scheme}.webp", LISTS.get(name, HIGHEST))
+        if scheme == SCHEMES[0]:
+            page.set_viewport_size({"width": NARROW, "height": 760})
+            page.goto(f"/console{views['overview']}", wait_until="networkidle")
+            take(page, output / "overview-narrow.webp", width=NARROW)
         context.close()
     return errors
 

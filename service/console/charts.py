@@ -1,7 +1,8 @@
 """Pictures as SVG: positions and texts, which a template draws. Pure.
 
-A picture needs no script. Its colours are classes, because the policy of the pages forbids styles
-within them. A screen reader reads the title and the description instead.
+A picture needs no script. Positions are percentages of the area of the data, so a picture fits any
+width, and its texts, dots and lines keep their size. Its colours are classes, because the policy of
+the pages forbids styles within them. A screen reader reads the title and the description instead.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,14 +12,25 @@ from itertools import pairwise
 from math import ceil, floor, isfinite, log10
 from typing import NamedTuple
 
-WIDTH, HEIGHT = 640, 220
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 30
-"""Margins around the area of the data."""
+HEIGHT = 178
+"""Height of the area of the data, CSS pixels."""
+FLOOR = 100.0
+"""Lower edge of the area of the data; positions are percentages of its width and height."""
 STEPS_S = (60, 300, 900, 3_600, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000)
 """Distances between the marks of a time axis, seconds."""
 DAY = timedelta(days=1)
-SMALLEST = -4
-"""Power of ten below which an axis writes an exponent."""
+PACES = (
+    ("century", 1 / 36_525),
+    ("ten years", 1 / 3_652.5),
+    ("year", 1 / 365.25),
+    ("month", 1 / 30.4375),
+    ("week", 1 / 7),
+    ("day", 1.0),
+    ("hour", 24.0),
+    ("minute", 1_440.0),
+    ("second", 86_400.0),
+)
+"""Rates a day that an axis marks, by the time between two events."""
 
 
 class Tick(NamedTuple):
@@ -36,14 +48,23 @@ class Shape(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A point, a bar or a vertical line."""
+    """A point; its size is the radius in CSS pixels."""
 
     kind: str
     x: float
     y: float
     size: float
     title: str
-    height: float = 0.0
+
+
+class Rule(NamedTuple):
+    """A vertical line, by default over the whole height."""
+
+    kind: str
+    x: float
+    title: str
+    start: float = 0.0
+    end: float = FLOOR
 
 
 @dataclass(kw_only=True)
@@ -52,44 +73,23 @@ class Picture:
 
     title: str
     description: str
-    width: int = WIDTH
     height: int = HEIGHT
     x_ticks: list[Tick] = field(default_factory=list)
     y_ticks: list[Tick] = field(default_factory=list)
     shapes: list[Shape] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
-    bars: list[Dot] = field(default_factory=list)
-    rules: list[Dot] = field(default_factory=list)
-    """Vertical lines over the whole height."""
+    rules: list[Rule] = field(default_factory=list)
     x_label: str = ""
 
-    @property
-    def left(self) -> int:
-        """Left edge of the data."""
-        return LEFT
 
-    @property
-    def right(self) -> int:
-        """Right edge of the data."""
-        return self.width - RIGHT
+def across(low: float, high: float, *, log: bool = False) -> Callable[[float], float]:
+    """Return the function from a value to its distance from the left edge, percent."""
+    return scale(low, high, 0.0, 100.0, log=log)
 
-    @property
-    def top(self) -> int:
-        """Upper edge of the data."""
-        return TOP
 
-    @property
-    def bottom(self) -> int:
-        """Lower edge of the data."""
-        return self.height - BOTTOM
-
-    def across(self, low: float, high: float, *, log: bool = False) -> Callable[[float], float]:
-        """Return the function from a value to its horizontal position."""
-        return scale(low, high, self.left, self.right, log=log)
-
-    def up(self, low: float, high: float) -> Callable[[float], float]:
-        """Return the function from a value to its vertical position."""
-        return scale(low, high, self.bottom, self.top)
+def up(low: float, high: float) -> Callable[[float], float]:
+    """Return the function from a value to its distance from the upper edge, percent."""
+    return scale(low, high, FLOOR, 0.0)
 
 
 def scale(
@@ -119,27 +119,55 @@ def lines(
     y: Sequence[float | None],
     across: Callable[[float], float],
     up: Callable[[float], float],
+    *,
+    joined: bool = False,
 ) -> str:
-    """Return a path through the points that have a value, with a gap at each that has none."""
+    """Return a path through the points that have a value.
+
+    A point without a value is a gap, unless the points beside it are joined. A point alone has no
+    line.
+
+    >>> lines([0, 1, 2], [5, None, 7], float, float)
+    ''
+    >>> lines([0, 1, 2], [5, None, 7], float, float, joined=True)
+    'M0 5L2 7'
+    """
     parts: list[list[tuple[float, float]]] = [[]]
     for at, value in zip(x, y, strict=True):
-        if value is None or not isfinite(value):
-            parts.append([])
-        else:
+        if value is not None and isfinite(value):
             parts[-1].append((across(at), up(value)))
-    drawn = [
-        part if len(part) > 1 else [(part[0][0] - 1, part[0][1]), part[0]] for part in parts if part
-    ]
-    return "".join(map(line, drawn))
+        elif not joined:
+            parts.append([])
+    return "".join(line(part) for part in parts if len(part) > 1)
 
 
-def area(path: str, floor_y: float) -> str:
-    """Return the area between the one line of a path and a floor."""
+def bars(
+    x: Sequence[float],
+    y: Sequence[float | None],
+    width: float,
+    across: Callable[[float], float],
+    up: Callable[[float], float],
+) -> str:
+    """Return the outlines of bars that begin at x and fill most of a width.
+
+    >>> bars([0.0], [5.0], 10.0, lambda x: 10 * x, lambda y: 100 - y)
+    'M10 100L10 95L90 95L90 100Z'
+    """
+    path = ""
+    for at, value in zip(x, y, strict=True):
+        if value:
+            left, right, top = across(at + width / 10), across(at + width * 0.9), up(value)
+            path += f"M{left:g} {FLOOR:g}L{left:g} {top:g}L{right:g} {top:g}L{right:g} {FLOOR:g}Z"
+    return path
+
+
+def area(path: str) -> str:
+    """Return the area between the one line of a path and the floor."""
     if not path:
         return ""
     points = path[1:].split("L")
     first, last = points[0].split()[0], points[-1].split()[0]
-    return f"{path}L{last} {floor_y:g}L{first} {floor_y:g}Z"
+    return f"{path}L{last} {FLOOR:g}L{first} {FLOOR:g}Z"
 
 
 def round_ticks(low: float, high: float, n: int = 4) -> list[float]:
@@ -167,10 +195,19 @@ def compact(value: float) -> str:
 
 
 def value_ticks(
-    low: float, high: float, up: Callable[[float], float], label: Callable[[float], str] = compact
+    high: float,
+    up: Callable[[float], float],
+    label: Callable[[float], str] = compact,
+    *,
+    whole: bool = False,
 ) -> list[Tick]:
-    """Return the marks of an axis of values."""
-    return [Tick(up(value), label(value)) for value in round_ticks(low, high)]
+    """Return the marks of an axis of values from 0; of counts, the whole numbers alone.
+
+    >>> [tick.label for tick in value_ticks(2.1, float, whole=True)]
+    ['0', '1', '2']
+    """
+    values = round_ticks(0.0, high)
+    return [Tick(up(v), label(v)) for v in values if not whole or float(v).is_integer()]
 
 
 def time_ticks(
@@ -187,18 +224,18 @@ def time_ticks(
     return [Tick(across(at), f"{datetime.fromtimestamp(at, UTC):{form}}") for at in instants]
 
 
-def decades(low: float, high: float, across: Callable[[float], float]) -> list[Tick]:
-    """Return the marks of a logarithmic axis."""
-    powers = range(ceil(log10(low)), floor(log10(high)) + 1)
-    every = max(1, len(powers) // 7)
-    return [Tick(across(10.0**p), compact(10.0**p) if p > SMALLEST else f"1e{p}") for p in powers][
-        ::every
-    ]
+def pace_ticks(low: float, high: float, across: Callable[[float], float]) -> list[Tick]:
+    """Return the marks of a logarithmic axis of rates a day, in words for people.
+
+    >>> [tick.label for tick in pace_ticks(0.01, 30.0, float)]
+    ['month', 'week', 'day', 'hour']
+    """
+    return [Tick(across(rate), word) for word, rate in PACES if low <= rate <= high]
 
 
-def steps(edges: Sequence[float], heights: Sequence[float], floor_y: float) -> str:
+def steps(edges: Sequence[float], heights: Sequence[float]) -> str:
     """Return the outline of bars with shared edges."""
-    path = f"M{edges[0]:g} {floor_y:g}"
+    path = f"M{edges[0]:g} {FLOOR:g}"
     for (start, end), y in zip(pairwise(edges), heights, strict=True):
         path += f"L{start:g} {y:g}L{end:g} {y:g}"
-    return f"{path}L{edges[-1]:g} {floor_y:g}"
+    return f"{path}L{edges[-1]:g} {FLOOR:g}"

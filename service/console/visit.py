@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property
+from shlex import quote
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -111,7 +112,7 @@ class Visit:
             "may": self.may,
             "theme": theme if theme in THEMES else "",
             "path": self.request.url.path,
-            "here": f"{self.request.url.path}?{self.request.url.query}".rstrip("?"),
+            "here": self.here,
             "params": self.request.query_params,
             "all_paused_until": self.service.keeper.pause_in_force(),
             "done": DONE.get(self.request.query_params.get("done", "")),
@@ -121,9 +122,27 @@ class Visit:
         content = self.templates.get_template(template).render(**common, **values)
         return HTMLResponse(content, status, {"Cache-Control": "no-store"})
 
+    @property
+    def here(self) -> str:
+        """The address of the page, without the report of an act."""
+        sent = [each for each in self.request.query_params.multi_items() if each[0] != "done"]
+        return f"{self.request.url.path}?{urlencode(sent)}".rstrip("?")
+
+    def curl(self, path: str, body: str = "") -> str:
+        """Return a command that asks the API, for people who copy it."""
+        key = "" if self.service.gate.open else ' --oauth2-bearer "$RECRAWL_API_KEY"'
+        sent = f" --json {quote(body)}" if body else ""
+        return f"curl{key}{sent} {quote(f'{self.request.base_url}{path[1:]}')}"
+
     def go(self, path: str, done: str = "") -> Response:
         """Return a redirect to a page that reports an act."""
-        return RedirectResponse(f"{path}?done={done}" if done else path, 303)
+        mark = "&" if "?" in path else "?"
+        return RedirectResponse(f"{path}{mark}done={done}" if done else path, 303)
+
+    def back(self, path: str, done: str) -> Response:
+        """Return a redirect to the page whose form was sent, or else to a path."""
+        sent = self.form.get("back", "")
+        return self.go(inside(sent) if sent else path, done)
 
 
 @cache

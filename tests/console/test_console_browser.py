@@ -40,7 +40,9 @@ def views(live):
         "/pages/2",
         "/pages/12",
         "/hosts",
+        "/hosts?sort=-n_overdue",
         "/hosts/shop.example",
+        "/url-groups",
         "/epochs",
         "/epochs/2",
         "/plan?bandwidth=5",
@@ -52,16 +54,22 @@ def views(live):
     )
 
 
+UNFOLD = "document.querySelectorAll('main details').forEach((each) => { each.open = true; })"
+NARROW = 390
+"""Width of a telephone, CSS pixels."""
+
+
+@pytest.mark.parametrize("width", [NARROW, 1_280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_each_view_is_clean_and_accessible(live, browser, scheme):
+def test_each_view_is_clean_and_accessible(live, browser, scheme, width):
     window = Watched(browser, live.url, color_scheme=scheme)
+    window.page.set_viewport_size({"width": width, "height": 900})
     window.open("/console/sign-in")
     found = [("sign-in", Axe().run(window.page, options=RULES))]
     sign_in(window)
     for path in views(live):
         window.open(f"/console{path}")
-        for closed in window.page.locator("details:not([open]) summary").all():
-            closed.click()
+        window.page.evaluate(UNFOLD)
         found.append((path, Axe().run(window.page, options=RULES)))
     violations = [
         (path, each["id"], [node["html"][:160] for node in each["nodes"]][:3])
@@ -106,7 +114,7 @@ def lengthy(sqlite_url):
         yield live
 
 
-@pytest.mark.parametrize("width", [400, 1_280])
+@pytest.mark.parametrize("width", [NARROW, 1_280])
 def test_long_names_stay_within_their_cards(lengthy, browser, width):
     window = Watched(browser, lengthy.url)
     window.page.set_viewport_size({"width": width, "height": 900})
@@ -117,6 +125,7 @@ def test_long_names_stay_within_their_cards(lengthy, browser, width):
     found = []
     for path in paths:
         window.open(f"/console{path}")
+        window.page.evaluate(UNFOLD)
         found.append((path, window.page.evaluate(WIDER), window.page.evaluate(OUTSIDE)))
     assert [each for each in found if each[1:] != (0, 0)] == []
     assert window.faults == []
@@ -163,7 +172,7 @@ def test_another_budget_is_computed_within_the_page(live, browser):
     window = Watched(browser, live.url)
     sign_in(window)
     window.open("/console/epochs")
-    window.page.get_by_label("Crawls a day, slider").focus()
+    window.page.get_by_label("Budget a day, slider").focus()
     window.page.keyboard.press("End")
     window.page.get_by_text("Nothing is published").last.wait_for()
     field = float(window.page.locator("#bandwidth").input_value())
@@ -205,6 +214,7 @@ def test_all_pages_are_crawled_step_by_step_before_the_eyes(live, browser, monke
     window = Watched(browser, live.url)
     sign_in(window)
     window.open("/console/pages?tag=all")
+    window.page.get_by_text("Crawl 12 pages now").click()
     window.page.get_by_role("button", name="Request crawls").click()
     window.page.get_by_text("Done:").wait_for()
     assert "12 crawls requested" in window.page.locator("#progress").inner_text()
@@ -255,6 +265,89 @@ def test_no_page_can_be_framed_and_another_site_cannot_use_the_session(live, bro
     assert live.client.get("/epochs").json()["items"][0]["epoch"] == before
 
 
+SMALLEST = """
+() => {
+  const high = (node) => node.getBoundingClientRect().height;
+  const scale = (node) => node.getBBox ? high(node) / node.getBBox().height : 1;
+  const isText = (child) => child.nodeType === 3 && child.textContent.trim();
+  return Math.min(...[...document.querySelectorAll("main *:not(title)")]
+    .filter((node) => [...node.childNodes].some(isText) && node.checkVisibility())
+    .filter((node) => node.getBoundingClientRect().width > 1)
+    .map((node) => parseFloat(getComputedStyle(node).fontSize) * scale(node)));
+}
+"""
+"""Script that returns the size of the smallest text as it is drawn, CSS pixels."""
+
+
+def test_each_text_of_a_narrow_window_is_large_enough_to_read(live, browser):
+    window = Watched(browser, live.url)
+    window.page.set_viewport_size({"width": NARROW, "height": 844})
+    sign_in(window)
+    for path in views(live):
+        window.open(f"/console{path}")
+        assert window.page.evaluate(SMALLEST) >= 11, path
+    assert window.faults == []
+
+
+def test_charts_fit_each_new_width(live, browser):
+    window = Watched(browser, live.url)
+    sign_in(window)
+    window.open("/console?range=7d")
+    fits = """() => [...document.querySelectorAll("figure.series")].every((figure) =>
+        Math.abs(figure.querySelector("canvas").clientWidth - figure.clientWidth) <= 1)"""
+    for width in (1_280, NARROW, 900):
+        window.page.set_viewport_size({"width": width, "height": 900})
+        window.page.wait_for_function(fits)
+        assert window.page.evaluate(WIDER) == 0, width
+    assert window.faults == []
+
+
+def test_the_menu_of_a_narrow_window_unfolds_and_folds_by_the_keyboard(live, browser):
+    window = Watched(browser, live.url)
+    page = window.page
+    sign_in(window)
+    assert page.get_by_role("button", name="Menu").count() == 0
+    page.set_viewport_size({"width": NARROW, "height": 844})
+    button, link = page.get_by_role("button", name="Menu"), page.get_by_role("link", name="Pages")
+    assert link.count() == 0
+    reached(page, "innerText === 'Menu'")
+    page.keyboard.press("Enter")
+    assert button.get_attribute("aria-expanded") == "true"
+    reached(page, "innerText === 'Hosts'", most=4)
+    page.keyboard.press("Escape")
+    assert button.get_attribute("aria-expanded") == "false"
+    assert page.evaluate("document.activeElement.innerText") == "Menu"
+    assert page.get_by_role("link", name="Hosts").count() == 0
+    page.keyboard.press("Enter")
+    reached(page, "innerText === 'Hosts'", most=4)
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/hosts$"))
+    assert window.faults == []
+
+
+def test_without_scripts_the_menu_stays_open_and_lists_scroll(live, browser):
+    window = Watched(browser, live.url, java_script_enabled=False)
+    window.page.set_viewport_size({"width": NARROW, "height": 844})
+    sign_in(window)
+    assert window.page.get_by_role("link", name="Hosts").is_visible()
+    assert not window.page.get_by_text("Menu", exact=True).is_visible()
+
+
+def test_rows_of_a_narrow_window_are_cards_and_stay_a_table(live, browser):
+    window = Watched(browser, live.url)
+    window.page.set_viewport_size({"width": NARROW, "height": 844})
+    sign_in(window)
+    window.open("/console/access")
+    table = window.page.get_by_role("table").first
+    assert table.get_by_role("columnheader").count() >= 7
+    code = table.locator("td code").first
+    assert code.bounding_box()["height"] < 30, "a key id is one line"
+    label = "getComputedStyle(node, '::before').content"
+    shown = table.get_by_role("cell").nth(2).evaluate(f"(node) => {label}")
+    assert "Role" in shown
+    assert window.faults == []
+
+
 def reached(page, wanted, most=120):
     """Press Tab until an element that a script describes has the focus, and it is outlined."""
     for _ in range(most):
@@ -288,7 +381,7 @@ def test_a_newcomer_walks_through_all_views_and_acts_by_the_keyboard(live, brows
     page.get_by_text("The host is paused.").wait_for()
     reached(page, "innerText === 'End the pause'")
     page.keyboard.press("Space")
-    page.get_by_text("The host is crawled again.").wait_for()
+    page.get_by_text("The host is crawled again").wait_for()
     reached(page, "innerText === 'Sign out'")
     page.keyboard.press("Enter")
     page.get_by_label("API key").wait_for()
@@ -305,7 +398,7 @@ def test_a_newcomer_walks_through_all_views_and_acts_without_scripts(live, brows
         texts = page.locator("main").inner_text()
         assert "computing" not in texts, path
     window.open("/console?range=7d")
-    for figure in page.locator("figure.chart svg").all():
+    for figure in page.locator("figure.chart > svg").all():
         box = figure.bounding_box()
         assert box["width"] > 200
         assert box["height"] > 60
@@ -316,6 +409,7 @@ def test_a_newcomer_walks_through_all_views_and_acts_without_scripts(live, brows
     page.get_by_role("link", name="Pages").click()
     page.get_by_label("Tag").fill("all")
     page.get_by_role("button", name="Show").click()
+    page.get_by_text(re.compile("^Crawl .* now …")).click()
     page.get_by_role("button", name="Request crawls").click()
     page.get_by_text("Done:").wait_for()
     page.get_by_role("link", name="Back to the pages").click()

@@ -1,6 +1,9 @@
 """What the views show: the numbers of the API and of SQL, by role, and no stranger's script."""
 
+import html
 import json
+import re
+import shlex
 import sqlite3
 from datetime import timedelta
 from itertools import pairwise
@@ -21,6 +24,7 @@ from service.events.reading import newest, read
 from service.model.access import Role
 from service.model.arrays import instant
 from service.model.changes import ChangeFilter, ChangeKind, FeedPlace
+from service.model.words import every, short_every
 
 
 def places(live):
@@ -287,7 +291,7 @@ def test_the_errors_of_forecasts_are_those_of_the_api(sqlite_url):
         epoch = live.get("/epochs/3").json()
         browser = Browser(live.url)
         browser.sign_in()
-        for path, answer in (("?range=30d", month), ("/epochs/3", epoch)):
+        for path, answer in (("/epochs", month), ("/epochs/3", epoch)):
             (compared,) = answer["calibration"]
             shown = browser.open(f"/console{path}").text.replace("\N{NO-BREAK SPACE}", " ")
             assert f"{compared['n']} crawls against the forecasts" in shown
@@ -301,12 +305,13 @@ def test_the_overview_begins_with_what_needs_you_and_has_live_numbers(sqlite_url
         live.register("https://a.example/<b>", "https://a.example/2")
         page = browser.open().text
         assert "Pages 2 2 never crawled" in page, "before any epoch, and before any step"
+        assert "Begin Register pages done The first epoch It plans" in page
         live.epoch()
         live.clock.advance(minutes=11)
         live.service.runner.run_once()
         page = browser.open()
         (need,) = live.get("/status").json()["needs_you"]
-        shown = page.text[page.text.index("Overview a day") :]
+        shown = page.text[page.text.index("Overview Needs") :]
         assert shown.index("Needs you no crawler Start a crawler") < shown.index("Fresh by")
         assert f"{need['sentence']} Since 11 min ago" in shown
         assert need["remedy"] in shown
@@ -324,3 +329,168 @@ def test_the_root_sends_a_browser_to_the_console_and_no_other_client(live):
         assert answer.status_code == 404
         assert answer.json()["detail"] == "no such path; /docs lists them"
     assert httpx.post(f"{live.url}/", headers=browser).status_code == 404
+
+
+def test_an_empty_service_shows_the_next_step_in_each_view(sqlite_url):
+    with running(sqlite_url) as live:
+        browser = Browser(live.url)
+        page = browser.open()
+        assert "Begin Register pages" in page.text
+        assert f"{live.url}/pages" in page.text
+        for dead in ("Fresh by", "Epoch in force", "Over time", "Paused hosts", "Ping quality"):
+            assert dead not in page.text
+        assert page.raw.count("<svg") == 0, "no chart before there is a number"
+        for path, title, step in (
+            ("/pages", "No page yet.", f"{live.url}/pages"),
+            ("/hosts", "No host yet.", f"{live.url}/pages"),
+            ("/url-groups", "No group yet.", "first new page"),
+            ("/epochs", "No epoch yet.", "a second after the first page"),
+            ("/leases", "No lease runs.", f"{live.url}/leases"),
+            ("/changes", "No webhook yet.", f"{live.url}/webhooks"),
+            ("/changes", "No change yet.", "second crawl"),
+            ("/access", "No key yet.", "recrawl keys create"),
+        ):
+            text = browser.open(f"/console{path}").text
+            assert title in text, path
+            assert step in text[text.index(title) :], path
+
+
+def test_the_lines_of_the_beginning_do_what_they_say(sqlite_url):
+    """Run the words of each line as curl would; the beginning is over after the last one."""
+    with running(sqlite_url) as live:
+        browser = Browser(live.url)
+        for _ in range(3):
+            raw = re.search(r'<code class="line">(.*?)</code>', browser.open().raw)[1]
+            program, option, body, url = shlex.split(html.unescape(raw))
+            assert (program, option) == ("curl", "--json")
+            sent = httpx.post(url, content=body, headers={"Content-Type": "application/json"})
+            assert sent.is_success, sent.text
+            if url.endswith("/pages"):
+                live.epoch()
+        assert "Begin" not in browser.open().text
+        live.service.store.counter.write()
+        assert live.get("/history").json()["items"][-1]["n_reported"] == 1
+
+
+def test_a_service_with_keys_shows_lines_that_send_one(sqlite_url):
+    with running(sqlite_url, api_keys=[ADMIN]) as live:
+        browser = Browser(live.url)
+        browser.sign_in()
+        assert '--oauth2-bearer "$RECRAWL_API_KEY" --json' in browser.open("/console/pages").text
+        assert ADMIN not in browser.open("/console/pages").raw
+
+
+def test_a_host_without_news_has_one_card_that_names_what_is_missing(sqlite_url):
+    with running(sqlite_url) as live:
+        live.register("https://a.example/")
+        text = Browser(live.url).open("/console/hosts/a.example").text
+        for word in ("Crawls: none in the last week", "Hours of change:", "Pings:"):
+            assert word in text
+        assert text.count("Not known yet") == 1
+
+
+def report_one(live, at):
+    report = {"url": "https://a.example/", "observed_at": at, "digest": "a"}
+    assert live.post("/observations", [report]).json()["accepted"] == 1
+
+
+def series_with(page, line):
+    """Return the first series of a page that has a line, and the values of the line."""
+    for text in re.findall(r'data-series="(.*?)"', page.raw):
+        series = json.loads(html.unescape(text))
+        for each in series["lines"]:
+            if each["name"] == line:
+                return series, each["values"]
+    raise AssertionError(f"no series has the line {line}")
+
+
+def test_the_week_of_a_host_has_a_bar_for_each_quarter_of_a_day(sqlite_url):
+    with running(sqlite_url) as live:
+        live.register("https://a.example/")
+        for _ in range(2):
+            at = live.clock.advance(days=1).isoformat()
+            report_one(live, at)
+            live.service.store.counter.write()
+        page = Browser(live.url).open("/console/hosts/a.example")
+        series, reported = series_with(page, "reported")
+        assert series["step_s"] == 21_600
+        assert len(series["at"]) == 28
+        assert sorted(reported)[-3:] == [0, 1, 1]
+
+
+def test_the_overview_chooses_a_range_that_has_points(sqlite_url):
+    """A fleet that reports once a day has a chart of a month, not two points of a day."""
+    with running(sqlite_url) as live:
+        live.register("https://a.example/")
+        browser = Browser(live.url)
+        for _ in range(14):
+            at = live.clock.advance(days=1).isoformat()
+            report_one(live, at)
+            live.service.store.counter.write()
+            live.epoch()
+        assert [link["href"] for link in browser.open().links if "aria-current" in link] == [
+            "/console",
+            "/console?range=30d",
+        ]
+        _, reported = series_with(browser.open("/console?range=30d"), "reported")
+        assert 0 not in reported, "the running day is no fall to zero"
+
+
+def test_hosts_are_sorted_by_their_columns_and_the_order_is_that_of_the_api(live, admin):
+    live.register(*(f"https://large.example/{n}" for n in range(9)))
+    live.epoch()
+    page = admin.open("/console/hosts")
+    links = {link["href"] for link in page.links if "sort=" in link["href"]}
+    assert links == {
+        f"/console/hosts?sort={word}" for word in ("host", "-n_pages", "-n_overdue", "-asked_rate")
+    }
+    for word in ("-n_pages", "n_pages", "-host", "-n_overdue"):
+        expected = [item["host"] for item in live.get("/hosts", sort=word).json()["items"]]
+        page = admin.open(f"/console/hosts?sort={word}")
+        rows = [
+            link["href"].rsplit("/", 1)[1]
+            for link in page.links
+            if link["href"].startswith("/console/hosts/")
+        ]
+        assert rows == expected, word
+        assert "aria-sort=" in page.raw
+    assert "sort=n_pages" in "".join(
+        link["href"] for link in admin.open("/console/hosts?sort=-n_pages").links
+    )
+
+
+def test_an_act_in_a_list_leads_back_to_the_list(live, admin):
+    live.register("https://acts.example/1")
+    listed = "/console/hosts?sort=host"
+    done = admin.send(listed, "/console/hosts/acts.example/pause", length="1h")
+    assert "The host is paused." in done.text
+    assert "Hosts Pause all" in done.text
+    done = admin.send(listed, "/console/hosts/acts.example/pause")
+    assert "The host is crawled again" in done.text
+    (page,) = live.get("/pages", host="acts.example").json()["items"]
+    path = f"/console/pages/{page['page_id']}/recrawl"
+    done = admin.send("/console/pages?host=acts.example", path)
+    assert "crawl is requested" in done.text or "waits for a requested crawl" in done.text
+    assert "1 selected" in done.text
+    away = admin.send("/console/pages?host=acts.example", path, back="//evil.example/")
+    assert "Overview" in away.text
+
+
+def test_acts_on_selected_pages_show_the_count_first_in_each_part_of_the_list(live, admin):
+    first = admin.open("/console/pages?tag=all&limit=5")
+    assert "Crawl 12 pages now" in first.text
+    following = next(link["href"] for link in first.links if "cursor=" in link["href"])
+    assert "Delete 12 pages" in admin.open(following).text
+
+
+def test_one_rate_has_one_number_in_the_view_of_a_page(live, admin):
+    for page_id in range(1, 7):
+        page = live.get(f"/pages/{page_id}").json()
+        text = admin.open(f"/console/pages/{page_id}").text.replace("\N{NO-BREAK SPACE}", " ")
+        if page["schedule"] is None or not page["schedule"]["crawl_rate"]:
+            continue
+        shown = short_every(page["schedule"]["crawl_rate"]).replace("\N{NO-BREAK SPACE}", " ")
+        assert f"Crawled every {shown}" in text
+        if "crawled every" in page["why"]["sentence"]:
+            assert every(page["schedule"]["crawl_rate"]) in page["why"]["sentence"]
+        assert " a day" not in text.split("Change rate")[1].split("Settings and evidence")[0]

@@ -36,6 +36,14 @@ SCHEDULE = f"""(
     WHERE epoch = {FORCE} AND crawl_rate[place] >= 0
 )"""
 """Rows of the schedule in force: a block has 64 pages, and -1 in the place of a page it has not."""
+USED = f"""
+    SELECT sum(crawl_rate::float8) FROM {SCHEDULE} AS schedule WHERE page_id IN (
+        SELECT page_id FROM observations WHERE kind = 0
+        AND observed_at < (SELECT finished_at FROM epochs WHERE epoch = {FORCE})
+    )
+"""
+"""Crawls a day of the pages that had a copy when the epoch came into force: first crawls of other
+pages are apart."""
 PAGES = f"""
     pages JOIN page_states USING (page_id)
     LEFT JOIN {SCHEDULE} AS schedule ON schedule.page_id = pages.page_id
@@ -88,7 +96,7 @@ def overview(shown: Shown, sql: Database) -> Pairs:
     yield "epoch", shown.cards["Epoch in force"][0], sql.one(f"SELECT {FORCE}")
     yield (
         "pings",
-        shown.facts["Pings"],
+        shown.facts.get("Pings", "0"),
         sql.one(
             "SELECT count(*) FROM observations WHERE kind = 1 "
             "AND observed_at > %(now)s - interval '1 day'"
@@ -127,6 +135,9 @@ NUMBERS = ("From, UTC", "Leased", "Reported", "Failed", "Changed", "Wasted")
 
 def _table(shown: Shown, table: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> Pairs:
     """Compare the first rows of a table, and their number; a part may be short if more follow."""
+    if table not in shown.tables:  # an empty list is a sentence
+        yield f"{table}: rows", "0", len(rows)
+        return
     if shown.has_next:
         rows = rows[: len(shown.tables[table]["rows"])]
     yield f"{table}: rows", str(len(shown.tables[table]["rows"])), len(rows)
@@ -152,9 +163,6 @@ def pages(where: str) -> Callable[[Shown, Database], Pairs]:
 
     def compare(shown: Shown, sql: Database) -> Pairs:
         table, rows = "List of pages", sql.rows(LISTED.format(where=where))
-        texts = [list(row) for row in shown.tables[table]["rows"]]
-        for row in texts:
-            row[-1] = row[-1].removeprefix("due ")
         yield from _table(shown, table, OF_PAGES, rows)
         if "or so" not in shown.head:
             n = sql.one(f"SELECT count(*) FROM {PAGES} WHERE {where}")
@@ -166,9 +174,10 @@ def pages(where: str) -> Callable[[Shown, Database], Pairs]:
 def page(shown: Shown, sql: Database) -> Pairs:
     """Compare the facts of the page that was crawled last, and its log."""
     page_id = int(shown.facts["Page"])
-    ((importance, n, n_changes, n_pings, crawl_rate, urgency, last, created),) = sql.rows(
-        "SELECT importance, n_observations, n_changes, coalesce(n_pings, 0), crawl_rate::float8, "
-        f"urgency::float8, last_crawl_at, created_at FROM {PAGES} "
+    ((importance, n, n_changes, n_pings, every_s, last, created),) = sql.rows(
+        "SELECT importance, n_observations, n_changes, coalesce(n_pings, 0), "
+        "86400 / nullif(crawl_rate, 0)::float8, last_crawl_at, created_at "
+        f"FROM {PAGES} "
         "WHERE pages.page_id = %(page_id)s",
         page_id=page_id,
     )
@@ -176,14 +185,15 @@ def page(shown: Shown, sql: Database) -> Pairs:
     yield "evidence", shown.facts["Crawls as evidence"], n
     yield "changes", shown.facts["Changes found"], n_changes
     yield "pings", shown.facts["Pings"], n_pings
-    yield "crawl rate", shown.facts["Crawl rate"].removesuffix(" a day"), crawl_rate
-    yield "urgency", shown.facts["Urgency"], urgency
+    yield "crawled every", shown.cards["Crawled every"][0], every_s
     yield "last crawl", shown.facts["Last crawl"], last
     yield "registered", shown.facts["Registered"], created
     log = sql.rows(
         "SELECT to_char(observed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), "
         "CASE kind WHEN 0 THEN 'crawl' ELSE 'ping' END, "
-        "CASE changed WHEN 1 THEN 'changed' WHEN 0 THEN 'unchanged' ELSE chr(8211) END, status "
+        "CASE WHEN kind = 1 THEN 'ping' WHEN status >= 500 THEN 'failed' "
+        "WHEN changed = 1 THEN 'changed' WHEN changed = 0 THEN 'unchanged' "
+        "ELSE 'first, or not compared' END, status "
         "FROM observations WHERE page_id = %(page_id)s "
         "ORDER BY observed_at DESC, kind DESC LIMIT 50",
         page_id=page_id,
@@ -242,18 +252,19 @@ def epochs(shown: Shown, sql: Database) -> Pairs:
         "SELECT epoch, status, n_pages, bandwidth, bandwidth_used / nullif(bandwidth, 0), "
         "finished_at FROM epochs ORDER BY epoch DESC LIMIT 50"
     )
-    names = ("Epoch", "State", "Pages", "Bandwidth", "Used", "Published")
+    names = ("Epoch", "State", "Pages", "Budget a day", "Used", "Published")
     yield from _table(shown, "List of epochs", names, rows)
 
 
 def epoch(shown: Shown, sql: Database) -> Pairs:
     """Compare an epoch with its schedule."""
-    ((n, used, bandwidth),) = sql.rows(
-        "SELECT count(*), sum(crawl_rate::float8), (SELECT bandwidth FROM epochs WHERE epoch = "
+    ((n, bandwidth),) = sql.rows(
+        "SELECT count(*), (SELECT bandwidth FROM epochs WHERE epoch = "
         f"{FORCE}) FROM {SCHEDULE} AS schedule"
     )
+    used = sql.one(USED)
     yield "pages", shown.cards["Pages"][0], n
-    yield "bandwidth", shown.cards["Bandwidth, a day"][0], bandwidth
+    yield "bandwidth", shown.cards["Budget, crawls a day"][0], bandwidth
     yield "scheduled", shown.cards["Scheduled"][0], used / bandwidth
 
 
@@ -269,7 +280,7 @@ def plan(shown: Shown, sql: Database) -> Pairs:
     columns = (shown.column("Busiest hosts", name) for name in ("Host", "Pages"))
     for name, text in zip(*columns, strict=True):
         yield f"pages of {name}", text, n_pages[name]
-    used = sql.one(f"SELECT sum(crawl_rate::float8) FROM {SCHEDULE} AS schedule")
+    used = sql.one(USED)
     yield "in force", shown.cards["Crawls a day"][1].split()[0], used
 
 

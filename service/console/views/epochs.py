@@ -6,15 +6,20 @@ from recrawl_client.wire.listing import PagesAnswer
 from recrawl_client.wire.orders import BudgetAnswer
 from recrawl_client.wire.schedule import Epoch, EpochsAnswer
 from service.api.routes import epochs, listing, orders
-from service.console.views.overview import reliability
+from service.console.achieved import achieved
+from service.console.reliability import reliability
 from service.console.visit import Visit
 from service.history.reading import calibrations_of
 from service.model.amounts import CRAWLS
 
-PART = 50
+PART = 20
 REACH = 4.0
 """Reach of the slider of the bandwidth, as a factor on the bandwidth in force."""
 RUNNING = frozenset({"requested", "running"})
+FORECASTS = "30d"
+"""Range of time whose forecasts the list compares with crawls."""
+OPTIMAL = 1e-6
+"""Largest violation of an optimality condition that is rounding, a share."""
 
 
 def show_all(visit: Visit) -> Response:
@@ -34,8 +39,26 @@ def show_all(visit: Visit) -> Response:
         budget=visit.ask(BudgetAnswer, orders.get_budget) if visit.may("get_budget") else None,
         low=low,
         high=high,
+        optimality=optimality,
+        reliability=[] if "cursor" in values else reliability(achieved(visit, FORECASTS).forecasts),
         lacks_worker=not part.items and not visit.service.embedded and has_pages(visit),
     )
+
+
+def optimality(violation: float | None) -> tuple[str, str, str] | None:
+    """Return how good a plan is: a word, the kind of its badge, and the figure behind it.
+
+    >>> optimality(3.7e-16)
+    ('optimal', 'good', 'largest violation of an optimality condition: 3.7e-16')
+    >>> optimality(0.02)[0]
+    'off by up to 2 %'
+    """
+    if violation is None:
+        return None
+    figure = f"largest violation of an optimality condition: {violation:.2g}"
+    if violation <= OPTIMAL:
+        return "optimal", "good", figure
+    return f"off by up to {100 * violation:.2g} %", "warn", figure
 
 
 def has_pages(visit: Visit) -> bool:
@@ -59,6 +82,7 @@ def show(visit: Visit) -> Response:
         "part_epoch.html" if visit.wants_part else "epoch.html",
         epoch=epoch,
         runs=epoch.status in RUNNING,
+        optimality=optimality,
         reliability=reliability(forecasts),
     )
 

@@ -5,12 +5,14 @@ from datetime import timedelta
 from fastapi import Response
 
 from recrawl_client.wire.change_hours import ChangeHoursAnswer
+from recrawl_client.wire.history import HistoryRow
 from recrawl_client.wire.hosts import HostAnswer, HostsAnswer
 from recrawl_client.wire.listing import PagesAnswer
 from service.api.routes import hosts, listing
-from service.console.charts import Picture, Shape, Tick, compact, round_ticks, steps
+from service.console.achieved import RANGES, bars_of, rows_of
+from service.console.charts import Picture, Shape, Tick, across, compact, round_ticks, steps, up
 from service.console.render import path_segment
-from service.console.views.overview import rows_of, series_of
+from service.console.series import TimeSeries
 from service.console.visit import Visit
 from service.leases.conditional import distrusted_until
 from service.model.errors import InvalidField
@@ -21,7 +23,8 @@ PAUSES = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(day
 POLITENESS = ("min_delay_s", "max_concurrency", "max_crawl_rate")
 """Fields of the form of politeness."""
 HOURS = 24
-HISTORY = "7d"
+HISTORY, BAR_S = "7d", 21_600
+"""Range of the chart of a host, and the time of one of its bars, seconds."""
 CRAWLS = (("reported", "a", "n_reported"), ("found a change", "d", "n_changed"))
 """Lines of the chart of a host."""
 
@@ -46,16 +49,23 @@ def show(visit: Visit) -> Response:
         host=host.host,
         limit=20,
     )
-    rows = rows_of(visit, HISTORY, host.host)
     return visit.page(
         "host.html",
         host=host,
         pages=pages.items,
         change_hours=None if host.change_hours is None else hours_picture(host.change_hours),
-        crawls=series_of(rows, "Crawls of a week", "", *CRAWLS) if rows else None,
+        crawls=week_of(visit, rows_of(visit, HISTORY, host.host, BAR_S)),
         pauses=list(PAUSES),
         plain_until=distrusted_until(host.false_304_at, visit.now),
     )
+
+
+def week_of(visit: Visit, rows: list[HistoryRow]) -> TimeSeries | None:
+    """Return the crawls of a week as bars; None without a crawl."""
+    if not any(row.n_reported for row in rows):
+        return None
+    since = visit.now - RANGES[HISTORY].length
+    return bars_of(rows, "Crawls", *CRAWLS, since=since, until=visit.now, step_s=BAR_S)
 
 
 def chosen_s(visit: Visit) -> float | None:
@@ -75,7 +85,7 @@ def pause(visit: Visit) -> Response:
     else:
         body = visit.body(for_s=seconds)
         hosts.pause_host(service=visit.service, actor=visit.actor, host=name, body=body)
-    return visit.go(_page(name), "resumed" if seconds is None else "paused")
+    return visit.back(_page(name), "resumed" if seconds is None else "paused")
 
 
 def set_politeness(visit: Visit) -> Response:
@@ -124,14 +134,14 @@ def hours_picture(change_hours: ChangeHoursAnswer) -> Picture:
         else "Hours at which pages change",
         description=f"{busy.share:.0%} of the changes come from {busy.start:.1f} to {busy.end:.1f} "
         f"h UTC; the pages change by the hour with probability {change_hours.weight:.0%}",
-        height=180,
+        height=140,
         x_label="hour of the day, UTC",
     )
     highest = max(*change_hours.intensity, 1.0) * 1.1
-    across, up = picture.across(0, HOURS), picture.up(0, highest)
-    edges = [across(hour) for hour in range(HOURS + 1)]
-    outline = steps(edges, [up(value) for value in change_hours.intensity], picture.bottom)
+    x, y = across(0, HOURS), up(0, highest)
+    edges = [x(hour) for hour in range(HOURS + 1)]
+    outline = steps(edges, [y(value) for value in change_hours.intensity])
     picture.shapes = [Shape("fill-a", f"{outline}Z")]
-    picture.x_ticks = [Tick(across(hour), f"{hour:02}") for hour in range(0, HOURS + 1, 3)]
-    picture.y_ticks = [Tick(up(v), f"{compact(v)} x") for v in round_ticks(0, highest)]
+    picture.x_ticks = [Tick(x(hour), f"{hour:02}") for hour in range(0, HOURS + 1, 3)]
+    picture.y_ticks = [Tick(y(v), f"{compact(v)} x") for v in round_ticks(0, highest)]
     return picture

@@ -10,18 +10,19 @@ from recrawl_client.wire.listing import BulkAnswer, LogAnswer
 from recrawl_client.wire.pages import CrawlAnswer, PageAnswer
 from service.api.routes import bulk, listing, pages
 from service.console.charts import (
-    Dot,
     Picture,
+    Rule,
     Shape,
     Tick,
+    across,
     area,
-    compact,
-    decades,
     line,
+    pace_ticks,
     round_ticks,
     time_ticks,
+    up,
 )
-from service.console.render import percent
+from service.console.render import every, percent, span
 from service.console.views.hosts import hours_picture
 from service.console.visit import Visit
 from service.estimation.freshness import stale_between_crawls
@@ -33,6 +34,9 @@ from service.model.words import counted
 
 CRAWLS = 200
 """Maximum number of entries of the log that the strip shows."""
+DAY_S = 86_400
+NOTABLE = 0.01
+"""Least deviation of the next crawl from the mean interval that the page names, a share."""
 N_POINTS = 80
 LOW = 0.05
 """Highest probability of a picture whose marks need a decimal place."""
@@ -62,12 +66,26 @@ def show(visit: Visit) -> Response:
         page=page,
         log=log.items,
         result=result,
+        pace=next_pace(page),
         strip=strip_picture(log.items, visit.now) if log.items else None,
         stale=None if forecast is None else forecast.now,
         forecast=None if forecast is None else forecast_picture(forecast, page, visit.now),
         rates=None if densities is None else rates_picture(densities, page),
         change_hours=None if page.change_hours is None else hours_picture(page.change_hours),
     )
+
+
+def next_pace(page: PageAnswer) -> str:
+    """Return the time until the next crawl where it is not that of the crawl rate, else ""."""
+    if page.schedule is None or page.last_crawl_at is None or not page.schedule.crawl_rate:
+        return ""
+    following = page.schedule.next_crawl_at
+    if following is None or following <= page.last_crawl_at:
+        return ""
+    seconds = (following - page.last_crawl_at).total_seconds()
+    if abs(seconds * page.schedule.crawl_rate / DAY_S - 1) < NOTABLE:
+        return ""
+    return f"the next one {span(seconds)} after the last"
 
 
 def recrawl(visit: Visit) -> Response:
@@ -77,7 +95,8 @@ def recrawl(visit: Visit) -> Response:
     outcome = visit.ask(BulkAnswer, bulk.recrawl_pages, actor=visit.actor, body=body)
     if not outcome.matched:
         return show(visit)
-    return visit.go(f"/console/pages/{page_id}", "crawl" if outcome.changed else "waiting")
+    done = "crawl" if outcome.changed else "waiting"
+    return visit.back(f"/console/pages/{page_id}", done)
 
 
 def read(visit: Visit, page: PageAnswer) -> tuple[StaleCurve | None, RateDensities | None]:
@@ -122,27 +141,25 @@ def strip_picture(log: list[CrawlAnswer], now: datetime) -> Picture:
         title="Crawls and pings",
         description=f"{counted(len(crawls), 'crawl')}, {n_changed} of which found a change, and "
         f"{counted(len(log) - len(crawls), 'ping')} since {start:%Y-%m-%d %H:%M} UTC",
-        width=1_280,
-        height=120,
+        height=80,
     )
-    across = picture.across(start.timestamp(), now.timestamp())
-    middle = (picture.top + picture.bottom) / 2
+    x = across(start.timestamp(), now.timestamp())
     for entry in log:
-        x = across(entry.observed_at.timestamp())
         kind, height = _mark(entry)
         title = f"{entry.observed_at:%Y-%m-%d %H:%M:%S} UTC: {_words(entry)}"
-        picture.bars.append(Dot(kind, x - 1.5, middle - height / 2, 3, title, height))
-    picture.x_ticks = time_ticks(start, now, across)
+        place = x(entry.observed_at.timestamp())
+        picture.rules.append(Rule(kind, place, title, 50 - height / 2, 50 + height / 2))
+    picture.x_ticks = time_ticks(start, now, x)
     return picture
 
 
 def _mark(entry: CrawlAnswer) -> tuple[str, float]:
-    """Return the class and the height of an entry of the strip."""
+    """Return the class of an entry of the strip, and its share of the height, percent."""
     if entry.kind == "ping":
-        return "fill-c", 20
+        return "mark mark-c", 25
     if not _had_content(entry):
-        return "fill-bad", 32
-    return ("fill-b", 64) if entry.changed else ("fill-a", 32)
+        return "mark mark-bad", 45
+    return ("mark mark-b", 90) if entry.changed else ("mark mark-a", 45)
 
 
 def _had_content(entry: CrawlAnswer) -> bool:
@@ -174,44 +191,44 @@ def forecast_picture(forecast: StaleCurve, page: PageAnswer, now: datetime) -> P
     )
     highest = max(*forecast.stale, 0.01) * 1.1
     highest = min(highest, 1.0) if highest < 1.0 else 1.0
-    across = picture.across(start.timestamp(), end.timestamp())
-    up = picture.up(0.0, highest)
-    points = [
-        (across(at.timestamp()), up(p)) for at, p in zip(forecast.at, forecast.stale, strict=True)
-    ]
-    path = line(points)
-    picture.shapes = [Shape("fill-a soft", area(path, picture.bottom)), Shape("line-a", path)]
-    picture.x_ticks = time_ticks(start, end, across)
+    x, y = across(start.timestamp(), end.timestamp()), up(0.0, highest)
+    pairs = zip(forecast.at, forecast.stale, strict=True)
+    path = line((x(at.timestamp()), y(p)) for at, p in pairs)
+    picture.shapes = [Shape("fill-a soft", area(path)), Shape("line-a", path)]
+    picture.x_ticks = time_ticks(start, end, x)
     picture.y_ticks = [
-        Tick(up(v), f"{v:.0%}" if highest > LOW else f"{v:.1%}") for v in round_ticks(0, highest)
+        Tick(y(v), f"{v:.0%}" if highest > LOW else f"{v:.1%}") for v in round_ticks(0, highest)
     ]
-    picture.rules = [Dot("rule-now", across(now.timestamp()), 0, 0, "now")]
+    picture.rules = [Rule("rule-now", x(now.timestamp()), "now")]
     if following is not None and start <= following <= end:
-        picture.rules.append(Dot("rule-next", across(following.timestamp()), 0, 0, "next crawl"))
+        picture.rules.append(Rule("rule-next", x(following.timestamp()), "next crawl"))
     return picture
 
 
 def rates_picture(densities: RateDensities, page: PageAnswer) -> Picture:
     """Return the posterior of the change rate beside that of the page's URL group."""
     interval, estimate = page.estimate.credible_interval, page.estimate
-    words = f"estimate {compact(float(f'{estimate.change_rate:.3g}'))} a day"
+    words = f"a change every {every(estimate.change_rate)}"
     if interval is not None:
-        words += f", between {interval.low:.3g} and {interval.high:.3g} with probability 90 %"
-    picture = Picture(title="Change rate", description=words, x_label="changes a day")
+        words += (
+            f"; with probability 90 %, between every {every(interval.high)} "
+            f"and every {every(interval.low)}"
+        )
+    picture = Picture(title="Change rate", description=words, x_label="one change a …")
     low, high = float(densities.rate[0]), float(densities.rate[-1])
     tallest = [densities.page] + ([] if densities.url_group is None else [densities.url_group])
-    across = picture.across(low, high, log=True)
-    up = picture.up(0.0, max(float(each.max()) for each in tallest) * 1.08)
+    x = across(low, high, log=True)
+    y = up(0.0, max(float(each.max()) for each in tallest) * 1.08)
 
     def path(density: Floats) -> str:
         pairs = zip(densities.rate.tolist(), density.tolist(), strict=True)
-        return line((across(rate), up(value)) for rate, value in pairs)
+        return line((x(rate), y(value)) for rate, value in pairs)
 
     if densities.url_group is not None:
         picture.shapes.append(Shape("line-b dashed", path(densities.url_group)))
     own = path(densities.page)
-    picture.shapes += [Shape("fill-a soft", area(own, picture.bottom)), Shape("line-a", own)]
-    picture.x_ticks = decades(low, high, across)
+    picture.shapes += [Shape("fill-a soft", area(own)), Shape("line-a", own)]
+    picture.x_ticks = pace_ticks(low, high, x)
     if low < estimate.change_rate < high:
-        picture.rules = [Dot("rule-now", across(estimate.change_rate), 0, 0, "estimate")]
+        picture.rules = [Rule("rule-now", x(estimate.change_rate), "estimate")]
     return picture

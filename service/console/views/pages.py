@@ -19,6 +19,10 @@ PART = 50
 STEP_S = 1.5
 """Time after which an act on many pages shows its progress, seconds."""
 STATES = get_args(StateFilter)
+SHORT_CUTS = ("", "overdue", "never_crawled", "failing", "no_content", "gone")
+"""States that links above the list select; the first one is any."""
+SHOWN_FIRST = frozenset({"host", "url_prefix", "tag", "state"})
+"""Filters whose fields are always visible."""
 OBSERVABILITIES = ("incomplete", "complete", "auto")
 
 
@@ -46,13 +50,30 @@ def show(visit: Visit) -> Response:
         limit=values.get("limit", PART),
         count="estimate",
     )
+    counted = part if part.count is not UNSET else _counted(visit, filters)
     return visit.page(
         "pages.html",
         part=part,
-        count=None if part.count is UNSET else part.count,
+        count=counted.count,
+        is_estimate=counted.count_is == "estimate",
         filters={name: visit.request.query_params[name] for name in filters},
+        short_cuts=SHORT_CUTS,
+        shows_more=not SHOWN_FIRST.issuperset(filters),
         states=STATES,
         observabilities=OBSERVABILITIES,
+    )
+
+
+def _counted(visit: Visit, filters: Mapping[str, Any]) -> PagesAnswer:
+    """Return the number of selected pages for a later part of the list, which has none."""
+    return visit.ask(
+        PagesAnswer,
+        listing.list_all_pages,
+        request=visit.request,
+        caller=visit.caller,
+        **filters,
+        limit=1,
+        count="estimate",
     )
 
 

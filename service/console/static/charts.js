@@ -11,7 +11,14 @@ function format(value, unit) {
   return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 }
 
-const MANY_EPOCHS = 40; // more are marked along the axis only
+// marks of an axis are as short as they can be
+function tick(value, unit) {
+  return unit === "%" ? Number((100 * value).toFixed(1)) + " %" : format(value, unit);
+}
+
+const HEIGHT = 230;
+const FONT = "12px system-ui, sans-serif";
+const MANY_EPOCHS = 12; // more are marked along the axis only
 
 function epochRules(instants) {
   return {
@@ -42,27 +49,52 @@ function lastValues(plot) {
   if (plot.cursor.idx == null && plot.legend.idx !== last) plot.setLegend({ idx: last });
 }
 
+// a few points are marked and joined; counts over steps are bars
+function drawnAs(line, content) {
+  const own = colour("--" + line.colour);
+  if (content.step_s) {
+    return { fill: own, stroke: own, width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [0.8, 48], align: 1 }) };
+  }
+  return {
+    stroke: own,
+    width: 2,
+    spanGaps: content.few,
+    points: { show: content.few, fill: colour("--panel"), stroke: own, size: 7, width: 2 },
+  };
+}
+
 function draw(figure) {
   const content = JSON.parse(figure.dataset.series);
   if (content.at.length < 2) return;
-  const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+  const axis = {
+    font: FONT,
+    stroke: colour("--muted"),
+    grid: { stroke: colour("--line"), width: 1 },
+    ticks: { show: false },
+  };
   const options = {
     width: figure.clientWidth,
-    height: 230,
+    height: HEIGHT,
     tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"),
-    scales: { y: { range: (plot, low, high) => [0, high > 0 ? high * 1.06 : 1] } },
+    scales: {
+      x: { range: (plot, low, high) => [low, content.step_s && high === content.at.at(-1) ? high + content.step_s : high] },
+      y: { range: (plot, low, high) => [0, high > 0 ? high * 1.06 : 1] },
+    },
     axes: [
-      { ...axis, size: 40, values: uPlotTimes },
-      { ...axis, size: 56, values: (plot, values) => values.map((value) => format(value, content.unit)) },
+      { ...axis, size: 40, space: 64, values: uPlotTimes },
+      {
+        ...axis,
+        size: 54,
+        values: (plot, values) =>
+          values.map((value) => (content.whole && !Number.isInteger(value) ? "" : tick(value, content.unit))),
+      },
     ],
     series: [
       { value: (plot, at) => (at ? new Date(at * 1e3).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "–"), label: "at" },
       ...content.lines.map((line) => ({
         label: line.name,
-        stroke: colour("--" + line.colour),
-        width: 2,
-        points: { fill: colour("--panel"), size: 5, width: 1.5 },
         value: (plot, value) => format(value, content.unit),
+        ...drawnAs(line, content),
       })),
     ],
     legend: { markers: { width: 0, fill: (plot, i) => (i ? colour("--" + content.lines[i - 1].colour) : "transparent") } },
@@ -72,7 +104,17 @@ function draw(figure) {
   figure.querySelector("svg")?.remove();
   for (const item of figure.parentElement.querySelectorAll("[data-line]")) item.remove(); // the legend has them
   figure.plot = new uPlot(options, [content.at, ...content.lines.map((line) => line.values)], figure);
+  widths.observe(figure);
 }
+
+// a chart is drawn again for each new width of its place
+const widths = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    if (target.plot && target.plot.width !== target.clientWidth) {
+      target.plot.setSize({ width: target.clientWidth, height: HEIGHT });
+    }
+  }
+});
 
 const uPlotTimes = [
   [86400, "{MMM} {D}", null, null, null, null, null, null, 1],
@@ -87,21 +129,10 @@ function drawAll() {
 
 addEventListener("DOMContentLoaded", drawAll);
 addEventListener("htmx:afterSettle", drawAll);
-addEventListener("resize", () => {
-  for (const figure of document.querySelectorAll("[data-series]")) {
-    if (figure.plot) figure.plot.setSize({ width: figure.clientWidth, height: 230 });
-  }
-});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const figure of document.querySelectorAll("[data-series]")) {
     if (figure.plot) figure.plot.destroy();
     figure.plot = null;
   }
   drawAll();
-});
-
-// a slider writes its value into a field
-addEventListener("input", (event) => {
-  const field = event.target.dataset && document.getElementById(event.target.dataset.sets);
-  if (field) field.value = Number(Number(event.target.value).toPrecision(3));
 });
