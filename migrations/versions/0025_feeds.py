@@ -1,14 +1,14 @@
 """Feeds: pages of their own kind, and their rows of the queue.
 
 Revision ID: 0025
-Revises: 0021
+Revises: 0023
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0025"
-down_revision = "0021"
+down_revision = "0023"
 
 INDEXES = {
     "due_pages_feeds_idx": ["next_at"],

@@ -47,4 +47,4 @@ class SavingsAnswer(Struct, frozen=True, kw_only=True):
     stale: ComparedStaleness | None
     """Share of the time in which a copy is stale; null while the log lacks something."""
     missing: str | None
-    """What the log lacks for a comparison; null if nothing."""
+    """Evidence that the log lacks for a comparison; null if none."""

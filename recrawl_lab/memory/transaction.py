@@ -456,6 +456,10 @@ class MemoryTransaction(MemoryIncidents):
         return self.wake(page_id, now)
 
     @override
+    def set_kinds(self, page_id: Ints, *, feed: bool) -> Ints:
+        return page_id[:0]  # a replay has no feeds, and leases take all pages alike
+
+    @override
     def add_hops(self, page_id: Ints, hops: int) -> None:
         self.states.put(self.undo, page_id - 1, hops=np.int16(hops))
 
@@ -464,7 +468,8 @@ class MemoryTransaction(MemoryIncidents):
         states = self.lock_states(self.next_page_ids(after, limit))
         row = states.page_id - 1
         names = (f.name for f in fields(StoredPages) if f.name in PAGE)
-        pages = StoredPages(page_id=states.page_id, **{n: self.pages[n][row] for n in names})
+        own = {name: self.pages[name][row] for name in names}
+        pages = StoredPages(page_id=states.page_id, **own, feed=np.zeros(len(row), np.bool_))
         return pages, states
 
     @override

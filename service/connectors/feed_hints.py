@@ -43,7 +43,7 @@ def hints(head: Iterable[HeadField], dates: Iterable[str | None], now: datetime)
     Examples
     --------
     >>> ttl = HeadField("ttl", "", "120")
-    >>> hints([ttl], [], datetime(2026, 5, 1, tzinfo=UTC)).max_crawl_rate
+    >>> round(hints([ttl], [], datetime(2026, 5, 1, tzinfo=UTC)).max_crawl_rate, 6)
     12.0
     """
     fields = list(head)

@@ -7,7 +7,7 @@ With n changes since the last crawl a copy costs 1 + 1/2 + … + 1/n (harmonic),
 number j after a crawl therefore costs 1/j until the next crawl. Both policies face the same draws.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,9 +143,11 @@ def _stale_days(page: Ints, at: Floats, next_crawl: Floats, watched: Watched) ->
     end = np.minimum(next_crawl, watched.until[page])
     lasted = np.maximum(end - np.maximum(at, watched.since[page]), 0.0)
     n_pages = len(watched.since)
-    return StaleDays(
-        np.bincount(page, lasted / rank, n_pages), np.bincount(page, lasted * new, n_pages)
+    sums: tuple[Any, Any] = (
+        np.bincount(page, lasted / rank, n_pages),
+        np.bincount(page, lasted * new, n_pages),
     )
+    return StaleDays(*sums)
 
 
 class Ratio(NamedTuple):

@@ -35,6 +35,7 @@ from service.model.arrays import (
     Floats,
     Instants,
     Ints,
+    Labels,
     Numbers,
     days,
     rounds,
@@ -79,8 +80,7 @@ class OrderedCrawls(Columns):
     observed_at: Instants
     interval: Floats
     """Days since the previous crawl."""
-    changed: Bools | Floats
-    """True if the page has changed; of a change with a weight, the part that counts."""
+    changed: Labels
     n_pings: Ints
     """Pings within the interval."""
     total_pings: Ints
@@ -140,7 +140,7 @@ def _learn(estimator: Estimator[Any], states: Floats, evidence: OrderedCrawls) -
             number[crawls.page] = new
 
 
-def own_changes(estimator: Estimator[Any], before: Any, crawls: OrderedCrawls) -> Bools | Floats:
+def own_changes(estimator: Estimator[Any], before: Any, crawls: OrderedCrawls) -> Labels:
     """Return changes as far as they are the pages' own, and not those of a wide revision."""
     if crawls.revised is None or not isinstance(estimator, PriorEstimator):
         return crawls.changed

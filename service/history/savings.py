@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -303,7 +303,8 @@ def _ended(log: LogColumns, row: Ints, times: Times, rate: Floats) -> Stretches:
 def _in_order(*parts: Stretches) -> Stretches:
     whole = Stretches(*map(np.concatenate, zip(*parts, strict=True)))
     order = np.lexsort((whole.end, whole.page))
-    return Stretches(*(column[order] for column in whole))
+    columns: Iterator[Any] = (column[order] for column in whole)
+    return Stretches(*columns)
 
 
 def _announced(

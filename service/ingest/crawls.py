@@ -28,6 +28,7 @@ from service.model.arrays import (
     Groups,
     Instants,
     Ints,
+    Labels,
     Numbers,
     days,
 )
@@ -218,7 +219,7 @@ def observe(
     return after, _log_crawls(crawls, comparison, evidence.crawl_rate), comparison
 
 
-def labels(comparison: CrawlComparison) -> Bools | Floats:
+def labels(comparison: CrawlComparison) -> Labels:
     """Return the parts of a change that crawls are evidence of."""
     changed: Bools = comparison.changed == 1
     return changed if comparison.weight is None else changed * whole(comparison.weight)

@@ -16,6 +16,7 @@ from service.model.arrays import (
     Floats,
     Instants,
     Ints,
+    Labels,
     days,
     is_among,
     rounds,
@@ -82,7 +83,7 @@ def replayed(states: PageStates, log: LogColumns, rules: Rules) -> PageStates:
     return replace(states, **learn_crawls(rules.estimator, states, evidence)._asdict())
 
 
-def _labels(log: LogColumns) -> Bools | Floats:
+def _labels(log: LogColumns) -> Labels:
     """Return the parts of a change that entries are evidence of."""
     changed: Bools = log.changed == 1
     return changed if log.weight is None else changed * whole(log.weight)

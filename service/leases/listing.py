@@ -150,7 +150,8 @@ def copy_states(pages: DueColumns, redirects_to: Ints) -> NDArray[np.object_]:
 
 def advises_no_fetch(states: NDArray[np.object_]) -> Bools:
     """Return the states in which a fetch would bring nothing."""
-    return np.logical_or.reduce([states == state for state in USELESS])
+    useless: Bools = np.logical_or.reduce([states == state for state in USELESS])
+    return useless
 
 
 USELESS = (PageState.gone.value, PageState.retired.value, MOVED_STATE, REFUSED_STATE)

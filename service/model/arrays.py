@@ -34,6 +34,9 @@ NO_TIME = np.datetime64("NaT", "us")
 UNSPECIFIED = -1
 """Code in a column: the caller did not specify a value."""
 
+Labels = Bools | Floats
+"""True where a page has changed; of changes with a weight, the part that counts."""
+
 COLUMN: dict[Any, np.dtype[Any]] = {
     Instants: INSTANT,
     Floats: np.dtype(np.float64),
@@ -46,6 +49,7 @@ COLUMN: dict[Any, np.dtype[Any]] = {
     Texts: np.dtype(object),
     Marks: np.dtype(np.int16),
     Numbers: np.dtype(np.float64),
+    Labels: np.dtype(np.bool_),
 }
 """Element type of each annotation."""
 

@@ -50,6 +50,8 @@ class StoredPages(Columns):
     created_at: Instants
     born_at: Instants
     """As in `EpochColumns`."""
+    feed: Bools
+    """True for feeds (`storage.pages.kinds`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from service.model.domain import Observability
 from service.model.errors import NotExportable, UnreadableFile
 from service.model.listing import PageTags
 from service.storage import Store
+from service.storage.pages.kinds import FEED
 from service.storage.pages.validators import ValidatorColumns
 from service.transfer.files import kind_of
 from service.transfer.lines import StateLine
@@ -86,6 +87,7 @@ def columns_of(
     columns |= {f.name: getattr(pages, f.name) for f in fields(pages)}
     columns["observability"] = NAMES[states.observability]
     columns["tags"] = tags
+    columns["kind"] = np.where(pages.feed, FEED, "page").astype(object)
     if estimator is None:
         return {name: columns[name] for name in PAGE}
     columns["estimator"] = np.full(len(pages), estimator.name, object)
@@ -235,6 +237,7 @@ def _parquet(file: IO[bytes], names: tuple[str, ...]) -> Iterator[Write]:
     types = {
         "url": pa.string(),
         "tags": pa.list_(pa.string()),
+        "kind": pa.string(),
         "observability": pa.string(),
         "estimator": pa.string(),
         "etag": pa.string(),

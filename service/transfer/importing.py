@@ -23,6 +23,7 @@ from service.model.arrays import Bools, Ints
 from service.model.columns import PageColumns, PageStates
 from service.model.errors import EstimatorMismatch, UnreadableFile
 from service.storage import Brought, Store, Transaction
+from service.storage.pages.kinds import KindRows
 from service.storage.pages.validators import MOST_NOTE_BYTES, ValidatorChanges
 from service.transfer.files import Block, read_items
 from service.transfer.lines import StateLine, instants, parse, states_of, validators_of
@@ -137,6 +138,8 @@ def add_pages(
                 registered = tx.register(parsed.pages, now())
                 if (tags := parsed.tags) is not None:
                     tags.save(tx, registered.page_id)
+                if (kinds := parsed.kinds) is not None:
+                    save_kinds(tx, kinds, registered.page_id)
                 created = int(registered.created.sum())
         yield _step(path, block, created, 0, parsed.rejected)
 
@@ -177,10 +180,22 @@ def add_states(
                     now(),
                     validators_of(lines),
                 )
-                if (tags := parsed._replace(lines=lines).tags) is not None:
-                    pages = parsed.pages.take(good)
-                    tags.save(tx, tx.page_ids(pages.key, pages.host))
+                taken_over, pages = parsed._replace(lines=lines), parsed.pages.take(good)
+                tags, kinds = taken_over.tags, taken_over.kinds
+                if tags is not None or kinds is not None:
+                    page_id = tx.page_ids(pages.key, pages.host)
+                if tags is not None:
+                    tags.save(tx, page_id)
+                if kinds is not None:
+                    save_kinds(tx, kinds, page_id)
         yield _step(path, block, created, restored, rejected)
+
+
+def save_kinds(tx: Transaction, kinds: KindRows, page_id: Ints) -> None:
+    """Write the kinds of pages, and let their host queues look for those of the other kind."""
+    changed = kinds.save(tx, page_id)
+    if len(changed):
+        tx.lower_host_queues(tx.queued_bounds(changed))
 
 
 def _refusal(line: StateLine, path: Path, estimator: str, width: int, now: datetime) -> str:

@@ -26,6 +26,7 @@ from service.model.domain import Observability
 from service.model.errors import InvalidUrl
 from service.model.field_faults import fault_of, worded
 from service.model.urls import NormalUrl, normalise
+from service.storage.pages.kinds import FEED, KindRows
 from service.storage.pages.tagging import TaggedRows
 from service.storage.pages.validators import MOST_NOTE_BYTES, NO_NOTE, ValidatorChanges
 
@@ -104,6 +105,16 @@ class Parsed(NamedTuple):
             if not isinstance(line.tags, UnsetType)
         }
         return TaggedRows.of(stated) if stated else None
+
+    @property
+    def kinds(self) -> KindRows | None:
+        """Kinds of the lines that state one; None if no line does."""
+        stated = {
+            row: line.kind == FEED
+            for row, line in enumerate(self.lines)
+            if not isinstance(line.kind, UnsetType)
+        }
+        return KindRows.of(stated) if stated else None
 
 
 def parse(items: Sequence[dict[str, Any]], kind: type[Page]) -> Parsed:

@@ -330,7 +330,7 @@ def test_documents_that_are_no_sitemaps_or_traps_are_refused_whole(
         ({"at": "/sitemap.xml"}, None, 422, "url"),
         ({"at": "ftp://a.example/"}, None, 422, "url"),
         ({"cross_host": "perhaps"}, None, 422, "cross_host"),
-        ({}, {"Content-Type": "application/json"}, 415, None),
+        ({}, {"Content-Type": "application/zip"}, 415, None),
         ({}, {"Content-Type": "text/html"}, 415, None),
         ({}, {"Content-Encoding": "br", "Content-Type": "text/xml"}, 415, None),
     ],

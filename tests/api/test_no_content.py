@@ -154,7 +154,7 @@ def test_a_lease_comes_when_the_retry_is_due_and_not_before(live):
 
 
 def test_freshness_asks_for_no_fetch_before_the_retry_is_due(live):
-    lose_content(live)
+    lose_content(live, status=500)
     copies = [{"url": PAGE, "max_stale": 0.0}, {"url": OTHER, "max_stale": 0.0}]
     first, other = live.client.post("/freshness", json=copies).json()["verdicts"]
     assert (first["no_content"], first["fetch"]) == (True, False)

@@ -92,7 +92,7 @@ def test_standard_output_is_ndjson_unless_told_otherwise(learnt_url, recrawl):
     ended = recrawl("export", "-", "--format", "csv", "--database-url", learnt_url)
     assert (
         ended.out.splitlines()[0]
-        == "url,importance,observability,min_crawl_rate,max_crawl_rate,tags"
+        == "url,importance,observability,min_crawl_rate,max_crawl_rate,tags,kind"
     )
 
 

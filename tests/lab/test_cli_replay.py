@@ -217,7 +217,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anybody_plays(recrawl, t
     ("arguments", "told"),
     [
         (("--bandwidth", 3, "--bandwidth-per-page", 1), "page exclude each other; use only one"),
-        (("--trace", "a", "--crawl-log", "b"), "--trace, --crawl-log and --git exclude each other"),
+        (("--trace", "a", "--crawl-log", "b"), "--git and --database exclude each other"),
         (("--git", "a"), "--git and --map belong together"),
         (("--map", "a=/a"), "--git and --map belong together"),
         (("--importance", "column"), "a synthetic site has no such column"),

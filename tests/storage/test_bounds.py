@@ -66,6 +66,8 @@ BOUNDED = {
     "deleted_hosts.n_failures": "a copy of that of the host queue",
     "host_incidents.kind": "one of three codes",
     "page_states.url_group": "a hash of 31 bits",
+    "group_hours.url_group": "a hash of 31 bits",
+    "host_queues.n_latencies": "counted to 1,000 at most",
     "observations.stretch": "months since 1970",
     "observations.kind": "one of two codes",
     "observations.changed": "one of three codes",

@@ -414,6 +414,7 @@ def test_any_state_survives_a_file(tmp_path_factory, ending, states):
         max_crawl_rate=np.ones(n),
         created_at=states.pings_since,
         born_at=states.last_ping_at,
+        feed=np.zeros(n, np.bool_),
     )
     path = tmp_path_factory.mktemp("states") / f"all.{ending}"
     with writer(path, None, states=True) as write:
@@ -525,3 +526,22 @@ def test_a_link_to_a_file_stays_and_the_file_is_replaced(tmp_path):
     export(watched(MemoryStore(2), 1), tmp_path / "link.ndjson")
     assert (tmp_path / "link.ndjson").is_symlink()
     assert (tmp_path / "old.ndjson").stat().st_size > 0
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson.gz", "parquet"])
+@pytest.mark.parametrize("states", [False, True], ids=["pages", "states"])
+def test_kinds_move_with_their_pages(here_and_there, tmp_path, ending, states):
+    here, there = here_and_there
+    with watched(here, 3).begin() as tx:
+        tx.set_kinds(tx.next_page_ids(0, 1), feed=True)
+    path = export(here, tmp_path / f"all.{ending}", GAMMA if states else None)
+    steps = add_states(path, there, GAMMA, lambda: LATER)
+    list(steps if states else add_pages(path, there, lambda: LATER))
+    assert feeds(there) == feeds(here)
+    assert len(feeds(here)) == 1
+
+
+def feeds(store):
+    with store.begin(write=False) as tx:
+        pages, _ = tx.read_pages(0, 100)
+    return set(pages.url[pages.feed])

@@ -55,7 +55,7 @@ from service.model.domain import Observability
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.outcomes import OFFERED, PAYMENT
 from service.model.urls import NormalUrl
-from service.storage.pages.kinds import KindRows
+from service.storage.pages.kinds import FEED, KindRows
 from service.storage.pages.noting import NotedRows
 from service.storage.pages.tagging import TaggedRows
 
@@ -253,7 +253,7 @@ def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
 def _kinds(items: Sequence[Page], named: PageNames) -> KindRows | None:
     """Return the kind that the last item of each URL with a kind states."""
     stated = {
-        row: item.kind == "feed"
+        row: item.kind == FEED
         for row, item in zip(named.row.tolist(), items, strict=True)
         if item.kind is not UNSET
     }

@@ -7,6 +7,9 @@ import numpy as np
 
 from service.model.arrays import Bools, Ints, distinct
 
+FEED = "feed"
+"""Kind of feeds in requests and files; all other pages have `page`."""
+
 
 class SetKinds(Protocol):
     """The statement that writes kinds."""

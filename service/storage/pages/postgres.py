@@ -115,9 +115,9 @@ FROM unnest(%(key)s::uuid[]) WITH ORDINALITY AS given (key, position)
 READ_PAGES = f"""
 SELECT {STATES}, array_agg(url), array_agg(importance), array_agg(coalesce(min_crawl_rate, 'NaN')),
     array_agg(coalesce(max_crawl_rate, 'NaN')), array_agg(created_at),
-    array_agg(coalesce(born_at, '-infinity'))
+    array_agg(coalesce(born_at, '-infinity')), array_agg(coalesce(feed, false))
 FROM (
-    SELECT page_states.*, {RARE}, url, importance, min_crawl_rate, max_crawl_rate, created_at
+    SELECT page_states.*, {RARE}, url, importance, min_crawl_rate, max_crawl_rate, created_at, feed
     FROM pages JOIN page_states USING (page_id) WHERE page_id > %(after)s
     ORDER BY page_id LIMIT %(limit)s
 ) AS read

@@ -130,7 +130,8 @@ RETURNING page_id
 """
 
 READ_PAGES = f"""
-{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at, born_at
+{STATES}, NULL, NULL, url, importance, min_crawl_rate, max_crawl_rate, created_at, born_at,
+    coalesce(feed, 0)
 FROM pages JOIN page_states ON page_states.page_id = pages.page_id
 WHERE pages.page_id > ? ORDER BY pages.page_id LIMIT ?
 """
