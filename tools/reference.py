@@ -33,7 +33,8 @@ from service.core.estimators import ESTIMATORS
 from service.runtime.access_settings import AccessSettings
 from service.runtime.bootstrap import configure_logging
 from service.runtime.cluster_settings import ClusterSettings
-from service.runtime.settings import PREFIX, Settings, read_settings
+from service.runtime.secret_files import SUFFIX
+from service.runtime.settings import PREFIX, SECRETS, Settings, read_settings
 
 REFERENCE = ROOT / "docs" / "reference"
 CHOICES = {"estimator": ESTIMATORS, "objective": ALLOCATORS}
@@ -58,7 +59,16 @@ SETTINGS_HEAD = """# Settings
 
 Set environment variables, or lines of a file `.env` in the working directory. The service does not
 start with an unknown name or an invalid value; the error names it. Commands that call a running
-service read `RECRAWL_URL` and `RECRAWL_API_KEY` as well.
+service read `RECRAWL_URL`, and `RECRAWL_API_KEY` or `RECRAWL_API_KEY_FILE`, as well.
+
+A secret may be in a file of one line: `RECRAWL_API_KEYS_FILE=/run/secrets/api_keys` in place of
+`RECRAWL_API_KEYS`. The newline at its end does not count. A file that is missing or empty is
+refused, and so is a secret that is set in both ways.
+
+A line of `.env` is `NAME=VALUE`, with or without `export`, spaces around `=`, quotes around the
+value and a comment behind it. Lines of another shape are refused by their number. Service links of
+Kubernetes are ignored: the variables `…_SERVICE_HOST`, `…_SERVICE_PORT` and `…_PORT` of a Service
+whose name begins with `recrawl`, if their addresses agree, and those of its ports.
 """
 CLUSTER_HEAD = """## Several databases and machines
 
@@ -146,6 +156,13 @@ def default_of(field: FieldInfo) -> str:
     return f"{value:.15g}" if isinstance(value, float) else f"{getattr(value, 'value', value)}"
 
 
+def in_file(name: str) -> str:
+    """Return the sentence on the file of a secret, "" for other settings."""
+    if name not in SECRETS:
+        return ""
+    return f" {code(f'{PREFIX}{name}{SUFFIX}'.upper())} names a file with the value."
+
+
 def settings() -> str:
     """Return the page of the settings."""
     kinds = AccessSettings, ClusterSettings, Settings
@@ -155,7 +172,7 @@ def settings() -> str:
             f'<a id="{name}"></a>`{PREFIX}{name.upper()}`',
             code(default_of(field)),
             domain(name, field),
-            docstrings[name],
+            docstrings[name] + in_file(name),
         )
         for name, field in Settings.model_fields.items()
     }

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import queue
 import resource
@@ -91,8 +92,15 @@ ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """Error numbers of an address that this machine lacks, such as ::1 without IPv6."""
 
 
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is compared with
+"""Addresses that stand for all of a machine, and those of them by which it reaches itself."""
+
+
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Return a socket for each address of a host; port 0 takes a free one.
+    """Return a socket for each address of a host; port 0 takes a free one, the same for all.
+
+    `::` are all addresses, those of IPv4 too. IPv4 has a socket of its own, because callers would
+    otherwise have mapped addresses such as ::ffff:127.0.0.1, which no list of proxies names.
 
     Raises
     ------
@@ -103,10 +111,11 @@ def bind(host: str, port: int) -> list[socket.socket]:
     absent: OSError | None = None
     try:
         for family, *_, address in _addresses(host, port):
+            free = sockets[0].getsockname()[1] if sockets and not port else port
             try:
-                sockets.append(_bound(family, address))
+                sockets.append(_bound(family, (address[0], free, *address[2:])))
             except OSError as error:
-                if error.errno not in ABSENT:
+                if error.errno not in ABSENT or (is_all(host) and not sockets):
                     raise
                 absent = error
         if absent is not None and not sockets:
@@ -120,7 +129,21 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 def _addresses(host: str, port: int) -> list[Any]:
     kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
-    return list(dict.fromkeys(socket.getaddrinfo(host or None, port, type=kind, flags=flags)))
+    hosts = ["::", "0.0.0.0"] if is_all(host) else [host or None]  # noqa: S104 - as asked for
+    answers = [socket.getaddrinfo(each, port, type=kind, flags=flags) for each in hosts]
+    return list(dict.fromkeys(address for each in answers for address in each))
+
+
+def is_all(host: str) -> bool:
+    """Return whether a host is `::` in any spelling.
+
+    >>> [is_all(host) for host in ("::", "0:0::0", "0.0.0.0", "::1", "localhost")]
+    [True, True, False, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host) == ipaddress.IPv6Address("::")
+    except ValueError:
+        return False
 
 
 def _bound(family: socket.AddressFamily, address: Any) -> socket.socket:
@@ -143,6 +166,8 @@ def unavailable(host: str, port: int, error: OSError) -> AddressUnavailable:
         reason = "the port is in use; end the program that listens there, or choose another --port"
     elif error.errno == errno.EACCES:
         reason = "this user may not; choose a --port above 1023"
+    elif error.errno == errno.EAFNOSUPPORT or (error.errno == errno.EADDRNOTAVAIL and is_all(host)):
+        reason = "IPv6 is off on this machine; choose --host 0.0.0.0"
     elif error.errno == errno.EADDRNOTAVAIL:
         reason = "this machine has no such address; choose another --host"
     else:
@@ -193,8 +218,9 @@ class GracefulServer(uvicorn.Server):
 
 
 def address_of(listening: socket.socket) -> str:
-    """Return the base URL of a bound socket."""
+    """Return the base URL of a bound socket, by which this machine reaches it."""
     host, port = listening.getsockname()[:2]
+    host = EVERYWHERE.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

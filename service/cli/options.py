@@ -1,6 +1,7 @@
 """Options and connections that several commands share."""
 
 import math
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -52,12 +53,22 @@ def header(value: str | None) -> str | None:
     return value
 
 
+def key(value: str | None) -> str | None:
+    """Return the key of the option; without it, that of the environment or of its file."""
+    is_option = value not in (None, "", os.environ.get("RECRAWL_API_KEY"))
+    if os.environ.get("RECRAWL_API_KEY_FILE") and not is_option:
+        from service.runtime.secret_files import from_files
+
+        value = from_files(("RECRAWL_API_KEY",), os.environ)["RECRAWL_API_KEY"]
+    return header(value)
+
+
 To = Annotated[
     str, typer.Option(help="Address of the service", envvar="RECRAWL_URL", callback=address)
 ]
 ApiKey = Annotated[
     str | None,
-    typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY", callback=header),
+    typer.Option(help="One of the service's keys", envvar="RECRAWL_API_KEY", callback=key),
 ]
 Private = Annotated[
     bool,

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from service.runtime.settings import Settings
 
 
-Host = Annotated[str, typer.Option(help="Address to listen on")]
+Host = Annotated[
+    str,
+    typer.Option(help="Address to listen on; 0.0.0.0 for all of IPv4, :: for those of IPv6 too"),
+]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free port")]
 
 
@@ -113,11 +116,12 @@ def mistake_without_keys(host: str, chosen: "Settings") -> InvalidSettings | Non
     Two settings indicate a mistake: a key under the client's variable, or an address that other
     machines reach.
     """
-    if os.environ.get("RECRAWL_API_KEY"):
-        return InvalidSettings(
-            "RECRAWL_API_KEY (for clients) is set, but RECRAWL_API_KEYS (for the service) is not; "
-            "set RECRAWL_API_KEYS too, or unset RECRAWL_API_KEY"
-        )
+    for end in ("", "_FILE"):
+        if os.environ.get(f"RECRAWL_API_KEY{end}"):
+            return InvalidSettings(
+                f"RECRAWL_API_KEY{end} (for clients) is set, but RECRAWL_API_KEYS{end} (for the "
+                f"service) is not; set RECRAWL_API_KEYS{end} too, or unset RECRAWL_API_KEY{end}"
+            )
     if not (chosen.open or is_loopback(host)):
         return InvalidSettings(
             f"--host {host} admits other machines, and there is no key; make one by `recrawl keys "

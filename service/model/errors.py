@@ -301,6 +301,10 @@ class NoDatabase(StartupRefused):
     """The database file does not exist; check RECRAWL_DATABASE_URL and the working directory."""
 
 
+class DatabaseUnsuitable(StartupRefused):
+    """The database has another encoding than UTF8, or a pooler of transactions is before it."""
+
+
 class EstimatorMismatch(StartupRefused):
     """The database holds another estimator's states; run `recrawl rebuild`."""
 

@@ -2,13 +2,12 @@
 
 import difflib
 import os
-import re
+from collections.abc import Collection
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
@@ -27,15 +26,16 @@ from service.model.errors import InvalidSettings
 from service.model.quotes import unquoted
 from service.runtime.access_settings import AccessSettings
 from service.runtime.cluster_settings import ClusterSettings
+from service.runtime.env_file import ENCODING, values_of
+from service.runtime.secret_files import SUFFIX, from_files
+from service.runtime.service_links import service_links
 from service.storage import CLUSTER
 from service.storage.postgres.connections import REQUEST_TIMEOUT_S
 
 PREFIX = "RECRAWL_"
 FOR_TESTS = "RECRAWL_TEST_"
-NAME = re.compile(r"\s*(?:export\s+)?['\"]?(\w+)['\"]?\s*(=?)")
-"""Name of a variable at the start of a line of .env, and the sign behind it."""
-FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY"})
-"""Variables of the commands that call a service: its address and a key."""
+FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY", "RECRAWL_API_KEY_FILE"})
+"""Variables of the commands that call a service: its address and a key, or the key's file."""
 BLANK_MEANS_NONE = frozenset(
     (
         "archive",
@@ -67,7 +67,12 @@ class Settings(AccessSettings, ClusterSettings):
     """Everything that an operator can set."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_file=".env", extra="ignore", frozen=True, validate_default=True
+        env_prefix=PREFIX,
+        env_file=".env",
+        env_file_encoding=ENCODING,
+        extra="ignore",
+        frozen=True,
+        validate_default=True,
     )
 
     database_url: SecretStr = SecretStr("sqlite:///recrawl.db")
@@ -308,6 +313,20 @@ def _proxies(name: str, value: Any) -> Any:
     return proxies
 
 
+def is_secret(name: str) -> bool:
+    """Return whether a setting holds a secret, so that a file may hold its value.
+
+    >>> [name for name in Settings.model_fields if is_secret(name)]
+    ['api_keys', 'database_url', 'archive']
+    """
+    kind = Settings.model_fields[name].annotation
+    return kind is SecretStr or SecretStr in get_args(kind)
+
+
+SECRETS = tuple(name for name in Settings.model_fields if is_secret(name))
+"""Settings whose variable with `_FILE` behind it names a file with the value."""
+
+
 def read_settings(**overrides: Any) -> Settings:
     """Read the settings; `overrides` take precedence over the environment.
 
@@ -317,53 +336,30 @@ def read_settings(**overrides: Any) -> Settings:
         A variable RECRAWL_* is unknown, or a value is invalid. The error names every fault and
         shows no secret.
     """
-    if unknown := _unknown():
+    in_file = values_of(Path(str(Settings.model_config.get("env_file"))), PREFIX)
+    links = service_links(os.environ, PREFIX)
+    variables = in_file | {name.upper(): value for name, value in os.environ.items()}
+    if unknown := _unknown((variables.keys() - links) | in_file.keys()):
         raise InvalidSettings("; ".join(unknown))
-    if lost := {*map(str.upper, _in_file())} - {*map(str.upper, dotenv_values(_file()))}:
-        names = ", ".join(sorted(lost))
-        raise InvalidSettings(
-            f"{_file()} cannot be read where it sets {names}; is a quote left open?"
-        )
+    names = {f"{PREFIX}{name}".upper(): name for name in SECRETS if name not in overrides}
+    secrets = {names[name]: value for name, value in from_files(names, variables).items()}
     try:
-        return Settings(**overrides)
+        return Settings(**{**secrets, **overrides})
     except ValidationError as error:
         raise InvalidSettings("; ".join(_faults(error))) from None
 
 
-def _unknown() -> list[str]:
+def _unknown(names: Collection[str]) -> list[str]:
     settings = [f"{PREFIX}{name}".upper() for name in Settings.model_fields]
-    names = {name.upper() for name in (*os.environ, *_in_file())}
+    files = [f"{PREFIX}{name}{SUFFIX}".upper() for name in SECRETS]
     ours = {n for n in names if n.startswith(PREFIX) and not n.startswith(FOR_TESTS)}
     sentences = []
-    for name in sorted(ours - {*settings} - FOR_CLIENTS):
-        words = [setting.removeprefix(PREFIX) for setting in settings]
+    for name in sorted(ours - {*settings, *files} - FOR_CLIENTS):
+        words = [setting.removeprefix(PREFIX) for setting in (*settings, *files)]
         close = difflib.get_close_matches(name.removeprefix(PREFIX), words, 1)
         hint = f"did you mean {PREFIX}{close[0]}?" if close else f"known are {', '.join(settings)}"
         sentences.append(f"{name} is not a setting; {hint}")
     return sentences
-
-
-def _file() -> Path:
-    return Path(str(Settings.model_config.get("env_file")))
-
-
-def _in_file() -> list[str]:
-    path = _file()
-    try:
-        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-    except UnicodeDecodeError as error:
-        raise InvalidSettings(f"{path} is not UTF-8; save the file as UTF-8") from error
-    names = []
-    for number, line in enumerate(lines, 1):
-        match = NAME.match(line)
-        if match is None or not match[1].upper().startswith(PREFIX):
-            continue
-        if match[2] != "=":  # the rest may be a secret, so no error shows it
-            raise InvalidSettings(
-                f"line {number} of {path} names {match[1]} without a value; write {match[1]}=VALUE"
-            )
-        names.append(match[1])
-    return names
 
 
 def _faults(error: ValidationError) -> list[str]:

@@ -29,12 +29,14 @@ from psycopg.abc import PQGen
 from service.model.errors import (
     ENDED,
     AnswerTaken,
+    DatabaseUnsuitable,
     RecrawlError,
     RowLocked,
     StoreFull,
     StoreUnavailable,
     TablesChanged,
 )
+from service.storage.postgres.sessions import SHARED, check_encoding, check_own
 from service.storage.postgres.statements import Outdated, Plans, Statements
 from service.storage.tables import lease_answers
 
@@ -181,13 +183,21 @@ class Connection(psycopg.Connection[Any]):
 
 
 def connect(silence: Silence, deadlines: Deadlines, **parameters: Any) -> Connection:
-    """Return a new connection with these limits; a timeout marks the server as silent."""
+    """Return a new connection with these limits; a timeout marks the server as silent.
+
+    Raise `DatabaseUnsuitable` for a database of another encoding than UTF8.
+    """
     try:
         connection = Connection.connect(**parameters)
     except psycopg.errors.ConnectionTimeout:
         silence.silent = True
         raise
     connection.deadlines, connection.silence = deadlines, silence
+    try:
+        check_encoding(connection)
+    except DatabaseUnsuitable:
+        connection.close()
+        raise
     connection.statements = Statements(connection, silence.plans)
     silence.add(connection)
     return connection
@@ -246,7 +256,10 @@ WATCH = "SELECT set_config(name, %(value)s, false) FROM pg_settings WHERE name =
 
 
 def opened(url: str, pool_size: int, deadlines: Deadlines) -> tuple[sa.Engine, Silence]:
-    """Return a pool of connections with these limits, and the silence that they share."""
+    """Return a pool of connections with these limits, and the silence that they share.
+
+    Its first connection raises `DatabaseUnsuitable` where a pooler changes the session.
+    """
     engine = sa.create_engine(
         sa.make_url(url).set(drivername="postgresql+psycopg"),
         pool_size=pool_size,
@@ -261,8 +274,12 @@ def opened(url: str, pool_size: int, deadlines: Deadlines) -> tuple[sa.Engine, S
         seconds = max(1, int(min(CONNECT_TIMEOUT_S, deadlines.silence_s)))
         return connect(silence, deadlines, **{**named, **PARAMETERS, "connect_timeout": seconds})
 
+    def refuse_shared(driver: Connection, _record: object) -> None:
+        check_own(driver, lambda: open_connection(deadlines))
+
     silence = Silence(open_connection)
     sa.event.listen(engine, "do_connect", lambda *_: open_connection(deadlines))
+    sa.event.listen(engine, "first_connect", refuse_shared)
     sa.event.listen(engine, "connect", prepare)
     sa.event.listen(engine, "checkout", refuse_lost)
     return engine, silence
@@ -352,6 +369,8 @@ def translated(check: Callable[[], None] = lambda: None) -> Iterator[None]:
         cause = getattr(error, "orig", error)
         if isinstance(cause, psycopg.errors.UniqueViolation) and _of_answer(cause):
             raise AnswerTaken from error
+        if isinstance(cause, psycopg.errors.DuplicatePreparedStatement):
+            raise DatabaseUnsuitable(SHARED) from error
         if not isinstance(cause, OUTAGES):
             check()
             raise
