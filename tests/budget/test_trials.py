@@ -93,4 +93,5 @@ def test_days_spend_the_budget_where_one_page_in_ten_costs_twenty_times(database
         spent = fleet.spent()
     assert len(spent) == days
     assert (spent <= budget + 1e-9).all()
-    assert spent[WARM:] == pytest.approx([budget] * (days - WARM), rel=0.01)
+    # what is left of a day is less than one dear page costs
+    assert (spent[WARM:] > budget - DEAR).all()

@@ -394,7 +394,8 @@ def _hosts(wish: SubscriptionBody) -> tuple[HostPolicy, tuple[str, ...]]:
     names = [] if wish.listed_hosts is UNSET else wish.listed_hosts
     if (policy is HostPolicy.listed) != bool(names):
         raise InvalidField(
-            "listed_hosts", "listed_hosts needs host_policy listed, and that needs listed_hosts"
+            "listed_hosts",
+            "listed_hosts needs host_policy listed, and that needs listed_hosts; send both or none",
         )
     hosts = dict.fromkeys(_host(f"listed_hosts[{i}]", name) for i, name in enumerate(names))
     return policy, tuple(hosts)
