@@ -9,7 +9,7 @@ from benchmarks.feeds.trial import delays
 from recrawl_lab.replay.staleness import Crawls
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_entries_wait_at_most_half_as_long_at_learnt_rates():
     both = trial(40, days=20.0, median=1.0, every_h=1.0, seed=1)
     assert both["learnt"].mean <= 0.5 * both["fixed"].mean

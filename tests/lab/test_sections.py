@@ -74,7 +74,7 @@ def staleness(made, rate, plan):
     return averaged(made, uncrawled(made, crawls), 40).harmonic
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_sections_at_hours_of_their_own_are_crawled_after_them():
     made = world("cron", days=70.0, n_sections=6, n_pages=8)
     by_groups = staleness(made, 1.0, DEFAULT_PLAN)
