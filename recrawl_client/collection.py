@@ -222,6 +222,8 @@ def _copy(copy: CopyName) -> Copy | dict[str, Any]:
 
 
 def _params(filters: PageFilters) -> dict[str, Any]:
+    if "url" in filters:
+        raise TypeError("`url` names one page and is no filter; call page(url), or use url_prefix")
     params: dict[str, Any] = {**filters}
     if isinstance(since := params.get("changed_since"), datetime):
         params["changed_since"] = since.isoformat()

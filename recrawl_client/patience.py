@@ -5,6 +5,7 @@ The module has no input or output: `Client` and `AsyncClient` send and wait by i
 
 import logging
 import random
+import ssl
 import time
 from collections.abc import Callable
 
@@ -21,6 +22,10 @@ UNANSWERED = (httpx.RequestError, httpx.InvalidURL)
 """Errors of a request without an answer."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 """First and longest pause before a request is sent again, seconds."""
+PLAIN_HTTP = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
+"""Reasons of OpenSSL where a server answers a TLS handshake by plain HTTP."""
+NAME_AUTHORITY = "; name the certificate's authority by SSL_CERT_FILE, or correct the address"
+WRITE_HTTP = "; the service speaks no TLS: write http:// in its address"
 NOTICE_S = 1.0
 """Wait after which a call sends its notice, seconds."""
 
@@ -61,10 +66,13 @@ class Patience:
         Raises
         ------
         Unavailable
-            Too little time is left for the pause, or the address is invalid.
+            Too little time is left for the pause, the address is invalid, or TLS fails.
         """
         self.cause, self.problem = error, str(error) or type(error).__name__
-        if not isinstance(error, BROKEN):
+        remedy = _tls_remedy(error)
+        if remedy:
+            self.problem += remedy
+        if remedy or not isinstance(error, BROKEN):
             raise self.over()
         return self._pause_s(f"{self.problem}; is it running?")
 
@@ -120,6 +128,17 @@ def described(response: httpx.Response) -> str:
 def _media(response: httpx.Response) -> str:
     media: str = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     return media
+
+
+def _tls_remedy(error: BaseException | None) -> str:
+    """Return the remedy of a failed TLS handshake, which a further attempt does not mend; or ""."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return NAME_AUTHORITY
+    if error is not None and error.reason in PLAIN_HTTP:
+        return WRITE_HTTP
+    return ""
 
 
 def backoff(attempt: int) -> float:

@@ -159,6 +159,10 @@ def _filters(texts: list[str] | None) -> dict[str, Any]:
     for name, equals, value in pairs:
         if not equals:
             raise typer.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="FILTER")
+        if name == "url":
+            one = f"url= names one page: `recrawl why {value}` shows it"
+            below = "url_prefix= selects it and those below"
+            raise typer.BadParameter(f"{one}, {below}", param_hint="FILTER")
         # `changed_since=1d` as the option --since of other commands
         is_time = name == "changed_since"
         filters[name] = read_moment(value).isoformat() if is_time else value

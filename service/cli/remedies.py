@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import httpx
 
 from recrawl_client import ClientError, Refused, Unauthorized, Unavailable
+from recrawl_client.patience import NAME_AUTHORITY, WRITE_HTTP
 from service.model.errors import UnexpectedAnswer
 
 NOTICE_S = 1.0
@@ -19,6 +20,8 @@ STRANGER = "; is that the service?"
 RUNNING = "; is it running?"
 """End of the client's error where nothing listens at the address."""
 START = f"{RUNNING} Start it by `recrawl serve`, or name its address by --to or RECRAWL_URL"
+COMPLETE = ("?", NAME_AUTHORITY, WRITE_HTTP)
+"""Ends of the client's errors that have a remedy."""
 LATER = "; it is busy, or its database is away: try again"
 SHOW_KEY = "; pass one of the service's keys by --api-key or RECRAWL_API_KEY"
 
@@ -74,7 +77,7 @@ def explained(error: ClientError, notice: Notice) -> UnexpectedAnswer:
         remedy = SHOW_KEY
     elif isinstance(error, Refused):
         remedy = "" if error.code else STRANGER
-    elif not isinstance(error, Unavailable) or sentence.endswith("?"):
+    elif not isinstance(error, Unavailable) or sentence.endswith(COMPLETE):
         remedy = ""
     elif notice.is_busy:
         remedy = LATER

@@ -51,6 +51,15 @@ def test_wrong_filters_are_refused_with_the_remedy(api: Live, recrawl):
     assert (refused.status, "colour" in refused.err) == (2, True)
 
 
+@pytest.mark.parametrize("command", ["list", "count", "set", "delete", "recrawl"])
+def test_url_is_no_filter_and_the_refusal_says_how_one_page_is_shown(api, recrawl, command):
+    ended = recrawl("pages", command, f"url={A}1", url=api.url)
+    sentence = " ".join(ended.err.replace("│", " ").split())
+    assert (ended.status, f"`recrawl why {A}1` shows it" in sentence) == (2, True)
+    assert "url_prefix= selects it" in sentence
+    assert len(lines(recrawl("pages", "list", url=api.url))) == 3
+
+
 def test_pages_are_crawled_again_and_their_log_is_read(api: Live, recrawl):
     done = recrawl("pages", "recrawl", "--url", f"{A}1", "--url", f"{A}none", url=api.url)
     assert json.loads(done.out)["changed"] == 1
