@@ -99,12 +99,12 @@ BUILD_REQUIRES := import tomllib; \
 	print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
 
 lock: .venv/dev
-	echo ./recrawl_client | $(LOCK) - pyproject.toml -o deploy/requirements.txt $(ARGS)
-	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra arrow -c deploy/requirements.txt \
+	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra jwt -o deploy/requirements.txt $(ARGS)
+	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra jwt --extra arrow -c deploy/requirements.txt \
 		-o deploy/requirements-arrow.txt $(ARGS)
-	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra otel -c deploy/requirements.txt \
+	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra jwt --extra otel -c deploy/requirements.txt \
 		-o deploy/requirements-otel.txt $(ARGS)
-	printf '%s\n' ./recrawl_client '.[arrow]' ./recrawl_cluster | $(LOCK) - \
+	printf '%s\n' ./recrawl_client '.[arrow,jwt]' ./recrawl_cluster | $(LOCK) - \
 		-c deploy/requirements-arrow.txt -o deploy/requirements-cluster.txt $(ARGS)
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(LOCK) - -o deploy/requirements-build.txt $(ARGS)
 

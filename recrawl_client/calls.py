@@ -273,6 +273,16 @@ def hosts(sort: HostOrder, *, blocked: bool) -> Listing[ListedHost]:
     return Listing("/hosts", HostsAnswer, params)
 
 
+def hosts_part(
+    cursor: str | None, sort: HostOrder, limit: int, *, blocked: bool
+) -> Flow[HostsAnswer]:
+    """Read a part of the list of hosts."""
+    params: dict[str, Any] = {"sort": sort, "limit": limit}
+    params |= {"blocked": "true"} if blocked else {}
+    params |= {} if cursor is None else {"cursor": cursor}
+    return ask("GET", "/hosts", HostsAnswer, params=params)
+
+
 def set_host(host: str, settings: HostSettings) -> Flow[HostAnswer]:
     """Change how a host is crawled."""
     return ask("PATCH", _host_path(host), HostAnswer, content=encoded(settings))

@@ -29,7 +29,7 @@ from recrawl_client.reporter import Reporter, ReporterOptions
 from recrawl_client.wire.changes import ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
 from recrawl_client.wire.history import HistoryRow
-from recrawl_client.wire.hosts import HostAnswer, HostOrder, ListedHost
+from recrawl_client.wire.hosts import HostAnswer, HostOrder, HostsAnswer, ListedHost
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
 from recrawl_client.wire.plan import PlanAnswer
@@ -203,6 +203,17 @@ class Client(BaseClient, CollectionMethods, ActMethods):
         minus means descending.
         """
         return self._items(calls.hosts(sort, blocked=blocked))
+
+    def hosts_part(
+        self,
+        cursor: str | None = None,
+        *,
+        sort: HostOrder = "host_id",
+        blocked: bool = False,
+        limit: int = PART,
+    ) -> HostsAnswer:
+        """Return a part of the list of hosts, as `hosts`; `next_cursor` continues its order."""
+        return self._run(calls.hosts_part(cursor, sort, limit, blocked=blocked))
 
     def set_host(self, host: str, /, **settings: Unpack[HostSettings]) -> HostAnswer:
         """Change settings of a host; None restores the default of a field."""

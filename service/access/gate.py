@@ -43,9 +43,9 @@ class Gate:
         Raises
         ------
         Unauthorized
-            The operation needs a key, and this is none.
+            The operation needs a key, and this is none, or a token that is not valid.
         Forbidden
-            The key has no right to the operation.
+            The key or the token has no right to the operation.
         AccessUnavailable
             The key cannot be checked now.
         UnknownSigner
@@ -72,7 +72,13 @@ class Gate:
             raise AccessUnavailable from None
 
     def caller(self, key: str) -> Caller | None:
-        """Return the caller who shows a key or a token; None for an invalid one."""
+        """Return the caller who shows a key or a token; None for an invalid key.
+
+        Raises
+        ------
+        Unauthorized, Forbidden, AccessUnavailable, UnknownSigner
+            As `TokenChecker.caller`, for a token.
+        """
         caller = self.ring.caller(key)
         if caller is None and self.tokens is not None and key.count(".") == TOKEN_DOTS:
             return self.tokens.caller(key)

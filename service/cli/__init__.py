@@ -19,6 +19,7 @@ from service.cli.files import import_
 from service.cli.hosts import hosts
 from service.cli.keys import keys
 from service.cli.leases import leases
+from service.cli.mcp import mcp
 from service.cli.options import console
 from service.cli.pages import fresh, pages
 from service.cli.plan import plan
@@ -106,7 +107,7 @@ RUN, WATCH, ACT, SITES, FILES = (
 )
 """Groups of commands in the help."""
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    RUN: (serve, worker, migrate, openapi),
+    RUN: (serve, worker, migrate, openapi, mcp),
     WATCH: (status, why, plan, epochs, history, savings, changes, audit, fresh),
     ACT: (pause, resume),
     SITES: (watch,),

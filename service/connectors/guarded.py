@@ -4,7 +4,8 @@ The guard opens the connections, so the guard checks the host of every hop, redi
 The guard looks a name up once and connects to exactly the address that was checked. Host, SNI and
 certificate stay those of the name. The client ignores proxies of the environment, because a proxy
 looks the name up again. Only where the operator states that the proxy refuses private addresses
-(`Outgoing.proxy_guards`) do requests go through the proxy.
+(`Outgoing.proxy_guards`) do requests go through the proxy. An address that the operator has chosen
+needs no guard: requests for the keys of an identity provider use the proxies in any case.
 """
 
 import math
@@ -65,7 +66,8 @@ class Outgoing(NamedTuple):
             return None
         return (
             f"{' and '.join(names)} set a proxy that is not used, because a proxy looks names up "
-            "itself; set RECRAWL_PROXY_GUARDS=true if it refuses addresses of your own network"
+            "itself (only the keys of an identity provider come through it); set "
+            "RECRAWL_PROXY_GUARDS=true if it refuses addresses of your own network"
         )
 
 
@@ -89,18 +91,21 @@ def guarded_client(
     network: httpcore.NetworkBackend | None = None,
     remedy: str = "--private",
     outgoing: Outgoing = Outgoing(),  # noqa: B008 - frozen
+    tls: SSLContext | None = None,
 ) -> httpx.Client:
     """Return a client for one request at a time; `private` allows addresses that are not public.
 
-    `remedy` is the option that sets `private`. `headers` replace those of `outgoing`. Tests replace
-    `look_up` and `network`. Refusals, missed deadlines and answers that are too large raise
-    `httpx.TransportError`.
+    `remedy` is the option that sets `private`. `headers` replace those of `outgoing`. `tls` has the
+    certificates to trust, by default those of httpx. Tests replace `look_up` and `network`.
+    Refusals, missed deadlines and answers that are too large raise `httpx.TransportError`.
     """
     deadline = Deadline(bounds.seconds)
     network = network or httpcore.SyncBackend()
     guard = Guard(deadline, look_up, network, private=private, remedy=remedy)
     return httpx.Client(
-        transport=GuardedTransport(guard, bounds.max_bytes, proxied=outgoing.proxy_guards),
+        transport=GuardedTransport(
+            guard, bounds.max_bytes, proxied=outgoing.proxy_guards, tls=tls or _tls()
+        ),
         headers={"User-Agent": outgoing.user_agent, **(headers or {})},
         event_hooks=event_hooks,
         follow_redirects=bounds.max_redirects > 0,
@@ -259,13 +264,16 @@ class Timed(httpcore.NetworkStream):
 class GuardedTransport(httpx.BaseTransport):
     """Requests over guarded connections, with answers of a limited size."""
 
-    def __init__(self, guard: Guard, max_bytes: int, *, proxied: bool = False) -> None:
+    def __init__(
+        self, guard: Guard, max_bytes: int, *, tls: SSLContext, proxied: bool = False
+    ) -> None:
         self.deadline = guard.deadline
         self.max_bytes = max_bytes
         self.proxied = proxied
         """True where requests go through the proxies of the environment."""
         self._guard = guard
-        self._direct = httpcore.ConnectionPool(ssl_context=_tls(), network_backend=guard)
+        self._tls = tls
+        self._direct = httpcore.ConnectionPool(ssl_context=tls, network_backend=guard)
         self._by_proxy: dict[str, httpcore.ConnectionPool] = {}
 
     @override
@@ -326,8 +334,8 @@ class GuardedTransport(httpx.BaseTransport):
                 target=chosen.url.raw_path,
             ),
             proxy_auth=chosen.raw_auth,
-            ssl_context=_tls(),
-            proxy_ssl_context=_tls() if chosen.url.scheme == "https" else None,
+            ssl_context=self._tls,
+            proxy_ssl_context=self._tls if chosen.url.scheme == "https" else None,
             network_backend=Guard(guard.deadline, guard.look_up, guard.network, private=True),
         )
 

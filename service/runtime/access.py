@@ -1,15 +1,17 @@
 """The gate of a process, from its settings."""
 
 from functools import partial
+from ssl import SSLContext
 from typing import Any
 
+import httpx
 import msgspec
 
 from service.access.gate import Gate
 from service.access.keyring import KeyRing
 from service.access.tokens import TokenChecker
 from service.connectors.guarded import FetchLimits, Outgoing, guarded_client, inflated_within
-from service.runtime.access_settings import AccessSettings
+from service.runtime.access_settings import AccessSettings, is_on_this_machine
 from service.storage import Store
 from service.storage.clock import Clock
 
@@ -48,14 +50,35 @@ def open_gate(
 def fetch_jwks(url: str, outgoing: Outgoing = Outgoing()) -> Any:  # noqa: B008 - frozen
     """Return the set of keys at an address that the operator has chosen.
 
+    So the request goes through the proxies of the environment, and trusts its certificates.
+
     Raises
     ------
-    httpx.HTTPError, msgspec.DecodeError, ValueError
-        The address does not answer, redirects, or sends no JSON or too much.
+    httpx.HTTPError, msgspec.DecodeError, ValueError, OSError
+        The address does not answer, redirects, or sends no JSON or too much; SSL_CERT_FILE names
+        no file.
     """
     client = guarded_client(
-        JWKS_LIMITS, private=True, headers={"Accept-Encoding": "gzip"}, outgoing=outgoing
+        JWKS_LIMITS,
+        private=True,
+        headers={"Accept": "application/json", "Accept-Encoding": "gzip"},
+        outgoing=outgoing._replace(proxy_guards=not is_on_this_machine(url)),
+        tls=own_tls(),
     )
     with client, client.stream("GET", url) as response:
+        if response.has_redirect_location:
+            raise ValueError(
+                f"it redirects to {response.headers['Location'][:200]}; set that address"
+            )
         response.raise_for_status()
         return msgspec.json.decode(inflated_within(response, MAX_BYTES))
+
+
+def own_tls() -> SSLContext:
+    """Return the certificates that the operator trusts, as the files are now.
+
+    They are those of SSL_CERT_FILE or SSL_CERT_DIR, or else of httpx, and those of the system.
+    """
+    context = httpx.create_ssl_context()
+    context.load_default_certs()
+    return context

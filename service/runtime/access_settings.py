@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+import msgspec
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode
 
@@ -46,18 +47,25 @@ class AccessSettings(BaseSettings):
     jwt_audience: str | None = None
     """Audience that a token must name."""
     jwt_jwks_url: str | None = None
-    """Address of the issuer's public keys (JWKS), https, or http on this machine."""
+    """Address of the issuer's public keys (JWKS), https, or http on this machine. It is read
+    through the proxies of the environment, and trusts the certificates of the system and of
+    SSL_CERT_FILE too."""
+    jwt_jwks_http: bool = False
+    """True where that address may be http. Every machine that can write to the network on the way
+    can then issue tokens."""
     jwt_role_claim: str = "role"
-    """Claim of a token that names its role, or a list of names."""
-    jwt_roles: Words = ()
-    """Roles of other values of the claim, separated by commas: ops=admin,crawlers=crawl."""
+    """Claim of a token that names its role, or a list of names; dots lead into nested claims, such
+    as realm_access.roles."""
+    jwt_roles: Annotated[dict[str, Role], NoDecode] = Field(default_factory=dict)
+    """Roles of other values of the claim, separated by commas: ops=admin,crawlers=crawl. Values
+    with commas need JSON: {"CN=ops,OU=search": "admin"}."""
 
     @field_validator("api_keys", mode="before")
     @classmethod
     def _api_keys(cls, value: Any) -> Any:
         return keys_of(value) if isinstance(value, str) else value
 
-    @field_validator("public", "cors_origins", "jwt_roles", mode="before")
+    @field_validator("public", "cors_origins", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
         return words_of(value) if isinstance(value, str) else value
@@ -72,11 +80,10 @@ class AccessSettings(BaseSettings):
     def _origins(cls, words: tuple[str, ...]) -> tuple[str, ...]:
         return each(words, is_origin, "name origins such as https://console.example.org")
 
-    @field_validator("jwt_roles")
+    @field_validator("jwt_roles", mode="before")
     @classmethod
-    def _roles(cls, words: tuple[str, ...]) -> tuple[str, ...]:
-        remedy = f"send VALUE=ROLE with a role of {role_names()}"
-        return each(words, lambda word: word.partition("=")[2] in Role.__members__, remedy)
+    def _roles(cls, value: Any) -> Any:
+        return roles_of(value) if isinstance(value, str) else value
 
     @field_validator("jwt_role_claim")
     @classmethod
@@ -85,12 +92,18 @@ class AccessSettings(BaseSettings):
             raise ValueError("it is empty; send the name of a claim, or leave it unset for role")
         return name
 
-    @field_validator("jwt_jwks_url")
-    @classmethod
-    def _jwks_url(cls, url: str | None) -> str | None:
-        if url and not is_safe(url):
-            raise ValueError(f"{url!r} is neither https nor on this machine; use https")
-        return url
+    @model_validator(mode="after")
+    def _jwks(self) -> "AccessSettings":
+        url = self.jwt_jwks_url
+        if url and not is_web_address(url):
+            raise ValueError(f"RECRAWL_JWT_JWKS_URL: {url!r} is no http(s) address")
+        if url and not (self.jwt_jwks_http or is_safe(url)):
+            raise ValueError(
+                f"RECRAWL_JWT_JWKS_URL: {url!r} is neither https nor on this machine; use https, "
+                "or set RECRAWL_JWT_JWKS_HTTP=true if nobody else can write to the network on the "
+                "way"
+            )
+        return self
 
     @model_validator(mode="after")
     def _whole_provider(self) -> "AccessSettings":
@@ -111,13 +124,12 @@ class AccessSettings(BaseSettings):
         """Return the settings of the identity provider; None without one."""
         if not (self.jwt_issuer and self.jwt_audience and self.jwt_jwks_url):
             return None
-        pairs = (word.rpartition("=") for word in self.jwt_roles)
         return TokenSettings(
             issuer=self.jwt_issuer,
             audience=self.jwt_audience,
             jwks_url=self.jwt_jwks_url,
             role_claim=self.jwt_role_claim,
-            roles={value: Role[role] for value, _, role in pairs},
+            roles=self.jwt_roles,
         )
 
 
@@ -166,10 +178,46 @@ def is_safe(url: str) -> bool:
     >>> [is_safe(url) for url in ("https://a.example/jwks", "http://a.example/jwks")]
     [True, False]
     """
-    parts = urlsplit(url)
-    local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    secure = parts.scheme == "https" or (parts.scheme == "http" and local)
-    return bool(parts.hostname) and has_port(url) and secure
+    return is_web_address(url) and (urlsplit(url).scheme == "https" or is_on_this_machine(url))
+
+
+def is_web_address(url: str) -> bool:
+    """Return whether a URL is one of http or https, with a host.
+
+    >>> [is_web_address(url) for url in ("http://a.example/jwks", "file:///jwks", "http://[")]
+    [True, False, False]
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and has_port(url)
+
+
+def is_on_this_machine(url: str) -> bool:
+    """Return whether a URL names this machine, which no proxy can reach."""
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+
+
+def roles_of(text: str) -> dict[str, Role]:
+    """Return the role of each value, from words VALUE=ROLE between commas, or from JSON.
+
+    >>> roles_of("ops=admin, CN=x=crawl"), roles_of('{"CN=ops,OU=search": "admin"}')
+    ({'ops': <Role.admin: 4>, 'CN=x': <Role.crawl: 3>}, {'CN=ops,OU=search': <Role.admin: 4>})
+    """
+    remedy = f"send VALUE=ROLE between commas, or JSON, with a role of {role_names()}"
+    if text.lstrip().startswith("{"):
+        try:
+            pairs = msgspec.json.decode(text.encode(), type=dict[str, str])
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"it is no JSON object of texts ({error}); {remedy}") from error
+    else:
+        split = (word.rpartition("=") for word in words_of(text))
+        pairs = {value: role for value, _, role in split}
+    for value, role in pairs.items():
+        if not value or role not in Role.__members__:
+            raise ValueError(f"{f'{value}={role}'!r} is not valid; {remedy}")
+    return {value: Role[role] for value, role in pairs.items()}
 
 
 def keys_of(text: str) -> tuple[str, ...]:

@@ -1,18 +1,22 @@
 """Tokens of an identity provider: which are accepted, rotation, and a provider that is away."""
 
 import base64
+import hmac
 import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from structlog.testing import capture_logs
 from support.access_cases import bearer
+from support.identity import EC, ED, OTHER_RSA, RSA, forged, jwk
 from support.live_server import PATIENCE_S, Clock, running
 from support.local_site import page, serving
 
@@ -21,6 +25,8 @@ from service.access.tokens import (
     KEPT_S,
     LEEWAY_S,
     MAX_CACHED,
+    MAX_NOTED,
+    NOTED_S,
     RETRY_S,
     TokenChecker,
     TokenSettings,
@@ -29,11 +35,10 @@ from service.access.tokens import (
 )
 from service.api.assembly import MAX_THREADS
 from service.model.access import Role
-from service.model.errors import AccessUnavailable, Forbidden
+from service.model.errors import AccessUnavailable, Forbidden, Unauthorized
+from service.runtime.access_settings import AccessSettings
 
 ISSUER, AUDIENCE = "https://id.example", "recrawl"
-RSA, OTHER_RSA = (rsa.generate_private_key(65537, 2048) for _ in range(2))
-EC, ED = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
 SETTINGS = TokenSettings(
     issuer=ISSUER,
     audience=AUDIENCE,
@@ -41,23 +46,6 @@ SETTINGS = TokenSettings(
     role_claim="groups",
     roles={"ops": Role.admin, "crawlers": Role.crawl},
 )
-
-
-def jwk(key, kid, **fields):
-    """Return the public key as an entry of a JWKS document."""
-    kinds = {
-        rsa.RSAPrivateKey: (jwt.algorithms.RSAAlgorithm, "RS256"),
-        ec.EllipticCurvePrivateKey: (jwt.algorithms.ECAlgorithm, "ES256"),
-        ed25519.Ed25519PrivateKey: (jwt.algorithms.OKPAlgorithm, "EdDSA"),
-    }
-    algorithm, name = next(kinds[kind] for kind in kinds if isinstance(key, kind))
-    return {
-        **json.loads(algorithm.to_jwk(key.public_key())),
-        "kid": kid,
-        "alg": name,
-        "use": "sig",
-        **fields,
-    }
 
 
 class Seconds:
@@ -102,8 +90,17 @@ class Provider:
         return jwt.encode(self.claims(**changed), key, algorithm, headers)
 
     def role(self, token):
-        caller = self.checker.caller(token)
-        return caller and caller.role
+        """Return the role of a token; None for a token that is refused."""
+        try:
+            return self.checker.caller(token).role
+        except Unauthorized:
+            return None
+
+    def reason(self, token):
+        """Return why a token is refused."""
+        with pytest.raises(Unauthorized) as refused:
+            self.checker.caller(token)
+        return refused.value.detail
 
 
 @pytest.fixture
@@ -113,9 +110,7 @@ def provider():
 
 def unsigned(provider, **header):
     """Return a token with a header of one's own and no signature."""
-    parts = ({"alg": "none", "typ": "JWT", **header}, provider.claims())
-    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts]
-    return b".".join([*encoded, b""]).decode()
+    return forged({"alg": "none", "typ": "JWT", **header}, provider.claims())
 
 
 @pytest.mark.parametrize(
@@ -217,7 +212,7 @@ def test_a_symmetric_key_or_one_for_encryption_in_the_set_is_ignored(provider):
     provider.document = {"keys": [oct_key, jwk(OTHER_RSA, "enc", use="enc"), jwk(RSA, "one")]}
     provider.seconds.now += RETRY_S
     provider.checker.refresh()
-    assert set(provider.checker.signers) == {"one"}
+    assert set(provider.checker.signers.by_name) == {"one"}
 
 
 def test_a_token_signed_by_another_key_under_a_known_name_is_refused(provider):
@@ -386,4 +381,244 @@ def test_a_provider_needs_all_of_its_settings(recrawl):
     sentence = recrawl("serve", jwt_role_claim="").refusal()
     assert "RECRAWL_JWT_ROLE_CLAIM: it is empty; send the name of a claim" in sentence
     sentence = recrawl("serve", jwt_jwks_url="http://id.example/jwks").refusal()
-    assert "is neither https nor on this machine" in sentence
+    assert (
+        "is neither https nor on this machine; use https, or set RECRAWL_JWT_JWKS_HTTP" in sentence
+    )
+    for address in ("id.example", "ftp://id.example", "https://", "http://[", "https://a:0/"):
+        sentence = recrawl("serve", jwt_jwks_url=address, jwt_jwks_http=True).refusal()
+        assert "is no http(s) address" in sentence
+
+
+def test_keys_may_come_by_http_from_a_cluster_that_the_operator_trusts():
+    options = {"jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_jwks_http": True}
+    url = "http://keycloak.identity.svc:8080/realms/main/protocol/openid-connect/certs"
+    assert AccessSettings(**options, jwt_jwks_url=url).tokens().jwks_url == url
+
+
+@pytest.mark.parametrize(
+    ("text", "roles"),
+    [
+        ("ops=admin,crawlers=crawl", {"ops": Role.admin, "crawlers": Role.crawl}),
+        ("CN=ops=admin", {"CN=ops": Role.admin}),
+        ("repo:a/b:ref:refs/heads/main=report", {"repo:a/b:ref:refs/heads/main": Role.report}),
+        ('{"CN=ops,OU=search": "admin", "a b": "read"}', {"CN=ops,OU=search": 4, "a b": 1}),
+        ("", {}),
+    ],
+)
+def test_roles_stand_for_values_of_the_claim(text, roles):
+    assert AccessSettings(jwt_roles=text).jwt_roles == roles
+
+
+@pytest.mark.parametrize("text", ["ops", "ops=boss", "=admin", "{", '{"a": 4}', '{"a": "boss"}'])
+def test_roles_that_cannot_be_read_are_refused_with_a_remedy(recrawl, text):
+    sentence = recrawl("serve", jwt_roles=text).refusal()
+    assert "RECRAWL_JWT_ROLES: " in sentence
+    assert "send VALUE=ROLE between commas, or JSON, with a role of read, report" in sentence
+
+
+@pytest.mark.parametrize("name", ["exp", "nbf"])
+@pytest.mark.parametrize("over_s", [-1, 1])
+def test_the_clocks_may_differ_by_half_a_minute(provider, name, over_s):
+    beyond_s = (LEEWAY_S + over_s) * (1 if name == "nbf" else -1)
+    token = provider.token(**{name: provider.clock().timestamp() + beyond_s})
+    assert provider.role(token) is (Role.crawl if over_s < 0 else None)
+
+
+# -- reasons
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"iss": "https://id.example/"}, r"its issuer \(iss\) is 'https://id.example/', not 'http"),
+        ({"aud": ["a", "b"]}, r"its audience \(aud\) is \['a', 'b'\], without 'recrawl'"),
+        ({"aud": None}, "it has no claim aud"),
+        ({"exp": None}, "it has no claim exp"),
+        ({"exp": "soon"}, "its exp or nbf is no number of seconds"),
+        ({"sub": None}, "it names no subject, by none of sub, client_id, azp"),
+        ({"sub": "a\0b"}, "its subject has a character that is not printable"),
+        ({"exp": 1}, r"it expired \d+ s ago \(exp\) by the service's clock"),
+        ({"nbf": 4_000_000_000}, r"it begins in \d+ s \(nbf\) by the service's clock"),
+    ],
+    ids=str,
+)
+def test_a_refusal_names_the_claim_its_value_and_what_is_expected(provider, changed, reason):
+    assert re.match(f"the token is not valid: {reason}", provider.reason(provider.token(**changed)))
+
+
+def test_a_refusal_names_the_key_and_the_algorithm(provider):
+    assert "it is no JSON Web Token" in provider.reason("a.b.c")
+    assert "it has over 8192 characters" in provider.reason("." * 9_000)
+    assert "provider has no key of the name 'two'" in provider.reason(provider.token(kid="two"))
+    assert "it names no key (kid), and the provider has 3" in provider.reason(
+        provider.token(kid=None)
+    )
+    symmetric = forged({"alg": "HS256", "kid": "one"}, provider.claims(), b"x")
+    assert "its algorithm is 'HS256', and its key signs by RS256" in provider.reason(symmetric)
+    other = provider.token(OTHER_RSA, "one")
+    assert "its signature is not that of the key 'one'" in provider.reason(other)
+    critical = forged({"alg": "RS256", "kid": "one", "crit": ["exp"]}, provider.claims(), b"x")
+    assert "the token is not valid" in provider.reason(critical)
+
+
+def test_the_log_has_each_reason_once_a_minute_and_never_the_token(provider):
+    tokens = [
+        provider.token(aud="another"),
+        provider.token(OTHER_RSA),
+        provider.token(exp=1),
+        "a.b.c",
+        provider.token(kid="k" * 5_000),
+    ]
+    with capture_logs() as log:
+        for token in tokens * 3:
+            provider.reason(token)
+        with pytest.raises(Forbidden):
+            provider.checker.caller(provider.token(groups=["somebody"]))
+    refused = [line["reason"] for line in log if line["event"] == "token refused"]
+    assert len(refused) == len(set(refused)) == len(tokens) + 1
+    assert "it has ['somebody'], which stands for none" in refused[-1]
+    assert max(map(len, refused)) < 400
+    for token in tokens:
+        assert not any(part and part in str(log) for part in token.split(".") if len(part) > 8)
+    provider.seconds.now += NOTED_S
+    with capture_logs() as log:
+        provider.reason(tokens[0])
+        for i in range(2 * MAX_NOTED):
+            provider.checker.tried_at = provider.seconds.now
+            provider.reason(provider.token(kid=f"made up {i}"))
+    assert len(log) == MAX_NOTED
+
+
+@pytest.mark.parametrize(
+    ("claims", "name"),
+    [
+        ({"sub": None, "client_id": "crawler"}, "jwt:crawler"),
+        ({"sub": "", "azp": "crawler"}, "jwt:crawler"),
+        ({"sub": None, "client_id": "one", "azp": "two"}, "jwt:one"),
+        ({"sub": "a person", "client_id": "one", "azp": "two"}, "jwt:a person"),
+    ],
+    ids=str,
+)
+def test_the_client_is_the_subject_of_a_token_without_one(provider, claims, name):
+    assert provider.checker.caller(provider.token(**claims)).name == name
+
+
+def of_claim(name, roles=None):
+    """Return a provider whose tokens name roles in a claim."""
+    provider = Provider()
+    settings = replace(SETTINGS, role_claim=name, roles=roles or SETTINGS.roles)
+    provider.checker.settings = settings
+    provider.checker.roles = {**Role.__members__, **settings.roles}
+    return provider
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("realm_access.roles", {"realm_access": {"roles": ["other", "crawlers"]}}),
+        ("resource_access.my.app.roles", {"resource_access": {"my.app": {"roles": ["crawl"]}}}),
+        ("https://a.example/roles", {"https://a.example/roles": ["crawl"]}),
+        ("https://a.example/app.roles", {"https://a.example/app": {"roles": "crawl"}}),
+        ("a.b.c", {"a": {"b.c": "crawl", "b": {"c": "admin"}}, "a.b": {"c": "crawl"}}),
+        ("a.b", {"a.b": "crawl", "a": {"b": "admin"}}),
+        ("scope", {"scope": "openid crawl profile"}),
+        ("scp", {"scp": ["crawl"]}),
+        ("https://a.example/scope", {"https://a.example/scope": "read crawl"}),
+        ("token.scp", {"token": {"scp": "crawl"}}),
+    ],
+    ids=str,
+)
+def test_a_role_may_be_in_a_nested_claim_or_a_word_of_a_scope(name, claims):
+    provider = of_claim(name)
+    assert provider.role(provider.token(groups=None, **claims)) is Role.crawl
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("realm_access.roles", {"realm_access": ["crawl"]}),
+        ("realm_access.roles", {"realm_access": {"roles": {"crawl": 1}}}),
+        ("realm_access.roles", {"realm_access": "crawl", "roles": ["crawl"]}),
+        ("a..b", {"a": {"b": "crawl"}}),
+        (".", {"": {"": None}}),
+        ("environment", {"environment": "x admin"}),
+        ("sub", {"sub": "repo:a/b:environment:x admin"}),
+        ("groups", {"groups": ["site admin"]}),
+        ("scp", {"scp": ["openid crawl"]}),
+        ("scope", {"scope": "administrator,crawl ADMIN"}),
+    ],
+    ids=str,
+)
+def test_a_text_is_no_role_because_one_of_its_words_is(name, claims):
+    provider = of_claim(name)
+    with pytest.raises(Forbidden):
+        provider.role(provider.token(**{"groups": None, **claims}))
+
+
+# -- keys
+
+
+def with_keys(provider, *entries):
+    provider.document = {"keys": list(entries)}
+    provider.seconds.now += RETRY_S
+    provider.checker.refresh()
+
+
+def test_two_keys_of_one_name_both_vouch(provider):
+    with_keys(provider, jwk(RSA, "same"), jwk(OTHER_RSA, "same"), jwk(EC, "same"))
+    for key, algorithm in ((RSA, "RS256"), (OTHER_RSA, "RS256"), (EC, "ES256")):
+        assert provider.role(provider.token(key, "same", algorithm)) is Role.crawl
+    assert provider.role(provider.token(ED, "same", "EdDSA")) is None
+    foreign = generate_private_key(65537, 2048)
+    assert "is not that of the key" in provider.reason(provider.token(foreign, "same"))
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
+def test_a_key_without_an_algorithm_signs_by_each_of_its_kind(provider, algorithm):
+    with_keys(provider, jwk(RSA, "one", alg=None), jwk(EC, "curve", alg=None))
+    assert provider.role(provider.token(algorithm=algorithm)) is Role.crawl
+    assert provider.role(provider.token(EC, "curve", "ES256")) is Role.crawl
+    for wrong in ("HS256", "none", "ES256", "ES512"):
+        token = forged({"alg": wrong, "kid": "one"}, provider.claims(), b"x")
+        assert f"its algorithm is '{wrong}'" in provider.reason(token)
+
+
+def test_the_public_key_of_an_entry_without_an_algorithm_is_no_secret_of_an_hmac(provider):
+    entry = jwk(RSA, "one", alg=None)
+    with_keys(provider, entry)
+    numbers = base64.urlsafe_b64decode(entry["n"] + "==")
+    for secret in (json.dumps(entry).encode(), entry["n"].encode(), numbers):
+        head, body, _ = forged({"alg": "HS256", "kid": "one"}, provider.claims()).split(".")
+        signed = hmac.new(secret, f"{head}.{body}".encode(), "sha256").digest()
+        signature = base64.urlsafe_b64encode(signed).rstrip(b"=").decode()
+        assert provider.role(f"{head}.{body}.{signature}") is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        jwk(OTHER_RSA, "bad", key_ops=["sign"]),
+        jwk(OTHER_RSA, "bad", key_ops=7),
+        jwk(OTHER_RSA, "bad", use=["sig"]),
+        jwk(OTHER_RSA, "bad", n="!"),
+        jwk(OTHER_RSA, "bad", n=7),
+        jwk(OTHER_RSA, "bad", alg=["RS256"]),
+        jwk(OTHER_RSA, "bad", alg="ES256"),
+        jwk(OTHER_RSA, "bad", kty="EC"),
+        jwk(OTHER_RSA, "bad", kty={}),
+        {"kty": "OKP", "crv": "X25519", "x": "AA", "kid": "bad"},
+    ],
+    ids=lambda entry: f"{entry['kty']}-{entry.get('alg')}-{entry.get('use')}",
+)
+def test_an_entry_that_cannot_be_used_leaves_the_others_in_force(provider, entry):
+    with_keys(provider, entry, jwk(RSA, "two"))
+    assert set(provider.checker.signers.by_name) == {"two"}
+    assert provider.role(provider.token(RSA, "two")) is Role.crawl
+
+
+def test_a_key_that_is_too_short_vouches_for_nothing(provider):
+    short = generate_private_key(65537, 1024)
+    with_keys(provider, jwk(short, "short"))
+    with pytest.warns(jwt.InsecureKeyLengthWarning):
+        token = provider.token(short, "short")
+    assert "2048" in provider.reason(token)

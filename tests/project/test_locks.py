@@ -10,8 +10,9 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-DEPENDENCIES = PROJECT["project"]["dependencies"]
 EXTRAS = PROJECT["project"]["optional-dependencies"]
+DEPENDENCIES = PROJECT["project"]["dependencies"] + EXTRAS["jwt"]
+"""Requirements of the service and of tokens, which each image has."""
 CLUSTER = tomllib.loads((ROOT / "recrawl_cluster" / "pyproject.toml").read_text())["project"]
 OURS = {"recrawl", "recrawl-client"}
 """Distributions that the image builds from the tree."""

@@ -88,6 +88,18 @@ HEADERS: dict[int, dict[str, str]] = {
 }
 
 
+BEARER = "bearer "
+CHALLENGES: dict[type[Exception], str] = {
+    errors.Unauthorized: "invalid_token",
+    errors.Forbidden: "insufficient_scope",
+}
+"""Error code of RFC 6750 for each refusal of a key or token."""
+OUTSIDE = re.compile(r"[^\x20-\x7e]")
+"""Character that an `error_description` may not have, beside quotes and backslashes."""
+MAX_DESCRIPTION = 500
+"""Maximum length of an `error_description`, characters."""
+
+
 def words(name: str) -> str:
     """Return the name of a condition in words.
 
@@ -120,12 +132,23 @@ def problem(status: int, name: str, detail: str, **extra: Any) -> Response:
     )
 
 
-async def answer(_: Request, error: Exception) -> Response:
+def challenge(request: Request, response: Response, code: str, detail: str) -> None:
+    """Add the reason of a refusal to a request that shows a key or token (RFC 6750, 3)."""
+    if request.headers.get("Authorization", "")[: len(BEARER)].lower() == BEARER:
+        description = OUTSIDE.sub("?", detail.replace('"', "'").replace("\\", "/"))
+        response.headers["WWW-Authenticate"] = (
+            f'Bearer error="{code}", error_description="{description[:MAX_DESCRIPTION]}"'
+        )
+
+
+async def answer(request: Request, error: Exception) -> Response:
     """Return the problem of a named condition."""
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     detail = getattr(error, "detail", str(error))
     extra = dict(getattr(error, "extra", {}))
     response = problem(status, type(error).__name__, detail, **extra)
+    if code := CHALLENGES.get(type(error)):
+        challenge(request, response, code, detail)
     if isinstance(error, errors.RateLimited):
         response.headers["Retry-After"] = str(math.ceil(extra["retry_after_s"]))
     elif isinstance(error, errors.Overloaded):
