@@ -158,7 +158,7 @@ def filled(
         clean = {k: v for k, v in os.environ.items() if not k.startswith("RECRAWL_")}
         environment = {**clean, "RECRAWL_CLUSTER": str(file), "RECRAWL_LOG_LEVEL": "warning"}
         command = [sys.executable, "-m", "service"]
-        for words in (["migrate"], ["parts", "add"]):
+        for words in (["migrate"], ["shards", "add"]):
             subprocess.run(
                 [*command, *words], env=environment, check=True, stdout=subprocess.DEVNULL
             )

@@ -34,6 +34,7 @@ from recrawl_cluster.epochs.databases import for_processes
 from service.epochs.part import Task
 from service.epochs.parts import EpochParts, Spread, in_this_process
 from service.epochs.run import run_epoch
+from service.epochs.solve import Plan
 from service.runtime.bootstrap import configure_logging
 
 COUNTED = slice(11, 15)
@@ -101,7 +102,7 @@ class Watched:
 
 
 def epochs(
-    store: Any, watched: Watched, cpu: Callable[[], float], rounds: int
+    store: Any, watched: Watched, cpu: Callable[[], float], rounds: int, plan: Plan = PLAN
 ) -> list[dict[str, float]]:
     """Return the figures of epochs after one that warms up."""
     figures = []
@@ -109,7 +110,7 @@ def epochs(
         for pid in watched.pids():
             Path(f"/proc/{pid}/clear_refs").write_text(RESET_PEAK)
         used, began, sent = cpu(), time.perf_counter(), watched.n_bytes()
-        record = run_epoch(store, PLAN, store.clock, watched.opened)
+        record = run_epoch(store, plan, store.clock, watched.opened)
         if record.certificate is None:
             raise RuntimeError(f"the epoch failed: {record.reason}")
         peaks = {pid: megabytes(pid, "VmHWM") for pid in watched.before}
@@ -119,6 +120,7 @@ def epochs(
                 "seconds": time.perf_counter() - began,
                 "megabytes": (watched.n_bytes() - sent) / 1e6,
                 "grown": max(peaks[pid] - watched.before[pid] for pid in peaks),
+                **record.certificate.seconds,
             }
         )
     return figures[1:]

@@ -9,7 +9,7 @@ import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import dask
@@ -159,10 +159,28 @@ class Actors:
             tls_ca_file=ca, tls_client_cert=cert, tls_client_key=key, require_encryption=True
         )
 
+    def n_workers(self) -> int:
+        """Return the number of workers that the scheduler has; raise `PartLost`."""
+        client = self.connected(1)
+        try:
+            client.wait_for_workers(1, timeout=CONNECTS_WITHIN_S)
+            return len(client.scheduler_info(n_workers=-1)["workers"])
+        except Exception as error:  # Dask raises many kinds
+            raise PartLost((0,), f"no Dask worker is ready: {error!r}") from error
+
+    def opened(
+        self,
+        store: Store,
+        lead: Lead,  # noqa: ARG002 - for other runners
+        task: Task,
+    ) -> AbstractContextManager[EpochParts]:
+        """Place an actor for each part of an epoch of a store (`placed`)."""
+        return self.placed(self.sources(store), task)
+
     @contextmanager
-    def opened(self, store: Store, lead: Lead, task: Task) -> Iterator[EpochParts]:  # noqa: ARG002
-        """Place an actor for each part of an epoch; the actors end with the epoch."""
-        parts = InActors(self, self.sources(store), task)
+    def placed(self, sources: Sequence[PartSource], task: Task) -> Iterator[EpochParts]:
+        """Place an actor for each source; the actors end with the epoch."""
+        parts = InActors(self, sources, task)
         try:
             yield parts
         finally:

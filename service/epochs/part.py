@@ -17,9 +17,17 @@ from service.core.age_evidence import AgeEvidence
 from service.core.common_values import Contribution, Joint
 from service.core.estimators.base import Estimator, from_columns
 from service.core.shared_changes import ShareEvidence
+from service.core.twins import discounted_among
 from service.core.wide_revisions import WideRevisions
 from service.epochs.ages import UNLEARNT, learn_ages
 from service.epochs.change_hours import Hours, learn_hours, load_hours
+from service.epochs.group_tables import (
+    FewRates,
+    LearntHours,
+    PartShare,
+    SharedGroups,
+    shared_groups,
+)
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
 from service.epochs.urgency import LastEpoch
@@ -27,7 +35,7 @@ from service.epochs.wide_revisions import revised
 from service.estimation.ages import at_ages
 from service.estimation.estimates import estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
-from service.model.arrays import SHARD_BITS, Floats, UrlGroupRates, distinct, instant
+from service.model.arrays import SHARD_BITS, Floats, distinct, instant
 from service.model.columns import (
     RARE,
     CapColumns,
@@ -41,6 +49,7 @@ from service.model.domain import Certificate, Epoch, Observability
 from service.model.urls import n_buckets
 from service.storage import Transaction
 from service.storage.epochs.contract import GroupTables, Learnt
+from service.storage.epochs.schedule_blocks import seldom, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +96,25 @@ class Input(NamedTuple):
     """Requests of the database; its first logical shard has them."""
     revisions: WideRevisions | None = None
     """Wide revisions that the last epoch knew; None: none."""
+    digest: NDArray[Any] | None = None
+    """(N,) digests of pages whose twins and URL groups may be in other parts (`core.twins`); None:
+    the shard is whole, and its twins are discounted."""
 
 
 def load(tx: Transaction, task: Task) -> dict[int, Input]:
     """Return the input of a store that was never sharded, which is one logical shard."""
-    return {0: _with_tables(tx, task, _read(tx, task), 0)}
+    return {0: with_tables(tx, task, read(tx, task, tx.load_columns()), 0)}
 
 
 def load_divided(tx: Transaction, task: Task) -> dict[int, Input]:
     """Return the input of each logical shard of a database; of one, if it has no pages."""
-    parts = divided(_read(tx, task))
-    return {shard: _with_tables(tx, task, part, shard) for shard, part in parts.items()}
+    parts = divided(read(tx, task, tx.load_columns()))
+    return {shard: with_tables(tx, task, part, shard) for shard, part in parts.items()}
 
 
-def _read(tx: Transaction, task: Task) -> Input:
-    plan, last = task.plan, task.last
-    pages, caps = tx.load_columns(), tx.load_caps()
+def read(tx: Transaction, task: Task, pages: EpochColumns) -> Input:
+    """Return the input of pages, without what the last epoch learnt about URL groups."""
+    plan, last, caps = task.plan, task.last, tx.load_caps()
     change_hours = from_log = None
     if plan.with_change_hours:
         change_hours = load_hours(
@@ -115,7 +127,7 @@ def _read(tx: Transaction, task: Task) -> Input:
     return Input(pages, caps, plan.estimator, None, change_hours, from_log, requests, revisions)
 
 
-def _with_tables(tx: Transaction, task: Task, part: Input, shard: int) -> Input:
+def with_tables(tx: Transaction, task: Task, part: Input, shard: int) -> Input:
     """Return an input with what the last epoch learnt about the URL groups of a logical shard."""
     last = task.last
     return part._replace(
@@ -172,53 +184,25 @@ def _cut(columns: Any, name: str, shard: int) -> Any:
 
 
 def refit(
-    estimator: Estimator[Any], pages: EpochColumns, last: Estimator[Any] | None = None
+    estimator: Estimator[Any],
+    pages: EpochColumns,
+    last: Estimator[Any] | None = None,
+    n_groups: int | None = None,
 ) -> Joint[Estimator[Any]]:
     """Return the estimator with its prior fitted to the pages that are not `complete`.
 
-    Pages without importance do not count, nor do pages that are gone.
+    Pages without importance do not count, nor do pages that are gone. `n_groups` is the number of
+    buckets of URL groups; None: by the number of pages.
     """
     if estimator.needs_history:
         return estimator
     counted = (pages.observability != Observability.complete) & (pages.importance > 0)
     state = from_columns(estimator, pages.estimate[counted])
-    groups = pages.url_group[counted], n_buckets(len(pages))
+    groups = pages.url_group[counted], n_groups or n_buckets(len(pages))
     if estimator.aging is not None and not counted.all():
         estimator = estimator.of_ages(estimator.aging.take(np.flatnonzero(counted)))
     fitted: Estimator[Any] = yield from estimator.fitted(state, *groups, last)
     return fitted
-
-
-LearntHours = tuple[ChangeHours, GroupHours, GroupScreens]
-"""Change hours of hosts and of their URL groups after a lesson."""
-
-
-class FewRates(NamedTuple):
-    """Mean change rates of URL groups. Most groups have the corpus' mean."""
-
-    n_groups: int
-    usual: np.float32
-    """Rate of most groups, 1/day."""
-    group: NDArray[np.intp]
-    """Groups with another rate."""
-    rate: UrlGroupRates
-
-    @classmethod
-    def of(cls, estimator: Estimator[Any]) -> "FewRates | None":
-        """Return the rates of a fit; None if it has none."""
-        rate = estimator.url_group_rate
-        if rate is None:
-            return None
-        numbers = estimator.corpus()
-        usual = np.float32(numbers["a"] / numbers["b"])
-        group = np.flatnonzero(rate != usual)
-        return cls(rate.size, usual, group, rate[group])
-
-    def whole(self) -> UrlGroupRates:
-        """Return the rates of all groups."""
-        rate = np.full(self.n_groups, self.usual, np.float32)
-        rate[self.group] = self.rate
-        return rate
 
 
 EVIDENCE = (
@@ -256,6 +240,8 @@ class Stages:
     """Hosts and URL groups that have learnt change hours."""
     evidence: ShareEvidence | None = None
     revisions: WideRevisions | None = None
+    shared: SharedGroups | None = None
+    """Buckets of URL groups that parts have in common; None: the shard is whole."""
     schedule: ScheduleColumns
 
     def __init__(self, task: Task, columns: Input) -> None:
@@ -266,14 +252,21 @@ class Stages:
 
     def estimate(self) -> Joint[int]:
         """Estimate change rates and change hours; return the number of all pages."""
-        pages, caps, fitted, evidence, change_hours, from_log, requests, revisions = self.loaded
+        pages, caps, fitted, evidence, change_hours, from_log, requests, revisions, digest = (
+            self.loaded
+        )
         del self.loaded
-        plan, last = self.task.plan, self.task.last
+        plan, last, n_groups = self.task.plan, self.task.last, None
+        if digest is not None:
+            worth = yield from discounted_among(pages.importance, digest)
+            pages, digest = replace(pages, importance=worth), None
+            self.shared = yield from shared_groups(pages)
+            evidence, n_groups = self.shared.evidence(evidence), len(self.shared.n_own)
         learnt = UNLEARNT
         if plan.ages:
             learnt = yield from learn_ages(pages, fitted, last, self.now)
         aged = at_ages(plan.estimator.with_profile(learnt.profile), pages, self.now)
-        estimator = yield from refit(aged, pages, fitted)
+        estimator = yield from refit(aged, pages, fitted, n_groups)
         estimator = estimator.with_profile(aged.profile).of_ages(aged.aging)
         self.ages = learnt.evidence
         estimates = estimate_rates(pages, estimator, self.now, from_log)
@@ -290,7 +283,7 @@ class Stages:
             self.revisions, hazard = revised(pages, estimator, revisions, began, self.now)
         self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
         limits = last, caps, self.now, evidence, change_hours, requests, hazard, learnt.profile
-        self.problem = without_evidence(pages), estimates, plan, *limits
+        self.problem = without_evidence(pages), estimates, plan, *limits, n_groups
         return len(pages)
 
     def allocate(self) -> Joint[Certificate]:
@@ -304,6 +297,10 @@ class Stages:
         """Return what the epoch learnt about URL groups."""
         rates = None if self.rates is None else self.rates.whole()
         return GroupTables(rates, self.evidence, self.revisions)
+
+
+STRETCH = 1 << 16
+"""Pages of a part between two page_ids that the leader learns."""
 
 
 class Contributions(NamedTuple):
@@ -369,6 +366,22 @@ class EpochPart:
         """Write this part's rows of the schedule and what the epoch learnt."""
         parts = [stages.schedule for stages in self.stages.values()]
         self.source.prepare(run, ScheduleColumns.concatenate(parts), self.learnt())
+
+    def share(self) -> PartShare | None:
+        """Return all that the leader writes but the rows; None: the part has no pages."""
+        for one in self.stages.values():
+            assert one.shared is not None  # noqa: S101 - for mypy
+            tables = one.shared.share(one.rates, one.evidence, one.revisions)
+            ids = one.schedule.page_id[::STRETCH]
+            return PartShare(tables, one.change_hours, ids, seldom(one.schedule))
+        return None
+
+    def rows(self, first: int, end: int, names: list[str]) -> dict[str, NDArray[Any]]:
+        """Return the rows of the schedule with page_ids from `first` to before `end`."""
+        for one in self.stages.values():
+            row = slice(*one.schedule.page_id.searchsorted([first, end]).tolist())
+            return short(one.schedule.take(row), names)
+        return {}
 
     def learnt(self) -> Learnt:
         """Return what the epoch learnt in all logical shards."""

@@ -58,6 +58,10 @@ class EpochParts(ABC):
         """Return the answers to a question with the same arguments for all parts."""
         return self.ask(question, [arguments] * self.n_parts)
 
+    def prepare(self, run: Run) -> None:
+        """Write the schedule of an epoch and what it learnt; no reader sees the schedule yet."""
+        self.ask_all("prepare", run)
+
     def joined(self, stage: str) -> list[Any]:
         """Return the results of a stage of all logical shards, in their order."""
         answers: list[Contributions] = self.ask_all("begin", stage)

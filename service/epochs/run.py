@@ -135,7 +135,7 @@ def computed(parts: EpochParts, run: Run) -> Certificate:
         certificate, *_ = parts.joined("allocate")
     epoch_log.info("epoch allocated", seconds=seconds["allocate"], passes=certificate.passes)
     with stopwatch(seconds, "publish"):
-        parts.ask_all("prepare", run)
+        parts.prepare(run)
     return replace(certificate, seconds=seconds)
 
 

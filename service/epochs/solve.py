@@ -141,12 +141,13 @@ def solve(
     requests: RequestCounts = NO_REQUESTS,
     hazard: Floats | None = None,
     profile: AgeProfile | None = None,
+    n_groups: int | None = None,
 ) -> Joint[EpochResult]:
     """Return the schedule of this part, and the certificate of all; `last` is in force.
 
     `requests` are those of this part's history. `hazard` has the changes expected by wide revisions
     since each page's last crawl; None: of no page. `profile` has the ages; None: they do not
-    matter.
+    matter. `n_groups` is the number of buckets of URL groups; None: by the number of pages.
     """
     start, before = last.certificate.multiplier if last and last.certificate else None, last
     if last and last.certificate and last.certificate.unit != plan.unit:
@@ -186,7 +187,7 @@ def solve(
             exposure = aged_exposures(pages, profile, now, exposure)
         like = pages if profile is None else hot_apart(pages, profile, now)
         situation = like, estimates, crawl_rate, caps, now
-        urgencies = yield from urgency(*situation, since, on_all, exposure, hazard)
+        urgencies = yield from urgency(*situation, since, on_all, exposure, hazard, n_groups)
     shifts = shifted(
         pages, estimates, crawl_rate, urgencies.of_pages, change_hours, place, caps, since, now
     )

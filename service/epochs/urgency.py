@@ -80,6 +80,7 @@ def urgency(
     budget_factor: float = 1.0,
     exposure: Floats | None = None,
     hazard: Floats | None = None,
+    n_groups: int | None = None,
 ) -> Joint[Urgency]:
     """Return the urgency of pages with (N,) crawl rates on the clock, 1/day.
 
@@ -87,6 +88,7 @@ def urgency(
 
     `exposure` has the operational lengths of last intervals, days; None: the lengths. `hazard` has
     the changes expected by wide revisions since each page's last crawl; None: of no page.
+    `n_groups` is the number of buckets of URL groups; None: by the number of pages.
 
     The urgency is 1 for pages whose pings are used, and for pages of hosts with a cap. Siblings do
     not count for pages that are crawled every `OFTEN_DAYS` or sooner. The bounds
@@ -99,8 +101,9 @@ def urgency(
     age = np.where(clocked, np.maximum(days(now - pages.last_observed_at), 0.0), np.nan)
     interval = np.where(pages.importance > 0, pages.last_interval, 0.0)
     window = since(last, now)
+    n_groups = n_groups or n_buckets(len(pages))
     factor, ratios, evidence = yield from _by_siblings(
-        pages, (age, interval, exposure), estimates.change_rate, last, window
+        pages, (age, interval, exposure), estimates.change_rate, last, window, n_groups
     )
     if hazard is not None:
         factor += _by_revisions(hazard, estimates.change_rate, age)
@@ -145,12 +148,12 @@ def _by_siblings(
     change_rate: Floats,
     last: LastEpoch,
     window: Window,
+    n_groups: int,
 ) -> Joint[tuple[Floats, tuple[float, ...], ShareEvidence]]:
     """Return the (N,) effects of siblings, the ratios of all pages by age, and the evidence.
 
     The evidence has the crawls of the window.
     """
-    n_groups = n_buckets(len(pages))
     evidence = yield from in_common(last.evidence, n_groups)
     age, interval, exposure = crawls
     calibration = float(evidence.calibration[0])

@@ -18,9 +18,9 @@ class ClusterSettings(BaseSettings):
     """File that names the Postgres databases of a sharded store (TOML), in place of
     RECRAWL_DATABASE_URL; empty: one database; needs `recrawl[cluster]`."""
     dask: str | None = None
-    """Dask scheduler whose workers compute epochs over several databases, such as tls://HOST:8786
-    or tcp://HOST:8786; local: workers of this machine; empty: the worker computes one database
-    after the other."""
+    """Dask scheduler whose workers compute epochs over Postgres, such as tls://HOST:8786 or
+    tcp://HOST:8786; local: workers of this machine; empty: the worker computes alone. One database
+    is computed in parts by hosts, several one by one; needs `recrawl[cluster]`."""
     dask_ca: Path | None = None
     """File with the certificate authority of the Dask scheduler and its workers (PEM), for tls://;
     empty: as Dask is configured."""
@@ -31,10 +31,6 @@ class ClusterSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_dask(self) -> Self:
-        if self.dask and not self.cluster:
-            raise ValueError(
-                "RECRAWL_DASK is for several databases; unset it, or name them in RECRAWL_CLUSTER"
-            )
         url = urlsplit(self.dask or "")
         if self.dask and self.dask != LOCAL and not (url.scheme in ("tls", "tcp") and url.netloc):
             raise ValueError(

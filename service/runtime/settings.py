@@ -196,6 +196,11 @@ class Settings(AccessSettings, ClusterSettings):
                 raise ValueError(f"{name} must be one of {', '.join(choices)}, not {chosen!r}")
         self._check_together(estimator)
         self._check_budget()
+        if self.dask and self.database_url.get_secret_value().startswith("sqlite"):
+            raise ValueError(
+                f"{PREFIX}DASK computes epochs over Postgres, and {PREFIX}DATABASE_URL names a "
+                "SQLite file; unset one of them"
+            )
         return self
 
     def _check_budget(self) -> None:

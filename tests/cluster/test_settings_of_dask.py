@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from recrawl_cluster.epochs.actors import Actors
+from recrawl_cluster.epochs.hosts import ByHosts
 from service.epochs.parts import in_this_process
 from service.model import plugins
 from service.model.errors import InvalidSettings
@@ -35,6 +36,13 @@ def test_actors_are_chosen_by_settings():
     assert (far.address, far.security()) == ("tcp://dask:8786", None)
 
 
+def test_one_database_on_postgres_is_computed_in_parts_by_hosts():
+    one = {"database_url": "postgresql://postgres@127.0.0.1/recrawl", "dask": "tcp://dask:8786"}
+    runner = chosen_processes(read_settings(**one)).spread.__self__
+    assert isinstance(runner, ByHosts)
+    assert runner.actors.address == "tcp://dask:8786"
+
+
 def test_certificates_of_dask_are_files_and_come_together(tmp_path):
     files = {name: tmp_path / f"{name}.pem" for name in ("dask_ca", "dask_cert", "dask_key")}
     address = {"dask": "tls://dask:8786"}
@@ -56,7 +64,7 @@ def test_certificates_of_dask_are_files_and_come_together(tmp_path):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"dask": "local"}, "RECRAWL_DASK is for several databases; unset it, or name them in"),
+        ({"dask": "local"}, "RECRAWL_DATABASE_URL names a SQLite file; unset one of them"),
         ({**SHARDED, "dask": "dask:8786"}, "RECRAWL_DASK must be local, tls://HOST:PORT or tcp:"),
         ({**SHARDED, "dask": "http://dask:8786"}, "not 'http://dask:8786'"),
     ],

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.joint_cases import together
 
-from service.core.twins import discounted
+from service.core.twins import discounted, discounted_among
 
 
 @given(st.lists(st.integers(-2, 2), max_size=90))
@@ -31,3 +32,18 @@ def test_digests_that_share_a_bucket_are_no_twins():
 def test_the_worth_of_copies_comes_down_to_one_page_without_a_jump():
     each = [discounted(np.ones(n), np.full(n, 5.0))[0] for n in (10, 11, 12, 10_000)]
     assert each == pytest.approx([1, 1 / 2, 1 / 3, 1 / 9_991])
+
+
+@given(
+    st.lists(st.integers(-3, 3), max_size=120),
+    st.lists(st.integers(0, 3), min_size=1, max_size=120),
+)
+def test_twins_in_any_part_count(digests, places):
+    digest = np.array(digests, np.int64)
+    place = np.resize(places, len(digest))
+    rows = [np.flatnonzero(place == n) for n in range(4)]
+    importance = np.arange(1.0, len(digest) + 1)
+    whole = discounted(importance, digest)
+    parts = together([discounted_among(importance[row], digest[row]) for row in rows])
+    for row, part in zip(rows, parts, strict=True):
+        np.testing.assert_array_equal(part, whole[row])

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from support.store_cases import instants, register, states_of
+from support.store_cases import instants, register, same, states_of
 
 from service.model.columns import EpochColumns
+from service.model.host_sets import host_sets
 from service.storage.epochs import postgres_loading as loading
 
 
@@ -94,3 +95,43 @@ def test_an_epoch_without_pages_loads_nothing(postgres_store):
         pages = tx.load_columns()
     assert len(pages) == 0
     assert pages.estimate.shape == (0, postgres_store.width)
+
+
+def with_hosts(store, n_hosts, n_pages=40):
+    """Register hosts with as many pages each; return their ids."""
+    for n in range(n_hosts):
+        register(store, n_pages, host=f"h{n}.example", importance=1.0 + n)
+    with store.begin(write=False) as tx:
+        return np.unique(tx.load_columns().host_id)
+
+
+def test_sets_of_hosts_together_have_the_columns_of_all(postgres_store):
+    host_id = with_hosts(postgres_store, 9)
+    groups = [host_id[[0, 4, 8]]]
+    with postgres_store.read_whole() as tx:
+        whole = tx.load_columns()
+        sets = host_sets(tx.host_sizes(4_096), groups, 3)
+        parts = [tx.load_hosts(each) for each in sets]
+    for each, (pages, digest) in zip(sets, parts, strict=True):
+        assert each.has(pages.host_id).all()
+        assert (np.diff(pages.page_id) > 0).all()
+        assert len(digest) == len(pages) > 0
+    pages = EpochColumns.concatenate([pages for pages, _ in parts])
+    same(pages.take(np.argsort(pages.page_id)), whole)
+
+
+def test_hosts_are_counted_in_whole_or_by_a_sample(postgres_store):
+    host_id = with_hosts(postgres_store, 8, 400)
+    with postgres_store.begin(write=False) as tx:
+        sizes = tx.host_sizes(4_096)
+        assert sizes.host_id.tolist() == host_id.tolist()
+        assert sizes.n_pages.tolist() == [400] * 8
+        sample = tx.host_sizes(30)
+        again = tx.host_sizes(30)
+        assert again.n_pages.tolist() == sample.n_pages.tolist()
+        assert sample.n_pages.sum() == pytest.approx(3_200, rel=0.5)
+
+
+def test_a_database_without_pages_has_no_sizes(postgres_store):
+    with postgres_store.begin(write=False) as tx:
+        assert len(tx.host_sizes(4_096).host_id) == 0

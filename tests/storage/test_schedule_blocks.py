@@ -1,6 +1,7 @@
 """Schedules in blocks: sequences of epochs read back as written, whatever moved between them."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +66,25 @@ def decoded(blocks, names):
 
 
 @given(
+    st.lists(st.integers(1, 700), unique=True, min_size=1),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
+def test_rows_that_crossed_in_short_have_the_same_blocks(pages, seed, plain):
+    schedule = random_schedule(np.sort(np.array(pages, np.int64)), np.random.default_rng(seed))
+    if plain:
+        schedule = replace(schedule, crawl_probability=np.zeros(len(pages)))
+    names = schedule_blocks.seldom(schedule)
+    again = schedule_blocks.long(schedule_blocks.short(schedule, names))
+    assert schedule_blocks.seldom(again) == names
+    expected = schedule_blocks.blocks(3, schedule, names)
+    for one, other in zip(expected, schedule_blocks.blocks(3, again, names), strict=True):
+        for ours, theirs in zip(one, other, strict=True):
+            np.testing.assert_array_equal(np.ma.getmaskarray(ours), np.ma.getmaskarray(theirs))
+            assert np.ma.getdata(ours).tobytes() == np.ma.getdata(theirs).tobytes()
+
+
+@given(
     st.lists(st.integers(1, 700) | st.integers(2**42, 2**42 + 300), unique=True, min_size=1),
     st.integers(0, 2**32),
     st.sampled_from([1, 64, 100]),
@@ -73,10 +93,11 @@ def test_blocks_have_every_page_once_in_its_place(pages, seed, chunk):
     schedule = random_schedule(np.sort(np.array(pages, np.int64)), np.random.default_rng(seed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule_blocks, "CHUNK", chunk)
-        blocks = list(schedule_blocks.blocks(7, schedule))
+        names = schedule_blocks.seldom(schedule)
+        blocks = list(schedule_blocks.blocks(7, schedule, names))
     numbers = np.concatenate([block for block, *_ in blocks])
     assert (np.diff(numbers) > 0).all()
-    found = decoded(blocks, schedule_blocks.columns(schedule))
+    found = decoded(blocks, schedule_blocks.columns(names))
     for name, values in schedule.arrays().items():
         short = name in ("change_rate", "crawl_rate", "urgency")
         expected = values.astype(np.float32) if short else values

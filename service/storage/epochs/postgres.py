@@ -1,13 +1,16 @@
 """Epochs in the SQL of Postgres; a schedule is one partition."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from psycopg.pq import TransactionStatus
 from typing_extensions import override
 
+from service.core.twins import discounted
 from service.model.columns import (
     ChangeHours,
     EpochColumns,
@@ -18,6 +21,7 @@ from service.model.columns import (
     ShiftColumns,
 )
 from service.model.domain import Certificate
+from service.model.host_sets import EVERY_HOST, HostSet, HostSizes
 from service.model.listing import TagColumns
 from service.storage.dialect import KEPT
 from service.storage.epochs import schedule_blocks
@@ -32,7 +36,7 @@ from service.storage.epochs.group_hours import (
     stored_screens,
 )
 from service.storage.epochs.loading import LoadSql
-from service.storage.epochs.postgres_loading import load
+from service.storage.epochs.postgres_loading import SIZE, load
 from service.storage.epochs.schedule import ScheduleSql, rows
 from service.storage.postgres import binary
 from service.storage.postgres.binary import SHORT_RATES, broad, copy_blocks
@@ -56,6 +60,14 @@ SAVE_RECORDS, SAVE_SCREENS = (
     f"SELECT {', '.join(names)} FROM {given(*names)} {renew}"
     for names, renew in ((OF_RECORD, RENEW_RECORDS), (OF_SCREEN, RENEW_SCREENS))
 )
+
+HOST_SIZES = """
+SELECT array_agg(host_id), array_agg(n_pages) FROM (
+    SELECT host_id, count(*) AS n_pages
+    FROM page_states TABLESAMPLE SYSTEM ({}) REPEATABLE (1) GROUP BY host_id
+) AS sizes
+"""
+"""Statement that counts the pages of hosts in a percentage of blocks, the same ones each time."""
 
 SCHEDULE = f"""
 SELECT array_agg(page_id), array_agg(coalesce(created_at, '-infinity')),
@@ -82,15 +94,30 @@ class PostgresEpochs(EpochsSql, ScheduleSql, LoadSql, PostgresDialect):
 
     @override
     def load_columns(self) -> EpochColumns:
+        columns, digest = self.load_hosts(EVERY_HOST)
+        return replace(columns, importance=discounted(columns.importance, digest))
+
+    def load_hosts(self, hosts: HostSet) -> tuple[EpochColumns, NDArray[Any]]:
+        """Return the pages of some hosts as `load_columns`, twins in full, and their digests."""
         # one snapshot: outside a transaction, each statement would have its own
         driver = self.driver
         alone = driver.info.transaction_status is TransactionStatus.IDLE
         if alone:
             driver.execute(SNAPSHOT)
-        columns = load(driver, self.width)
+        loaded = load(driver, self.width, hosts)
         if alone:
             driver.execute("COMMIT")
-        return columns
+        return loaded
+
+    def host_sizes(self, n_blocks: int) -> HostSizes:
+        """Return the sizes of hosts by a sample of about as many blocks of their pages' states."""
+        ((size,),) = self.once(SIZE.format("page_states"))
+        share = min(n_blocks / max(size, 1), 1.0)
+        ((host_id, n_pages),) = self.once(HOST_SIZES.format(100.0 * share))
+        if host_id is None:
+            return HostSizes(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        order = np.argsort(host_id)
+        return HostSizes(host_id[order], np.rint(n_pages[order] / share).astype(np.int64))
 
     @override
     def load_tags(self) -> TagColumns:
@@ -99,13 +126,22 @@ class PostgresEpochs(EpochsSql, ScheduleSql, LoadSql, PostgresDialect):
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
+        self.write_stretches(epoch, [schedule], schedule_blocks.seldom(schedule))
+
+    def write_stretches(
+        self, epoch: int, stretches: Iterable[ScheduleColumns], seldom: Collection[str]
+    ) -> None:
+        """Write a schedule whose rows come in stretches of whole blocks, by ascending page_id.
+
+        `seldom` has the columns that some of them need (`schedule_blocks.seldom`).
+        """
         # The table is filled and indexed, then attached; the CHECK avoids a scan. All blocks are
         # read by subscripts, so nothing is compressed or shifted to another table.
         table = f"schedule_{epoch}"
         of_one_epoch = f"(LIKE schedule, CHECK (epoch = {epoch}))"
         self.once(f"CREATE TABLE {table} {of_one_epoch} WITH (autovacuum_enabled = false)")
-        columns = ", ".join(schedule_blocks.columns(schedule))
-        blocks = schedule_blocks.blocks(epoch, schedule)
+        columns = ", ".join(schedule_blocks.columns(seldom))
+        blocks = (b for each in stretches for b in schedule_blocks.blocks(epoch, each, seldom))
         self.copy(f"COPY {table} ({columns}) FROM STDIN {FROZEN}", copy_blocks(blocks))
         self.once(f"CREATE INDEX ON {table} (block) WITH (fillfactor = 100)")
         self.once(f"ANALYZE {table} (block, epoch)")  # else the planner expects no rows

@@ -13,9 +13,9 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from service.core.twins import discounted
 from service.model.arrays import Bools, Ints
 from service.model.columns import RARE, EpochColumns
+from service.model.host_sets import EVERY_HOST, HostSet
 from service.storage.column_builder import Gathered, placed
 from service.storage.epochs.loading import SHARED_DIGEST, no_share
 from service.storage.postgres.binary import unwire
@@ -115,11 +115,16 @@ ONLY_WORKERS = "SET LOCAL parallel_leader_participation = off"
 SIZE = "SELECT pg_relation_size('{}') / current_setting('block_size')::int"
 
 
-def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
-    """Return all pages by ascending page_id; the transaction has one snapshot."""
+def load(
+    driver: psycopg.Connection[Any], width: int, hosts: HostSet
+) -> tuple[EpochColumns, NDArray[Any]]:
+    """Return the pages of hosts by ascending page_id, and their digests.
+
+    The transaction has one snapshot.
+    """
     driver.execute(ONLY_WORKERS)
-    pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES), PAGES, 0)
-    every_state = _ranges(driver, STATES)
+    pages, (bounds,) = read_packed(driver, _ranges(driver, PAGES, hosts), PAGES, 0)
+    every_state = _ranges(driver, STATES, hosts)
     states, (shareless, ages, failures, costs, births, pings) = read_packed(
         driver, every_state, STATES, 8 * width
     )
@@ -127,8 +132,8 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
     if not np.array_equal(page_id, states["page_id"]):
         page_id = np.intersect1d(page_id, states["page_id"], assume_unique=True)
         pages, states = (_at(part, page_id) for part in (pages, states))
-    importance = discounted(pages["importance"], states.pop("digest"))
-    columns = {**states, "importance": importance}
+    digest = states.pop("digest")
+    columns = {**states, "importance": pages["importance"]}
     failures["last_failure_at"] = failures.pop("last_crawl_at")
     for some in (bounds, ages, failures, costs, births, pings):
         row, there = _rows(page_id, some.pop("page_id"))
@@ -140,7 +145,7 @@ def load(driver: psycopg.Connection[Any], width: int) -> EpochColumns:
             columns[name] = np.array(columns[name])
             columns[name][row] = none
     columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, width)
-    return EpochColumns(**columns)
+    return EpochColumns(**columns), digest
 
 
 def read_packed(
@@ -169,8 +174,9 @@ def read_packed(
     return _sorted(gathered.columns()), few
 
 
-def _ranges(driver: psycopg.Connection[Any], table: Packed) -> str:
+def _ranges(driver: psycopg.Connection[Any], table: Packed, hosts: HostSet) -> str:
     """Return the statement that copies the packed columns of each range of a table's file."""
+    only = "" if hosts == EVERY_HOST else f" AND ({hosts.condition})"
     sent = [FLOATS[len(kinds)].format(*map(_present, kinds)) for kinds in table.numbers]
     sent += [_sent(name, kind) for name, kind in table.usual.items()]
     packed = [f"string_agg({value}, '')" for value in sent]
@@ -180,7 +186,7 @@ def _ranges(driver: psycopg.Connection[Any], table: Packed) -> str:
     ((n_blocks,),) = driver.execute(SIZE.format(table.name)).fetchall()
     ranges = " UNION ALL ".join(
         f"SELECT {', '.join(packed)} FROM {table.name} "
-        f"WHERE ctid >= '({first},0)' AND ctid < '({first + RANGE},0)'"
+        f"WHERE ctid >= '({first},0)' AND ctid < '({first + RANGE},0)'{only}"
         for first in range(0, max(n_blocks, 1), RANGE)
     )
     # traces show the first part of a statement only, so the table is named there
