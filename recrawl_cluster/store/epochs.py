@@ -26,6 +26,7 @@ from recrawl_cluster.store.routing import (
     by_ids,
     on_all,
 )
+from service.core.ping_feeds import PingFeeds
 from service.core.shared_changes import ShareEvidence
 from service.core.wide_revisions import WideRevisions
 from service.model.arrays import Ints, UrlGroupRates
@@ -184,6 +185,10 @@ class ShardedEpochs(Routing):
     @override
     def wide_revisions(self, epoch: int) -> WideRevisions | None:
         return WideRevisions.of_all([tx.wide_revisions(epoch) for tx in self.every()])
+
+    @override
+    def ping_feeds(self, epoch: int) -> PingFeeds:
+        return PingFeeds.of_all(tx.ping_feeds(epoch) for tx in self.every())
 
     # -- schedule
 

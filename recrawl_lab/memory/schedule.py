@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from recrawl_lab.memory.contents import Contents
 from recrawl_lab.memory.growing import GrowingTable, Undo
+from service.core.ping_feeds import PingFeeds
 from service.core.shared_changes import ShareEvidence
 from service.core.twins import discounted
 from service.core.wide_revisions import WideRevisions
@@ -149,6 +150,10 @@ class MemorySchedule(Transaction):
     @override
     def wide_revisions(self, epoch: int) -> WideRevisions | None:
         return self._tables(epoch, 0).wide_revisions
+
+    @override
+    def ping_feeds(self, epoch: int) -> PingFeeds:
+        return self._tables(epoch, 0).ping_feeds or PingFeeds.none()
 
     def _tables(self, epoch: int, shard: int) -> GroupTables:
         if epoch not in self.store.schedules:
@@ -354,6 +359,9 @@ class MemorySchedule(Transaction):
         for name in ("shift", "carried"):
             choices[name] = np.full(len(page_id), NOT_SHIFTED, np.int16)
             choices[name][has_row] = getattr(rows, name)[at[has_row]]
+        if rows.observed_ratio is not None:
+            choices["observed_ratio"] = np.zeros(len(page_id))
+            choices["observed_ratio"][has_row] = rows.observed_ratio[at[has_row]]
         return ScheduleColumns(page_id=page_id, **choices)
 
 

@@ -272,7 +272,9 @@ class MemoryTransaction(MemoryIncidents):
         }
         columns |= self._due_columns(row, rates)
         urgency = np.where(rates.shift == NOT_SHIFTED, rates.urgency, np.nan)
-        return FreshnessColumns(**columns, page_id=there, urgency=urgency)
+        stated = rates.observed_ratio
+        ratio = np.zeros(len(there)) if stated is None else np.nan_to_num(stated)
+        return FreshnessColumns(**columns, page_id=there, urgency=urgency, observed_ratio=ratio)
 
     @override
     def measured_pages(self, after: int, last: int) -> MeasuredPages:

@@ -22,7 +22,7 @@ from service.epochs.solve import (
     priced,
     total_costs,
 )
-from service.estimation.estimates import RateEstimates
+from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints, element_types
 from service.model.columns import CapColumns, EpochColumns
@@ -73,6 +73,8 @@ class Basis:
     change_hours: HoursInForce | None
     hosts: Members
     tags: Members
+    posterior: RatePosterior | None = None
+    """As in `AllocationInput`."""
     n_assumed: int = 0
     """Pages without evidence, whose change rates are assumed."""
 
@@ -119,7 +121,13 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
         pages, costs = alone(priced(pages, plan.unit, bandwidth))
     budget = _division(basis, plan, bandwidth, costs.mean)
     problem = AllocationInput(
-        pages, estimates, plan.objective, budget.planned, basis.caps, costs.of_pages
+        pages,
+        estimates,
+        plan.objective,
+        budget.planned,
+        basis.caps,
+        costs.of_pages,
+        basis.posterior,
     )
     hours = basis.change_hours
     place = placed(pages, hours)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from service.core.common_values import Joint, count, total
 from service.core.estimators.base import Estimator
+from service.core.ping_feeds import PingFeeds
 from service.core.shared_changes import ShareEvidence
 from service.core.wide_revisions import WideRevisions
 from service.model.arrays import Floats, Ints, UrlGroupRates
@@ -63,6 +64,8 @@ class TableShare(NamedTuple):
     """Share of the pages of each of these buckets that are in this part."""
     evidence: ShareEvidence | None
     revisions: WideRevisions | None
+    feeds: PingFeeds
+    """Hosts of this part with pings."""
 
 
 LearntHours = tuple[ChangeHours, GroupHours, GroupScreens]
@@ -108,13 +111,14 @@ class SharedGroups(NamedTuple):
         rates: FewRates | None,
         evidence: ShareEvidence | None,
         revisions: WideRevisions | None,
+        feeds: PingFeeds,
     ) -> TableShare:
         """Return the share of this part in the tables."""
         if rates is None:
-            return TableShare(None, np.zeros(0), evidence, revisions)
+            return TableShare(None, np.zeros(0), evidence, revisions, feeds)
         own = self.n_own[rates.group] > 0
         rates = rates._replace(group=rates.group[own], rate=rates.rate[own])
-        return TableShare(rates, self.weight[rates.group], evidence, revisions)
+        return TableShare(rates, self.weight[rates.group], evidence, revisions, feeds)
 
 
 def shared_groups(pages: EpochColumns) -> Joint[SharedGroups]:
@@ -127,10 +131,12 @@ def shared_groups(pages: EpochColumns) -> Joint[SharedGroups]:
 
 def joined(shares: Sequence[TableShare]) -> GroupTables:
     """Return the tables of all parts."""
+    feeds = PingFeeds.of_all(share.feeds for share in shares)
     return GroupTables(
         _joined_rates(shares),
         _joined_evidence([share.evidence for share in shares]),
         WideRevisions.of_all(share.revisions for share in shares),
+        feeds if feeds.host_id.size else None,
     )
 
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from service.core.age_evidence import AgeEvidence
 from service.core.common_values import Contribution, Joint
 from service.core.estimators.base import Estimator, from_columns
+from service.core.ping_feeds import PingFeeds
+from service.core.recalibration import Recalibration
 from service.core.shared_changes import ShareEvidence
 from service.core.twins import discounted_among
 from service.core.wide_revisions import WideRevisions
@@ -28,12 +30,13 @@ from service.epochs.group_tables import (
     SharedGroups,
     shared_groups,
 )
+from service.epochs.recalibration import NO_OUTCOMES, Outcomes, read_outcomes, recalibrated
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
 from service.epochs.solve import Plan, solve
 from service.epochs.urgency import LastEpoch
 from service.epochs.wide_revisions import revised
 from service.estimation.ages import at_ages
-from service.estimation.estimates import estimate_rates, rates_from_log
+from service.estimation.estimates import doubted, estimate_rates, ping_feeds, rates_from_log
 from service.estimation.rules import fitted_last
 from service.model.arrays import SHARD_BITS, Floats, distinct, instant
 from service.model.columns import (
@@ -99,6 +102,8 @@ class Input(NamedTuple):
     digest: NDArray[Any] | None = None
     """(N,) digests of pages whose twins and URL groups may be in other parts (`core.twins`); None:
     the shard is whole, and its twins are discounted."""
+    outcomes: Outcomes = NO_OUTCOMES
+    """Crawls since the last epoch, with what it had forecast."""
 
 
 def load(tx: Transaction, task: Task) -> dict[int, Input]:
@@ -130,9 +135,11 @@ def read(tx: Transaction, task: Task, pages: EpochColumns) -> Input:
 def with_tables(tx: Transaction, task: Task, part: Input, shard: int) -> Input:
     """Return an input with what the last epoch learnt about the URL groups of a logical shard."""
     last = task.last
+    fitted = fitted_last(tx, task.plan.estimator, last, shard)
     return part._replace(
-        fitted=fitted_last(tx, task.plan.estimator, last, shard),
+        fitted=fitted,
         evidence=None if last is None else tx.share_evidence(last.epoch, shard),
+        outcomes=read_outcomes(tx, part.pages, fitted, last, instant(task.at)),
     )
 
 
@@ -233,6 +240,7 @@ class Stages:
 
     prior: dict[str, float]
     """Numbers of the fit."""
+    recalibration: Recalibration
     ages: AgeEvidence | None
     """Evidence of the age profile; None: none is learnt."""
     rates: FewRates | None = None
@@ -242,6 +250,7 @@ class Stages:
     revisions: WideRevisions | None = None
     shared: SharedGroups | None = None
     """Buckets of URL groups that parts have in common; None: the shard is whole."""
+    feeds: PingFeeds
     schedule: ScheduleColumns
 
     def __init__(self, task: Task, columns: Input) -> None:
@@ -252,9 +261,8 @@ class Stages:
 
     def estimate(self) -> Joint[int]:
         """Estimate change rates and change hours; return the number of all pages."""
-        pages, caps, fitted, evidence, change_hours, from_log, requests, revisions, digest = (
-            self.loaded
-        )
+        pages, caps, fitted, evidence, change_hours, from_log, requests = self.loaded[:7]
+        revisions, digest, outcomes = self.loaded[7:]
         del self.loaded
         plan, last, n_groups = self.task.plan, self.task.last, None
         if digest is not None:
@@ -269,7 +277,9 @@ class Stages:
         estimator = yield from refit(aged, pages, fitted, n_groups)
         estimator = estimator.with_profile(aged.profile).of_ages(aged.aging)
         self.ages = learnt.evidence
-        estimates = estimate_rates(pages, estimator, self.now, from_log)
+        self.recalibration = yield from recalibrated(outcomes, last, self.now)
+        self.feeds = ping_feeds(pages, self.now)
+        estimates = estimate_rates(pages, estimator, self.now, from_log, self.feeds)
         if change_hours is not None:
             change_hours = learn_hours(pages, estimator, change_hours, last, self.now)
             self.change_hours = (
@@ -283,7 +293,8 @@ class Stages:
             self.revisions, hazard = revised(pages, estimator, revisions, began, self.now)
         self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
         limits = last, caps, self.now, evidence, change_hours, requests, hazard, learnt.profile
-        self.problem = without_evidence(pages), estimates, plan, *limits, n_groups
+        posterior = doubted(pages, estimator, estimates, self.now)
+        self.problem = without_evidence(pages), estimates, plan, *limits, n_groups, posterior
         return len(pages)
 
     def allocate(self) -> Joint[Certificate]:
@@ -291,12 +302,14 @@ class Stages:
         problem, self.problem = solve(*self.problem), ()
         self.schedule, certificate, self.evidence = yield from problem
         packed = () if self.ages is None else tuple(self.ages.packed().tolist())
-        return replace(certificate, prior=self.prior, age_evidence=packed)
+        line = tuple(self.recalibration)
+        return replace(certificate, prior=self.prior, age_evidence=packed, recalibration=line)
 
     def tables(self) -> GroupTables:
         """Return what the epoch learnt about URL groups."""
         rates = None if self.rates is None else self.rates.whole()
-        return GroupTables(rates, self.evidence, self.revisions)
+        feeds = self.feeds if self.feeds.host_id.size else None
+        return GroupTables(rates, self.evidence, self.revisions, feeds)
 
 
 STRETCH = 1 << 16
@@ -371,7 +384,7 @@ class EpochPart:
         """Return all that the leader writes but the rows; None: the part has no pages."""
         for one in self.stages.values():
             assert one.shared is not None  # noqa: S101 - for mypy
-            tables = one.shared.share(one.rates, one.evidence, one.revisions)
+            tables = one.shared.share(one.rates, one.evidence, one.revisions, one.feeds)
             ids = one.schedule.page_id[::STRETCH]
             return PartShare(tables, one.change_hours, ids, seldom(one.schedule))
         return None

@@ -23,6 +23,7 @@ from service.core.checks import BandwidthInfeasible
 from service.core.common_values import Contribution, Joint, anywhere, count, gathered, total
 from service.core.costs import costs as costs_of
 from service.core.division import FIRST_SHARE
+from service.core.doubt import counted_rate
 from service.core.estimators.base import Estimator
 from service.core.pings import PingEstimate, audit_rate
 from service.core.prices import allocated
@@ -45,10 +46,10 @@ from service.epochs.group_hours import HoursInForce
 from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, joined
 from service.epochs.shifts import exposures, most_crawled, placed, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
-from service.estimation.estimates import RateEstimates
+from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS, typical_cost
 from service.model.arrays import Floats, Ints
-from service.model.columns import CapColumns, EpochColumns, ScheduleColumns
+from service.model.columns import NOT_SHIFTED, CapColumns, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
 
 
@@ -114,6 +115,8 @@ NO_RATES: Floats = np.zeros(0)
 
 COST_BLOCK = 1 << 16
 """Pages whose costs are computed at a time."""
+DOUBT_ROUNDS = 2
+"""Solutions under doubt: the first begins at the multiplier of the optimum by mean rates."""
 UNUSED = 1e-6
 """Maximum share of the bandwidth that one crawl a day may leave unused."""
 MAX_NAMES = 3
@@ -142,12 +145,14 @@ def solve(
     hazard: Floats | None = None,
     profile: AgeProfile | None = None,
     n_groups: int | None = None,
+    posterior: RatePosterior | None = None,
 ) -> Joint[EpochResult]:
     """Return the schedule of this part, and the certificate of all; `last` is in force.
 
     `requests` are those of this part's history. `hazard` has the changes expected by wide revisions
     since each page's last crawl; None: of no page. `profile` has the ages; None: they do not
     matter. `n_groups` is the number of buckets of URL groups; None: by the number of pages.
+    `posterior` has the change rates in doubt; None: none is.
     """
     start, before = last.certificate.multiplier if last and last.certificate else None, last
     if last and last.certificate and last.certificate.unit != plan.unit:
@@ -163,7 +168,7 @@ def solve(
     apart = divides(plan.objective, wants)
     sharers = sharing(pages) if apart else pages
     problem = AllocationInput(
-        sharers, estimates, plan.objective, budget.planned, caps, costs.of_pages
+        sharers, estimates, plan.objective, budget.planned, caps, costs.of_pages, posterior
     )
     hours = None if change_hours is None else change_hours.in_force
     place = placed(pages, hours)
@@ -199,6 +204,7 @@ def solve(
         urgency=shifts.urgency,
         shift=shifts.shift,
         carried=shifts.carried,
+        observed_ratio=urgencies.hidden_ratio(shifts.urgency, shifts.shift != NOT_SHIFTED),
     )
     rates = crawl_rate, crawl_probability
     harmonic, binary = yield from total(total_costs(pages, estimates, rates, plan.timing))
@@ -236,6 +242,8 @@ class AllocationInput(NamedTuple):
     caps: CapColumns
     cost: Floats | None = None
     """Cost of a crawl of each page, in the unit of the bandwidth; None: 1."""
+    posterior: RatePosterior | None = None
+    """Posteriors of change rates in doubt; None: none is."""
 
 
 def priced(pages: EpochColumns, unit: str, budget: float) -> Joint[tuple[EpochColumns, UnitCosts]]:
@@ -270,9 +278,26 @@ def optimum(
     `place` has the row of each page among them.
     """
     allocation, audits = yield from _within_limits(problem, start)
+    by_means, doubted = problem, problem.posterior is not None and problem.objective == CONSTRAINED
+    for _ in range(DOUBT_ROUNDS if doubted else 0):
+        problem = under_doubt(by_means, allocation.multiplier)
+        allocation, audits = yield from _within_limits(problem, allocation.multiplier)
     if hours is None:
         return allocation, audits
     return (yield from _once_a_day(problem, allocation, audits, hours, place))
+
+
+def under_doubt(problem: AllocationInput, multiplier: float) -> AllocationInput:
+    """Return the problem with change rates as they count under doubt (`core.doubt`).
+
+    `multiplier` is that of a similar optimum.
+    """
+    pages, estimates, posterior = problem.pages, problem.estimates, problem.posterior
+    if posterior is None or not 0 < multiplier < np.inf:
+        return problem
+    gain = pages.importance / (multiplier * (1.0 if problem.cost is None else problem.cost))
+    counted = counted_rate(estimates.change_rate, posterior.a, posterior.b, gain)
+    return problem._replace(estimates=estimates._replace(change_rate=counted))
 
 
 def _once_a_day(
@@ -305,7 +330,7 @@ def _within_limits(
     problem: AllocationInput, start: float | None
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum without change hours beside the audits, and the audits, crawls a day."""
-    pages, estimates, objective, bandwidth, caps, cost = problem
+    pages, estimates, objective, bandwidth, caps, cost, _ = problem
     constraints = constrain(pages, estimates, caps, objective)
     complete = pages.observability == Observability.complete
     columns = np.ascontiguousarray(pages.importance), estimates.change_rate, complete

@@ -33,6 +33,9 @@ OFTEN_DAYS = 0.12
 LEAST_EXPECTED = 1e-6
 """Minimum of own changes that a page expects, beside those of wide revisions."""
 
+SHOWN = 1e-6
+"""Relative difference up to which an urgency shows a ratio: of seven digits."""
+
 TINY = 1e-100
 """Rate below which, or above whose inverse, the urgency is 1."""
 
@@ -49,6 +52,21 @@ class Urgency(NamedTuple):
     """Ratios of observed to expected changes of all pages, by age; empty: none yet."""
     evidence: ShareEvidence | None = None
     """Evidence of the shares of URL groups from all crawls; None: none yet."""
+    observed_ratio: Floats | None = None
+    """(N,) ratios of observed to expected changes by siblings, whatever limits the urgency; None:
+    1 for all pages."""
+
+    def hidden_ratio(self, of_pages: Floats, shifted: Bools) -> Floats | None:
+        """Return the ratios that the urgency in force does not show, 0 for others; None: none.
+
+        `of_pages` has the urgencies in force. Those of `shifted` pages show shifts.
+        """
+        if self.observed_ratio is None:
+            return None
+        shown = np.where(of_pages == 1.0, 1.0, of_pages / self.budget_factor)
+        ratio = self.observed_ratio
+        hidden = shifted | (np.abs(shown - ratio) > SHOWN * ratio)
+        return np.where(hidden, ratio, 0.0) if hidden.any() else None
 
 
 class LastEpoch(NamedTuple):
@@ -107,14 +125,18 @@ def urgency(
     )
     if hazard is not None:
         factor += _by_revisions(hazard, estimates.change_rate, age)
-    free = clocked & (estimates.ping_rate == 0) & (pages.observability != Observability.complete)
-    if len(caps):
-        free &= ~np.isin(pages.host_id, caps.host_id)
+    by_crawls = clocked & (estimates.ping_rate == 0)
+    by_crawls &= pages.observability != Observability.complete
     # with hourly epochs, noise of siblings cost hourly feeds a fifth of their crawls
-    factor[~free | (crawl_rate * OFTEN_DAYS > 1.0)] = 1.0
+    factor[~by_crawls | (crawl_rate * OFTEN_DAYS > 1.0)] = 1.0
+    observed = factor.copy()
+    free = by_crawls
+    if len(caps):
+        free = free & ~np.isin(pages.host_id, caps.host_id)
+        factor[~free] = 1.0
     rate = crawl_rate[free]
     factor[free] = bounded(pages, free, rate, factor[free] * budget_factor)
-    return Urgency(factor, budget_factor, ratios, evidence)
+    return Urgency(factor, budget_factor, ratios, evidence, observed)
 
 
 def _by_revisions(hazard: Floats, change_rate: Floats, age: Floats) -> Floats:

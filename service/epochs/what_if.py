@@ -19,7 +19,7 @@ from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minim
 from service.epochs.division import divides, sharing, wanted_within
 from service.epochs.group_hours import HoursInForce
 from service.epochs.solve import Plan, priced
-from service.estimation.estimates import estimate_rates, rates_from_log
+from service.estimation.estimates import doubted, estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
 from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.model.amounts import CRAWLS
@@ -129,6 +129,7 @@ class WhatIf:
             from_log = rates_from_log(tx, pages.page_id, estimator)
         estimator, pages = ShardRates().of_pages(tx, estimator, EpochFacts.of(last), pages)
         estimates = estimate_rates(pages, estimator, instant(now), from_log)
+        posterior = doubted(pages, estimator, estimates, instant(now))
         caps = tx.load_caps()
         cost = None
         if self.plan.unit != CRAWLS:
@@ -145,6 +146,7 @@ class WhatIf:
             wants=wants,
             pages=pages,
             estimates=estimates,
+            posterior=posterior,
             caps=caps,
             change_hours=self._change_hours(tx),
             hosts=Members.of(slice(None), pages.host_id),

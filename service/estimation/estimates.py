@@ -6,22 +6,26 @@ The change rate of a `complete` page is its rate of pings. `core.pings` estimate
 estimate adds the prior.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from service.core.doubt import DOUBTFUL
 from service.core.estimators.base import Estimator, PriorEstimator, from_columns, to_columns
+from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import CompleteObservations, Gamma, GammaState
 from service.core.estimators.history import History
+from service.core.ping_feeds import PingFeeds
 from service.core.pings import (
+    PING_DAYS,
     PingEstimate,
     PingQuality,
     PingState,
     accepted,
     audited,
     recent_rate,
-    silent_feeds,
     trusted,
 )
 from service.core.prior import DEFAULT_PRIOR
@@ -29,7 +33,6 @@ from service.core.weights import whole
 from service.core.wide_revisions import own_share
 from service.estimation.ages import at_ages
 from service.model.arrays import (
-    INSTANT,
     Bools,
     Columns,
     Floats,
@@ -69,6 +72,13 @@ class RateEstimates(NamedTuple):
     """Share of the pings that announce a change."""
     ping_rate: Floats
     """Pings, 1/day; 0 where pings are ignored."""
+
+
+class RatePosterior(NamedTuple):
+    """(N,) Gamma posteriors of change rates; an infinite shape where pings decide."""
+
+    a: Floats
+    b: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,10 +205,12 @@ def estimate_rates(
     estimator: Estimator[Any],
     now: np.datetime64,
     from_log: Floats | None = None,
+    feeds: PingFeeds | None = None,
 ) -> RateEstimates:
     """Return the estimates of every page; `from_log` has the rates if the estimator needs history.
 
-    The estimator may have the ages of these pages (`estimation.ages`).
+    The estimator may have the ages of these pages (`estimation.ages`). `feeds` has the pings of
+    whole hosts; None: these are all pages of their hosts.
 
     Estimators without a prior return zero before a page's first change, and such a page would never
     be crawled again. Therefore the mean of the default prior replaces a rate of zero.
@@ -216,18 +228,19 @@ def estimate_rates(
         state = GammaState(pages.n_pings[complete], days_counted)
         rate[complete] = CompleteObservations().change_rate(state)
         recall = complete.astype(np.float64)
-    pinged = (pages.observability == Observability.auto) & (pages.n_pings > 0)
+    pinged = with_pings(pages)
     if isinstance(steady := estimator.of_ages(None).steady, Gamma) and pinged.any():
+        feeds = ping_feeds(pages, now) if feeds is None else feeds
         recall, precision, ping_rate = recall.copy(), precision.copy(), ping_rate.copy()
         rate[pinged], recall[pinged], precision[pinged], ping_rate[pinged] = _pinged_rates(
-            steady, pages, pinged, now
+            steady, pages, pinged, feeds, now
         )
     rate[~(rate > 0)] = DEFAULT_PRIOR.mean
     return RateEstimates(rate, recall, precision, ping_rate)
 
 
 def _pinged_rates(
-    steady: Gamma, pages: EpochColumns, pinged: Bools, now: np.datetime64
+    steady: Gamma, pages: EpochColumns, pinged: Bools, feeds: PingFeeds, now: np.datetime64
 ) -> RateEstimates:
     """Return the estimates of the pinged pages; pings of low quality are ignored.
 
@@ -238,7 +251,7 @@ def _pinged_rates(
     watched = np.maximum(days(now - pages.pings_since[pinged]), 0.0)
     state = _ping_state(own, pages.n_pings[pinged], watched)
     quality = PingQuality(steady.of_url_groups(pages.url_group[pinged])).estimate(state)
-    is_silent = silent(pages, pinged, quality, now)
+    is_silent = feeds.silent(pages.host_id[pinged], pages.last_ping_at[pinged], now)
     pings = accepted(quality, state, trusted(own.trust), is_silent)
     # with less precision a clock of the same rate does better
     useful = (pings.precision >= LEAST_PRECISION) & (pings.recall >= LEAST_RECALL)
@@ -273,23 +286,51 @@ def _ping_state(own: EvidenceState, n_pings: Ints, watched: Floats) -> PingState
     return PingState(changes, exposure, own.real_pings, own.false_pings, counts, watched)
 
 
+def with_pings(pages: EpochColumns) -> Bools:
+    """Return the pages whose pings may count beside their crawls."""
+    return np.asarray((pages.observability == Observability.auto) & (pages.n_pings > 0))
+
+
+def ping_feeds(pages: EpochColumns, now: np.datetime64) -> PingFeeds:
+    """Return the feeds of pings of hosts; these are all pages of the hosts."""
+    pinged = with_pings(pages)
+    if not pinged.any():
+        return PingFeeds.none()
+    watched = np.maximum(days(now - pages.pings_since[pinged]), 0.0)
+    rate = pages.n_pings[pinged] / (watched + PING_DAYS)
+    return PingFeeds.of(pages.host_id[pinged], rate, pages.last_ping_at[pinged])
+
+
+def doubted(
+    pages: EpochColumns, estimator: Estimator[Any], estimates: RateEstimates, now: np.datetime64
+) -> RatePosterior | None:
+    """Return the posteriors of pages whose rates are in doubt; None: means serve as well."""
+    if not isinstance(estimator, Gamma | Bursty):
+        return None
+    if estimator.corpus().get("within_shape", DOUBTFUL) >= DOUBTFUL:
+        return None
+    aged = at_ages(estimator, pages, now) if estimator.aging is None else estimator
+    posterior = RatePosterior(np.empty(len(pages)), np.empty(len(pages)))
+    for block, own in _in_blocks(aged, pages):
+        a, b = own.posterior(from_columns(own, pages.estimate[block]))
+        posterior.a[block], posterior.b[block] = a, b
+    by_pings = (estimates.ping_rate > 0) | (pages.observability == Observability.complete)
+    posterior.a[by_pings] = np.inf
+    return posterior
+
+
 def _rates(estimator: Estimator[Any], pages: EpochColumns) -> Floats:
-    """Return the rates of stored states, computed in blocks because temporary arrays are large."""
     rates = np.empty(len(pages))
-    for start in range(0, len(pages), RATES_BLOCK):
-        block = slice(start, start + RATES_BLOCK)
-        own = estimator.of_url_groups(pages.url_group[block])
-        if estimator.aging is not None:
-            own = own.of_ages(estimator.aging.within(slice(start, start + RATES_BLOCK)))
+    for block, own in _in_blocks(estimator, pages):
         rates[block] = own.change_rate(from_columns(own, pages.estimate[block]))
     return rates
 
 
-def silent(pages: EpochColumns, pinged: Bools, quality: PingEstimate, now: np.datetime64) -> Bools:
-    """Return whether the feed of each pinged page's host is silent."""
-    _, host = np.unique(pages.host_id[pinged], return_inverse=True)
-    newest: Instants = np.full(host.max() + 1, np.datetime64(0, "us"), INSTANT)
-    np.fmax.at(newest, host, pages.last_ping_at[pinged])
-    silent_days = np.maximum(days(np.asarray(now, INSTANT) - newest), 0.0)
-    verdict: Bools = silent_feeds(host, quality.ping_rate, silent_days)[host]
-    return verdict
+def _in_blocks(estimator: Estimator[Any], pages: EpochColumns) -> Iterator[tuple[slice, Any]]:
+    """Yield the estimator of each block of pages, because temporary arrays are large."""
+    for start in range(0, len(pages), RATES_BLOCK):
+        block = slice(start, start + RATES_BLOCK)
+        own = estimator.of_url_groups(pages.url_group[block])
+        if estimator.aging is not None:
+            own = own.of_ages(estimator.aging.within(block))
+        yield block, own

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from service.core.estimators.base import Estimator
 from service.core.forecast import unchanged_before
+from service.core.ping_feeds import PingFeeds
 from service.estimation.estimates import history_of
-from service.estimation.predictions import Forecast, time_at_risk
+from service.estimation.predictions import Forecast, shown_ratio, time_at_risk
 from service.estimation.shard_rates import EpochFacts
 from service.model.arrays import NO_TIME, SHARD_BITS, Floats, Instants, Ints, days, nothing
 from service.model.domain import Observability
@@ -52,13 +53,15 @@ def read_freshness(
     estimator: Estimator[Any],
     now: np.datetime64,
     log_since: np.datetime64 = NO_TIME,
+    feeds: PingFeeds | None = None,
 ) -> Freshness:
     """Return the verdicts about copies of pages; NaT in `fetched_at` means the last crawl.
 
-    `log_since` is the time from which the log is kept; NaT: from the registration.
+    `log_since` is the time from which the log is kept; NaT: from the registration. `feeds` has the
+    pings of hosts; None: as of the epoch in force, which the store has.
     """
     at = np.where(np.isnat(fetched_at), pages.last_observed_at, fetched_at)
-    forecast = Forecast.of(pages, estimator, now, _from_log(tx, pages, estimator))
+    forecast = _forecast(tx, pages, estimator, now, feeds)
     epoch = EpochFacts.of(tx.epoch_in_force())
     return _verdicts(pages, at, _changes(tx, pages, at), forecast, epoch, now, log_since)
 
@@ -69,12 +72,13 @@ def stale_between_crawls(
     estimator: Estimator[Any],
     now: np.datetime64,
     instants: Instants,
+    feeds: PingFeeds | None = None,
 ) -> Floats:
     """Return P(the copy of the last crawl is stale) of one page at some instants.
 
     The forecast is that of `now`: no crawl and no ping comes until these instants.
     """
-    forecast = Forecast.of(pages, estimator, now, _from_log(tx, pages, estimator))
+    forecast = _forecast(tx, pages, estimator, now, feeds)
     epoch, at = EpochFacts.of(tx.epoch_in_force()), pages.last_observed_at
     none = _changes(tx, pages, at)
     each = (_verdicts(pages, at, none, forecast, epoch, then, NO_TIME) for then in instants)
@@ -100,7 +104,8 @@ def _verdicts(
     )
     first = np.where(since_first > changes.first_interval, 0.0, first)
     watched = np.select([changes.n == 0, changes.n == 1], [1.0, first], 0.0)
-    quiet = forecast.unchanged_since_crawl(risk) * forecast.unchanged(unwatched)
+    quiet = forecast.unchanged_since_crawl(risk, epoch.recalibration)
+    quiet = quiet * forecast.unchanged(unwatched)
     fresh = watched * quiet * forecast.all_false(n_pings)
     announced = np.where(forecast.estimates.recall > 0, forecast.estimates.precision, 0.0) * n_pings
     counted = np.where(changes.n > 0, changes.n - first, 0.0)
@@ -115,7 +120,8 @@ def _days_at_risk(
 ) -> Floats:
     """Return the days since the copy or the last crawl, stretched by other pages' crawls."""
     since = np.nan_to_num(np.maximum(days(now - start), 0.0))
-    return time_at_risk(pages.urgency, since, days(epoch.started_at - start), epoch)
+    ratio = shown_ratio(pages, epoch)
+    return time_at_risk(ratio, since, days(epoch.started_at - start), epoch)
 
 
 def _unwatched_days(pages: FreshnessColumns, at: Instants, log_since: np.datetime64) -> Floats:
@@ -150,6 +156,18 @@ def _changes(tx: Transaction, pages: FreshnessColumns, at: Instants) -> LoggedCh
     return LoggedChanges(first_at=first_at, first_interval=first_interval, n=n)
 
 
+def _forecast(
+    tx: Transaction,
+    pages: FreshnessColumns,
+    estimator: Estimator[Any],
+    now: np.datetime64,
+    feeds: PingFeeds | None,
+) -> Forecast:
+    if feeds is None:
+        feeds = tx.ping_feeds(tx.number_in_force()) if pages.n_pings.any() else PingFeeds.none()
+    return Forecast.of(pages, estimator, now, feeds, _from_log(tx, pages, estimator))
+
+
 def _from_log(tx: Transaction, pages: FreshnessColumns, estimator: Estimator[Any]) -> Floats | None:
     """Return the rates of an estimator that reads the log, 0 without a log; None for others."""
     if not estimator.needs_history:
@@ -178,6 +196,7 @@ def unregistered(urls: NDArray[np.object_], width: int, shard: Ints) -> Freshnes
         "interval_factor": np.ones(n),
         "due_rate": np.full(n, np.nan),
         "urgency": np.full(n, np.nan),
+        "observed_ratio": np.zeros(n),
     }
     return FreshnessColumns(**columns)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from service.core.estimators.base import Estimator, from_columns
 from service.core.estimators.gamma import CompleteObservations, GammaState
+from service.core.ping_feeds import PingFeeds
 from service.estimation.ages import at_ages
 from service.estimation.estimates import EvidenceState, estimate_rates, history_of
 from service.model.arrays import (
@@ -33,14 +34,23 @@ class PageEstimate(NamedTuple):
 
 
 def of_page(
-    tx: Transaction, page: Page, estimator: Estimator[Any], now: np.datetime64
+    tx: Transaction,
+    page: Page,
+    estimator: Estimator[Any],
+    now: np.datetime64,
+    feeds: PingFeeds | None = None,
 ) -> PageEstimate:
-    """Return the estimate of one page that an epoch would use now."""
+    """Return the estimate of one page that an epoch would use now.
+
+    `feeds` has the pings of hosts; None: as of the epoch in force, which the store has.
+    """
     row, history = _row(page), None
+    if feeds is None:
+        feeds = tx.ping_feeds(tx.number_in_force()) if page.n_pings else PingFeeds.none()
     if estimator.needs_history:
         history = history_of(tx, row.page_id)
     from_log = None if history is None else estimator.change_rate(history)
-    rate = float(estimate_rates(row, estimator, now, from_log).change_rate[0])
+    rate = float(estimate_rates(row, estimator, now, from_log, feeds).change_rate[0])
     if page.observability is Observability.complete:
         days_counted = float(np.maximum(days(now - row.pings_since), 0.0)[0])
         complete = GammaState(float(page.n_pings), days_counted)
@@ -62,6 +72,7 @@ def assumed(page: Page) -> bool:
 
 ESTIMATED_FROM = (
     "page_id",
+    "host_id",
     "observability",
     "n_pings",
     "recent_pings",

@@ -7,6 +7,8 @@ import numpy as np
 
 from service.core.estimators.base import Estimator, PriorEstimator, from_columns
 from service.core.forecast import days_at_risk, probability_unchanged, with_corpus
+from service.core.ping_feeds import PingFeeds
+from service.core.recalibration import Recalibration
 from service.core.siblings import corpus_ratio
 from service.estimation.ages import at_ages
 from service.estimation.estimates import RateEstimates, estimate_rates
@@ -59,12 +61,16 @@ class Forecast:
         pages: FreshnessColumns,
         estimator: Estimator[Any],
         now: np.datetime64,
+        feeds: PingFeeds,
         from_log: Floats | None = None,
     ) -> "Forecast":
-        """Return the forecast of pages; `from_log` has rates if the estimator needs history."""
+        """Return the forecast of pages; `from_log` has rates if the estimator needs history.
+
+        `feeds` has the pings of the pages' hosts.
+        """
         own = at_ages(estimator.of_url_groups(pages.url_group), pages, now, since_crawl=True)
         state = from_columns(own, pages.estimate) if from_log is None else None
-        estimates = estimate_rates(_as_epoch(pages), estimator, now, from_log)
+        estimates = estimate_rates(_as_epoch(pages), estimator, now, from_log, feeds)
         return cls(own, state, estimates, pinged(pages, estimator), UncrawledPage.of(estimator))
 
     def unchanged(self, span: Floats) -> Floats:
@@ -78,12 +84,13 @@ class Forecast:
         own = probability_unchanged(self.estimator, self.state, span)
         return np.where(self.pinged, plug_in, own)
 
-    def unchanged_since_crawl(self, span: Floats) -> Floats:
+    def unchanged_since_crawl(self, span: Floats, recalibration: Recalibration) -> Floats:
         """Return P(no unannounced change since the last crawl), some days ago."""
         unchanged = self.unchanged(span)
         if self.corpus is None:
             return unchanged
-        return np.where(self.pinged, unchanged, self.corpus.mixed(unchanged, span))
+        changed = recalibration.forecast(1.0 - self.corpus.mixed(unchanged, span))
+        return np.where(self.pinged, unchanged, 1.0 - changed)
 
     def expected_since_crawl(self, span: Floats) -> Floats:
         """Return the expected number of unannounced changes since the last crawl."""
@@ -113,18 +120,26 @@ def pinged(pages: FreshnessColumns, estimator: Estimator[Any]) -> Bools:
     return np.asarray(complete | some)
 
 
-def time_at_risk(urgency: Floats, span: Floats, to_epoch: Floats, epoch: EpochFacts) -> Floats:
+def shown_ratio(pages: FreshnessColumns, epoch: EpochFacts) -> Floats:
+    """Return (N,) ratios of observed to expected changes by the siblings of pages.
+
+    The urgency of a page shows its ratio. If a bound, a cap or a shift set the urgency, the
+    schedule has the ratio.
+    """
+    moved = (pages.urgency > 0) & (pages.urgency != 1.0)
+    shown = np.where(moved, pages.urgency / epoch.budget_factor, 1.0)
+    return np.where(pages.observed_ratio > 0, pages.observed_ratio, shown)
+
+
+def time_at_risk(ratio: Floats, span: Floats, to_epoch: Floats, epoch: EpochFacts) -> Floats:
     """Return some days since crawls, or copies, as they count for a change.
 
-    The time before the epoch counts by the ratios of observed to expected changes, of siblings and
-    of all pages. Caps and pings keep the urgency of a page at 1, the ratio of its siblings too. A
-    bound of a page's crawl rate limits its urgency, and so the ratio.
+    The time before the epoch counts by the ratios of observed to expected changes: the (N,) ratios
+    of siblings, and those of all pages.
     """
-    moved = (urgency > 0) & (urgency != 1.0)
-    ratio = np.where(moved, urgency / epoch.budget_factor, 1.0)
     before = np.nan_to_num(np.fmin(to_epoch, span))
     if epoch.observed_ratios is not None:
-        ratio *= corpus_ratio(epoch.observed_ratios, before)
+        ratio = ratio * corpus_ratio(epoch.observed_ratios, before)
     return np.maximum(days_at_risk(span, before, ratio), 0.0)
 
 
@@ -135,6 +150,7 @@ def predicted_changes(
     at: Instants,
     span: Floats,
     n_pings: Ints,
+    feeds: PingFeeds,
 ) -> Floats:
     """Return P(changed) of (N,) crawls before their results, by the states of their pages.
 
@@ -144,15 +160,19 @@ def predicted_changes(
         Time of each crawl, and days since the last answer.
     n_pings
         Pings in between.
+    feeds
+        Pings of the pages' hosts.
     """
-    risk = time_at_risk(states.urgency, span, days(epoch.started_at - at) + span, epoch)
+    ratio = shown_ratio(states, epoch)
+    risk = time_at_risk(ratio, span, days(epoch.started_at - at) + span, epoch)
     own = at_ages(estimator.of_url_groups(states.url_group), states, at, since_crawl=True)
     unchanged = probability_unchanged(own, from_columns(own, states.estimate), risk)
     if (corpus := UncrawledPage.of(estimator)) is not None:
         unchanged = corpus.mixed(unchanged, risk)
+    unchanged = 1.0 - epoch.recalibration.forecast(1.0 - unchanged)
     with_pings = np.flatnonzero(pinged(states, estimator))
     if len(with_pings):
-        forecast = Forecast.of(states.take(with_pings), estimator, at[with_pings].max())
+        forecast = Forecast.of(states.take(with_pings), estimator, at[with_pings].max(), feeds)
         quiet = forecast.unchanged(risk[with_pings])
         unchanged[with_pings] = quiet * forecast.all_false(n_pings[with_pings].astype(np.float64))
     return np.asarray(1.0 - unchanged)

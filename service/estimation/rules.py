@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from service.core.estimators.base import Estimator
+from service.core.ping_feeds import PingFeeds
 from service.core.wide_revisions import WideRevisions
 from service.estimation.shard_rates import NO_EPOCH, EpochFacts, PagesT, ShardRates
 from service.model.amounts import NO_BUDGET, HasUnit
@@ -28,6 +29,8 @@ class Rules:
     """The epoch whose prior and urgencies are in force."""
     revisions: WideRevisions | None = None
     """Wide revisions that this epoch knew; None: none."""
+    feeds: PingFeeds = field(default_factory=PingFeeds.none, compare=False, repr=False)
+    """Pings of hosts as of this epoch, by which all judge whether a feed is silent."""
     shard_rates: ShardRates = field(default_factory=ShardRates, compare=False, repr=False)
     """Tables of URL groups of a store with logical shards, which its rules in force share."""
 
@@ -70,8 +73,13 @@ class InForce:
         if (number := tx.number_in_force()) != epoch:
             last = tx.epoch(number)
             estimator = fitted_last(tx, self.rules.estimator, last)
-            facts, revisions = EpochFacts.of(last), tx.wide_revisions(number)
-            rules = replace(self.rules, estimator=estimator, epoch=facts, revisions=revisions)
+            rules = replace(
+                self.rules,
+                estimator=estimator,
+                epoch=EpochFacts.of(last),
+                revisions=tx.wide_revisions(number),
+                feeds=tx.ping_feeds(number),
+            )
             self._latest = number, rules
         return rules
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from service.core.estimators.base import Estimator
+from service.core.recalibration import Recalibration
 from service.model.arrays import (
     NO_TIME,
     SHARD_BITS,
@@ -35,6 +36,8 @@ class EpochFacts(NamedTuple):
     """Numbers of the fit (`Estimator.corpus`)."""
     observed_ratios: Floats | None = None
     """Ratios of observed to expected changes of all pages, by age; None: 1."""
+    recalibration: Recalibration = Recalibration.none()
+    """Correction of forecasts by the crawls that followed them."""
 
     @classmethod
     def of(cls, epoch: Epoch | None) -> "EpochFacts":
@@ -44,7 +47,9 @@ class EpochFacts(NamedTuple):
         certificate = epoch.certificate
         factor, ratios = certificate.budget_factor or 1.0, certificate.observed_ratios
         by_age = np.array(ratios) if ratios else None
-        return cls(epoch.epoch, instant(epoch.started_at), factor, certificate.prior, by_age)
+        recalibration = Recalibration.unpacked(certificate.recalibration)
+        started_at = instant(epoch.started_at)
+        return cls(epoch.epoch, started_at, factor, certificate.prior, by_age, recalibration)
 
 
 NO_EPOCH = EpochFacts(0, NO_TIME, 1.0, {})

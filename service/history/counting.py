@@ -162,7 +162,7 @@ def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> 
     pages = replace(pages.take(pages.page_id.searchsorted(before["page_id"])), **before)
     estimator, pages = rules.of_pages(tx, pages)
     probability = predicted_changes(
-        pages, estimator, rules.epoch, at[there], interval[there], n_pings[there]
+        pages, estimator, rules.epoch, at[there], interval[there], n_pings[there], rules.feeds
     )
     return Compared(crawl[there], probability, changed[there] == 1)
 

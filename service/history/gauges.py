@@ -14,6 +14,7 @@ import numpy as np
 
 from service.core.estimators.base import Estimator
 from service.core.forecast import expected_harmonic
+from service.core.ping_feeds import PingFeeds
 from service.estimation.freshness import read_freshness
 from service.estimation.rules import fitted_last
 from service.estimation.shard_rates import EpochFacts, ShardRates
@@ -119,6 +120,7 @@ def measure(
     with store.begin(write=False) as tx:
         epoch = tx.epoch_in_force()
         fitted, facts, rates = fitted_last(tx, estimator, epoch), EpochFacts.of(epoch), ShardRates()
+        feeds = tx.ping_feeds(facts.number)
         blocks = blocks or Blocks.of(tx.page_ranges(), most)
     totals = np.zeros((len(hosts) + 1, len(SUMS)))
     parts: list[HostLoads] = []
@@ -127,7 +129,7 @@ def measure(
             pages = tx.measured_pages(after, last)
             if len(pages):
                 own, pages = rates.of_pages(tx, fitted, facts, pages)
-                terms = _measures(tx, pages, own, instant(now()))
+                terms = _measures(tx, pages, own, instant(now()), feeds)
                 totals += _sums(pages, terms, hosts)
                 of_hosts = (terms[:, SUMS.index(name)] for name in ("n_overdue", "asked_rate"))
                 parts.append(HostLoads.of(pages.host_id, *of_hosts))
@@ -175,7 +177,11 @@ def _gauges(sums: dict[str, float], share: float, **own: Any) -> Gauges:
 
 
 def _measures(
-    tx: Transaction, pages: MeasuredPages, estimator: Estimator[Any], now: np.datetime64
+    tx: Transaction,
+    pages: MeasuredPages,
+    estimator: Estimator[Any],
+    now: np.datetime64,
+    feeds: PingFeeds,
 ) -> Floats:
     """Return (N, len(SUMS)) terms of pages.
 
@@ -187,7 +193,7 @@ def _measures(
     importance = pages.importance * shared
     no_copy = np.isnat(pages.last_observed_at)
     since = np.where(no_copy, pages.created_at, NO_TIME)
-    stale, changes = read_freshness(tx, pages, since, estimator, now)
+    stale, changes = read_freshness(tx, pages, since, estimator, now, feeds=feeds)
     fresh = np.where(no_copy, 0.0, 1.0 - stale)
     mean = np.minimum(changes, FAR)
     created = np.divide(-np.expm1(-mean), mean, out=np.ones_like(mean), where=mean > 0)

@@ -250,14 +250,15 @@ def _block(tx: Transaction, rules: InForce, times: Times, after: int, last: int)
     if not len(pages):
         return None
     log, group = tx.log_since(after, last, times.begin), pages.url_group.astype(np.int64)
-    estimator, pages = rules.of(tx).of_pages(tx, pages)
-    at = instant(times.now)
-    stale, expected = read_freshness(tx, pages, np.full(len(pages), NO_TIME), estimator, at)
+    in_force = rules.of(tx)
+    estimator, pages = in_force.of_pages(tx, pages)
+    at, newest = instant(times.now), np.full(len(pages), NO_TIME)
+    verdicts = read_freshness(tx, pages, newest, estimator, at, feeds=in_force.feeds)
     from_log = None
     if estimator.needs_history:
         from_log = rates_from_log(tx, pages.page_id, estimator)
-    estimates = Forecast.of(pages, estimator, at, from_log).estimates
-    running = _running(pages, times, stale, np.maximum(expected, 0.0))
+    estimates = Forecast.of(pages, estimator, at, in_force.feeds, from_log).estimates
+    running = _running(pages, times, verdicts.stale, np.maximum(verdicts.expected_changes, 0.0))
     row = np.searchsorted(pages.page_id, log.page_id)
     there = row < len(pages)
     there[there] = pages.page_id[row[there]] == log.page_id[there]

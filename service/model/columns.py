@@ -327,6 +327,10 @@ class ScheduleColumns(Columns):
     (`core.change_hours`); `NOT_SHIFTED` for pages without change hours."""
     carried: Codes
     """`shift` of the crawl that began the running interval; `NOT_SHIFTED` like `shift`."""
+    observed_ratio: Numbers = None
+    """Ratio of observed to expected changes since the page's last crawl, by its siblings, where the
+    urgency hides it: a bound, a cap or a shift set the urgency. NaN or 0 where the urgency shows
+    it. A store may keep seven digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

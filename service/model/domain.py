@@ -343,6 +343,8 @@ class Certificate:
     """Unit of the bandwidth (`model.amounts`)."""
     age_evidence: tuple[float, ...] = ()
     """Evidence of the age profile, as packed by `core.age_evidence`; empty: none yet."""
+    recalibration: tuple[float, ...] = ()
+    """Numbers of `core.recalibration`; empty: none yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ class FreshnessColumns(DueColumns):
     urgency: Floats
     """Urgency in the schedule in force; NaN for a page that no epoch has scheduled, and for one
     whose urgency shifts its crawl by change hours."""
+    observed_ratio: Floats
+    """As in `ScheduleColumns`; 0 where the urgency shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

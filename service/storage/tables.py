@@ -446,6 +446,7 @@ epochs = sa.Table(
     sa.Column("first_crawls", sa.Double),
     sa.Column("unit", sa.Text),
     sa.Column("age_evidence", Json),
+    sa.Column("recalibration", Json),
     sa.Index(
         "epochs_one_request_idx",
         "status",
@@ -464,6 +465,7 @@ url_groups = sa.Table(
     sa.Column("rate", sa.LargeBinary),
     sa.Column("share_evidence", sa.LargeBinary),
     sa.Column("wide_revisions", sa.LargeBinary),
+    sa.Column("ping_feeds", sa.LargeBinary),
     comment="Mean change rates and shares of url_groups; compressed, by kept epoch and shard.",
 )
 
@@ -563,6 +565,7 @@ schedule = sa.Table(
     sa.Column("crawl_probability", _by_block(sa.Double, sa.Double)),
     sa.Column("shift", MINUTES),
     sa.Column("carried", MINUTES),
+    sa.Column("observed_ratio", _by_block(sa.Double, sa.REAL)),
     sa.PrimaryKeyConstraint("epoch", "page_id").ddl_if("sqlite"),
     sa.Index(None, "block").ddl_if("postgresql"),
     comment="Schedules that epochs published; on Postgres one partition an epoch.",

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.joint_cases import together
 
+from service.core.ping_feeds import PingFeeds
 from service.core.shared_changes import SHARES, ShareEvidence
 from service.core.wide_revisions import WideRevisions
 from service.epochs.group_tables import FewRates, SharedGroups, TableShare, joined, shared_groups
 from service.model.urls import n_buckets
 
-USUAL = np.float32(0.1)
+USUAL, NO_FEEDS = np.float32(0.1), PingFeeds.none()
 
 
 def evidence_of(n_groups, group, rng):
@@ -49,7 +50,9 @@ def test_the_shares_of_evidence_add_up_to_the_whole(groups, seed):
     known = np.unique(np.append(every, rng.integers(0, n_groups, 3)))
     whole = evidence_of(n_groups, known, rng)
     own = [each.evidence(whole) for each in buckets]
-    again = joined([TableShare(None, np.zeros(0), each, None) for each in own]).share_evidence
+    again = joined(
+        [TableShare(None, np.zeros(0), each, None, NO_FEEDS) for each in own]
+    ).share_evidence
     there = np.isin(known, every)
     np.testing.assert_array_equal(again.group, known[there])
     np.testing.assert_allclose(again.score, whole.score[there], rtol=1e-12, atol=1e-15)
@@ -68,7 +71,7 @@ def test_a_bucket_has_the_mean_of_its_parts_by_pages(groups, seed):
     for bucket, table in zip(buckets, tables, strict=True):
         group = np.flatnonzero(table != USUAL)
         few = FewRates(len(table), USUAL, group, table[group])
-        shares.append(bucket.share(few, None, None))
+        shares.append(bucket.share(few, None, None, NO_FEEDS))
     rate = joined(shares).url_group_rate
     assert rate.dtype == np.float32
     n_own = np.array([bucket.n_own for bucket in buckets])
@@ -82,8 +85,8 @@ def test_a_bucket_has_the_mean_of_its_parts_by_pages(groups, seed):
 
 
 def test_parts_without_rates_or_evidence_have_tables_without_them():
-    nothing = TableShare(None, np.zeros(0), None, None)
-    assert joined([nothing, nothing]) == (None, None, None)
+    nothing = TableShare(None, np.zeros(0), None, None, NO_FEEDS)
+    assert joined([nothing, nothing]) == (None, None, None, None)
     assert SharedGroups(np.zeros(4, np.int16), np.ones(4, np.int16)).evidence(None) is None
 
 
@@ -91,9 +94,19 @@ def test_the_revisions_of_all_parts_are_kept_by_host():
     at = np.array(["2026-05-01", "2026-05-02"], "M8[us]")
     one = WideRevisions(np.array([5, 9]), at, np.array([0.5, 0.25]))
     two = WideRevisions(np.array([7]), at[:1], np.array([1.0]))
-    of = lambda some: TableShare(None, np.zeros(0), None, some)  # noqa: E731
+    of = lambda some: TableShare(None, np.zeros(0), None, some, NO_FEEDS)  # noqa: E731
     joint = joined([of(one), of(None), of(two)]).wide_revisions
     assert joint.host_id.tolist() == [5, 7, 9]
+
+
+def test_the_feeds_of_all_parts_are_kept_by_host():
+    newest = np.array(["2026-05-01", "2026-05-02", "2026-05-03"], "M8[us]")
+    one = PingFeeds(np.array([5, 9]), np.array([0.5, 2.0]), newest[:2])
+    two = PingFeeds(np.array([7]), np.array([1.0]), newest[2:])
+    parts = [TableShare(None, np.zeros(0), None, None, feeds) for feeds in (one, NO_FEEDS, two)]
+    feeds = joined(parts).ping_feeds
+    assert (feeds.host_id.tolist(), feeds.ping_rate.tolist()) == ([5, 7, 9], [0.5, 1.0, 2.0])
+    assert feeds.last_ping_at.tolist() == newest[[0, 2, 1]].tolist()
 
 
 def test_a_bucket_of_many_pages_counts_as_a_thousand():

@@ -179,6 +179,34 @@ def test_a_page_s_own_bounds_hold_for_its_rate_times_its_urgency():
     assert np.isclose(crawled, high).any()
 
 
+def test_what_siblings_show_is_kept_where_the_urgency_hides_it():
+    n = 1_000
+    plain, _ = corpus()
+    ratio = urgency(plain, known(n), np.full(n, 0.1), NO_CAPS, NOW).of_pages
+    assert ratio.std() > 0.05
+    high = np.where(np.arange(n) % 3 == 0, 0.0801, np.nan)
+    pages, _ = corpus(max_crawl_rate=high)
+    cap = {"host": "h", "max_crawl_rate": 1.0, "group_id": 0, "group": ""}
+    caps = columns(CapColumns, 1, host_id=3, group_max_crawl_rate=np.nan, **cap)
+    urgent = urgency(pages, known(n), np.full(n, 0.1), caps, NOW, NO_EPOCH, 0.8)
+    shifted = np.arange(n) % 5 == 0
+    hidden = urgent.hidden_ratio(urgent.of_pages, shifted)
+    shown = np.where(urgent.of_pages == 1.0, 1.0, urgent.of_pages / 0.8)
+    np.testing.assert_allclose(np.where(hidden > 0, hidden, shown), ratio, rtol=2e-6)
+    at_bound = np.isclose(0.1 * urgent.of_pages, high)
+    assert at_bound.any()
+    moved = np.abs(ratio - shown) > 1e-5
+    assert ((hidden > 0)[at_bound & moved]).all()
+    assert (hidden > 0)[shifted].all()
+    assert not (hidden > 0)[~shifted & ~at_bound & (pages.host_id != 3)].any()
+
+
+def test_urgencies_that_show_all_ratios_hide_none():
+    pages, _ = corpus()
+    urgent = urgency(pages, known(1_000), np.full(1_000, 0.1), NO_CAPS, NOW, NO_EPOCH, 0.8)
+    assert urgent.hidden_ratio(urgent.of_pages, np.zeros(1_000, bool)) is None
+
+
 def test_no_clock_runs_wild_and_none_stands_still():
     pages, _ = corpus(interval_factor=1e-30)
     moments = np.full(1_000, NOW - np.timedelta64(1, "us"))

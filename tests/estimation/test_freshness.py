@@ -20,9 +20,14 @@ from support.store_cases import (
 from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
+from service.core.ping_feeds import PingFeeds
 from service.core.prior import Prior
 from service.core.siblings import AGES, age_bin
+from service.epochs.run import run_epoch
+from service.epochs.solve import Plan
+from service.estimation.estimates import estimate_rates
 from service.estimation.freshness import read_freshness, unregistered
+from service.estimation.page_estimate import of_page
 from service.estimation.rules import Rules
 from service.ingest.record import ping, record
 from service.model.arrays import NO_TIME, instant
@@ -193,6 +198,77 @@ def test_all_pages_that_changed_make_a_copy_older(store):
     stretched, shortly, later = fresh(store, page_id, None, T0 + 11 * DAY, T0 + 13 * DAY).stale
     p = quiet(store, page_id, np.array([18.0 + 3.0 * 10.0, 9.0, 7.0]))
     np.testing.assert_allclose([stretched, shortly, later], 1 - p, rtol=1e-6)
+
+
+def test_a_bound_of_the_crawl_rate_limits_the_urgency_and_not_the_verdict(store):
+    (page_id,) = register(store, 1)
+    crawl(store, [page_id], True)  # the last crawl is on day 2
+    certificate = replace(CERTIFICATE, budget_factor=0.5)
+    # four times the changes expected; a bound keeps the urgency at 0.6
+    for limited in ({"urgency": 0.6}, {"urgency": 1.0}, {"shift": -90, "carried": 0}):
+        own = limited | {"observed_ratio": 4.0}
+        schedule = schedule_columns(np.array([page_id]), **own)
+        publish(store, schedule, now=T0 + 12 * DAY, certificate=certificate)
+        p = quiet(store, page_id, 18.0 + 3.0 * 10.0)
+        assert fresh(store, page_id, None).stale[0] == pytest.approx(1 - p, rel=1e-6)
+
+
+def announced(store, n, *, crawled=20.0):
+    """Register pages whose pings, once in 8 days, were right until day 40 and then ended."""
+    ids = np.sort(register(store, n))
+    save(
+        store,
+        ids,
+        n_pings=5,
+        recent_pings=0.5,
+        last_ping_at=T0 + 40 * DAY,
+        last_crawl_at=T0 + crawled * 2 * DAY,
+        last_observed_at=T0 + crawled * 2 * DAY,
+        last_interval=8.0,
+        n_observations=9,
+        n_changes=5,
+        real_pings=5.0,
+        trust=5.0,
+    )
+    with store.begin() as tx:
+        states = tx.lock_states(ids)
+        states.pings_since[:] = instant(T0)
+        states.estimate[:] = [[0.0, 30.0]]
+        tx.restore_states(states)
+    return ids
+
+
+def test_a_page_of_a_silent_feed_has_one_verdict_alone_and_among_its_siblings(store):
+    ids = announced(store, 20)
+    rules = RULES.of(None)
+    plan, clock = Plan(GAMMA, bandwidth=5.0), lambda: T0 + 46 * DAY
+    run_epoch(store, plan, clock)
+    now = instant(T0 + 46 * DAY)
+    with store.begin(write=False) as tx:
+        pages = tx.freshness_columns(ids)
+        at = np.repeat(NO_TIME, len(ids))
+        among = read_freshness(tx, pages, at, rules.estimator, now).stale
+        alone = read_freshness(tx, pages.take([7]), at[:1], rules.estimator, now).stale
+        told = of_page(tx, tx.page(int(ids[7])), rules.estimator, now).change_rate
+        whole = estimate_rates(tx.load_columns(), rules.estimator, now).change_rate
+    assert alone[0] == among[7]
+    assert told == pytest.approx(whole[7])
+    # without the siblings' silence, the pings would be taken as complete
+    with store.begin(write=False) as tx:
+        believed = read_freshness(tx, pages, at, rules.estimator, now, feeds=PingFeeds.none()).stale
+    assert among[7] > believed[7] + 0.3
+
+
+def test_a_ping_after_the_epoch_breaks_the_silence_of_its_page(store):
+    ids = announced(store, 20)
+    run_epoch(store, Plan(GAMMA, bandwidth=5.0), lambda: T0 + 46 * DAY)
+    with store.begin() as tx:
+        ping(tx, ping_columns(ids[:1], instant(T0 + 46 * DAY)), RULES)
+    with store.begin(write=False) as tx:
+        pages, at = tx.freshness_columns(ids), np.repeat(NO_TIME, len(ids))
+        stale = read_freshness(tx, pages, at, GAMMA, instant(T0 + 46 * DAY)).stale
+    assert stale[0] > 0.9, "its ping announced a change"
+    assert (stale[1:] == stale[1]).all()
 
 
 def test_a_shift_by_change_hours_is_no_sign_of_changes(sql_store):

@@ -50,6 +50,7 @@ MEASURED = {
     "page_states.retry_rate",
     "schedule.change_rate",
     "schedule.crawl_rate",
+    "schedule.observed_ratio",
     "schedule.urgency",
 }
 """Numbers kept in four bytes on Postgres."""
@@ -139,7 +140,11 @@ def test_pings_beyond_counting_are_kept(queue_store):
 def test_measures_of_any_size_are_published_and_read(queue_store, size):
     pages = np.sort(register(queue_store, 2))
     scheduled = schedule_columns(
-        pages, change_rate=size, crawl_rate=size, urgency=np.clip(size, 1e-6, 1e3)
+        pages,
+        change_rate=size,
+        crawl_rate=size,
+        urgency=np.clip(size, 1e-6, 1e3),
+        observed_ratio=size,
     )
     publish(queue_store, scheduled)
     assert page_of(queue_store, pages[0]).crawl_rate >= 0

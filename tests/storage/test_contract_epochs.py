@@ -21,9 +21,11 @@ from support.store_cases import (
     urls,
 )
 
+from service.core.ping_feeds import PingFeeds
 from service.core.shared_changes import ShareEvidence
 from service.core.wide_revisions import WideRevisions
 from service.model.arrays import instant
+from service.model.columns import NOT_SHIFTED
 from service.model.domain import Epoch, EpochStatus
 from service.model.errors import EpochNotFound, EpochRunning
 from service.model.urls import URL_GROUPS, url_groups
@@ -200,6 +202,34 @@ def test_wide_revisions_come_and_go_with_their_epoch(store):
     without = publish(store, schedule)
     with store.begin(write=False) as tx:
         assert tx.wide_revisions(without) is None
+
+
+def test_pings_of_hosts_come_and_go_with_their_epoch(store):
+    schedule = schedule_columns(np.sort(register(store)))
+    at = np.array(["2026-04-01T01:02:03.456789", "2026-05-01"], "M8[us]")
+    known = PingFeeds(np.array([1, 1 << 53]), np.array([1 / 3, 1e-9]), at)
+    number = publish(store, schedule, ping_feeds=known)
+    with store.begin(write=False) as tx:
+        for ours, theirs in zip(known, tx.ping_feeds(number), strict=True):
+            np.testing.assert_array_equal(theirs, ours)
+        assert not tx.ping_feeds(number + 1).host_id.size
+    without = publish(store, schedule)
+    with store.begin(write=False) as tx:
+        assert not tx.ping_feeds(without).host_id.size
+
+
+@pytest.mark.parametrize("shift", [NOT_SHIFTED, 30])
+def test_ratios_that_urgencies_hide_are_read_with_the_evidence(store, shift):
+    ids = np.sort(register(store))
+    ratio = np.zeros(len(ids))
+    ratio[0] = 1.7
+    for hidden in (None, ratio):
+        publish(store, schedule_columns(ids, shift=shift, observed_ratio=hidden))
+        with store.begin(write=False) as tx:
+            few, all_pages = tx.freshness_columns(ids), tx.measured_pages(0, int(ids[-1]))
+        expected = np.zeros(len(ids)) if hidden is None else hidden
+        for pages in (few, all_pages):
+            np.testing.assert_allclose(pages.observed_ratio, expected, rtol=1e-6)
 
 
 def test_only_so_many_epochs_are_told_of(sql_store, monkeypatch):

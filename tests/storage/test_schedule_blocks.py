@@ -23,7 +23,7 @@ def random_schedule(page_id, rng) -> ScheduleColumns:
     """Return rows of which some are 0, extreme, pinged or moved."""
     n = len(page_id)
     rates = rng.choice([0.0, 1e-30, 1 / 3, 2.0, 1e30], (3, n)) * rng.choice([1.0, 1.001, 1.3], n)
-    pinged, moved = rng.random((2, n)) < 0.1
+    pinged, moved, hidden = rng.random((3, n)) < 0.1
     shift = rng.integers(-500, 500, (2, n)).astype(np.int16)
     return ScheduleColumns(
         page_id=page_id,
@@ -33,6 +33,7 @@ def random_schedule(page_id, rng) -> ScheduleColumns:
         urgency=np.clip(rates[2], 1e-3, 1e3),
         shift=np.where(moved, shift[0], NOT_SHIFTED).astype(np.int16),
         carried=np.where(moved, shift[1], NOT_SHIFTED).astype(np.int16),
+        observed_ratio=np.where(hidden, rng.gamma(2.0, size=n), 0.0),
     )
 
 
@@ -40,6 +41,7 @@ def decoded(blocks, names):
     """Return pages and columns of the bytes of blocks, by the format of arrays on the wire."""
     kinds = dict.fromkeys(("change_rate", "crawl_rate", "urgency"), ">f4")
     kinds |= {"crawl_probability": ">f8", "shift": ">u2", "carried": ">u2"}
+    kinds |= {"observed_ratio": ">f4"}
     packed = {"shift", "carried"}
     found = {name: [] for name in ("page_id", *kinds)}
     for block, _, *arrays in blocks:
@@ -99,7 +101,7 @@ def test_blocks_have_every_page_once_in_its_place(pages, seed, chunk):
     assert (np.diff(numbers) > 0).all()
     found = decoded(blocks, schedule_blocks.columns(names))
     for name, values in schedule.arrays().items():
-        short = name in ("change_rate", "crawl_rate", "urgency")
+        short = name in ("change_rate", "crawl_rate", "urgency", "observed_ratio")
         expected = values.astype(np.float32) if short else values
         np.testing.assert_array_equal(found[name], expected)
 

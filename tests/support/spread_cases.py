@@ -218,7 +218,7 @@ def followed(inputs, result, seed):
     corpus_numbers = result.certificate.prior
     after = {}
     for shard, part in inputs.items():
-        rate, evidence, revisions = result.tables[shard]
+        rate, evidence, revisions, _ = result.tables[shard]
         group = np.flatnonzero(rng.random(evidence.n_groups) < 0.2)
         score = rng.normal(0, 1, (len(group), SHARES.size))
         score[:, 0] = 0.0
@@ -236,10 +236,10 @@ def assert_same_bits(one, other):
     assert one.tables.keys() == other.tables.keys()
     for shard, tables in one.tables.items():
         np.testing.assert_array_equal(tables.url_group_rate, other.tables[shard].url_group_rate)
-        for ours, theirs in zip(
-            tables.share_evidence or (), other.tables[shard].share_evidence or (), strict=True
-        ):
-            np.testing.assert_array_equal(ours, theirs)
+        for name in ("share_evidence", "ping_feeds"):
+            pair = (getattr(each, name) or () for each in (tables, other.tables[shard]))
+            for ours, theirs in zip(*pair, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
     if one.change_hours is not None:
         np.testing.assert_array_equal(one.change_hours.host_id, other.change_hours.host_id)
         np.testing.assert_array_equal(one.change_hours.evidence, other.change_hours.evidence)

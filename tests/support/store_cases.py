@@ -174,6 +174,7 @@ def schedule_columns(
     urgency=1.0,
     shift=NOT_SHIFTED,
     carried=NOT_SHIFTED,
+    observed_ratio=None,
 ):
     return columns(
         ScheduleColumns,
@@ -185,6 +186,7 @@ def schedule_columns(
         urgency=urgency,
         shift=shift,
         carried=carried,
+        observed_ratio=observed_ratio,
     )
 
 

@@ -86,8 +86,10 @@ def post_freshness(service: TheService, body: TheBody) -> Response:
         pages, is_page = _pages(tx, service, copies)
         kept = service.plan.retention
         log_since = NO_TIME if kept is None else instant(now - kept)
-        estimator, pages = service.rules.of(tx).of_pages(tx, pages)
-        freshness = read_freshness(tx, pages, copies.fetched_at, estimator, instant(now), log_since)
+        rules, at = service.rules.of(tx), instant(now)
+        estimator, pages = rules.of_pages(tx, pages)
+        asked = pages, copies.fetched_at, estimator, at, log_since, rules.feeds
+        freshness = read_freshness(tx, *asked)
         moves = _moves(tx, pages)
     rejected += (
         Rejection(

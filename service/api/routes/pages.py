@@ -163,8 +163,9 @@ def _wake(service: Service, page_id: Ints) -> None:
 def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     """Return one page with its estimate, its schedule, its tags and what holds it now."""
     page, log, now = tx.page(page_id), tx.page_log(page_id, LAST_CRAWLS), service.now()
-    estimator = service.rules.of(tx).of_shard(tx, page_id >> SHARD_BITS)
-    estimate = of_page(tx, page, estimator, instant(now))
+    rules = service.rules.of(tx)
+    estimator = rules.of_shard(tx, page_id >> SHARD_BITS)
+    estimate = of_page(tx, page, estimator, instant(now), rules.feeds)
     epoch = tx.epoch_in_force()
     service.watch.note([epoch] if epoch else [])
     epoch = None if page.crawl_rate is None else epoch

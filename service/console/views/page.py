@@ -106,11 +106,13 @@ def read(visit: Visit, page: PageAnswer) -> tuple[StaleCurve | None, RateDensiti
         columns = tx.freshness_columns(np.array([page.page_id]))
         if not len(columns):
             return None, None
-        estimator, columns = visit.service.rules.of(tx).of_pages(tx, columns)
+        rules = visit.service.rules.of(tx)
+        estimator, columns = rules.of_pages(tx, columns)
         forecast, crawled_at = None, page.estimate.last_observed_at
         if crawled_at is not None:
             at = _instants(crawled_at, page, visit.now)
-            stale = stale_between_crawls(tx, columns, estimator, now, np.append(at, now))
+            instants = np.append(at, now)
+            stale = stale_between_crawls(tx, columns, estimator, now, instants, rules.feeds)
             forecast = StaleCurve(_moments(at), stale[:-1].tolist(), float(stale[-1]))
     return forecast, rate_densities(columns, estimator, now)
 

@@ -11,6 +11,7 @@ import zstandard
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from service.core.ping_feeds import PingFeeds
 from service.core.shared_changes import ShareEvidence
 from service.core.wide_revisions import WideRevisions
 from service.model.amounts import CRAWLS
@@ -38,6 +39,8 @@ class GroupTables(NamedTuple):
     """Evidence of the shares of URL groups (`core.shared_changes`)."""
     wide_revisions: WideRevisions | None = None
     """Revisions of most pages of a host at once (`core.wide_revisions`)."""
+    ping_feeds: PingFeeds | None = None
+    """Pings of whole hosts (`core.ping_feeds`)."""
 
 
 NO_TABLES = GroupTables()
@@ -127,6 +130,10 @@ class EpochStatements(Subject):
         """Return the wide revisions of all logical shards; None if there are none."""
 
     @abstractmethod
+    def ping_feeds(self, epoch: int) -> PingFeeds:
+        """Return the pings of hosts of all logical shards; of none, if they are not kept."""
+
+    @abstractmethod
     def epoch(self, epoch: int) -> Epoch:
         """Return one epoch; raise `EpochNotFound`."""
 
@@ -174,8 +181,10 @@ UPDATE epochs SET status = 'published', finished_at = %(now)s, {assignments(CERT
 WHERE epoch = %(epoch)s
 """
 ADD_URL_GROUPS = """
-INSERT INTO url_groups (epoch, shard, rate, share_evidence, wide_revisions)
-VALUES (%(epoch)s, %(shard)s, %(rate)s, %(share_evidence)s, %(wide_revisions)s)
+INSERT INTO url_groups (epoch, shard, rate, share_evidence, wide_revisions, ping_feeds)
+VALUES (
+    %(epoch)s, %(shard)s, %(rate)s, %(share_evidence)s, %(wide_revisions)s, %(ping_feeds)s
+)
 """
 WITHDRAW_URL_GROUPS = "DELETE FROM url_groups WHERE epoch = %(epoch)s"
 WITHDRAW_SCHEDULE = "DELETE FROM schedule WHERE epoch = %(epoch)s"
@@ -193,6 +202,9 @@ SELECT share_evidence FROM url_groups WHERE epoch = %(epoch)s AND shard = %(shar
 WIDE_REVISIONS = """
 SELECT wide_revisions FROM url_groups
 WHERE epoch = %(epoch)s AND wide_revisions IS NOT NULL
+"""
+PING_FEEDS = """
+SELECT ping_feeds FROM url_groups WHERE epoch = %(epoch)s AND ping_feeds IS NOT NULL
 """
 ONE = f"SELECT {COLUMNS} FROM epochs WHERE epoch = %(epoch)s"
 IN_FORCE = f"SELECT {COLUMNS} FROM epochs WHERE status = 'published' ORDER BY epoch DESC LIMIT 1"
@@ -243,12 +255,13 @@ class EpochsSql(ChangeHoursSql, GroupHoursSql, EpochStatements):
 
     @override
     def save_learnt(self, epoch: int, learnt: Learnt) -> None:
-        for shard, (url_group_rate, share_evidence, revisions) in learnt.of_shards.items():
-            evidence = None if share_evidence is None else share_evidence.packed()
+        for shard, tables in learnt.of_shards.items():
+            evidence, revisions, feeds = tables[1:]
             values = {
-                "rate": _compressed(url_group_rate, FLOATS),
-                "share_evidence": _compressed(evidence, FLOATS),
+                "rate": _compressed(tables.url_group_rate, FLOATS),
+                "share_evidence": _compressed(evidence and evidence.packed(), FLOATS),
                 "wide_revisions": _compressed(revisions and revisions.packed(), INTS),
+                "ping_feeds": _compressed(feeds and feeds.packed(), INTS),
             }
             self.run(ADD_URL_GROUPS, epoch=epoch, shard=shard, **values)
         if learnt.change_hours is not None:
@@ -270,6 +283,11 @@ class EpochsSql(ChangeHoursSql, GroupHoursSql, EpochStatements):
         return WideRevisions.of_all(
             [WideRevisions.unpacked(each) for each in packed if each is not None]
         )
+
+    @override
+    def ping_feeds(self, epoch: int) -> PingFeeds:
+        packed = [_decompressed(each, INTS) for (each,) in self.run(PING_FEEDS, epoch=epoch)]
+        return PingFeeds.of_all(PingFeeds.unpacked(each) for each in packed if each is not None)
 
     @override
     def epoch(self, epoch: int) -> Epoch:
@@ -324,7 +342,8 @@ def decode_epoch(row: Mapping[str, Any]) -> Epoch:
         values = {name: row[name] for name in CERTIFICATE}
         for name in ("crawl_rate_quantiles", "observed_ratios"):
             values[name] = tuple(map(float, values[name]))
-        values["age_evidence"] = tuple(map(float, values["age_evidence"] or ()))
+        for name in ("age_evidence", "recalibration"):
+            values[name] = tuple(map(float, values[name] or ()))
         for name in ("prior", "seconds"):  # JSON returns 1e22 as an integer
             values[name] = {key: float(value) for key, value in values[name].items()}
         values["unit"] = values["unit"] or CRAWLS  # NULL: of an older release

@@ -28,7 +28,12 @@ ALWAYS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "urgency": lambda urgency: urgency.astype(np.float32),
 }
 """Columns of all blocks, and their form."""
-SELDOM: dict[str, float] = {"crawl_probability": 0.0, "shift": NOT_SHIFTED, "carried": NOT_SHIFTED}
+SELDOM: dict[str, float] = {
+    "crawl_probability": 0.0,
+    "shift": NOT_SHIFTED,
+    "carried": NOT_SHIFTED,
+    "observed_ratio": 0.0,
+}
 """Columns that most blocks do not have, and the value that stands for none."""
 PACKED, OF_BLOCK = np.dtype(">u2"), f"V{2 * PAGES}"
 """Type of `shift` and `carried` as stored, less `NOT_SHIFTED`, and that of a block of them."""
@@ -61,7 +66,8 @@ def blocks(
 
 def seldom(schedule: ScheduleColumns) -> list[str]:
     """Return the columns of `SELDOM` that some rows need."""
-    return [name for name, none in SELDOM.items() if (getattr(schedule, name) != none).any()]
+    stated = schedule.arrays()
+    return [n for n, none in SELDOM.items() if n in stated and (stated[n] != none).any()]
 
 
 def short(schedule: ScheduleColumns, names: Collection[str]) -> dict[str, NDArray[Any]]:
@@ -70,7 +76,11 @@ def short(schedule: ScheduleColumns, names: Collection[str]) -> dict[str, NDArra
     They cross processes in half the bytes, and `long` has the same blocks.
     """
     rates = {name: form(getattr(schedule, name)) for name, form in ALWAYS.items()}
-    others = {name: np.ascontiguousarray(getattr(schedule, name)) for name in names}
+    stated, n = schedule.arrays(), len(schedule)
+    others = {
+        name: np.ascontiguousarray(stated[name]) if name in stated else np.full(n, SELDOM[name])
+        for name in names
+    }
     return {"page_id": schedule.page_id, **rates, **others}
 
 
@@ -94,7 +104,10 @@ def _encoded(epoch: int, rows: ScheduleColumns, present: Collection[str]) -> lis
         none = ABSENT if name == "crawl_rate" else 0.0
         encoded.append(masked_arrays(_dense(form(getattr(rows, name)), place, len(block), none)))
     for name in present:
-        dense = _dense(getattr(rows, name), place, len(block), SELDOM[name])
+        column = getattr(rows, name)
+        if name == "observed_ratio":
+            column = narrow(np.nan_to_num(column))
+        dense = _dense(column, place, len(block), SELDOM[name])
         null = (dense == SELDOM[name]).all(axis=1)
         packed = _packed(dense, null) if dense.dtype == np.int16 else masked_arrays(dense, null)
         encoded.append(packed)

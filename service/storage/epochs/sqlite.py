@@ -106,12 +106,13 @@ ADD_SCHEDULE = """
 INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency)
 VALUES (?, ?, ?, ?, ?, ?)
 """
-ADD_MOVED = """
-INSERT INTO schedule
-    (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency, shift, carried)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ADD_WHOLE = """
+INSERT INTO schedule (epoch, page_id, change_rate, crawl_rate, crawl_probability, urgency,
+    shift, carried, observed_ratio)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0.0))
 """
-"""Statement for blocks with moved crawls; two more parameters would slow all other blocks."""
+"""Statement for schedules with shifts or hidden ratios; three more parameters would slow all
+others."""
 
 SHIFTS = """
 SELECT page_id, shift, carried FROM schedule WHERE epoch = {epoch} AND shift IS NOT NULL
@@ -176,8 +177,10 @@ class SqliteEpochs(EpochsSql, ScheduleSql, LoadSql, SqliteDialect):
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
         columns = schedule.arrays()
         moves = [shifts(columns.pop(name)) for name in ("shift", "carried")]
-        moved = (schedule.shift != NOT_SHIFTED).any()
-        statement, rest = (ADD_MOVED, moves) if moved else (ADD_SCHEDULE, [])
+        ratio = columns.pop("observed_ratio", np.zeros(len(schedule)))
+        whole = (schedule.shift != NOT_SHIFTED).any() or ratio.any()
+        rest = [*moves, values(ratio)] if whole else []
+        statement = ADD_WHOLE if whole else ADD_SCHEDULE
         listed = map(values, columns.values())
         add_rows(self.driver, statement, repeat(epoch, len(schedule)), *listed, *rest)
 

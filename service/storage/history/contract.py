@@ -238,7 +238,8 @@ SELECT page_states.page_id, created_at, last_crawl_at, requested_at, gone,
     coalesce(pings_since_crawl, 0) AS pings_since_crawl, last_ping_at,
     coalesce(real_pings, 0.0) AS real_pings, coalesce(false_pings, 0.0) AS false_pings,
     coalesce(trust, 0.0) AS trust, estimate, born_at,
-    CASE WHEN shift IS NULL THEN urgency END AS urgency, importance
+    CASE WHEN shift IS NULL THEN urgency END AS urgency,
+    coalesce(observed_ratio, 0.0) AS observed_ratio, importance
 FROM page_states
 JOIN pages ON pages.page_id = page_states.page_id AND {BETWEEN.format(table="pages")}
 {{schedule_between: schedule, page_states.page_id, %(epoch)s}}

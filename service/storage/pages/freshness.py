@@ -32,7 +32,8 @@ SELECT page_states.page_id, CASE WHEN last_crawl_at IS NULL THEN
     coalesce(pings_since_crawl, 0) AS pings_since_crawl,
     last_ping_at, coalesce(real_pings, 0.0) AS real_pings,
     coalesce(false_pings, 0.0) AS false_pings, coalesce(trust, 0.0) AS trust, estimate, born_at,
-    CASE WHEN shift IS NULL THEN urgency END AS urgency
+    CASE WHEN shift IS NULL THEN urgency END AS urgency,
+    coalesce(observed_ratio, 0.0) AS observed_ratio
 FROM page_states
 {{schedule_of: schedule, page_states.page_id, %(epoch)s}}
 WHERE page_states.page_id {{among_ids}}

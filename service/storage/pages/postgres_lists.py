@@ -60,6 +60,7 @@ FRESH = {
     "estimate": "estimate",
     "born_at": "coalesce(born_at, '-infinity')",
     "urgency": "coalesce(urgency, 'NaN')::float8",
+    "observed_ratio": "observed_ratio::float8",
 }
 """Expression of each of the `FreshnessColumns`, with a value in place of NULL."""
 FRESH_ARRAYS = ", ".join(f"array_agg({column})" for column in FRESH.values())

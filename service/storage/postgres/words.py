@@ -37,7 +37,8 @@ BLOCK, PLACE = f"({{1}} >> {SHIFT})", f"[{IN_BLOCK} + 1]"
 OF_PAGE = f"""LEFT JOIN LATERAL (
     SELECT epoch, change_rate{PLACE} AS change_rate, crawl_rate{PLACE} AS crawl_rate,
         urgency{PLACE} AS urgency, crawl_probability{PLACE} AS crawl_probability,
-        {_minutes("shift", IN_BLOCK)}, {_minutes("carried", IN_BLOCK)}
+        {_minutes("shift", IN_BLOCK)}, {_minutes("carried", IN_BLOCK)},
+        observed_ratio{PLACE} AS observed_ratio
     FROM schedule WHERE epoch = {{2}} AND block = {BLOCK} AND crawl_rate{PLACE} >= 0 {{between}}
 ) AS {{0}} ON true"""
 IN_RANGE = f"AND block >= %(after)s::bigint >> {SHIFT} AND block <= %(last)s::bigint >> {SHIFT}"
