@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.evidence.cells import WEIGHTINGS, read
-from benchmarks.evidence.figures import Cells, Played, by_cell
+from benchmarks.evidence.cells import WEIGHTINGS, Kind, read
+from benchmarks.evidence.figures import RIVALS, Cells, by_cell, of_kind
 from recrawl_lab.demo.game import GameResult, draw
 from recrawl_lab.policies.lineup import RECRAWL
 from recrawl_lab.worlds.scenario import scenario, stages
@@ -23,35 +23,39 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 FIGURE = ROOT / "docs" / "figures" / "demo.svg"
 LINES = ROOT / "docs" / "evidence.jsonl"
-RIVALS = ("stormcrawler-tuned", "nutch-tuned")
-"""Policies of today's crawlers at their best, in the order of the sentences."""
 SEED = 1
 """Seed of the demo, as `recrawl demo` has it."""
-NUMBERS = {7: "seven"}
+NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 MINUS = "\N{MINUS SIGN}"
 
 
 def ratios(cells: Cells, importance: str) -> np.ndarray:
     """Return (K, 2) Recrawl's staleness over that of each rival, in the cells of an importance."""
-    played: list[Played] = [own for cell, own in cells.items() if cell.importance == importance]
-    return np.array([[own.over(RECRAWL, rival).value for rival in RIVALS] for own in played])
+    played = of_kind(cells, Kind.plain, importance).values()
+    every = ([own.over(RECRAWL, rival) for rival in RIVALS] for own in played)
+    complete = ([over.value for over in row if over is not None] for row in every)
+    return np.array([row for row in complete if len(row) == len(RIVALS)]).reshape(-1, len(RIVALS))
 
 
 def evidence(cells: Cells) -> str:
     """Return the sentences on equal importance, and on importance that differs."""
     equal, differing = (ratios(cells, importance) for importance in WEIGHTINGS)
-    n_sites = len({cell.site for cell in cells})
+    n_sites = len({cell.site for cell in of_kind(cells, Kind.plain)})
     storm, nutch = np.median(equal, axis=0)
     worst_storm, worst_nutch = equal.max(axis=0)
-    weighted = np.median(differing, axis=0)
-    return (
+    text = (
         f"The histories of {NUMBERS[n_sites]} real sites are played again, with **equal "
         f"importance**, no pings and as many crawls for each policy. Recrawl's copies are "
         f"**{storm:.2f} times** as stale as those of tuned StormCrawler, and **{nutch:.2f} "
         f"times** as those of tuned Nutch. These are medians of {len(equal)} settings; the worst "
-        f"are {worst_storm:.2f} and {worst_nutch:.2f}. With importance that differs from page to "
-        f"page, the medians of {len(differing)} settings are {weighted[0]:.2f} and "
-        f"{weighted[1]:.2f}."
+        f"are {worst_storm:.2f} and {worst_nutch:.2f}."
+    )
+    if not len(differing):
+        return text
+    weighted = np.median(differing, axis=0)
+    return (
+        f"{text} With importance that differs from page to page, the medians of {len(differing)} "
+        f"settings are {weighted[0]:.2f} and {weighted[1]:.2f}."
     )
 
 

@@ -2,7 +2,7 @@
 
 A ratio of two policies is computed for each seed that both have played, and averaged over seeds.
 With equal importance, seeds have the same world: there a policy without random numbers plays
-once for all seeds.
+once for all seeds. A ratio has a standard error if two seeds are common; otherwise "one seed".
 """
 
 from collections import defaultdict
@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.evidence.cells import OUTDATED, WEIGHTINGS, Cell, Line, cell_of, site_of
+from benchmarks.evidence.cells import OUTDATED, WEIGHTINGS, Cell, Kind, Line, cell_of, site_of
+from benchmarks.evidence.left import has_seeds
 from recrawl_lab.policies.lineup import (
     HINDSIGHT,
     HINDSIGHT_KNOWS,
@@ -23,14 +24,19 @@ from recrawl_lab.policies.lineup import (
     UNIFORM,
     PolicyKind,
 )
+from service.model.words import counted
 
 TIE = 1e-9
 A_GAP = 0.1
 """Least gap between uniform and hindsight for a cell to count, share of uniform's staleness."""
 VARIANTS = ("lambdacrawl-gamma", "lambdacrawl-bursty", *PARTS)
 """Our own variants: Recrawl without its rules of timing, and with one part left out each."""
-A_LOSS = 0.003
-"""Least gain of a variant over Recrawl that is counted, share of the variant's staleness."""
+RIVALS = ("stormcrawler-tuned", "nutch-tuned")
+"""Policies of today's crawlers at their best, in the order of the sentences."""
+HEURISTICS = (UNIFORM, "fixed-tuned", *RIVALS, "stormcrawler-news-tuned")
+"""Policies among which each cell has a best heuristic: those that use the whole bandwidth."""
+A_LOSS, A_VARIANTS_LOSS = 0.003, 0.005
+"""Least loss of Recrawl that counts, share of the staleness of a heuristic and of a variant."""
 
 NOT_PLAYED: Line = {OUTDATED: True}
 
@@ -43,12 +49,20 @@ class Mean(NamedTuple):
 
     value: float
     error: float | None
-    """Standard error; None with one seed."""
+    """Standard error; None with one seed, 0 where no seed matters."""
 
     def text(self, digits: int = 3) -> str:
         """Return the mean, and its standard error with one digit more unless that is zero."""
         error = f"{self.error or 0.0:.{digits + 1}f}"
         return f"{self.value:.{digits}f}" + (f" ± {error}" if float(error) else "")
+
+    def stated(self, digits: int = 3) -> str:
+        """Return the mean with its standard error, or with the words "one seed"."""
+        return self.text(digits) + (", one seed" if self.error is None else "")
+
+    def exceeds(self, most: float) -> bool:
+        """Return whether the mean is above a bound and, beyond two standard errors, above 1."""
+        return self.value > most and self.value - 1.0 > 2.0 * (self.error or 0.0)
 
 
 def mean(values: Iterable[float | None]) -> Mean | None:
@@ -64,6 +78,7 @@ def mean(values: Iterable[float | None]) -> Mean | None:
 class Played:
     """Lines of one cell."""
 
+    cell: Cell
     seeds: dict[int, ByPolicy]
 
     def __contains__(self, name: str) -> bool:
@@ -119,14 +134,45 @@ class Played:
         ratio = {name: over.value for name in names if (over := self.over(name, RECRAWL))}
         return min(ratio, key=ratio.__getitem__, default=None)
 
+    @property
+    def best_heuristic(self) -> str | None:
+        """The best policy of today's crawlers; None unless all of `HEURISTICS` have played."""
+        return self._best_of_all(HEURISTICS)
+
+    @property
+    def best_variant(self) -> str | None:
+        """The best of our own variants; None unless all of them have played."""
+        return self._best_of_all(VARIANTS)
+
+    def over_best(self, best: str | None) -> Mean | None:
+        """Return the staleness of Recrawl over that of a policy; None without one."""
+        return None if best is None else self.over(RECRAWL, best)
+
     def over_variant(self) -> Mean | None:
         """Return the staleness of Recrawl over that of the best of our own variants."""
-        best = self.best(self.variants)
-        return None if best is None else self.over(RECRAWL, best)
+        return self.over_best(self.best_variant)
+
+    @property
+    def weak_against(self) -> list[str]:
+        """Policies that are better than Recrawl by more than allowed and two standard errors."""
+        bounds = (self.best_heuristic, A_LOSS), (self.best_variant, A_VARIANTS_LOSS)
+        return [
+            best
+            for best, loss in bounds
+            if best is not None
+            and (over := self.over(RECRAWL, best)) is not None
+            and over.exceeds(1.0 + loss)
+        ]
+
+    def _best_of_all(self, names: Iterable[str]) -> str | None:
+        return self.best(names) if all(name in self for name in names) else None
 
     def _mean(self, figure: Callable[[ByPolicy], float | None], *names: str) -> Mean | None:
         played = (lines for lines in self.seeds.values() if lines.keys() >= {*names})
-        return mean(map(figure, played))
+        result = mean(map(figure, played))
+        if result is not None and not any(has_seeds(self.cell, name) for name in names):
+            return Mean(result.value, 0.0)
+        return result
 
 
 def _gap_closed(lines: ByPolicy, name: str) -> float | None:
@@ -138,31 +184,31 @@ Cells = dict[Cell, Played]
 
 
 def by_cell(lines: list[Line]) -> Cells:
-    """Return the lines by cell, in order, without cells that repeat another cell's world.
-
-    A line replaces an outdated one.
-    """
+    """Return the lines by cell, in order; a line replaces an outdated one."""
     cells: dict[Cell, dict[int, ByPolicy]] = defaultdict(lambda: defaultdict(dict))
     for line in sorted(lines, key=lambda line: OUTDATED not in line):
         cells[cell_of(line)][line["seed"]][line["policy"]] = line
     for cell, seeds in cells.items():
-        if cell.importance == WEIGHTINGS[0]:
-            _fill(seeds)
-    return {cell: Played(dict(cells[cell])) for cell in sorted(cells) if not cell.repeats}
+        _fill(cell, seeds)
+    return {cell: Played(cell, dict(cells[cell])) for cell in sorted(cells)}
 
 
-def _fill(seeds: dict[int, ByPolicy]) -> None:
+def _fill(cell: Cell, seeds: dict[int, ByPolicy]) -> None:
     """Add to each seed the lines of policies without random numbers, which are the same for all."""
     played = {name: line for lines in seeds.values() for name, line in lines.items()}
     for name, line in played.items():
-        if LINEUP[name].kind is not PolicyKind.learning:
+        if not has_seeds(cell, name):
             for lines in seeds.values():
                 lines.setdefault(name, line)
 
 
-def n_seeds(cells: Cells) -> int:
-    """Return the largest number of seeds of a cell."""
-    return max((len(played.seeds) for played in cells.values()), default=0)
+def of_kind(cells: Cells, kind: Kind, importance: str = WEIGHTINGS[0]) -> Cells:
+    """Return the cells of a kind of world and an importance."""
+    return {
+        cell: played
+        for cell, played in cells.items()
+        if cell.kind == kind and cell.importance == importance
+    }
 
 
 def live(cells: Cells) -> Cells:
@@ -182,20 +228,26 @@ class Against(NamedTuple):
     """Recrawl's staleness over that of a rival, in the cells that both have played."""
 
     name: str
-    n_cells: int
-    n_won: int
     median: float
     worst: float
+    worst_cell: Cell
+    n_cells: int
+    n_won: int
 
 
 def against(cells: Cells) -> Iterator[Against]:
     """Yield the comparison with each rival, in the order of the lineup."""
     for name in LINEUP:
-        rated = (played.over(RECRAWL, name) for played in cells.values() if name in played.rivals)
-        ratio = [over.value for over in rated if over is not None]
+        ratio = {
+            cell: over.value
+            for cell, played in cells.items()
+            if name in played.rivals and (over := played.over(RECRAWL, name)) is not None
+        }
         if ratio:
-            n_won = int(np.count_nonzero(np.array(ratio) <= 1 + TIE))
-            yield Against(name, len(ratio), n_won, float(np.median(ratio)), max(ratio))
+            worst = max(ratio, key=ratio.__getitem__)
+            n_won = sum(value <= 1 + TIE for value in ratio.values())
+            median = float(np.median(list(ratio.values())))
+            yield Against(name, median, ratio[worst], worst, len(ratio), n_won)
 
 
 def won(cells: Cells, rivals: list[str]) -> int:
@@ -214,16 +266,55 @@ def won(cells: Cells, rivals: list[str]) -> int:
 
 
 def summary(cells: Cells) -> Iterator[str]:
-    """Yield sentences without full stops, the most important first."""
+    """Yield sentences without full stops, sizes before counts."""
     full = {cell: played for cell, played in cells.items() if RECRAWL in played and played.rivals}
     if not full:
         return
+    yield from _sizes(full)
+    yield from _weak(full)
     yield _better(full)
     yield from _gaps(full)
     yield from _variants(full)
     yield from _calibration(full)
-    if n_seeds(cells) > 1:
-        yield f"figures are means of up to {n_seeds(cells)} seeds ± their standard error"
+
+
+SETTINGS = {
+    (Kind.plain, "equal"): "plain worlds, equal importance",
+    (Kind.outages, "equal"): "worlds with outages, equal importance",
+    (Kind.revisions, "equal"): "worlds with revisions of many pages, equal importance",
+    (Kind.plain, "lognormal"): "plain worlds, log-normal importance",
+}
+"""Words of the kinds of worlds and importances, in the order of the sentences."""
+
+
+def _sizes(cells: Cells) -> Iterator[str]:
+    for (kind, importance), words in SETTINGS.items():
+        rated = {one.name: one for one in against(of_kind(cells, kind, importance))}
+        for name in (*RIVALS, UNIFORM):
+            if name in rated:
+                yield f"{words}: {_size(rated[name])}"
+
+
+def _size(one: Against) -> str:
+    return (
+        f"Recrawl has {one.median:.2f} of the staleness of {one.name} in the median of "
+        f"{counted(one.n_cells, 'cell')}; at worst {one.worst:.3f} ({one.worst_cell.site}, R = "
+        f"{one.worst_cell.bandwidth_per_page:g})"
+    )
+
+
+def _weak(cells: Cells) -> Iterator[str]:
+    judged = {cell: played for cell, played in cells.items() if played.best_heuristic is not None}
+    if not judged:
+        return
+    weak = [f"{cell}" for cell, played in judged.items() if played.weak_against]
+    yield (
+        f"weak cells, in which Recrawl is above the best heuristic by over {A_LOSS:.1%} or above "
+        f"its own best variant by over {A_VARIANTS_LOSS:.1%}, beyond two standard errors: "
+        f"{len(weak)} of {len(judged)}"
+        + (f" ({'; '.join(weak)})" if weak else "")
+        + f"; all variants have played in {sum(bool(one.best_variant) for one in judged.values())}"
+    )
 
 
 def _better(cells: Cells) -> str:
@@ -258,16 +349,15 @@ def _variants(cells: Cells) -> Iterator[str]:
     }
     if not ratio:
         return
-    lost = [over for over in ratio.values() if over.value > 1 + A_LOSS]
+    values = [over.value for over in ratio.values()]
     worst = max(ratio, key=lambda cell: ratio[cell].value)
+    lost = [over for over in ratio.values() if over.value > 1 + A_VARIANTS_LOSS]
     yield (
-        f"a variant of our own is better than Recrawl by over {A_LOSS:.1%} in {len(lost)} of "
-        f"{len(ratio)} cells; Recrawl's staleness over its best variant's is at most "
-        f"{ratio[worst].text()} ({cells[worst].best(cells[worst].variants)} in {worst})"
+        f"Recrawl's staleness over that of its own best variant is {np.median(values):.3f} in the "
+        f"median of {counted(len(ratio), 'cell')}, at worst {ratio[worst].stated()} "
+        f"({cells[worst].best_variant} in {worst}); above {1 + A_VARIANTS_LOSS} in {len(lost)}, "
+        f"of which {sum(over.error is None for over in lost)} have one seed"
     )
-    certain = [over for over in lost if over.error is not None and over.value - 1 > 2 * over.error]
-    if any(over.error is not None for over in lost):
-        yield f"in {len(certain)} of these cells the loss exceeds two standard errors"
 
 
 def _calibration(cells: Cells) -> Iterator[str]:

@@ -1,58 +1,65 @@
-"""Compare policies over real traces with bulk revisions, importance, bandwidth and seed varied.
+"""Compare policies over real traces: kinds of worlds, importance, bandwidth and seed varied.
 
-    python -m benchmarks.evidence --traces DIR [--policies default,parts] [--out evidence.jsonl]
-        [--sites SITE …] [--bandwidths .02 .1 .5] [--seeds 1 2 3] [--processes 2] [--days N]
-        [--table]
+    python -m benchmarks.evidence --traces DIR [--out FOLDER] [--minutes 60] [--processes 1]
+        [--sites SITE …] [--kinds plain revisions outages] [--importance equal lognormal]
+        [--bandwidths .02 .1 .5 1] [--seeds 1 2 3] [--policies NAMES]
+    python -m benchmarks.evidence --left      # what is not played yet, and how long it takes
+    python -m benchmarks.evidence --table     # the tables of what is played
 
-A cell is a trace, with or without bulk revisions, with equal or log-normal importance, at one of
-the site's bandwidths. A trace without bulk revisions is played once, as without them. Each cell,
-seed and policy is one line of JSON in --out, written as soon as it is done. The same command
-continues after an interruption, or adds further policies and seeds. A line without a seed counts
-as seed 1. The seed draws log-normal importance and the jitter of Recrawl's crawls.
+A cell is a site, a kind of world, an importance and a bandwidth. Every policy plays in every cell,
+over the last two years of its trace, or longer for revisions. The options restrict what is played.
+Recrawl's crawls pass the gate of the service, with its default loan, so each day keeps the budget.
 
-At the end, or at once with --table, the command prints two ratios for each cell. One is the
-harmonic staleness of each policy over that of uniform crawling. The other is that of Recrawl over
-the best of its own variants. Several seeds are averaged, with the standard error. Then it prints:
-
-- the number of cells in which the default policy is best
-- its largest staleness over that of uniform crawling and of the heuristics
-- median, mean and least share of the gap between uniform and hindsight that it closes, where that
-  gap is at least 10 %
-- the number of cells in which a variant of our own is better, and the worst
-- the calibration of its predictions
-- the staleness of the live pages alone, where nearly all pages of a site never change
+Each game is one line of JSON in the file of its cell in --out, written as soon as it is done. The
+same command goes on after an interruption, with the most important games first. It begins with the
+games that are left and their time. With --minutes no game begins later. Games in --known, which may
+be docs/evidence.jsonl, are not played again.
 
 After a change of a policy, delete its lines with `--forget recrawl`, or keep them until they are
 played again with `--outdate recrawl`; the page shows then which are old.
 """
 
 import argparse
-import json
+import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from functools import lru_cache, partial
-from itertools import groupby, product
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.evidence.cells import (
+    BANDWIDTHS,
     FIRST_SEED,
     OUTDATED,
-    SITES,
+    SEEDS,
     WEIGHTINGS,
     Cell,
+    Choice,
+    Kind,
     Line,
     cell_of,
-    grid,
     read,
+    site_of,
+    written,
 )
 from benchmarks.evidence.figures import Cells, Mean, Played, against, by_cell, live, summary
+from benchmarks.evidence.left import (
+    COMPARED,
+    Task,
+    duration,
+    left,
+    seconds,
+    sentences,
+    tasks,
+)
+from recrawl_lab.cli.replay_run import OUTAGE_STREAM
 from recrawl_lab.policies.lineup import LINEUP, UNIFORM, Game, chosen
 from recrawl_lab.replay.comparison import play
 from recrawl_lab.replay.measures import Terms, measured
@@ -64,38 +71,38 @@ from service.runtime.bootstrap import configure_logging
 LIVE_RATE = 0.1
 """Minimum mean change rate of a live page, 1/day."""
 WIDTH = 180
-
-
-class Task(NamedTuple):
-    """A policy to play in a cell with a seed."""
-
-    cell: Cell
-    seed: int
-    policy: str
+FOLDER = Path("bench-out/evidence")
 
 
 @lru_cache(maxsize=1)
-def world_of(
-    traces: Path, days: float, site: str, *, bulk: bool, importance: Any, seed: int
-) -> World:
-    rng = np.random.default_rng(seed)
-    recording = read_trace(traces / site)
-    return recorded_world(recording, rng=rng, days=days, importance=importance, bulk=bulk)
+def world_of(traces: Path, cell: Cell) -> World:
+    """Return the world of a cell, which is the same for all seeds and bandwidths."""
+    world = recorded_world(
+        read_trace(traces / cell.site),
+        rng=np.random.default_rng(FIRST_SEED),
+        days=site_of(cell.site).window(cell.kind),
+        importance="lognormal" if cell.importance == "lognormal" else "equal",
+        bulk=cell.kind == Kind.revisions,
+    )
+    if cell.kind == Kind.outages:
+        world = world.with_outages(np.random.default_rng([FIRST_SEED, OUTAGE_STREAM]))
+    return world
 
 
-def line(traces: Path, days: float, task: Task) -> Line:
+def line(traces: Path, commit: str, task: Task) -> Line:
     """Play one policy in one cell and return the line of the result."""
     cell, seed, policy = task
-    world = world_of(traces, days, cell.site, bulk=cell.bulk, importance=cell.importance, seed=seed)
+    world = world_of(traces, cell._replace(bandwidth_per_page=0.0))
     bandwidth = cell.bandwidth_per_page * world.mean_pages
     started = time.process_time()
     outcome = play(policy, Game(world, bandwidth, seed=seed))
-    seconds = time.process_time() - started
+    spent = time.process_time() - started
     learnt, overall = outcome.calibration_learnt, outcome.calibration
     return {
         **cell._asdict(),
         "seed": seed,
         "policy": policy,
+        "commit": commit,
         "n_crawls": outcome.n_crawls,
         "bandwidth_used": outcome.bandwidth_used,
         **measured(outcome.terms)._asdict(),
@@ -103,7 +110,7 @@ def line(traces: Path, days: float, task: Task) -> Line:
         "ece": overall and overall.expected_error,
         "ece_learnt": learnt and learnt.expected_error,
         "skill_learnt": learnt and learnt.skill,
-        "cpu_seconds": round(seconds, 2),
+        "cpu_seconds": round(spent, 2),
     }
 
 
@@ -120,34 +127,64 @@ def of_live_pages(world: World, terms: Terms) -> Line:
     }
 
 
-def tasks(cells: list[Cell], seeds: list[int], policies: tuple[str, ...]) -> list[Task]:
-    """Return the tasks, so that those with the same world follow each other."""
-    by_world = groupby(cells, key=lambda cell: (cell.site, cell.bulk, cell.importance))
-    return [
-        Task(cell, seed, policy)
-        for _, alike in by_world
-        for seed, cell, policy in product(seeds, list(alike), policies)
-    ]
+def run(
+    todo: list[Task],
+    folder: Path,
+    chunk: Callable[[Task], Line],
+    pool: Executor,
+    at_once: int = 1,
+    last: float = np.inf,
+) -> Iterator[Line]:
+    """Play games, add each line to the file of its cell, and yield it; none begins after `last`.
+
+    `last` is an instant of `time.monotonic`. The first games begin in any case.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    queue = iter(todo)
+    running: set[Future[Line]] = {pool.submit(chunk, task) for task in islice(queue, at_once)}
+    while running:
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            result = future.result()
+            with (folder / cell_of(result).file_name).open("a") as file:
+                file.write(written(result))
+            yield result
+        if time.monotonic() < last:
+            running |= {pool.submit(chunk, task) for task in islice(queue, len(done))}
 
 
-def run(todo: list[Task], out: Path, chunk: Any, processes: int) -> None:
-    """Play the missing cells and append each line as soon as it is done."""
+def processes(n: int) -> ProcessPoolExecutor:
+    """Return processes that log warnings only."""
     quiet = partial(configure_logging, "warning")
-    spawn = get_context("spawn")
-    with (
-        ProcessPoolExecutor(processes, mp_context=spawn, initializer=quiet) as pool,
-        out.open("a") as file,
-    ):
-        waiting = [pool.submit(chunk, task) for task in todo]
-        for n_done, future in enumerate(as_completed(waiting), start=1):
-            done = future.result()
-            file.write(json.dumps(done) + "\n")
-            file.flush()
-            print(
-                f"{n_done}/{len(todo)} {cell_of(done)}: {done['policy']}, seed {done['seed']}: "
-                f"{done['harmonic']:.5f} in {done['cpu_seconds']} s",
-                flush=True,
-            )
+    return ProcessPoolExecutor(n, mp_context=get_context("spawn"), initializer=quiet)
+
+
+def show_left(todo: list[Task], n_all: int, lines: list[Line]) -> None:
+    """Print the games that are left, and their time."""
+    time_left = duration(seconds(todo, lines))
+    print(f"{len(todo)} of {n_all} games are left, about {time_left} on one core; not played:")
+    for sentence in sentences(todo):
+        print(f"- {sentence}")
+
+
+def commit_in_force() -> str:
+    """Return the commit of the code that plays, with "+" where files differ from it."""
+    root = Path(__file__).parents[2]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "service", "recrawl_lab")
+    return git("rev-parse", "--short=8", "HEAD") + ("+" if changed else "")
+
+
+def rewrite(folder: Path, forget: list[str], outdate: list[str]) -> None:
+    """Delete lines of policies in all files of a folder, and mark others as outdated."""
+    for path in sorted(folder.glob("*.jsonl")):
+        kept = [each for each in read(path) if each["policy"] not in forget]
+        marked = [{**each, OUTDATED: True} if each["policy"] in outdate else each for each in kept]
+        path.write_text("".join(map(written, marked)))
 
 
 # -- the tables
@@ -159,9 +196,9 @@ def show(lines: list[Line], console: Console) -> None:
     console.print(_ratios(cells, names))
     for sentence in summary(cells):
         console.print(sentence, highlight=False)
-    view = Table("policy", "cells", "as good as it in", "median", "at worst", title="Recrawl over")
+    view = Table("policy", "median", "at worst", "cells", "at most 1 in", title="Recrawl over")
     for one in against(cells):
-        figures = (str(one.n_cells), str(one.n_won), f"{one.median:.3f}", f"{one.worst:.3f}")
+        figures = (f"{one.median:.3f}", f"{one.worst:.3f}", str(one.n_cells), str(one.n_won))
         view.add_row(one.name, *figures)
     console.print(view)
     if of_live := live(cells):
@@ -199,45 +236,61 @@ def _bold(text: str, *, requested: bool) -> str:
     return f"[bold]{text}[/]" if requested and text else text
 
 
-def main() -> None:
+def options() -> argparse.ArgumentParser:
+    """Return the options."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.evidence",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--traces", type=Path, required=True)
-    parser.add_argument("--policies", default="default")
-    parser.add_argument("--out", type=Path, default=Path("evidence.jsonl"))
-    parser.add_argument("--sites", nargs="+", default=list(SITES))
-    parser.add_argument("--bandwidths", nargs="+", type=float, help="default: those of each site")
-    parser.add_argument("--importance", nargs="+", default=WEIGHTINGS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[FIRST_SEED])
-    parser.add_argument("--days", type=float, default=np.inf)
-    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--traces", type=Path, help="folder of the traces; needed to play")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="folder with a file for each cell")
+    parser.add_argument("--known", type=Path, nargs="*", default=[], help="other files of lines")
+    parser.add_argument("--policies", type=chosen, default=COMPARED)
+    parser.add_argument("--sites", nargs="+")
+    parser.add_argument("--kinds", nargs="+", choices=[kind.value for kind in Kind])
+    parser.add_argument("--importance", nargs="+", choices=WEIGHTINGS)
+    parser.add_argument("--bandwidths", nargs="+", type=float, choices=BANDWIDTHS)
+    parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=np.inf)
+    parser.add_argument("--left", action="store_true", help="print what is left and stop")
     parser.add_argument("--table", action="store_true", help="print the tables of --out and stop")
-    parser.add_argument("--forget", nargs="*", default=(), help="policies to delete and play again")
+    parser.add_argument("--forget", nargs="*", default=[], help="policies to delete and play again")
     parser.add_argument(
-        "--outdate", nargs="*", default=(), help="policies to play again, with old lines until then"
+        "--outdate", nargs="*", default=[], help="policies to play again, with old lines until then"
     )
-    arguments = parser.parse_args()
-    lines = read(arguments.out)
-    if arguments.forget or arguments.outdate:
-        lines = [each for each in lines if each["policy"] not in arguments.forget]
-        lines = [
-            {**each, OUTDATED: True} if each["policy"] in arguments.outdate else each
-            for each in lines
-        ]
-        arguments.out.write_text("".join(json.dumps(each) + "\n" for each in lines))
-    if not arguments.table:
-        current = (each for each in lines if OUTDATED not in each)
-        done = {Task(cell_of(each), each["seed"], each["policy"]) for each in current}
-        cells = list(grid(arguments.sites, arguments.importance, arguments.bandwidths))
-        every = tasks(cells, arguments.seeds, chosen(arguments.policies))
-        run(
-            [task for task in every if task not in done],
-            arguments.out,
-            partial(line, arguments.traces, arguments.days),
-            arguments.processes,
-        )
-        lines = read(arguments.out)
+    return parser
+
+
+def main() -> None:
+    """Play what is left, and print the tables."""
+    parser = options()
+    asked = parser.parse_args()
+    if asked.forget or asked.outdate:
+        rewrite(asked.out, asked.forget, asked.outdate)
+    choice = Choice(asked.sites, asked.kinds, asked.importance, asked.bandwidths, asked.seeds)
+    every, lines = tasks(choice, asked.policies), read(asked.out, *asked.known)
+    todo = left(every, lines)
+    if not asked.table:
+        show_left(todo, len(every), lines)
+    if asked.left:
+        return
+    if not asked.table:
+        if asked.traces is None:
+            parser.error("--traces is missing: name the folder of the traces, or use --table")
+        chunk = partial(line, asked.traces, commit_in_force())
+        last = time.monotonic() + 60.0 * asked.minutes
+        with processes(asked.processes) as pool:
+            games = run(todo, asked.out, chunk, pool, asked.processes, last)
+            for n_done, done in enumerate(games, start=1):
+                lines.append(done)
+                rest = duration(seconds(todo[n_done:], lines))
+                print(
+                    f"{n_done}/{len(todo)} {cell_of(done)}: {done['policy']}, seed "
+                    f"{done['seed']}: {done['harmonic']:.5f} in {done['cpu_seconds']} s; about "
+                    f"{rest} left",
+                    flush=True,
+                )
+        lines = read(asked.out, *asked.known)
     show(lines, Console(width=None if sys.stdout.isatty() else WIDTH))

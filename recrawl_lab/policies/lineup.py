@@ -19,7 +19,8 @@ from recrawl_lab.policies import plain
 from recrawl_lab.policies.clairvoyant import clairvoyant
 from recrawl_lab.policies.peers import PEERS
 from recrawl_lab.policies.plain import Policy
-from recrawl_lab.replay.replay import NOTHING, Replayed, replay
+from recrawl_lab.replay.gated import replay_gated
+from recrawl_lab.replay.replay import NOTHING, Replayed
 from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.world import World
 from service.core.estimators import ESTIMATORS, make_estimator
@@ -35,6 +36,9 @@ The time is half the mean interval between crawls of a page, up to this maximum.
 """
 
 HALF_LIFE_DAYS = 180.0
+
+LOAN_DAYS = 3.0
+"""Loan of the service's default settings, days of the budget."""
 
 DEFAULT_GAMMA = Gamma(half_life_days=HALF_LIFE_DAYS)
 
@@ -106,11 +110,12 @@ def _crawled(policy: Policy, game: Game, progress: Progress | None) -> Replayed:
 
 def _learned(plan: Plan, game: Game, progress: Progress | None) -> Replayed:
     step = game.step or suitable_step(game.world, game.bandwidth, with_urgency=plan.with_urgency)
-    return replay(
+    return replay_gated(
         game.world,
         game.bandwidth,
         plan,
         step=step,
+        loan_days=LOAN_DAYS,
         notices=game.notices,
         seed=game.seed,
         progress=progress,
@@ -167,6 +172,10 @@ PARTS: dict[str, tuple[Plan, str]] = {
     "recrawl-no-ages": (
         replace(DEFAULT_PLAN, ages=False),
         "Recrawl without ages: new pages are expected to change as their siblings do",
+    ),
+    "recrawl-no-wide-revisions": (
+        replace(DEFAULT_PLAN, wide_revisions=False),
+        "Recrawl without wide revisions: a change of most pages of a host does not move the others",
     ),
 }
 """Plan and description by name, of the default with one part left out."""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from typing_extensions import override
 
+from recrawl_lab.replay.playing import announcements
 from recrawl_lab.replay.replay import LocalFleet, Replayed, since_start
 from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn
@@ -237,11 +238,27 @@ def play_gated(
 
 
 def replay_gated(
-    world: World, bandwidth: float, plan: Plan, *, step: float, loan_days: float, seed: int = 1
+    world: World,
+    bandwidth: float,
+    plan: Plan,
+    *,
+    step: float,
+    loan_days: float,
+    notices: Crawls | None = None,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
 ) -> Replayed:
-    """Crawl a world through the gate as `replay.replay` does without it; first crawls are free."""
+    """Crawl a world through the gate as `replay.replay` does without it; first crawls are free.
+
+    The other parameters are as in `replay.replay`.
+    """
     clock = Clock()
     gate = Gate(budget=lambda _: bandwidth, loan_days=loan_days, first_share=0.0)
     fleet = GatedFleet(world, clock, replace(plan, bandwidth=bandwidth), seed, gate)
-    played = play_gated(fleet, clock, step=step)
+    pings = announcements(world) if notices is None else notices
+    reached = progress or (lambda _: None)
+    played = play_gated(
+        fleet, clock, step=step, notices=pings, at_epoch=lambda _, day: reached(day)
+    )
+    reached(world.days)
     return Replayed(played.crawls, fleet.predicted)

@@ -1,39 +1,25 @@
 r"""Wide revisions: instants at which most pages of a site, or of some directories, changed at once.
 
-Such a revision shows in *quiet* intervals, which end at a crawl of a page that hardly ever changes:
-many of them end with a change, and all of those contain one instant. Pages that were not crawled
-since have changed with about the same probability. That probability is for each URL group, because
-some revisions spare directories. Derived in docs/theory.md, "Wide revisions". Pure.
+Quiet intervals prove such a revision (`core.quiet_intervals`). Pages that were not crawled since
+have changed with about the same probability. That probability is for each URL group, because some
+revisions spare directories. Derived in docs/theory.md, "Wide revisions". Pure.
 
 Ages are in days before now, so the start of an interval has a larger age than its end.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln
 
 from service.core.checks import Bools, Floats, InvalidInput
+from service.core.quiet_intervals import Ints, QuietIntervals
+from service.core.url_groups import renumber
 
-Ints = NDArray[np.int64]
 Instants = NDArray[np.datetime64]
 
-QUIET = 0.6
-"""Expected changes beyond which an interval shows nothing."""
-LEAST_EXPECTED = 0.003
-"""Minimum of expected changes, because rates of pages that never changed are uncertain."""
-CLASSES = np.array([0.01, 0.04, 0.15])
-"""Bounds of classes of expected changes, whose calibration differs."""
-CALIBRATION_CHANGES = 5.0
-"""Weight of the calibration 1, in changes."""
-SHARES = np.array([0.2, 0.55, 0.95])
-"""(H,) shares of changed pages that are compared."""
-PROOF = 10.0
-"""Minimum log-likelihood ratio of a revision against none."""
-LEAST_CHANGED = 5
-"""Minimum of quiet intervals with a change."""
 MOST_KNOWN = 4
 """Maximum revisions of a site that are kept."""
 LONGEST_DAYS = 256.0
@@ -47,8 +33,6 @@ CONCENTRATIONS = np.array([0.2, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0])
 SAMPLED_BELOW, ALIKE, SAMPLE = 0.5, 3.0, 3
 """Share and concentration below which at first only some pages of each URL group count, and the
 number of these pages."""
-AGE_BITS, TICKS = 36, 86_400 * 16
-"""Bits of an age in a number that sorts by site and age, and its units in a day."""
 UNIT = 1e6
 """Parts of a share that are stored."""
 
@@ -136,109 +120,6 @@ class WideRevisions(NamedTuple):
 DAY = np.timedelta64(1, "D")
 
 
-class QuietIntervals(NamedTuple):
-    """(I,) last intervals of pages."""
-
-    site: Ints
-    """Number of the host, from 0."""
-    url_group: NDArray[np.integer]
-    start: Floats
-    end: Floats
-    changed: Bools
-    expected: Floats
-    """Changes that were expected in the interval before its crawl."""
-
-    def where(self, mask: Bools) -> "QuietIntervals":
-        """Return the intervals in a mask."""
-        columns: list[Any] = [column[mask] for column in self]
-        return QuietIntervals(*columns)
-
-    @property
-    def chance(self) -> Floats:
-        """Probability of a change without a revision."""
-        return np.asarray(-np.expm1(-np.maximum(self.expected, LEAST_EXPECTED)))
-
-
-def rate_before(
-    a: Floats | float, b: Floats | float, changes: Floats, days: Floats, interval: Floats
-) -> Floats:
-    r"""Return (N,) change rates as they were estimated before each page's last crawl.
-
-    The posterior Gamma(a + changes, b + days) includes the last interval L. An unchanged interval
-    has added L days, and a changed one about a change in L/2 days. Without it, the mean is
-
-    .. math:: \frac{a + \max(c - y, 0)}{b + \max(d - L (1 - y/2), 0)}
-
-    with y = 1 after a change, else 0. `interval` is negative without a change.
-
-    >>> rate_before(0.5, 15.0, np.array([0.0, 1.2]), np.array([20.0, 25.0]), np.array([-5.0, 10.0]))
-    array([0.01666667, 0.02      ])
-    """
-    changed, length = 1.0 * (interval > 0), np.abs(interval)
-    changes = np.maximum(changes - changed, 0.0)
-    days = np.maximum(days - length * (1 - changed / 2), 0.0)
-    return np.asarray((a + changes) / (b + days))
-
-
-def calibrated(quiet: QuietIntervals) -> Floats:
-    r"""Return (I,) chances of own changes, raised where pages have changed more than expected.
-
-    Rates that are too low make every change a surprise. Intervals are in classes by the changes
-    that were expected. With O changed and E expected in a class, of all sites and then of one, its
-    expected changes count :math:`(O + \kappa)/(E + \kappa)` times, at least once.
-    """
-    kind = np.searchsorted(CLASSES, quiet.expected)
-    expected = np.maximum(quiet.expected, LEAST_EXPECTED)
-    for group in (kind, quiet.site * (CLASSES.size + 1) + kind):
-        n_changed = np.bincount(group, quiet.changed) + CALIBRATION_CHANGES
-        ratio = n_changed / (np.bincount(group, -np.expm1(-expected)) + CALIBRATION_CHANGES)
-        expected = expected * np.maximum(ratio, 1.0)[group]
-    return np.asarray(-np.expm1(-expected))
-
-
-def find(quiet: QuietIntervals) -> tuple[Ints, Floats]:
-    r"""Return the sites and ages of revisions that quiet intervals prove, one for each site.
-
-    A revision of the share h at an instant changes the probability of the intervals that contain
-    the instant. With the chance p of an own change (`calibrated`), the log-likelihood ratio against
-    none is
-
-    .. math:: \sum_{changed} \ln\Big(1 + h \frac{1 - p}{p}\Big) + \sum_{unchanged} \ln(1 - h)
-
-    It is constant between two ends of intervals. The sums of all of these stretches are cumulated
-    from the oldest end to the youngest. The age is that of the younger end of the best stretch,
-    which is the first crawl that saw the revision. O(I log I).
-
-    Examples
-    --------
-    >>> end = np.arange(40.0)  # a crawl a day, and a revision 5.5 days ago
-    >>> none = np.zeros(40, int)
-    >>> find(QuietIntervals(none, none, end + 20, end, end < 6, np.full(40, 0.05)))
-    (array([0]), array([5.]))
-    """
-    if not quiet.site.size:
-        return np.zeros(0, np.int64), np.zeros(0)
-    age, site = np.concatenate((quiet.start, quiet.end)), np.tile(quiet.site, 2)
-    key = (site.astype(np.int64) << AGE_BITS) - np.rint(age * TICKS).astype(np.int64)
-    order = key.argsort()
-    key, age, site, row = key[order], age[order], site[order], order % quiet.site.size
-    chance = calibrated(quiet)
-    sign = np.where(order < quiet.site.size, 1.0, -1.0)
-    ratio = np.zeros(row.size)
-    for share in SHARES:
-        odds = np.log1p(share * (1.0 / chance - 1.0))
-        weight = np.where(quiet.changed, odds, np.log1p(-share))
-        np.maximum(ratio, np.cumsum(sign * weight[row]), out=ratio)
-    ratio[np.cumsum(sign * quiet.changed[row]) < LEAST_CHANGED] = 0.0
-    ratio[:-1][key[1:] == key[:-1]] = 0.0  # no time lies between these
-    first = np.flatnonzero(np.diff(site, prepend=-1))
-    proven = np.flatnonzero(np.maximum.reduceat(ratio, first) > PROOF)
-    ends = np.append(first[1:], site.size)
-    best = [first[i] + int(ratio[first[i] : ends[i]].argmax()) for i in proven.tolist()]
-    row = np.array(best, np.int64)
-    return site[row], age[row + 1]
-
-
 class Uncrawled(NamedTuple):
     """(P,) pages, with ages of their last crawls."""
 
@@ -286,20 +167,28 @@ def stale(pages: Uncrawled, quiet: QuietIntervals, ages: Floats) -> Stale:
     gap = (quiet.site * (MOST_KNOWN + 1) + began)[began > ended]
     if not gap.size:
         return Stale(probability, share_of_site)
-    gaps = np.unique(gap)
-    share = _shares(np.searchsorted(gaps, gap), saw, gaps.size)
+    n_gaps = len(ages) * (MOST_KNOWN + 1)
+    shown = _marked(gap, n_gaps)
+    gaps, number = np.flatnonzero(shown), np.cumsum(shown) - 1
+    of_interval = number[gap]
+    share = _shares(of_interval, saw, gaps.size)
     newest = gaps % (MOST_KNOWN + 1) == 1
     share_of_site[gaps[newest] // (MOST_KNOWN + 1)] = share[newest]
     own = pages.site * (MOST_KNOWN + 1) + n_since
-    mine = np.flatnonzero((n_since > 0) & np.isin(own, gaps))
+    mine = np.flatnonzero((n_since > 0) & shown[own])
     if mine.size:
-        row = np.searchsorted(gaps, own[mine])
-        asked = np.isin(gap, own[mine])
-        observed = saw.where(asked)
-        at = np.searchsorted(gaps, gap[asked])
-        uncrawled = Uncrawled(row, pages.url_group[mine], pages.age[mine])
-        probability[mine] = _by_group(uncrawled, observed._replace(site=at), share)
+        asked = _marked(own[mine], n_gaps)[gap]
+        observed = saw.where(asked)._replace(site=of_interval[asked])
+        uncrawled = Uncrawled(number[own[mine]], pages.url_group[mine], pages.age[mine])
+        probability[mine] = _by_group(uncrawled, observed, share)
     return Stale(probability, share_of_site)
+
+
+def _marked(numbers: Ints, n: int) -> Bools:
+    """Return (n,) which numbers there are."""
+    marked = np.zeros(n, np.bool_)
+    marked[numbers] = True
+    return marked
 
 
 def _count_since(ages: Floats, site: Ints, age: Floats) -> Ints:
@@ -329,8 +218,8 @@ def _by_group(pages: Uncrawled, saw: QuietIntervals, share: Floats) -> Floats:
     """Return the probability of each page; sites of pages and intervals are gaps here."""
     width = int(max(pages.url_group.max(), saw.url_group.max(initial=0))) + 1
     keys = np.concatenate((saw.site * width + saw.url_group, pages.site * width + pages.url_group))
-    used, at = np.unique(keys, return_inverse=True)
-    gap, n_saw = used // width, saw.site.size
+    used, at = renumber(keys, width * share.size)
+    gap, n_saw = (used // width).astype(np.int64, copy=False), saw.site.size
     n = np.bincount(at[:n_saw], minlength=used.size).astype(np.float64)
     own, chance = at[:n_saw][saw.changed], saw.chance[saw.changed]
     of_group, concentration = share[gap], np.ones(share.size)

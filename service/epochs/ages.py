@@ -4,6 +4,7 @@ The epoch learns from the last interval of each page that was crawled since the 
 (`core.age_evidence`). The rate that was believed before that crawl follows from the page's state.
 """
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -65,11 +66,13 @@ def learn_ages(
 
 def _crawls(pages: EpochColumns, estimator: Any, window: Window, now: np.datetime64) -> AgedCrawls:
     """Return the last crawls of pages in a window, with the rates that were believed before."""
-    ago = days(now - pages.last_observed_at)
+    longest = np.timedelta64(math.ceil(window.start * 86_400), "s")
+    row = np.flatnonzero(pages.last_observed_at >= now - longest)
+    ago = days(now - pages.last_observed_at[row])
     # pings would decide when these pages are crawled, and so what crawls find
-    counts = (pages.last_interval != 0) & (pages.observability != Observability.complete)
-    counts &= (pages.n_pings == 0) & (pages.importance > 0)
-    row = np.flatnonzero(counts & (ago >= window.end) & (ago < window.start))
+    counts = (pages.last_interval[row] != 0) & (pages.importance[row] > 0)
+    counts &= (pages.observability[row] != Observability.complete) & (pages.n_pings[row] == 0)
+    row = row[counts & (ago >= window.end) & (ago < window.start)]
     length, changed = np.abs(pages.last_interval[row]), pages.last_interval[row] > 0
     born = np.flatnonzero(~np.isnat(pages.born_at[row]))
     end = np.full(len(row), OLD)

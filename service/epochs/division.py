@@ -133,11 +133,14 @@ def _first_crawled(
     pages: EpochColumns, has_copy: Bools, since: Window, now: np.datetime64
 ) -> Bools:
     """Return which pages had their first crawl with content within a time."""
-    age = np.where(has_copy, days(now - pages.last_observed_at), np.inf)
-    age += np.where(pages.n_observations == 1, np.abs(pages.last_interval), 0.0)
+    row = np.flatnonzero(has_copy & (pages.n_observations <= 1))
+    once = pages.n_observations[row] == 1
+    age = days(now - pages.last_observed_at[row])
+    age += np.where(once, np.abs(pages.last_interval[row]), 0.0)
     # the first interval of a page is a random part of a whole one
-    first = (pages.n_observations == 1) | (pages.interval_factor < 1.0 - JITTER)
-    recent: Bools = (pages.n_observations <= 1) & first & (age <= since.start) & (age > since.end)
+    first = once | (pages.interval_factor[row] < 1.0 - JITTER)
+    recent = np.zeros(len(pages), np.bool_)
+    recent[row] = first & (age <= since.start) & (age > since.end)
     return recent
 
 

@@ -31,7 +31,7 @@ from service.epochs.change_hours import Hours, in_days
 from service.epochs.group_hours import HoursInForce, place_groups
 from service.epochs.urgency import LastEpoch, bounded, since
 from service.estimation.estimates import RateEstimates
-from service.model.arrays import Bools, Codes, Floats, Ints, distinct
+from service.model.arrays import Bools, Codes, Floats, Ints, distinct, places
 from service.model.columns import (
     NOT_SHIFTED,
     OUT_OF_TURN,
@@ -59,8 +59,6 @@ SHIFTED_AHEAD = 1.5 * MAX_SHIFT
 BLOCK = 1 << 18
 """Maximum pages whose shifts are computed at a time."""
 NO_HOSTS: Ints = np.zeros(0, np.int64)
-LOW_BITS = (1 << 20) - 1
-"""Mask of the low bits of ids, by which most hosts differ."""
 MOST_PROBED = 4.0
 """Maximum interval of pages with extra crawls, days."""
 
@@ -192,25 +190,6 @@ def placed(pages: EpochColumns, hours: HoursInForce | None) -> Ints:
 def _timed(has_hours: Bools, place: Ints) -> Bools:
     """Return (N,) which pages follow a row with hours."""
     return np.asarray(np.append(has_hours, False)[place])
-
-
-def places(host_id: Ints, with_hours: Ints) -> Ints:
-    """Return (N,) rows of hosts among some hosts in ascending order; -1 for others.
-
-    Most pages belong to other hosts. The low bits of their ids exclude most of them at once.
-
-    >>> places(np.array([7, 3, 9]), np.array([3, 7])).tolist()
-    [1, 0, -1]
-    """
-    place: Ints = np.broadcast_to(np.int64(-1), len(host_id))
-    if with_hours.size:
-        place = np.full(len(host_id), -1)
-        may = np.zeros(LOW_BITS + 1, np.bool_)
-        may[with_hours & LOW_BITS] = True
-        row = np.flatnonzero(may[host_id & LOW_BITS])
-        at = np.minimum(with_hours.searchsorted(host_id[row]), with_hours.size - 1)
-        place[row] = np.where(with_hours[at] == host_id[row], at, -1)
-    return place
 
 
 def _shift(

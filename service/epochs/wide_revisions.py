@@ -9,22 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from service.core.estimators.base import Estimator, PriorEstimator, from_columns
-from service.core.wide_revisions import (
+from service.core.quiet_intervals import (
     LEAST_CHANGED,
     QUIET,
     QuietIntervals,
-    Uncrawled,
-    WideRevisions,
     find,
-    hazard,
     rate_before,
-    stale,
 )
+from service.core.wide_revisions import Uncrawled, WideRevisions, hazard, stale
 from service.epochs.urgency import LATE
-from service.model.arrays import Floats, Instants, Ints, days, distinct
+from service.model.arrays import Floats, Instants, Ints, days, distinct, places
 from service.model.columns import EpochColumns
 from service.model.domain import Observability
 
+BLOCK = 1 << 14
+"""Pages whose intervals are computed at a time."""
 ENOUGH = 1 << 14
 """Intervals of a host that are enough to find a revision; of more, a sample."""
 SCATTER = 0x9E3779B1
@@ -86,21 +85,29 @@ class Quiet:
         return np.asarray(rate * factor * np.abs(interval))
 
     def among(self, row: Ints) -> tuple[Ints, Floats]:
-        """Return the pages with quiet intervals among some, and the changes expected in these."""
+        """Return the pages with quiet intervals among some, and the changes expected in these.
+
+        The rows ascend. They are looked at in blocks that fit the cache.
+        """
+        blocks = [self._among(row[at : at + BLOCK]) for at in range(0, len(row), BLOCK)]
+        rows, expected = zip(*blocks, strict=True) if blocks else ([row], [np.zeros(0)])
+        return np.concatenate(rows), np.concatenate(expected)
+
+    def _among(self, row: Ints) -> tuple[Ints, Floats]:
         pages = self.pages
         shown = (pages.last_interval[row] != 0) & (pages.importance[row] > 0)
         shown &= (pages.n_pings[row] == 0) & (pages.observability[row] != Observability.complete)
-        row = row[shown]
+        row = row if shown.all() else row[shown]
         expected = self.expected(row)
         quiet = expected < QUIET
         return row[quiet], expected[quiet]
 
-    def intervals(self, row: Ints, expected: Floats, host_id: Ints) -> QuietIntervals:
-        """Return quiet intervals of pages of some hosts, whose ids ascend."""
+    def intervals(self, row: Ints, expected: Floats, site: Ints) -> QuietIntervals:
+        """Return quiet intervals of pages; `site` has the numbers of their hosts."""
         pages = self.pages
         interval, age = pages.last_interval[row], self.age(pages.last_observed_at[row])
         return QuietIntervals(
-            site=np.searchsorted(host_id, pages.host_id[row]),
+            site=site,
             url_group=pages.url_group[row],
             start=age + np.abs(interval),
             end=age,
@@ -112,14 +119,13 @@ class Quiet:
 def _found(quiet: Quiet, revisions: WideRevisions, last_started_at: np.datetime64) -> WideRevisions:
     """Return new revisions."""
     pages = quiet.pages
-    since = last_started_at - np.timedelta64(LATE)
-    new = np.flatnonzero((pages.last_interval > 0) & (pages.last_observed_at >= since))
-    host_id = distinct(pages.host_id[quiet.among(new)[0]])
+    host_id = _surprised(quiet, last_started_at - np.timedelta64(LATE))
     if not host_id.size:
         return WideRevisions.none()
-    row = np.flatnonzero(np.isin(pages.host_id, host_id) & (pages.last_interval != 0))
-    row, expected = quiet.among(_sampled(pages, row, host_id))
-    intervals = quiet.intervals(row, expected, host_id)
+    site = places(pages.host_id, host_id)
+    row = _sampled(pages, np.flatnonzero((site >= 0) & (pages.last_interval != 0)), site)
+    row, expected = quiet.among(row)
+    intervals = quiet.intervals(row, expected, site[row])
     n_changed = np.bincount(intervals.site[intervals.changed], minlength=host_id.size)
     enough = n_changed >= LEAST_CHANGED
     if not enough.any():
@@ -129,40 +135,55 @@ def _found(quiet: Quiet, revisions: WideRevisions, last_started_at: np.datetime6
         revisions.where(np.isin(revisions.host_id, host_id)).ages(host_id, quiet.now).min(axis=1)
     )
     after = enough[intervals.site] & (intervals.start < newest[intervals.site])
-    site, age = find(intervals.where(after))
+    proven, age = find(intervals if after.all() else intervals.where(after))
     at = quiet.now - np.rint(age * 86_400e6).astype("m8[us]")
-    return WideRevisions(host_id[site], at, np.zeros(site.size))
+    return WideRevisions(host_id[proven], at, np.zeros(proven.size))
 
 
-def _sampled(pages: EpochColumns, row: Ints, host_id: Ints) -> Ints:
-    """Return at most about `ENOUGH` pages of each host."""
+def _surprised(quiet: Quiet, since: np.datetime64) -> Ints:
+    """Return the hosts with a surprising change since an instant, and enough changes for a proof.
+
+    Their other pages are not looked at for this.
+    """
+    pages = quiet.pages
+    changed = np.flatnonzero(pages.last_interval > 0)
+    new = changed[pages.last_observed_at[changed] >= since]
+    host_id = distinct(pages.host_id[quiet.among(new)[0]])
+    site = places(pages.host_id[changed], host_id)
+    n_changed = np.bincount(site[site >= 0], minlength=host_id.size)
+    return host_id[n_changed >= LEAST_CHANGED]
+
+
+def _sampled(pages: EpochColumns, row: Ints, site: Ints) -> Ints:
+    """Return at most about `ENOUGH` pages of each host; `site` has the (N,) numbers of hosts."""
     if row.size <= ENOUGH:
         return row
-    site = np.searchsorted(host_id, pages.host_id[row])
-    one_in = -(-np.bincount(site, minlength=host_id.size) // ENOUGH)
+    one_in = -(-np.bincount(site[row]) // ENOUGH)
     if one_in.max() == 1:
         return row
     number = pages.page_id[row] * SCATTER >> 16 & 0xFFFF
-    return np.asarray(row[number % one_in[site] == 0])
+    return np.asarray(row[number % one_in[site[row]] == 0])
 
 
 def _stale(quiet: Quiet, revisions: WideRevisions) -> Revised:
     """Return the revisions with their shares, and the pages that may have changed by them."""
     pages, host_id = quiet.pages, distinct(revisions.host_id)
-    row = np.flatnonzero(np.isin(pages.host_id, host_id) & (pages.importance > 0))
-    site = np.searchsorted(host_id, pages.host_id[row])
+    number = places(pages.host_id, host_id)
+    row = np.flatnonzero((number >= 0) & (pages.importance > 0))
+    site = number[row]
     age, ages = quiet.age(pages.last_observed_at[row]), revisions.ages(host_id, quiet.now)
     waits = age > ages.min(axis=1)[site]
     if not waits.any():
         return Revised(revisions)
     waiting = np.bincount(site[waits], minlength=host_id.size) > 0
-    intervals = quiet.intervals(*quiet.among(row[waiting[site]]), host_id)
+    shown, expected_before = quiet.among(row[waiting[site]])
+    intervals = quiet.intervals(shown, expected_before, number[shown])
     some = Uncrawled(site[waits], pages.url_group[row[waits]], age[waits])
     result = stale(some, intervals, ages)
-    shown = result.share[np.searchsorted(host_id, revisions.host_id)]
+    share = result.share[places(revisions.host_id, host_id)]
     newest = np.append(revisions.host_id[1:] != revisions.host_id[:-1], True)
     revisions = revisions._replace(
-        share=np.where(newest & ~np.isnan(shown), shown, revisions.share)
+        share=np.where(newest & ~np.isnan(share), share, revisions.share)
     )
     if not result.probability.any():
         return Revised(revisions)

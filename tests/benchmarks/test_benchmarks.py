@@ -1,7 +1,6 @@
 """The benchmarks over HTTP run: their rows, floors and clients fit the service as it is."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -124,7 +123,7 @@ def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
                 "--processes",
                 "1",
                 "--out",
-                tmp_path / "lines.jsonl",
+                tmp_path / "games",
                 *arguments,
             ],
             cwd=ROOT,
@@ -134,18 +133,21 @@ def test_the_grid_goes_on_where_it_was_interrupted(tmp_path) -> None:
             timeout=300,
         ).stdout
 
-    first = run("--policies", "uniform,recrawl")
-    assert "4/4 tiny, bulk in, equal, 0.1: recrawl" in first
-    second = run("--policies", "uniform,recrawl,hindsight")
-    assert "2/2 tiny, bulk in, equal, 0.1: hindsight" in second
+    first = run("--policies", "uniform,recrawl", "--seeds", "1")
+    assert "6/6 tiny, outages, equal, R = 0.1: recrawl, seed 1: " in first
+    second = run("--policies", "uniform,recrawl,hindsight", "--seeds", "1")
+    assert "3 of 9 games are left" in second
+    assert "3/3 tiny, outages, equal, R = 0.1: hindsight" in second
     assert "Recrawl over" in second
-    assert re.search(r"│ uniform +│ 2 ", second)
-    lines = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
-    assert len(lines) == 6
+    lines = [
+        json.loads(line)
+        for path in (tmp_path / "games").iterdir()
+        for line in path.read_text().splitlines()
+    ]
+    assert len(lines) == 9
     assert all(line["harmonic"] > 0 for line in lines)
     assert all(line["n_live"] == 3 for line in lines)  # of 4, 5 and 6 changes in 40 days
     assert all(line["harmonic_live"] > line["harmonic"] for line in lines)
     assert second.endswith(run("--table"))
     third = run("--policies", "uniform,recrawl", "--seeds", "1", "2")
-    assert "4/4 tiny, bulk in, equal, 0.1: recrawl, seed 2: " in third
-    assert "means of up to 2 seeds" in third
+    assert "3/3 tiny, outages, equal, R = 0.1: recrawl, seed 2: " in third

@@ -4,92 +4,26 @@ import json
 
 import numpy as np
 import pytest
-from support.sim_cases import world_of
+from support import sim_cases
+from support.evidence_cases import FEEDS, OI_WIKI, lines_of
 
-from benchmarks.evidence.cells import OUTDATED, SITES, Cell, cell_of, grid, read
-from benchmarks.evidence.figures import VARIANTS, Mean, against, by_cell, live, summary
-from benchmarks.evidence.grid import LIVE_RATE, Task, of_live_pages, tasks
+from benchmarks.evidence.cells import (
+    OUTDATED,
+)
+from benchmarks.evidence.figures import (
+    HEURISTICS,
+    VARIANTS,
+    Mean,
+    against,
+    by_cell,
+    live,
+    summary,
+)
+from benchmarks.evidence.grid import LIVE_RATE, of_live_pages
 from benchmarks.evidence.page import figure, markdown
-from recrawl_lab.policies.lineup import HINDSIGHT_KNOWS, LINEUP, PARTS
+from recrawl_lab.policies.lineup import HINDSIGHT_KNOWS
 from recrawl_lab.replay.measures import measured, terms
 from recrawl_lab.replay.staleness import Crawls, uncrawled
-
-OI_WIKI = Cell("oi-wiki", False, "equal", 0.1)
-FEEDS = Cell("data-feeds", False, "equal", 1.0)
-
-
-def lines_of(cell, *, seed=1, ece=None, live=None, **staleness):
-    """Return a line for each policy, whose name has _ for -."""
-    return [
-        {
-            **cell._asdict(),
-            "seed": seed,
-            "policy": name.replace("_", "-"),
-            "harmonic": harmonic,
-            "harmonic_live": live and live * harmonic,
-            "ece_learnt": ece,
-        }
-        for name, harmonic in staleness.items()
-    ]
-
-
-# -- cells
-
-
-def test_a_line_without_a_seed_is_of_seed_1(tmp_path):
-    path = tmp_path / "lines.jsonl"
-    (line,) = lines_of(OI_WIKI, uniform=1.0, seed=7)
-    old = {name: value for name, value in line.items() if name != "seed"}
-    path.write_text("".join(json.dumps(each) + "\n" for each in (old, line)))
-    assert [each["seed"] for each in read(path)] == [1, 7]
-    assert {cell_of(each) for each in read(path)} == {OI_WIKI}
-    assert read(tmp_path / "absent.jsonl") == []
-
-
-def test_the_grid_has_each_world_once_and_each_sites_bandwidths():
-    cells = list(grid(SITES, ["equal", "lognormal"], None))
-    assert len(cells) == len(set(cells)) == 4 * 12 + 6 + 2 * 8
-    assert {cell.site for cell in cells if cell.bulk} == {
-        "oi-wiki",
-        "nodejs-org",
-        "powershell-docs",
-        "php-manual",
-    }
-    at_one = {cell.site for cell in cells if cell.bandwidth_per_page == 1.0}
-    assert at_one == {"scoop-extras", "data-feeds"}
-
-
-def test_bandwidths_may_be_chosen_and_an_unlisted_trace_is_played_with_and_without_bulk():
-    cells = list(grid(["mine", "data-feeds"], ["equal"], [0.3]))
-    assert [str(cell) for cell in cells] == [
-        "mine, bulk out, equal, 0.3",
-        "mine, bulk in, equal, 0.3",
-        "data-feeds, no bulk, equal, 0.3",
-    ]
-
-
-def test_tasks_of_one_world_follow_each_other():
-    cells = list(grid(["mine"], ["equal"], [0.1, 0.5]))
-    every = tasks(cells, [1, 2], ("uniform", "recrawl"))
-    assert len(set(every)) == len(every) == 2 * 2 * 2 * 2
-    assert every[0] == Task(cells[0], 1, "uniform")
-    worlds = [(task.cell.bulk, task.seed) for task in every]
-    assert [world for k, world in enumerate(worlds) if k == 0 or worlds[k - 1] != world] == [
-        (False, 1),
-        (False, 2),
-        (True, 1),
-        (True, 2),
-    ]
-
-
-def test_cells_that_repeat_the_world_without_bulk_revisions_count_once():
-    old = [Cell("ota-contrib", bulk, "equal", 0.1) for bulk in (False, True)]
-    lines = [line for cell in old for line in lines_of(cell, uniform=1.0, recrawl=0.5)]
-    assert list(by_cell(lines)) == old[:1]
-    both = [OI_WIKI, OI_WIKI._replace(bulk=True)]
-    lines = [line for cell in both for line in lines_of(cell, uniform=1.0, recrawl=0.5)]
-    assert list(by_cell(lines)) == both
-
 
 # -- means over seeds
 
@@ -121,6 +55,20 @@ def test_a_policy_without_random_numbers_plays_an_equal_world_once_for_all_seeds
     assert played.over("recrawl", "uniform").value == pytest.approx(0.5)
 
 
+def test_a_ratio_has_a_standard_error_only_where_seeds_are_common():
+    lines = [
+        *lines_of(OI_WIKI, seed=1, uniform=1.0, nutch_tuned=0.9, recrawl=0.5, recrawl_no_ages=0.5),
+        *lines_of(OI_WIKI, seed=2, recrawl=0.7),
+    ]
+    played = by_cell(lines)[OI_WIKI]
+    assert played.over("recrawl", "recrawl-no-ages").stated() == "1.000, one seed"
+    assert played.over("recrawl", "uniform").stated() == "0.600 ± 0.1000"
+    assert played.over("nutch-tuned", "uniform").stated() == "0.900", "no seed matters there"
+    weighted = by_cell([{**line, "importance": "lognormal"} for line in lines])
+    (played,) = weighted.values()
+    assert played.over("nutch-tuned", "uniform").stated() == "0.900, one seed"
+
+
 def test_a_mean_has_its_standard_error_beside_it_where_there_are_several_seeds():
     assert Mean(0.53125, None).text() == "0.531"
     assert Mean(0.53125, 0.0042).text() == "0.531 ± 0.0042"
@@ -139,7 +87,7 @@ def gap_lines():
         for cell, share in zip(cells, closed, strict=True)
         for line in lines_of(cell, uniform=1.0, hindsight=0.8, recrawl=1.0 - 0.2 * share)
     ]
-    narrow = OI_WIKI._replace(bulk=True)
+    narrow = OI_WIKI._replace(kind="revisions")
     return [*lines, *lines_of(narrow, uniform=1.0, hindsight=0.95, recrawl=0.8)]
 
 
@@ -167,13 +115,30 @@ def test_no_gap_is_closed_where_hindsight_gains_nothing():
 # -- our own variants
 
 
+def variants(**staleness):
+    """Return the staleness of all variants, 9 unless it is stated."""
+    return dict.fromkeys(VARIANTS, 9.0) | {
+        name.replace("_", "-"): value for name, value in staleness.items()
+    }
+
+
 def variant_lines():
     fast, slow = OI_WIKI, OI_WIKI._replace(bandwidth_per_page=0.02)
     tied = OI_WIKI._replace(bandwidth_per_page=0.5)
     return [
-        *lines_of(fast, recrawl=1.02, recrawl_no_siblings=1.0, lambdacrawl_gamma=1.01, uniform=2.0),
-        *lines_of(slow, recrawl=0.90, recrawl_no_siblings=1.0, lambdacrawl_gamma=1.20, uniform=2.0),
-        *lines_of(tied, recrawl=1.002, recrawl_no_siblings=1.0, uniform=2.0),
+        *lines_of(
+            fast,
+            recrawl=1.02,
+            uniform=2.0,
+            **variants(recrawl_no_siblings=1.0, lambdacrawl_gamma=1.01),
+        ),
+        *lines_of(
+            slow,
+            recrawl=0.90,
+            uniform=2.0,
+            **variants(recrawl_no_siblings=1.0, lambdacrawl_gamma=1.20),
+        ),
+        *lines_of(tied, recrawl=1.002, uniform=2.0, **variants(recrawl_no_siblings=1.0)),
     ]
 
 
@@ -181,33 +146,53 @@ def test_recrawl_is_compared_with_the_best_of_our_own_variants():
     cells = by_cell(variant_lines())
     over = [played.over_variant().value for played in cells.values()]
     assert over == pytest.approx([0.9, 1.02, 1.002])
-    (sentence,) = [text for text in summary(cells) if text.startswith("a variant")]
+    (sentence,) = [text for text in summary(cells) if "best variant" in text and "weak" not in text]
     assert sentence == (
-        "a variant of our own is better than Recrawl by over 0.3% in 1 of 3 cells; Recrawl's "
-        "staleness over its best variant's is at most 1.020 (recrawl-no-siblings in oi-wiki, bulk "
-        "out, equal, 0.1)"
+        "Recrawl's staleness over that of its own best variant is 1.002 in the median of 3 cells, "
+        "at worst 1.020, one seed (recrawl-no-siblings in oi-wiki, plain, equal, R = 0.1); above "
+        "1.005 in 1, of which 1 have one seed"
     )
 
 
-def test_a_loss_against_a_variant_is_compared_with_its_standard_error():
-    lines = [
-        line
-        for seed, certain, doubtful in ((1, 1.03, 1.0), (2, 1.05, 1.3))
-        for cell, ours in ((OI_WIKI, certain), (OI_WIKI._replace(bulk=True), doubtful))
-        for line in lines_of(cell, seed=seed, recrawl=ours, lambdacrawl_gamma=1.0, uniform=2.0)
-    ]
-    sentences = list(summary(by_cell(lines)))
-    assert "in 1 of these cells the loss exceeds two standard errors" in sentences
-    assert sentences[-1] == "figures are means of up to 2 seeds ± their standard error"
-
-
-def test_every_part_is_a_variant_of_the_lineup():
-    assert set(PARTS) < set(VARIANTS) < set(LINEUP)
-
-
-def test_a_cell_without_variants_has_no_ratio():
-    (played,) = by_cell(lines_of(OI_WIKI, recrawl=1.0, uniform=2.0)).values()
+def test_a_cell_is_compared_with_variants_and_heuristics_only_if_all_have_played():
+    some = lines_of(OI_WIKI, recrawl=1.0, uniform=2.0, recrawl_no_siblings=0.5)
+    (played,) = by_cell(some).values()
     assert played.over_variant() is None
+    assert played.best_heuristic is None
+    assert played.weak_against == []
+    heuristics = dict.fromkeys(HEURISTICS, 2.0) | {"nutch-tuned": 0.9}
+    (played,) = by_cell(lines_of(OI_WIKI, recrawl=1.0, **heuristics)).values()
+    assert played.best_heuristic == "nutch-tuned"
+
+
+def weak_lines():
+    """Return cells in which Recrawl is certainly, perhaps, and hardly above its rivals."""
+    cells = [OI_WIKI, OI_WIKI._replace(kind="revisions"), OI_WIKI._replace(kind="outages")]
+    ours = [(1.03, 1.05), (1.0, 1.3), (1.002, 1.003)]
+    heuristics = dict.fromkeys(HEURISTICS, 2.0) | {"nutch-tuned": 1.0}
+    return [
+        line
+        for cell, pair in zip(cells, ours, strict=True)
+        for seed, own in enumerate(pair, start=1)
+        for line in lines_of(
+            cell, seed=seed, recrawl=own, **heuristics, **variants(lambdacrawl_gamma=1.0)
+        )
+    ]
+
+
+def test_a_weak_cell_loses_more_than_allowed_and_more_than_two_standard_errors():
+    cells = by_cell(weak_lines())
+    weak = {cell.kind: played.weak_against for cell, played in cells.items()}
+    assert weak == {
+        "plain": ["nutch-tuned", "lambdacrawl-gamma"],
+        "revisions": [],
+        "outages": [],
+    }
+    (sentence,) = [text for text in summary(cells) if text.startswith("weak cells")]
+    assert sentence.endswith(
+        "beyond two standard errors: 1 of 3 (oi-wiki, plain, equal, R = 0.1); all variants "
+        "have played in 3"
+    )
 
 
 # -- rivals
@@ -215,16 +200,35 @@ def test_a_cell_without_variants_has_no_ratio():
 
 def test_recrawl_over_each_rival_counts_the_cells_that_both_have_played():
     first = {one.name: one for one in against(by_cell(variant_lines()))}
-    assert first.keys() == {"uniform", "lambdacrawl-gamma", "recrawl-no-siblings"}
+    assert first.keys() == {"uniform", *VARIANTS}
     gamma = first["lambdacrawl-gamma"]
-    assert (gamma.n_cells, gamma.n_won) == (2, 1)
-    assert gamma.worst == pytest.approx(1.02 / 1.01)
-    assert gamma.median == pytest.approx((1.02 / 1.01 + 0.75) / 2)
+    assert (gamma.n_cells, gamma.n_won) == (3, 2)
+    assert (gamma.worst, gamma.worst_cell) == (pytest.approx(1.02 / 1.01), OI_WIKI)
+    assert gamma.median == pytest.approx(0.75)
+    assert next(iter(first)) == "uniform"
+
+
+def test_sizes_come_before_counts_with_equal_importance_first():
+    away = [{**line, "kind": "outages"} for line in variant_lines()]
+    sentences = list(summary(by_cell([*away, *variant_lines()])))
+    size = "Recrawl has 0.50 of the staleness of uniform in the median of 3 cells; at worst 0.510"
+    assert sentences[:2] == [
+        f"plain worlds, equal importance: {size} (oi-wiki, R = 0.1)",
+        f"worlds with outages, equal importance: {size} (oi-wiki, R = 0.1)",
+    ]
+    rivals = lines_of(OI_WIKI, recrawl=0.6, uniform=2.0, nutch_tuned=1.0, stormcrawler_tuned=0.8)
+    of_rivals = list(summary(by_cell(rivals)))[:3]
+    for sentence, (name, value) in zip(
+        of_rivals,
+        {"stormcrawler-tuned": "0.75", "nutch-tuned": "0.60", "uniform": "0.30"}.items(),
+        strict=True,
+    ):
+        assert f"has {value} of the staleness of {name} in the median of 1 cell" in sentence
 
 
 def test_recrawl_is_best_in_a_cell_if_no_rival_is_better():
     sentences = list(summary(by_cell(variant_lines())))
-    assert sentences[0] == (
+    assert sentences[1] == (
         "Recrawl is better than all policies of today's crawlers in 3 of 3 cells, than all "
         "policies without foresight in 1"
     )
@@ -234,7 +238,7 @@ def test_calibration_is_averaged_over_cells_and_seeds_of_a_site():
     lines = [
         *lines_of(OI_WIKI, seed=1, ece=0.01, recrawl=1.0, uniform=2.0),
         *lines_of(OI_WIKI, seed=2, ece=0.05, recrawl=1.0, uniform=2.0),
-        *lines_of(OI_WIKI._replace(bulk=True), ece=0.03, recrawl=1.0, uniform=2.0),
+        *lines_of(OI_WIKI._replace(kind="revisions"), ece=0.03, recrawl=1.0, uniform=2.0),
     ]
     assert (
         "expected calibration error after the first quarter, oi-wiki: mean 0.030, worst 0.050"
@@ -247,8 +251,8 @@ def test_calibration_is_averaged_over_cells_and_seeds_of_a_site():
 
 def test_measures_of_live_pages_are_those_of_a_world_of_them_alone():
     often, rarely = [1.0, 2.0, 3.0], [5.0]
-    every = world_of([often, rarely], days=20.0)
-    alone = world_of([often], days=20.0)
+    every = sim_cases.world_of([often, rarely], days=20.0)
+    alone = sim_cases.world_of([often], days=20.0)
     assert every.change_rate.tolist() == [0.15, 0.05]
     assert 0.05 < LIVE_RATE < 0.15
     crawls = Crawls(np.array([0, 1]), np.array([2.5, 6.0]))
@@ -263,7 +267,7 @@ def test_measures_of_live_pages_are_those_of_a_world_of_them_alone():
 
 
 def test_a_world_without_live_pages_has_no_measure_of_them():
-    quiet = world_of([[5.0]], days=20.0)
+    quiet = sim_cases.world_of([[5.0]], days=20.0)
     none = Crawls(np.array([0]), np.array([6.0]))
     of_live = of_live_pages(quiet, terms(quiet, uncrawled(quiet, none)))
     assert of_live == {"n_live": 0, "harmonic_live": None, "binary_live": None}
@@ -282,38 +286,64 @@ def test_live_pages_are_shown_of_sites_where_nearly_all_pages_are_dead():
 # -- the page
 
 
-def test_the_page_has_the_variants_and_the_live_pages_in_tables():
-    lines = [
+def page_lines():
+    return [
         *lines_of(FEEDS, seed=1, live=40.0, uniform=0.01, recrawl=0.002, lambdacrawl_gamma=0.004),
         *lines_of(FEEDS, seed=2, live=40.0, uniform=0.01, recrawl=0.003, lambdacrawl_gamma=0.004),
         *gap_lines(),
     ]
-    rows = list(markdown(by_cell(lines)))
+
+
+def page(lines):
+    return list(markdown(by_cell(lines), lines))
+
+
+def test_the_page_has_a_table_for_each_kind_of_world_and_the_live_pages():
+    rows = page(page_lines())
     assert (
-        "| site | bulk | importance | R | LambdaCrawl | Recrawl | hindsight | own best | "
+        "| site | world | importance | R | LambdaCrawl | Recrawl | hindsight | own best | "
         "gap closed | seeds |"
     ) in rows
-    assert (
-        "| data-feeds | none | equal | 1 | 0.40 | 0.25 ± 0.050 |  | 0.625 ± 0.1250 |  | 2 |"
-    ) in rows
-    assert "| oi-wiki | out | equal | 0.5 |  | 0.50 | 0.80 |  | 2.50 | 1 |" in rows
-    assert "| data-feeds | none | equal | 1 | 0.400 | 0.160 | 0.100 ± 0.0200 |" in rows
+    assert "| data-feeds | plain | equal | 1 | 0.40 | 0.25 ± 0.050 |  |  |  | 2 |" in rows
+    assert "| oi-wiki | plain | equal | 0.5 |  | 0.50 | 0.80 |  | 2.50 | one seed |" in rows
+    assert "| data-feeds | plain | equal | 1 | 0.400 | 0.160 | 0.100 ± 0.0200 |" in rows
+    revised = rows.index("### Worlds with revisions of many pages, equal importance")
+    assert revised < rows.index(
+        "| oi-wiki | revisions | equal | 0.1 | 0.80 | 0.95 |  | 4.00 | one seed |"
+    )
+    assert "- The games of Recrawl were played by 0a1b2c3d." in rows
+    assert "  - outages, equal, R = 0.1: seeds 1 to 3 of every site." in rows
+    (rest,) = [row for row in rows if row.startswith("  - plain, equal, R = 1: ")]
+    assert rest.startswith("  - plain, equal, R = 1: seeds 1 to 5 of ota-contrib, oi-wiki, ")
+    assert rest.endswith("; seeds 3 to 5 of data-feeds.")
+
+
+def test_the_weakest_cell_stands_first_among_the_targets_in_bold_if_it_is_certain():
+    rows = page(weak_lines())
+    head = rows.index(
+        "| site | world | importance | R | best heuristic | Recrawl over it | best variant | "
+        "Recrawl over it | seeds |"
+    )
+    shown = {"revisions": "1.150 ± 0.1500", "plain": "**1.040 ± 0.0100**"}
+    for (kind, over), row in zip(shown.items(), rows[head + 2 :], strict=False):
+        heuristic, variant = f"`nutch-tuned` | {over}", f"`lambdacrawl-gamma` | {over}"
+        assert row == f"| oi-wiki | {kind} | equal | 0.1 | {heuristic} | {variant} | 2 |"
 
 
 def test_lines_of_an_earlier_policy_are_marked_until_it_has_played_again():
     old = [{**line, OUTDATED: True} for line in lines_of(OI_WIKI, uniform=1.0, recrawl=0.5)]
     new = lines_of(OI_WIKI, uniform=1.0, recrawl=0.4)
-    assert "| oi-wiki | out | equal | 0.1 | 0.50 |  |  | old |" in list(markdown(by_cell(old)))
+    assert "| oi-wiki | plain | equal | 0.1 | 0.50 |  |  | old |" in page(old)
     for lines in (new + old, old + new):
-        assert "| oi-wiki | out | equal | 0.1 | 0.40 |  |  | 1 |" in list(markdown(by_cell(lines)))
+        assert "| oi-wiki | plain | equal | 0.1 | 0.40 |  |  | one seed |" in page(lines)
 
 
 def test_every_row_of_a_table_has_as_many_cells_as_its_head():
-    lines = [*lines_of(FEEDS, live=40.0, uniform=0.01, recrawl=0.002), *gap_lines()]
-    rows = [row for row in markdown(by_cell(lines)) if row.startswith("|")]
+    lines = [*page_lines(), *weak_lines()]
+    rows = [row for row in page(lines) if row.startswith("|")]
     widths = [row.count("|") for row in rows]
     heads = [k for k, row in enumerate(rows) if k + 1 < len(rows) and "---" in rows[k + 1]]
-    assert len(heads) == 3
+    assert len(heads) == 1 + 2 * 3 + 1
     for start, end in zip(heads, [*heads[1:], len(rows)], strict=True):
         assert len(set(widths[start:end])) == 1
 
@@ -322,10 +352,6 @@ def test_the_figure_has_a_row_for_each_played_site_and_a_point_for_each_policy()
     lines = [*lines_of(FEEDS, uniform=0.01, recrawl=0.002), *gap_lines()]
     axes = figure(by_cell(lines)).axes
     titles = [each.get_title() for each in axes]
-    assert titles == [
-        f"{site}, {importance}"
-        for site in ("data-feeds", "oi-wiki")
-        for importance in ("equal", "lognormal")
-    ]
+    assert titles == [f"{site}, equal" for site in ("data-feeds", "oi-wiki")]
     points = [float(np.ravel(drawn.get_xdata())[0]) for drawn in axes[0].get_lines()[1:]]
     assert points == pytest.approx([0.2])

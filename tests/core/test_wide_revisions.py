@@ -4,24 +4,27 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.plain_revisions import plain_chances, plainly_found
 
 from service.core.checks import InvalidInput
 from service.core.estimators.gamma import Gamma
 from service.core.prior import Prior
-from service.core.wide_revisions import (
+from service.core.quiet_intervals import (
     LEAST_CHANGED,
-    LONGEST_DAYS,
-    MOST_KNOWN,
     PROOF,
     SHARES,
     QuietIntervals,
-    Uncrawled,
-    WideRevisions,
     calibrated,
     find,
+    rate_before,
+)
+from service.core.wide_revisions import (
+    LONGEST_DAYS,
+    MOST_KNOWN,
+    Uncrawled,
+    WideRevisions,
     hazard,
     own_share,
-    rate_before,
     stale,
 )
 
@@ -138,6 +141,19 @@ def test_a_revision_is_found_where_trying_all_instants_finds_one(quiet):
     for number in range(3):
         best = best_by_hand(quiet, number)
         assert (number in site) == (best > PROOF)
+
+
+@settings(max_examples=60, deadline=None)
+@given(crawled_sites())
+def test_screens_leave_sites_instants_and_chances_as_they_are(quiet):
+    site, age = find(quiet)
+    sites, ages = plainly_found(quiet)
+    assert site.tolist() == sites.tolist()
+    np.testing.assert_allclose(age, ages, atol=1e-5)
+    chance = plain_chances(quiet)
+    np.testing.assert_allclose(calibrated(quiet), chance, rtol=1e-12)
+    row = np.flatnonzero(quiet.site != 1)
+    np.testing.assert_allclose(calibrated(quiet, row), chance[row], rtol=1e-12)
 
 
 def posterior_share(quiet):

@@ -11,7 +11,7 @@ from support.hourly_cases import at_day, epoch_at, hours_of, known, no_hours, pa
 from support.hours_cases import burst, many
 
 from service.core.change_hours.best_hours import CONCENTRATION, FAST_INTERVAL
-from service.epochs.shifts import SHIFTED_AHEAD, exposures, most_crawled, placed, places, shifted
+from service.epochs.shifts import SHIFTED_AHEAD, exposures, most_crawled, placed, shifted
 from service.epochs.urgency import LastEpoch
 from service.model.columns import NOT_SHIFTED, OUT_OF_TURN, CapColumns, ShiftColumns
 from service.model.domain import Observability
@@ -261,19 +261,6 @@ def test_busy_hours_count_as_longer_for_siblings():
     nowhere = place_of(pages, no_hours())
     assert exposures(pages, None, nowhere) is None
     assert exposures(pages, no_hours(), nowhere) is None
-
-
-@given(
-    st.lists(st.integers(0, 1 << 62), max_size=30),
-    st.sets(st.integers(0, 1 << 62), max_size=30),
-    st.sampled_from([0, 1 << 20, 1 << 42]),
-)
-def test_places_of_hosts_are_their_rows(host_id, with_hours, same_low_bits):
-    """Ids with the same low bits, as those of two shards, are different hosts."""
-    rows = sorted(with_hours)
-    host_id = [*host_id, *rows, *(one ^ same_low_bits for one in rows)]
-    place = places(np.array(host_id, np.int64), np.array(rows, np.int64))
-    assert place.tolist() == [rows.index(one) if one in with_hours else -1 for one in host_id]
 
 
 def test_a_host_with_few_fast_pages_limits_none_beside_one_with_many():

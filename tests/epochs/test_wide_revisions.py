@@ -6,6 +6,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from support.ingest_cases import crawl, estimate, rules
+from support.plain_revisions import plainly_revised
 from support.store_cases import T0, page_of, register
 
 from epochs.test_urgency import DAY, HOUR, NO_CAPS, NOW, corpus, known, urgency
@@ -13,7 +14,9 @@ from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
 from service.core.prior import Prior
+from service.core.quiet_intervals import find
 from service.core.wide_revisions import WideRevisions
+from service.epochs import wide_revisions as module
 from service.epochs.wide_revisions import ENOUGH, revised
 from service.estimation.estimates import width
 from service.model.arrays import instant
@@ -71,6 +74,65 @@ def test_a_known_revision_is_not_found_again_and_goes_on_until_all_pages_are_cra
     assert revised(since, QUIETLY, before.revisions, NOW, NOW).hazard is None
     later = revised(pages, QUIETLY, before.revisions, LAST, NOW + 300 * DAY)
     assert (later.revisions, later.hazard) == (None, None)
+
+
+def hosts(seed, n=4_000, n_hosts=90):
+    """Return pages of hosts of all sizes; two thirds of the hosts have a revision of their own."""
+    rng = np.random.default_rng(seed)
+    host = 1 + np.floor(n_hosts * rng.random(n) ** 2).astype(int)
+    age, length = rng.uniform(0, 30, n), rng.uniform(5, 40, n)
+    at, share = rng.uniform(0, 8, n_hosts + 1)[host], rng.choice([0, 0.3, 0.9], n_hosts + 1)[host]
+    hit = (age < at) & (age + length > at) & (rng.random(n) < share)
+    changed = hit | (rng.random(n) < 0.03)
+    pages, _ = corpus(n, seed)
+    return replace(
+        pages,
+        host_id=host,
+        url_group=host * 3 + rng.integers(0, 3, n),
+        importance=1.0 * (rng.random(n) > 0.02),
+        n_pings=(rng.random(n) < 0.02).astype(np.int64),
+        last_observed_at=NOW - (age * 86_400e6).astype("m8[us]"),
+        last_interval=np.where(changed, length, -length) * (rng.random(n) > 0.02),
+        estimate=np.column_stack((1.0 * changed, rng.uniform(100, 700, n))),
+    )
+
+
+def assert_as_plain(pages, known, since, now):
+    found = revised(pages, QUIETLY, known, since, now)
+    revisions, hazard = plainly_revised(pages, QUIETLY, known, since, now)
+    if revisions is None:
+        assert found == (None, None)
+        return None
+    assert found.revisions.host_id.tolist() == revisions.host_id.tolist()
+    assert found.revisions.at.tolist() == revisions.at.tolist()
+    np.testing.assert_allclose(found.revisions.share, revisions.share, rtol=1e-12)
+    own = np.zeros(len(pages)) if found.hazard is None else found.hazard
+    np.testing.assert_allclose(own, hazard, rtol=1e-12)
+    return found.revisions
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.dear)])
+@pytest.mark.parametrize("block", [97, 1 << 14])
+def test_screens_and_blocks_change_no_digit(seed, block, monkeypatch):
+    """Against whole columns, host by host and instant by instant, in two epochs."""
+    monkeypatch.setattr(module, "BLOCK", block)
+    pages = hosts(seed)
+    known = assert_as_plain(pages, None, NOW - DAY, NOW)
+    assert len(known.at) >= 5
+    assert_as_plain(pages, known.where(slice(0, None, 2)), NOW - 3 * HOUR, NOW + 3 * HOUR)
+    far_apart = replace(pages, host_id=pages.host_id * 1_000_003)
+    assert len(assert_as_plain(far_apart, None, NOW - DAY, NOW).at) == len(known.at)
+
+
+def test_hosts_without_enough_changes_are_not_looked_at(monkeypatch):
+    pages = hosts(3)
+    few = pages.take(np.flatnonzero(pages.host_id > 80))
+    looked = []
+    monkeypatch.setattr(module, "find", lambda quiet: looked.append(quiet) or find(quiet))
+    changed = few.last_interval > 0
+    scarce = replace(few, host_id=np.where(changed, np.arange(len(few)) // 3, few.host_id))
+    assert revised(scarce, QUIETLY, None, NOW - 30 * DAY, NOW) == (None, None)
+    assert looked == []
 
 
 def test_a_sample_of_a_large_host_is_enough():

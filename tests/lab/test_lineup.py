@@ -13,6 +13,7 @@ from recrawl_lab.policies.lineup import (
     HINDSIGHT_KNOWS,
     LEFT_OUT,
     LINEUP,
+    LOAN_DAYS,
     PARTS,
     Game,
     PolicyKind,
@@ -30,6 +31,7 @@ GAME = Game(WORLD, bandwidth=10.0, step=1.0)
 def test_recrawl_is_the_service_as_it_is_set_by_default(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert Settings().plan() == DEFAULT_PLAN
+    assert Settings().budget_loan == LOAN_DAYS
 
 
 @pytest.mark.sampled(8)
@@ -37,7 +39,7 @@ def test_recrawl_is_the_service_as_it_is_set_by_default(monkeypatch, tmp_path):
 def test_every_policy_plays_within_the_bandwidth(entrant):
     played = entrant.play(GAME, None)
     learns = entrant.kind is PolicyKind.learning or entrant.name == "told"
-    slack = 8 if learns else 2  # after eight days its rates still change, and a week is lent
+    slack = 8 if learns else 2  # after eight days its rates still change, and three days are lent
     assert 0 < len(played.crawls.at) <= 10.0 * 8.0 + slack
     assert (played.crawls.at <= 8.0).all()
     assert len(played.predicted.at) == 0 or entrant.kind is PolicyKind.learning
@@ -142,7 +144,7 @@ def test_the_papers_policies_go_without_siblings(monkeypatch):
         plans.append((_args[2], step))
         raise StopIteration
 
-    monkeypatch.setattr(lineup, "replay", spy)
+    monkeypatch.setattr(lineup, "replay_gated", spy)
     for name in ("recrawl", "lambdacrawl-gamma", "blc", "lambdacrawl-gamma-poisson"):
         with pytest.raises(StopIteration):
             LINEUP[name].play(Game(WORLD, bandwidth=3.0), None)

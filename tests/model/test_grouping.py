@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.model.arrays import Groups, rounds
+from service.model.arrays import Groups, places, rounds
 
 entries = st.lists(
     st.tuples(st.integers(0, 4), st.booleans(), st.integers(1, 99)), min_size=1, max_size=20
@@ -42,3 +42,22 @@ def test_the_kth_turn_has_the_kth_entry_of_each_page(entries):
 
 def test_no_entries_take_no_turn():
     assert list(rounds(np.zeros(0, np.int64))) == []
+
+
+@given(
+    st.sampled_from([60, 1 << 30, 1 << 62]).flatmap(
+        lambda most: st.tuples(
+            st.lists(st.integers(0, most), max_size=60), st.sets(st.integers(0, most), max_size=30)
+        )
+    ),
+    st.sampled_from([0, 1 << 20, 1 << 42]),
+)
+def test_places_of_ids_are_their_rows_whether_the_others_lie_close_together_or_not(
+    both, same_low_bits
+):
+    """Ids with the same low bits, as those of two shards, are different."""
+    ids, others = both
+    rows = sorted(others)
+    ids = [*ids, *rows, *(one ^ same_low_bits for one in rows)]
+    place = places(np.array(ids, np.int64), np.array(rows, np.int64))
+    assert place.tolist() == [rows.index(one) if one in others else -1 for one in ids]

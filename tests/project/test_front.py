@@ -24,7 +24,7 @@ def test_the_sentences_of_the_evidence_follow_from_its_lines():
 
 
 def test_the_sentences_follow_other_lines_too():
-    equal = {"seed": 1, "site": "s", "bulk": False, "importance": "equal"}
+    equal = {"seed": 1, "site": "s", "kind": "plain", "importance": "equal"}
     names = {"recrawl": 0.3, "stormcrawler-tuned": 0.6, "nutch-tuned": 1.2}
     lines = [
         {**equal, "importance": importance, "bandwidth_per_page": r, "policy": name}
@@ -37,6 +37,20 @@ def test_the_sentences_follow_other_lines_too():
     text = front.evidence(by_cell(lines))
     assert "**0.62 times**" in text
     assert "medians of 14 settings; the worst are 0.75 and 0.38" in text
+    assert "The histories of seven real sites" in text
+    assert text.endswith("the medians of 14 settings are 0.62 and 0.31.")
+
+
+def test_only_plain_worlds_count_and_what_was_not_played_is_not_mentioned():
+    plain = {"seed": 1, "site": "s", "importance": "equal", "bandwidth_per_page": 0.1}
+    names = {"recrawl": 0.3, "stormcrawler-tuned": 0.6, "nutch-tuned": 1.2}
+    lines = [
+        {**plain, "kind": kind, "policy": name, "harmonic": harmonic * (kind == "plain" or k + 1)}
+        for kind in ("plain", "outages")
+        for k, (name, harmonic) in enumerate(names.items())
+    ]
+    text = front.evidence(by_cell(lines))
+    assert text.endswith("These are medians of 1 settings; the worst are 0.50 and 0.25.")
 
 
 def test_table_and_figure_are_of_one_game():
