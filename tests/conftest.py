@@ -33,7 +33,7 @@ from service.runtime.settings import Settings
 from service.storage import Store, migrations, open_store
 from service.storage.sqlite import connections
 
-settings.register_profile("quick", deadline=None, max_examples=50)
+settings.register_profile("quick", deadline=None, max_examples=25)
 settings.register_profile("thorough", deadline=None)
 settings.load_profile("quick")
 

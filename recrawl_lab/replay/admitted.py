@@ -34,7 +34,7 @@ class Admission:
         none = np.zeros(len(level), np.int64)
         self.last = level.searchsorted([each[-1] for each in ladders])[last.reshape(-1)]
         """(N,) position of each page's last level."""
-        self.levels = worth.Levels(np.where(hosts, -1, parent), none, none, none, none)
+        self.levels = worth.Levels(np.where(hosts, -1, parent), *[none] * 6)
         self.state = np.full(len(every), UNKNOWN, np.int8)
         self.seen: set[int] = set()
         """Digests of the corpus."""

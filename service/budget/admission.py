@@ -68,6 +68,8 @@ class Forest(NamedTuple):
                 new=np.where(stored.last, stored.n_new, stored.n_opened_new),
                 in_flight=stored.n_in_flight,
                 rule=stored.rule.astype(np.int64),
+                n_first=stored.n_first,
+                n_new=stored.n_new,
             ),
         )
 
@@ -76,26 +78,13 @@ class Forest(NamedTuple):
         place = self.stored.level.searchsorted(level if where is None else level[where])
         return np.bincount(place, minlength=len(self.stored.level)).astype(np.int64)
 
-    def save(
-        self,
-        tx: Transaction,
-        after: worth.Levels,
-        now: datetime,
-        crawls: Ints | None = None,
-        new: Ints | None = None,
-    ) -> None:
-        """Write the levels after an event, with their verdicts, as far as they differ.
-
-        `crawls` and `new` are the first crawls of each last level in this event.
-        """
-        stored, none = self.stored, np.zeros(len(self.stored), np.int64)
-        gained = [
-            none if each is None else worth.summed(after.parent, each) for each in (crawls, new)
-        ]
+    def save(self, tx: Transaction, after: worth.Levels, now: datetime) -> None:
+        """Write the levels after an event, with their verdicts, as far as they differ."""
+        stored = self.stored
         changed = replace(
             stored,
-            n_first=stored.n_first + gained[0],
-            n_new=stored.n_new + gained[1],
+            n_first=after.n_first,
+            n_new=after.n_new,
             n_opened=np.where(stored.last, 0, after.n),
             n_opened_new=np.where(stored.last, 0, after.new),
             n_in_flight=after.in_flight,
@@ -187,7 +176,7 @@ def _judged(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
     level, new, flew = level[listed], new[listed], first.held[listed] < 0
     crawls, n_new = forest.counts(level), forest.counts(level, new)
     after = worth.answered(forest.levels, crawls, n_new, forest.counts(level, flew))
-    forest.save(tx, after, now, crawls, n_new)
+    forest.save(tx, after, now)
     places = worth.places(after)
     above = ~forest.stored.last & (places > 0)
     most = int(min(places[above].sum(), BLOCK))

@@ -47,6 +47,8 @@ def judged(tx: Transaction, level: Ints) -> list[UrlGroup]:
         new=np.where(last, numbers["n_new"], numbers["n_opened_new"]),
         in_flight=numbers["n_in_flight"],
         rule=numbers["rule"],
+        n_first=numbers["n_first"],
+        n_new=numbers["n_new"],
     )
     share, rule, stopped = worth.shares(levels), worth.rules(levels), worth.stopped(levels)
     of_rule = {worth.ADMIT: ADMITTED, worth.HOLD: HELD}

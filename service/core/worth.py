@@ -2,17 +2,18 @@ r"""Worth of URL groups: the share of first crawls that bring something new, and
 
 A URL belongs to the levels of its ladder: host, directories, and the shape of its last segment. A
 level has seen :math:`n` trials, and :math:`u` of them were new. The last level counts first crawls.
-A level above counts its children by what they show (`counted`). A child that brings news is one
-trial with news. Any other child is as many trials without news as it had itself, at most three.
-Therefore a bad directory stops no good host. A tree of bad directories costs little more than one
-of them, because each that stops makes its parent expect less of the next one. From the host down,
+A level above counts its children by what they show (`counted`). A child is one trial with news as
+long as all first crawls below it together bring enough of them. Any other child is as many trials
+without news as it had itself, at most three. Therefore a bad directory stops no good host. A tree
+of bad directories costs little more than one of them. One page with news counts for the directories
+above only until their other pages have shown nothing. From the host down,
 
 .. math:: q = \frac{q_{parent} + u}{1 + n}, \qquad q_{parent} = 0.9 \text{ above the host.}
 
-First crawls stop below :math:`q = 0.1`. Else a level has at most :math:`\max(12, 2 u)` of them in
-flight, and no more than would stop it if none of them was new: up to
-:math:`\lfloor q (1 + n) / 0.1 \rfloor - n`. A child without an answer yet takes its places from the
-level above too.
+First crawls stop below :math:`q = 0.1`. Else a level has no more of them in flight than would stop
+it if none of them was new: up to :math:`\lfloor q (1 + n) / 0.1 \rfloor - n`. After an answer it
+has at most :math:`\max(m, 2 u)`. Here m is three for each page with news in and below the level, at
+least 3 and at most 12. A child without an answer yet takes its places from the level above too.
 
 Arrays are (N,) for levels, in any order.
 """
@@ -30,8 +31,8 @@ AT_HOST = 0.9
 """Share of new pages that is expected of a host without evidence."""
 STOP = 0.1
 """Share of new pages below which first crawls stop."""
-FIRST = 12
-"""Number of first crawls in flight that any level may have."""
+FEW, FIRST = 3, 12
+"""Number of first crawls in flight for each page with news, and most of these; at least one."""
 GROWTH = 2
 """Number of first crawls in flight for each one that was new."""
 MOST_BARREN = 3
@@ -57,6 +58,10 @@ class Levels(NamedTuple):
     without an answer yet."""
     rule: Ints
     """Rule of an operator for the level and what is below it."""
+    n_first: Ints
+    """First crawls with an answer, of the level and of all below."""
+    n_new: Ints
+    """Those that brought something new."""
 
 
 def generations(parent: Ints) -> list[Ints]:
@@ -90,7 +95,7 @@ def shares(levels: Levels) -> Floats:
 
     Examples
     --------
-    >>> levels = Levels(*np.array([[-1, 0], [2, 12], [2, 0], [0, 0], [0, 0]]))
+    >>> levels = Levels(*np.array([[-1, 0], [2, 12], [2, 0]]), *np.zeros((4, 2), int))
     >>> shares(levels).round(3).tolist()  # the host has good pages, its search has not
     [0.967, 0.074]
     """
@@ -121,7 +126,10 @@ def stopped(levels: Levels) -> Bools:
 
 def places(levels: Levels) -> Ints:
     """Return (N,) numbers of pages that each level itself may still admit."""
-    at_most = np.minimum(np.maximum(FIRST, GROWTH * levels.new), until_stopped(levels))
+    # one page with news is news of each level above, and all of these would begin at once
+    few = np.clip(FEW * levels.n_new, FEW, FIRST)
+    growth = np.where(levels.n > 0, np.maximum(few, GROWTH * levels.new), ALL)
+    at_most = np.minimum(growth, until_stopped(levels))
     left = np.maximum(at_most - levels.in_flight, 0)
     left = np.where(rules(levels) == ADMIT, ALL, left)
     return np.where(stopped(levels), 0, left)
@@ -132,7 +140,7 @@ def until_stopped(levels: Levels) -> Ints:
 
     Examples
     --------
-    >>> levels = Levels(*np.array([[-1, 0], [0, 9], [0, 1], [0, 0], [0, 0]]))
+    >>> levels = Levels(*np.array([[-1, 0], [0, 9], [0, 1]]), *np.zeros((4, 2), int))
     >>> until_stopped(levels).tolist()  # q falls from 0.9 to 0.09, and from 0.19 to 0.095
     [9, 10]
     """
@@ -154,7 +162,7 @@ def grants(levels: Levels, waiting: Ints) -> Ints:
 
     Examples
     --------
-    >>> new_host = Levels(*np.array([[-1, 0, 0], [0] * 3, [0] * 3, [0] * 3, [0] * 3]))
+    >>> new_host = Levels(np.array([-1, 0, 0]), *np.zeros((6, 3), int))
     >>> grants(new_host, np.array([0, 5_000, 3])).tolist()
     [0, 8, 1]
     """
@@ -193,19 +201,22 @@ def admitted(levels: Levels, granted: Ints) -> Levels:
     return levels._replace(in_flight=levels.in_flight + more)
 
 
-def counted(n: Ints, new: Ints) -> tuple[Ints, Ints]:
+def counted(levels: Levels) -> tuple[Ints, Ints]:
     """Return the trials that levels are for the levels above, and those with news.
 
-    A level brings news until it would stop on a host without other evidence.
+    A level brings news until its first crawls, with all below, would stop a host without other
+    evidence.
 
     Examples
     --------
-    >>> n, new = counted(np.array([0, 1, 9, 5, 9, 99]), np.array([0, 0, 0, 1, 9, 1]))
+    >>> n, n_first, n_new = np.array([[0, 1, 9, 5, 9, 4], [0, 1, 9, 5, 9, 99], [0, 0, 0, 1, 9, 4]])
+    >>> n, new = counted(Levels(*[n] * 5, n_first, n_new))
     >>> n.tolist(), new.tolist()
     ([0, 1, 3, 1, 1, 3], [0, 0, 0, 1, 1, 0])
     """
-    brings = (new > 0) & (AT_HOST + new >= STOP * (1 + n) * (1 - ROUNDING))
-    return np.where(brings, 1, np.minimum(n, MOST_BARREN)), brings.astype(np.int64)
+    enough = AT_HOST + levels.n_new >= STOP * (1 + levels.n_first) * (1 - ROUNDING)
+    brings = (levels.n_new > 0) & enough
+    return np.where(brings, 1, np.minimum(levels.n, MOST_BARREN)), brings.astype(np.int64)
 
 
 def answered(levels: Levels, crawls: Ints, new: Ints, ended: Ints) -> Levels:
@@ -219,13 +230,21 @@ def answered(levels: Levels, crawls: Ints, new: Ints, ended: Ints) -> Levels:
 
     Examples
     --------
-    >>> tree = Levels(*np.array([[-1, 0], [3, 0], [3, 0], [12, 12], [0, 0]]))
+    >>> tree = Levels(*np.array([[-1, 0], [3, 0], [3, 0], [12, 12], [0, 0], [5, 0], [5, 0]]))
     >>> after = answered(tree, *np.array([[0, 2], [0, 1], [0, 2]]))
     >>> after.n.tolist(), after.new.tolist(), after.in_flight.tolist()
     ([4, 2], [4, 1], [0, 10])
     """
+    after = levels._replace(
+        n=levels.n.copy(),
+        new=levels.new.copy(),
+        in_flight=levels.in_flight.copy(),
+        n_first=levels.n_first + summed(levels.parent, crawls),
+        n_new=levels.n_new + summed(levels.parent, new),
+    )
+    n, news, in_flight = after.n, after.new, after.in_flight
     crawls, new, less = crawls.copy(), new.copy(), ended.copy()
-    n, news, in_flight = levels.n.copy(), levels.new.copy(), levels.in_flight.copy()
+    counts = counted(levels)
     for rows in reversed(generations(levels.parent)):
         # counts of an older rule may be less than what leaves them now
         news[rows] = np.maximum(news[rows] + new[rows], 0)
@@ -238,11 +257,9 @@ def answered(levels: Levels, crawls: Ints, new: Ints, ended: Ints) -> Levels:
         leans = leaned & (n[below] == 0)
         held_before = np.where(leaned, levels.in_flight[below], 0)
         np.add.at(less, above, held_before - np.where(leans, in_flight[below], 0))
-        before = counted(levels.n[below], levels.new[below])
-        after = counted(n[below], news[below])
-        np.add.at(crawls, above, after[0] - before[0])
-        np.add.at(new, above, after[1] - before[1])
-    return levels._replace(n=n, new=news, in_flight=in_flight)
+        for more, now, before in zip((crawls, new), counted(after), counts, strict=True):
+            np.add.at(more, above, (now - before)[below])
+    return after
 
 
 def ruled(levels: Levels, rule: Ints, where: Bools) -> Levels:

@@ -11,7 +11,7 @@ from service.leases.picks import ranks
 from service.leases.politeness import Gates
 from service.model.arrays import NO_TIME, Bools, Instants, Ints, distinct
 from service.storage import Transaction
-from service.storage.budget.caps import CappedDays
+from service.storage.budget.caps import NO_DAYS, CappedDays
 from service.storage.queue.columns import DuePages, HostQueues
 
 
@@ -65,14 +65,15 @@ class QueueCaps(NamedTuple):
         n_first = np.bincount(host_queue[first], minlength=n)[self.row]
         return self._replace(days=after(self.days, n_crawls, n_first))
 
-    def next_days(self, n: int, left: Allotment) -> NextDays:
-        """Return when n host queues open that have had their crawls of the day.
+    def next_days(self, n: int, left: Allotment) -> NextDays | None:
+        """Return when n host queues open that have had their crawls of the day; None: none has.
 
         `left` is what the day leaves of the budget.
         """
-        opens, had_last_first = np.full(n, NO_TIME), left.is_last_first and left.first < 1
+        had_last_first = left.is_last_first and left.first < 1
         if not len(self.row) and not had_last_first:
-            return NextDays(opens, opens)
+            return None
+        opens = np.full(n, NO_TIME)
         midnight, first_opens = midnight_after(np.array(self.day)), opens.copy()
         opens[self.row[room(self.days) < 1]] = midnight
         if isfinite(left.first):
@@ -83,7 +84,6 @@ class QueueCaps(NamedTuple):
 
 
 NO_ROWS = np.zeros(0, np.int64)
-NO_DAYS = CappedDays.empty()
 
 
 class MemberCaps(NamedTuple):

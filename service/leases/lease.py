@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.budget.allotments import UNLIMITED, URGENT, Allotment
+from service.budget.grants import NOTHING
 from service.budget.host_days import midnight_after
 from service.budget.spending import Spending
 from service.core.pace import TakenAmounts
@@ -154,10 +155,10 @@ def lease(
     queue_caps = QueueCaps.of(host_queues, capped(), int(days_since_1970(now)))
     offer = offer._replace(gates=queue_caps.limited(offer.gates))
     bound = offer.rows.next_at.copy()
-    expired = positions(rows.leased & (bound <= at))
+    able, expired = rows, positions(rows.leased & (bound <= at))
     if len(expired):
         bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
-    able = replace(rows, next_at=bound)
+        able = replace(rows, next_at=bound)
     first_room = None
     if isfinite(allotment.first):
         first_room = queue_caps.first_room(offer.gates, allotment.first_share)
@@ -177,7 +178,8 @@ def lease(
     taken = picked[locked.taken]
     own = queue_caps.after(offer.host_queue[taken], is_first(rows)[taken])
     save(tx, own, queue_caps.days)
-    spent = locked.spent()
+    # without a budget nobody counts
+    spent = NOTHING if allotment.day is None else locked.spent()
     left = allotment.less(spent)
     after = after_leasing(offer, taken, bound, of, own.next_days(len(host_queues), left), at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
@@ -213,10 +215,12 @@ def lease_due(
     """
     pages, due, locked, ripe = _corrected(tx, leases.page_id, now, ahead=ahead)
     day = int(days_since_1970(now))
-    caps = members(tx, pages, locked & ripe, in_group, day)
+    caps = members(tx, pages, locked & ripe, in_group, day) if in_group.any() else None
     amount = Spending(allotment.unit, allotment.knows_costs).amounts(tx, pages)
     # a page that is dearer than a day's budget would hold up all others
-    allowed = caps.allowed & (amount <= allotment.most)
+    allowed = amount <= allotment.most
+    if caps is not None:
+        allowed &= caps.allowed
     able = locked & ripe & allowed
     first = np.isnat(pages.last_crawl_at)
     own = able & allotment.fits(np.where(able, amount, 0.0), ahead=ahead)
@@ -229,7 +233,8 @@ def lease_due(
     tx.lease(leases.where(taken), now)
     if taken.any():
         tx.count(HostEvents("n_leased", pages.host_id[taken]))
-    save_members(tx, caps, taken, first)
+    if caps is not None:
+        save_members(tx, caps, taken, first)
     bound = np.where(taken, leases.expires_at, np.where(ripe, bound, due))
     if not allowed.all():
         wait = locked & ~allowed
@@ -306,7 +311,7 @@ def after_leasing(
     taken: Ints,
     bound: Instants,
     of: LeaseFilter,
-    opens: NextDays,
+    opens: NextDays | None,
     at: np.datetime64,
 ) -> HostQueues:
     """Return the host queues after rows were leased; `bound` is the next time of each row."""
@@ -315,13 +320,14 @@ def after_leasing(
     kind = 2 * host_queue + is_first(offer.rows)
     heads_of_kinds = heads(2 * n, kind, bound, offer.rows.next_at, offer.each).reshape(n, 2)
     head, first_head = heads_of_kinds[:, 0], heads_of_kinds[:, 1]
-    head = np.fmin(head, later(first_head, opens.first_at))
+    head = np.fmin(head, first_head if opens is None else later(first_head, opens.first_at))
     if of.hosts:  # no rows of a group's other hosts were read
         head = np.where(host_queues.queue_id < 0, host_queues.next_at, head)
     ends = offer.first_end.copy()
     np.fmin.at(ends, host_queue[taken], bound[taken])
     n_taken = np.bincount(host_queue[taken], minlength=n)
-    head = later(head, opens.at)
+    if opens is not None:
+        head = later(head, opens.at)
     after = shut(host_queues, offer.gates, n_taken, ends, head, at)
     # the time of a host queue is that of its other pages
     return replace(after, next_at=host_queues.next_at) if of.feeds else after

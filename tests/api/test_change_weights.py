@@ -93,7 +93,7 @@ def test_a_webhook_keeps_and_changes_its_least_weight(api):
 class Shop:
     """Pages that change for real now and then; half of them flicker by a thousandth, too."""
 
-    def __init__(self, n=120, days=200, seed=3):
+    def __init__(self, n=120, days=60, seed=3):
         rng = np.random.default_rng(seed)
         rate = rng.choice([0.05, 0.1, 0.2], n)
         self.n, self.days = n, days

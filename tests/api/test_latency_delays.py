@@ -50,6 +50,7 @@ def served(database_url):
         yield Server(live)
 
 
+@pytest.mark.dear
 def test_a_server_ten_times_as_slow_gets_a_fifth_of_the_requests_and_then_all_again(served):
     live = served.live
     answer = live.client.patch(f"/hosts/{HOST}", json={"latency_factor": 5})

@@ -79,7 +79,7 @@ def test_a_new_directory_begins_at_the_worth_of_its_parent(database_url, n):
         fleet.play(days=1, every_h=6.0)
         assert fleet.first_crawls("/junk-not/").total() == GOOD
         assert fleet.first_crawls("/good/").total() <= 1, "a bad parent: a sample"
-        fleet.play(days=13, every_h=8.0)
+        fleet.play(days=13, every_h=12.0)
         assert fleet.first_crawls("/good/").total() == GOOD
         later = fleet.first_crawls("/junk/") - fleet.first_crawls("/good/")
         assert max(later[day] for day in range(5, 17)) <= 0.01 * A_DAY + 9

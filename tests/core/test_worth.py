@@ -21,7 +21,13 @@ def levels(**columns):
     for name, cells in columns.items():
         for place, value in cells.items():
             values[name][place] = value
-    return Levels(PARENT, **values)
+    tree = Levels(PARENT, **values)
+    if "n_first" in columns:
+        return tree
+    last = at(dict.fromkeys(PATHS, 1))
+    return tree._replace(
+        n_first=worth.summed(PARENT, tree.n * last), n_new=worth.summed(PARENT, tree.new * last)
+    )
 
 
 def at(places):
@@ -113,7 +119,7 @@ steps = st.lists(
 @given(steps)
 def test_counts_are_those_of_single_pages(events):
     tree = levels()
-    flying, n, new = at({}), at({}), at({})
+    flying, n, new, below = at({}), at({}), at({}), (at({}), at({}))
     for what, place, *amounts in events:
         if what == "wait":
             granted = worth.grants(tree, at({place: amounts[0]}))
@@ -128,27 +134,31 @@ def test_counts_are_those_of_single_pages(events):
             changes = at({place: crawls}), at({place: n_new}), at({place: ended})
             tree = worth.answered(tree, *changes)
             flying[place] -= ended
-            _count(n, new, place, crawls, n_new)
+            _count(n, new, below, place, crawls, n_new)
         assert tree.n.tolist() == n.tolist()
         assert tree.new.tolist() == new.tolist()
+        assert [tree.n_first.tolist(), tree.n_new.tolist()] == [each.tolist() for each in below]
         assert tree.in_flight.tolist() == _in_flight(flying, n).tolist()
 
 
-def _count(n, new, place, crawls, n_new):
+def _count(n, new, below, place, crawls, n_new):
     """Count first crawls, and the trials of their parents that change by them."""
+    every = crawls, n_new
     for level, above in zip((place, *PATHS[place]), (*PATHS[place], None), strict=True):
-        before = _trials(n[level], new[level])
+        before = _trials(n[level], *(counts[level] for counts in below))
         n[level] += crawls
         new[level] += n_new
-        after = _trials(n[level], new[level])
+        for counts, more in zip(below, every, strict=True):
+            counts[level] += more
+        after = _trials(n[level], *(counts[level] for counts in below))
         crawls, n_new = (now - then for now, then in zip(after, before, strict=True))
         if above is None:
             return
 
 
-def _trials(n, new):
+def _trials(n, n_first, n_new):
     """Return the trials of one child, and those with news."""
-    if new and (0.9 + new) / (1 + n) > 0.0999999:
+    if n_new and (0.9 + n_new) / (1 + n_first) > 0.0999999:
         return 1, 1
     return min(n, 3), 0
 
@@ -190,3 +200,20 @@ def test_counts_of_an_older_rule_never_fall_below_what_they_count():
     tree = crawled(levels(n={LAST: 40, SHOP: 1, HOST: 1}), LAST, 9, 9)
     assert (tree.n[SHOP], tree.new[SHOP]) == (1, 1)
     assert (tree.n[HOST], tree.new[HOST]) == (1, 1)
+
+
+def test_news_of_one_page_carry_no_level_above_once_all_below_bring_nothing():
+    """The news of the first page of a trap, where each of its directories has few pages."""
+    tree = crawled(crawled(levels(), LAST, 1, 1), OTHER, 17, 0)
+    assert (tree.n[SHOP], tree.new[SHOP]) == (1 + 3, 1)
+    assert (tree.n[HOST], tree.new[HOST]) == (1, 1), "18 crawls, one new"
+    tree = crawled(tree, OTHER, 1, 0)
+    assert tree.new[SHOP] == 1, "the first page alone brought all that it could"
+    assert (tree.n[HOST], tree.new[HOST]) == (3, 0)
+
+
+def test_one_page_with_news_gives_few_places_to_each_level_above():
+    tree = crawled(levels(), LAST, 1, 1)
+    assert worth.places(tree)[[LAST, SHOP, HOST]].tolist() == [3, 3, 3]
+    tree = crawled(tree, LAST, 8, 8)
+    assert worth.places(tree)[[LAST, SHOP, HOST]].tolist() == [18, 12, 12]

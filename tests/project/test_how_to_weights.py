@@ -57,6 +57,7 @@ def test_a_price_that_flickers_is_not_passed_on_and_a_jump_is(live, client, page
     assert len(client.changes().items) == 12
 
 
+@pytest.mark.dear
 def test_a_price_that_creeps_is_passed_on_when_the_steps_have_added_up(live, client, page):
     for day in range(60):
         leased = crawl(live, client)

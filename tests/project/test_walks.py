@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.dear
+
 ROOT = Path(__file__).parents[2]
 APART = ("recrawl_cluster", "recrawl_lab", "recrawl_client", "service.connectors", "service.cli")
 """Packages that no request and no epoch of one database runs."""
@@ -41,7 +43,6 @@ def rooms(walk):
     return {module.split(".")[1] for module in walk if module.startswith("service.")}
 
 
-@pytest.mark.dear
 @pytest.mark.parametrize("walk", ["observation", "lease with report"])
 def test_a_report_goes_from_bytes_to_rules_to_storage_and_back(walks, walk):
     """The API decodes, a batch begins, ingest learns, storage writes, and the API answers."""

@@ -90,11 +90,14 @@ ON CONFLICT (queue_id) DO UPDATE SET day = excluded.day, n_crawls = excluded.n_c
 
 KINDS = {field.name: COLUMN[field.type] for field in fields(CappedDays)}
 """Type of each column."""
+NO_DAYS = CappedDays.empty()
 
 
 def capped_days(rows: Iterable[Any]) -> CappedDays:
     """Return the rows of a statement as columns."""
-    cells = list(zip(*rows, strict=True)) or [()] * len(KINDS)
+    cells = list(zip(*rows, strict=True))
+    if not cells:  # most leases
+        return NO_DAYS
     columns: dict[str, Any] = {
         name: np.array(column, kind)
         for (name, kind), column in zip(KINDS.items(), cells, strict=True)

@@ -66,7 +66,6 @@ COLUMN_OF = element_types(HostIncidents)
 """Element type of each column of a row; instants are NULL where they are NaT."""
 WRITTEN = tuple(name for name in COLUMN_OF if name != "host_id")
 
-HAS_INCIDENTS = "SELECT EXISTS (SELECT 1 FROM host_incidents)"
 SUSPECT = """
 INSERT INTO host_incidents (host_id) SELECT value FROM {ids} WHERE true
 ORDER BY value ON CONFLICT DO NOTHING
@@ -100,10 +99,6 @@ DELETE FROM host_incidents WHERE host_id IN (
 
 class IncidentsSql(Dialect, IncidentStatements):
     """The statements on incidents that Postgres and SQLite share."""
-
-    @override
-    def has_incidents(self) -> bool:
-        return bool(self.scalar(HAS_INCIDENTS))
 
     @override
     def lock_incidents(self, host_id: Ints, suspected: Ints) -> HostIncidents:

@@ -313,6 +313,11 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
         return self._host_queues(queue_id)
 
     @override
+    def has_incidents(self) -> bool:
+        self.number_in_force()
+        return self.any_incidents
+
+    @override
     def save_incidents(self, incidents: HostIncidents) -> None:
         self.run_many(SAVE_INCIDENT, *_cells(incidents, *OF_INCIDENT, "host_id"))
 

@@ -29,6 +29,9 @@ SELECT stretch FROM stretches
 """
 """Statement that lists the stretches of the log, by one look-up for each."""
 
+ASK_EPOCH = f"SELECT coalesce(({NUMBER_IN_FORCE}), 0), EXISTS (SELECT 1 FROM host_incidents)"
+"""Statement that reads the epoch in force, once a transaction, and what each report asks too."""
+
 OF_PAGE = "LEFT JOIN schedule AS {0} ON {0}.page_id = {1} AND {0}.epoch = {2}"
 WORDS = {
     "double": "",
@@ -84,6 +87,10 @@ class SqliteDialect(Dialect):
 
     driver: sqlite3.Connection
     width: int
+    number: int | None = None
+    """The epoch in force; None before it was read."""
+    any_incidents = False
+    """True if any host was under suspicion then (`queue.incidents`)."""
 
     @override
     def run(self, statement: str, *row: Any, **parameters: Any) -> sqlite3.Cursor:
@@ -121,7 +128,9 @@ class SqliteDialect(Dialect):
 
     @override
     def number_in_force(self) -> int:
-        return self.scalar(NUMBER_IN_FORCE) or 0
+        if self.number is None:
+            self.number, self.any_incidents = self.driver.execute(ASK_EPOCH).fetchone()
+        return self.number
 
 
 def add_rows(driver: sqlite3.Connection, statement: str, *columns: Iterable[Any]) -> None:
