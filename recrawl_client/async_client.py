@@ -29,7 +29,13 @@ from recrawl_client.reporter import AsyncReporter, ReporterOptions
 from recrawl_client.wire.changes import ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
 from recrawl_client.wire.history import HistoryRow
-from recrawl_client.wire.hosts import HostAnswer, HostOrder, HostsAnswer, ListedHost
+from recrawl_client.wire.hosts import (
+    HostAnswer,
+    HostOrder,
+    HostsAnswer,
+    ListedHost,
+    OpenHoursAnswer,
+)
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
 from recrawl_client.wire.plan import PlanAnswer
@@ -177,6 +183,10 @@ class AsyncClient(BaseClient, AsyncCollectionMethods, AsyncActMethods):
     async def host(self, host: str) -> HostAnswer:
         """Return a host's settings, politeness and state; raise `NotFound`."""
         return await self._run(calls.host(host))
+
+    async def open_hours(self, host: str) -> OpenHoursAnswer:
+        """Return when a host may be crawled; the host may have no page."""
+        return await self._run(calls.open_hours(host))
 
     def hosts(
         self, sort: HostOrder = "host_id", *, blocked: bool = False

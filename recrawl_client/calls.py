@@ -14,7 +14,13 @@ from recrawl_client.flows import Flow, Listing, accepted, ask, batches, call, en
 from recrawl_client.wire.changes import ChangeName, ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
 from recrawl_client.wire.history import HistoryAnswer, HistoryRow
-from recrawl_client.wire.hosts import HostAnswer, HostOrder, HostsAnswer, ListedHost
+from recrawl_client.wire.hosts import (
+    HostAnswer,
+    HostOrder,
+    HostsAnswer,
+    ListedHost,
+    OpenHoursAnswer,
+)
 from recrawl_client.wire.leases import Crawl, LeaseAnswer, Leased
 from recrawl_client.wire.pages import Kind, Page, PageAnswer, Registered, Watched
 from recrawl_client.wire.plan import PlanAnswer
@@ -80,6 +86,10 @@ class HostSettings(TypedDict, total=False):
     """Delay over a high latency, such as 5; 0: none."""
     max_delay_s: float | None
     """Maximum delay by latency, seconds."""
+    windows: list[str] | None
+    """Windows such as `Mon-Fri 22:00-06:00 Europe/Berlin`; []: no restriction."""
+    blackouts: list[str] | None
+    """Days without crawls, such as `2026-12-24/2026-12-26 Europe/Berlin`."""
     max_crawl_rate: float | None
     first_share: float | None
     group: str | None
@@ -265,6 +275,11 @@ def page(page: str | int) -> Flow[PageAnswer]:
 def host(host: str) -> Flow[HostAnswer]:
     """Show one host."""
     return ask("GET", _host_path(host), HostAnswer)
+
+
+def open_hours(host: str) -> Flow[OpenHoursAnswer]:
+    """Show when a host may be crawled."""
+    return ask("GET", f"{_host_path(host)}/open-hours", OpenHoursAnswer)
 
 
 def hosts(sort: HostOrder, *, blocked: bool) -> Listing[ListedHost]:

@@ -29,7 +29,13 @@ from recrawl_client.reporter import Reporter, ReporterOptions
 from recrawl_client.wire.changes import ChangesAnswer
 from recrawl_client.wire.evidence import Decision, Observation, Ping, Pinged, Reported, SitemapRead
 from recrawl_client.wire.history import HistoryRow
-from recrawl_client.wire.hosts import HostAnswer, HostOrder, HostsAnswer, ListedHost
+from recrawl_client.wire.hosts import (
+    HostAnswer,
+    HostOrder,
+    HostsAnswer,
+    ListedHost,
+    OpenHoursAnswer,
+)
 from recrawl_client.wire.leases import Crawl, Leased
 from recrawl_client.wire.pages import PageAnswer, Registered
 from recrawl_client.wire.plan import PlanAnswer
@@ -195,6 +201,10 @@ class Client(BaseClient, CollectionMethods, ActMethods):
     def host(self, host: str) -> HostAnswer:
         """Return a host's settings, politeness and state; raise `NotFound`."""
         return self._run(calls.host(host))
+
+    def open_hours(self, host: str) -> OpenHoursAnswer:
+        """Return when a host may be crawled; the host may have no page."""
+        return self._run(calls.open_hours(host))
 
     def hosts(self, sort: HostOrder = "host_id", *, blocked: bool = False) -> Iterator[ListedHost]:
         """Yield hosts, requested in parts: all hosts, or the blocked ones.

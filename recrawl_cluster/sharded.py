@@ -37,6 +37,7 @@ from service.epochs.part import PartSource
 from service.epochs.parts import SeveralSources
 from service.estimation.rules import Rules
 from service.leases.settle import LeaseSettler
+from service.model.calendars import Calendars
 from service.model.columns import ScheduleColumns
 from service.model.domain import Epoch
 from service.model.errors import RecrawlError, StoreUnavailable
@@ -93,6 +94,16 @@ class ShardedStore(MappedDatabases, Store, SeveralSources, SeveralBatchers):
     def holds_new(self, holds_new: bool) -> None:
         for database in self.databases:
             database.holds_new = holds_new
+
+    @property
+    def calendars(self) -> Calendars:
+        """Open hours of hosts, the same for all databases."""
+        return self.coordinator.calendars
+
+    @calendars.setter
+    def calendars(self, calendars: Calendars) -> None:
+        for database in self.databases:
+            database.calendars = calendars
 
     @override
     @contextmanager

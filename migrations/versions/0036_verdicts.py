@@ -1,7 +1,7 @@
 """Verdicts: pings of hosts, ratios that urgencies hide, and what crawls show of forecasts.
 
 Revision ID: 0036
-Revises: 0028
+Revises: 0030
 """
 
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from service.storage.tables import Json
 
 revision = "0036"
-down_revision = "0028"
+down_revision = "0030"
 
 
 def upgrade() -> None:

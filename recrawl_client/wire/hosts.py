@@ -39,6 +39,23 @@ LatencyFactor = Annotated[
 MaxDelay = Annotated[
     float, Meta(ge=0.001, le=86_400, description="a number of seconds, 0.001 to 86,400, such as 30")
 ]
+MOST_WINDOWS = 50
+
+Windows = Annotated[
+    list[str],
+    Meta(
+        max_length=MOST_WINDOWS,
+        description='a list of at most 50 windows, such as ["Mon-Fri 22:00-06:00 Europe/Berlin"]',
+    ),
+]
+Blackouts = Annotated[
+    list[str],
+    Meta(
+        max_length=MOST_WINDOWS,
+        description="a list of at most 50 blackouts, such as "
+        '["2026-12-24/2026-12-26 Europe/Berlin"]',
+    ),
+]
 Cap = Annotated[
     float,
     Meta(
@@ -79,6 +96,11 @@ class HostBody(Item, frozen=True, kw_only=True):
     From twice the usual latency on, one crawl runs at a time."""
     max_delay_s: MaxDelay | UnsetType | None = UNSET
     """Maximum delay by latency, seconds."""
+    windows: Windows | UnsetType | None = UNSET
+    """Windows in which the host may be crawled, in place of those of its group and of all hosts; []
+    for no restriction. A window past midnight belongs to the day of its opening."""
+    blackouts: Blackouts | UnsetType | None = UNSET
+    """Local days on which the host is not crawled, beside those of its group and of all hosts."""
     max_crawl_rate: Cap | UnsetType | None = UNSET
     """Maximum crawl rate of all pages of the host together, 1/day."""
     first_share: FirstShare | UnsetType | None = UNSET
@@ -103,6 +125,11 @@ class GroupBody(Item, frozen=True, kw_only=True):
     From twice the usual latency on, one crawl runs at a time."""
     max_delay_s: MaxDelay | UnsetType | None = UNSET
     """Maximum delay by latency, seconds."""
+    windows: Windows | UnsetType | None = UNSET
+    """Windows in which the hosts may be crawled, in place of those of all hosts; [] for no
+    restriction."""
+    blackouts: Blackouts | UnsetType | None = UNSET
+    """Local days on which the hosts are not crawled, beside those of all hosts."""
     max_crawl_rate: Cap | UnsetType | None = UNSET
     """Maximum crawl rate of all pages of the group together, 1/day."""
     blocked_until: Until | UnsetType | None = UNSET
@@ -140,6 +167,34 @@ class HostQueueAnswer(Struct, frozen=True, kw_only=True):
     """Latency over the last 1,000 crawls, seconds; null like `latency_s`."""
     slowed: bool = False
     """True while one crawl runs at a time, or with a longer delay, because of the latency."""
+
+
+class OpenStretch(Struct, frozen=True, kw_only=True):
+    """A stretch of time in which a host may be crawled."""
+
+    opens_at: Instant
+    """Begin of the stretch."""
+    closes_at: Instant
+    """End of the stretch; no lease begins in the last 30 seconds."""
+
+
+class OpenHoursAnswer(Struct, frozen=True, kw_only=True):
+    """When a host may be crawled, by the windows and blackouts in force."""
+
+    windows: list[str] | None = None
+    """Windows in force; null for none."""
+    blackouts: list[str]
+    """Blackouts in force: those of the host, of its group and of all hosts."""
+    is_open: bool
+    """True if a crawl may begin now."""
+    opens_at: Instant | None = None
+    """Next opening; null while the host is open, and without an opening within a year."""
+    closes_at: Instant | None = None
+    """Next closing; null while the host is closed."""
+    share: float
+    """Open share of the time, without blackouts, 0 to 1."""
+    week: list[OpenStretch]
+    """Stretches of the coming seven days."""
 
 
 class FeedAnswer(Struct, frozen=True, kw_only=True):
@@ -232,6 +287,10 @@ class HostItem(Struct, frozen=True, kw_only=True):
     """Delay over a high latency as set; null for the default."""
     max_delay_s: float | None = None
     """Maximum delay by latency as set, seconds; null for the default."""
+    windows: list[str] | None = None
+    """Windows as set for this host; null for those of its group or of all hosts."""
+    blackouts: list[str] | None = None
+    """Blackouts as set for this host; null for none."""
     max_crawl_rate: float | None = None
     """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     first_share: float | None = None
@@ -266,6 +325,8 @@ class HostAnswer(HostItem, frozen=True, kw_only=True):
     """Hours at which the pages of the host change; null when no such hours are known."""
     url_group_hours: list[ChangeHoursAnswer] = []
     """Hours of URL groups that keep hours of their own, at most 20."""
+    open_hours: OpenHoursAnswer | None = None
+    """When the host may be crawled; null for at all times."""
     false_304_at: Instant | None = None
     """Instant at which a 304 of the host proved wrong; its pages are requested without validators
     for 30 days from then. Null without a proof."""
@@ -295,10 +356,16 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
     """Delay over a high latency as set; null for the default."""
     max_delay_s: float | None = None
     """Maximum delay by latency as set, seconds; null for the default."""
+    windows: list[str] | None = None
+    """Windows as set for the group; null for those of all hosts."""
+    blackouts: list[str] | None = None
+    """Blackouts as set for the group; null for none."""
     max_crawl_rate: float | None = None
     """Maximum crawl rate of all pages together as set, 1/day; null for none."""
     host_queue: HostQueueAnswer
     """Queue of the group."""
+    open_hours: OpenHoursAnswer | None = None
+    """When hosts without windows of their own may be crawled; null for at all times."""
     n_members: int
     """Number of members."""
     members: list[str]

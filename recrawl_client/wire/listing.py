@@ -240,6 +240,10 @@ class GroupItem(Struct, frozen=True, kw_only=True):
     """Delay over a high latency; null for the default."""
     max_delay_s: float | None = None
     """Maximum delay by latency, seconds; null for the default."""
+    windows: list[str] | None = None
+    """Windows of the group; null for those of all hosts."""
+    blackouts: list[str] | None = None
+    """Blackouts of the group; null for none."""
     max_crawl_rate: float | None
     """Maximum crawl rate of all pages of the group together, 1/day; null for none."""
     n_members: int

@@ -40,6 +40,19 @@ class StarvedPage(Struct, frozen=True, kw_only=True):
     """Minimum crawl rate of the page, 1/day."""
 
 
+class WindowLossAnswer(Struct, frozen=True, kw_only=True):
+    """Crawls of a host that its windows do not permit."""
+
+    host: str
+    """Name of the host."""
+    wanted: float
+    """Crawls a day that the plan has for the host without windows."""
+    by_delay: float
+    """Crawls a day that its open time is too short for, at its delay."""
+    by_closures: float
+    """Crawls a day of pages that are wanted more often than the host opens."""
+
+
 class BudgetPlan(Struct, frozen=True, kw_only=True):
     """The plan that an epoch would make with a bandwidth; figures are null if it would fail."""
 
@@ -70,6 +83,9 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     """Hosts with the most crawls, busiest first, `limit` at most."""
     tags: list[PlannedTag] = []
     """Tags with the most crawls, busiest first, `limit` at most."""
+    window_losses: list[WindowLossAnswer] = []
+    """Hosts that lose a tenth of their crawls or more to their windows, the worst first, 20 at
+    most."""
     n_starved: int = 0
     """Least number of pages that must lose their minimum so that all other minima fit."""
     starved: list[StarvedPage] = []

@@ -19,6 +19,7 @@ from recrawl_cluster.store.shard_map import ShardMap
 from service.archive.log_archive import LogArchive
 from service.epochs.part import Input, PartSource, Run, Task, load_divided
 from service.model.arrays import Bools, Ints
+from service.model.calendars import ALWAYS_OPEN, Calendars
 from service.model.columns import ScheduleColumns
 from service.model.errors import ShardMoved
 from service.storage.epochs.contract import Learnt
@@ -103,11 +104,12 @@ class RemoteDatabases(Databases):
     width: int
     """Number of columns of the estimator."""
     archive: LogArchive | None = None
+    calendars: Calendars = ALWAYS_OPEN
 
     @override
     def opened(self, position: int) -> AbstractContextManager[ShardDatabase]:
         store = ShardDatabase(position, self.shard_map, self.width)
-        store.archive = self.archive
+        store.archive, store.calendars = self.archive, self.calendars
         return closing(store)
 
 
@@ -127,8 +129,9 @@ def for_processes(store: MappedDatabases, n_processes: int | None = None) -> Seq
     n = min(n_processes or n_databases, n_databases)
     shard_map = replace(_whole(store), exceptions={})
     spans = np.array_split(np.arange(n_databases), n)
-    width, archive = store.coordinator.width, store.coordinator.archive
-    return [RemoteDatabases(shard_map, tuple(span.tolist()), width, archive) for span in spans]
+    own = store.coordinator
+    rest = own.width, own.archive, own.calendars
+    return [RemoteDatabases(shard_map, tuple(span.tolist()), *rest) for span in spans]
 
 
 def _whole(store: MappedDatabases) -> ShardMap:

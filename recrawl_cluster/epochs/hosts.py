@@ -24,6 +24,7 @@ from service.epochs.group_tables import PartShare, joined
 from service.epochs.part import Input, Run, Task, read, with_tables
 from service.epochs.parts import EpochParts, in_this_process
 from service.epochs.requests import of_other_shards
+from service.model.calendars import ALWAYS_OPEN, Calendars
 from service.model.columns import (
     CapColumns,
     ChangeHours,
@@ -63,11 +64,12 @@ class HostSource:
     number: int
     """Number of the part; the first one has the requests of all."""
     archive: LogArchive | None = None
+    calendars: Calendars = ALWAYS_OPEN
 
     def load(self, task: Task) -> dict[int, Input]:
         """Return the input of the part, as of one instant."""
         with closing(PostgresStore(self.url, self.width)) as store:
-            store.archive = self.archive
+            store.archive, store.calendars = self.archive, self.calendars
             with store.read_whole() as tx:
                 return {self.number: self._read(tx, task)}
 
@@ -199,7 +201,7 @@ def host_sources(store: PostgresStore, lead: PostgresLead, n_workers: int) -> li
             "this process computes the epoch alone, because groups with a cap have too many hosts"
         )
     return [
-        HostSource(store.url, store.width, hosts, number, store.archive)
+        HostSource(store.url, store.width, hosts, number, store.archive, store.calendars)
         for number, hosts in enumerate(sets)
     ]
 

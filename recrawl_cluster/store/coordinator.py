@@ -42,6 +42,7 @@ class Coordinated(Routing):
     orders = by_coordinator("orders")
     order_budget = by_coordinator("order_budget")
     order_pause = by_coordinator("order_pause")
+    note_hours = by_coordinator("note_hours")
 
     audited = False
     """True if this transaction has an entry of the audit."""

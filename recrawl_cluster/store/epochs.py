@@ -119,6 +119,7 @@ class ShardedEpochs(Routing):
         return columns
 
     load_caps = on_all("load_caps", ascending)
+    host_delays = by_ids("host_delays", ascending)
     shifts = on_all("shifts", ascending)
     host_hours = on_all("host_hours", ascending)
     change_hours = by_ids("change_hours", ascending)

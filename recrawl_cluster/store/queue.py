@@ -31,6 +31,7 @@ from recrawl_cluster.store.routing import (
 )
 from recrawl_cluster.store.shard_map import SHIFT
 from service.model.arrays import Instants, Ints, is_among
+from service.model.calendars import StoredRules
 from service.model.domain import Host, HostGroup, HostPages
 from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
 from service.model.incidents import HostIncidents
@@ -73,6 +74,7 @@ class ShardedQueue(Routing):
     leasing: ShardTransaction | None = None
     """The database that this transaction leases from; None before `ready`."""
 
+    hosts_of = by_ids("hosts_of", aligned)
     due_columns = by_ids("due_columns", aligned)
     due_block = on_range("due_block", ascending)
     waiting = on_range("waiting", ascending)
@@ -373,9 +375,16 @@ class ShardedHosts(Routing):
     save_settings = by_column("save_settings", column="queue_id")
     save_blocks = by_column("save_blocks", column="queue_id")
     save_cap = by_id("save_cap")
+    save_hours = by_id("save_hours")
     save_first_share = by_id("save_first_share")
     delete_group = by_id("delete_group")
     hold_hosts = on_all("hold_hosts")
+
+    @override
+    def stored_rules(self) -> StoredRules:
+        parts = [tx.stored_rules() for tx in self.every()]
+        of_queue = {queue: rules for part in parts for queue, rules in part.of_queue.items()}
+        return StoredRules(of_queue, {h: g for part in parts for h, g in part.group_of.items()})
 
     @override
     def any_latency_factor(self) -> bool:

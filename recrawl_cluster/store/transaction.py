@@ -51,6 +51,7 @@ class ShardedTransaction(
         self.databases = mapped.databases
         self.shard_map = mapped.map_in_force()
         self.clock = mapped.clock
+        self.calendars = mapped.coordinator.calendars
         self.counted: list[Counted] = []
         self.last_number = mapped.last_number
         self._begin = begin

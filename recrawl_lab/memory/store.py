@@ -33,7 +33,7 @@ class MemoryStore(Contents, Store):
     def begin(self, *, write: bool = True) -> Iterator[MemoryTransaction]:
         with self.turn:
             tx = MemoryTransaction(self)  # type: ignore[abstract]  # `refuses_the_rest` completes it
-            tx.clock = self.clock
+            tx.clock, tx.calendars = self.clock, self.calendars
             try:
                 yield tx
             except BaseException:

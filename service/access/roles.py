@@ -92,6 +92,7 @@ OPERATIONS: dict[str, Right] = {
     # hosts
     "list_hosts": READ,
     "get_host": Right(Role.read, limited=Role.read),
+    "get_open_hours": Right(Role.read, limited=Role.read),
     "put_host": ADMIN,
     # the route itself keeps all fields but the delay of robots.txt for administrators
     "patch_host": CRAWL,

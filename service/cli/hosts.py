@@ -112,14 +112,20 @@ def set_(
     max_delay: Annotated[
         str | None, typer.Option(help="Maximum delay by latency, such as 30s")
     ] = None,
+    windows: Annotated[
+        str | None, typer.Option(help="Windows, such as 'Mon-Fri 22:00-06:00 Europe/Berlin'")
+    ] = None,
+    blackouts: Annotated[
+        str | None, typer.Option(help="Days without crawls, such as '2026-12-24 Europe/Berlin'")
+    ] = None,
     to: To = URL,
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Change settings of a host, new or registered, and show the host; null restores a default.
 
-    The options are the fields min_delay_s, max_concurrency, max_crawl_rate, latency_factor and
-    max_delay_s.
+    The options are the fields min_delay_s, max_concurrency, max_crawl_rate, latency_factor,
+    max_delay_s, windows and blackouts. Semicolons stand between several windows, or blackouts.
     """
     options = {
         "min_delay_s": _seconds(delay),
@@ -127,9 +133,14 @@ def set_(
         "max_crawl_rate": a_day,
         "latency_factor": latency_factor,
         "max_delay_s": _seconds(max_delay),
+        "windows": windows,
+        "blackouts": blackouts,
     }
     fields: Any = dict(setting(text) for text in settings or ())
     fields |= {name: value for name, value in options.items() if value is not None}
+    for name in ("windows", "blackouts"):
+        if isinstance(fields.get(name), str):
+            fields[name] = [part.strip() for part in fields[name].split(";") if part.strip()]
     if not fields:
         raise typer.BadParameter("nothing to set; name a field or an option", param_hint="SETTINGS")
     with connected(to, api_key) as service:

@@ -13,6 +13,7 @@ import httpx
 from recrawl_client import ClientError, Crawl, Refused, Rejected, SitemapRead
 from recrawl_client.headers import conditions, retry_seconds
 from service.connectors.feed_hints import DIFFERS_BY, FASTEST, hints, importance, new_mean
+from service.connectors.watch_hours import HostClosed
 from service.connectors.watch_state import FeedSettings
 from service.connectors.watching import (
     FORBIDDEN,
@@ -103,6 +104,10 @@ class FeedReader:
         """Fetch a feed, pass it on and report the read."""
         try:
             fetched = self.watcher.fetch(http, crawl.url, conditions(crawl))
+        except HostClosed as error:  # the feed leads to another host, whose window is closed
+            self.client.release(crawl)
+            yield WatchStep(crawl.url, "skipped", reason=str(error))
+            return
         except SitemapNotFetched as error:
             self._report(crawl, status=0)
             yield WatchStep(crawl.url, "failed", reason=str(error))

@@ -27,7 +27,11 @@ def rounds(
             done += 1
             if done == n:
                 return
-            yield from reader.until(started + interval_s)
+            end = started + interval_s
+            for opens_at, closed in watcher.hours.openings(end):
+                yield from reader.until(opens_at)
+                yield from watcher.look(closed)
+            yield from reader.until(end)
         except Unavailable as error:
             if n is not None or not done:
                 raise

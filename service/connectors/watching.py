@@ -32,6 +32,7 @@ from service.connectors.guarded import (
 )
 from service.connectors.links import resolved, twin
 from service.connectors.sitemap import Sitemap
+from service.connectors.watch_hours import HostClosed, WatchHours
 from service.connectors.watch_state import Child, Document, WatchState
 from service.model.errors import InvalidUrl, RecrawlError, SitemapNotFetched
 from service.model.urls import normalise
@@ -74,8 +75,8 @@ class WatchStep(NamedTuple):
 
     url: str
     outcome: Literal["taken", "unchanged", "skipped", "listed", "asked", "failed"]
-    """`taken` by the service; `skipped` by the date in its index; `listed`: a robots.txt, or a
-    feed that the service knows now; `asked`: crawls of addresses that left."""
+    """`taken` by the service; `skipped` by the date in its index or a closed window; `listed`: a
+    robots.txt, or a feed that the service knows now; `asked`: crawls of addresses that left."""
     answer: SitemapRead | None = None
     """Answer of the service that accepted the document."""
     reason: str = ""
@@ -167,6 +168,7 @@ class Watcher:
         self.adopt: Callable[[str], bool] | None = None
         """Registers a feed, and returns whether leases lead to its reads; None: feeds are read each
         round, as sitemaps are."""
+        self.hours = WatchHours(client, clock, now)
         self._not_before: dict[str, float] = {}
         self._next_fetch = clock()
 
@@ -217,6 +219,10 @@ class Watcher:
                 self.state.see(url, self._now_s())
                 return WatchStep(url, "skipped"), url
             return self._pass_on(client, child), url
+        except HostClosed as error:
+            self.state.see(url, self._now_s())
+            self.hours.put_off(child.url, error.opens_at)
+            return WatchStep(url, "skipped", reason=str(error)), url
         except SitemapNotFetched as error:
             self.state.see(url, self._now_s())
             return WatchStep(url, "failed", reason=str(error)), url
@@ -388,6 +394,7 @@ class Watcher:
         """Raise `SitemapNotFetched` while a site has asked to be left alone."""
         if (wait := self._not_before.get(_host(request), 0.0) - self.clock()) > 0:
             raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
+        self.hours.check(request.url.host)
 
     def _conditions(self, url: str) -> dict[str, str]:
         last = self.state.document(url)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recrawl_client.wire.plan import BudgetPlan
+from recrawl_client.wire.plan import BudgetPlan, WindowLossAnswer
 from service.core.allocation.problem import Allocation
 from service.core.checks import BandwidthInfeasible
 from service.core.common_values import alone
@@ -18,10 +18,12 @@ from service.epochs.shifts import placed
 from service.epochs.solve import (
     AllocationInput,
     Plan,
-    optimum,
+    capacities_of,
+    optimum_in_windows,
     priced,
     total_costs,
 )
+from service.epochs.windows import HostWindows, worst
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints, element_types
@@ -77,6 +79,8 @@ class Basis:
     """As in `AllocationInput`."""
     n_assumed: int = 0
     """Pages without evidence, whose change rates are assumed."""
+    windows: HostWindows | None = None
+    """Windows of hosts; None: all are open at all times."""
 
 
 class Ranked(NamedTuple):
@@ -132,7 +136,9 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     hours = basis.change_hours
     place = placed(pages, hours)
     try:
-        allocation, audits = alone(optimum(problem, start, hours, place))
+        capacities = capacities_of(pages, basis.windows, plan)
+        optimal = optimum_in_windows(problem, start, hours, place, capacities)
+        allocation, audits = alone(optimal)
     except BandwidthInfeasible:
         return _infeasible(pages, bandwidth, plan.unit, costs.of_pages)
     rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability
@@ -149,6 +155,10 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
         harmonic_cost=_finite(harmonic),
         binary_cost=binary,
         fresh_share=1.0 - binary / importance if importance else None,
+        window_losses=[
+            WindowLossAnswer(**loss._asdict())
+            for loss in alone(worst(capacities, allocation.crawl_rate))
+        ],
     )
     crawls = _crawls(pages, estimates, *rates)
     ranked = _ranked(basis.hosts, crawls), _ranked(basis.tags, crawls)

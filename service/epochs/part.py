@@ -35,6 +35,7 @@ from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards,
 from service.epochs.solve import Plan, solve
 from service.epochs.urgency import LastEpoch
 from service.epochs.wide_revisions import revised
+from service.epochs.windows import HostWindows, load_windows
 from service.estimation.ages import at_ages
 from service.estimation.estimates import doubted, estimate_rates, ping_feeds, rates_from_log
 from service.estimation.rules import fitted_last
@@ -99,6 +100,8 @@ class Input(NamedTuple):
     """Requests of the database; its first logical shard has them."""
     revisions: WideRevisions | None = None
     """Wide revisions that the last epoch knew; None: none."""
+    windows: HostWindows | None = None
+    """Windows of hosts; None: all are open at all times."""
     digest: NDArray[Any] | None = None
     """(N,) digests of pages whose twins and URL groups may be in other parts (`core.twins`); None:
     the shard is whole, and its twins are discounted."""
@@ -129,7 +132,9 @@ def read(tx: Transaction, task: Task, pages: EpochColumns) -> Input:
         from_log = rates_from_log(tx, pages.page_id, plan.estimator)
     requests = read_requests(tx, last, task.at)
     revisions = None if last is None else tx.wide_revisions(last.epoch)
-    return Input(pages, caps, plan.estimator, None, change_hours, from_log, requests, revisions)
+    windows = load_windows(tx, pages.host_id, plan.host_delay_s)
+    others = requests, revisions, windows
+    return Input(pages, caps, plan.estimator, None, change_hours, from_log, *others)
 
 
 def with_tables(tx: Transaction, task: Task, part: Input, shard: int) -> Input:
@@ -159,6 +164,9 @@ def divided(whole: Input) -> dict[int, Input]:
 def _part(whole: Input, shard: int) -> Input:
     row = within(whole.pages.page_id, shard)
     change_hours, revisions = whole.change_hours, whole.revisions
+    windows = whole.windows
+    if windows is not None:
+        windows = windows.where(within(windows.host_id, shard))
     if change_hours is not None:
         lesson = change_hours.lesson
         own = within(lesson.host_id, shard)
@@ -177,6 +185,7 @@ def _part(whole: Input, shard: int) -> Input:
         change_hours=change_hours,
         from_log=None if whole.from_log is None else whole.from_log[row],
         revisions=None if revisions is None else revisions.where(within(revisions.host_id, shard)),
+        windows=windows,
     )
 
 
@@ -262,7 +271,7 @@ class Stages:
     def estimate(self) -> Joint[int]:
         """Estimate change rates and change hours; return the number of all pages."""
         pages, caps, fitted, evidence, change_hours, from_log, requests = self.loaded[:7]
-        revisions, digest, outcomes = self.loaded[7:]
+        revisions, windows, digest, outcomes = self.loaded[7:]
         del self.loaded
         plan, last, n_groups = self.task.plan, self.task.last, None
         if digest is not None:
@@ -294,7 +303,8 @@ class Stages:
         self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
         limits = last, caps, self.now, evidence, change_hours, requests, hazard, learnt.profile
         posterior = doubted(pages, estimator, estimates, self.now)
-        self.problem = without_evidence(pages), estimates, plan, *limits, n_groups, posterior
+        others = n_groups, posterior, windows
+        self.problem = without_evidence(pages), estimates, plan, *limits, *others
         return len(pages)
 
     def allocate(self) -> Joint[Certificate]:

@@ -37,6 +37,7 @@ from service.model.errors import (
 )
 from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
+from service.storage.queue.hours import follow_hours
 
 TROUBLE = (*OUTAGES, LeadershipLost, PartLost)
 """Outages of the database, a lost lead and lost parts, which are logged without a traceback."""
@@ -241,7 +242,9 @@ class Runner:
         if self.budget is None:
             return
         with self.store.begin(write=False) as tx:
-            self.budget.follow(tx.orders())
+            orders = tx.orders()
+            self.budget.follow(orders)
+            follow_hours(tx, orders.hours)
             unit, at = self.budget.unit, self.budget.orders.budget_at
             same = unit == CRAWLS or tx.cost_unit() == unit
         # all servers report in the new unit by then

@@ -27,10 +27,14 @@ from service.core.change_hours.best_hours import (
 from service.core.change_hours.busy_hours import changes, pace, paced, passed
 from service.core.change_hours.profile import Profiles
 from service.core.change_hours.stretches import stretches
+from service.core.open_hours import OpenHours
 from service.epochs.change_hours import Hours, in_days
 from service.epochs.group_hours import HoursInForce, place_groups
+from service.epochs.open_shifts import nominal_in_open_time, shifts_in_open_time
 from service.epochs.urgency import LastEpoch, bounded, since
+from service.epochs.windows import HostWindows
 from service.estimation.estimates import RateEstimates
+from service.leases.open_due import by_hours
 from service.model.arrays import Bools, Codes, Floats, Ints, distinct, places
 from service.model.columns import (
     NOT_SHIFTED,
@@ -152,10 +156,12 @@ def shifted(
     caps: CapColumns,
     last: LastEpoch,
     now: np.datetime64,
+    windows: HostWindows | None = None,
 ) -> Shifted:
     """Return the urgency that shifts crawls to better hours, and the shifts.
 
-    `place` has rows as of `placed`. Pages of hosts with a cap have no extra crawls.
+    `place` has rows as of `placed`. Pages of hosts with a cap have no extra crawls. Those of hosts
+    with `windows` are shifted within the windows.
     """
     if change_hours is None:
         still: Codes = np.broadcast_to(np.int16(NOT_SHIFTED), len(pages))
@@ -168,7 +174,10 @@ def shifted(
     after = Shifted(urgency.copy(), still, still.copy())
     hours = change_hours.in_force
     if len(hours.rows):
-        _shift(before, change_hours, hours, last, now, after)
+        _shift(before, change_hours, hours, last, now, windows, after)
+        if windows is not None:  # an opening decides more about such pages than a busy hour
+            closes = places(pages.host_id, windows.host_id) >= 0
+            before = before._replace(free=before.free & ~closes)
         _follow_busy_hours(before, hours.profiles, last, now, after)
     if len(caps):
         before = before._replace(free=free & ~np.isin(pages.host_id, caps.host_id))
@@ -198,6 +207,7 @@ def _shift(
     hours: HoursInForce,
     last: LastEpoch,
     now: np.datetime64,
+    windows: HostWindows | None,
     after: Shifted,
 ) -> None:
     """Shift crawls to better hours.
@@ -221,6 +231,15 @@ def _shift(
     today = float(in_days(now))
     # the next epoch may be late; later epochs know the change hours better and move the rest
     earliest, latest = today - MAX_SHIFT, today + between + SHIFTED_AHEAD
+    if windows is not None:
+        host = places(before.pages.host_id[row], windows.host_id)
+        among = _Among(before, change_hours.shifts, last, after)
+        horizon = _Horizon(mass, spread, today, earliest, latest)
+        inside = row[host >= 0]
+        for own, some in by_hours(windows.hours[host[host >= 0]]):
+            if not own.is_never_open:
+                _shift_in_windows(own, among, inside[some], horizon)
+        row = row[host < 0]
     for some in _blocks(row):
         step = before.pages.interval_factor[some] / before.rate[some]
         carried = _carried(before.pages, some, change_hours.shifts, last.started_at)
@@ -231,6 +250,44 @@ def _shift(
         minutes[soon] = np.rint(moves(mass, planned, spread, today) * DAY_MINUTES)
         _wait(before, some, step + (minutes - carried) / DAY_MINUTES, after.urgency)
         after.shift[some], after.carried[some] = minutes, carried
+
+
+class _Among(NamedTuple):
+    """Pages that are shifted, and where the shifts are written."""
+
+    before: Situation
+    shifts: ShiftColumns
+    last: LastEpoch
+    after: Shifted
+
+
+class _Horizon(NamedTuple):
+    """Excess masses, and the time in which crawls are shifted, days."""
+
+    mass: Masses
+    spread: Floats
+    today: float
+    earliest: float
+    latest: float
+
+
+def _shift_in_windows(hours: OpenHours, among: _Among, row: Ints, horizon: _Horizon) -> None:
+    """Shift crawls of hosts with the same windows to better hours in which they are open."""
+    before, shifts, last, after = among
+    last_at = before.pages.last_observed_at[row]
+    step = before.pages.interval_factor[row] / before.rate[row]
+    carried = _carried(before.pages, row, shifts, last.started_at)
+    open_us, at = nominal_in_open_time(hours, last_at, carried, step)
+    nominal = in_days(at)
+    soon = np.flatnonzero((nominal >= horizon.earliest) & (nominal < horizon.latest))
+    planned = _planned(before, row[soon], nominal[soon])
+    minutes = np.zeros(len(row))
+    search = planned, open_us[soon], horizon.spread, horizon.today
+    minutes[soon] = shifts_in_open_time(hours, horizon.mass, *search)
+    wait = hours.step(step) + (minutes - carried) / DAY_MINUTES
+    least = hours.step(SOONEST / before.rate[row])
+    _wait(before, row, hours.interval(np.maximum(wait, least)), after.urgency)
+    after.shift[row], after.carried[row] = minutes, carried
 
 
 def _planned(before: Situation, row: Ints, nominal: Floats) -> Planned:

@@ -46,9 +46,10 @@ from service.epochs.group_hours import HoursInForce
 from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, joined
 from service.epochs.shifts import exposures, most_crawled, placed, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
+from service.epochs.windows import MOST_ROUNDS, Capacities, HostWindows, limited, worst
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS, typical_cost
-from service.model.arrays import Floats, Ints
+from service.model.arrays import Floats, Ints, places
 from service.model.columns import NOT_SHIFTED, CapColumns, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
 
@@ -146,13 +147,15 @@ def solve(
     profile: AgeProfile | None = None,
     n_groups: int | None = None,
     posterior: RatePosterior | None = None,
+    windows: HostWindows | None = None,
 ) -> Joint[EpochResult]:
     """Return the schedule of this part, and the certificate of all; `last` is in force.
 
     `requests` are those of this part's history. `hazard` has the changes expected by wide revisions
     since each page's last crawl; None: of no page. `profile` has the ages; None: they do not
     matter. `n_groups` is the number of buckets of URL groups; None: by the number of pages.
-    `posterior` has the change rates in doubt; None: none is.
+    `posterior` has the change rates in doubt; None: none is. `windows` has the hosts that may be
+    closed; None: all are open at all times.
     """
     start, before = last.certificate.multiplier if last and last.certificate else None, last
     if last and last.certificate and last.certificate.unit != plan.unit:
@@ -172,8 +175,10 @@ def solve(
     )
     hours = None if change_hours is None else change_hours.in_force
     place = placed(pages, hours)
-    optimal = optimum(problem, start, hours, place)
+    capacities = capacities_of(pages, windows, plan)
+    optimal = optimum_in_windows(problem, start, hours, place, capacities)
     allocation, audits = yield from optimal
+    losses = yield from worst(capacities, allocation.crawl_rate)
     if apart:
         add_rates_of_new(pages, estimates, caps, allocation, budget.planned, costs.of_pages)
     crawl_rate = allocation.crawl_rate
@@ -193,9 +198,8 @@ def solve(
         like = pages if profile is None else hot_apart(pages, profile, now)
         situation = like, estimates, crawl_rate, caps, now
         urgencies = yield from urgency(*situation, since, on_all, exposure, hazard, n_groups)
-    shifts = shifted(
-        pages, estimates, crawl_rate, urgencies.of_pages, change_hours, place, caps, since, now
-    )
+    situation_of_hours = change_hours, place, caps, since, now, windows
+    shifts = shifted(pages, estimates, crawl_rate, urgencies.of_pages, *situation_of_hours)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,
@@ -227,6 +231,7 @@ def solve(
         seconds={},
         budget_factor=urgencies.budget_factor,
         observed_ratios=urgencies.observed_ratios,
+        window_losses=tuple((*loss,) for loss in losses),
     )
     return EpochResult(schedule, certificate, urgencies.evidence)
 
@@ -298,6 +303,38 @@ def under_doubt(problem: AllocationInput, multiplier: float) -> AllocationInput:
     gain = pages.importance / (multiplier * (1.0 if problem.cost is None else problem.cost))
     counted = counted_rate(estimates.change_rate, posterior.a, posterior.b, gain)
     return problem._replace(estimates=estimates._replace(change_rate=counted))
+
+
+def capacities_of(
+    pages: EpochColumns, windows: HostWindows | None, plan: Plan
+) -> Capacities | None:
+    """Return what hosts can be crawled in their open time; None: all are open at all times."""
+    if windows is None or plan.objective != CONSTRAINED:
+        return None
+    return Capacities(windows, places(pages.host_id, windows.host_id))
+
+
+def optimum_in_windows(
+    problem: AllocationInput,
+    start: float | None,
+    hours: HoursInForce | None,
+    place: Ints,
+    capacities: Capacities | None,
+) -> Joint[tuple[Allocation, Audits]]:
+    """Return the optimum within the open time of hosts; without `capacities` that of `optimum`."""
+    result = yield from optimum(problem, start, hours, place)
+    if not (yield from anywhere(capacities is not None)):
+        return result
+    for _ in range(MOST_ROUNDS):
+        exceeded = capacities is not None and capacities.exceeded(result[0].crawl_rate)
+        if not (yield from anywhere(exceeded)):
+            break
+        within = problem
+        if capacities is not None:
+            caps = limited(problem.caps, capacities.windows, capacities.limits)
+            within = problem._replace(caps=caps)
+        result = yield from optimum(within, result[0].multiplier, hours, place)
+    return result
 
 
 def _once_a_day(

@@ -14,6 +14,7 @@ from service.model.domain import Epoch
 from service.model.errors import RecrawlError
 from service.storage import Store, Transaction
 from service.storage.budget.orders import Orders
+from service.storage.queue.hours import follow_hours
 from service.storage.stores.newest import NewestWatch
 
 MAX_AGE_S = 2.0
@@ -75,6 +76,7 @@ class Watch(NewestWatch):
                 with self.store.begin(write=False) as tx:
                     number, incarnation = tx.number_in_force(), tx.incarnation()
                     orders = tx.orders()
+                    follow_hours(tx, orders.hours)
                 self.follow(orders)
             self.note_incarnation(incarnation)
             self.note_newest(number)

@@ -19,6 +19,7 @@ from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minim
 from service.epochs.division import divides, sharing, wanted_within
 from service.epochs.group_hours import HoursInForce
 from service.epochs.solve import Plan, priced
+from service.epochs.windows import load_windows
 from service.estimation.estimates import doubted, estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last
 from service.estimation.shard_rates import EpochFacts, ShardRates
@@ -149,6 +150,7 @@ class WhatIf:
             posterior=posterior,
             caps=caps,
             change_hours=self._change_hours(tx),
+            windows=load_windows(tx, pages.host_id, self.plan.host_delay_s),
             hosts=Members.of(slice(None), pages.host_id),
             tags=_tags(tx, pages.page_id),
             n_assumed=n_assumed,

@@ -23,6 +23,15 @@ class NextDays(NamedTuple):
     """The same for first crawls."""
 
 
+def not_before(days: NextDays | None, opens_at: Instants | None) -> NextDays | None:
+    """Return next days, not before the openings of closed host queues; NaT or None: open."""
+    if opens_at is None:
+        return days
+    if days is None:
+        return NextDays(opens_at, np.full(len(opens_at), NO_TIME))
+    return days._replace(at=np.fmax(days.at, opens_at))
+
+
 class QueueCaps(NamedTuple):
     """Host queues with a cap among those that a transaction has locked."""
 

@@ -23,6 +23,9 @@ epoch takes the share away, and a page that is back is due before the next epoch
 6. Any other page is due one interval after the last crawl. Like (5), it is never due without a
    rate.
 
+Pages of a host with windows are due in its open time (`core.open_hours`): after an interval of open
+time, or at the opening after a request. A wait after a crawl without content is not shorter for it.
+
 A request that is newer than the last crawl makes the page due no later than the request. Such a
 page comes first, unless its pings have earned the crawl (`earned`): then it is as late as the
 crawls that it has missed by its plan.
@@ -33,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from service.leases.open_due import due_in_open_time, opened
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
@@ -91,11 +95,14 @@ def due_at(pages: DueColumns) -> Instants:
     if (offered := (pages.outcome == OFFER) & ~pages.gone).any():
         wait = np.where(offered, np.maximum(wait, OFFER_DAYS), wait)
     due = last + (wait * DAY_US).astype(np.int64).astype("m8[us]")
+    if pages.hours is not None:
+        waits = pages.gone | (pages.n_failures > 0) | offered
+        due = due_in_open_time(pages.hours, due, last, wait, waits)
     due = np.where(np.isnat(last), _first_due(pages), np.where(never, NO_TIME, due))
     request = np.where(requested(pages), pages.requested_at, NO_TIME)
     # fmin skips NaT: a page that is never due is due at its request
     earlier: Instants = np.fmin(due, request)
-    return earlier
+    return earlier if pages.hours is None else opened(pages.hours, earlier)
 
 
 def _rates(pages: DueColumns) -> Floats:
@@ -242,6 +249,8 @@ def of_page(page: Page) -> DueColumns:
         cells[name] = np.array([NO_TIME if at is None else instant(at)], INSTANT)
     cells["due_rate"] = np.array([page.due_rate], np.float64)
     cells["held"] = np.array([bool(page.held)], np.int16)
+    if page.hours is not None:
+        cells["hours"] = np.array([page.hours], object)
     return DueColumns(**cells)
 
 

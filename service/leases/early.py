@@ -25,11 +25,14 @@ N_BINS = 90
 def waited(pages: DueColumns, due: Instants, now: datetime) -> Floats:
     """Return the (N,) shares of the intervals that have passed; 0 for pages to be left.
 
-    Pages that were never crawled, or had no content in their last crawl, keep their due times.
+    Pages that were never crawled, or had no content in their last crawl, keep their due times. So
+    do pages of hosts with windows: what an idle budget has saved would gather at the openings.
     """
     at, last = instant(now), pages.last_crawl_at
     span = (due - last) / DAY
     counts = ~np.isnat(due) & ~np.isnat(last) & ~pages.gone & (pages.n_failures == 0) & (span > 0)
+    if pages.hours is not None:
+        counts &= pages.hours == ""
     passed = np.where(counts, (at - last) / DAY, 0.0)
     share: Floats = np.clip(passed / np.where(counts, span, 1.0), 0.0, 1.0)
     return share

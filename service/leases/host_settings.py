@@ -21,14 +21,18 @@ from service.model.arrays import (
     instant,
     nothing,
 )
-from service.model.domain import HostPages, HostQueue
+from service.model.calendars import Rules
+from service.model.domain import Host, HostPages, HostQueue
 from service.model.errors import GroupNotFound, HostNotFound
+from service.model.windows import BLACKOUTS, WINDOWS
 from service.storage import Transaction
-from service.storage.queue.columns import HostQueues
+from service.storage.queue.columns import NEVER_FILLED, HostQueues
 
 CAP = "max_crawl_rate"
 DOUBT = "false_304_at"
 FIRST_SHARE = "first_share"
+HOURS = WINDOWS, BLACKOUTS
+"""Names of the fields of when hosts may be crawled."""
 MOST_AUDITED = 1_000
 """Maximum number of members that an entry of the audit names."""
 PAUSES = BLOCK, PAUSE = "blocked_until", "paused_until"
@@ -179,6 +183,8 @@ def _change(
     tx.save_settings(own.take(politeness.differs(locked, own, politeness.SETTINGS)))
     if CAP in settings:
         tx.save_cap(queue_id, settings[CAP])
+    for name in settings.keys() & {*HOURS}:
+        tx.save_hours(queue_id, name, settings[name])
     # host queues of groups have negative ids
     groups = own.queue_id[own.queue_id < 0]
     # after the members are saved, because the query reads their rows
@@ -194,6 +200,10 @@ def _change(
     after = look_again(after, again, at)
     tx.save_host_queues(after.take(politeness.differs(locked, after)))
     tx.save_blocks(after.take(politeness.differs(locked, after, (BLOCK,))))
+    if len(moves) or settings.keys() & {*HOURS}:
+        tx.note_hours(now)
+        # pages may be due sooner by other windows than by those for which they were queued
+        tx.set_filled(NEVER_FILLED)
 
 
 def host_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
@@ -202,7 +212,7 @@ def host_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
         host = tx.host(name)
     except HostNotFound:
         return None
-    fields = ("group", *politeness.SETTINGS, CAP, FIRST_SHARE, DOUBT)
+    fields = ("group", *politeness.SETTINGS, CAP, FIRST_SHARE, DOUBT, *HOURS)
     own = {field: getattr(host, field) for field in fields}
     return {**own, **pauses(host.host_queue)}
 
@@ -213,13 +223,24 @@ def group_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
         group = tx.group(name)
     except GroupNotFound:
         return None
-    own = {field: getattr(group.host_queue, field) for field in politeness.SETTINGS}
+    own = {field: getattr(group.host_queue, field) for field in (*politeness.SETTINGS, *HOURS)}
     return {
         **own,
         CAP: group.max_crawl_rate,
         **pauses(group.host_queue),
         "members": tx.members(group.group_id, MOST_AUDITED),
     }
+
+
+def rules_of_host(host: Host, of_all: Rules) -> Rules:
+    """Return the windows and blackouts in force of a host."""
+    wider = of_all if host.group is None else rules_of_group(host.host_queue, of_all)
+    return Rules(host.windows, host.blackouts or ()).within(wider)
+
+
+def rules_of_group(host_queue: HostQueue, of_all: Rules) -> Rules:
+    """Return the windows and blackouts of a group's hosts that have none of their own."""
+    return Rules(host_queue.windows, host_queue.blackouts or ()).within(of_all)
 
 
 def pauses(host_queue: HostQueue) -> dict[str, datetime | None]:

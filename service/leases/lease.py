@@ -17,7 +17,7 @@ from service.budget.grants import NOTHING
 from service.budget.host_days import midnight_after
 from service.budget.spending import Spending
 from service.core.pace import TakenAmounts
-from service.leases.caps import NextDays, QueueCaps, members, save, save_members
+from service.leases.caps import NextDays, QueueCaps, members, not_before, save, save_members
 from service.leases.conditional import handed_out
 from service.leases.dealt import (
     NO_AMOUNTS,
@@ -30,6 +30,7 @@ from service.leases.dealt import (
 )
 from service.leases.due import due_at
 from service.leases.early import LEAST_WAIT, waited
+from service.leases.open_due import closings, openings
 from service.leases.picks import PickLimits, is_first, most_overdue
 from service.leases.politeness import (
     Gates,
@@ -94,6 +95,8 @@ class LockedPicks(NamedTuple):
     """Next time of each row."""
     amount: Floats
     """Amount of the budget that a crawl takes."""
+    leases: Leases
+    """Leases of the pages, which end by the closings of their hosts."""
 
     def spent(self) -> TakenAmounts:
         """Return the amounts that the leased pages take of the budget."""
@@ -145,8 +148,7 @@ def lease(
     until = LATEST if ahead else tx.clock()
     host_queues, rows = tx.ready(until, HOST_QUEUES + count, n_rows, of, wait=wait)
     # after the locks: a lease counts from here, not from before the wait for them
-    now = tx.now()
-    at = instant(now)
+    at = instant(now := tx.now())
     over = allotment.day not in (None, int(days_since_1970(now)))
     if over or not len(host_queues):
         return DealtPages.none()
@@ -154,14 +156,14 @@ def lease(
     offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
     queue_caps = QueueCaps.of(host_queues, capped(), int(days_since_1970(now)))
     offer = offer._replace(gates=queue_caps.limited(offer.gates))
+    offer, closed = in_windows(tx, offer, of, now, ahead=ahead)
     bound = offer.rows.next_at.copy()
     able, expired = rows, positions(rows.leased & (bound <= at))
     if len(expired):
         bound[expired] = after_expiry(tx, rows.page_id[expired], bound[expired], now)
         able = replace(rows, next_at=bound)
-    first_room = None
-    if isfinite(allotment.first):
-        first_room = queue_caps.first_room(offer.gates, allotment.first_share)
+    has_most = isfinite(allotment.first)
+    first_room = queue_caps.first_room(offer.gates, allotment.first_share) if has_most else None
     n_first = allotment.first_crawls(count)
     # with a loan, urgent pages may come after all that the own part has room for
     n = count if loan else allotment.crawls(count)
@@ -181,10 +183,11 @@ def lease(
     # without a budget nobody counts
     spent = NOTHING if allotment.day is None else locked.spent()
     left = allotment.less(spent)
-    after = after_leasing(offer, taken, bound, of, own.next_days(len(host_queues), left), at)
+    opens = not_before(own.next_days(len(host_queues), left), closed)
+    after = after_leasing(offer, taken, bound, of, opens, at)
     tx.save_host_queues(after.take(differs(host_queues, after)))
     pages = handed_out(locked.pages, at, rng)
-    crawls = LeasedPages(pages, locked.due_at, leases, how_overdue(pages, at))
+    crawls = LeasedPages(pages, locked.due_at, locked.leases, how_overdue(pages, at))
     order = most_urgent_first(crawls)
     order = order[locked.taken[order]]
     urgent = float(locked.amount[locked.urgent].sum())
@@ -195,6 +198,22 @@ def lease(
         more = urgent > 0
     amount = locked.amount[order]
     return DealtPages(crawls.in_order(order), to[order], more, spent, amount, urgent, short)
+
+
+def in_windows(
+    tx: Transaction, offer: Offer, of: LeaseFilter, now: datetime, *, ahead: bool
+) -> tuple[Offer, Instants | None]:
+    """Return an offer without closed host queues, and when these open, NaT for others.
+
+    Feeds are judged one by one, so that those of a closed host hide no others. Pages of hosts with
+    windows are not leased ahead of time. None: all hosts are open at all times.
+    """
+    queue_id, gates = offer.host_queues.queue_id, offer.gates
+    closed = None if of.feeds else tx.calendars.opening(queue_id, now, instant(now))
+    if closed is None:
+        return offer, None
+    waits = tx.calendars.with_hours(queue_id) if ahead else ~np.isnat(closed)
+    return offer._replace(gates=gates._replace(room=np.where(waits, 0, gates.room))), closed
 
 
 def lease_due(
@@ -214,11 +233,16 @@ def lease_due(
     the day.
     """
     pages, due, locked, ripe = _corrected(tx, leases.page_id, now, ahead=ahead)
-    day = int(days_since_1970(now))
-    caps = members(tx, pages, locked & ripe, in_group, day) if in_group.any() else None
+    day, opens = int(days_since_1970(now)), None
     amount = Spending(allotment.unit, allotment.knows_costs).amounts(tx, pages)
     # a page that is dearer than a day's budget would hold up all others
     allowed = amount <= allotment.most
+    if pages.hours is not None:
+        opens = openings(pages.hours, instant(now))
+        allowed &= np.isnat(opens) | ~ripe
+        ends = np.fmin(leases.expires_at, closings(pages.hours, instant(now)))
+        leases = replace(leases, expires_at=ends)
+    caps = members(tx, pages, locked & ripe & allowed, in_group, day) if in_group.any() else None
     if caps is not None:
         allowed &= caps.allowed
     able = locked & ripe & allowed
@@ -237,11 +261,14 @@ def lease_due(
         save_members(tx, caps, taken, first)
     bound = np.where(taken, leases.expires_at, np.where(ripe, bound, due))
     if not allowed.all():
-        wait = locked & ~allowed
-        bound[wait] = midnight_after(np.array(day))
+        wait, next_at = locked & ~allowed, np.full(len(pages), midnight_after(np.array(day)))
+        if opens is not None:
+            next_at = np.where(np.isnat(opens), next_at, opens)
+        bound[wait] = next_at[wait]
         tx.requeue(replace(queue_rows(pages, due), next_at=bound).take(wait))
     short = able & ~taken & ~urgent
-    return LockedPicks(pages, due, able, taken, on_loan, urgent & ~on_loan, short, bound, amount)
+    left = urgent & ~on_loan, short
+    return LockedPicks(pages, due, able, taken, on_loan, *left, bound, amount, leases)
 
 
 def after_expiry(tx: Transaction, page_id: Ints, bound: Instants, now: datetime) -> Instants:

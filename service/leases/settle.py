@@ -294,6 +294,7 @@ def pages_after(tx: Transaction, page_id: Ints, states: PageStates) -> DueColumn
     """Return the pages of crawls after the crawls; deleted pages are never due."""
     there = is_among(page_id, states.page_id)
     own = of_crawled(states).in_order(states.page_id.searchsorted(page_id[there]))
+    own = tx.with_hours(own)
     if there.all():
         return own
     every = DueColumns.concatenate([own, tx.due_columns(page_id[~there])])

@@ -27,6 +27,8 @@ Marks = NDArray[np.int16] | None
 """Optional codes, UNSPECIFIED where a row has none; None: no row has a code."""
 Numbers = NDArray[np.float64] | None
 """Optional numbers, NaN where a row has none; None: no row has a number."""
+ATTACHED = {"attached": True}
+"""Metadata of a field of columns that no database has."""
 INSTANT = np.dtype("M8[us]")
 KEY = np.dtype("V16")
 DAY = np.timedelta64(86_400_000_000, "us")
@@ -213,10 +215,12 @@ class Columns:
 
 
 def element_types(columns: type[Columns]) -> Mapping[str, np.dtype[Any]]:
-    """Return the element type of each column, by name and in order."""
+    """Return the element type of each column that a database has, by name and in order."""
     types = _ELEMENT_TYPES.get(columns)
     if types is None:
-        types = _ELEMENT_TYPES[columns] = {f.name: COLUMN[f.type] for f in fields(columns)}
+        types = _ELEMENT_TYPES[columns] = {
+            f.name: COLUMN[f.type] for f in fields(columns) if f.metadata != ATTACHED
+        }
     return types
 
 
@@ -229,7 +233,7 @@ def _filled(columns: Columns, name: str) -> NDArray[Any]:
     column: NDArray[Any] | None = getattr(columns, name)
     if column is not None:
         return column
-    kind = element_types(type(columns))[name]
+    kind = element_types(type(columns)).get(name, np.dtype(object))
     none = {"O": "", "f": np.nan}.get(kind.kind, UNSPECIFIED)
     return np.full(len(columns), none, kind)
 

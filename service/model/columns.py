@@ -1,12 +1,13 @@
 """Columns of pages, crawls and schedules, which HTTP, use cases, core and store share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.model.arrays import (
+    ATTACHED,
     NO_TIME,
     UNSPECIFIED,
     Bools,
@@ -311,6 +312,18 @@ class CapColumns(Columns):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostDelays(Columns):
+    """(H,) hosts with the delays of their host queues, by host_id; NaN: not set."""
+
+    host_id: Ints
+    host: NDArray[np.object_]
+    queue_id: Ints
+    """As in `HostQueues`."""
+    min_delay_s: Floats
+    robots_delay_s: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleColumns(Columns):
     """(N,) rows of a schedule as an epoch publishes them, by ascending page_id."""
 
@@ -435,6 +448,8 @@ class DueColumns(Columns):
     """Crawl rate times urgency, 1/day; NaN for a page that no epoch has scheduled."""
     held: Marks = None
     """1 for a page that must wait for its first crawl (`budget.admission`); None: none must."""
+    hours: Texts = field(default=None, metadata=ATTACHED)
+    """`OpenHours` of the host of each page, "" for one that is always open; None: all are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from service.core.open_hours import OpenHours
 from service.model.amounts import CRAWLS
 from service.model.incidents import Incident
 from service.model.outcomes import NO_CONTENT_AFTER, ROBOTS_DENIED, Outcome
@@ -189,6 +190,8 @@ class Page:
     cost: float | None = None
     """Mean cost of its crawls in the unit of the budget, or the price that its site asks; None:
     none is known."""
+    hours: OpenHours | None = None
+    """Open hours of the host; None: it is always open."""
 
     @property
     def no_content(self) -> bool:
@@ -247,6 +250,10 @@ class HostQueue:
     """Usual latency, seconds; None: none is known."""
     n_latencies: int = 0
     """Crawls whose latency was learnt."""
+    windows: tuple[str, ...] | None = None
+    """Windows of the host, or of its group; None: those of all hosts."""
+    blackouts: tuple[str, ...] | None = None
+    """Blackouts of the host, or of its group; None: none beside those of all hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +279,10 @@ class Host:
     """Delay over the latency, while that is higher than usual; None: the default."""
     max_delay_s: float | None = None
     """Maximum delay by latency, seconds; None: the default."""
+    windows: tuple[str, ...] | None = None
+    """Windows of its own; None: those of its group, or of all hosts."""
+    blackouts: tuple[str, ...] | None = None
+    """Blackouts of its own, beside those of its group and of all hosts; None: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +356,8 @@ class Certificate:
     """Evidence of the age profile, as packed by `core.age_evidence`; empty: none yet."""
     recalibration: tuple[float, ...] = ()
     """Numbers of `core.recalibration`; empty: none yet."""
+    window_losses: tuple[tuple[str, float, float, float], ...] = ()
+    """Hosts whose windows are too narrow (`epochs.windows.WindowLoss`), the worst first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,13 @@ from service.estimation.rules import Rules
 from service.events.courier import Courier
 from service.history.counting import HistoryCounter
 from service.model.amounts import CRAWLS
+from service.model.calendars import Calendars
 from service.model.errors import EstimatorMismatch, InvalidSettings, RecrawlError
 from service.model.redaction import redacted
 from service.runtime.settings import Settings
 from service.storage import Store, open_store
 from service.storage.clock import Clock
+from service.storage.queue.hours import follow_hours
 from service.transfer.archiving import Archivist, Retention
 
 if TYPE_CHECKING:
@@ -146,6 +148,9 @@ def opened(
         store.recognise()
     store.counter = HistoryCounter(store)
     store.holds_new = settings.admission == "learned"
+    store.calendars = Calendars(settings.hours())
+    with store.begin(write=False) as tx:
+        follow_hours(tx, tx.orders().hours)
     rng = rng or np.random.default_rng()
     rules = Rules(plan.estimator, plan.timing, rng, settings.ping_delay_s, budget)
     interval = timedelta(seconds=settings.epoch_interval_s)

@@ -3,7 +3,7 @@
 import difflib
 import os
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -21,9 +21,11 @@ from service.epochs.constraints import CONSTRAINED
 from service.epochs.solve import Plan
 from service.leases.politeness import Politeness
 from service.model.amounts import CRAWLS, Amount, read_budget
+from service.model.calendars import Rules, never_open
 from service.model.domain import Timing
-from service.model.errors import InvalidSettings
+from service.model.errors import InvalidField, InvalidSettings
 from service.model.quotes import unquoted
+from service.model.windows import BLACKOUTS, WINDOWS, checked, parts_of
 from service.runtime.access_settings import AccessSettings
 from service.runtime.cluster_settings import ClusterSettings
 from service.runtime.env_file import ENCODING, values_of
@@ -139,6 +141,12 @@ class Settings(AccessSettings, ClusterSettings):
     """Default delay of a host that is slower than usual, over its latency, such as 5; 0: none."""
     max_delay_s: Annotated[float, Field(ge=0.001, le=86_400)] = 30
     """Default maximum of the delay by latency, seconds."""
+    windows: str = ""
+    """When hosts without windows of their own may be crawled, such as `Mon-Fri 22:00-06:00
+    Europe/Berlin; Sat-Sun 00:00-24:00 Europe/Berlin`; empty: at all times."""
+    blackouts: str = ""
+    """Days on which no host is crawled, such as `2026-12-24/2026-12-26 Europe/Berlin`; several are
+    separated by semicolons."""
     ping_delay_s: Annotated[float, Field(ge=0, le=86_400)] = 0
     """Drop pings dated within this many seconds after the page's last crawl."""
     lease_ttl_s: Annotated[float, Field(ge=1, le=86_400)] = 300
@@ -201,6 +209,7 @@ class Settings(AccessSettings, ClusterSettings):
                 f"{PREFIX}DASK computes epochs over Postgres, and {PREFIX}DATABASE_URL names a "
                 "SQLite file; unset one of them"
             )
+        self.hours()
         return self
 
     def _check_budget(self) -> None:
@@ -292,6 +301,20 @@ class Settings(AccessSettings, ClusterSettings):
     def budget_settings(self) -> BudgetSettings:
         """Return what is set about the budget."""
         return BudgetSettings(self.amount, self.budget_loan, self.first_share)
+
+    def hours(self) -> Rules:
+        """Return the windows and blackouts of hosts; raise `ValueError` for wrong ones."""
+        try:
+            windows, blackouts = (
+                checked(name, parts_of(getattr(self, name)), f"{PREFIX}{name}".upper())
+                for name in (WINDOWS, BLACKOUTS)
+            )
+        except InvalidField as error:
+            raise ValueError(error.detail) from None
+        rules = Rules(windows or None, blackouts)
+        if reason := never_open(rules, datetime.now(UTC)):
+            raise ValueError(f"{PREFIX}WINDOWS, {PREFIX}BLACKOUTS: {reason}")
+        return rules
 
     def politeness(self) -> Politeness:
         """Return the politeness of hosts without settings of their own."""

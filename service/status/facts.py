@@ -82,6 +82,15 @@ class StoppedGroup(NamedTuple):
     """Those that brought something new."""
 
 
+class NeverOpen(NamedTuple):
+    """A host or a group whose windows do not open within a year."""
+
+    name: str
+    since: datetime
+    """Time of the last change of windows."""
+    is_group: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All facts that decide about needs."""
@@ -103,6 +112,12 @@ class Facts:
     """Leases of the last hour."""
     n_running: int
     """Leases that run."""
+    never_open: Sequence[NeverOpen] = ()
+    """Hosts and groups whose windows do not open within a year."""
+    window_losses: Sequence[tuple[str, float, float, float]] = ()
+    """As in `Certificate`, of the epoch in force."""
+    planned_at: datetime | None = None
+    """Start of the epoch in force; None: no epoch."""
 
 
 def read_facts(
@@ -112,6 +127,8 @@ def read_facts(
     at = tx.now()
     workers, steps = tx.workers(at, MOST_READ), tx.measured_steps(at - STEPS_FOR)
     hour = counts_between(tx, at - HOUR, at).counts
+    epoch = tx.epoch_in_force() if tx.calendars.in_use else None
+    certificate = None if epoch is None else epoch.certificate
     return Facts(
         at=at,
         epochs=_epochs(store, tx, interval),
@@ -128,7 +145,20 @@ def read_facts(
         n_workers=len(workers),
         n_leased=hour["n_leased"],
         n_running=sum(each.n_running for each in workers),
+        never_open=_never_open(tx, at),
+        window_losses=() if certificate is None else certificate.window_losses,
+        planned_at=None if epoch is None else epoch.started_at,
     )
+
+
+def _never_open(tx: Transaction, at: datetime) -> list[NeverOpen]:
+    """Return the hosts and groups with rules of their own that leave no opening."""
+    closed = tx.calendars.never_open(at)
+    if not len(closed):
+        return []
+    since = datetime.fromisoformat(tx.calendars.version.partition(" ")[0])
+    named = zip(closed.tolist(), tx.queue_names(closed), strict=True)
+    return [NeverOpen(name, since, queue_id < 0) for queue_id, name in named]
 
 
 def _epochs(store: Store, tx: Transaction, interval: timedelta) -> EpochFacts:

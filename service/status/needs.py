@@ -152,6 +152,34 @@ def hosts_paused(facts: Facts) -> Iterator[Found]:
             yield Found(pause.name, pause.since, values)
 
 
+def windows_never_open(facts: Facts) -> Iterator[Found]:
+    """Yield hosts and groups whose windows and blackouts leave no opening within a year."""
+    for closed in facts.never_open:
+        host = f"the group {closed.name}" if closed.is_group else closed.name
+        place = "groups" if closed.is_group else "hosts"
+        yield Found(
+            closed.name, closed.since, {"host": host, "remedy": f"GET /{place}/{closed.name}"}
+        )
+
+
+def windows_too_narrow(facts: Facts) -> Iterator[Found]:
+    """Yield hosts that lose many crawls to their windows, by the plan of the epoch in force."""
+    for host, wanted, by_delay, by_closures in facts.window_losses:
+        if facts.planned_at is None:
+            continue
+        open_time = f"{by_delay:,.0f} because its delay leaves no time for more"
+        closures = f"{by_closures:,.0f} because pages are wanted more often than it opens"
+        causes = [open_time] * (by_delay >= 1) + [closures] * (by_closures >= 1)
+        values = {
+            "host": host,
+            "lost": f"{by_delay + by_closures:,.0f}",
+            "wanted": f"{wanted:,.0f}",
+            "causes": ", and ".join(causes),
+            "remedy": f"recrawl hosts show {host}",
+        }
+        yield Found(host, facts.planned_at, values)
+
+
 def webhooks_failing(facts: Facts) -> Iterator[Found]:
     """Yield webhooks whose address takes nothing."""
     for webhook in sorted(facts.webhooks, key=lambda each: each.since):
@@ -280,6 +308,19 @@ KINDS = (
         "See what {host} answers: it pauses until {until}, after {failures} in a row.",
         "{remedy}",
         "GET /hosts?blocked=true",
+    ),
+    NeedKind(
+        "window_never_opens",
+        windows_never_open,
+        "Open a window for {host}: none opens within a year.",
+        "{remedy}",
+    ),
+    NeedKind(
+        "window_too_narrow",
+        windows_too_narrow,
+        "Widen the windows of {host}, or accept it: it loses {lost} of {wanted} crawls a day, "
+        "{causes}.",
+        "{remedy}",
     ),
     NeedKind(
         "webhook_failing",

@@ -31,15 +31,19 @@ Words in braces differ between the databases:
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from service.archive.log_archive import LogArchive
-from service.model.arrays import Ints
+from service.model.arrays import Ints, distinct
+from service.model.calendars import ALWAYS_OPEN, Calendars
+from service.model.columns import DueColumns
 from service.model.errors import ArchiveUnavailable
 from service.storage.clock import Clock
 
@@ -52,6 +56,12 @@ HOST_QUEUE = "coalesce(-hosts.group_id, hosts.host_id)"
 
 IS_HELD = "CASE WHEN held > 0 THEN 1 ELSE 0 END"
 """Expression of `DueColumns.held`."""
+
+HOSTS_OF = """
+SELECT page_id, host_id FROM pages WHERE page_id IN (SELECT value FROM {ids}) ORDER BY page_id
+"""
+
+DueT = TypeVar("DueT", bound=DueColumns)
 
 
 class Rows(Protocol):
@@ -81,6 +91,21 @@ class Subject(ABC):
     """The archive of the settings; None: entries older than the retention are deleted."""
     holds_new: bool = False
     """True where new pages wait until they are worth a first crawl (`budget.admission`)."""
+
+    calendars: Calendars = ALWAYS_OPEN
+    """When hosts may be crawled."""
+
+    def hosts_of(self, page_id: Ints) -> Ints:
+        """Return the host_id of each of (N,) pages; 0: no such page."""
+        raise NotImplementedError
+
+    def with_hours(self, pages: DueT) -> DueT:
+        """Return pages with the open hours of their hosts."""
+        if not self.calendars.in_use:
+            return pages
+        host_id = getattr(pages, "host_id", None)
+        host_id = self.hosts_of(pages.page_id) if host_id is None else host_id
+        return replace(pages, hours=self.calendars.of_hosts(host_id, self.clock()))
 
     def now(self) -> datetime:
         """Return the store's time: on Postgres that of the database, read in this transaction."""
@@ -126,6 +151,14 @@ class Dialect(Subject):
         """Return the first value of the first row; None without a row."""
         row = next(iter(self.run(statement, **parameters)), None)
         return None if row is None else row[0]
+
+    @override
+    def hosts_of(self, page_id: Ints) -> Ints:
+        rows = self.arrays(HOSTS_OF, {"page_id": "i8", "host_id": "i8"}, ids=distinct(page_id))
+        if not len(rows["page_id"]):
+            return np.zeros(len(page_id), np.int64)
+        at = np.minimum(rows["page_id"].searchsorted(page_id), len(rows["page_id"]) - 1)
+        return np.where(rows["page_id"][at] == page_id, rows["host_id"][at], 0)
 
     def kept(self) -> set[int]:
         """Return the published epochs whose schedule is kept."""

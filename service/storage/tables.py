@@ -211,11 +211,19 @@ host_queues = sa.Table(
     sa.Column("latency_s", sa.Double),
     sa.Column("usual_latency_s", sa.Double),
     sa.Column("n_latencies", sa.SmallInteger),
+    sa.Column("windows", sa.Text),
+    sa.Column("blackouts", sa.Text),
     sa.Index(
         "host_queues_latency_factor_idx",
         "latency_factor",
         postgresql_where=sa.text("latency_factor > 0"),
         sqlite_where=sa.text("latency_factor > 0"),
+    ),
+    sa.Index(
+        "host_queues_windows_idx",
+        "queue_id",
+        postgresql_where=sa.text("windows IS NOT NULL OR blackouts IS NOT NULL"),
+        sqlite_where=sa.text("windows IS NOT NULL OR blackouts IS NOT NULL"),
     ),
     comment="Queues of hosts (id of the host) and of groups (minus the id of the group).",
     postgresql_with=HOT,
@@ -447,6 +455,7 @@ epochs = sa.Table(
     sa.Column("unit", sa.Text),
     sa.Column("age_evidence", Json),
     sa.Column("recalibration", Json),
+    sa.Column("window_losses", Json),
     sa.Index(
         "epochs_one_request_idx",
         "status",

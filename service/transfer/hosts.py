@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from recrawl_client.wire.common import Item
 from recrawl_client.wire.hosts import (
+    Blackouts,
     Cap,
     Concurrency,
     Delay,
@@ -22,12 +23,14 @@ from recrawl_client.wire.hosts import (
     LatencyFactor,
     MaxDelay,
     Until,
+    Windows,
 )
-from service.leases.host_settings import PAUSES, change_group, change_host, pauses
+from service.leases.host_settings import HOURS, PAUSES, change_group, change_host, pauses
 from service.leases.politeness import Politeness
 from service.model.domain import Host, HostGroup, HostQueue
 from service.model.errors import InvalidField
 from service.model.urls import normalise_host
+from service.model.windows import checked
 from service.storage import Store
 from service.transfer.exporting import replacing
 from service.transfer.files import read_items
@@ -39,9 +42,12 @@ BLOCK = 1_000
 """Number of hosts of one read."""
 OF_HOST = (
     *("group", "min_delay_s", "robots_delay_s", "max_concurrency", "max_crawl_rate"),
-    *("first_share", "latency_factor", "max_delay_s"),
+    *("first_share", "latency_factor", "max_delay_s", *HOURS),
 )
-OF_GROUP = ("min_delay_s", "max_concurrency", "latency_factor", "max_delay_s", "max_crawl_rate")
+OF_GROUP = (
+    *("min_delay_s", "max_concurrency", "latency_factor", "max_delay_s", *HOURS),
+    "max_crawl_rate",
+)
 
 
 class HostLine(HostBody, frozen=True, kw_only=True):
@@ -59,6 +65,8 @@ class GroupLine(Item, frozen=True, kw_only=True):
     max_concurrency: Concurrency | UnsetType = UNSET
     latency_factor: LatencyFactor | UnsetType = UNSET
     max_delay_s: MaxDelay | UnsetType = UNSET
+    windows: Windows | UnsetType = UNSET
+    blackouts: Blackouts | UnsetType = UNSET
     max_crawl_rate: Cap | UnsetType = UNSET
     blocked_until: Until | UnsetType = UNSET
     paused_until: Until | UnsetType = UNSET
@@ -167,6 +175,9 @@ def _apply(store: Store, item: dict[str, Any], polite: Politeness) -> Line:
     kind: Any = HostLine if "host" in item else GroupLine
     line: Line = msgspec.convert(item, kind)
     settings = {name: value for name, value in structs.asdict(line).items() if value is not UNSET}
+    for name in HOURS:
+        if settings.get(name) is not None:
+            settings[name] = checked(name, settings[name])
     with store.begin() as tx:
         now = tx.now()
         for name in PAUSES:

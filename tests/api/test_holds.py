@@ -155,6 +155,27 @@ CASES = {
             "until 2026-05-02 03:00 UTC, 3 hours from now"
         ),
     ),
+    "outside of its windows": (
+        of(turn=at_host(closed_until=NOW + 3 * HOUR)),
+        "window_closed",
+        (
+            "Nothing to do: window closed until 2026-05-02 03:00 UTC, 3 hours from now, by the "
+            "windows of a.example"
+        ),
+    ),
+    "without any window": (
+        of(turn=at_host(closed_until=NOW + 400 * 24 * HOUR, is_never_open=True)),
+        "window_closed",
+        (
+            "Change its windows or blackouts by `recrawl hosts set`: no window of a.example opens "
+            "within a year"
+        ),
+    ),
+    "due after the opening of its window": (
+        of(LATER, at_host(closed_until=NOW + HOUR)),
+        "not_due",
+        f"Nothing to do: it is due {IN_2_HOURS}",
+    ),
     "paused for ever": (
         of(turn=at_host(pauses=(Pause(LATEST, "operator", "a.example"),))),
         "host_paused",

@@ -79,6 +79,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "max_concurrency": (3, None),
     "latency_factor": (5, None),
     "max_delay_s": (30, None),
+    "windows": (["Mon-Fri 22:00-06:00 Europe/Berlin"], None),
+    "blackouts": (["2026-12-24/2026-12-26 Europe/Berlin"], None),
     "change_weight": (0.25, 1),
     "min_weight": (0.5, 0),
     "first_share": (0.25, None),

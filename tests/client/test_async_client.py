@@ -123,6 +123,7 @@ async def everything(client, live):
     await note(client.sitemap("https://a.example/sitemap.xml", SITEMAP))
     await note(client.set_host("a.example", max_concurrency=3, blocked_until=START))
     await note(client.host("a.example"))
+    await note(client.open_hours("a.example"))
     await note([host.host for host in await settled(client.hosts())])
     part = await settled(client.hosts_part(sort="-host", limit=1))
     await note(client.hosts_part(part.next_cursor, sort="-host", limit=1))

@@ -58,6 +58,10 @@ class HostNow:
     """Leases that run."""
     pauses: tuple[Pause, ...] = ()
     """Pauses, also those that have ended."""
+    closed_until: datetime | None = None
+    """Opening of the next window; None: the host is open."""
+    is_never_open: bool = False
+    """True if no window opens within a year."""
     cap: Cap | None = None
     """A cap without room; None: none is set, or it has room."""
     n_before: int = 0

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,10 @@ from service.budget.allotments import first_crawls_a_day, first_spent_until, spe
 from service.budget.host_days import first_room, on_day, room
 from service.budget.shown import stopped_above
 from service.core.division import FIRST_SHARE
+from service.core.open_hours import OpenHours
 from service.leases import due, politeness
 from service.leases.unfinished import UnfinishedPage
-from service.model.arrays import Bools, Floats, moment
+from service.model.arrays import Bools, Floats, instant, moment
 from service.model.domain import Page
 from service.status.needs import PATIENCE, READER_PATIENCE
 from service.storage import Transaction
@@ -67,6 +68,8 @@ def around_page(
         members = tx.capped_members(np.array([page.host_id]))
         caps |= full_caps(members, {page.host_id: page.host}, now, first_share)
     n_before, is_least = 0, False
+    if page.hours is not None or host.closed_until is not None:
+        host = replace(host, **_closed(page.hours, now))
     waits = due_at is not None and due_at <= now and place.expires_at is None
     if waits and not page.feed:  # no other page comes before a feed
         before = now if place.next_at is None else min(place.next_at, now)
@@ -147,6 +150,7 @@ def hosts_now(
     delayed: Bools = by_latency > np.fmax(own, host_queues.robots_delay_s)
     by_robots: Bools = (host_queues.robots_delay_s > own) & ~delayed
     slowed = politeness.slowed(host_queues, polite)
+    opens = tx.calendars.opening(host_queues.queue_id, now, instant(now))
     return [
         HostNow(
             name=name,
@@ -159,9 +163,22 @@ def hosts_now(
             concurrency=int(concurrency[n]),
             n_running=int(n_running[n]),
             pauses=tuple(_pauses(host_queues, n, name, of_all)),
+            closed_until=None if opens is None else moment(opens[n]),
         )
         for n, name in enumerate(names)
     ]
+
+
+def _closed(hours: OpenHours | None, now: datetime) -> dict[str, Any]:
+    """Return the fields of a host on its open hours."""
+    if hours is None:
+        return {"closed_until": None}
+    opens = moment(hours.opening(np.array([instant(now)]))[0])
+    closed = opens is not None and opens > now
+    return {
+        "closed_until": opens if closed else None,
+        "is_never_open": not hours.opens_from(instant(now)),
+    }
 
 
 def _pauses(host_queues: HostQueues, n: int, name: str, of_all: datetime | None) -> Iterator[Pause]:

@@ -12,6 +12,7 @@ answer is the reason. The last one always has an answer: the page is ready.
 | `stopped`, `waits_for_group` | first crawls of its URL group are worth it | the URL group |
 | `unscheduled` | an epoch, a ping or a larger budget | |
 | `host_paused` | the end of the pause | `site` or `operator` |
+| `window_closed` | the opening of the next window | the host or group |
 | `not_due` | its due time | |
 | `cap` | the next UTC day | the host or group |
 | `budget` | the next room in the budget | |
@@ -25,7 +26,7 @@ from dataclasses import replace
 
 from service.api.holds.facts import PageNow, Turn
 from service.api.holds.hold import Hold, first
-from service.api.holds.turn import hold_of_pause, hold_of_turn, pause_beyond
+from service.api.holds.turn import hold_of_pause, hold_of_turn, hold_of_window, pause_beyond
 from service.api.responses.unfinished import remedy_of, what_ended
 from service.ingest.redirects import MOST_BARREN, MOST_HOPS, MOST_TARGETS
 from service.model import outcome_words
@@ -144,6 +145,10 @@ def _paused(page: PageNow, turn: Turn) -> Hold | None:
     return None if pause is None else hold_of_pause(pause, turn)
 
 
+def _closed(page: PageNow, turn: Turn) -> Hold | None:
+    return hold_of_window(turn, page.due_at or turn.now)
+
+
 def _not_due(page: PageNow, turn: Turn) -> Hold | None:
     one, due_at = page.page, page.due_at
     if due_at is None or due_at <= turn.now:
@@ -173,6 +178,7 @@ OF_PAGE: tuple[Callable[[PageNow, Turn], Hold | None], ...] = (
     _held,
     _unscheduled,
     _paused,
+    _closed,
     _not_due,
 )
 """Questions about a page, in their order."""

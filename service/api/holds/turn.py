@@ -47,6 +47,20 @@ def hold_of_pause(pause: Pause, turn: Turn) -> Hold:
     return Hold(kind="host_paused", cause=cause, until=pause.until, by=pause.by)
 
 
+def hold_of_window(turn: Turn, due_at: datetime) -> Hold | None:
+    """Return the hold of a page that is due by the opening of its host's next window."""
+    host = turn.host
+    until = host.closed_until
+    if until is None or until <= turn.now or due_at > until:
+        return None
+    if host.is_never_open:
+        cause = f"no window of {host.name} opens within a year"
+        remedy = "change its windows or blackouts by `recrawl hosts set`"
+        return Hold(kind="window_closed", cause=cause, remedy=remedy, by=host.name)
+    cause = f"window closed {_until(until, turn)}, by the windows of {host.name}"
+    return Hold(kind="window_closed", cause=cause, until=until, by=host.name)
+
+
 def _capped(turn: Turn, _: datetime) -> Hold | None:
     cap = turn.host.cap
     if cap is None or cap.until <= turn.now:
@@ -168,6 +182,7 @@ def _slowness(host: HostNow) -> str:
 
 OF_TURN: tuple[Callable[[Turn, datetime], Hold | None], ...] = (
     _host_paused,
+    hold_of_window,
     _capped,
     _spent,
     _first_spent,

@@ -12,12 +12,19 @@ from service.api.admission import TheActor
 from service.api.assembly import Service, TheBody, TheService
 from service.api.cursors import CursorParameter, GroupsPlace, decode_cursor, limit_of
 from service.api.examples import EXAMPLES
-from service.api.requests.host_settings import all_settings, check_settings
+from service.api.requests.host_settings import all_settings, check_hours, check_settings
 from service.api.requests.items import decode_object
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.responses.host_queues import host_queue_answers
+from service.api.responses.open_hours import open_hours_answer
 from service.api.route import GUARDED, DirectRoute
-from service.leases.host_settings import change_group, delete_group, group_settings
+from service.api.routes.orders import follow_hours_now
+from service.leases.host_settings import (
+    change_group,
+    delete_group,
+    group_settings,
+    rules_of_group,
+)
 from service.model.urls import normalise_host
 from service.storage import Transaction
 
@@ -66,6 +73,7 @@ def delete_group_by_name(service: TheService, actor: TheActor, group: GroupPath)
         before = group_settings(tx, group)
         delete_group(tx, group, service.now(), service.settler.polite)
         write_audit(tx, actor, "group.delete", group, before)
+    follow_hours_now(service)
     return Response(status_code=204)
 
 
@@ -96,8 +104,12 @@ def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheB
         tx.hold_settings(group)
         before = group_settings(tx, group)
         change_group(tx, group, settings, members, service.now(), service.settler.polite)
+        rules = rules_of_group(tx.group(group).host_queue, tx.calendars.of_all)
+        check_hours(rules, settings, service.now())
         write_audit(tx, actor, "group.change", group, before, group_settings(tx, group))
-        return _answer_group(service, tx, group)
+        shown = _answer_group(service, tx, group)
+    follow_hours_now(service)
+    return shown
 
 
 def _answer_group(service: Service, tx: Transaction, name: str) -> Response:
@@ -106,5 +118,8 @@ def _answer_group(service: Service, tx: Transaction, name: str) -> Response:
         "group": name,
         "host_queue": host_queue_answers(service, [group.host_queue])[0],
         "members": tx.members(group.group_id, MOST_MEMBERS),
+        "open_hours": open_hours_answer(
+            rules_of_group(group.host_queue, tx.calendars.of_all), service.now()
+        ),
     }
     return answer(GroupAnswer(**{**shared(GroupAnswer, group, group.host_queue), **fields}))

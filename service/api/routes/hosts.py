@@ -15,6 +15,7 @@ from recrawl_client.wire.hosts import (
     HostOrder,
     HostsAnswer,
     ListedHost,
+    OpenHoursAnswer,
 )
 from recrawl_client.wire.orders import PauseBody
 from service.access.audit import write_audit
@@ -32,7 +33,12 @@ from service.api.cursors import (
     refused,
 )
 from service.api.examples import EXAMPLES
-from service.api.requests.host_settings import ROBOTS, all_settings, check_settings
+from service.api.requests.host_settings import (
+    ROBOTS,
+    all_settings,
+    check_hours,
+    check_settings,
+)
 from service.api.requests.items import decode_changes, decode_object
 from service.api.requests.key_limits import check_hosts
 from service.api.requests.pauses import end_of
@@ -40,20 +46,24 @@ from service.api.responses.change_hours import encode_change_hours, own_hours
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.responses.host_queues import host_queue_answers
 from service.api.responses.incidents import incident_answer
+from service.api.responses.open_hours import OPEN, open_hours_answer
 from service.api.route import GUARDED, DirectRoute
+from service.api.routes.orders import follow_hours_now
 from service.history.loads import LoadPlace, hosts_by_load
 from service.leases.host_settings import (
     BLOCK,
+    HOURS,
     PAUSE,
     change_host,
     delete_host,
     feed_of,
     host_settings,
+    rules_of_host,
 )
 from service.model.access import Actor
 from service.model.arrays import UNIX_ZERO
 from service.model.domain import Host
-from service.model.errors import BadCursor
+from service.model.errors import BadCursor, HostNotFound
 from service.model.host_loads import LOADS, LoadOrder, MeasuredLoads
 from service.model.urls import normalise_host
 from service.storage import Transaction
@@ -186,6 +196,25 @@ def get_host(service: TheService, caller: TheCaller, host: HostPath) -> Response
         return _answer_host(service, tx, name)
 
 
+@router.get(
+    "/hosts/{host}/open-hours",
+    responses=openapi.answers(OpenHoursAnswer, EXAMPLES["open_hours"], 422),
+)
+def get_open_hours(service: TheService, caller: TheCaller, host: HostPath) -> Response:
+    """Show when a host may be crawled.
+
+    The host may have no page yet: then the windows and blackouts of all hosts hold for it.
+    """
+    name = normalise_host(host)
+    check_hosts(caller, [name])
+    with service.store.begin(write=False) as tx:
+        try:
+            rules = rules_of_host(tx.host(name), tx.calendars.of_all)
+        except HostNotFound:
+            rules = tx.calendars.of_all
+    return answer(open_hours_answer(rules, service.now()) or OPEN)
+
+
 @router.put(
     "/hosts/{host}",
     responses=openapi.answers(HostAnswer, EXAMPLES["host_answer"], *openapi.WRITES),
@@ -282,8 +311,12 @@ def _change_host(
             # crawlers report a delay each day, and it seldom changes
             return _answer_host(service, tx, name)
         change_host(tx, name, settings, service.now(), service.settler.polite)
+        check_hours(rules_of_host(tx.host(name), tx.calendars.of_all), settings, service.now())
         write_audit(tx, actor, act, name, before, host_settings(tx, name))
-        return _answer_host(service, tx, name)
+        shown = _answer_host(service, tx, name)
+    if settings.keys() & {"group", *HOURS}:
+        follow_hours_now(service)
+    return shown
 
 
 def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
@@ -296,5 +329,6 @@ def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
         "change_hours": encode_change_hours(tx.change_hours(np.array([host.host_id]))),
         "url_group_hours": own_hours(tx, host.host_id),
         "incident": incident_answer(host.incident, now),
+        "open_hours": open_hours_answer(rules_of_host(host, tx.calendars.of_all), now),
     }
     return answer(HostAnswer(**{**shared(HostAnswer, host, pages), **fields}))

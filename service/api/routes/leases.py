@@ -44,6 +44,7 @@ from service.api.route import GUARDED, DirectRoute
 from service.api.routes.observations import Register
 from service.batching.lease_requests import LeaseRequest
 from service.leases.dealt import WorkerRequest
+from service.leases.open_due import lease_end
 from service.leases.returning import return_leases_of
 from service.model.errors import InvalidField, LeaseNotHeld
 from service.model.urls import normalise_host
@@ -299,13 +300,16 @@ def list_workers(
 def patch_lease(
     service: TheService, caller: TheCaller, lease: LeasePath, body: TheBody
 ) -> Response:
-    """Extend or shorten a lease that runs."""
+    """Extend or shorten a lease that runs.
+
+    It ends by the closing of its host's window at the latest.
+    """
     ttl_s = decode_object(body, LeasePatchBody).ttl_s
     check_ttl(caller, ttl_s, service.lease_ttl)
     page_id, token = read_lease(lease)
     with service.store.begin() as tx:
         now = tx.now()
-        expires_at = now + timedelta(seconds=ttl_s)
+        expires_at = lease_end(tx, page_id, now + timedelta(seconds=ttl_s), now)
         if not tx.extend_lease(page_id, token, now, expires_at):
             raise LeaseNotHeld
     return answer(LeaseAnswer(lease=lease, page_id=page_id, expires_at=expires_at))

@@ -158,6 +158,13 @@ def _order_pause(service: Service, actor: Actor, pause: PauseBody | None) -> Res
     return _answer_pause(until, now)
 
 
+def follow_hours_now(service: Service) -> None:
+    """Follow windows that have changed: at once in this server, within a second in the others."""
+    service.watch.poll()
+    service.runner.wake()
+    service.lease_waiters.wake_all()
+
+
 def _answer_pause(until: datetime | None, now: datetime) -> Response:
     in_force = until is not None and until > now
     return answer(PauseAnswer(paused_until=until if in_force else None))

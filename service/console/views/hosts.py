@@ -1,28 +1,42 @@
 """Hosts: the list, one host with its pages, its pause, its politeness and its end."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from fastapi import Response
 
 from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.history import HistoryRow
-from recrawl_client.wire.hosts import HostAnswer, HostsAnswer
+from recrawl_client.wire.hosts import HostAnswer, HostsAnswer, OpenHoursAnswer
 from recrawl_client.wire.listing import PagesAnswer
 from service.api.routes import hosts, listing
 from service.console.achieved import RANGES, bars_of, rows_of
-from service.console.charts import Picture, Shape, Tick, across, compact, round_ticks, steps, up
+from service.console.charts import (
+    FLOOR,
+    Picture,
+    Shape,
+    Tick,
+    across,
+    compact,
+    round_ticks,
+    steps,
+    up,
+)
 from service.console.render import path_segment
 from service.console.series import TimeSeries
 from service.console.visit import Visit
 from service.leases.conditional import distrusted_until
 from service.model.errors import InvalidField
+from service.model.windows import parts_of
+from service.model.words import span
 
 PART = 50
 PAUSES = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7)}
 """Lengths of a pause by their name in the form."""
 POLITENESS = ("min_delay_s", "max_concurrency", "max_crawl_rate")
+HOURS_SET = ("windows", "blackouts")
 """Fields of the form of politeness."""
-HOURS = 24
+HOURS, WEEK = 24, timedelta(days=7)
 HISTORY, BAR_S = "7d", 21_600
 """Range of the chart of a host, and the time of one of its bars, seconds."""
 CRAWLS = (("reported", "a", "n_reported"), ("found a change", "d", "n_changed"))
@@ -57,6 +71,7 @@ def show(visit: Visit) -> Response:
         crawls=week_of(visit, rows_of(visit, HISTORY, host.host, BAR_S)),
         pauses=list(PAUSES),
         plain_until=distrusted_until(host.false_304_at, visit.now),
+        week=None if host.open_hours is None else week_picture(host.open_hours, visit.now),
     )
 
 
@@ -89,10 +104,14 @@ def pause(visit: Visit) -> Response:
 
 
 def set_politeness(visit: Visit) -> Response:
-    """Set delay, concurrency and cap of a host; an empty field restores the default."""
+    """Set delay, concurrency, cap and windows of a host; an empty field restores the default."""
     name = visit.parameters("get_host")["host"]
     texts = {field: visit.form.get(field, "").strip() for field in POLITENESS}
-    body = visit.body(**{field: number_or_text(text) for field, text in texts.items()})
+    values: dict[str, Any] = {field: number_or_text(text) for field, text in texts.items()}
+    for field in HOURS_SET:
+        if field in visit.form:
+            values[field] = parts_of(visit.form[field].replace("\n", ";")) or None
+    body = visit.body(**values)
     hosts.patch_host(
         service=visit.service, caller=visit.caller, actor=visit.actor, host=name, body=body
     )
@@ -123,6 +142,27 @@ def delete(visit: Visit) -> Response:
 
 def _page(name: str) -> str:
     return f"/console/hosts/{path_segment(name)}"
+
+
+def week_picture(hours: OpenHoursAnswer, now: datetime) -> Picture:
+    """Return the stretches of the coming seven days in which a host may be crawled."""
+    until = now + WEEK
+    stretches = [(max(each.opens_at, now), min(each.closes_at, until)) for each in hours.week]
+    open_s = sum((end - begin).total_seconds() for begin, end in stretches)
+    picture = Picture(
+        title="Open hours of the coming week",
+        description=f"Open for {span(open_s)} of the coming week; the times are UTC",
+        height=60,
+        x_label="UTC",
+    )
+    x = across(now.timestamp(), until.timestamp())
+    for begin, end in stretches:
+        left, right = x(begin.timestamp()), x(end.timestamp())
+        picture.shapes.append(Shape("fill-a", f"M{left} 0H{right}V{FLOOR}H{left}Z"))
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    days = [midnight + timedelta(days=n) for n in range(1, 8)]
+    picture.x_ticks = [Tick(x(day.timestamp()), f"{day:%a %d}") for day in days]
+    return picture
 
 
 def hours_picture(change_hours: ChangeHoursAnswer) -> Picture:

@@ -126,7 +126,13 @@ def resistance(expected: ArrayLike) -> Floats:
     return np.asarray(1.0 / (1.0 + 0.25 * x))
 
 
-def moves(mass: Masses, planned: Planned, spread: ArrayLike, now: float = -np.inf) -> Floats:
+def moves(
+    mass: Masses,
+    planned: Planned,
+    spread: ArrayLike,
+    now: float = -np.inf,
+    is_open: Bools | None = None,
+) -> Floats:
     """Return (N,) days by which crawls are shifted towards the best hours; O(SLOTS N).
 
     The shift d maximises phi(t + d) - kappa d²/T over half-hours t + d of the window
@@ -144,6 +150,8 @@ def moves(mass: Masses, planned: Planned, spread: ArrayLike, now: float = -np.in
     spread : array_like, () or (H,), days
     now : float, days
         Earliest instant of a crawl.
+    is_open : (N, SLOTS + 1) bool
+        Half-hours that may be chosen, the nominal one in the middle; None: all.
 
     Raises
     ------
@@ -181,11 +189,15 @@ def moves(mass: Masses, planned: Planned, spread: ArrayLike, now: float = -np.in
     for start in range(0, len(rows), BLOCK):
         some = rows[start : start + BLOCK]
         block = planned.take(some)
-        moved[some] = _moves(windows, block, width[block.host], now)
+        moved[some] = _moves(
+            windows, block, width[block.host], now, None if is_open is None else is_open[some]
+        )
     return moved
 
 
-def _moves(windows: Masses, planned: Planned, spread: Floats, now: float) -> Floats:
+def _moves(
+    windows: Masses, planned: Planned, spread: Floats, now: float, is_open: Bools | None
+) -> Floats:
     """Return the shifts of a block; windows[h, i] are the masses of a day about slot i."""
     slot = planned.nominal % 1.0 * SLOTS
     first = slot.astype(np.intp)
@@ -197,6 +209,10 @@ def _moves(windows: Masses, planned: Planned, spread: Floats, now: float) -> Flo
     score -= penalty.astype(np.float32)[:, None] * move * move
     short = np.flatnonzero(half < MAX_SHIFT)
     score[short] = np.where(np.abs(move[short]) > half[short, None], -np.inf, score[short])
+    if is_open is not None:
+        # without an open half-hour in its window a crawl keeps its instant
+        is_open = is_open | ~(is_open & np.isfinite(score)).any(axis=1, keepdims=True)
+        score = np.where(is_open, score, np.float32(-np.inf))
     within = (planned.turn - 0.5) * np.minimum(spread, half)
     best = np.clip((np.argmax(score, axis=1) - SLOTS // 2) / SLOTS - early + within, -half, half)
     late = np.flatnonzero(planned.nominal + best < now)

@@ -18,6 +18,8 @@ class Orders(NamedTuple):
     """Instant of the order about the budget; None: there was none."""
     paused_until: datetime | None = None
     """Instant before which no server leases; None: no order."""
+    hours: str = ""
+    """Version of the windows and blackouts of hosts and groups; "": there are none."""
 
 
 NO_ORDERS = Orders()
@@ -39,8 +41,8 @@ class OrderStatements(Subject):
         """Write the end of the pause of all hosts; None ends it."""
 
 
-BUDGET, PAUSE = "ordered_budget", "ordered_pause"
-ORDERS = f"SELECT name, value FROM meta WHERE name IN ('{BUDGET}', '{PAUSE}')"
+BUDGET, PAUSE, HOURS = "ordered_budget", "ordered_pause", "host_hours"
+ORDERS = f"SELECT name, value FROM meta WHERE name IN ('{BUDGET}', '{PAUSE}', '{HOURS}')"
 
 
 class OrderSql(Dialect, OrderStatements):
@@ -51,7 +53,7 @@ class OrderSql(Dialect, OrderStatements):
         stored = dict(iter(self.run(ORDERS)))
         at, _, budget = stored.get(BUDGET, "").partition(" ")
         until = stored.get(PAUSE, "")
-        return Orders(budget, _moment(at), _moment(until))
+        return Orders(budget, _moment(at), _moment(until), stored.get(HOURS, ""))
 
     @override
     def order_budget(self, budget: str, at: datetime) -> None:

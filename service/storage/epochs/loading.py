@@ -5,11 +5,11 @@ from abc import abstractmethod
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import COLUMN, Ints
-from service.model.columns import CapColumns, EpochColumns
+from service.model.arrays import COLUMN, Ints, element_types
+from service.model.columns import CapColumns, EpochColumns, HostDelays
 from service.model.listing import TagColumns
 from service.model.outcomes import NO_CONTENT_AFTER
-from service.storage.dialect import Dialect, Subject
+from service.storage.dialect import HOST_QUEUE, Dialect, Subject
 
 
 class LoadStatements(Subject):
@@ -23,6 +23,10 @@ class LoadStatements(Subject):
         importance of a page with the digest of many others is discounted (`core.twins`). The
         transaction is that of `Store.read_whole` or of a lead that does not write.
         """
+
+    @abstractmethod
+    def host_delays(self, host_id: Ints) -> HostDelays:
+        """Return the host queues and the delays of hosts, by ascending host_id."""
 
     @abstractmethod
     def load_caps(self) -> CapColumns:
@@ -66,12 +70,26 @@ WHERE coalesce(hosts.max_crawl_rate, host_groups.max_crawl_rate) IS NOT NULL
 ORDER BY host_id
 """
 
+HOST_DELAYS = f"""
+SELECT host_id, host, {HOST_QUEUE}, used.min_delay_s, used.robots_delay_s
+FROM hosts LEFT JOIN host_queues AS used ON used.queue_id = {HOST_QUEUE}
+WHERE host_id IN (SELECT value FROM {{ids}}) ORDER BY host_id
+"""
+
 TAG_NAMES = "SELECT tag_id, tag FROM tags WHERE tag_id IN (SELECT value FROM {ids})"
 HOST_NAMES = "SELECT host_id, host FROM hosts WHERE host_id IN (SELECT value FROM {ids})"
 
 
 class LoadSql(Dialect, LoadStatements):
     """The statements on caps and names that Postgres and SQLite share."""
+
+    @override
+    def host_delays(self, host_id: Ints) -> HostDelays:
+        rows = list(self.run(HOST_DELAYS, ids=host_id))
+        if not rows:
+            return HostDelays.empty()
+        read = zip(element_types(HostDelays).items(), zip(*rows, strict=True), strict=True)
+        return HostDelays(**{name: np.array(cells, kind) for (name, kind), cells in read})
 
     @override
     def load_caps(self) -> CapColumns:

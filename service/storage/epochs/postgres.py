@@ -11,6 +11,7 @@ from psycopg.pq import TransactionStatus
 from typing_extensions import override
 
 from service.core.twins import discounted
+from service.model.arrays import element_types
 from service.model.columns import (
     ChangeHours,
     EpochColumns,
@@ -196,7 +197,7 @@ class PostgresEpochs(EpochsSql, ScheduleSql, LoadSql, PostgresDialect):
         ((*row, kept),) = self.once(statement, **parameters)
         if row[0] is None:
             return ScheduledPages.empty(), kept
-        columns = dict(zip(ScheduledPages.__dataclass_fields__, row, strict=True))
+        columns = dict(zip(element_types(ScheduledPages), row, strict=True))
         columns["url"] = np.array(columns["url"].split("\n"), object)
         columns |= {name: broad(columns[name]) for name in SHORT_RATES}
         return ScheduledPages(**columns), kept

@@ -132,7 +132,7 @@ class ScheduleSql(Dialect, ScheduleStatements):
         )
         if epoch not in kept:
             raise CursorExpired
-        return SchedulePart(rows, self._next(rows, limit, last, epoch))
+        return SchedulePart(self.with_hours(rows), self._next(rows, limit, last, epoch))
 
     @override
     def schedule_changes(
@@ -154,7 +154,7 @@ class ScheduleSql(Dialect, ScheduleStatements):
             raise CursorExpired
         if since not in kept:
             raise EpochNotKept
-        return ScheduleChanges(rows, going_on, removed)
+        return ScheduleChanges(self.with_hours(rows), going_on, removed)
 
     def _next(self, rows: ScheduledPages, limit: int, last: int, *epochs: int) -> int | None:
         if len(rows) and len(rows) == limit:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from service.core.twins import discounted
-from service.model.arrays import COLUMN, INSTANT, Floats, Instants, Ints, element_types
+from service.model.arrays import ATTACHED, COLUMN, INSTANT, Floats, Instants, Ints, element_types
 from service.model.columns import (
     NOT_SHIFTED,
     RARE,
@@ -129,7 +129,9 @@ SAVE_RECORDS, SAVE_SCREENS = (
     for names, renew in ((OF_RECORD, RENEW_RECORDS), (OF_SCREEN, RENEW_SCREENS))
 )
 
-SCHEDULED = [f for f in fields(ScheduledPages) if f.name not in RARELY_DUE]
+SCHEDULED = [
+    f for f in fields(ScheduledPages) if f.name not in RARELY_DUE and f.metadata != ATTACHED
+]
 SCHEDULE = ", ".join(
     [*(f"coalesce({f.name}, {NAT})" if f.type == Instants else f.name for f in SCHEDULED), RARELY]
 )

@@ -24,4 +24,4 @@ class PostgresHistory(HistorySql, PostgresDialect):
             return MeasuredPages.empty(estimate=(self.width,))
         columns = dict(zip(MEASURED, row, strict=True))
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
-        return MeasuredPages(**columns)
+        return self.with_hours(MeasuredPages(**columns))

@@ -187,7 +187,8 @@ class PagesSql(KeptSql, PageStatements, HostStatements):
         values |= {name: bool(values[name]) for name in ("doubted", "held", "feed")}
         values |= {name: values[name] or 0 for name in (*PING_NUMBERS, "n_failures", "retry_rate")}
         values["estimate"] = tuple(np.frombuffer(values["estimate"]).tolist())
-        return Page(**values)
+        hours = self.calendars.of_host(values["host_id"], self.clock())
+        return Page(**values, hours=hours)
 
     @override
     def next_page_ids(self, after: int, limit: int) -> Ints:

@@ -257,6 +257,7 @@ class ListingSql(Dialect, ListingStatements):
             limit=limit,
             **self._values(filters),
         )
+        pages = self.with_hours(pages)
         if len(pages) == limit:
             return ListedPart(pages, int(pages.page_id[-1]))
         # a restore leaves a wide gap between ids, which no reader should cross step by step

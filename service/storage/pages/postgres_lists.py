@@ -118,7 +118,7 @@ class PostgresListing(BulkSql, ListingSql, PostgresDialect, FreshnessStatements)
             return FreshnessColumns.empty(estimate=(self.width,))
         columns = dict(zip(FRESH, row, strict=True))
         columns["estimate"] = columns["estimate"].view("<f8").reshape(-1, self.width)
-        return FreshnessColumns(**columns)
+        return self.with_hours(FreshnessColumns(**columns))
 
     @override
     def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:

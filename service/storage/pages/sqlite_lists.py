@@ -1,13 +1,12 @@
 """Lists of pages, tags and acts on many pages in the SQL of SQLite."""
 
 import json
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from service.model.arrays import Instants, Ints
+from service.model.arrays import Instants, Ints, element_types
 from service.model.freshness import FreshnessColumns, LoggedChanges
 from service.model.listing import ListedPages, PageTags
 from service.storage.pages.bulk import BulkSql
@@ -18,8 +17,8 @@ from service.storage.sqlite.sql import SqliteDialect
 from service.storage.sqlite.values import values
 
 MAY_BE_NULL = {name: f"coalesce({name}, '')" for name in ("tags", "redirect_url")}
-COLUMNS = ", ".join(MAY_BE_NULL.get(f.name, f.name) for f in fields(ListedPages))
-FRESH = ", ".join(f.name for f in fields(FreshnessColumns))
+COLUMNS = ", ".join(MAY_BE_NULL.get(name, name) for name in element_types(ListedPages))
+FRESH = ", ".join(element_types(FreshnessColumns))
 LOGGED_CHANGES = f"""
 SELECT min(observed_at), "interval", count(page_id) FROM (
     SELECT json_extract(value, '$[0]') AS wanted, json_extract(value, '$[1]') AS since, key
@@ -53,7 +52,7 @@ class SqliteListing(BulkSql, ListingSql, SqliteDialect, FreshnessStatements):
     def freshness_columns(self, page_id: Ints) -> FreshnessColumns:
         statement = f"SELECT {FRESH} FROM ({FRESHNESS})"
         rows = self.run(statement, ids=page_id, epoch=self.number_in_force())
-        return self.columns(FreshnessColumns, rows)
+        return self.with_hours(self.columns(FreshnessColumns, rows))
 
     @override
     def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:

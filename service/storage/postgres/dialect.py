@@ -8,7 +8,7 @@ import numpy as np
 import psycopg
 from typing_extensions import override
 
-from service.model.arrays import Columns, Ints
+from service.model.arrays import Columns, Ints, element_types
 from service.storage.clock import FollowingClock
 from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect
 from service.storage.postgres.statements import PostgresRows, Row, Statements
@@ -145,4 +145,4 @@ def named(kind: type[ColumnsT], row: Row) -> ColumnsT:
     """Return arrays as columns; NULL, the arrays of no row, become empty columns."""
     if row[0] is None:
         return kind.empty()
-    return kind(**dict(zip(kind.__dataclass_fields__, row, strict=True)))
+    return kind(**dict(zip(element_types(kind), row, strict=True)))

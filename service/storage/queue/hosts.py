@@ -10,10 +10,12 @@ import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import Floats, Ints, distinct, moment
+from service.model.calendars import split
 from service.model.domain import Host, HostGroup, HostPages, HostQueue, Observability
 from service.model.errors import GroupNotFound, HostNotFound
 from service.storage.dialect import HOST_QUEUE, Subject, assignments
 from service.storage.queue.columns import HostQueues
+from service.storage.queue.hours import HoursSql
 from service.storage.queue.incidents import IS_OPEN, incident_in
 from service.storage.queue.kept import KeptSql
 
@@ -104,11 +106,13 @@ SETTINGS = ("min_delay_s", "robots_delay_s", "max_concurrency", "latency_factor"
 OF_HOST_QUEUE = """used.min_delay_s, used.robots_delay_s, used.max_concurrency,
     coalesce(used.n_failures, 0) AS n_failures, used.blocked_until, used.paused_until,
     used.ready_at, used.next_at, used.latency_factor, used.max_delay_s, used.latency_s,
-    used.usual_latency_s, coalesce(used.n_latencies, 0) AS n_latencies"""
+    used.usual_latency_s, coalesce(used.n_latencies, 0) AS n_latencies, used.windows,
+    used.blackouts"""
+HOURS = ("windows", "blackouts")
 
 HOSTS = f"""
 SELECT hosts.host_id, host, name, hosts.max_crawl_rate, false_304_at, first_share,
-    {", ".join(f"own.{name} AS own_{name}" for name in SETTINGS)},
+    {", ".join(f"own.{name} AS own_{name}" for name in (*SETTINGS, *HOURS))},
     {OF_HOST_QUEUE}, host_incidents.kind, host_incidents.since, host_incidents.n_pages
 FROM hosts
 LEFT JOIN host_incidents ON host_incidents.host_id = hosts.host_id AND {IS_OPEN}
@@ -195,7 +199,7 @@ SAVE_FIRST_SHARE = "UPDATE hosts SET first_share = %(first_share)s WHERE host_id
 SAVE_GROUP_CAP = "UPDATE host_groups SET max_crawl_rate = %(cap)s WHERE group_id = %(id)s"
 
 
-class HostsSql(KeptSql, HostStatements):
+class HostsSql(KeptSql, HoursSql, HostStatements):
     """The statements on hosts that Postgres and SQLite share."""
 
     @override
@@ -311,6 +315,7 @@ def host_of(row: dict[str, Any]) -> Host:
     """Return the host in a row of `HOSTS`."""
     own = {name: row[f"own_{name}"] for name in SETTINGS}
     own |= {name: row[name] for name in OF_HOST}
+    own |= {name: split(row[f"own_{name}"]) for name in HOURS}
     incident = None if row["kind"] is None else incident_in(row)
     return Host(group=row["name"], host_queue=_host_queue(row), incident=incident, **own)
 
@@ -322,4 +327,6 @@ def host_group_of(row: dict[str, Any]) -> HostGroup:
 
 
 def _host_queue(row: dict[str, Any]) -> HostQueue:
-    return HostQueue(**{name: row[name] for name in HostQueue.__dataclass_fields__})
+    hours = {name: split(row[name]) for name in HOURS}
+    fields = {name: row[name] for name in HostQueue.__dataclass_fields__}
+    return HostQueue(**{**fields, **hours})

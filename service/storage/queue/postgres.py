@@ -280,12 +280,15 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresC
 
     @override
     def due_columns(self, page_id: Ints) -> DueColumns:
-        return self.columns(DueColumns, DUE_COLUMNS, page_id=page_id, epoch=self.number_in_force())
+        epoch = self.number_in_force()
+        pages = self.columns(DueColumns, DUE_COLUMNS, page_id=page_id, epoch=epoch)
+        return self.with_hours(pages)
 
     @override
     def due_block(self, after: int, last: int) -> DueColumns:
         epoch = self.number_in_force()
-        return self.columns(DueColumns, DUE_BLOCK, after=after, last=last, epoch=epoch)
+        pages = self.columns(DueColumns, DUE_BLOCK, after=after, last=last, epoch=epoch)
+        return self.with_hours(pages)
 
     @override
     def enqueue(self, rows: QueueRows) -> HostQueueBounds:
@@ -301,7 +304,7 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresC
         ((locked_id, ended_id),) = locked
         none = page_id[:0]
         return LockedPages(
-            pages,
+            self.with_hours(pages),
             is_among(page_id, none if locked_id is None else locked_id),
             is_among(page_id, none if ended_id is None else ended_id),
         )

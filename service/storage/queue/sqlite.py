@@ -213,19 +213,20 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
 
     @override
     def due_columns(self, page_id: Ints) -> DueColumns:
-        return self._due(DueColumns, DUE_COLUMNS, page_id)
+        return self.with_hours(self._due(DueColumns, DUE_COLUMNS, page_id))
 
     @override
     def due_block(self, after: int, last: int) -> DueColumns:
         block = {"after": after, "last": last, "epoch": self.number_in_force()}
         rows = np.fromiter(self.driver.execute(DUE_BLOCK, block), DUE_ROW)
-        return DueColumns(
+        pages = DueColumns(
             page_id=rows["page_id"],
             last_crawl_at=rows["last_crawl_at"].view(INSTANT),
             interval_factor=rows["interval_factor"],
             due_rate=rows["due_rate"],
             **rarely_due(rows["rarely"]),
         )
+        return self.with_hours(pages)
 
     @override
     def enqueue(self, rows: QueueRows) -> HostQueueBounds:
@@ -245,7 +246,8 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
     @override
     def lock_pages(self, page_id: Ints, now: datetime) -> LockedPages:
         ended = dict(self.run(IDLE, listed(page_id), microseconds(now)).fetchall())
-        pages, ids = self._due(DuePages, DUE_PAGES, page_id), page_id.tolist()
+        pages = self.with_hours(self._due(DuePages, DUE_PAGES, page_id))
+        ids = page_id.tolist()
         locked = np.array([page in ended for page in ids], np.bool_)
         return LockedPages(pages, locked, np.array([ended.get(p, 0) for p in ids], np.bool_))
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from service.archive.log_archive import LogArchive
 from service.model.arrays import Ints
+from service.model.calendars import ALWAYS_OPEN, Calendars
 from service.model.columns import ScheduleColumns
 from service.model.errors import RecrawlError
 from service.model.incarnations import Incarnation
@@ -57,6 +58,7 @@ from service.storage.pages.validators import ValidatorStatements
 from service.storage.queue.answers import AnswerStatements
 from service.storage.queue.contract import QueueStatements
 from service.storage.queue.hosts import HostStatements
+from service.storage.queue.hours import HoursStatements
 from service.storage.queue.incidents import IncidentStatements
 from service.storage.queue.signs import SignStatements
 from service.storage.webhooks.contract import WebhookStatements
@@ -75,6 +77,7 @@ class Transaction(
     HistoryStatements,
     MeasuredStatements,
     PageStatements,
+    HoursStatements,
     HostStatements,
     IncidentStatements,
     StateStatements,
@@ -149,6 +152,8 @@ class Store(ABC):
     """The archive of log and feed; None: days older than the retention are deleted."""
     holds_new: bool = False
     """True where new pages wait until they are worth a first crawl (`budget.admission`)."""
+    calendars: Calendars = ALWAYS_OPEN
+    """When hosts may be crawled."""
     counter: Counter = Counter()
     """Receiver of the events that transactions count."""
 

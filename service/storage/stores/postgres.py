@@ -184,6 +184,7 @@ class PostgresStore(Store):
         tx = self.new_transaction(statements)
         tx.clock, tx.database_clock = self.clock, self.database_clock
         tx.archive, tx.holds_new, tx.counted = self.archive, self.holds_new, []
+        tx.calendars = self.calendars
         return tx
 
     def new_transaction(self, statements: Statements) -> PostgresTransaction:

@@ -174,7 +174,7 @@ class SqliteStore(Store):
     def _transaction(self, driver: sqlite3.Connection) -> SqliteTransaction:
         tx = SqliteTransaction(driver, self.width, self.fetching, self.stretches)
         tx.clock, tx.archive, tx.counted = self.clock, self.archive, []
-        tx.holds_new = self.holds_new
+        tx.holds_new, tx.calendars = self.holds_new, self.calendars
         return tx
 
     @override

@@ -1,0 +1,198 @@
+"""Calendars: the open hours of each host, by its own windows, those of its group and those of all.
+
+Narrower windows replace wider ones; blackouts add up. Every process keeps the calendars in memory,
+and reads them again when their version changes.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.core.open_hours import OpenHours
+from service.model.arrays import Instants, Ints, instant
+from service.model.open_time import open_hours
+from service.model.windows import WINDOW_EXAMPLE, read_blackout, read_window
+
+OfPages = NDArray[np.object_]
+"""Open hours of each page or host, "" for one that is always open."""
+
+
+class Rules(NamedTuple):
+    """Windows and blackouts, as texts."""
+
+    windows: tuple[str, ...] | None = None
+    """Windows; None: those of the wider level; (): open at all times."""
+    blackouts: tuple[str, ...] = ()
+
+    def within(self, wider: "Rules") -> "Rules":
+        """Return the rules in force, with those of a wider level."""
+        windows = wider.windows if self.windows is None else self.windows
+        return Rules(windows, tuple(dict.fromkeys((*wider.blackouts, *self.blackouts))))
+
+    @property
+    def is_open(self) -> bool:
+        """True without a restriction."""
+        return not self.windows and not self.blackouts
+
+
+ALWAYS = Rules()
+
+
+class StoredRules(NamedTuple):
+    """The rules of hosts and groups as a store has them."""
+
+    of_queue: Mapping[int, Rules] = {}
+    """Rules by host_id, or by minus the group_id."""
+    group_of: Mapping[int, int] = {}
+    """Group of each host that has rules, or whose group has."""
+
+
+class Calendars:
+    """The open hours of hosts in one process; any thread may read them."""
+
+    def __init__(self, of_all: Rules = ALWAYS) -> None:
+        self.of_all = of_all
+        """Rules of hosts without others."""
+        self.version = ""
+        """Version of the stored rules; "": nothing is stored, or not read yet."""
+        self._stored = StoredRules()
+        self._table: list[Rules] = [of_all]
+        self._host_id: Ints = np.zeros(0, np.int64)
+        self._place: Ints = np.zeros(0, np.int64)
+        self._made: dict[Rules, OpenHours | str] = {}
+        self._day: date | None = None
+
+    def adopt(self, version: str, stored: StoredRules) -> None:
+        """Follow the rules that a store has."""
+        hosts = sorted({*stored.group_of, *(each for each in stored.of_queue if each > 0)})
+        rules = [self._in_force(stored, host) for host in hosts]
+        table = list(dict.fromkeys([self.of_all, *rules]))
+        place = {each: n for n, each in enumerate(table)}
+        self._table, self._stored = table, stored
+        self._place = np.array([place[each] for each in rules], np.int64)
+        self._host_id = np.array(hosts, np.int64)
+        self.version = version
+
+    def _in_force(self, stored: StoredRules, host_id: int) -> Rules:
+        group = stored.of_queue.get(-stored.group_of.get(host_id, 0), ALWAYS)
+        own = stored.of_queue.get(host_id, ALWAYS)
+        return own.within(group.within(self.of_all))
+
+    @property
+    def in_use(self) -> bool:
+        """True if any host may be closed at some time."""
+        return len(self._table) > 1 or not self.of_all.is_open
+
+    # -- hosts
+
+    def of_hosts(self, host_id: Ints, now: datetime) -> OfPages:
+        """Return the open hours of (N,) hosts."""
+        table = self._table
+        made = np.empty(len(table), object)
+        for n, rules in enumerate(table):
+            made[n] = self.hours(rules, now)
+        if not len(self._host_id):
+            return np.full(len(host_id), made[0], object)
+        at = np.minimum(self._host_id.searchsorted(host_id), len(self._host_id) - 1)
+        place = np.where(self._host_id[at] == host_id, self._place[at], 0)
+        hours: OfPages = made[np.minimum(place, len(table) - 1)]
+        return hours
+
+    def of_host(self, host_id: int, now: datetime) -> OpenHours | None:
+        """Return the open hours of one host; None: it is open at all times."""
+        if not self.in_use:
+            return None
+        (hours,) = self.of_hosts(np.array([host_id]), now)
+        return hours or None
+
+    def rules_of(self, host_id: int) -> Rules:
+        """Return the rules in force of one host."""
+        return self._in_force(self._stored, host_id)
+
+    def rules_of_group(self, group_id: int) -> Rules:
+        """Return the rules in force of hosts of a group that have none of their own."""
+        return self._stored.of_queue.get(-group_id, ALWAYS).within(self.of_all)
+
+    def opening(self, queue_id: Ints, now: datetime, at: np.datetime64) -> Instants | None:
+        """Return when (Q,) closed host queues open, NaT for others; None: all are open.
+
+        A group whose hosts have windows of their own counts as open; its pages are judged one by
+        one.
+        """
+        if not self.in_use:
+            return None
+        opens = np.full(len(queue_id), np.datetime64("NaT", "us"))
+        mixed = {self._stored.group_of.get(each, 0) for each in self._stored.of_queue if each > 0}
+        for n, queue in enumerate(queue_id.tolist()):
+            if queue < 0 and -queue in mixed:
+                continue
+            rules = self.rules_of(queue) if queue > 0 else self.rules_of_group(-queue)
+            hours = self.hours(rules, now)
+            if isinstance(hours, OpenHours):
+                (first,) = hours.opening(np.array([at]))
+                opens[n] = first if first > at else opens[n]
+        return opens
+
+    def with_hours(self, queue_id: Ints) -> NDArray[np.bool_]:
+        """Return which (Q,) host queues have hosts that may be closed at some time."""
+        if not self.of_all.is_open:
+            return np.ones(len(queue_id), np.bool_)
+        queues = {*self._stored.of_queue, *(-group for group in self._stored.group_of.values())}
+        return np.isin(queue_id, np.array(sorted(queues), np.int64))
+
+    def never_open(self, now: datetime) -> Ints:
+        """Return the host queues with rules of their own that leave no opening, ascending."""
+        stored = self._stored.of_queue if self.in_use else {}
+        closed = []
+        for queue in sorted(stored):
+            rules = self.rules_of(queue) if queue > 0 else self.rules_of_group(-queue)
+            hours = self.hours(rules, now)
+            if isinstance(hours, OpenHours) and not hours.opens_from(instant(now)):
+                closed.append(queue)
+        return np.array(closed, np.int64)
+
+    def hours(self, rules: Rules, now: datetime) -> OpenHours | str:
+        """Return the open hours around a time; "" where rules restrict nothing."""
+        if rules.is_open:
+            return ""
+        if self._day != now.date():
+            self._made, self._day = {}, now.date()
+        if (made := self._made.get(rules)) is None:
+            made = self._made[rules] = hours_of(rules, now)
+        return made
+
+
+def hours_of(rules: Rules, now: datetime) -> OpenHours:
+    """Return the open hours of rules around a time."""
+    windows = [read_window(text) for text in rules.windows] if rules.windows else None
+    return open_hours(windows, [read_blackout(text) for text in rules.blackouts], now.date())
+
+
+def never_open(rules: Rules, now: datetime) -> str:
+    """Return why rules leave no opening within a year, as a clause; "" if they leave one."""
+    if rules.is_open or hours_of(rules, now).opens_from(instant(now)):
+        return ""
+    if not rules.blackouts:
+        return f"its windows never open for 30 seconds; send such as {WINDOW_EXAMPLE!r}"
+    return "its blackouts leave no window within a year; send shorter blackouts"
+
+
+def joined(texts: Iterable[str]) -> str:
+    """Return windows or blackouts in one text, as a store has them.
+
+    >>> split(joined(["Sat 00:00-24:00 UTC", "Sun 02:00-03:00 UTC"]))
+    ('Sat 00:00-24:00 UTC', 'Sun 02:00-03:00 UTC')
+    """
+    return "\n".join(texts)
+
+
+def split(text: str | None) -> tuple[str, ...] | None:
+    """Return the windows or blackouts of one text; None for none."""
+    return None if text is None else tuple(text.split("\n") if text else ())
+
+
+ALWAYS_OPEN = Calendars()
+"""Calendars of a store that has none: every host is open at all times."""

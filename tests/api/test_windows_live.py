@@ -1,0 +1,126 @@
+"""Windows through the running service: settings, leases, holds, plans, and what is refused."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from support.live_server import lease_freely, running
+
+HOST = "night.example"
+URLS = [f"https://{HOST}/{n}" for n in range(3)]
+
+
+@pytest.fixture
+def live(database_url):
+    with running(database_url, host_delay_s=0.0, host_concurrency=0) as service:
+        lease_freely(service)
+        yield service
+
+
+def window(live, begin_h, end_h):
+    """Return a daily window by hours from now."""
+    begin, end = (live.clock() + timedelta(hours=hours) for hours in (begin_h, end_h))
+    return f"{begin:%H:%M}-{end:%H:%M} UTC"
+
+
+def leased(live, **body):
+    return live.post("/leases", {"count": 10, **body}).json()
+
+
+def set_host(live, status=200, host=HOST, **fields):
+    answer = live.client.patch(f"/hosts/{host}", json=fields)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_a_host_is_leased_inside_of_its_windows_only(live):
+    live.register(*URLS)
+    opens = (live.clock() + timedelta(hours=2)).replace(second=0, microsecond=0)
+    shown = set_host(live, windows=[window(live, 2, 4)])
+    assert shown["windows"] == [window(live, 2, 4)]
+    assert not shown["open_hours"]["is_open"]
+    assert datetime.fromisoformat(shown["open_hours"]["opens_at"]) == opens
+    assert leased(live)["items"] == []
+    page = live.get("/pages/1").json()
+    assert page["why"]["hold"] == "window_closed"
+    assert "window closed until" in page["why"]["sentence"]
+    assert datetime.fromisoformat(page["why"]["until"]) == opens
+    (listed, *_) = live.get("/pages").json()["items"]
+    assert datetime.fromisoformat(listed["next_crawl_at"]) == opens
+    explained = live.get("/leases", explain="true").json()["explanation"]
+    assert datetime.fromisoformat(explained["next_at"]) == opens
+    assert [held["hold"] for held in explained["holds"]] == ["window_closed"]
+    assert "window closed until" in explained["sentence"]
+    live.clock.advance(hours=2, minutes=1)
+    items = leased(live)["items"]
+    assert len(items) == 3
+    closes = opens + timedelta(hours=2)
+    live.clock.advance(hours=1, minutes=50)
+    answer = live.client.patch(f"/leases/{items[0]['lease']}", json={"ttl_s": 3_600})
+    if answer.status_code == 200:  # the lease may have ended by itself
+        assert datetime.fromisoformat(answer.json()["expires_at"]) <= closes
+
+
+def test_a_lease_is_extended_up_to_the_closing(live):
+    live.register(*URLS)
+    set_host(live, windows=[window(live, -1, 1)])
+    (item, *_) = leased(live, ttl_s=600)["items"]
+    answer = live.client.patch(f"/leases/{item['lease']}", json={"ttl_s": 7_200}).json()
+    closes = (live.clock() + timedelta(hours=1)).replace(second=0, microsecond=0)
+    assert datetime.fromisoformat(answer["expires_at"]) == closes
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"windows": ["Mon-Fri 22:00-06:00 Europe/Berlin", "Mon 9-5"]}, "windows[1]"),
+        ({"blackouts": ["Christmas"]}, "blackouts[0]"),
+        ({"windows": "Mon 09:00-17:00 UTC"}, "windows"),
+        ({"windows": [f"Mon {h:02}:00-{h:02}:30 UTC" for h in range(24)] * 3}, "windows"),
+        (
+            {"windows": ["Sun 02:00-03:00 UTC"], "blackouts": ["2020-01-01/2035-01-01 UTC"]},
+            "windows",
+        ),
+    ],
+)
+def test_wrong_ones_are_refused_and_change_nothing(live, fields, field):
+    live.register(*URLS)
+    problem = set_host(live, 422, **fields)
+    assert field in str(problem)
+    assert live.get(f"/hosts/{HOST}").json()["open_hours"] is None
+    assert len(leased(live)["items"]) == 3
+
+
+def test_null_restores_the_wider_level_and_an_empty_list_lifts_it(live):
+    live.register(*URLS)
+    group = {"windows": [window(live, 2, 4)], "members": [HOST]}
+    shown = live.client.put("/groups/g", json=group).json()
+    assert shown["windows"] == group["windows"]
+    assert not shown["open_hours"]["is_open"]
+    assert leased(live)["items"] == []
+    assert set_host(live, windows=[])["open_hours"] is None
+    assert set_host(live, windows=None)["open_hours"]["windows"] == group["windows"]
+    assert leased(live)["items"] == []
+    assert live.client.put("/groups/g", json={"windows": None}).json()["open_hours"] is None
+    assert len(leased(live)["items"]) == 3
+
+
+def test_open_hours_are_known_of_hosts_without_pages(live):
+    shown = live.get("/hosts/nobody.example/open-hours").json()
+    assert (shown["is_open"], shown["share"], shown["week"]) == (True, 1.0, [])
+    set_host(live, host="new.example", blackouts=[f"{live.clock():%Y-%m-%d} UTC"])
+    shown = live.get("/hosts/new.example/open-hours").json()
+    assert not shown["is_open"]
+    assert shown["windows"] is None
+
+
+def test_the_schedule_and_the_plan_know_windows(live):
+    live.register(*URLS)
+    set_host(live, windows=[window(live, 2, 3)], min_delay_s=3_600)
+    live.epoch()
+    assert {row["next_crawl_at"] for row in live.schedule()} == {
+        live.get(f"/hosts/{HOST}").json()["open_hours"]["opens_at"]
+    }
+    (plan,) = live.get("/plan", bandwidth=1_000).json()["items"]
+    (loss,) = plan["window_losses"]
+    assert loss["host"] == HOST
+    assert loss["by_delay"] > 0.9 * loss["wanted"]

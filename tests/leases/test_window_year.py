@@ -1,0 +1,113 @@
+"""Fleets in simulated time over changes of clocks: no crawl outside of the windows, none lost.
+
+The oracle is zoneinfo alone: a crawl is right if the wall time of its host lies in a window.
+"""
+
+from datetime import UTC, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from support.window_fleet import Fleet
+
+from service.core.estimators.gamma import Gamma
+from service.model.calendars import Rules, hours_of
+from service.model.windows import read_blackout, read_window
+
+NIGHT = ("Mon-Fri 22:00-06:00 Europe/Berlin", "Sun 02:00-03:00 UTC")
+HOWE = ("22:00-06:00 Australia/Lord_Howe",)
+SHOP = ("Mon-Sat 01:00-05:30 America/New_York", "Sun 00:00-24:00 America/New_York")
+WEEKEND = ("Sat-Sun 00:00-24:00 UTC",)
+DARK = ("2026-12-24/2026-12-26 Europe/Berlin",)
+RULES = {
+    "night.example": Rules(NIGHT, DARK),
+    "howe.example": Rules(HOWE),
+    "a.shop.example": Rules(SHOP),
+    "b.shop.example": Rules(WEEKEND),
+    "free.example": Rules(),
+}
+
+
+def is_open(rules, at):
+    """Return whether the wall time lies in a window, minute by minute."""
+    found = rules.windows is None
+    for window in map(read_window, rules.windows or ()):
+        wall = at.astimezone(ZoneInfo(window.zone)).replace(tzinfo=None)
+        for back in (0, 1):
+            day = wall.date() - timedelta(days=back)
+            midnight = datetime.combine(day, time())
+            minutes = (wall - midnight) / timedelta(minutes=1)
+            found |= day.weekday() in window.days and window.begin <= minutes < window.end
+    dark = map(read_blackout, rules.blackouts)
+    return found and not any(
+        each.first <= at.astimezone(ZoneInfo(each.zone)).date() <= each.last for each in dark
+    )
+
+
+def played(store, start, days, n):
+    """Return a fleet of n pages for each host after some days."""
+    rng = np.random.default_rng(5)
+    pages = {host: rng.uniform(0.3, 2.0, n) for host in RULES}
+    fleet = Fleet(store, pages, start, Gamma(), 5.0 * n, timedelta(days=1))
+    fleet.rule(
+        hosts={
+            "night.example": {"windows": NIGHT, "blackouts": DARK},
+            "howe.example": {"windows": HOWE},
+            "b.shop.example": {"windows": WEEKEND},
+        },
+        groups={"shop": ({"windows": SHOP}, ["a.shop.example", "b.shop.example"])},
+    )
+    fleet.run(start + timedelta(days=days))
+    return fleet
+
+
+def outside(fleet):
+    """Return the crawls outside of windows, and the leases that end outside of them."""
+    moment = timedelta(microseconds=1)
+    return [
+        (host, began, ends)
+        for host, _, began, ends in fleet.crawls
+        if not (is_open(RULES[host], began) and is_open(RULES[host], ends - moment))
+    ]
+
+
+def made(fleet, host):
+    """Return the crawls of a host after the first ones, over those that windows permit."""
+    pages = [page for page, name in fleet.host.items() if name == host]
+    n = sum(name == host for name, *_ in fleet.crawls) - len(pages)
+    return n / sum(fleet.promised[page] for page in pages)
+
+
+def first_hours(fleet, host, start, days):
+    """Return the crawls of an hour after an opening, over those of a mean open hour."""
+    hours = hours_of(RULES[host], start + timedelta(days=35))
+    begin, end = (
+        np.datetime64((start + timedelta(days=day)).replace(tzinfo=None), "us") for day in (3, days)
+    )
+    some = (hours.opens >= begin) & (hours.opens < end)
+    opens, closes = hours.opens[some], hours.closes[some]
+    at = np.array([c[2].replace(tzinfo=None) for c in fleet.crawls if c[0] == host], "M8[us]")
+    at = at[(at >= opens[0]) & (at < end)]
+    length = (closes - opens) / np.timedelta64(1, "h")
+    since = at - opens[opens.searchsorted(at, side="right") - 1]
+    n_first = np.count_nonzero(since < np.timedelta64(1, "h"))
+    return (n_first / np.minimum(length, 1.0).sum()) / (len(at) / length.sum())
+
+
+@pytest.mark.slow
+def test_a_year_over_both_changes_of_clocks_keeps_windows_rates_and_an_even_load(sql_store):
+    start, days = datetime(2026, 1, 5, tzinfo=UTC), 365
+    fleet = played(sql_store, start, days, 6)
+    assert outside(fleet) == []
+    for host in RULES:
+        assert made(fleet, host) >= 0.98, host
+    for host in list(RULES)[:4]:
+        assert first_hours(fleet, host, start, days) <= 2.0, host
+
+
+@pytest.mark.dear
+@pytest.mark.parametrize("start", [(2026, 3, 27), (2026, 10, 23), (2026, 4, 3)])
+def test_days_around_changes_of_clocks_keep_windows(sqlite_store, start):
+    fleet = played(sqlite_store, datetime(*start, tzinfo=UTC), 4, 2)
+    assert len(fleet.crawls) > 15
+    assert outside(fleet) == []

@@ -1,0 +1,54 @@
+"""What needs somebody because of windows, through the running service."""
+
+from datetime import timedelta
+
+import pytest
+from support.live_server import lease_freely, running
+
+from service.model.calendars import Rules
+
+HOST = "a.example"
+
+
+@pytest.fixture
+def live(sqlite_url):
+    with running(sqlite_url, host_delay_s=3_600.0) as service:
+        lease_freely(service)
+        service.register(f"https://{HOST}/1", f"https://{HOST}/2")
+        yield service
+
+
+def needs(live):
+    return {need["kind"]: need for need in live.get("/status").json()["needs_you"]}
+
+
+def test_a_host_that_loses_its_crawls_is_named_with_the_cause(live):
+    opens = live.clock() + timedelta(hours=2)
+    window = f"{opens:%H:%M}-{opens + timedelta(hours=1):%H:%M} UTC"
+    live.client.patch(f"/hosts/{HOST}", json={"windows": [window]})
+    live.client.put("/budget", json={"budget": "1000 crawls"})
+    live.epoch()
+    need = needs(live)["window_too_narrow"]
+    assert need["subject"] == HOST
+    assert "because its delay leaves no time for more" in need["sentence"]
+    live.client.patch(f"/hosts/{HOST}", json={"windows": None, "min_delay_s": 1})
+    live.epoch()
+    assert "window_too_narrow" not in needs(live)
+
+
+def test_blackouts_that_leave_no_opening_together_are_refused(live):
+    live.client.patch(f"/hosts/{HOST}", json={"windows": ["Sun 02:00-03:00 UTC"]})
+    since = live.clock()
+    blackout = {"blackouts": ["2020-01-01/2090-01-01 UTC"], "members": [HOST]}
+    refused = live.client.put("/groups/g", json=blackout)
+    assert refused.status_code == 422
+    # each alone leaves an opening, and both together none
+    first = {"blackouts": [f"{since:%Y-%m-%d}/{since + timedelta(days=200):%Y-%m-%d} UTC"]}
+    late = since + timedelta(days=199)
+    rest = {"blackouts": [f"{late:%Y-%m-%d}/{late + timedelta(days=400):%Y-%m-%d} UTC"]}
+    assert live.client.put("/groups/g", json={**first, "members": [HOST]}).status_code == 200
+    assert live.client.patch(f"/hosts/{HOST}", json=rest).status_code == 422
+    assert "window_never_opens" not in needs(live)
+    # a start with blackouts of all hosts cannot be refused for the sake of one
+    live.service.store.calendars.of_all = Rules(None, ("2020-01-01/2090-01-01 UTC",))
+    assert needs(live)["window_never_opens"]["subject"] in (HOST, "g")
