@@ -46,6 +46,7 @@ from service.storage.clock import Clock
 from service.storage.history.contract import Counted, Counter
 from service.storage.postgres.connections import BATCH, Deadlines
 from service.storage.stores.contract import Lead, Store
+from service.storage.topics import Topic
 
 log = structlog.get_logger()
 
@@ -143,6 +144,14 @@ class ShardedStore(MappedDatabases, Store, SeveralSources, SeveralBatchers):
                     announce(tx, published)
             except RecrawlError as error:  # the epoch is in force all the same
                 log.warning("an epoch was not announced yet", reason=str(error))
+
+    @override
+    def rings(self, topic: Topic) -> int:
+        return sum(database.rings(topic) for database in self.databases)
+
+    @override
+    def writes_long(self) -> bool:
+        return any(database.writes_long() for database in self.databases)
 
     @override
     def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:

@@ -87,6 +87,7 @@ class Coordinated(Routing):
     change_webhook = by_coordinator("change_webhook")
     delete_webhook = by_coordinator("delete_webhook")
     due_webhooks = by_coordinator("due_webhooks")
+    next_due_webhook = by_coordinator("next_due_webhook")
     claim_webhook = by_coordinator("claim_webhook")
     lock_webhook = by_coordinator("lock_webhook")
     renew_claims = by_coordinator("renew_claims")

@@ -17,6 +17,7 @@ from recrawl_cluster.store.shard_map import ShardMap
 from service.model.arrays import Columns, Ints
 from service.model.errors import ShardMoved
 from service.storage.stores.contract import Transaction
+from service.storage.topics import Topic
 
 LAST_ID = 2**63 - 1
 ALL_ROWS = slice(None)
@@ -80,6 +81,10 @@ class Routing(Transaction):
     def of(self, an_id: int) -> ShardTransaction:
         """Return the transaction on the database of a page, host, group or host queue."""
         return self.on(int(self.shard_map.databases_of_ids(np.array([an_id]))[0]))
+
+    @override
+    def ring(self, topic: Topic) -> None:
+        self.coordinator.ring(topic)
 
     @override
     def of_host(self, host: str) -> ShardTransaction:

@@ -41,6 +41,14 @@ class RingEntry:
 
 NOBODY = RingEntry(NO_DIGEST, None)
 
+NewBucket = Callable[[str, float, float], TokenBucket]
+"""Function of the id of a key, its rate and the time that returns the bucket of the key."""
+
+
+def full_bucket(_key_id: str, per_s: float, now: float) -> TokenBucket:
+    """Return a full bucket of this process."""
+    return TokenBucket.full(per_s, now)
+
 
 class KeyRing:
     """The keys of the database and of the environment."""
@@ -53,11 +61,13 @@ class KeyRing:
         *,
         n_slots: int,
         seconds: Callable[[], float] = time.monotonic,
+        new_bucket: NewBucket = full_bucket,
     ) -> None:
         self.store = store
         self.now = now
         self.n_slots = n_slots
         self.seconds = seconds
+        self.new_bucket = new_bucket
         callers = [
             (text, Caller(f"environment-{i}", Role.admin, known=True, slots=Slots(n_slots)))
             for i, text in enumerate(dict.fromkeys(environment), 1)
@@ -159,7 +169,7 @@ class KeyRing:
         if key.items_per_s is None:
             bucket = None
         elif bucket is None or bucket.per_s != key.items_per_s:
-            bucket = TokenBucket.full(key.items_per_s, self.seconds())
+            bucket = self.new_bucket(key.key_id, key.items_per_s, self.seconds())
         caller = Caller(
             name=key.key_id,
             role=key.role,

@@ -156,6 +156,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         batcher.start()
     runners = start_runner(service)
     followers = [service.watch.start(), service.feed.start(), *service.gate.start()]
+    followers += service.telemetry.start()
     keep_for_good()
     try:
         yield
@@ -178,6 +179,7 @@ def end(service: Service, threads: list[threading.Thread]) -> None:
     service.watch.stopped.set()
     service.feed.stopped.set()
     service.gate.stop()
+    service.telemetry.stopped.set()
     threads = [*service.asked.writing, *threads]
     for batcher in service.batchers:
         threads = [*batcher.finish(), *threads]

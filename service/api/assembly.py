@@ -43,6 +43,7 @@ from service.runtime.access import open_gate
 from service.runtime.bootstrap import opened, started_tracing
 from service.runtime.metrics import Monitor, Telemetry
 from service.runtime.settings import Settings
+from service.runtime.siblings import Siblings
 from service.status.asked import LastAsked
 from service.status.state import StateReader
 from service.storage import Store
@@ -100,6 +101,8 @@ class Monitored:
     monitor: Monitor
     key_checks: KeyChecks | None = None
     """Checks of the keys of sites; None: IndexNow needs an API key."""
+    incarnation: Callable[[], str] = str
+    """Name of the database's incarnation, as far as this process knows it."""
     readiness: BoundedCheck = field(default_factory=BoundedCheck)
     scraping: BoundedCheck = field(default_factory=BoundedCheck)
     counting: BoundedCheck = field(default_factory=lambda: BoundedCheck(COUNT_WITHIN_S))
@@ -210,12 +213,16 @@ def open_service(
     *,
     now: Clock | None = None,
     rng: np.random.Generator | None = None,
+    siblings: Siblings | None = None,
 ) -> Service:
-    """Open the store and return the service; raise what `opened` raises."""
+    """Open the store and return the service; raise what `opened` raises.
+
+    A process among several of one server has `siblings`.
+    """
     tracing = started_tracing(settings)
     base = opened(settings, now=now, rng=rng, batch=False)
     store, now = base.store, base.store.clock
-    telemetry = Telemetry(store, now, base.runner.interval, base.plan.estimator.name)
+    telemetry = Telemetry(store, now, base.runner.interval, base.plan.estimator.name, siblings)
     polite, seeds = settings.politeness(), base.rules.rng.spawn(3)
     settler_rng, lease_rng, rng_of_readers = seeds
     settler = LeaseSettler(polite, base.runner.ahead, settler_rng)
@@ -236,8 +243,10 @@ def open_service(
         crawl_reports = batched("crawls", recorder.flush_crawls, *writers)
         ping_reports = batched("pings", recorder.flush_pings, *writers)
         registrations = batched_registrations(store, settler, n_writers, patience_s)
+    watch = Watch(store)
     service = Service(
         store=store,
+        incarnation=lambda: watch.incarnation,
         rules=recorder.rules,
         small_posts=batched("small-posts", posts.flush, *writers),
         crawl_reports=crawl_reports,
@@ -254,7 +263,7 @@ def open_service(
         savings=SavingsReader(store, InForce(base.rules), now),
         rng=rng_of_readers,
         runner=base.runner,
-        watch=Watch(store),
+        watch=watch,
         feed=FeedWatch(store),
         courier=base.courier,
         archivist=base.archivist,
@@ -271,7 +280,7 @@ def open_service(
         slow_request_s=settings.slow_request_s,
         log_requests=settings.log_level == "debug",
         key_checks=KeyChecks(now, looks(settings.outgoing)) if settings.indexnow_check else None,
-        gate=open_gate(store, settings, now, settings.outgoing),
+        gate=open_gate(store, settings, now, settings.outgoing, siblings),
         cors_origins=settings.cors_origins,
         tracing=tracing,
     )

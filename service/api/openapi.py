@@ -45,6 +45,9 @@ class Health(Struct, frozen=True, kw_only=True):
     """Version of the service."""
     away: list[str] | UnsetType = UNSET
     """Names of the databases that are away; absent while all answer."""
+    incarnation: str | UnsetType = UNSET
+    """Name of the database's incarnation: another one after a restore, when a client should forget
+    what it has sent. Only in the answers of servers, to GET /readyz."""
 
 
 TITLES = {

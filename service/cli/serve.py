@@ -43,6 +43,14 @@ MetricsPort = Annotated[
 ]
 
 
+Processes = Annotated[
+    int,
+    typer.Option(
+        min=1, max=64, help="Processes that serve the port; as many as cores, on Postgres only"
+    ),
+]
+
+
 @contextmanager
 def quick_imports() -> Iterator[None]:
     """Pause the collection of garbage, which takes a quarter of the time of large imports."""
@@ -53,12 +61,17 @@ def quick_imports() -> Iterator[None]:
         gc.enable()
 
 
-def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl = None) -> None:
+def serve(
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    database_url: DatabaseUrl = None,
+    processes: Processes = 1,
+) -> None:
     """Serve the HTTP API.
 
     On SQLite (the default, ./recrawl.db) no other command is necessary: this one migrates the file
     and runs epochs in a thread. On Postgres, run `recrawl migrate` first and `recrawl worker` in
-    parallel; any number of servers may share one database.
+    parallel; any number of servers may share one database, and a server may have several processes.
     """
     with quick_imports():
         from service.api.assembly import open_service
@@ -67,6 +80,12 @@ def serve(host: Host = "127.0.0.1", port: Port = 8000, database_url: DatabaseUrl
         from service.runtime.bootstrap import configure_logging, log_unused_proxies
 
     chosen = settings(database_url)
+    if processes > 1:
+        from service.cli.processes import serve_in_processes
+
+        configure_logging(chosen.log_level)
+        log_unused_proxies(chosen)
+        raise typer.Exit(serve_in_processes(chosen, host, port, processes))
     mistake = mistake_without_keys(host, chosen)
     if mistake is not None and not may_have_keys(chosen):
         raise mistake

@@ -6,6 +6,8 @@ from recrawl_client import Unavailable
 from service.connectors.feed_watch import FeedReader
 from service.connectors.watching import Watcher, WatchStep
 
+RESTORED = "the database of the service was restored: all documents are read again"
+
 
 def rounds(
     watcher: Watcher, reader: FeedReader, urls: list[str], interval_s: float, n: int | None = None
@@ -19,6 +21,8 @@ def rounds(
     while True:
         started = watcher.clock()
         try:
+            if watcher.recognise():
+                yield WatchStep(watcher.client.base_url, "listed", reason=RESTORED)
             if not done:
                 reader.keep(urls)
                 yield from reader.due()  # shows whether this key may lease feeds at all

@@ -105,10 +105,35 @@ class WatchState:
                     self.db.execute(statement)
                 self.db.execute(f"PRAGMA user_version = {VERSION}")
                 self.db.execute("INSERT INTO meta VALUES (?)", (self.receiver,))
-            elif self.db.execute("SELECT receiver FROM meta").fetchone() != (self.receiver,):
-                for table in ("documents", "feeds", "left_urls"):
-                    self.db.execute(f"DELETE FROM {table}")
-                self.db.execute("UPDATE meta SET receiver = ?", (self.receiver,))
+            elif self._receiver()[0] != self.receiver:
+                self._forget(self.receiver)
+
+    def recognise(self, incarnation: str) -> bool:
+        """Forget all if the receiver's database was restored; return whether it was.
+
+        The database may lack pages of documents that it accepted after its backup.
+        """
+        with self._transaction():
+            _, before = self._receiver()
+            if before == incarnation:
+                return False
+            named = f"{self.receiver} {incarnation}"
+            if before:
+                self._forget(named)
+            else:  # the rows are of a command or a service that did not know it
+                self.db.execute("UPDATE meta SET receiver = ?", (named,))
+        return bool(before)
+
+    def _receiver(self) -> tuple[str, str]:
+        """Return the receiver of the rows, and the name of its incarnation; "": not known."""
+        (receiver,) = self.db.execute("SELECT receiver FROM meta").fetchone()
+        address, _, incarnation = receiver.partition(" ")
+        return address, incarnation
+
+    def _forget(self, receiver: str) -> None:
+        for table in ("documents", "feeds", "left_urls"):
+            self.db.execute(f"DELETE FROM {table}")
+        self.db.execute("UPDATE meta SET receiver = ?", (receiver,))
 
     def close(self) -> None:
         """Close the file."""

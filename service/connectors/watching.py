@@ -172,6 +172,13 @@ class Watcher:
         self._not_before: dict[str, float] = {}
         self._next_fetch = clock()
 
+    def recognise(self) -> bool:
+        """Forget all documents if the database of the service was restored; return whether."""
+        incarnation = ""
+        with suppress(httpx.HTTPError, ValueError):  # the calls of the round show what is wrong
+            incarnation = self.client.http.get("/readyz").json().get("incarnation", "")
+        return bool(incarnation) and self.state.recognise(incarnation)
+
     def look(self, urls: Iterable[str]) -> Iterator[WatchStep]:
         """Yield a step for each document, and for those that it names.
 

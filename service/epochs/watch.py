@@ -16,6 +16,7 @@ from service.storage import Store, Transaction
 from service.storage.budget.orders import Orders
 from service.storage.queue.hours import follow_hours
 from service.storage.stores.newest import NewestWatch
+from service.storage.topics import Topic
 
 MAX_AGE_S = 2.0
 """Maximum age of the epoch number in memory, seconds; older numbers are read from the database."""
@@ -30,6 +31,7 @@ def ignore(_: Orders) -> None:
 class Watch(NewestWatch):
     """The epoch in force, as this process has read it."""
 
+    topic = Topic.orders
     every_s = 0.2
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:

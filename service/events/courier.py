@@ -32,9 +32,12 @@ from service.model.arrays import UNIX_ZERO
 from service.model.errors import OUTAGES
 from service.model.webhooks import Delivery, DuePlace, ParkedPage, Webhook, WebhookStatus
 from service.storage import Store, Transaction
+from service.storage.topics import Topic
 
 EVERY_S = 0.1
-"""Time between two looks for due webhooks, seconds."""
+"""Minimum time between two looks for due webhooks, seconds."""
+SILENT_S = 5.0
+"""Maximum time between two looks without a ring of the feed, seconds."""
 CLAIM_S = 4.0
 """Duration of a claim: the longest wait of a webhook after the death of its process, seconds."""
 RENEW_EVERY_S = 1.0
@@ -96,6 +99,11 @@ class Courier:
         self._claims: dict[str, int] = {}
         self._renewed_at = time.monotonic()
         self._kept_at = -KEEP_EVERY_S
+        self._cuts = False
+        """True while old changes are left to delete."""
+        self._rings = -1
+        self._look_at = time.monotonic()
+        self._was_busy = False
         self.stopped = threading.Event()
 
     @cached_property
@@ -106,18 +114,29 @@ class Courier:
     def run_every(self) -> None:
         """Deliver until stopped; log errors and continue."""
         while not self.stopped.wait(EVERY_S):
+            rings = self.store.rings(Topic.changes)
+            if not self._needs_look(rings):
+                continue
             try:
                 self.renew()
                 self.look()
                 self._threads.clear()  # which only `run_once` waits for
                 self._scans.save(self.store)
                 self.keep_feed()
+                self._rings = rings
             except OUTAGES as error:
                 log.warning("no webhook is served, the next look tries again", reason=str(error))
                 self.stopped.wait(1.0)
             except Exception:
                 log.exception("webhooks could not be served; the next look tries again")
                 self.stopped.wait(1.0)
+
+    def _needs_look(self, rings: int) -> bool:
+        """Return whether a webhook may be due, or whether deliveries and scans go on."""
+        goes_on = not self._round.has_ended or bool(self._round.refused or self._scans)
+        busy = goes_on or self._cuts or bool(self._claims or self.places)
+        was_busy, self._was_busy = self._was_busy, busy
+        return busy or was_busy or rings != self._rings or time.monotonic() >= self._look_at
 
     def stop(self) -> None:
         """End `run_every`; the process need not wait for requests that run."""
@@ -134,6 +153,7 @@ class Courier:
         try:
             with self.store.begin(write=False) as tx:
                 chosen.extend(self._choose_due(tx))
+                self._look_at = time.monotonic() + self._until_due(tx)
             n_chosen = len(chosen)
             while chosen:
                 self._start(chosen[0])
@@ -143,6 +163,13 @@ class Courier:
                 self.places.release(name)
             raise
         return n_chosen
+
+    def _until_due(self, tx: Transaction) -> float:
+        """Return the time until the next look without a ring, seconds."""
+        due_at = tx.next_due_webhook(tx.newest_change())
+        if due_at is None:
+            return SILENT_S
+        return min(max((due_at - tx.now()).total_seconds(), 0.0), SILENT_S)
 
     def _start(self, webhook_id: str) -> None:
         thread = threading.Thread(target=self._deliver_safely, args=(webhook_id,), daemon=True)
@@ -214,6 +241,7 @@ class Courier:
                 before = int((tx.now() - self.retention).timestamp() * 1e6)
                 more = tx.cut_feed(before, BLOCKS_AT_ONCE)
             now = time.monotonic()
+        self._cuts = more
         if not more:
             self._kept_at = now
 

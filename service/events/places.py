@@ -72,6 +72,9 @@ class Places:
         self._lock = threading.Lock()
         self._taken: dict[str, Place] = {}
 
+    def __len__(self) -> int:
+        return len(self._taken)
+
     def __contains__(self, webhook_id: str) -> bool:
         return webhook_id in self._taken
 

@@ -46,6 +46,9 @@ class Scans:
         self._clock = clock
         self._scans: dict[str, Scan] = {}
 
+    def __len__(self) -> int:
+        return len(self._scans)
+
     def clear(self) -> None:
         """Forget all scans."""
         self._scans.clear()

@@ -12,6 +12,7 @@ from service.model.changes import FeedPlace
 from service.model.errors import InvalidField
 from service.model.webhooks import OldSecret, Webhook, WebhookSettings, WebhookStatus
 from service.storage import Transaction
+from service.storage.topics import Topic
 
 ID_BYTES = 16
 OLD_SECRET_FOR = timedelta(days=1)
@@ -61,6 +62,7 @@ def create(
         next_at=now,
     )
     tx.add_webhook(webhook)
+    tx.ring(Topic.changes)
     write_audit(tx, actor, "webhook.create", webhook.id, after=audited(webhook))
     return webhook
 
@@ -85,6 +87,7 @@ def change(
     if fields.get("status") == WebhookStatus.active:
         after |= _at_once(now)
     webhook = tx.change_webhook(webhook_id, **after)
+    tx.ring(Topic.changes)
     write_audit(tx, actor, "webhook.change", webhook_id, audited(before), audited(webhook))
     return webhook
 
@@ -115,6 +118,7 @@ def redeliver(
     webhook = tx.change_webhook(webhook_id, **after)
     if release:
         tx.release_pages(webhook_id)
+    tx.ring(Topic.changes)
     write_audit(
         tx,
         actor,

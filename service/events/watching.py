@@ -9,6 +9,7 @@ from typing_extensions import override
 from service.events.reading import feed_id
 from service.storage import Store
 from service.storage.stores.newest import NewestWatch
+from service.storage.topics import Topic
 
 UNBLOCK_EVERY_S = 1.0
 """Time between two searches for a session that holds up commits, seconds."""
@@ -19,6 +20,7 @@ log = structlog.get_logger()
 class FeedWatch(NewestWatch):
     """The newest number of the feed, which is read while a reader waits."""
 
+    topic = Topic.changes
     every_s = 0.1
 
     def __init__(self, store: Store) -> None:
@@ -31,15 +33,22 @@ class FeedWatch(NewestWatch):
         return feed_id(self.store)
 
     @override
-    def poll(self) -> None:
+    def look(self) -> None:
         if self.n_waiting:
-            with self.store.begin(write=False) as tx:
-                self.note_newest(tx.newest_change())
+            super().look()
         self.unblock()
 
+    @override
+    def poll(self) -> None:
+        with self.store.begin(write=False) as tx:
+            self.note_newest(tx.newest_change())
+
     def unblock(self) -> None:
-        """End a session that holds up commits (`Transaction.end_stuck_commit`), once a second."""
-        if self.store.embedded or time.monotonic() - self._unblocked_at < UNBLOCK_EVERY_S:
+        """End a session that holds up commits (`Transaction.end_stuck_commit`), once a second.
+
+        Without a long transaction of this process, no commit of this process waits.
+        """
+        if time.monotonic() - self._unblocked_at < UNBLOCK_EVERY_S or not self.store.writes_long():
             return
         self._unblocked_at = time.monotonic()
         with self.store.begin(write=False) as tx:

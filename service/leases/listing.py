@@ -17,6 +17,7 @@ their last crawl. The last lease of an `unfinished` page ended without a report.
 is tried daily, after several such leases in a row (`leases.unfinished`).
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -31,6 +32,7 @@ from service.leases.due import due_at, given_up
 from service.leases.unfinished import unreported
 from service.model.arrays import NO_TIME, Bools, Ints, instant
 from service.model.columns import DueColumns
+from service.model.errors import InvalidField
 from service.model.listing import ListedPages, ListedPart, PageFilter, ShownPages, Unfinished
 from service.model.outcomes import Outcome, lacks_content
 from service.model.unfinished import SET_ASIDE_AFTER
@@ -47,6 +49,12 @@ MARGIN = 1.1
 
 MOST_COUNTED = 1_000_000
 """Maximum candidates that an exact count scans."""
+COUNT_BLOCK = 20_000
+"""Maximum pages of one reading of a count."""
+COUNTED_WITHIN_S = 1.6
+"""Duration that an exact count may be expected to take, seconds; it is refused beyond."""
+TRIED_S = 0.25
+"""Time after which a count is judged by the share that it has counted, seconds."""
 
 SAMPLES, SAMPLE = 16, 500
 """Number of places at which an estimate counts pages, and number of candidates at each."""
@@ -83,6 +91,9 @@ COLUMNS_OF: dict[str, dict[str, Any]] = {
 """Values of columns that each state needs, by which the store filters."""
 NEEDS_RULE = frozenset({*PageState, OVERDUE} - {PageState.active})
 """States for which the values of columns are not enough."""
+RULED = frozenset({*PageState, OVERDUE, MOVED})
+"""States that follow from the columns of due times."""
+EVERY_PAGE = PageFilter()
 
 
 class Selection(NamedTuple):
@@ -108,14 +119,23 @@ class Selection(NamedTuple):
             self.only.host is not None or self.only.tag is not None
         )
 
+    @property
+    def by_rule(self) -> bool:
+        """True if the rule alone decides (`ruled`), without a filter by the store."""
+        return self.only == EVERY_PAGE and self.state in RULED
+
     def of(self, pages: DueColumns, now: datetime) -> Bools:
         """Return which of the pages, which the store has filtered, are selected."""
+        return self.ruled(pages, now) if self.state in NEEDS_RULE else np.ones(len(pages), np.bool_)
+
+    def ruled(self, pages: DueColumns, now: datetime) -> Bools:
+        """Return which of any pages are in the state, one of `RULED`."""
         if self.state == OVERDUE:
             overdue: Bools = due_at(pages) < instant(now)
             return overdue
-        if self.state in NEEDS_RULE:
-            return np.asarray(states_of(pages) == self.state, np.bool_)
-        return np.ones(len(pages), np.bool_)
+        if self.state == MOVED:
+            return np.asarray(pages.outcome == Outcome.moved, np.bool_)
+        return np.asarray(states_of(pages) == self.state, np.bool_)
 
 
 def states_of(pages: DueColumns) -> NDArray[np.object_]:
@@ -192,16 +212,6 @@ def shown(tx: Transaction, pages: ListedPages, now: datetime) -> ShownPages:
     return ShownPages(**pages.arrays(), n_unfinished=n, until=until)
 
 
-def parts_of(begin: Begin, selection: Selection, now: datetime) -> Iterator[ListedPages]:
-    """Yield all selected pages in parts, each from a short transaction of its own."""
-    after: int | None = 0
-    while after is not None:
-        with begin() as tx:
-            pages, after = list_pages(tx, after, WALK_BLOCK, selection, now)
-        if len(pages):
-            yield pages
-
-
 class Count(NamedTuple):
     """The number of selected pages."""
 
@@ -209,11 +219,23 @@ class Count(NamedTuple):
     exact: bool
 
 
-def count(begin: Begin, selection: Selection, now: datetime, *, exact: bool) -> Count:
+def count(
+    begin: Begin,
+    selection: Selection,
+    now: datetime,
+    *,
+    exact: bool,
+    clock: Callable[[], float] = time.monotonic,
+) -> Count:
     """Return the number of selected pages.
 
     An exact count scans at most `MOST_COUNTED` candidates. With more, and without `exact`, the
     count is an estimate from samples of candidates.
+
+    Raises
+    ------
+    InvalidField
+        An exact count would take too long.
     """
     with begin() as tx:
         # one more than an exact count scans shows whether there are more
@@ -221,9 +243,60 @@ def count(begin: Begin, selection: Selection, now: datetime, *, exact: bool) -> 
     if n <= MOST_COUNTED and selection.by_index:
         return Count(n, exact=True)
     if n <= MOST_COUNTED and (exact or n <= SAMPLES * SAMPLE):
-        return Count(sum(map(len, parts_of(begin, selection, now))), exact=True)
+        patience = Patience(n, clock if exact else lambda: 0.0)
+        return Count(sum(_counts(begin, selection, now, patience)), exact=True)
     with begin() as tx:
         return Count(_estimated(tx, n, selection, now), exact=False)
+
+
+class Patience:
+    """The time that a count may take."""
+
+    def __init__(self, n: int, clock: Callable[[], float]) -> None:
+        self.n = n
+        self.clock = clock
+        self.began = clock()
+
+    def check(self, share: float) -> None:
+        """Raise `InvalidField` if the whole takes too long, by the share that is counted."""
+        took_s = self.clock() - self.began
+        if took_s >= TRIED_S and took_s > COUNTED_WITHIN_S * share:
+            raise InvalidField(
+                "count",
+                f"an exact count of the {self.n:,} pages that it must look at would take about "
+                f"{took_s / share:.0f} s, and may take 2 s; send count=estimate, or select fewer "
+                "pages by host or tag",
+            )
+
+
+def _counts(begin: Begin, selection: Selection, now: datetime, patience: Patience) -> Iterator[int]:
+    """Yield the numbers of selected pages of all parts, each of a short transaction of its own."""
+    after: int | None = 0
+    n_read = 0
+    while after is not None:
+        with begin() as tx:
+            n_here, n_selected, after = _counted(tx, after, selection, now)
+        n_read += n_here
+        yield n_selected
+        if after is not None and n_read:
+            patience.check(min(n_read / patience.n, 1.0))
+
+
+def _counted(
+    tx: Transaction, after: int, selection: Selection, now: datetime
+) -> tuple[int, int, int | None]:
+    """Return candidates of the next part, selected ones among them, and where to go on."""
+    n_here, last = tx.candidates(after, COUNT_BLOCK, selection.only)
+    following = last if n_here == COUNT_BLOCK else None
+    if selection.by_rule:  # these columns are few, and no text
+        n = int(selection.ruled(tx.due_block(after, last), now).sum()) if n_here else 0
+        return n_here, n, following
+    n, place = 0, after if n_here else None
+    while place is not None:
+        part = tx.list_pages(place, COUNT_BLOCK, selection.columns(now), last=last)
+        n += int(selection.of(part.pages, now).sum())
+        place = part.after
+    return n_here, n, following
 
 
 def _estimated(tx: Transaction, n: int, selection: Selection, now: datetime) -> int:

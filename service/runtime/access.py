@@ -8,10 +8,12 @@ import httpx
 import msgspec
 
 from service.access.gate import Gate
-from service.access.keyring import KeyRing
+from service.access.keyring import KeyRing, full_bucket
+from service.access.shared_limits import bucket_in
 from service.access.tokens import TokenChecker
 from service.connectors.guarded import FetchLimits, Outgoing, guarded_client, inflated_within
 from service.runtime.access_settings import AccessSettings, is_on_this_machine
+from service.runtime.siblings import Siblings
 from service.storage import Store
 from service.storage.clock import Clock
 
@@ -26,8 +28,11 @@ def open_gate(
     settings: AccessSettings,
     now: Clock,
     outgoing: Outgoing = Outgoing(),  # noqa: B008 - frozen
+    siblings: Siblings | None = None,
 ) -> Gate:
     """Return the gate, with the keys that the database has now.
+
+    Processes of one server share the rates of keys.
 
     Raises
     ------
@@ -38,7 +43,8 @@ def open_gate(
     """
     n_slots, provider = settings.max_requests_per_key, settings.tokens()
     environment = [key.get_secret_value() for key in settings.api_keys]
-    ring = KeyRing(store, environment, now, n_slots=n_slots)
+    new_bucket = full_bucket if siblings is None else partial(bucket_in, siblings.folder)
+    ring = KeyRing(store, environment, now, n_slots=n_slots, new_bucket=new_bucket)
     ring.refresh()
     tokens = None
     if provider is not None:

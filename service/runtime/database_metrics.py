@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
@@ -103,11 +103,6 @@ class DatabaseCollector(Collector):
         )
         if self.disk is not None:
             yield from of_disk(self.disk)
-        yield CounterMetricFamily(
-            "recrawl_calibration_skipped_crawls",
-            "Crawls that were not compared with a prediction: too many at once, or an outage",
-            self.store.counter.n_not_compared,
-        )
         if (last := self.last) is None:
             return
         now = self.now()

@@ -1,10 +1,11 @@
-"""Metrics of one process for operators, in Prometheus's format."""
+"""Metrics for operators, in Prometheus's format: of one process, or of all of one server."""
 
 import platform
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,6 +21,7 @@ from prometheus_client import (
 from service import __version__
 from service.batching.batcher import Flush
 from service.runtime.database_metrics import DatabaseCollector, NeedsCollector, SumsCollector
+from service.runtime.siblings import Siblings
 from service.status.needs import Need
 from service.storage import Store
 from service.storage.clock import Clock
@@ -31,6 +33,8 @@ FAILURES = (500, 503, 507)
 """Statuses of requests that the service could not answer."""
 LEASE_OUTCOMES = ("granted", "ended", "returned", "late")
 ITEM_OUTCOMES = ("accepted", "duplicate", "late", "rejected")
+SHOWN_EVERY_S = 1.0
+"""Time after which a scrape at another process may miss a change of a gauge, seconds."""
 KINDS = ("page", "observation", "ping", "sitemap", "feed", "indexnow", "websub")
 """Kinds of items."""
 
@@ -45,15 +49,30 @@ Encoder = Callable[[CollectorRegistry], bytes]
 class Monitor:
     """The metrics that every process has: its own resources, and rows of the database."""
 
-    def __init__(self, store: Store, now: Clock, epoch_interval: timedelta, estimator: str) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(
+        self,
+        store: Store,
+        now: Clock,
+        epoch_interval: timedelta,
+        estimator: str,
+        siblings: Siblings | None = None,
+    ) -> None:
+        self.registry = self.scraped = CollectorRegistry()
+        self.shares = siblings is not None
+        if siblings is None:
+            ProcessCollector(registry=self.registry)
+        else:
+            self.scraped = siblings.share_metrics()
+        self.watched: list[tuple[Gauge, Callable[[], float]]] = []
+        """Gauges, and what they show, where several processes share them."""
+        self.showing = threading.Lock()
+        self.stopped = threading.Event()
         self.database = DatabaseCollector(store, now)
         self.sums = SumsCollector(store, now)
         self.needs: NeedsCollector | None = None
         for collector in (self.database, self.sums):
-            self.registry.register(collector)
-        ProcessCollector(registry=self.registry)
-        Info("recrawl_build", "Version of the service and its parts", registry=self.registry).info(
+            self.scraped.register(collector)
+        Info("recrawl_build", "Version of the service and its parts", registry=self.scraped).info(
             {
                 "version": __version__,
                 "python": platform.python_version(),
@@ -65,17 +84,25 @@ class Monitor:
             "recrawl_time_seconds",
             "Time of the clock that the service uses, since 1970",
             lambda: now().timestamp(),
+            "livemax",
         )
         self.watch(
             "recrawl_epoch_interval_seconds",
             "Time from the start of one epoch to the start of the next, as set",
             epoch_interval.total_seconds,
+            "livemax",
         )
+        self.skipped = Counter(
+            "recrawl_calibration_skipped_crawls",
+            "Crawls that were not compared with a prediction: too many at once, or an outage",
+            registry=self.registry,
+        )
+        self.n_skipped = 0
 
     def watch_needs(self, read: Callable[[], Sequence[Need]]) -> None:
         """Add the needs that a function reads at a count."""
         self.needs = NeedsCollector(read)
-        self.registry.register(self.needs)
+        self.scraped.register(self.needs)
 
     def count(self) -> None:
         """Count what needs more than a few rows, unless the last count was short ago."""
@@ -83,26 +110,66 @@ class Monitor:
         if self.needs is not None:
             self.needs.count()
 
-    def watch(self, name: str, help_text: str, read: Callable[[], float]) -> None:
-        """Add a gauge that calls `read` at every scrape."""
-        Gauge(name, help_text, registry=self.registry).set_function(read)
+    def watch(
+        self,
+        name: str,
+        help_text: str,
+        read: Callable[[], float],
+        mode: Literal["livesum", "livemax"] = "livesum",
+    ) -> None:
+        """Add a gauge that calls `read` at every scrape; `mode` puts several processes together."""
+        gauge = Gauge(name, help_text, registry=self.registry, multiprocess_mode=mode)
+        if self.shares:
+            self.watched.append((gauge, read))
+        else:
+            gauge.set_function(read)
+
+    def start(self) -> list[threading.Thread]:
+        """Return the started thread that shows other processes the gauges of this one, if any."""
+        if not self.shares:
+            return []
+        thread = threading.Thread(target=self._show_others, name="metrics", daemon=True)
+        thread.start()
+        return [thread]
+
+    def _show_others(self) -> None:
+        while not self.stopped.wait(SHOWN_EVERY_S):
+            self.show()
+
+    def show(self) -> None:
+        """Write what only this process can read, for a scrape at any process."""
+        for gauge, read in self.watched:
+            gauge.set(read())
+        with self.showing:  # of two threads, one counts what was skipped
+            n_skipped = self.database.store.counter.n_not_compared
+            self.skipped.inc(n_skipped - self.n_skipped)
+            self.n_skipped = n_skipped
 
     def scrape(self, encode: Encoder = generate_latest) -> bytes:
         """Return all metrics; reads a few rows of the database."""
         self.database.read()
-        return encode(self.registry)
+        self.show()
+        return encode(self.scraped)
 
     def scrape_process(self, encode: Encoder = generate_latest) -> bytes:
         """Return all metrics without the database: its metrics as they were at its last answer."""
         self.database.answered = False
-        return encode(self.registry)
+        self.show()
+        return encode(self.scraped)
 
 
 class Telemetry(Monitor):
     """The metrics of a server."""
 
-    def __init__(self, store: Store, now: Clock, epoch_interval: timedelta, estimator: str) -> None:
-        super().__init__(store, now, epoch_interval, estimator)
+    def __init__(
+        self,
+        store: Store,
+        now: Clock,
+        epoch_interval: timedelta,
+        estimator: str,
+        siblings: Siblings | None = None,
+    ) -> None:
+        super().__init__(store, now, epoch_interval, estimator, siblings)
         self.requests = Counter(
             "recrawl_requests",
             "Requests answered",

@@ -46,6 +46,7 @@ from service.model.calendars import ALWAYS_OPEN, Calendars
 from service.model.columns import DueColumns
 from service.model.errors import ArchiveUnavailable
 from service.storage.clock import Clock
+from service.storage.topics import Topic
 
 Arrays = dict[str, NDArray[np.generic]]
 WORD = re.compile(r"\{(\w+)(?:: ([^{}]+))?\}")
@@ -110,6 +111,9 @@ class Subject(ABC):
     def now(self) -> datetime:
         """Return the store's time: on Postgres that of the database, read in this transaction."""
         return self.clock()
+
+    def ring(self, topic: Topic) -> None:  # noqa: B027 - nobody waits for a store in memory
+        """Ring for a topic in all processes, once this transaction is committed."""
 
     @abstractmethod
     def number_in_force(self) -> int:

@@ -19,7 +19,7 @@ from support.loopback import Loopback, Names
 from recrawl_client import Client, Problem, Refused, Unavailable
 from service.connectors import watching
 from service.connectors.feed_watch import FeedReader
-from service.connectors.watch_rounds import rounds
+from service.connectors.watch_rounds import RESTORED, rounds
 from service.connectors.watch_state import WatchState
 from service.connectors.watching import Manners, Watcher
 
@@ -293,6 +293,25 @@ def test_between_two_fetches_lies_the_delay_and_rounds_count_from_their_start(ti
     steps = list(rounds(watcher, FeedReader(watcher), urls, interval_s=60, n=2))
     assert [step.outcome for step in steps] == ["taken"] * 6
     assert time.sleeps == [0.0, 2.5, 2.5, 55.0, 0.0, 2.5, 2.5]
+
+
+def test_after_a_restore_all_documents_are_read_again(timed, site, api):
+    """The backup may lack pages of documents whose addresses have not changed since."""
+    watcher, _ = timed
+    headers = {"ETag": '"same"'}
+    site.pages["/s.xml"] = Page(site.urlset("/a"), headers=headers)
+
+    def outcomes():
+        steps = rounds(watcher, FeedReader(watcher), [f"{site.url}/s.xml"], interval_s=60, n=1)
+        return [(step.outcome, step.reason) for step in steps]
+
+    assert api.get("/readyz").json()["incarnation"] == api.service.watch.incarnation
+    assert outcomes() == [("taken", "")]
+    assert outcomes() == [("unchanged", "")]
+    api.service.store.begin_incarnation()
+    api.service.watch.poll()
+    assert outcomes() == [("listed", RESTORED), ("taken", "")]
+    assert outcomes() == [("unchanged", "")]
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -113,3 +113,15 @@ def test_without_a_folder_the_state_is_in_memory(tmp_path):
     state = WatchState(tmp_path / "nowhere" / "watch.db", SERVICE)
     state.remember(URL, READ)
     assert state.document(URL) == READ
+
+
+def test_a_restored_receiver_knows_nothing_and_others_know_all(path):
+    state = WatchState(path, SERVICE)
+    state.remember(URL, READ, ["a"])
+    assert not state.recognise("0a1b2c3d")  # the command before did not know it
+    assert (state.document(URL), state.recognise("0a1b2c3d")) == (READ, False)
+    again = WatchState(path, SERVICE)
+    assert (again.recognise("0a1b2c3d"), again.document(URL)) == (False, READ)
+    assert (again.recognise("4e5f6071"), again.document(URL)) == (True, None)
+    other = WatchState(path, "http://other.example")
+    assert not other.recognise("4e5f6071")

@@ -272,3 +272,28 @@ def test_a_good_address_is_served_beside_idle_and_slow_ones(database_url, where)
         lags = [at - begun for at, begun in zip(arrived, sent.values(), strict=True)]
         assert max(lags) < 5
         assert len(set(requests)) == len(slow)
+
+
+def test_an_idle_courier_looks_after_a_ring_when_a_retry_is_due_and_rarely_else(live, receiver):
+    courier = live.service.courier
+    until_due = courier._until_due
+
+    def wait_s(**fields) -> float:
+        with live.service.store.begin() as tx:
+            if fields:
+                tx.change_webhook(name, **fields)
+            return until_due(tx)
+
+    courier.look()
+    assert [courier._needs_look(courier._rings) for _ in range(3)] == [False] * 3
+    assert courier._needs_look(courier._rings + 1)
+    assert wait_s() == courier_module.SILENT_S
+    name, now = hook(live, receiver.url), live.clock.now
+    assert wait_s() == courier_module.SILENT_S, "it waits for a change"
+    report(live, "a")
+    assert wait_s() == 0.0
+    assert wait_s(next_at=now + timedelta(seconds=2)) == 2.0
+    claimed = {"next_at": now, "leased_until": now + timedelta(seconds=3)}
+    assert wait_s(**claimed) == 3.0
+    assert wait_s(next_at=now + timedelta(hours=1)) == courier_module.SILENT_S
+    assert wait_s(status="disabled", next_at=now) == courier_module.SILENT_S

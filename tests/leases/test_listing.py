@@ -9,9 +9,11 @@ from support.store_cases import DAY, T0, page_of, publish, register, save, sched
 
 from service.leases import listing
 from service.leases.due import due_before, next_crawl_at
-from service.leases.listing import OVERDUE, PageState, Selection, count, parts_of, states_of
+from service.leases.listing import MOVED, OVERDUE, PageState, Selection, count, states_of
 from service.model.domain import ScheduleFilter
+from service.model.errors import InvalidField
 from service.model.listing import PageFilter
+from service.model.outcomes import Outcome
 from service.storage.pages.links import GONE_CHECKS
 
 ALL = PageFilter()
@@ -39,9 +41,13 @@ def world(sql_store):
 
 
 def select(store, state, now=LATER, only=ALL):
-    begin = partial(store.begin, write=False)
-    parts = parts_of(begin, Selection(only, state), now)
-    return [page for part in parts for page in part.page_id.tolist()]
+    after, found = 0, []
+    while after is not None:
+        with store.begin(write=False) as tx:
+            part = listing.list_pages(tx, after, listing.WALK_BLOCK, Selection(only, state), now)
+        found += part.pages.page_id.tolist()
+        after = part.after
+    return found
 
 
 def test_every_page_has_one_state(world):
@@ -115,6 +121,33 @@ def test_counts_of_many_pages_are_estimates_that_say_so(sql_store, monkeypatch):
     for exact in (True, False):
         assert count(begin, gone, LATER, exact=exact) == (1_000, False)
         assert count(begin, Selection(ALL), LATER, exact=exact) == (4_000, False)
+
+
+@pytest.mark.parametrize("only", [ALL, PageFilter(host="example.org"), PageFilter(gone=False)])
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_an_exact_count_is_the_length_of_the_list(world, monkeypatch, only, block):
+    store, pages = world
+    save(store, pages[PageState.gone][:1], gone=True, n_failures=1, outcome=Outcome.moved.value)
+    with store.begin() as tx:
+        tx.delete_many(np.array(pages[PageState.active][:1]))
+    monkeypatch.setattr(listing, "COUNT_BLOCK", block)
+    begin = partial(store.begin, write=False)
+    for state in (*PageState, OVERDUE, MOVED, "unfinished", "set_aside", None):
+        n = len(select(store, state, LATER, only))
+        counted = count(begin, Selection(only, state), LATER, exact=True, clock=float)
+        assert counted == (n, True), state
+
+
+def test_an_exact_count_that_would_take_long_is_refused_at_once(world, monkeypatch):
+    store, _ = world
+    monkeypatch.setattr(listing, "COUNT_BLOCK", 1)
+    begin, overdue = partial(store.begin, write=False), Selection(ALL, OVERDUE)
+    seconds = iter(np.arange(0.0, 100.0, 0.13).tolist())
+    assert count(begin, overdue, LATER, exact=True, clock=lambda: next(seconds)).exact
+    slow = iter(np.arange(0.0, 100.0, 0.2).tolist())
+    with pytest.raises(InvalidField, match=r"would take about 2 s.* send count=estimate"):
+        count(begin, overdue, LATER, exact=True, clock=lambda: next(slow))
+    assert next(slow) == pytest.approx(0.6), "two of twelve pages were counted"
 
 
 def test_the_list_of_overdue_pages_agrees_with_the_schedule(world):

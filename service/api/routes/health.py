@@ -5,6 +5,7 @@ from functools import partial
 
 import structlog
 from fastapi import APIRouter, Request, Response
+from msgspec import UNSET
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
@@ -50,10 +51,14 @@ async def readyz(service: TheMonitored) -> Response:
         return not_ready(StoreUnavailable(sentence, check="connection"))
     except RecrawlError as error:
         return not_ready(error)
+    incarnation = service.incarnation() or UNSET
     if away:
         log.warning("databases are away", away=list(away))
-        return answer(Health(status="degraded", version=__version__, away=list(away)))
-    return answer(Health(status="ok", version=__version__))
+        health = Health(
+            status="degraded", version=__version__, away=list(away), incarnation=incarnation
+        )
+        return answer(health)
+    return answer(Health(status="ok", version=__version__, incarnation=incarnation))
 
 
 def not_ready(error: RecrawlError) -> Response:

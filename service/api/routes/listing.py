@@ -58,7 +58,8 @@ CountKind = Annotated[
     Literal["none", "estimate", "exact"],
     Query(
         description="Count of all pages that the filters select, in the part of JSON without "
-        "`cursor`: `exact` up to a million candidates, else an estimate"
+        "`cursor`: `exact` up to a million candidates, else an estimate; refused where it would "
+        "take more than 2 s"
     ),
 ]
 OneUrl = Annotated[

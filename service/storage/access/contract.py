@@ -20,6 +20,7 @@ from typing_extensions import override
 from service.model.access import ApiKey, AuditEntry, AuditFilter, Role
 from service.model.errors import KeyNotFound
 from service.storage.dialect import Dialect, Subject, all_of
+from service.storage.topics import Topic
 
 
 class AccessStatements(Subject):
@@ -210,8 +211,9 @@ class AccessSql(Dialect, AccessStatements):
         self.changed_keys()
 
     def changed_keys(self) -> None:
-        """Raise the version of the keys."""
+        """Raise the version of the keys, and wake those who wait for a change."""
         self.run(RAISE_VERSION)
+        self.ring(Topic.keys)
 
     @override
     def mark_used(self, key_ids: Collection[str], now: datetime) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from service.storage.dialect import Dialect, Subject
+from service.storage.topics import Topic
 
 
 class Orders(NamedTuple):
@@ -58,10 +59,12 @@ class OrderSql(Dialect, OrderStatements):
     @override
     def order_budget(self, budget: str, at: datetime) -> None:
         self.put_meta(BUDGET, f"{at.isoformat()} {budget}")
+        self.ring(Topic.orders)
 
     @override
     def order_pause(self, until: datetime | None) -> None:
         self.put_meta(PAUSE, "" if until is None else until.isoformat())
+        self.ring(Topic.orders)
 
 
 def _moment(text: str) -> datetime | None:

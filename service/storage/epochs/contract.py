@@ -23,6 +23,7 @@ from service.storage.dialect import KEPT, NUMBER_IN_FORCE, Subject, assignments
 from service.storage.epochs.change_hours import ChangeHoursSql
 from service.storage.epochs.group_hours import NO_RECORDS, NO_SCREENS, GroupHoursSql
 from service.storage.epochs.schedule import MOST_PAGE_ID
+from service.storage.topics import Topic
 
 FLOATS, INTS = "<f4", "<i8"
 """Types of stored numbers."""
@@ -247,6 +248,7 @@ class EpochsSql(ChangeHoursSql, GroupHoursSql, EpochStatements):
         self.save_learnt(epoch, learnt)
         self.run(DROP_URL_GROUPS)
         self.run(DROP_EPOCHS, kept=MOST_EPOCHS)
+        self.ring(Topic.orders)
 
     @override
     def withdraw(self, epoch: int) -> None:

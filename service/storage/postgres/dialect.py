@@ -12,6 +12,7 @@ from service.model.arrays import Columns, Ints, element_types
 from service.storage.clock import FollowingClock
 from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect
 from service.storage.postgres.statements import PostgresRows, Row, Statements
+from service.storage.topics import Topic
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
@@ -31,6 +32,7 @@ Later statements read rows of the schedule by their keys, so one plan suits all 
 first setting avoids planning, which takes longer than reading a few rows. Both settings last until
 the end of the transaction."""
 ASK_IN_A_HURRY = ASK_EPOCH.replace("EXISTS", f"{HURRY},\n    EXISTS", 1)
+NOTIFY = "SELECT pg_notify(%(channel)s, '')"
 EPOCH_IN_FORCE = "current_setting('recrawl.epoch')::int"
 """Expression of the epoch that `ASK_EPOCH` has read, for statements in the same message."""
 
@@ -106,6 +108,10 @@ class PostgresDialect(Dialect):
             self.database_clock.read(reading, sent=rows.sent_at, received=rows.received_at)
             self.number = epoch or 0
         return self.number
+
+    @override
+    def ring(self, topic: Topic) -> None:
+        self.statements.at_end(NOTIFY, {"channel": topic.value})
 
     def ask_epoch(self) -> PostgresRows:
         """Return the answer to `ASK_EPOCH`, which is sent once, with the next statement."""

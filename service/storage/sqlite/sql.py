@@ -12,6 +12,7 @@ from typing_extensions import override
 from service.model.arrays import Columns, Ints, element_types
 from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect, worded
 from service.storage.sqlite.values import columns, decoded, parameter, typed
+from service.storage.topics import Topic
 
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
@@ -91,6 +92,12 @@ class SqliteDialect(Dialect):
     """The epoch in force; None before it was read."""
     any_incidents = False
     """True if any host was under suspicion then (`queue.incidents`)."""
+    rung: set[Topic]
+    """Topics for which the store rings after the commit."""
+
+    @override
+    def ring(self, topic: Topic) -> None:
+        self.rung.add(topic)
 
     @override
     def run(self, statement: str, *row: Any, **parameters: Any) -> sqlite3.Cursor:

@@ -61,6 +61,7 @@ from service.storage.queue.hosts import HostStatements
 from service.storage.queue.hours import HoursStatements
 from service.storage.queue.incidents import IncidentStatements
 from service.storage.queue.signs import SignStatements
+from service.storage.topics import Topic
 from service.storage.webhooks.contract import WebhookStatements
 from service.storage.webhooks.subscriptions import SubscriptionStatements
 
@@ -194,6 +195,15 @@ class Store(ABC):
     def read_whole(self) -> AbstractContextManager[Transaction]:
         """Open a transaction that reads any number of pages, all as of one instant."""
         return self.begin(write=False)
+
+    def rings(self, topic: Topic) -> int:
+        """Return how often this process knows a topic to have rung (`Transaction.ring`)."""
+        del topic
+        return 0
+
+    def writes_long(self) -> bool:
+        """Return whether a transaction of this process may have waited long for other sessions."""
+        return False
 
     def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
         """Return when keys may have changed, `ended` is set, or about `within_s` seconds passed."""

@@ -1,16 +1,19 @@
 """The newest of ascending numbers in a store, for requests that wait for a newer one.
 
-One thread polls the store. Requests wait on the event loop, and hold no thread and no connection.
+One thread polls the store after a ring of the topic, and rarely without one. Requests wait on the
+event loop, and hold no thread and no connection.
 """
 
 import asyncio
 import threading
+import time
 from abc import ABC, abstractmethod
 
 import structlog
 
 from service.model.errors import OUTAGES
 from service.storage.stores.contract import Store
+from service.storage.topics import Topic
 
 MOST_WAITING = 10_000
 """Maximum requests that wait; more are answered at once."""
@@ -21,8 +24,12 @@ log = structlog.get_logger()
 class NewestWatch(ABC):
     """The newest number, as this process has read it."""
 
+    topic: Topic
+    """Topic whose rings may show a newer number."""
     every_s: float
-    """Time between two polls of the store, seconds."""
+    """Time between two looks whether the topic has rung, seconds."""
+    silent_s: float = 1.0
+    """Maximum time between two polls of the store without a ring, seconds."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -33,10 +40,19 @@ class NewestWatch(ABC):
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stopped = threading.Event()
         self.turn = threading.Lock()
+        self._rings = -1
+        self._poll_at = time.monotonic()
 
     @abstractmethod
     def poll(self) -> None:
         """Read the newest number and note it."""
+
+    def look(self) -> None:
+        """Poll if the topic has rung since the last poll, or if that was `silent_s` ago."""
+        rings, now = self.store.rings(self.topic), time.monotonic()
+        if rings != self._rings or now >= self._poll_at:
+            self.poll()
+            self._rings, self._poll_at = rings, now + self.silent_s
 
     def note_newest(self, number: int) -> None:
         """Remember a number that this process has read; from any thread."""
@@ -83,7 +99,7 @@ class NewestWatch(ABC):
     def _run(self) -> None:
         while True:
             try:
-                self.poll()
+                self.look()
             except OUTAGES:  # the next poll tries again
                 pass
             except Exception:

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 
 import numpy as np
@@ -23,7 +23,7 @@ from typing_extensions import override
 from service.model.errors import ArchiveRunning, EpochRunning, LeadershipLost, StoreUnavailable
 from service.model.incarnations import Incarnation
 from service.storage import migrations
-from service.storage.access.postgres import KEYS_CHANNEL, PostgresAccess
+from service.storage.access.postgres import PostgresAccess
 from service.storage.budget.costs import CostSql
 from service.storage.budget.orders import OrderSql
 from service.storage.budget.pace import PaceSql
@@ -58,6 +58,7 @@ from service.storage.postgres.statements import AUTOCOMMIT, SNAPSHOT, WRITE, Sta
 from service.storage.queue.postgres import PostgresQueue
 from service.storage.queue.signs import SignsSql
 from service.storage.stores.contract import Lead, Store, Transaction, failing
+from service.storage.topics import Topic
 from service.storage.webhooks.contract import WebhooksSql
 from service.storage.webhooks.subscriptions import SubscriptionsSql
 
@@ -68,6 +69,9 @@ N_BYTES = 49_152
 """Random bytes of a trial: 64 KiB of text, or 33 chunks of a long value."""
 TRIAL_EVERY_S = 1.0
 """Time for which a successful trial is valid, seconds."""
+
+LONG_S = 1.0
+"""Duration from which a transaction that writes may be held up by another session, seconds."""
 
 LOCK = """
 LOCK TABLE pages, page_states, hosts, observations, due_pages, host_queues,
@@ -146,7 +150,10 @@ class PostgresStore(Store):
         self.clock = clock or self.database_clock
         self.engine, self.silence = opened(url, pool_size, deadlines)
         self.checking, _ = opened(url, 1, CHECK)
-        self.listener = Listener(self.checking, KEYS_CHANNEL)
+        self.listener = Listener(self.checking)
+        self.rings_of_keys = 0
+        self.writing: dict[object, float] = {}
+        """Beginnings of the transactions that write now, seconds of the monotonic clock."""
         self.trial = Trial()
         self.rng = np.random.default_rng()
 
@@ -159,11 +166,26 @@ class PostgresStore(Store):
         with (
             translated(self.check_schema),
             taken(self.engine) as driver,
+            self._writing() if write else nullcontext(),
             driver.statements.transaction(opening) as statements,
         ):
             tx = self.transaction(statements, write=write)
             yield tx
         self.counter.add(tx.counted)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        turn = object()
+        self.writing[turn] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self.writing[turn]
+
+    @override
+    def writes_long(self) -> bool:
+        before = time.monotonic() - LONG_S
+        return any(began < before for began in list(self.writing.values()))
 
     @override
     @contextmanager
@@ -192,8 +214,13 @@ class PostgresStore(Store):
         return PostgresTransaction(statements, self.width)
 
     @override
+    def rings(self, topic: Topic) -> int:
+        return self.listener.rings(topic)
+
+    @override
     def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
-        self.listener.wait(within_s, ended)
+        seen = self.rings_of_keys
+        self.rings_of_keys = self.listener.wait(Topic.keys, seen, within_s, ended)
 
     @override
     @contextmanager

@@ -9,6 +9,7 @@ import fcntl
 import shutil
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
@@ -63,6 +64,7 @@ from service.storage.sqlite.connections import (
     translated,
 )
 from service.storage.stores.contract import Disk, Lead, Store, Transaction, failing
+from service.storage.topics import Topic
 from service.storage.webhooks.contract import WebhooksSql
 from service.storage.webhooks.subscriptions import SubscriptionsSql
 
@@ -108,6 +110,7 @@ class SqliteTransaction(
         self.width = width
         self.fetching = fetching
         self.stretches = stretches
+        self.rung = set()
 
     @override
     def housekeep(self, keep_log_since: datetime | None, now: datetime) -> None:
@@ -148,6 +151,8 @@ class SqliteStore(Store):
         self.writing = Turns()
         self.fetching = Turns()
         self.stretches = Stretches()
+        self.rung: Counter[Topic] = Counter()
+        """Number of commits of this process that rang, by topic."""
         self.held, self.held_at = False, -1.0
         """True while a writer of this process has the file's lock; time of the last such lock."""
         self.tried_at = -TRY_EVERY_S
@@ -164,9 +169,13 @@ class SqliteStore(Store):
     def begin(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
         if self.ended:
             raise StoreUnavailable(ENDED)
+
+        def committed() -> None:
+            self.rung.update(tx.rung)
+
         with translated(self._check_schema):
             reading = transaction(self.reading, lambda driver: driver.execute("BEGIN"))
-            with self._writing(self.timeout_s) if write else reading as driver:
+            with self._writing(self.timeout_s, committed) if write else reading as driver:
                 tx = self._transaction(driver)
                 yield tx
         self.counter.add(tx.counted)
@@ -176,6 +185,10 @@ class SqliteStore(Store):
         tx.clock, tx.archive, tx.counted = self.clock, self.archive, []
         tx.holds_new, tx.calendars = self.holds_new, self.calendars
         return tx
+
+    @override
+    def rings(self, topic: Topic) -> int:
+        return self.rung[topic]
 
     @override
     def keep_time(self) -> None:

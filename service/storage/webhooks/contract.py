@@ -66,6 +66,13 @@ class WebhookStatements(Subject):
         """
 
     @abstractmethod
+    def next_due_webhook(self, newest: int) -> datetime | None:
+        """Return when the time of the first webhook with changes to deliver comes; None: of none.
+
+        The time of a webhook that a process has claimed comes with the end of the claim.
+        """
+
+    @abstractmethod
     def claim_webhook(self, webhook_id: str, now: datetime, until: datetime) -> Webhook | None:
         """Claim a due webhook until an instant; None if another process was first."""
 
@@ -150,6 +157,10 @@ DUE_WEBHOOKS = f"""
 {SELECT} WHERE {DUE} AND (seq <= %(newest)s OR delivery IS NOT NULL)
     AND (next_at > %(after_at)s OR next_at = %(after_at)s AND id > %(after_id)s)
 ORDER BY next_at, id LIMIT %(limit)s
+"""
+NEXT_DUE = """
+SELECT min(CASE WHEN leased_until > next_at THEN leased_until ELSE next_at END) AS next_at
+FROM webhooks WHERE status = 'active' AND (seq <= %(newest)s OR delivery IS NOT NULL)
 """
 CLAIM = f"""
 UPDATE webhooks SET token = token + 1, leased_until = %(until)s WHERE id = %(id)s AND {DUE}
@@ -244,6 +255,12 @@ class WebhooksSql(Dialect, WebhookStatements):
             after_id=after.id,
         )
         return [_webhook(row) for row in rows]
+
+    @override
+    def next_due_webhook(self, newest: int) -> datetime | None:
+        (row,) = self.read(NEXT_DUE, newest=newest)
+        due_at: datetime | None = row["next_at"]
+        return due_at
 
     @override
     def claim_webhook(self, webhook_id: str, now: datetime, until: datetime) -> Webhook | None:
