@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # Each image checks tokens of identity providers.
-# Build arguments: EXTRA=arrow adds Parquet files and Arrow IPC (150 MB), EXTRA=cluster these,
+# Build arguments: EXTRA=arrow adds Parquet files and Arrow IPC (150 MB), EXTRA=s3 these and the archive in S3, EXTRA=cluster the former,
 # several databases and epochs on several machines, EXTRA=otel traces; BASE is another image with Python 3.11; PIP_NO_INDEX=1 and
 # PIP_FIND_LINKS=DIR take wheels from a folder.
 ARG BASE=python:3.11-slim-bookworm

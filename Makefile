@@ -33,9 +33,11 @@ test-dear: .venv/dev
 test-all: .venv/dev
 	$(BIN)/pytest $(PARALLEL) --hypothesis-profile thorough -m "not external" $(ARGS)
 
-# OpenAPI linters and TypeScript from npm, clients by openapi-generator (Java), Go, buildah for the image, nginx and Prometheus from apt, kubectl
+# OpenAPI linters, TypeScript, orval and Postgres 15 to 18 from npm, clients by openapi-generator (Java), Go, buildah for the image, nginx and Prometheus from apt, kubectl
+# Crawlee and a server of S3 from PyPI; the client of openapi-python-client runs in `make test-all` too
 test-external: .venv/dev
 	$(BIN)/pytest -m external $(ARGS)
+	$(BIN)/pytest tests/api/test_openapi_client.py $(ARGS)
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -102,6 +104,8 @@ lock: .venv/dev
 	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra jwt -o deploy/requirements.txt $(ARGS)
 	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra jwt --extra arrow -c deploy/requirements.txt \
 		-o deploy/requirements-arrow.txt $(ARGS)
+	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra jwt --extra s3 -c deploy/requirements-arrow.txt \
+		-o deploy/requirements-s3.txt $(ARGS)
 	echo ./recrawl_client | $(LOCK) - pyproject.toml --extra jwt --extra otel -c deploy/requirements.txt \
 		-o deploy/requirements-otel.txt $(ARGS)
 	printf '%s\n' ./recrawl_client '.[arrow,jwt]' ./recrawl_cluster | $(LOCK) - \

@@ -135,7 +135,8 @@ def files(roots: list[str]) -> Iterator[Path]:
     """Yield the Python and Markdown files in folders."""
     for root in map(Path, roots):
         below = [root] if root.is_file() else sorted(root.rglob("*"))
-        yield from (path for path in below if path.suffix in (".py", ".md"))
+        own = (path for path in below if "node_modules" not in path.parts)
+        yield from (path for path in own if path.suffix in (".py", ".md"))
 
 
 def main() -> int:

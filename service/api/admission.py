@@ -15,6 +15,7 @@ from service.access.roles import Right, right_of
 from service.access.tokens import UnknownSigner
 from service.api.assembly import the_monitored
 from service.api.origins import has_own_name, is_local, peer_of, refuse_others
+from service.api.prefix import root_of
 from service.api.responses import problems
 from service.api.threads import CALLER_NAME
 from service.model.access import Actor
@@ -153,6 +154,7 @@ class Documents:
         request = Request(scope, receive)
         answer: Any = self.app
         scope[SECURITY] = DOCUMENT_POLICY
+        scope["root_path"] = scope["root_path"] or root_of(scope)
         try:
             await enter(request, "docs", right_of("docs"))
         except RecrawlError as error:

@@ -12,10 +12,11 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
 from service import __version__
-from service.api import document
+from service.api import cross_origin, document
 from service.api.admission import Documents
 from service.api.assembly import MAX_THREADS, Service, keep_for_good, start_runner
 from service.api.encodings import CompressMiddleware
+from service.api.prefix import PrefixMiddleware
 from service.api.responses import problems
 from service.api.route import DirectMiddleware, DirectRoute
 from service.api.routes import (
@@ -60,19 +61,6 @@ their results, pass on pings, and read the schedule.
   connection too many 503.
 - A path may end in a slash. Each answer has an `X-Request-ID`: that of the request, or a new one.
 """
-
-CORS: dict[str, Any] = {
-    "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],
-    "allow_headers": [
-        *("Authorization", "Content-Type", "Content-Encoding", "If-None-Match"),
-        *("Idempotency-Key", "X-Request-ID"),
-    ],
-    "expose_headers": [
-        *("ETag", "Link", "Location", "Retry-After", "X-Request-ID"),
-        *("RateLimit", "RateLimit-Policy"),
-    ],
-}
-"""Rights of pages from the origins of `RECRAWL_CORS_ORIGINS`; keys travel in Authorization."""
 
 GRACE_S, ABORTED_S = 2.5, 1.0
 """Maximum time for threads to finish, and to fail once the store is closed, seconds."""
@@ -139,17 +127,28 @@ def create_app(service: Service | None = None) -> FastAPI:
             log_all=service.log_requests,
         )
         if service.cors_origins:
-            app.add_middleware(CORSMiddleware, allow_origins=service.cors_origins, **CORS)
+            app.add_middleware(
+                CORSMiddleware,
+                allow_origins=service.cors_origins,
+                allow_methods=cross_origin.METHODS,
+                allow_headers=cross_origin.SENT,
+                expose_headers=cross_origin.SHOWN,
+            )
         if service.tracing is not None:
             from service.api.tracing import trace
 
             trace(app, direct, service.tracing)
+        if service.root_path:
+            app.add_middleware(PrefixMiddleware, root_path=service.root_path)
     return app
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Run the writers, and epochs if they run in this process; then close the store."""
+async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+    """Run the writers, and epochs if they run in this process; then close the store.
+
+    Yield the state that each request has.
+    """
     service: Service = app.state.service
     to_thread.current_default_thread_limiter().total_tokens = MAX_THREADS
     for batcher in service.batchers:
@@ -159,7 +158,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     followers += service.telemetry.start()
     keep_for_good()
     try:
-        yield
+        yield {cross_origin.ORIGINS: service.cors_origins}
     finally:
         if service.key_checks is not None:
             service.key_checks.stop()

@@ -156,6 +156,8 @@ class Service(Monitored):
     """True where each request is logged."""
     cors_origins: tuple[str, ...]
     """Origins whose pages may call the service."""
+    root_path: str
+    """Path under which a proxy shows the service, "" at the root."""
     tracing: "Tracing | None" = None
     """Traces of this process; None: it makes none."""
     lease_waiters: LeaseWaiters = field(default_factory=LeaseWaiters)
@@ -282,6 +284,7 @@ def open_service(
         key_checks=KeyChecks(now, looks(settings.outgoing)) if settings.indexnow_check else None,
         gate=open_gate(store, settings, now, settings.outgoing, siblings),
         cors_origins=settings.cors_origins,
+        root_path=settings.root_path,
         tracing=tracing,
     )
     service.follow(base.budget.orders)

@@ -8,6 +8,7 @@ import ast
 import inspect
 import sys
 from functools import cache
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from fastapi.openapi.utils import get_openapi
 from recrawl_client.wire.common import Item
 from service.access.roles import Right
 from service.api.formats import with_formats
-from service.api.openapi import STRUCTS, IndexNowBody, problems_of
+from service.api.openapi import LIMITS, STRUCTS, IndexNowBody, problems_of
 from service.api.route import DirectRoute
 from service.api.webhook_requests import webhook_requests
 from service.model.access import Role
@@ -79,7 +80,11 @@ def document(app: FastAPI) -> dict[str, Any]:
         license_info=LICENSE,
         tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
-    described["components"] = {"schemas": schemas(), "securitySchemes": {"key": KEY}}
+    described["components"] = {
+        "schemas": schemas(),
+        "headers": LIMITS,
+        "securitySchemes": {"key": KEY},
+    }
     described["security"] = [{"key": [Role.admin.name]}]
     described["webhooks"] = webhook_requests()
     routes = {route.operation_id: route for route in app.routes if isinstance(route, DirectRoute)}
@@ -96,6 +101,7 @@ def _finish(operation: dict[str, Any], route: DirectRoute) -> None:
     if "422" in operation["responses"]:
         operation["responses"]["422"] = problems_of(422)[422]
     _add_right(operation, route.right)
+    _add_limits(operation, route.right)
     for status, response in route.responses.items():
         for media_type, content in response.get("content", {}).items():
             if "example" in content:
@@ -115,6 +121,16 @@ def _add_right(operation: dict[str, Any], right: Right) -> None:
     key = {"key": [right.role.name]}
     operation["security"] = [{}, key] if right.public_as or right.site_key else [key]
     operation["description"] += f"\n\nRole: `{right.role.name}`."
+
+
+def _add_limits(operation: dict[str, Any], right: Right) -> None:
+    """State the headers of a key's limit, on what it receives within the limit and beyond."""
+    if right.role is None:
+        return
+    references = {name: {"$ref": f"#/components/headers/{name}"} for name in LIMITS}
+    for status, response in operation["responses"].items():
+        if status.startswith("2") or int(status) == HTTPStatus.TOO_MANY_REQUESTS:
+            response["headers"] = {**response.get("headers", {}), **references}
 
 
 def schemas() -> dict[str, Any]:

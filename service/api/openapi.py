@@ -86,6 +86,18 @@ LINK = {
 LOCATION = {"Location": header("Path of the epoch", "/epochs/8")}
 RETRIED = frozenset({429, 503, 507})
 """Statuses of problems that carry Retry-After."""
+LIMITS = {
+    "RateLimit": header(
+        "Items that the key may still send, and seconds until its limit is full again "
+        "(draft-ietf-httpapi-ratelimit-headers); absent where the key has no limit of items",
+        '"items";r=7;t=7',
+    ),
+    "RateLimit-Policy": header(
+        "The limit: items within a window, seconds; absent where the key has none",
+        '"items";q=20;qu="items";w=10',
+    ),
+}
+"""Headers of answers to a key with a limit of items."""
 RETRY_AFTER = {"Retry-After": header("Wait before the next try, seconds", 5, "integer")}
 
 STRUCTS = [

@@ -13,6 +13,7 @@ from typing_extensions import override
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from service.api.cross_origin import ORIGINS, origins_of, readable
 from service.api.responses.problems import problem
 from service.runtime.requests import PLAIN_HEADERS
 
@@ -114,6 +115,7 @@ def refusal(status: int, name: str, detail: str) -> ASGIApp:
         response = problem(status, name, detail)
         response.headers["Connection"] = "close"
         response.raw_headers += PLAIN_HEADERS
+        response.raw_headers += readable(origins_of(scope), scope["headers"])
         await response(scope, receive, send)
 
     return refuse
@@ -154,14 +156,17 @@ SHED = 32
 class ExcusingFlow(FlowControl):
     """Flow control that does not count time in which the server does not read."""
 
-    def __init__(self, transport: asyncio.Transport, excuse: Callable[[], None]) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, arrival: Arrival, clock: Callable[[], float]
+    ) -> None:
         super().__init__(transport)
-        self.excuse = excuse
+        self.arrival = arrival
+        self.clock = clock
 
     @override
     def resume_reading(self) -> None:
         if self.read_paused:
-            self.excuse()
+            self.arrival.excuse(self.clock())
             super().resume_reading()
 
 
@@ -211,7 +216,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.parser = UpgradeIgnoringParser(self)  # type: ignore[assignment]
         super().connection_made(transport)
         self.arrival = Arrival(self.loop.time())
-        self.flow = ExcusingFlow(transport, self._excuse)
+        self.flow = ExcusingFlow(transport, self.arrival, self.loop.time)
         self.transport = QuietTransport(transport)  # type: ignore[assignment]
         self.check = self.loop.call_later(HEAD_S, self._check)
         if self.max_connections is not None and len(self.connections) > self.max_connections:
@@ -277,6 +282,7 @@ class BoundedConnection(HttpToolsProtocol):
                 *self.server_state.default_headers,
                 *response.raw_headers,
                 *PLAIN_HEADERS,
+                *readable(self.app_state.get(ORIGINS, ()), self.headers or ()),
             ]
             lines = [b"%s: %s\r\n" % header for header in headers]
             head = b"".join([STATUS_LINE[status], *lines, b"connection: close\r\n\r\n"])
@@ -303,9 +309,6 @@ class BoundedConnection(HttpToolsProtocol):
             return not self.waits()
         held_back = not self.waits() and self.cycle.waiting_for_100_continue
         return self.flow.read_paused or held_back
-
-    def _excuse(self) -> None:
-        self.arrival.excuse(self.loop.time())
 
     def _refuse_slow(self) -> None:
         if self.arrival.stage is Stage.BODY:
@@ -356,6 +359,12 @@ class BoundedConnection(HttpToolsProtocol):
         self.check.cancel()
         self._look_no_more()
         super().connection_lost(exc)
+        # uvicorn leaves a reset connection in a timer of five seconds, and in a circle with its
+        # waiting requests; `cycle` is the last of them
+        self._unset_keepalive_if_required()
+        if self.pipeline:
+            self.pipeline.clear()
+            self.cycle = None  # type: ignore[assignment]
 
     def _look_later(self) -> None:
         left = self.transport.get_write_buffer_size()

@@ -67,7 +67,7 @@ class LogArchive:
         except (ImportError, ValueError) as error:
             raise InvalidSettings(
                 f"RECRAWL_ARCHIVE: {error}; name a path, or an address of fsspec such as "
-                "s3://bucket/folder after pip install s3fs"
+                "s3://bucket/folder after pip install 'recrawl[s3]'"
             ) from error
         self.root = root.rstrip("/")
         self.is_local = "file" in _listed(self.files.protocol)

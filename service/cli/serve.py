@@ -95,11 +95,11 @@ def serve(
     try:
         if mistake is not None and service.gate.open:
             raise mistake
+        config = server_config(service, chosen, host, port)
         sockets = bind(host, port)
     except StartupRefused:
         service.store.close()
         raise
-    config = server_config(service, chosen, host, port)
     server = GracefulServer(config, service, lambda url: console.print(f"Recrawl serves at {url}"))
     server.run(sockets)
     if not server.started:

@@ -26,6 +26,7 @@ from service.api.admission import identified, leave, take_place
 from service.api.app import create_app
 from service.api.assembly import Service
 from service.api.origins import peer_of, refuse_others
+from service.api.prefix import refuse_own_path
 from service.api.requests.bodies import read_within
 from service.api.responses.problems import HEADERS, STATUS
 from service.api.threads import CALLER_NAME, in_thread
@@ -131,6 +132,8 @@ def create_app_with_console(service: Service) -> FastAPI:
         CountedRoute("/console/static/{name}", console.file),
         CountedRoute("/console/{rest:path}", console.guarded(console.miss), methods=both),
     ]
+    if service.root_path:
+        refuse_own_path(service.root_path, app.routes)
     return app
 
 
@@ -167,7 +170,7 @@ class Console:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.files = static_files()
-        self.templates = environment(self.files)
+        self.templates = environment(self.files, service.root_path)
         self.seal = Seal(service.store, service.now)
 
     def route(self, view: View) -> Route:

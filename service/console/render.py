@@ -105,8 +105,11 @@ def static_files() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((FOLDER / "static").iterdir())}
 
 
-def environment(files: Mapping[str, bytes]) -> Environment:
-    """Return the templates; the address of a file changes with its content."""
+def environment(files: Mapping[str, bytes], root: str = "") -> Environment:
+    """Return the templates, whose links begin with `root`.
+
+    The address of a file changes with its content.
+    """
     versions = {
         name: blake2b(content, digest_size=6).hexdigest() for name, content in files.items()
     }
@@ -129,5 +132,6 @@ def environment(files: Mapping[str, bytes]) -> Environment:
         "json": json_text,
         "pause_end": pause_end,
     }
-    made.globals["file"] = lambda name: f"/console/static/{name}?v={versions[name]}"
+    made.globals["root"] = root
+    made.globals["file"] = lambda name: f"{root}/console/static/{name}?v={versions[name]}"
     return made

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from service.api.origins import is_local
+from service.api.prefix import root_of
 from service.storage import Store
 from service.storage.clock import Clock
 
@@ -108,7 +109,8 @@ def end(store: Store, session: Session) -> None:
 def cookie_attributes(scope: Scope) -> dict[str, Any]:
     """Return the attributes of cookies; browsers send them over HTTPS only, except on loopback."""
     local = scope["scheme"] == "http" and is_local(scope)
-    return {"path": PATH, "secure": not local, "httponly": True, "samesite": "strict"}
+    path = f"{root_of(scope)}{PATH}"
+    return {"path": path, "secure": not local, "httponly": True, "samesite": "strict"}
 
 
 def keep(response: Response, scope: Scope, cookie: str) -> None:

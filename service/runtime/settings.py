@@ -2,13 +2,14 @@
 
 import difflib
 import os
+import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from service.archive.log_archive import LogArchive
@@ -35,6 +36,7 @@ from service.storage import CLUSTER
 from service.storage.postgres.connections import REQUEST_TIMEOUT_S
 
 PREFIX = "RECRAWL_"
+ROOT_PATH = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 FOR_TESTS = "RECRAWL_TEST_"
 FOR_CLIENTS = frozenset({"RECRAWL_URL", "RECRAWL_API_KEY", "RECRAWL_API_KEY_FILE"})
 """Variables of the commands that call a service: its address and a key, or the key's file."""
@@ -161,6 +163,8 @@ class Settings(AccessSettings, ClusterSettings):
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """Addresses or networks of proxies, separated by commas; X-Forwarded-For and
     X-Forwarded-Proto of other senders are ignored."""
+    root_path: str = ""
+    """Path under which a proxy shows the service, such as /recrawl; empty: at the root."""
     slow_request_s: Annotated[float, Field(ge=0, le=3_600)] = 1
     """Minimum duration of a request that is logged as slow, seconds, without intended waits."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -192,6 +196,16 @@ class Settings(AccessSettings, ClusterSettings):
     @classmethod
     def _unquoted(cls, values: Any) -> Any:  # defined last of its kind, so it runs first
         return {name: unquoted(value) for name, value in values.items()}
+
+    @field_validator("root_path")
+    @classmethod
+    def _root_path(cls, path: str) -> str:
+        if path and not ROOT_PATH.fullmatch(path):
+            raise ValueError(
+                f"{path!r} is no path such as /recrawl; start each part with a slash, end without "
+                "one, and use letters, digits, -, _ and ~, or dots after them"
+            )
+        return path
 
     @model_validator(mode="after")
     def _known_and_compatible(self) -> "Settings":

@@ -2,7 +2,7 @@
 
 import socket
 from functools import partial
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import pytest
 from support.live_server import PATIENCE_S, Live
@@ -12,13 +12,13 @@ from service.api.protocol import ExcusingFlow, QuietTransport
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_client_is_excused_when_the_server_reads_again(paused: bool) -> None:
-    excuses: list[int] = []
-    flow = ExcusingFlow(Mock(), lambda: excuses.append(1))
+    arrival = Mock()
+    flow = ExcusingFlow(Mock(), arrival, lambda: 7.0)
     if paused:
         flow.pause_reading()
     for _ in range(2):
         flow.resume_reading()
-    assert len(excuses) == paused
+    assert arrival.excuse.call_args_list == [call(7.0)] * paused
 
 
 @pytest.mark.parametrize("closing", [False, True])

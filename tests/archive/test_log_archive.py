@@ -183,7 +183,8 @@ def test_an_archive_may_be_at_any_address_of_fsspec():
 
 
 @pytest.mark.parametrize(
-    ("address", "remedy"), [("nowhere://x", "nowhere"), ("s3://bucket/x", "pip install s3fs")]
+    ("address", "remedy"),
+    [("nowhere://x", "nowhere"), ("s3://bucket/x", r"pip install 'recrawl\[s3\]'")],
 )
 def test_an_address_that_nothing_can_reach_is_refused_at_the_start(address, remedy, monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)

@@ -19,6 +19,7 @@ OURS = {"recrawl", "recrawl-client"}
 LOCKS = {
     "requirements.txt": DEPENDENCIES,
     "requirements-arrow.txt": DEPENDENCIES + EXTRAS["arrow"],
+    "requirements-s3.txt": DEPENDENCIES + EXTRAS["arrow"] + EXTRAS["s3"],
     "requirements-cluster.txt": DEPENDENCIES + EXTRAS["arrow"] + CLUSTER["dependencies"],
     "requirements-otel.txt": DEPENDENCIES + EXTRAS["otel"],
     "requirements-build.txt": PROJECT["build-system"]["requires"],
@@ -60,6 +61,14 @@ def test_arrow_adds_two_distributions_and_changes_no_pin() -> None:
     service, arrow = pins("requirements.txt"), pins("requirements-arrow.txt")
     assert {name: arrow.get(name) for name in service} == service
     assert arrow.keys() - service.keys() == {"fsspec", "pyarrow"}
+
+
+def test_s3_adds_s3fs_and_what_it_needs_and_changes_no_pin() -> None:
+    arrow, s3 = pins("requirements-arrow.txt"), pins("requirements-s3.txt")
+    assert {name: s3.get(name) for name in arrow} == arrow
+    own = {"s3fs", "aiobotocore", "botocore", "jmespath", "python-dateutil", "six", "urllib3"}
+    aiohttp = {"aiohttp", "aiohappyeyeballs", "aioitertools", "aiosignal", "attrs", "frozenlist"}
+    assert s3.keys() - arrow.keys() == own | aiohttp | {"multidict", "propcache", "wrapt", "yarl"}
 
 
 def test_traces_add_opentelemetry_and_what_it_needs_and_change_no_pin() -> None:

