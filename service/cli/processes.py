@@ -17,7 +17,7 @@ from service.api.assembly import Service, open_service
 from service.api.server import GracefulServer, address_of, bind
 from service.cli import reason, refuse
 from service.cli.options import console
-from service.cli.serve import may_have_keys, mistake_without_keys, server_config
+from service.cli.serving import may_have_keys, mistake_without_keys, server_config
 from service.model.errors import InvalidSettings, RecrawlError, StoreUnavailable
 from service.runtime.access import open_gate
 from service.runtime.bootstrap import configure_logging, opened

@@ -180,6 +180,8 @@ def test_every_administrative_act_leaves_an_entry_with_its_author(api: Live):
             "max_concurrency": None,
             "latency_factor": None,
             "max_delay_s": None,
+            "windows": None,
+            "blackouts": None,
             "max_crawl_rate": None,
             "blocked_until": None,
             "paused_until": None,

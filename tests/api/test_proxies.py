@@ -10,7 +10,7 @@ from support.live_server import Live, until
 from service.api.app import ROUTERS
 from service.api.assembly import open_service
 from service.api.route import DirectRoute
-from service.cli.serve import server_config
+from service.cli.serving import server_config
 from service.runtime.settings import read_settings
 
 KEY = "0123abcd-4567-ef89"
