@@ -1,5 +1,6 @@
 """Epochs over one database in parts by hosts: equal bits by each runner, and what losses leave."""
 
+import pickle
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -18,10 +19,12 @@ from recrawl_cluster.epochs import hosts
 from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.hosts import ByHosts, HostParts, host_sources
 from service.epochs import part
+from service.epochs.part import Task
 from service.epochs.parts import InProcess, in_this_process
 from service.epochs.run import run_epoch
 from service.leases.host_settings import change_group
 from service.leases.politeness import Politeness
+from service.model.calendars import Calendars, Rules
 from service.model.domain import EpochStatus
 from service.model.errors import EpochRunning, LeadershipLost, StoreUnavailable
 from service.storage import open_store
@@ -101,6 +104,19 @@ def expected(postgres_url, postgres_clone):
     shown = published(postgres_url, here)
     postgres_clone.empty()
     return shown
+
+
+def test_a_part_in_another_process_knows_the_windows_of_its_hosts(postgres_url):
+    """The rules of all hosts come from the settings of the leader alone."""
+    with closing(open_store(postgres_url, 2)) as store, store.lead() as lead:
+        ids = corpus(store)
+        store.calendars = Calendars(Rules(("Mon-Fri 22:00-06:00 Europe/Berlin",)))
+        sources = [pickle.loads(pickle.dumps(s)) for s in host_sources(store, lead, N_PARTS)]
+        inputs = [own for s in sources for own in s.load(Task(PLAN, None, LATER)).values()]
+    assert len(inputs) == N_PARTS
+    assert sum(len(each.pages) for each in inputs) == len(ids)
+    for each in inputs:
+        assert set(each.windows.host_id) == set(each.pages.host_id)
 
 
 @pytest.mark.dear

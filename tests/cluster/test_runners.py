@@ -1,5 +1,6 @@
 """Epochs over three real databases by each runner: equal bits, and what losses leave."""
 
+import pickle
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -27,12 +28,14 @@ from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.epochs.databases import in_this_process as in_one_process
 from recrawl_cluster.sharded import ShardedStore
-from service.epochs.part import Run
+from service.epochs.part import Run, Task
 from service.epochs.parts import EpochParts, in_this_process
 from service.epochs.run import run_epoch
 from service.epochs.what_if import WhatIf
 from service.estimation.rules import InForce, Rules
 from service.model.arrays import SHARD_BITS
+from service.model.calendars import Calendars
+from service.model.calendars import Rules as WindowRules
 from service.model.domain import Timing
 from service.model.errors import EpochRunning, LeadershipLost, ShardMoved, StoreUnavailable
 from service.storage.epochs.contract import NOTHING
@@ -83,6 +86,16 @@ def test_a_shard_of_an_earlier_attempt_writes_nothing(shard_urls):
                 source.prepare(Run(epoch, 1), schedule, NOTHING)
                 with pytest.raises(LeadershipLost):
                     source.prepare(Run(epoch + 1), schedule, NOTHING)
+
+
+def test_sources_of_other_processes_take_the_calendars_along(shard_urls):
+    with closing(joined_store(shard_urls, 2)) as store:
+        ids = filled(store)
+        store.calendars = Calendars(WindowRules(("Sat 00:00-24:00 UTC",)))
+        sources = [pickle.loads(pickle.dumps(each)) for each in for_processes(store)]
+        inputs = [one for each in sources for one in each.load(Task(PLAN, None, LATER)).values()]
+    assert sum(len(each.pages) for each in inputs) == len(ids)
+    assert all(set(each.windows.host_id) == set(each.pages.host_id) for each in inputs)
 
 
 class Overtaken(EpochParts):
