@@ -14,7 +14,7 @@ from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import World
 from service.connectors.feed_hints import DIFFERS_BY, importance, new_mean
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.model.arrays import Floats, Ints
 
 SIGMA = 2.0

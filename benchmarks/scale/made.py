@@ -9,7 +9,7 @@ import numpy as np
 
 from service.core.estimators import make_estimator
 from service.epochs.part import Input, Task, divided
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.model.arrays import INSTANT, NO_TIME, SHARD_BITS, instant
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Observability

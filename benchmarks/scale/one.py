@@ -35,7 +35,7 @@ from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.epochs.hosts import ByHosts, host_sources
 from service.core.estimators import make_estimator
 from service.epochs.parts import in_this_process
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.estimation.estimates import width
 from service.model.arrays import INSTANT
 from service.model.domain import Observability

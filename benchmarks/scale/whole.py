@@ -33,8 +33,8 @@ from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
 from service.epochs.part import Task
 from service.epochs.parts import EpochParts, Spread, in_this_process
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.runtime.bootstrap import configure_logging
 
 COUNTED = slice(11, 15)

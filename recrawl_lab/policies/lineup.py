@@ -25,7 +25,7 @@ from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.world import World
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.core.estimators.gamma import Gamma
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.model.domain import Timing
 
 STEP_INTERVALS = 0.5

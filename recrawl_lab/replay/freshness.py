@@ -28,7 +28,7 @@ from recrawl_lab.worlds.world import World
 from service.core.checks import Bools, Floats
 from service.core.estimators.gamma import Gamma, GammaState, gamma_unchanged
 from service.core.prior import fit_gamma_prior
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.estimation.freshness import read_freshness
 from service.estimation.rules import rules_in_force
 from service.model.arrays import Ints, days, instant

@@ -24,7 +24,7 @@ from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn
 from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import World
 from service.core.pace import Pace, TakenAmounts, advanced, room, taken
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.leases.due import due_at, ranking_rates
 from service.model.arrays import UNSPECIFIED, Bools, Ints
 from service.model.history import HostEvents

@@ -20,9 +20,9 @@ from recrawl_lab.worlds.simulated_time import START, Clock, instant_of
 from recrawl_lab.worlds.versions import Versions
 from recrawl_lab.worlds.world import World
 from service.core.change_hours.best_hours import FAST_INTERVAL
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
 from service.epochs.shifts import FREQUENT_EVERY
-from service.epochs.solve import Plan
 from service.estimation.estimates import width
 from service.estimation.rules import Rules, rules_in_force
 from service.history.counting import compare

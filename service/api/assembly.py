@@ -29,8 +29,8 @@ from service.budget.keeper import Keeper
 from service.connectors.indexnow import looks
 from service.connectors.indexnow_keys import KeyChecks
 from service.connectors.renewals import Renewer
+from service.epochs.plan import Plan
 from service.epochs.run import Runner
-from service.epochs.solve import Plan
 from service.epochs.watch import Watch
 from service.epochs.what_if import WhatIf
 from service.estimation.rules import InForce

@@ -14,15 +14,10 @@ from service.core.division import Division, Wanted, divided
 from service.epochs.constraints import CONSTRAINED, LEAST
 from service.epochs.division import ONE_EACH
 from service.epochs.group_hours import HoursInForce
+from service.epochs.optimum import AllocationInput, capacities_of, optimum_in_windows, priced
+from service.epochs.plan import Plan
 from service.epochs.shifts import placed
-from service.epochs.solve import (
-    AllocationInput,
-    Plan,
-    capacities_of,
-    optimum_in_windows,
-    priced,
-    total_costs,
-)
+from service.epochs.solve import total_costs
 from service.epochs.windows import HostWindows, worst
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS

@@ -30,9 +30,10 @@ from service.epochs.group_tables import (
     SharedGroups,
     shared_groups,
 )
+from service.epochs.plan import Plan
 from service.epochs.recalibration import NO_OUTCOMES, Outcomes, read_outcomes, recalibrated
 from service.epochs.requests import NO_REQUESTS, RequestCounts, of_other_shards, read_requests
-from service.epochs.solve import Plan, solve
+from service.epochs.solve import solve
 from service.epochs.urgency import LastEpoch
 from service.epochs.wide_revisions import revised
 from service.epochs.windows import HostWindows, load_windows

@@ -18,7 +18,7 @@ from service.budget.spending import adopt_unit
 from service.core.checks import BandwidthInfeasible
 from service.epochs.part import Run, Task
 from service.epochs.parts import EpochParts, Spread, in_this_process, recovered
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.history.steps import HistoryKeeper
 from service.leases.early import EarlyPages
 from service.leases.politeness import Politeness

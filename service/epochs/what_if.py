@@ -18,7 +18,8 @@ from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
 from service.epochs.division import divides, sharing, wanted_within
 from service.epochs.group_hours import HoursInForce
-from service.epochs.solve import Plan, priced
+from service.epochs.optimum import priced
+from service.epochs.plan import Plan
 from service.epochs.windows import load_windows
 from service.estimation.estimates import doubted, estimate_rates, rates_from_log
 from service.estimation.rules import fitted_last

@@ -23,8 +23,8 @@ from service.connectors.websub import hub_client
 from service.core.estimators import ESTIMATORS
 from service.epochs.constraints import CONSTRAINED
 from service.epochs.parts import Spread, in_this_process
+from service.epochs.plan import Plan
 from service.epochs.run import Runner
-from service.epochs.solve import Plan
 from service.estimation.estimates import width
 from service.estimation.rules import Rules
 from service.events.courier import Courier

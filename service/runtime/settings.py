@@ -19,7 +19,7 @@ from service.core.allocation import ALLOCATORS
 from service.core.division import FIRST_SHARE
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.epochs.constraints import CONSTRAINED
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.leases.politeness import Politeness
 from service.model.amounts import CRAWLS, Amount, read_budget
 from service.model.calendars import Rules, never_open

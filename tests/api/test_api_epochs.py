@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.live_server import Live, running, until
 
-from service.epochs import solve as epochs
+from service.epochs import optimum
 
 
 def test_an_epoch_asked_for_waits_until_the_scheduler_takes_it(api: Live):
@@ -108,7 +108,7 @@ def test_a_failed_epoch_tells_its_reason_and_leaves_the_old_schedule_in_force(
         raise FloatingPointError("the solver lost its way")
 
     with monkeypatch.context() as patch:
-        patch.setattr(epochs, "harmonic_optimum", broken)
+        patch.setattr(optimum, "harmonic_optimum", broken)
         failed = api.epoch()
     assert failed["status"] == "failed"
     assert failed["reason"] == "FloatingPointError: the solver lost its way"

@@ -17,8 +17,8 @@ from recrawl_lab.memory.store import MemoryStore
 from recrawl_lab.replay.staleness import Crawls, Staleness, staleness
 from recrawl_lab.worlds.world import World, synthetic_world
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.rules import Rules, rules_in_force
 from service.ingest.record import ping, record
 from service.model.arrays import instant

@@ -29,8 +29,8 @@ from recrawl_cluster.store.database import ShardDatabase
 from recrawl_cluster.store.epochs import write_share
 from recrawl_cluster.store.shard_map import SHIFT, read_map
 from service.core.estimators import make_estimator
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.estimates import width
 from service.estimation.rules import Rules
 from service.ingest.record import record

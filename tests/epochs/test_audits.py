@@ -8,8 +8,8 @@ from service.core.common_values import alone
 from service.core.estimators.gamma import Gamma
 from service.core.pings import AUDIT_SHARE, recent_days
 from service.epochs import solve as module
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.estimates import RateEstimates
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import EpochStatus, Observability

@@ -13,9 +13,9 @@ from service.core.common_values import alone
 from service.core.division import Wanted
 from service.core.estimators.gamma import Gamma
 from service.epochs.division import division, n_first_crawled, wanted_within
+from service.epochs.plan import Plan
 from service.epochs.requests import NO_REQUESTS, RequestCounts
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.epochs.what_if import WhatIf
 from service.leases.host_settings import change_host
 from service.leases.politeness import Politeness

@@ -9,7 +9,7 @@ from service.core.common_values import alone
 from service.core.doubt import counted_rate
 from service.core.estimators.gamma import Gamma
 from service.core.prior import Prior
-from service.epochs.solve import AllocationInput, optimum
+from service.epochs.optimum import AllocationInput, optimum
 from service.estimation.estimates import RateEstimates, RatePosterior, doubted
 from service.model.arrays import nothing
 from service.model.columns import CapColumns, EpochColumns

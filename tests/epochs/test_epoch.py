@@ -33,8 +33,8 @@ from service.core.estimators.lln import LLN
 from service.core.estimators.lognormal import LogNormal
 from service.core.prior import DEFAULT_PRIOR, fit_gamma_prior
 from service.epochs.part import refit
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.estimates import estimate_rates
 from service.estimation.page_estimate import of_page
 from service.estimation.rules import Rules, rules_in_force
@@ -271,7 +271,7 @@ def test_the_next_epoch_starts_from_the_multiplier_of_the_last(memory, clock, mo
         starts.append(start)
         return harmonic_optimum(*pages, start=start, **bounds)
 
-    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", spy)
+    monkeypatch.setattr("service.epochs.optimum.harmonic_optimum", spy)
     first = run_epoch(memory, PLAN, clock).certificate
     second = run_epoch(memory, PLAN, clock).certificate
     assert starts == [None, first.multiplier]
@@ -357,7 +357,7 @@ def test_a_failed_epoch_is_recorded_with_its_reason_and_the_old_schedule_stays(
     def breaks(*_pages, **_given):
         raise ZeroDivisionError("the sun has set")
 
-    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", breaks)
+    monkeypatch.setattr("service.epochs.optimum.harmonic_optimum", breaks)
     clock.at = T0 + HOUR
     with capture_logs() as logs:
         failed = run_epoch(store, PLAN, clock)
@@ -429,7 +429,7 @@ def test_what_is_reported_during_an_epoch_is_kept_and_counts_in_the_next(store, 
         return harmonic_optimum(*pages, **given)
 
     before = states_of(store, ids)
-    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", meanwhile)
+    monkeypatch.setattr("service.epochs.optimum.harmonic_optimum", meanwhile)
     epoch = run_epoch(store, PLAN, clock)
     after = states_of(store, ids)
     assert (after.n_observations == before.n_observations + 1).all()

@@ -12,8 +12,8 @@ from service.core.allocation import ALLOCATORS
 from service.core.allocation.harmonic import allocate_harmonic
 from service.core.estimators.gamma import Gamma
 from service.core.pings import recent_days
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.columns import CapColumns

@@ -20,8 +20,8 @@ from support.store_cases import (
 
 from service.core.allocation import ALLOCATORS
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.epochs.what_if import WhatIf
 from service.ingest.record import record
 from service.leases.due import due_at

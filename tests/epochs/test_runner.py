@@ -19,8 +19,8 @@ from support.store_cases import (
 )
 
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import STANDBY, WAITING, Runner, run_epoch
-from service.epochs.solve import Plan
 from service.model.arrays import instant
 from service.model.domain import EpochStatus, Timing
 from service.model.errors import LeadershipLost, StoreFull, StoreUnavailable
@@ -86,7 +86,7 @@ def test_a_failed_epoch_is_tried_again_after_an_interval_not_at_once(
     runner, memory, clock, monkeypatch
 ):
     register(memory, 1)
-    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", None)
+    monkeypatch.setattr("service.epochs.optimum.harmonic_optimum", None)
     assert runner.run_once().status is EpochStatus.failed
     assert not runner.due()
     monkeypatch.undo()

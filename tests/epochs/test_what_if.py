@@ -17,8 +17,8 @@ from support.store_cases import CERTIFICATE, DAY, T0, page_of, read_schedule, re
 from service.core.division import Wanted
 from service.core.estimators.gamma import Gamma
 from service.epochs.bandwidth_plans import Basis, Members, planned, reduced
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.epochs.what_if import WhatIf
 from service.estimation.estimates import RateEstimates, estimate_rates
 from service.estimation.rules import fitted_last

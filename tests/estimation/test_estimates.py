@@ -10,8 +10,8 @@ from support.store_cases import T0, crawl_columns, ping_columns, read_schedule, 
 from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.estimates import HISTORY_BLOCK, estimate_rates, rates_from_log, width
 from service.estimation.page_estimate import of_page
 from service.estimation.rules import Rules, rules_in_force

@@ -23,8 +23,8 @@ from service.core.estimators.mle import MLE
 from service.core.ping_feeds import PingFeeds
 from service.core.prior import Prior
 from service.core.siblings import AGES, age_bin
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.estimates import estimate_rates
 from service.estimation.freshness import read_freshness, unregistered
 from service.estimation.page_estimate import of_page

@@ -8,7 +8,7 @@ import pytest
 from recrawl_lab.replay.freshness import Judged, compared, study, table
 from recrawl_lab.worlds.world import synthetic_world
 from service.core.estimators.bursty import Bursty
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.runtime.bootstrap import configure_logging
 
 

@@ -13,8 +13,8 @@ from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.lln import LLN
 from service.core.estimators.mle import MLE
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.estimates import width
 from service.estimation.rules import Rules
 from service.ingest.record import record

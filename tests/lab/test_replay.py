@@ -17,7 +17,7 @@ from service.core.estimators import make_estimator
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
 from service.core.forecast import probability_unchanged
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 
 PLAN = Plan(Gamma())
 

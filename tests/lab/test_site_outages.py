@@ -16,7 +16,7 @@ from recrawl_lab.worlds.outages import NO_OUTAGES, OUTAGE, OUTAGE_EVERY, STATUSE
 from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import synthetic_world
 from service.core.estimators.gamma import Gamma
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.model.arrays import UNSPECIFIED
 from service.model.outcomes import Outcome
 

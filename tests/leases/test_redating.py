@@ -17,8 +17,8 @@ from support.store_cases import (
 )
 
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import Runner
-from service.epochs.solve import Plan
 from service.leases.host_settings import change_host
 from service.leases.politeness import Politeness
 from service.leases.queue import fill_queue, redate

@@ -14,8 +14,8 @@ from support.store_cases import register
 from service.access.audit import write_audit
 from service.access.keys import revoke_key
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.model.access import AuditFilter
 from service.model.changes import FeedPlace
 from service.storage import open_store

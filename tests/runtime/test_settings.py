@@ -9,7 +9,7 @@ from service.core.allocation import ALLOCATORS
 from service.core.estimators import ESTIMATORS
 from service.core.estimators.bursty import Bursty
 from service.core.estimators.gamma import Gamma
-from service.epochs.solve import Plan
+from service.epochs.plan import Plan
 from service.model.domain import Timing
 from service.model.errors import InvalidSettings, StartupRefused
 from service.runtime.settings import Settings, read_settings

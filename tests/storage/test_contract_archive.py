@@ -13,8 +13,8 @@ from support.store_cases import DAY, T0, log_columns, same
 from service.archive.log_archive import LogArchive
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.estimates import rates_from_log
 from service.model.arrays import instant
 from service.model.domain import Kind

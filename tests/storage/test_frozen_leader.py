@@ -8,8 +8,8 @@ from support.live_server import until
 from support.store_cases import T0, register
 
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import Runner
-from service.epochs.solve import Plan
 from service.model.domain import EpochStatus
 from service.model.errors import (
     ArchiveRunning,

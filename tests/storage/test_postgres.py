@@ -31,8 +31,8 @@ from support.store_cases import (
 
 from service.core.allocation.harmonic import harmonic_optimum
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import Runner
-from service.epochs.solve import Plan
 from service.model.domain import EpochStatus
 from service.model.errors import EpochRunning, LeadershipLost, StoreFull, StoreUnavailable
 from service.storage import open_store
@@ -341,7 +341,7 @@ def test_an_epoch_whose_connection_dies_publishes_nothing_and_the_next_round_rec
         kill(postgres_url, pid)
         return harmonic_optimum(*_pages, **_given)
 
-    monkeypatch.setattr("service.epochs.solve.harmonic_optimum", lose)
+    monkeypatch.setattr("service.epochs.optimum.harmonic_optimum", lose)
     with postgres_store.begin() as tx:
         asked = tx.request_epoch(T0)
     with pytest.raises((StoreUnavailable, LeadershipLost)):

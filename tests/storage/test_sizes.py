@@ -7,8 +7,8 @@ import pytest
 from support.store_cases import DAY, T0, crawl_columns, register
 
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.rules import Rules
 from service.ingest.record import record
 from service.model.arrays import instant

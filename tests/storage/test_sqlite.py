@@ -28,8 +28,8 @@ from support.store_cases import (
 )
 
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.model.arrays import instant
 from service.model.columns import EpochColumns
 from service.model.domain import EpochStatus

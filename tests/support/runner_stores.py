@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from service.core.estimators.gamma import Gamma
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.leases.host_settings import change_group, change_host
 from service.leases.politeness import Politeness
 from service.model.domain import EpochStatus, Observability, PagePatch

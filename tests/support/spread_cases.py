@@ -12,8 +12,8 @@ from service.core.shared_changes import SHARES, ShareEvidence
 from service.epochs.change_hours import Hours, lesson
 from service.epochs.part import Input, Run, Task, divided
 from service.epochs.parts import InProcess
+from service.epochs.plan import Plan
 from service.epochs.run import computed
-from service.epochs.solve import Plan
 from service.epochs.urgency import LastEpoch, since
 from service.model.arrays import INSTANT, NO_TIME, SHARD_BITS, instant
 from service.model.columns import (

@@ -8,8 +8,8 @@ import numpy as np
 
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.batching.reports import CrawlReport, Recorder
+from service.epochs.plan import Plan
 from service.epochs.run import Runner, run_epoch
-from service.epochs.solve import Plan
 from service.estimation.rules import InForce
 from service.ingest.page_names import PageNames
 from service.leases.dealt import WorkerRequest

@@ -23,8 +23,8 @@ from support.store_cases import (
 from recrawl_lab.memory.store import MemoryStore
 from service.core.estimators.gamma import Gamma
 from service.core.estimators.mle import MLE
+from service.epochs.plan import Plan
 from service.epochs.run import run_epoch
-from service.epochs.solve import Plan
 from service.estimation.rules import Rules
 from service.ingest.record import ping, record
 from service.leases.due import next_crawl_at
