@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from service.core.estimators import make_estimator
-from service.epochs.part import Input, Task, divided
+from service.epochs.inputs import Input, Task, divided
 from service.epochs.plan import Plan
 from service.model.arrays import INSTANT, NO_TIME, SHARD_BITS, instant
 from service.model.columns import CapColumns, EpochColumns

@@ -42,7 +42,8 @@ from recrawl_cluster.epochs.actors import LOCAL, Actors, Sources
 from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.shard_map import SHIFT
-from service.epochs.part import Run, Task
+from service.epochs.inputs import Task
+from service.epochs.part import Run
 from service.epochs.parts import EpochParts
 from service.epochs.run import computed, run_epoch
 from service.estimation.estimates import width

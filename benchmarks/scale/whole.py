@@ -31,7 +31,7 @@ from benchmarks.scale.made import PLAN
 from benchmarks.scale.measure import filled, pages_of_shards
 from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
-from service.epochs.part import Task
+from service.epochs.inputs import Task
 from service.epochs.parts import EpochParts, Spread, in_this_process
 from service.epochs.plan import Plan
 from service.epochs.run import run_epoch

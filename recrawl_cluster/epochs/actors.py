@@ -18,7 +18,8 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 from typing_extensions import override
 
-from service.epochs.part import EpochPart, PartSource, Task
+from service.epochs.inputs import Task
+from service.epochs.part import EpochPart, PartSource
 from service.epochs.parts import EpochParts
 from service.model.errors import PartLost, RecrawlError
 from service.storage import Lead, Store

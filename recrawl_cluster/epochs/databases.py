@@ -17,7 +17,8 @@ from recrawl_cluster.store.epochs import write_share
 from recrawl_cluster.store.mapped import MappedDatabases
 from recrawl_cluster.store.shard_map import ShardMap
 from service.archive.log_archive import LogArchive
-from service.epochs.part import Input, PartSource, Run, Task, load_divided
+from service.epochs.inputs import Input, Task, load_divided
+from service.epochs.part import PartSource, Run
 from service.model.arrays import Bools, Ints
 from service.model.calendars import ALWAYS_OPEN, Calendars
 from service.model.columns import ScheduleColumns

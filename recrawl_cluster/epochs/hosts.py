@@ -21,7 +21,8 @@ from typing_extensions import override
 from recrawl_cluster.epochs.actors import LOCAL, Actors
 from service.archive.log_archive import LogArchive
 from service.epochs.group_tables import PartShare, joined
-from service.epochs.part import Input, Run, Task, read, with_tables
+from service.epochs.inputs import Input, Task, read, with_tables
+from service.epochs.part import Run
 from service.epochs.parts import EpochParts, in_this_process
 from service.epochs.requests import of_other_shards
 from service.model.calendars import ALWAYS_OPEN, Calendars

@@ -14,7 +14,8 @@ import structlog
 from typing_extensions import override
 
 from service.core.common_values import alone
-from service.epochs.part import Contributions, EpochPart, Input, PartSource, Run, Task, load
+from service.epochs.inputs import Input, Task, load
+from service.epochs.part import Contributions, EpochPart, PartSource, Run
 from service.model.columns import ScheduleColumns
 from service.model.errors import PartLost
 from service.storage.epochs.contract import NOTHING, Learnt

@@ -16,7 +16,8 @@ from service.budget.admission import admit_waiting, sample
 from service.budget.in_force import BudgetInForce
 from service.budget.spending import adopt_unit
 from service.core.checks import BandwidthInfeasible
-from service.epochs.part import Run, Task
+from service.epochs.inputs import Task
+from service.epochs.part import Run
 from service.epochs.parts import EpochParts, Spread, in_this_process, recovered
 from service.epochs.plan import Plan
 from service.history.steps import HistoryKeeper

@@ -19,7 +19,7 @@ from recrawl_cluster.epochs import hosts
 from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.hosts import ByHosts, HostParts, host_sources
 from service.epochs import part
-from service.epochs.part import Task
+from service.epochs.inputs import Task
 from service.epochs.parts import InProcess, in_this_process
 from service.epochs.run import run_epoch
 from service.leases.host_settings import change_group

@@ -28,7 +28,8 @@ from recrawl_cluster.epochs.actors import LOCAL, Actors
 from recrawl_cluster.epochs.databases import for_processes
 from recrawl_cluster.epochs.databases import in_this_process as in_one_process
 from recrawl_cluster.sharded import ShardedStore
-from service.epochs.part import Run, Task
+from service.epochs.inputs import Task
+from service.epochs.part import Run
 from service.epochs.parts import EpochParts, in_this_process
 from service.epochs.run import run_epoch
 from service.epochs.what_if import WhatIf

@@ -14,7 +14,7 @@ from service.core.estimators.gamma import Gamma
 from service.core.estimators.lognormal import LogNormal
 from service.core.prior import Prior
 from service.epochs.ages import exposures, hot_apart, learn_ages
-from service.epochs.part import divided
+from service.epochs.inputs import divided
 from service.epochs.plan import Plan
 from service.estimation.estimates import estimate_rates
 from service.model.arrays import NO_TIME

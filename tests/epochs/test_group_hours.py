@@ -19,7 +19,7 @@ from service.core.change_hours.evidence import unpacked
 from service.core.change_hours.profile import TERMS
 from service.epochs.change_hours import learn_hours
 from service.epochs.group_hours import HoursInForce, renewed
-from service.epochs.part import Input, divided
+from service.epochs.inputs import Input, divided
 from service.epochs.shifts import placed, shifted
 from service.epochs.urgency import LastEpoch
 from service.model.arrays import SHARD_BITS

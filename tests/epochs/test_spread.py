@@ -13,7 +13,7 @@ from support.spread_cases import PLAN, assert_same_bits, corpus, epoch_before, f
 from service.core.allocation import ALLOCATORS
 from service.core.checks import BandwidthInfeasible
 from service.core.estimators.base import TOTALS
-from service.epochs.part import divided
+from service.epochs.inputs import divided
 from service.model.domain import Timing
 
 sizes = st.dictionaries(st.integers(0, 6), st.integers(0, 150), max_size=5)

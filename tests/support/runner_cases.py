@@ -5,7 +5,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 from recrawl_cluster.epochs.actors import LOCAL, Actors, InActors, PartActor
-from service.epochs.part import Run, divided
+from service.epochs.inputs import divided
+from service.epochs.part import Run
 from service.epochs.parts import EpochParts, recovered
 from service.epochs.run import computed
 from support.spread_cases import Filed, Result, corpus, epoch_before, grouped, ran, task

@@ -10,7 +10,8 @@ from service.core.change_hours.profile import TERMS
 from service.core.estimators import make_estimator
 from service.core.shared_changes import SHARES, ShareEvidence
 from service.epochs.change_hours import Hours, lesson
-from service.epochs.part import Input, Run, Task, divided
+from service.epochs.inputs import Input, Task, divided
+from service.epochs.part import Run
 from service.epochs.parts import InProcess
 from service.epochs.plan import Plan
 from service.epochs.run import computed
