@@ -14,8 +14,9 @@ import httpx
 from recrawl_client.errors import Unavailable
 from recrawl_client.headers import retry_after
 
-BUSY = frozenset({429, 502, 503, 504, 507})
-"""Statuses of a busy service, and of a proxy before a service that is away."""
+BUSY = frozenset({429, *range(500, 600)}) - {501}
+"""Statuses of a service that is busy or in trouble, and of a proxy before one that is away. A
+repeated request may well succeed, but for one that the service does not offer (501)."""
 BROKEN = (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError)
 """Temporary errors of connections."""
 UNANSWERED = (httpx.RequestError, httpx.InvalidURL)

@@ -98,14 +98,15 @@ class Keeper:
         are not due yet. The grant may be smaller than `count`. An outage of the commit forfeits the
         allotment, because the commit may have succeeded.
         """
-        if self.pause_in_force() is not None:
-            yield Grant(NO_CRAWLS, ahead=ahead)
-            return
-        if self.terms is None:
-            yield Grant(UNLIMITED, ahead=ahead)
+        if (ordered := self._ordered()) is not None:
+            yield Grant(ordered, ahead=ahead)
             return
         with self._turn:
-            terms = self.terms
+            # an order may have come while other leases had the turn
+            ordered, terms = self._ordered(), self.terms
+            if ordered is not None or terms is None:
+                yield Grant(ordered or UNLIMITED, ahead=ahead)
+                return
             self._prepare(terms, count, on_loan)
             held = self._held
             if ahead and self._short is not None:
@@ -124,6 +125,15 @@ class Keeper:
                 self._used_at = self.seconds()
             if terms.unit != CRAWLS:
                 self._learn(grant)
+
+    def _ordered(self) -> Allotment | None:
+        """Return the allotment that needs no pace, of a pause or without a budget; None: it does.
+
+        Orders change `terms` and the pause in other threads, so each is read once.
+        """
+        if self.pause_in_force() is not None:
+            return NO_CRAWLS
+        return UNLIMITED if self.terms is None else None
 
     def pause_in_force(self) -> datetime | None:
         """Return the end of the pause of all hosts; None: no pause is in force."""
@@ -152,8 +162,9 @@ class Keeper:
     def _begin(self, terms: Terms | None) -> None:
         """Begin without an allotment and without what was learnt of costs."""
         with self._counting:
-            self._unleased, self._charged, self._charged_on = {}, {}, 0
-        self.terms, self._held, self._lends = terms, Allotment(day=0, due=0.0), False
+            self.terms, self._unleased = terms, {}
+            self._charged, self._charged_on = {}, 0
+        self._held, self._lends = Allotment(day=0, due=0.0), False
         self._each = self._floor = GRAIN if terms is None else terms.typical
         self._short = self._short_at = self._ask_at = self._drawn_at = self.next_at = None
 
@@ -180,19 +191,30 @@ class Keeper:
 
     def count_unleased(self, day: int, crawls: TakenAmounts) -> None:
         """Count accepted crawls of a day that had no lease."""
-        if self.terms is None:
-            return
+        if (terms := self.terms) is not None:
+            self._count_in(terms.unit, day, crawls)
+
+    def _count_in(self, unit: str, day: int, crawls: TakenAmounts) -> None:
+        """Count amounts in a unit; the budget of an order that has just come may have another."""
         with self._counting:
+            if not self._counts_in(unit):
+                return
             self._add(day, crawls)
         self._start_timer()
+
+    def _counts_in(self, unit: str) -> bool:
+        """Return whether the budget has this unit; under `_counting` it does not change."""
+        terms = self.terms
+        return terms is not None and terms.unit == unit
 
     def count_returned(self, token: int, leased_at: np.datetime64, *, first: bool) -> None:
         """Return to the budget what a lease took that was returned on its own UTC day."""
         day = int(leased_at.astype("M8[D]").astype(np.int64))
-        if self.terms is None or day != int(days_since_1970(self.store.clock())):
+        terms = self.terms
+        if terms is None or day != int(days_since_1970(self.store.clock())):
             return
-        if self.terms.unit == CRAWLS:
-            self.count_unleased(day, TakenAmounts(-GRAIN, first=-1.0 if first else 0.0))
+        if terms.unit == CRAWLS:
+            self._count_in(CRAWLS, day, TakenAmounts(-GRAIN, first=-1.0 if first else 0.0))
         else:
             self.count_reports(day, np.array([token]), np.zeros(1))
 
@@ -206,12 +228,15 @@ class Keeper:
 
         A crawl under a lease counts with the difference to what the lease took.
         """
-        if self.terms is None or not self.counts(token):
+        terms = self.terms
+        if terms is None or not self.counts(token):
             return
-        if self.terms.unit == CRAWLS:
-            self.count_unleased(day, TakenAmounts(float(np.count_nonzero(token == 0))))
+        if terms.unit == CRAWLS:
+            self._count_in(CRAWLS, day, TakenAmounts(float(np.count_nonzero(token == 0))))
             return
         with self._counting:
+            if not self._counts_in(terms.unit):
+                return
             charged = self._charged if day == self._charged_on else {}
             expected = [charged.pop(each, np.nan) if each else 0.0 for each in token.tolist()]
             took = np.where(np.isnan(amount) & (token == 0), self._each, amount)

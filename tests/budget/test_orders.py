@@ -1,7 +1,12 @@
 """A budget that an operator sets: it wins over the settings, and every process follows it."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
+from functools import partial
+from itertools import product
 
+import numpy as np
 import pytest
 from support.store_cases import T0
 
@@ -9,6 +14,7 @@ from service.budget.allotments import Terms
 from service.budget.in_force import BudgetInForce, BudgetSettings
 from service.budget.keeper import Keeper
 from service.budget.spending import adopt_pace
+from service.core.pace import TakenAmounts
 from service.model.amounts import Amount
 from service.storage.budget.orders import Orders
 from service.storage.budget.pace import days_since_1970
@@ -137,3 +143,70 @@ def test_the_day_of_a_pause_is_that_of_its_end(sql_store):
     assert crawl(keeper, 24) == 24
     with sql_store.begin(write=False) as tx:
         assert int(tx.pace().at) == int(days_since_1970(MIDNIGHT)) + 1
+
+
+class Overtaken(Keeper):
+    """A keeper that follows an order, in another thread, right after one of the reads of its terms."""
+
+    order, reads_left = None, 0
+
+    @property
+    def terms(self):
+        terms = self.followed
+        self.reads_left -= 1
+        if self.reads_left == 0:
+            self.thread = threading.Thread(target=self.order)
+            self.thread.start()
+            self.thread.join(0.02)  # an order that waits for the request comes after it
+        return terms
+
+    @terms.setter
+    def terms(self, terms):
+        self.followed = terms
+
+
+ORDERS = {
+    "unset": lambda keeper: keeper.adopt(None),
+    "lower": lambda keeper: keeper.adopt(Terms(2.0)),
+    "another unit": lambda keeper: keeper.adopt(Terms(4.0, unit="USD")),
+    "pause": lambda keeper: setattr(keeper, "paused_until", MIDNIGHT + timedelta(days=2)),
+}
+REQUESTS = {
+    "leases": lambda keeper, day: crawl(keeper, 3),
+    "a return": lambda keeper, day: keeper.count_returned(
+        7, np.datetime64(day, "D").astype("M8[us]"), first=True
+    ),
+    "reports": lambda keeper, day: keeper.count_reports(
+        day, np.array([0, 7]), np.array([1.0, np.nan])
+    ),
+    "a crawl without a lease": lambda keeper, day: keeper.count_unleased(day, TakenAmounts(1.0)),
+    "the next lease": lambda keeper, day: keeper.spent_until(),
+}
+
+
+@pytest.mark.usefixtures("no_timers")
+@pytest.mark.parametrize("request_", REQUESTS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_order_may_come_at_any_step_of_a_request(sql_store, order, request_):
+    at(sql_store, 1)
+    day = int(days_since_1970(sql_store.clock()))
+    for unit, n_read in product(("crawls", "USD"), range(1, 6)):
+        keeper = Overtaken(sql_store, Terms(24.0, unit=unit), seconds=lambda: 0.0)
+        keeper.order, keeper.reads_left = partial(ORDERS[order], keeper), n_read
+        REQUESTS[request_](keeper, day)
+        if keeper.reads_left <= 0:
+            keeper.thread.join()
+        keeper.reads_left = 0
+        crawl(keeper, 1)  # the keeper goes on
+
+
+def test_a_pause_holds_for_a_lease_that_waits_for_its_turn(sql_store):
+    at(sql_store, 1)
+    keeper, granted = Keeper(sql_store, Terms(24.0), seconds=lambda: 0.0), []
+    with ThreadPoolExecutor(1) as pool, keeper.grant(1):
+        waits = pool.submit(lambda: granted.append(crawl(keeper, 3)))
+        while not waits.running():
+            pass
+        wait([waits], 0.02)  # it has looked for a pause, and there was none
+        keeper.paused_until = MIDNIGHT + timedelta(hours=2)
+    assert granted == [0]

@@ -33,7 +33,7 @@ def waits(answers, patience_s=60.0, wait=None):
     return waited
 
 
-@pytest.mark.parametrize("status", [429, 502, 503, 504, 507])
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 507, 520])
 def test_a_busy_service_is_asked_again_when_it_said(status):
     assert waits([httpx.Response(status, headers={"Retry-After": "7"}), EMPTY]) == [7.0]
 
@@ -186,7 +186,7 @@ def test_whoever_stops_waiting_ends_the_call():
         waits([httpx.Response(503)], wait=lambda _seconds: True)
 
 
-@pytest.mark.parametrize("status", [400, 404, 422, 500])
+@pytest.mark.parametrize("status", [400, 404, 422, 501])
 def test_what_is_refused_is_not_asked_again(status):
     with pytest.raises(Refused, match=f"{status} "):
         waits([httpx.Response(status, text="<html>a proxy's words</html>")])

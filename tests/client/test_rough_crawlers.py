@@ -15,6 +15,7 @@ from benchmarks.rough.behaviours.bodies import slow
 from benchmarks.rough.server import Site
 from benchmarks.rough.world import PAGES_PER_HOST, Host, RoughWorld
 from recrawl_client import Client
+from service.budget.keeper import Keeper
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = pytest.mark.parametrize("program", ["crawler.py", "async_crawler.py"])
@@ -76,3 +77,21 @@ def test_a_crawl_is_as_old_as_its_request(program, tmp_path, live):
     (page,) = crawled(program, live, site, tmp_path)
     # the answer came two seconds after the request
     assert abs((page.last_crawl_at - answered[-1]).total_seconds()) < 1.0
+
+
+@pytest.mark.dear
+@PROGRAMS
+def test_a_crawler_outlives_internal_errors_of_the_service(program, tmp_path, live, monkeypatch):
+    grant, left = Keeper.grant, [3]
+
+    def failing(*args, **options):
+        if left[0]:
+            left[0] -= 1
+            raise AttributeError("a defect of the service")
+        return grant(*args, **options)
+
+    monkeypatch.setattr(Keeper, "grant", failing)
+    (page,) = crawled(program, live, site_of(WELL_BEHAVED), tmp_path)
+    assert left == [0]
+    assert page.last_crawls[0].status == 200
+    assert "Traceback" not in (tmp_path / "output.txt").read_text()
