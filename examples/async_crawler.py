@@ -80,7 +80,7 @@ async def visit(
     try:
         result = await fetched(crawl, web, sent_at)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
-        print(f"0 {crawl.url} {error or 'no answer in time'}", flush=True)
+        print(f"0 {crawl.url} {error!r}", flush=True)
         return reporter.report(crawl, observed_at=sent_at.value, status=0)
     print(result["status"], crawl.url, result["redirect_url"] or "", flush=True)
     return reporter.report(crawl, observed_at=sent_at.value, **result)

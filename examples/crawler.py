@@ -63,7 +63,7 @@ def visit(crawl: rc.Crawl, web: httpx.Client, robots: rc.Robots, reporter: rc.Re
     try:
         result = fetched(crawl, web)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
-        print(f"0 {crawl.url} {error}", flush=True)
+        print(f"0 {crawl.url} {error!r}", flush=True)
         return reporter.report(crawl, observed_at=sent_at, status=0)
     print(result["status"], crawl.url, result["redirect_url"] or "", flush=True)
     return reporter.report(crawl, observed_at=sent_at, **result)

@@ -146,7 +146,7 @@ def test_the_day_of_a_pause_is_that_of_its_end(sql_store):
 
 
 class Overtaken(Keeper):
-    """A keeper that follows an order, in another thread, right after one of the reads of its terms."""
+    """A keeper that follows an order, in another thread, after one of the reads of its terms."""
 
     order, reads_left = None, 0
 

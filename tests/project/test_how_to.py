@@ -28,6 +28,20 @@ def test_every_file_linked_exists(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_all_documents_and_examples_hash_in_one_way():
+    """Another digest makes every page change once, so a reader may go from one to the next."""
+    texts = [ROOT / "README.md", ROOT / "recrawl_client" / "scrapy.py"]
+    for directory, names in (("docs", "**/*.md"), ("examples", "*.py")):
+        texts += (ROOT / directory).glob(names)
+    calls = [
+        (text.name, call)
+        for text in texts
+        for call in re.findall(r"blake2b\(.*\)", text.read_text())
+    ]
+    assert len(calls) > 10
+    assert [(name, call) for name, call in calls if "digest_size=16" not in call] == []
+
+
 @pytest.mark.dear
 def test_the_crawler_of_the_page_goes_on_until_it_is_stopped_and_says_what_it_does(
     sqlite_url, tmp_path
