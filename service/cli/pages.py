@@ -14,6 +14,7 @@ from service.cli.durations import read_moment
 from service.cli.hosts import setting
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, counted, echo_item, echo_lines
+from service.model.words import moment
 
 if TYPE_CHECKING:
     from recrawl_client import Verdict
@@ -206,7 +207,7 @@ def fresh(
         echo_lines((verdict for _, verdict in judged), as_json=True)
     else:
         for url, verdict in judged:
-            typer.echo(f"{_sentence(verdict)}  {url}")
+            typer.echo(f"{verdict_words(verdict)}  {url}")
     if answer.n_fetch or answer.rejected:
         raise typer.Exit(1)
 
@@ -219,13 +220,19 @@ def _lines(urls: Iterable[str]) -> Iterable[str]:
             yield url
 
 
-def _sentence(verdict: "Verdict") -> str:
+def verdict_words(verdict: "Verdict") -> str:
+    """Return the advice of a verdict and its reason."""
     if verdict.state in ("gone", "retired"):
         return "drop   the page is gone"
     if verdict.state == "moved":
         return f"drop   the page moved to {verdict.moved_to}"
     if verdict.state == "refused":
         return "keep   the site refuses the page"
-    if verdict.stale is None:
-        return "fetch  never fetched"
+    has_copy = verdict.stale is not None
+    if verdict.no_content and not verdict.fetch:
+        at = verdict.next_crawl_at
+        next_ = "" if at is None else f", next crawl {moment(at)}"
+        return f"{'keep' if has_copy else 'wait'}   no content{next_}"
+    if not has_copy:
+        return f"fetch  {'no content yet' if verdict.no_content else 'never fetched'}"
     return f"{'fetch' if verdict.fetch else 'keep ':5}  stale with {verdict.stale:6.1%}"

@@ -3,9 +3,14 @@
 import io
 import json
 from datetime import timedelta
+from typing import get_args
 
 import pytest
 from support.live_server import START, Live, running
+
+from recrawl_client import Verdict
+from recrawl_client.wire.freshness import CopyState
+from service.cli.pages import verdict_words
 
 A = "https://a.example/"
 
@@ -85,3 +90,38 @@ def test_fresh_copies_are_kept_and_others_fetched(api: Live, recrawl, monkeypatc
     assert [verdict["fetch"] for verdict in verdicts] == [True, True]
     strict = recrawl("fresh", f"{A}1", "--max-stale", "0", url=api.url)
     assert strict.status == 1
+
+
+@pytest.mark.parametrize("fetch", [False, True])
+@pytest.mark.parametrize("stale", [None, 0.1, 0.9])
+@pytest.mark.parametrize("state", get_args(CopyState))
+def test_the_text_of_a_verdict_follows_the_verdict(state, stale, fetch):
+    verdict = Verdict(
+        page_id=1,
+        fetch=fetch,
+        stale=stale,
+        expected_changes=stale,
+        fetched_at=None,
+        last_crawl_at=START,
+        next_crawl_at=START + timedelta(hours=1),
+        gone=state in ("gone", "moved", "retired"),
+        no_content=state == "no_content",
+        state=state,
+    )
+    useless = verdict.gone or state == "refused"
+    if not fetch and (stale is not None or useless or verdict.no_content):
+        assert not verdict_words(verdict).startswith("fetch")
+    elif fetch and not useless:
+        assert verdict_words(verdict).startswith("fetch")
+
+
+def test_a_page_without_content_is_fetched_when_it_is_due(api: Live, recrawl):
+    for hours in range(3):
+        at = START + timedelta(hours=hours)
+        api.post("/observations", [{"url": f"{A}2", "observed_at": at.isoformat(), "status": 500}])
+        api.clock.advance(hours=1)
+    ended = recrawl("fresh", f"{A}2", url=api.url)
+    assert ended.out.startswith("wait   no content, next crawl 2026-05-")
+    assert ended.status == 0
+    api.clock.advance(days=40)
+    assert recrawl("fresh", f"{A}2", url=api.url).out == f"fetch  no content yet  {A}2\n"
