@@ -111,6 +111,7 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     unit: str = "crawls"
     """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     in_force: BudgetPlan
-    """Plan with the bandwidth in force, from the same estimates as the others."""
+    """Plan with the bandwidth in force, from the same estimates as the others. Without a budget it
+    is the plan of a budget of this size."""
     items: list[BudgetPlan]
     """Plans with the requested bandwidths, in their order."""

@@ -64,8 +64,10 @@ def show(answer: "PlanAnswer") -> None:
         of = f"{answer.n_assumed:,} of {counted(answer.n_pages, 'page')}"
         console.print(Text(f"the change rates of {of} are assumed, without evidence"))
     view = Table(
-        f"{answer.unit} a day", "used", "fresh", "harmonic cost", "gain of one more", "starved"
+        *(f"{answer.unit} a day", "first crawls", "used", "fresh", "harmonic cost"),
+        *("gain of one more", "starved"),
     )
+    view.columns[0].no_wrap = True
     for item, present in ((answer.in_force, True), *((item, False) for item in answer.items)):
         view.add_row(*map(Text, _row(item, present=present)))
     console.print(view)
@@ -78,12 +80,20 @@ def _row(item: "BudgetPlan", *, present: bool) -> tuple[str, ...]:
     share = item.fresh_share
     return (
         _number(item.bandwidth) + " (in force)" * present,
+        _number(_first_crawls(item)),
         _number(item.bandwidth_used),
         "" if share is None else f"{share:.1%}",
         _number(item.harmonic_cost),
         _number(item.multiplier),
         f"{item.n_starved:,}" if item.n_starved else "",
     )
+
+
+def _first_crawls(item: "BudgetPlan") -> float | None:
+    """Return the part of a budget that new pages want for their first crawls."""
+    if item.planned is None:
+        return None
+    return max(item.bandwidth - (item.overhead or 0.0) - item.planned, 0.0)
 
 
 def _busiest(item: "BudgetPlan") -> list[str]:

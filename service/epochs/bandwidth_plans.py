@@ -161,10 +161,12 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
 
 
 def _division(basis: Basis, plan: Plan, bandwidth: float, each: float) -> Division:
-    """Return the parts of a budget; those of the epoch in force where it is the same."""
+    """Return the parts of a budget; all plans subtract the first crawls that are wanted now.
+
+    Without a budget, first crawls come beyond the bandwidth in force. Its plan is that of a budget
+    of this size, so that it can be compared with the others.
+    """
     seen = basis.in_force
-    if seen.planned is not None and bandwidth == seen.bandwidth and plan.unit == seen.unit:
-        return Division(bandwidth, seen.planned, seen.overhead or 0.0, seen.first_crawls)
     overhead = (seen.overhead or 0.0) if plan.unit == seen.unit else 0.0
     return divided(bandwidth, basis.wants, overhead, plan.first_share, each)
 

@@ -26,6 +26,7 @@ def test_plans_are_shown_beside_that_in_force(recrawl, planned: Live):
     assert lines.pop(1) == "the change rates of 3 of 3 pages are assumed, without evidence"
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
     assert [row[0] for row in cells] == ["0.6 (in force)", "3", "0.125"]
+    assert [row[1] for row in cells] == ["0", "0", ""]
     assert [row[-1] for row in cells] == ["", "", "1"]
     assert any(line.startswith("3: hosts a.example 2, b.example 1") for line in lines)
     assert any(line.startswith("3: tags news 2") for line in lines)

@@ -211,3 +211,19 @@ def test_a_plan_of_the_bandwidth_in_force_has_the_parts_of_the_epoch(sql_store, 
     assert answer.items[0].bandwidth_used == pytest.approx(certificate.bandwidth_used)
     assert answer.items[1].planned == pytest.approx(60.0 - 10.0)
     assert answer.items[1].first_crawls == 30.0
+
+
+@pytest.mark.parametrize("plan", [PLAN, replace(PLAN, bandwidth=None)])
+def test_no_plan_of_a_larger_budget_is_worse_while_new_pages_wait(sql_store, clock, plan):
+    """Every plan pays for the pages that wait now, also that of the bandwidth in force."""
+    with_copies(sql_store)
+    certificate = run_epoch(sql_store, plan, clock).certificate
+    register(sql_store, 9, host="new.example")
+    in_force = certificate.bandwidth
+    answer = WhatIf(sql_store, plan, clock).ask([in_force, 1.5 * in_force, 4 * in_force], 5)
+    same, *larger = answer.items
+    assert answer.in_force == same
+    shares = [each.fresh_share for each in (same, *larger)]
+    assert shares == sorted(shares)
+    used = [each.bandwidth_used for each in (same, *larger)]
+    assert used == sorted(used)
