@@ -44,6 +44,8 @@ class FirstCrawls(Columns):
     """Digest of the content; 0: none."""
     brings: Bools
     """True if the crawl brings something new, unless its digest is known."""
+    forbidden: Bools
+    """True if robots.txt forbids the page."""
 
 
 NO_CRAWLS = FirstCrawls.empty()
@@ -78,9 +80,15 @@ class Forest(NamedTuple):
         place = self.stored.level.searchsorted(level if where is None else level[where])
         return np.bincount(place, minlength=len(self.stored.level)).astype(np.int64)
 
-    def save(self, tx: Transaction, after: worth.Levels, now: datetime) -> None:
-        """Write the levels after an event, with their verdicts, as far as they differ."""
+    def save(
+        self, tx: Transaction, after: worth.Levels, now: datetime, forbidden: Ints | None = None
+    ) -> None:
+        """Write the levels after an event, with their verdicts, as far as they differ.
+
+        `forbidden` are the (N,) first crawls of last levels that robots.txt forbade; None: none.
+        """
         stored = self.stored
+        more = 0 if forbidden is None else worth.summed(after.parent, forbidden)
         changed = replace(
             stored,
             n_first=after.n_first,
@@ -88,6 +96,7 @@ class Forest(NamedTuple):
             n_opened=np.where(stored.last, 0, after.n),
             n_opened_new=np.where(stored.last, 0, after.new),
             n_in_flight=after.in_flight,
+            n_forbidden=stored.n_forbidden + more,
             stopped=worth.stopped(after),
         )
         differs = np.zeros(len(stored), np.bool_)
@@ -176,7 +185,7 @@ def _judged(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
     level, new, flew = level[listed], new[listed], first.held[listed] < 0
     crawls, n_new = forest.counts(level), forest.counts(level, new)
     after = worth.answered(forest.levels, crawls, n_new, forest.counts(level, flew))
-    forest.save(tx, after, now)
+    forest.save(tx, after, now, forest.counts(level, first.forbidden[listed]))
     places = worth.places(after)
     above = ~forest.stored.last & (places > 0)
     most = int(min(places[above].sum(), BLOCK))

@@ -65,10 +65,10 @@ def judged(tx: Transaction, level: Ints) -> list[UrlGroup]:
     ]
 
 
-def stopped_above(tx: Transaction, url: str) -> str | None:
-    """Return the name of the widest stopped group of a URL; None: none is stopped."""
+def stopped_above(tx: Transaction, url: str) -> UrlGroup | None:
+    """Return the widest stopped group of a URL; None: none is stopped."""
     groups = shown(tx, np.array(ladder(url).levels, np.int64))
-    return next((each.level.name for each in groups if each.state in (STOPPED, HELD)), None)
+    return next((each for each in groups if each.state in (STOPPED, HELD)), None)
 
 
 def ladder_named(tx: Transaction, group: str) -> Ladder:

@@ -6,7 +6,7 @@ from service.budget.admission import NO_CRAWLS, NO_PAGES, FirstCrawls, admit_new
 from service.ingest.crawls import CrawlComparison
 from service.model.arrays import Groups, Ints
 from service.model.columns import CrawlColumns, PageColumns, PageStates
-from service.model.outcomes import NO_CONTENT_AFTER, Leads, Outcome
+from service.model.outcomes import NO_CONTENT_AFTER, ROBOTS_DENIED, Leads, Outcome
 from service.storage import Transaction
 
 UNCERTAIN = (Outcome.failed, Outcome.unfinished, Outcome.doubtful)
@@ -38,7 +38,11 @@ def first_crawls(
     brings = np.isin(outcome[row], MAY_BE_NEW) | leads_on
     digest = np.where(outcome[row] == Outcome.content, crawls.digest[last], 0)
     return FirstCrawls(
-        page_id=before.page_id[row], held=before.held[row], digest=digest, brings=brings
+        page_id=before.page_id[row],
+        held=before.held[row],
+        digest=digest,
+        brings=brings,
+        forbidden=crawls.status[last] == ROBOTS_DENIED,
     )
 
 

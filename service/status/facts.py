@@ -80,6 +80,8 @@ class StoppedGroup(NamedTuple):
     """First crawls with an answer."""
     n_new: int
     """Those that brought something new."""
+    n_forbidden: int = 0
+    """Those that robots.txt forbade, where they are most of the others; else 0."""
 
 
 class NeverOpen(NamedTuple):
@@ -140,7 +142,7 @@ def read_facts(
         subscriptions=tx.troubled_subscriptions(at, MOST_READ),
         budget=terms,
         steps=steps,
-        stopped=_stopped(tx),
+        stopped=stopped_groups(tx),
         workers=[_losses(tx, each, at) for each in workers if each.n_lost >= LOSES_LEAST],
         n_workers=len(workers),
         n_leased=hour["n_leased"],
@@ -194,13 +196,16 @@ def reported_by(steps: Sequence[MeasuredStep]) -> datetime | None:
     return next((step.at + STEP for step in reversed(steps) if step.n_reported), None)
 
 
-def _stopped(tx: Transaction) -> list[StoppedGroup]:
+def stopped_groups(tx: Transaction) -> list[StoppedGroup]:
     """Return groups that no rule of an operator decides about."""
     levels = tx.stopped_levels(MOST_STOPPED)
     groups = judged(tx, np.array([each.level for each in levels], np.int64))
     stopped = {group.level.level for group in groups if group.state == STOPPED}
     return [
-        StoppedGroup(each.name, each.since, each.n_first, each.n_new)
+        StoppedGroup(
+            *(each.name, each.since, each.n_first, each.n_new),
+            n_forbidden=each.n_forbidden if each.is_forbidden else 0,
+        )
         for each in levels
         if each.level in stopped
     ]

@@ -18,6 +18,7 @@ question.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from shlex import quote
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -242,8 +243,13 @@ def no_content(facts: Facts) -> Iterator[Found]:
 def url_groups_stopped(facts: Facts) -> Iterator[Found]:
     """Yield URL groups whose first crawls brought too little."""
     for group in facts.stopped:
-        counts = f"{group.n_new:,} of its {group.n_first:,} first crawls brought something new"
-        yield Found(group.name, group.since, {"name": group.name, "counts": counts})
+        name, of = group.name, f"of its {group.n_first:,} first crawls"
+        act, remedy = f"Admit {name} or stop it for good", "recrawl url-groups list --stopped"
+        counts = f"{group.n_new:,} {of} brought something new"
+        if group.n_forbidden:
+            act, remedy = f"Stop {name} for good", f"recrawl url-groups stop {quote(name)}"
+            counts = f"robots.txt forbids {group.n_forbidden:,} {of}"
+        yield Found(name, group.since, {"act": act, "counts": counts, "remedy": remedy})
 
 
 def workers_losing(facts: Facts) -> Iterator[Found]:
@@ -364,7 +370,8 @@ KINDS = (
     NeedKind(
         "url_groups_stopped",
         url_groups_stopped,
-        "Admit {name} or stop it for good: {counts}, so its new pages wait.",
+        "{act}: {counts}, so its new pages wait.",
+        "{remedy}",
         "recrawl url-groups list --stopped",
     ),
     NeedKind(

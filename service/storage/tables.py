@@ -486,7 +486,9 @@ url_levels = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     *(
         sa.Column(name, sa.BigInteger, nullable=False, server_default="0")
-        for name in ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight")
+        for name in (
+            *("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "n_forbidden"),
+        )
     ),
     sa.Column("rule", sa.SmallInteger),
     sa.Column("stopped", sa.Boolean, nullable=False, server_default=sa.false()),

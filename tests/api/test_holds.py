@@ -99,6 +99,14 @@ CASES = {
             "or a rule stops them"
         ),
     ),
+    "stopped by robots.txt": (
+        of(replace(DUE, due_at=None, stopped_at="a.example/tag/?", stop_forbidden=True), held=True),
+        "stopped",
+        (
+            "Stop its URL group by PUT /url-groups for good, or delete the page: robots.txt "
+            "forbids most of the first crawls of a.example/tag/?"
+        ),
+    ),
     "waits for its group": (
         of(replace(DUE, due_at=None), held=True),
         "waits_for_group",

@@ -1,11 +1,16 @@
 """First crawls of new pages: junk ends soon, good pages all come, on both databases."""
 
+from zlib import crc32
+
 import numpy as np
 import pytest
 from support.new_page_cases import Fleet, absent, all_different, of_one_digest
 from support.store_cases import T0, page_columns
 
+from service.budget.shown import stopped_above
 from service.model.ladder import ladder
+from service.model.outcomes import ROBOTS_DENIED
+from service.status.facts import stopped_groups
 
 N = 5_000
 
@@ -103,6 +108,30 @@ def test_a_failed_first_crawl_is_no_verdict_before_the_third(sql_store):
     assert levels_of(sql_store, "https://h0.example/list?id=1").n_first.sum() == 0
     fleet.play(failing, 1)
     assert levels_of(sql_store, "https://h0.example/list?id=1").stopped.any()
+
+
+def test_first_crawls_that_robots_txt_forbids_are_counted_in_all_levels(sql_store):
+    fleet = Fleet(sql_store)
+    fleet.register([f"https://h0.example/private/list?id={i}" for i in range(40)])
+    fleet.register([f"https://h0.example/open/page?id={i}" for i in range(40)])
+
+    def of_robots(urls):
+        denied = np.array(["/private/" in url for url in urls])
+        digest = np.where(denied, 0, [crc32(url.encode()) for url in urls])
+        return {"digest": digest, "status": np.where(denied, ROBOTS_DENIED, 200)}
+
+    fleet.play(of_robots, 2, hours=4)
+    url = "https://h0.example/private/list?id=1"
+    n_forbidden = levels_of(sql_store, url).n_forbidden
+    assert set(n_forbidden.tolist()) == {n_forbidden[0]}
+    with sql_store.begin(write=False) as tx:
+        stop = stopped_above(tx, url).level
+        facts = {group.name: group for group in stopped_groups(tx)}
+        (last,) = (each for each in tx.stopped_levels(9) if "?" in each.name)
+    assert last.n_forbidden == last.n_first == n_forbidden[0] > 0
+    assert stop.is_forbidden
+    assert facts[stop.name].n_forbidden == n_forbidden[0]
+    assert last._replace(n_forbidden=1).is_forbidden is False
 
 
 def test_a_store_that_holds_nothing_admits_what_was_held(sql_store):

@@ -307,6 +307,15 @@ def test_a_stopped_group_is_shown_with_what_its_crawls_brought():
     assert "1 of its 19 first crawls brought something new" in need.sentence
 
 
+def test_a_group_that_robots_txt_forbids_is_to_be_stopped_and_not_admitted():
+    (need,) = needs(WELL, stopped=[StoppedGroup("a.example/private/#?", T0 - DAY, 5, 0, 5)])
+    assert need.sentence == (
+        "Stop a.example/private/#? for good: robots.txt forbids 5 of its 5 first crawls, so its "
+        "new pages wait."
+    )
+    assert need.remedy == "recrawl url-groups stop 'a.example/private/#?'"
+
+
 def test_a_worker_that_loses_most_of_its_leases_is_shown_since_the_first_of_the_run():
     lost_at = [T0 - n * 5 * MINUTE for n in range(20)]
     worker = WorkerFacts("w", 3, instants([*lost_at, T0 - DAY]))

@@ -122,5 +122,7 @@ class PageNow:
     """Leases in a row that ended without a report; None: none."""
     stopped_at: str | None = None
     """URL group that stops the first crawl of the page; None: none does."""
+    stop_forbidden: bool = False
+    """True if robots.txt forbids most of the first crawls of this group."""
     unit: str = field(default="crawls")
     """Unit of the budget."""

@@ -77,6 +77,7 @@ def around_page(
     lease = None
     if place.expires_at is not None:
         lease = LeaseNow(place.worker or UNNAMED, place.expires_at)
+    stop = stopped_above(tx.of_host(page.host), page.url) if page.held else None
     return Around(
         PageNow(
             page=page,
@@ -85,7 +86,8 @@ def around_page(
             status=status,
             lease=lease,
             unfinished=unfinished,
-            stopped_at=stopped_above(tx.of_host(page.host), page.url) if page.held else None,
+            stopped_at=None if stop is None else stop.level.name,
+            stop_forbidden=stop is not None and stop.level.is_forbidden,
             unit=service.budget.unit,
         ),
         Turn(

@@ -106,6 +106,13 @@ def _held(page: PageNow, _: Turn) -> Hold | None:
             "crawls admit more"
         )
         return Hold(kind="waits_for_group", cause=cause)
+    if page.stop_forbidden:
+        return Hold(
+            kind="stopped",
+            cause=f"robots.txt forbids most of the first crawls of {page.stopped_at}",
+            remedy="stop its URL group by PUT /url-groups for good, or delete the page",
+            by=page.stopped_at,
+        )
     return Hold(
         kind="stopped",
         cause=f"first crawls of {page.stopped_at} have brought too little that is new, or a rule "

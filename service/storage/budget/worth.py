@@ -47,6 +47,8 @@ class UrlLevels(Columns):
     n_opened_new: Ints
     n_in_flight: Ints
     """As in `core.worth.Levels`."""
+    n_forbidden: Ints
+    """First crawls that robots.txt forbade, of the level and of all below."""
     rule: Codes
     """Rule of an operator (`core.worth`)."""
     stopped: Bools
@@ -71,9 +73,15 @@ class ShownLevel(NamedTuple):
     n_opened: int
     n_opened_new: int
     n_in_flight: int
+    n_forbidden: int
     rule: int
     stopped: bool
     since: datetime
+
+    @property
+    def is_forbidden(self) -> bool:
+        """True if robots.txt forbids most of the first crawls that brought nothing new."""
+        return 2 * self.n_forbidden > self.n_first - self.n_new
 
 
 class WorthStatements(Subject):
@@ -192,6 +200,7 @@ OF_LEVEL = {
     "n_opened": "i8",
     "n_opened_new": "i8",
     "n_in_flight": "i8",
+    "n_forbidden": "i8",
     "rule": "i2",
     "stopped": "?",
 }
@@ -203,11 +212,14 @@ ORDER BY level {{lock_rows}}
 LEVELS = f"""
 {ABOVE}
 SELECT level, parent, name LIKE '%%?%%' AS last, n_first, n_new, n_opened, n_opened_new,
-    n_in_flight, coalesce(rule, 0) AS rule, stopped
+    n_in_flight, n_forbidden, coalesce(rule, 0) AS rule, stopped
 FROM url_levels WHERE level IN (SELECT level FROM wanted) ORDER BY level
 """
 """Statement that knows last levels by the `?` of their names, which no directory has."""
-WRITTEN = ("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "stopped")
+WRITTEN = (
+    *("n_first", "n_new", "n_opened", "n_opened_new", "n_in_flight", "n_forbidden"),
+    "stopped",
+)
 
 MOST_WEIGHED, MOST_WAITING = 20_000, 100
 """Maximum levels that a sample is chosen from, and pages of each that count."""
@@ -301,7 +313,7 @@ ORDER BY sampled_at IS NOT NULL, sampled_at, level LIMIT %(limit)s
 MARK_SAMPLED = "UPDATE url_levels SET sampled_at = %(now)s WHERE level IN (SELECT value FROM {ids})"
 SHOWN = """
 SELECT level, parent, name, n_first, n_new, n_opened, n_opened_new, n_in_flight,
-    coalesce(rule, 0) AS rule, stopped, since
+    n_forbidden, coalesce(rule, 0) AS rule, stopped, since
 FROM url_levels
 """
 SHOWN_LEVELS = f"""
