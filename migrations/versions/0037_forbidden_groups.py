@@ -1,13 +1,13 @@
 """First crawls of URL groups that robots.txt forbids.
 
-Revision ID: 0046
+Revision ID: 0037
 Revises: 0036
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0046"
+revision = "0037"
 down_revision = "0036"
 
 
