@@ -85,6 +85,8 @@ class Savings:
 
     at: datetime
     since: datetime
+    begun_at: datetime
+    """Instant from which the log has a page that counts; `since` at the earliest."""
     n_pages: int
     """Number of pages that count; of a sample those in it."""
     n_crawls: int
@@ -153,6 +155,7 @@ def read_savings(
     n_crawls = sum(block.n_crawls for block in blocks)
     n_changes = sum(block.n_changes for block in blocks)
     watched = sum(float((b.watched.until - b.watched.since).sum()) for b in blocks)
+    begun = min((float(b.watched.since.min()) for b in blocks), default=times.day(since))
     interval = watched / n_crawls if n_crawls else None
     missing = _missing(n_pages, n_crawls, n_changes, watched)
     harmonic = stale = None
@@ -162,6 +165,7 @@ def read_savings(
     return Savings(
         at=now,
         since=since,
+        begun_at=times.begin + timedelta(days=begun),
         n_pages=n_pages,
         n_crawls=n_crawls,
         n_changes=n_changes,

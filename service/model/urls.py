@@ -99,6 +99,10 @@ def key_of(normal: str) -> bytes:
     return blake2b(normal.encode(), digest_size=16).digest()
 
 
+WITH_PORT = re.compile(r"(\[[^\]]*\]|[^:/?#@]*):\d+")
+"""A host name, or an address, with a port."""
+
+
 def normalise_host(host: str, field: str = "host") -> str:
     """Return a host name in the form that normal URLs have.
 
@@ -118,6 +122,8 @@ def normalise_host(host: str, field: str = "host") -> str:
         normal = None
     if normal is None or normal.url != f"http://{normal.host}/" or "#" in host:
         detail = f"{host[:100]!r} is not a host name; send a name such as example.com"
+        if WITH_PORT.fullmatch(host):
+            detail += ", without a port: all ports of a name are one host"
         raise InvalidField(field, detail)
     return normal.host
 

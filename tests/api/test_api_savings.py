@@ -1,9 +1,15 @@
 """Savings over HTTP: numbers of a log, and what a short log lacks."""
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
-from support.live_server import Live
+from support.live_server import START, Live
 from support.savings_cases import FAST, URLS, crawl, play
+
+from service.api.responses.savings import sentence
+from service.core.savings import Ratio
+from service.history.savings import Compared, Savings
 
 
 def test_a_fleet_that_crawls_what_changes_saves(api: Live):
@@ -20,7 +26,9 @@ def test_a_fleet_that_crawls_what_changes_saves(api: Live):
         assert 0 < compared["low"] <= compared["saved"] <= compared["high"]
     # a change at a random time of each day: stale half of it, a quarter of the pages
     assert answer["stale"]["fleet"] == pytest.approx(0.25 * 0.5, abs=0.04)
-    assert answer["sentence"].startswith("In 90 days this fleet's copies had")
+    assert answer["sentence"].startswith("In 60 days this fleet's copies had")
+    short = api.get("/savings", since=(api.clock.now - timedelta(days=45)).isoformat()).json()
+    assert short["sentence"].startswith("In 45 days this fleet's copies had")
     assert answer["sentence"].endswith(
         "By the log and the estimated change rates; importance equal."
     )
@@ -85,3 +93,25 @@ def test_importance_weighs(api: Live):
     # nearly all of the weight is on a page that changes at least once a day, and is crawled daily
     assert answer["stale"]["fleet"] == pytest.approx(0.6, abs=0.12)
     assert np.isfinite(answer["harmonic"]["low"])
+
+
+def test_a_difference_that_may_be_chance_is_a_whole_sentence():
+    compared = Compared(0.2, 0.19, Ratio(1.14, 0.9, 1.3))
+    savings = Savings(
+        at=START,
+        since=START - timedelta(days=90),
+        begun_at=START - timedelta(minutes=12),
+        n_pages=20,
+        n_crawls=240,
+        n_changes=150,
+        crawl_interval=0.001,
+        equal_importance=True,
+        sampled_share=1.0,
+        harmonic=compared,
+        stale=compared,
+        missing=None,
+    )
+    assert sentence(savings).startswith(
+        "In 12 minutes this fleet's copies had 14% more staleness than if every page had been "
+        "crawled equally often, with the same 240 crawls (which may be chance); copies"
+    )

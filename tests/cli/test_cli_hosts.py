@@ -130,6 +130,9 @@ def test_hosts_are_set_shown_and_listed(sqlite_url, recrawl):
         assert "1 to 10,000" in refused.refusal()
         assert "valid API key" in recrawl("hosts", "show", "a.example", url=api.url).refusal()
         assert "no page has the host" in recrawl("hosts", "show", "c.example", **at).refusal()
+        with_port = recrawl("hosts", "pause", "127.0.0.1:18110", "2h", **at).refusal()
+        assert "'127.0.0.1:18110' is not a host name" in with_port
+        assert "without a port: all ports of a name are one host" in with_port
         for nonsense in ("../pages", "a.example?x=1", "a.example/../../epochs"):
             refused = recrawl("hosts", "show", nonsense, **at).refusal()
             assert "no such path" in refused or "is not a host name" in refused

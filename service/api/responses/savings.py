@@ -45,16 +45,16 @@ def sentence(savings: Savings) -> str:
     if savings.harmonic is None or savings.stale is None:
         return f"Not enough log yet: {savings.missing}."
     saved = 1.0 - savings.harmonic.ratio.value
-    amount = f"{abs(saved):.0%} {'less' if saved > 0 else 'more'} staleness than"
+    amount, chance = f"{abs(saved):.0%} {'less' if saved > 0 else 'more'} staleness than", ""
     if abs(saved) < NO_DIFFERENCE:
         amount = "the same staleness as"
     elif savings.harmonic.ratio.low <= 1.0 <= savings.harmonic.ratio.high:
-        amount += " (which may be chance)"
-    window = span((savings.at - savings.since).total_seconds())
+        chance = " (which may be chance)"
+    window = span((savings.at - savings.begun_at).total_seconds())
     weight = "equal" if savings.equal_importance else "as set"
     return (
         f"In {window} this fleet's copies had {amount} if every page had been crawled equally "
-        f"often, with the same {number(savings.n_crawls)} crawls; copies were stale "
+        f"often, with the same {number(savings.n_crawls)} crawls{chance}; copies were stale "
         f"{savings.stale.fleet:.1%} of the time, and {savings.stale.uniform:.1%} under uniform "
         f"crawling. By the log and the estimated change rates; importance {weight}."
     )
