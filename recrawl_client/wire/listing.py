@@ -28,6 +28,21 @@ StateFilter = Literal[
 """Words that select pages: the states, and four words for pages of any state."""
 
 
+PageOutcome = Literal[
+    "content",
+    "moved",
+    "absent",
+    "elsewhere",
+    "refused",
+    "empty",
+    "failed",
+    "unfinished",
+    "doubtful",
+    "offered",
+]
+"""Meanings of a crawl for its page."""
+
+
 class ListedPage(Struct, frozen=True):
     """One page of a list; its due time is as of now."""
 
@@ -67,6 +82,9 @@ class ListedPage(Struct, frozen=True):
     """URL of the page to which the last answer redirected; null for none."""
     n_unfinished: int = 0
     """Number of leases in a row that ended without a report; from 3 on the page is set aside."""
+    outcome: PageOutcome | None = None
+    """Outcome of the last crawl, such as `content`, `refused` or `failed`; null before the first
+    one."""
 
 
 class PagesAnswer(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from recrawl_client import Verdict
 
 OF_PAGES = (
-    *("page_id", "url", "state", "importance", "change_rate", "crawl_rate"),
+    *("page_id", "url", "state", "outcome", "importance", "change_rate", "crawl_rate"),
     *("last_crawl_at", "next_crawl_at"),
 )
 """Columns of the table of pages."""

@@ -60,6 +60,25 @@ def test_pages_are_listed_in_parts_with_a_link_to_the_next(world: Live):
     assert len(urls(world, limit=1)) == 6
 
 
+def test_an_item_has_the_outcome_of_the_last_crawl_in_every_format(world: Live):
+    seen = {"news/1": {"digest": "1"}, "news/2": {"status": 403}, "news/3": {"status": 503}}
+    crawls = [
+        {"url": f"{A}{path}", "observed_at": START.isoformat(), **each}
+        for path, each in seen.items()
+    ]
+    assert world.post("/observations", crawls).json()["accepted"] == 3
+    expected = ["content", "refused", "failed", None]
+    items = world.get("/pages", host="a.example").json()["items"]
+    assert [item["outcome"] for item in items] == expected
+    text = world.client.get(
+        "/pages", params={"host": "a.example"}, headers={"Accept": "text/csv"}
+    ).text
+    rows = csv.DictReader(io.StringIO(text))
+    assert [row["outcome"] or None for row in rows] == expected
+    failing = world.get("/pages", state="failing").json()["items"]
+    assert {item["outcome"] for item in failing} == {"refused", "failed"}
+
+
 def test_an_item_has_the_state_the_settings_and_the_rates(world: Live):
     world.epoch()
     item = world.get("/pages", limit=1).json()["items"][0]
@@ -82,6 +101,7 @@ def test_an_item_has_the_state_the_settings_and_the_rates(world: Live):
         "next_crawl_at": schedule["next_crawl_at"],
         "redirect_url": None,
         "n_unfinished": 0,
+        "outcome": None,
     }
 
 

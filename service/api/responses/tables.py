@@ -18,10 +18,13 @@ from service.leases.unfinished import later
 from service.model.arrays import Floats, moments
 from service.model.domain import Observability
 from service.model.listing import ShownPages
+from service.model.outcomes import Outcome
 
 CSV = "text/csv"
 NAMES = np.array([kind.name for kind in Observability], object)
 """Observability by its code."""
+OUTCOMES = np.array([outcome.name for outcome in Outcome], object)
+"""Outcome by its code."""
 COLUMNS = ListedPage.__struct_fields__
 NO_TAGS: list[str] = []
 
@@ -63,8 +66,16 @@ def columns_of(pages: ShownPages) -> dict[str, NDArray[Any]]:
         "state": states_of(pages),
         "observability": NAMES[pages.observability],
         "next_crawl_at": later(due_at(pages), pages.until),
+        "outcome": _outcomes(pages),
     }
     return {name: columns[name] for name in COLUMNS}
+
+
+def _outcomes(pages: ShownPages) -> NDArray[np.object_]:
+    """Return the names of the outcomes of the last crawls; None before the first."""
+    outcomes: NDArray[np.object_] = OUTCOMES[pages.outcome]
+    outcomes[np.isnat(pages.last_crawl_at)] = None
+    return outcomes
 
 
 def listed(pages: ShownPages) -> list[ListedPage]:
