@@ -11,9 +11,18 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from support.live_server import cloned, command
-from support.store_cases import EVERYTHING, T0, columns, publish, register, schedule_columns
+from support.store_cases import (
+    CERTIFICATE,
+    EVERYTHING,
+    T0,
+    columns,
+    publish,
+    register,
+    schedule_columns,
+)
 
 from service.model.changes import ChangeColumns, ChangeKind
+from service.model.errors import EpochNotFound, EpochNotKept
 from service.model.incarnations import REWOUND_AFTER
 from service.model.listing import PageFilter
 from service.storage import open_store
@@ -185,6 +194,43 @@ def test_an_operator_begins_an_incarnation(place):
         assert min(new) == begun.first_page > max(old)
     with opened(place.url) as store:
         assert len(lives(store)) == 2, "the next process goes on with it"
+
+
+@pytest.mark.dear
+def test_an_epoch_that_was_requested_before_the_backup_gets_a_new_number(place):
+    """It was published after the backup, so followers may have it with other rows."""
+    with opened(place.url) as store:
+        page_id = np.sort(register(store, 3, host="old.example"))
+        with store.begin() as tx:
+            asked = tx.request_epoch(T0).epoch
+    place.backup()
+    with opened(place.url) as store:
+        assert publish(store, schedule_columns(page_id)) == asked
+    place.restore()
+    with opened(place.url) as store:
+        with store.begin(write=False) as tx:
+            old, waiting = tx.epoch(asked), tx.newest_epoch()
+        newest = lives(store)[-1]
+        assert (old.status, waiting.status) == ("failed", "requested")
+        assert "restored" in old.reason
+        assert publish(store, schedule_columns(page_id)) == waiting.epoch == newest.first_epoch
+        with store.begin(write=False) as tx, pytest.raises(EpochNotKept):
+            tx.schedule_changes(waiting.epoch, asked, 0.1, 0, 10)
+
+
+def test_an_epoch_that_ran_during_the_backup_is_never_published(place):
+    with opened(place.url) as store:
+        register(store, 3)
+        with store.lead() as lead, lead.begin() as tx:
+            ran = tx.start_epoch(T0).epoch
+        (begun,) = store.begin_incarnation()
+        with store.begin() as tx, pytest.raises(EpochNotFound, match="does not run"):
+            tx.publish(ran, CERTIFICATE, T0)
+        with store.begin(write=False) as tx:
+            assert (tx.epoch(ran).status, tx.newest_epoch().epoch) == ("failed", ran)
+            assert tx.number_in_force() == 0
+        with store.begin() as tx:
+            assert tx.request_epoch(T0).epoch == begun.first_epoch
 
 
 def test_places_in_the_feed_behind_the_backup_are_lost(place):

@@ -108,6 +108,8 @@ class EpochStatements(Subject):
         This takes a later transaction than the one that wrote the schedule.
 
         In the same transaction, a reader on Postgres could see the epoch before its rows.
+
+        Raise `EpochNotFound` for an epoch that does not run, such as after a restore.
         """
 
     @abstractmethod
@@ -179,7 +181,8 @@ FAIL_RUNNING = f"{FAIL} WHERE status = 'running'"
 FAIL_ONE = f"{FAIL} WHERE epoch = %(epoch)s"
 PUBLISH = f"""
 UPDATE epochs SET status = 'published', finished_at = %(now)s, {assignments(CERTIFICATE)}
-WHERE epoch = %(epoch)s
+WHERE epoch = %(epoch)s AND status = 'running'
+RETURNING epoch
 """
 ADD_URL_GROUPS = """
 INSERT INTO url_groups (epoch, shard, rate, share_evidence, wide_revisions, ping_feeds)
@@ -244,7 +247,8 @@ class EpochsSql(ChangeHoursSql, GroupHoursSql, EpochStatements):
         learnt: Learnt = NOTHING,
     ) -> None:
         values = {name: getattr(certificate, name) for name in CERTIFICATE}
-        self.run(PUBLISH, epoch=epoch, now=now, **values)
+        if self.scalar(PUBLISH, epoch=epoch, now=now, **values) is None:
+            raise EpochNotFound(f"epoch {epoch} does not run: the database was restored meanwhile")
         self.save_learnt(epoch, learnt)
         self.run(DROP_URL_GROUPS)
         self.run(DROP_EPOCHS, kept=MOST_EPOCHS)

@@ -54,6 +54,9 @@ class IncarnationStatements(Subject):
     ) -> Incarnation:
         """Begin an incarnation after another one, whose numbers do not come again.
 
+        Epochs that were not published before the backup fail, because they may have been published
+        after it. A requested one is requested again, with a new number.
+
         Sessions of the console end, because some were signed out after the backup.
         """
 
@@ -75,6 +78,13 @@ INSERT INTO incarnations ({COLUMNS})
 VALUES ({", ".join(f"%({name})s" for name in Incarnation._fields)})
 ON CONFLICT (number) DO NOTHING
 """
+FAIL_EPOCHS = """
+UPDATE epochs SET status = 'failed', reason = %(reason)s, finished_at = %(now)s
+WHERE status IN ('requested', 'running')
+"""
+IS_REQUESTED = "SELECT count(*) FROM epochs WHERE status = 'requested'"
+REQUEST = "INSERT INTO epochs (status, requested_at) VALUES ('requested', %(now)s)"
+LOST_RUN = "the database was restored before the epoch was published"
 END_SESSIONS = "DELETE FROM meta WHERE name = 'console_secret'"
 
 
@@ -126,7 +136,11 @@ class IncarnationsSql(Dialect, IncarnationStatements):
             first_change=first.change,
         )
         self.run(ADD, **begun._asdict())
+        is_requested = self.scalar(IS_REQUESTED)
+        self.run(FAIL_EPOCHS, reason=LOST_RUN, now=now)
         self.advance(first)
+        if is_requested:
+            self.run(REQUEST, now=now)
         self.run(END_SESSIONS)
         return begun
 
