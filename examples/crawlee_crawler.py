@@ -57,7 +57,9 @@ class Answers(ImpitHttpClient):
         seen["last_modified"] = http_date(header("last-modified") or "")
         seen["redirect_url"] = target_url(status, request.url, header("location") or "")
         seen["retry_after_s"] = retry_seconds(header("retry-after") or "") or None
-        seen["digest"] = blake2b(body, digest_size=16).hexdigest() if status in range(200, 300) else None
+        seen["digest"] = (
+            blake2b(body, digest_size=16).hexdigest() if status in range(200, 300) else None
+        )
         self.seen[request.unique_key] = seen
         return result
 
