@@ -152,7 +152,9 @@ class Notes:
                     raise NotKept(
                         f"the spider has no method {name!r}, which is the {part} of pages "
                         "registered earlier. These pages are not crawled, and their leases are "
-                        "returned. Restore the method, such as by its old name for the new one"
+                        "returned. Restore the method, such as by its old name for the new one. If "
+                        "another spider of the same hosts registered them, run each spider with "
+                        "a service of its own"
                     )
         return request
 

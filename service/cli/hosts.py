@@ -25,6 +25,8 @@ OF_HOSTS = (
 """Columns of the table of hosts."""
 HostName = Annotated[str, typer.Argument(help="Such as example.com")]
 
+NO_PAGE = "; no page has this host yet"
+
 
 @hosts.command()
 def robots(
@@ -156,8 +158,9 @@ def pause(
 ) -> None:
     """Pause a host, and all hosts of its group; leases that run may be reported."""
     with connected(to, api_key) as service:
-        queue = service.pause_host(host, read_end(length)).host_queue
-    typer.echo(f"{host} is paused until {queue.blocked_until:%Y-%m-%d %H:%M:%SZ}")
+        paused = service.pause_host(host, read_end(length))
+    until = f"{paused.host_queue.blocked_until:%Y-%m-%d %H:%M:%SZ}"
+    typer.echo(f"{host} is paused until {until}{'' if paused.n_pages else NO_PAGE}")
 
 
 @hosts.command()

@@ -131,7 +131,7 @@ def recrawl(
 ) -> None:
     """Crawl pages as soon as politeness allows: those of --url, or those that match all filters."""
     with connected(to, api_key) as service:
-        chosen = _filters(filters)
+        chosen = _filters(filters, crawls=True)
         answer = service.recrawl(*(urls or ()), all_pages=all_pages, dry_run=dry_run, **chosen)
     echo_item(answer, as_json=as_json)
 
@@ -153,17 +153,22 @@ def log(
         echo_lines(islice(entries, limit), *OF_LOG, as_json=as_json)
 
 
-def _filters(texts: list[str] | None) -> dict[str, Any]:
-    """Return filters by name; the service refuses those that it does not have."""
+def _filters(texts: list[str] | None, *, crawls: bool = False) -> dict[str, Any]:
+    """Return filters by name; the service refuses those that it does not have.
+
+    A URL is no filter; `crawls` is true for the command that crawls one by --url.
+    """
     pairs = (text.partition("=") for text in texts or ())
     filters: dict[str, Any] = {}
     for name, equals, value in pairs:
-        if not equals:
-            raise typer.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="FILTER")
-        if name == "url":
-            one = f"url= names one page: `recrawl why {value}` shows it"
+        if name == "url" or "://" in name:
+            url, named = (value, "url=") if name == "url" else (f"{name}{equals}{value}", "a URL")
+            by_option = f"--url {url} crawls it, " if crawls else ""
+            one = f"{named} names one page: {by_option}`recrawl why {url}` shows it"
             below = "url_prefix= selects it and those below"
             raise typer.BadParameter(f"{one}, {below}", param_hint="FILTER")
+        if not equals:
+            raise typer.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="FILTER")
         # `changed_since=1d` as the option --since of other commands
         is_time = name == "changed_since"
         filters[name] = read_moment(value).isoformat() if is_time else value

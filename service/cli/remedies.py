@@ -81,4 +81,4 @@ def explained(error: ClientError, notice: Notice) -> UnexpectedAnswer:
         remedy = ""
     elif notice.is_busy:
         remedy = LATER
-    return UnexpectedAnswer(f"{sentence}{remedy}")
+    return UnexpectedAnswer(f"{sentence.removesuffix('.') if remedy else sentence}{remedy}")

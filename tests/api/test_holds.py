@@ -158,7 +158,8 @@ CASES = {
         of(LATER, at_host(pauses=(Pause(NOW + 3 * HOUR, "operator", "the group g"),))),
         "host_paused",
         (
-            "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+            "End the pause by `recrawl hosts resume` and one of its hosts if its pages shall be "
+            "crawled: "
             "an operator has paused the group g "
             "until 2026-05-02 03:00 UTC, 3 hours from now"
         ),
@@ -188,7 +189,7 @@ CASES = {
         of(turn=at_host(pauses=(Pause(LATEST, "operator", "a.example"),))),
         "host_paused",
         (
-            "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+            "End the pause by `recrawl hosts resume a.example` if its pages shall be crawled: "
             "an operator has paused a.example until "
             "an operator ends the pause"
         ),

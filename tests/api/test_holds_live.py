@@ -96,7 +96,7 @@ def test_pages_of_a_host_are_held_by_their_turn_and_by_pauses(live, recrawl):
     pause(live, "a.example", "2026-05-01T14:00:00Z")
     until = "2026-05-01 14:00 UTC, 2 hours from now"
     sentence = (
-        "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+        "End the pause by `recrawl hosts resume a.example` if its pages shall be crawled: "
         "an operator has paused a.example until "
         f"{until}"
     )
@@ -109,7 +109,7 @@ def test_pages_of_a_host_are_held_by_their_turn_and_by_pauses(live, recrawl):
     assert kinds(theirs) == {"ready": (1, 1)}
     assert ours["holds"][0]["by"] == "operator"
     assert ours["sentence"] == (
-        "End the pause by `recrawl hosts resume` if its pages shall be crawled: "
+        "End the pause by `recrawl hosts resume a.example` if its pages shall be crawled: "
         "5 due pages wait, because an operator has "
         f"paused a.example until {until}."
     )

@@ -66,6 +66,9 @@ def test_a_budget_is_set_shown_and_unset(api: Live, recrawl, terminal):
 def test_hosts_and_all_of_them_are_paused_for_a_time(api: Live, recrawl):
     paused = recrawl("hosts", "pause", "a.example", "2h", url=api.url)
     assert paused.out == "a.example is paused until 2026-05-01 14:00:00Z\n"
+    early = recrawl("hosts", "pause", "new.example", "2h", url=api.url).out
+    assert early == "new.example is paused until 2026-05-01 14:00:00Z; no page has this host yet\n"
+    recrawl("hosts", "resume", "new.example", url=api.url)
     (listed,) = recrawl("hosts", "list", "--paused", url=api.url).out.splitlines()
     assert json.loads(listed)["host"] == "a.example"
     assert recrawl("hosts", "resume", "a.example", url=api.url).out.endswith("crawled again\n")

@@ -67,6 +67,8 @@ def test_a_key_of_the_command_opens_a_running_service_and_closes_it_to_others(re
         text = create(recrawl, sqlite_url, "--role", "read")
         live.service.gate.ring.refresh()
         assert live.get("/epochs").status_code == 401
+        refused = recrawl("hosts", "list", url=live.url).refusal()
+        assert "is not valid; pass one of the service's keys" in refused
         assert live.client.get("/epochs", headers=bearer(text)).status_code == 200
 
 

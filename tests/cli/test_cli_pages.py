@@ -65,6 +65,13 @@ def test_url_is_no_filter_and_the_refusal_says_how_one_page_is_shown(api, recraw
     assert len(lines(recrawl("pages", "list", url=api.url))) == 3
 
 
+@pytest.mark.parametrize("url", [f"{A}1", f"{A}1?a=b"])
+def test_a_url_in_the_place_of_a_filter_names_the_option_for_it(api: Live, recrawl, url):
+    ended = recrawl("pages", "recrawl", url, url=api.url)
+    words = " ".join(ended.err.replace("│", " ").split())
+    assert (ended.status, f"--url {url} crawls it" in words) == (2, True)
+
+
 def test_pages_are_crawled_again_and_their_log_is_read(api: Live, recrawl):
     done = recrawl("pages", "recrawl", "--url", f"{A}1", "--url", f"{A}none", url=api.url)
     assert json.loads(done.out)["changed"] == 1

@@ -10,6 +10,8 @@ from service.model.domain import Page
 Pauser = Literal["site", "operator"]
 ALL_HOSTS = "the crawl of all hosts"
 """Noun for the whole fleet in a sentence about its pause."""
+OF_GROUP = "the group "
+"""Begin of the noun for a group of hosts."""
 
 
 class Pause(NamedTuple):

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from recrawl_client.wire.listing import HeldPages, LeasesExplained
 from service.api.assembly import Service
-from service.api.holds.facts import HostNow, Turn
+from service.api.holds.facts import OF_GROUP, HostNow, Turn
 from service.api.holds.hold import Hold
 from service.api.holds.reading import budget_spent_until, crawlers_now, full_caps, hosts_now
 from service.api.holds.turn import hold_of_turn, in_turns
@@ -96,7 +96,7 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
 def _names(tx: Transaction, queue_id: Ints) -> dict[int, str]:
     """Return a noun for each host queue."""
     named = zip(queue_id.tolist(), tx.queue_names(queue_id), strict=True)
-    return {queue: f"the group {name}" if queue < 0 else name for queue, name in named}
+    return {queue: f"{OF_GROUP}{name}" if queue < 0 else name for queue, name in named}
 
 
 def _holds_of(turn: Turn, n_due: int) -> Iterator[tuple[Hold, int]]:

@@ -11,6 +11,7 @@ import numpy as np
 from service.api.assembly import Service
 from service.api.holds.facts import (
     ALL_HOSTS,
+    OF_GROUP,
     Cap,
     CrawlersNow,
     HostNow,
@@ -58,7 +59,7 @@ def around_page(
     """Return the facts that decide what holds a page now."""
     place = tx.page_place(page.page_id)
     queue_id, due_at = np.array([place.queue_id]), due.next_crawl_at(page)
-    name = page.host if place.group is None else f"the group {place.group}"
+    name = page.host if place.group is None else f"{OF_GROUP}{place.group}"
     (host,) = hosts_now(tx, service, tx.read_host_queues(queue_id), [name], now) or [
         HostNow(name=name)
     ]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from service.api.holds.facts import ALL_HOSTS, HostNow, Pause, Turn
+from service.api.holds.facts import ALL_HOSTS, OF_GROUP, HostNow, Pause, Turn
 from service.api.holds.hold import Hold, first
 from service.model.arrays import LATEST
 from service.model.words import ahead, counted, every, moment, number, span
@@ -30,6 +30,15 @@ def pause_beyond(turn: Turn, due_at: datetime) -> Pause | None:
     return None if last is None or last.until <= max(due_at, turn.now) else last
 
 
+def _ending(pause: Pause) -> str:
+    """Return the command that ends an operator's pause."""
+    if pause.of == ALL_HOSTS:
+        return "`recrawl resume`"
+    if pause.of.startswith(OF_GROUP):
+        return "`recrawl hosts resume` and one of its hosts"
+    return f"`recrawl hosts resume {pause.of}`"
+
+
 def hold_of_pause(pause: Pause, turn: Turn) -> Hold:
     """Return the hold of a page whose host is paused."""
     until = _until(pause.until, turn)
@@ -37,8 +46,7 @@ def hold_of_pause(pause: Pause, turn: Turn) -> Hold:
         forever = pause.until >= LATEST
         until = "until an operator ends the pause" if forever else until
         cause = f"an operator has paused {pause.of} {until}"
-        act = "resume" if pause.of == ALL_HOSTS else "hosts resume"
-        remedy = f"end the pause by `recrawl {act}` if its pages shall be crawled"
+        remedy = f"end the pause by {_ending(pause)} if its pages shall be crawled"
         return Hold(kind="host_paused", cause=cause, remedy=remedy, until=pause.until, by=pause.by)
     cause = (
         f"{pause.of} is paused {until}, because it asked for a pause (429, 503, Retry-After), "
