@@ -17,6 +17,8 @@ from service.runtime import access
 from service.runtime.access import fetch_jwks
 from service.runtime.access_settings import AccessSettings
 
+pytestmark = pytest.mark.dear
+
 BOMB = gzip.compress(b" " * 2_000_000, mtime=0)
 NAME = "id.test"
 """Name that only the proxy of a test knows."""

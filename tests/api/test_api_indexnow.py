@@ -10,6 +10,8 @@ from support.live_server import Live, running, until
 from service.connectors import indexnow_keys
 from service.connectors.indexnow import KeyFileAway
 
+pytestmark = pytest.mark.dear
+
 KEY = "0123abcd-4567-ef89"
 URLS = [f"https://a.example/{i}" for i in range(3)]
 BODY = {"host": "a.example", "key": KEY, "urlList": URLS}

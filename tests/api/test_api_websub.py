@@ -8,6 +8,8 @@ import pytest
 from support.hubs import CHALLENGE, signature
 from support.live_server import START, Live, running
 
+pytestmark = pytest.mark.dear
+
 TOPIC = "https://example.com/feed"
 HUB = "https://hub.example/"
 SECRET = "a-secret"

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from support.live_server import lease_freely
 
+pytestmark = pytest.mark.dear
+
 PAGE = "https://shop.example/item"
 
 

@@ -13,6 +13,8 @@ from support.processes import Serving, serving
 from service.api.responses.problems import TYPES
 from service.api.server import MAX_CONNECTIONS, connections_within
 
+pytestmark = pytest.mark.dear
+
 HALF_HEAD = b"GET /healthz HTT"
 POLL = b'GET /schedule?wait_s=30 HTTP/1.1\r\nHost: x\r\nIf-None-Match: W/"epoch-0"\r\n\r\n'
 HALF_BODY = b"POST /pages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n["

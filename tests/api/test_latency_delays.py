@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 from support.live_server import lease_freely, running
 
+pytestmark = pytest.mark.dear
+
 HOST = "slow.example"
 URLS = [f"https://{HOST}/{n}" for n in range(150)]
 

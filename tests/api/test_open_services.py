@@ -6,6 +6,8 @@ import pytest
 from support.access_cases import ADMIN
 from support.live_server import PATIENCE_S, Live, running
 
+pytestmark = pytest.mark.dear
+
 PAGE = "https://a.example/"
 PROXIES = {
     "X-Forwarded-For": "203.0.113.7",

@@ -6,6 +6,8 @@ from itertools import count, pairwise
 import pytest
 from support.live_server import running
 
+pytestmark = pytest.mark.dear
+
 SITE = "https://a.example"
 Answers = Callable[[str], dict]
 

@@ -18,6 +18,8 @@ from service.console.session import COOKIE
 from service.model.errors import InvalidSettings
 from service.runtime.settings import read_settings
 
+pytestmark = pytest.mark.dear
+
 ROOT = "/tools/recrawl"
 HTML = {"Accept": "text/html"}
 ADDRESSES = re.compile(r'(?:href|src|action|hx-get|hx-post)="(/[^"]*)"')

@@ -14,6 +14,8 @@ from support.live_server import Live
 from recrawl_client.wire.evidence import Observation
 from service.api.requests.site_values import readable
 
+pytestmark = pytest.mark.dear
+
 NEWS = "https://a.example/news"
 TYPES = {"application/json": "[{}]", "application/x-ndjson": "{}"}
 

@@ -35,6 +35,8 @@ from benchmarks.rough.world import (
     made,
 )
 
+pytestmark = pytest.mark.dear
+
 POSTGRES = "postgresql://postgres@127.0.0.1:5432/postgres"
 
 # -- the world

@@ -11,6 +11,8 @@ import pytest
 from support.live_server import running, until
 from support.processes import ROOT, environment
 
+pytestmark = pytest.mark.dear
+
 URL = "https://a.example/"
 
 

@@ -18,6 +18,8 @@ from service.core.prior import Prior
 from service.model.errors import StoreUnavailable
 from service.storage import open_store
 
+pytestmark = pytest.mark.dear
+
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]
 
 

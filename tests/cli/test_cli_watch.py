@@ -23,6 +23,8 @@ from service.connectors.watch_rounds import RESTORED, rounds
 from service.connectors.watch_state import WatchState
 from service.connectors.watching import Manners, Watcher
 
+pytestmark = pytest.mark.dear
+
 YESTERDAY = "2026-04-30T12:00:00Z"
 STATE = "recrawl-watch.db"
 

@@ -14,6 +14,8 @@ from service.connectors.renewals import FORGET_AFTER, Renewer
 from service.connectors.websub import hub_client
 from service.model.subscriptions import WAITS_S
 
+pytestmark = pytest.mark.dear
+
 DAY = timedelta(days=1)
 NEWS = b"<feed><entry><link href='/news'/></entry></feed>"
 

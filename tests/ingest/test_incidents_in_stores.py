@@ -25,6 +25,8 @@ from service.ingest.recent_digests import RecentDigests
 from service.ingest.record import record
 from service.model.arrays import instant
 
+pytestmark = pytest.mark.dear
+
 N = 30
 START = T0 + 30 * DAY
 """The host has had 30 quiet days, with a crawl of each page a day."""

@@ -7,6 +7,8 @@ from support.new_page_cases import Fleet
 from recrawl_lab.replay.admitted import IN_FLIGHT, WAITS, Admission
 from service.model.urls import normalise
 
+pytestmark = pytest.mark.dear
+
 GOOD = [f"https://h{i % 2}.example/d{i % 3}/p{i}" for i in range(60)]
 JUNK = [f"https://h0.example/search/list?id={i}" for i in range(200)]
 JUNK += [f"https://h1.example/t/{name}/x" for name in ("ab", "cd", "ef", "gh")]

@@ -14,6 +14,8 @@ from rich.progress import Progress
 
 from recrawl_lab.replay.comparison import MIN_CHANGES, MIN_CRAWLS
 
+pytestmark = pytest.mark.dear
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "replay.md"
 ENOUGH = ("--pages", 60, "--days", 20, "--policies", "uniform,recrawl,hindsight")

@@ -11,6 +11,8 @@ from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.service_log import read_service_log
 
+pytestmark = pytest.mark.dear
+
 ZERO = START.timestamp()
 
 

@@ -40,6 +40,8 @@ from service.transfer.files import holds_states, read_items
 from service.transfer.importing import add_pages, add_states
 from service.transfer.lines import StateLine, instants, parse, states_of
 
+pytestmark = pytest.mark.dear
+
 GAMMA = Gamma()
 END = T0 + 40 * DAY
 LATER = END + 3 * DAY
