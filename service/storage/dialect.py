@@ -96,9 +96,9 @@ class Subject(ABC):
     calendars: Calendars = ALWAYS_OPEN
     """When hosts may be crawled."""
 
+    @abstractmethod
     def hosts_of(self, page_id: Ints) -> Ints:
         """Return the host_id of each of (N,) pages; 0: no such page."""
-        raise NotImplementedError
 
     def with_hours(self, pages: DueT) -> DueT:
         """Return pages with the open hours of their hosts."""
