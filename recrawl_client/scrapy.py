@@ -4,8 +4,9 @@
     RECRAWL_URL = "http://127.0.0.1:8000"
 
 The scheduler registers the requests of a spider with Recrawl, and Recrawl decides on the time of
-their crawls. The note of a page keeps the names of its callback and errback, `cb_kwargs` and
-`meta` (`scrapy_notes`); without a callback, `parse` receives the response. A request with
+their crawls. The note of a page keeps the names of its spider, callback and errback, `cb_kwargs`
+and `meta` (`scrapy_notes`); without a callback, `parse` receives the response. A spider returns the
+lease of a page with the name of another spider, and says so in its log. A request with
 `meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported with its
 target, which the service schedules if the spider may crawl it. Pages are fetched by conditional
 requests: no callback receives a page that its site reports as unchanged (304), unless
@@ -28,7 +29,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, Unpack
 
-from msgspec import UNSET, Raw
+from msgspec import Raw
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
@@ -57,7 +58,13 @@ from recrawl_client.headers import (
 )
 from recrawl_client.reporter import Reporter
 from recrawl_client.scrapy_failures import Answers, header
-from recrawl_client.scrapy_notes import Notes, NotKept, ReportingErrback, UnnamedFunction
+from recrawl_client.scrapy_notes import (
+    Notes,
+    NotKept,
+    ReportingErrback,
+    RequestNote,
+    UnnamedFunction,
+)
 from recrawl_client.scrapy_robots import ScrapyRobots, release
 from recrawl_client.wire.common import empty
 from recrawl_client.wire.evidence import Ping, Pinged
@@ -243,12 +250,12 @@ class Scheduler(BaseScheduler):
         with self.room:
             if changed_at:
                 self.pings.add(Ping(url=request.url, changed_at=changed_at))
-            if note or not changed_at:
+            if not (note.is_plain and changed_at):
                 self._register(request, note)
             self.dry = False
         return True
 
-    def _register(self, request: Request, note: bytes) -> None:
+    def _register(self, request: Request, note: RequestNote) -> None:
         """Register a page with the note of its first request, or of a later unfiltered one."""
         url, of_note = hash(request.url), hash(note)
         before = self.registered.get(url)
@@ -256,9 +263,9 @@ class Scheduler(BaseScheduler):
             if len(self.registered) >= MOST_REMEMBERED:
                 self.registered.clear()
             self.registered[url] = of_note
-            # an unfiltered request replaces what the service has, even by nothing
-            plain = None if request.dont_filter else UNSET
-            self.pages.add(Page(url=request.url, note=Raw(note) if note else plain))
+            # an unfiltered request replaces what the service has, a plain one does not
+            if_new = note.is_plain and not request.dont_filter
+            self.pages.add(Page(url=request.url, note=Raw(note.json), note_if_new=if_new))
 
     def _refuse(self, error: NotKept) -> bool:
         """Log a request that no note keeps; close the spider if its code must change."""

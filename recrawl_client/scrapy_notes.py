@@ -1,16 +1,18 @@
 """Notes of pages, with the names and the JSON of the requests that a spider yielded.
 
-    {"scrapy": {"callback": "parse_item", "errback": "failed", "cb_kwargs": {…}, "meta": {…}}}
+    {"scrapy": {"spider": "news", "callback": "parse_item", "errback": "failed", …}}
 
 No code is stored. A lease returns the note, in this process or another, and the methods of the
-spider are found by name. A note without the key `scrapy` is of another crawler: it has no effect.
+spider are found by name. Spiders of one service receive each other's pages, and often have
+callbacks of the same names. So each page has the name of its spider, and no other spider calls its
+own method for it. A note without the key `scrapy` is of another crawler: it has no effect.
 """
 
 import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import json
 from scrapy import Request
@@ -78,6 +80,14 @@ class NoJson(NotKept):
     """A request with arguments that JSON does not bring back."""
 
 
+class RequestNote(NamedTuple):
+    """The note of a request."""
+
+    json: bytes
+    is_plain: bool
+    """True if only the name of the spider is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReportingErrback:
     """The errback of a leased page, which reports the failure before the spider sees it."""
@@ -108,12 +118,18 @@ class Notes:
 
     def __init__(self, crawler: Crawler, settings: BaseSettings) -> None:
         self.crawler = crawler
+        self.named: str | None = settings.get("RECRAWL_SPIDER")
         self.with_depth = settings.getint("DEPTH_LIMIT") > 0
         self.left_out: set[Any] = set()
         """Names in `meta` that were left out with a warning."""
 
-    def of(self, request: Request) -> bytes:
-        """Return the JSON of a request's note, empty if nothing is kept; raise `NotKept`."""
+    @property
+    def spider(self) -> str:
+        """The name with which this spider's pages are kept."""
+        return self.named or str(getattr(self.crawler.spider, "name", ""))
+
+    def of(self, request: Request) -> RequestNote:
+        """Return the note of a request; raise `NotKept`."""
         kept: dict[str, Any] = {}
         for part in CALLS:
             function = getattr(request, part)
@@ -125,9 +141,9 @@ class Notes:
             kept["cb_kwargs"] = _arguments(request)
         if meta := self._meta(request):
             kept["meta"] = meta
-        note = _note(kept)
+        note = self._note(kept)
         if len(note) > MOST_BYTES and meta.pop("link_text", None):
-            note = _note(kept)  # a rule of a CrawlSpider does not need the text of its link
+            note = self._note(kept)  # a rule of a CrawlSpider does not need the text of its link
         if len(note) > MOST_BYTES:
             raise TooLong(
                 f"the page of {request} is not registered: the names of its callbacks, its "
@@ -135,13 +151,24 @@ class Notes:
                 f"most {MOST_BYTES:,}. Pass a key instead of the values, or read the values from "
                 "the page"
             )
-        return note
+        return RequestNote(note, is_plain=not any(kept.values()))
+
+    def _note(self, kept: dict[str, Any]) -> bytes:
+        kept = {part: value for part, value in kept.items() if value}
+        return JSON.encode({"scrapy": {"spider": self.spider, **kept}})
 
     def request(self, note: Any) -> dict[str, Any]:
         """Return the arguments of the request that a note keeps; raise `NotKept`."""
         kept = note.get("scrapy") if isinstance(note, dict) else None
         if not isinstance(kept, dict):
             return {"meta": {}}
+        if (other := kept.get("spider", self.spider)) != self.spider:
+            raise NotKept(
+                f"this spider, {self.spider!r}, has leased pages of the spider {other!r}. They are "
+                "not crawled, and their leases are returned. Give each spider hosts of its own by "
+                f"RECRAWL_HOSTS, or a service of its own. If {other!r} is another name of this "
+                f"spider, set RECRAWL_SPIDER to {other!r}"
+            )
         request: dict[str, Any] = {"meta": _mapping(kept, "meta")}
         if cb_kwargs := _mapping(kept, "cb_kwargs"):
             request["cb_kwargs"] = cb_kwargs
@@ -152,9 +179,7 @@ class Notes:
                     raise NotKept(
                         f"the spider has no method {name!r}, which is the {part} of pages "
                         "registered earlier. These pages are not crawled, and their leases are "
-                        "returned. Restore the method, such as by its old name for the new one. If "
-                        "another spider of the same hosts registered them, run each spider with "
-                        "a service of its own"
+                        "returned. Restore the method, such as by its old name for the new one"
                     )
         return request
 
@@ -216,11 +241,6 @@ def _arguments(request: Request) -> dict[str, Any]:
                 "dicts with texts as keys; a list instead of a tuple, isoformat() of a date"
             )
     return dict(request.cb_kwargs)
-
-
-def _note(kept: dict[str, Any]) -> bytes:
-    kept = {part: value for part, value in kept.items() if value}
-    return JSON.encode({"scrapy": kept}) if kept else b""
 
 
 def _mapping(kept: dict[str, Any], part: str) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from service.storage.queue.columns import (
     QueuedPages,
 )
 from service.storage.queue.holds import MOST_QUEUES
-from service.storage.queue.signs import PausedQueue
+from service.storage.queue.signs import PausedQueue, ReturnedPages
 from service.storage.queue.unfinished import WorkerCounts, WorkerLeases
 
 
@@ -171,6 +171,18 @@ class ShardedQueue(Routing):
     def lost_at(self, worker: str, now: datetime, limit: int) -> Instants:
         every = [tx.lost_at(worker, now, limit) for tx in self.answering()]
         return np.sort(np.concatenate(every))[::-1][:limit]
+
+    @override
+    def set_aside_returned(self, limit: int) -> list[ReturnedPages]:
+        of: dict[str, list[ReturnedPages]] = defaultdict(list)
+        for tx in self.answering():
+            for each in tx.set_aside_returned(limit):
+                of[each.worker].append(each)
+        every = [
+            ReturnedPages(worker, sum(each.n for each in some), min(each.since for each in some))
+            for worker, some in of.items()
+        ]
+        return sorted(every, key=lambda each: (-each.n, each.worker))[:limit]
 
     @override
     def ready(

@@ -18,7 +18,7 @@ from service.status.asked import LastAsked
 from service.storage import Store, Transaction
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
-from service.storage.queue.signs import Asked, PausedQueue
+from service.storage.queue.signs import Asked, PausedQueue, ReturnedPages
 from service.storage.queue.unfinished import WorkerCounts
 
 MOST_READ = 1_000
@@ -108,6 +108,7 @@ class Facts:
     steps: Sequence[MeasuredStep]
     stopped: Sequence[StoppedGroup]
     workers: Sequence[WorkerFacts]
+    returned: Sequence[ReturnedPages]
     n_workers: int
     """Number of workers that hold leases or have lost some."""
     n_leased: int
@@ -144,6 +145,7 @@ def read_facts(
         steps=steps,
         stopped=stopped_groups(tx),
         workers=[_losses(tx, each, at) for each in workers if each.n_lost >= LOSES_LEAST],
+        returned=tx.set_aside_returned(MOST_READ),
         n_workers=len(workers),
         n_leased=hour["n_leased"],
         n_running=sum(each.n_running for each in workers),

@@ -268,6 +268,12 @@ def workers_losing(facts: Facts) -> Iterator[Found]:
             yield Found(worker.name, since, {"worker": worker.name, "n": f"{n:,}"})
 
 
+def leases_returned(facts: Facts) -> Iterator[Found]:
+    """Yield workers that return the leases of some pages again and again."""
+    for worker, n, since in facts.returned:
+        yield Found(worker, since, {"worker": worker, "pages": counted(n, "page")})
+
+
 def subscriptions_ending(facts: Facts) -> Iterator[Found]:
     """Yield subscriptions at hubs that end, or never begin, unless somebody acts."""
     for each in facts.subscriptions:
@@ -379,6 +385,13 @@ KINDS = (
         workers_losing,
         "See whether {worker} still runs: it lost {n} leases in the last hour, most of its own.",
         "recrawl leases workers",
+    ),
+    NeedKind(
+        "leases_returned",
+        leases_returned,
+        "Read the log of {worker}: it has returned the leases of {pages}, which it may not crawl "
+        "or which are of another spider, three times in a row.",
+        "recrawl pages list state=set_aside --limit 10",
     ),
 )
 """Every kind, the most urgent first."""

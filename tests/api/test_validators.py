@@ -160,6 +160,19 @@ def test_a_registration_states_a_note_that_reports_and_registrations_keep_or_rep
     assert page(live, page_id) == {"etag": ETAG, "last_modified": None, "note": None}
 
 
+def test_a_note_for_new_pages_alone_replaces_none_and_comes_to_no_other_page(live):
+    known, bare, new = (f"https://a.example/{n}" for n in range(3))
+    live.register(known, note=1)
+    live.register(bare)
+    batch = [{"url": url, "note": 2, "note_if_new": True} for url in (known, bare, new)]
+    ids = live.post("/pages", [*batch, batch[2] | {"note": 3}]).json()["page_ids"]
+    assert [page(live, page_id)["note"] for page_id in ids] == [1, None, 2, 2]
+    live.post("/pages", [{"url": new, "note": 4}, batch[2]])
+    assert page(live, ids[2])["note"] == 4
+    (refused,) = live.post("/pages", [{"url": new, "note_if_new": 1}]).json()["rejected"]
+    assert refused["field"] == "note_if_new"
+
+
 def test_a_note_of_a_registration_that_is_too_long_is_refused(live):
     items = [{"url": "https://a.example/1", "note": "x" * n} for n in (1_023, 1_022)]
     answer = live.post("/pages", items).json()

@@ -109,8 +109,9 @@ def test_each_page_of_a_commit_keeps_its_own_note_whatever_the_order_of_ids(stor
     a, b, c, d = urls(4)
     line.flush([registration([b])])
     texts = {a: '"a"', b: '"b"', d: '"d"'}
-    one = replace(registration([c, a, b]), notes=NotedRows.of({2: texts[b], 1: texts[a]}))
-    two = replace(registration([d]), notes=NotedRows.of({0: texts[d]}))
+    noted = {2: (texts[b], False), 1: (texts[a], True)}
+    one = replace(registration([c, a, b]), notes=NotedRows.of(noted))
+    two = replace(registration([d]), notes=NotedRows.of({0: (texts[d], False)}))
     line.flush([one, two])
     with store.begin(write=False) as tx:
         names = dict(zip(tx.page_ids(page_columns([a, b, c, d]).key).tolist(), "abcd", strict=True))

@@ -178,6 +178,39 @@ def test_another_process_finds_callbacks_by_name_and_leaves_pages_of_unknown_one
     assert unknown["unfinished"]["ending"] == "returned"
 
 
+TWO = """
+from scrapy import Spider
+
+class First(Spider):
+    name = "first"
+
+    def parse(self, response):
+        yield {"by": self.name, "path": response.url[-2:]}
+        yield response.follow("/c", self.parse_item)
+
+    def parse_item(self, response):
+        yield {"by": self.name, "path": response.url[-2:]}
+
+class Second(First):
+    name = "second"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("callback", ["parse", "parse_item"])
+def test_a_spider_does_not_parse_the_pages_of_another_one_and_names_it(callback, tmp_path, live):
+    pages = {path: page(path) for path in ("/a", "/b", "/c")}
+    with serving(pages) as site:
+        of = {"spider": "second", "callback": callback}
+        live.register(site.url("/b"), note={"scrapy": of})
+        made, log = items(tmp_path, TWO, "First", site.url("/a"), live)
+        assert site.hits["/b"] == 0
+        (need,) = live.get("/status").json()["needs_you"]
+    assert [json.loads(line)["path"] for line in made] == ["/a", "/c"]
+    assert log.count("this spider, 'first', has leased pages of the spider 'second'") == 1
+    assert (need["kind"], need["subject"]) == ("leases_returned", "first")
+
+
 UNNAMED = """
 from scrapy import Request, Spider
 
@@ -228,15 +261,19 @@ def notes():
 
 
 def kept(notes, **request):
+    """Return what the note of a request keeps beside the name of its spider."""
     note = notes.of(Request(URL, **request))
-    return json.loads(note)["scrapy"] if note else None
+    of = json.loads(note.json)["scrapy"]
+    assert of.pop("spider") == "named"
+    assert note.is_plain == (of == {})
+    return of
 
 
 def test_a_note_brings_back_names_arguments_and_meta_of_a_request(notes):
     spider = notes.crawler.spider
     given = {"callback": spider.parse_item, "errback": spider.failed}
     given |= {"cb_kwargs": {"n": 1, "of": [None, 1.5]}, "meta": {"section": "x"}}
-    back = notes.request(json.loads(notes.of(Request(URL, **given))))
+    back = notes.request(json.loads(notes.of(Request(URL, **given)).json))
     assert back == given
     again = Request(URL, **back | {"errback": ReportingErrback(print, back["errback"])})
     assert notes.of(again) == notes.of(Request(URL, **given))
@@ -244,11 +281,11 @@ def test_a_note_brings_back_names_arguments_and_meta_of_a_request(notes):
     assert notes.request({"scrapy": mangled})["callback"] == spider.private()
 
 
-def test_a_plain_request_and_what_scrapy_writes_in_meta_need_no_note(notes):
+def test_a_plain_request_and_what_scrapy_writes_in_meta_keep_the_spider_alone(notes):
     written = {"depth": 3, "download_latency": 0.1, "download_slot": "a.example", "recrawl": 1}
-    assert kept(notes) is None
-    assert kept(notes, meta=written | {"_auth_proxy": "http://p", "redirect_times": 1}) is None
-    assert kept(notes, errback=ReportingErrback(print, None)) is None
+    assert kept(notes) == {}
+    assert kept(notes, meta=written | {"_auth_proxy": "http://p", "redirect_times": 1}) == {}
+    assert kept(notes, errback=ReportingErrback(print, None)) == {}
     limited = Notes(notes.crawler, Settings({"DEPTH_LIMIT": 5}))
     assert kept(limited, meta=written) == {"meta": {"depth": 3}}
 
@@ -268,8 +305,8 @@ def test_a_request_that_no_note_can_keep_is_refused_with_its_name_and_a_remedy(n
     for value in ((1, 2), {1: 2}, datetime.now(UTC), float("nan"), "\ud800", object()):
         with pytest.raises(NoJson, match=r"cb_kwargs\['value'\].* Pass texts, numbers"):
             kept(notes, callback=spider.parse_item, cb_kwargs={"value": value})
-    room = MOST_BYTES - len(notes.of(Request(URL, cb_kwargs={"value": ""})))
-    assert len(notes.of(Request(URL, cb_kwargs={"value": "x" * room}))) == MOST_BYTES
+    room = MOST_BYTES - len(notes.of(Request(URL, cb_kwargs={"value": ""})).json)
+    assert len(notes.of(Request(URL, cb_kwargs={"value": "x" * room})).json) == MOST_BYTES
     with pytest.raises(TooLong, match="have 1,025 bytes of JSON, and Recrawl keeps at most 1,024"):
         kept(notes, cb_kwargs={"value": "x" * (room + 1)})
     assert kept(notes, meta={"rule": 1, "link_text": "x" * MOST_BYTES}) == {"meta": {"rule": 1}}
@@ -288,15 +325,24 @@ def test_the_first_request_decides_and_an_unfiltered_one_replaces_it(live):
         assert scheduler.enqueue_request(Request(URL + "b", spider.parse_item))
         assert scheduler.enqueue_request(Request(URL + "b", dont_filter=True))
     notes = [live.get("/pages", url=URL + path).json()["note"] for path in ("a", "", "b")]
-    last = {"callback": "parse_item", "cb_kwargs": {"number": 3}}
-    assert notes == [{"scrapy": last}, {"of": "another crawler"}, None]
+    last = {"spider": "named", "callback": "parse_item", "cb_kwargs": {"number": 3}}
+    assert notes == [{"scrapy": last}, {"of": "another crawler"}, {"scrapy": {"spider": "named"}}]
 
 
 @pytest.mark.parametrize("name", ["parse_old", "name", 7])
 def test_a_note_with_a_name_that_is_no_method_is_not_crawled(notes, name):
-    own = "run each spider with a service of its own"
-    with pytest.raises(NotKept, match=rf"has no method .* {own}"):
-        notes.request({"scrapy": {"callback": name}})
+    with pytest.raises(NotKept, match=r"has no method .* Restore the method"):
+        notes.request({"scrapy": {"spider": "named", "callback": name}})
+
+
+def test_a_page_of_another_spider_is_not_crawled_unless_the_settings_name_that_spider(notes):
+    note = {"scrapy": {"spider": "old", "callback": "parse_item"}}
+    remedy = "hosts of its own by RECRAWL_HOSTS.* set RECRAWL_SPIDER to 'old'"
+    with pytest.raises(NotKept, match=f"'named', has leased pages of the spider 'old'.*{remedy}"):
+        notes.request(note)
+    renamed = Notes(notes.crawler, Settings({"RECRAWL_SPIDER": "old"}))
+    assert renamed.request(note)["callback"] == notes.crawler.spider.parse_item
+    assert json.loads(renamed.of(Request(URL)).json) == {"scrapy": {"spider": "old"}}
 
 
 @pytest.mark.parametrize("note", [None, 7, {"path": "s3://b/k"}, {"scrapy": 1}])

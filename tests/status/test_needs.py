@@ -16,7 +16,7 @@ from service.status.facts import CrawlerFacts, EpochFacts, Facts, StoppedGroup, 
 from service.status.needs import KINDS, MOST_LISTED, Found, Need, NeedKind, needs_of
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
-from service.storage.queue.signs import Asked, PausedQueue
+from service.storage.queue.signs import Asked, PausedQueue, ReturnedPages
 
 T0 = datetime(2026, 5, 8, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -33,6 +33,7 @@ WELL = Facts(
     steps=(),
     stopped=(),
     workers=(),
+    returned=(),
     n_workers=0,
     n_leased=0,
     n_running=0,
@@ -327,6 +328,14 @@ def test_a_worker_that_loses_most_of_its_leases_is_shown_since_the_first_of_the_
     assert found(WELL, workers=[worker._replace(n_running=30)], n_workers=1, n_leased=20) == []
     old = WorkerFacts("w", 0, instants([T0 - n * HOUR for n in range(2, 30)]))
     assert found(WELL, workers=[old], n_workers=1) == [], "pages that are tried daily"
+
+
+def test_a_worker_that_returns_pages_again_and_again_is_shown_and_told_to_read_its_log():
+    returned = [ReturnedPages("news", 2, T0 - HOUR), ReturnedPages("shop", 1, T0)]
+    first, second = needs(WELL, returned=returned)
+    assert (first.kind, first.subject, first.since) == ("leases_returned", "news", T0 - HOUR)
+    assert first.sentence.startswith("Read the log of news: it has returned the leases of 2 pages,")
+    assert "the leases of 1 page," in second.sentence
 
 
 def test_a_kind_is_added_by_a_function_and_a_row(monkeypatch):

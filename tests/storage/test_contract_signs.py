@@ -14,7 +14,7 @@ from service.storage.budget.worth import NewLevels
 from service.storage.epochs.contract import EpochFailures
 from service.storage.history.measured import MeasuredStep
 from service.storage.queue.columns import Leases, QueueRows
-from service.storage.queue.signs import LEASES, SCHEDULE, Asked, PausedQueue
+from service.storage.queue.signs import LEASES, SCHEDULE, Asked, PausedQueue, ReturnedPages
 from service.storage.queue.unfinished import UnfinishedRows
 
 MINUTE = timedelta(minutes=1)
@@ -23,6 +23,18 @@ MINUTE = timedelta(minutes=1)
 def read(store, name, *values):
     with store.begin(write=False) as tx:
         return getattr(tx, name)(*values)
+
+
+def rows_of(ids):
+    """Return rows of new pages."""
+    n = len(ids)
+    return QueueRows(
+        page_id=ids,
+        next_at=np.full(n, instant(T0)),
+        last_crawl_at=np.full(n, NO_TIME),
+        crawl_rate=np.full(n, np.nan),
+        requested=np.zeros(n, np.bool_),
+    )
 
 
 def test_the_last_request_of_each_kind_is_that_of_any_server(queue_store):
@@ -62,17 +74,10 @@ def test_pauses_after_trouble_are_read_worst_first_until_their_end(queue_store):
 
 def test_lost_leases_are_those_that_expired_or_ended_without_a_report(queue_store):
     ids = np.sort(register(queue_store, 4))
-    n, workers = len(ids), np.array(["w", "w", "w", "other"], object)
+    workers = np.array(["w", "w", "w", "other"], object)
     ends = np.array([instant(T0 + m * MINUTE) for m in (2, 9, 9, 2)])
-    rows = QueueRows(
-        page_id=ids,
-        next_at=np.full(n, instant(T0)),
-        last_crawl_at=np.full(n, NO_TIME),
-        crawl_rate=np.full(n, np.nan),
-        requested=np.zeros(n, np.bool_),
-    )
     with queue_store.begin() as tx:
-        tx.lower_host_queues(tx.enqueue(rows))
+        tx.lower_host_queues(tx.enqueue(rows_of(ids)))
         tx.lease(Leases(page_id=ids, token=ids, worker=workers, expires_at=ends), T0)
     with queue_store.begin() as tx:
         tx.save_unfinished(
@@ -92,6 +97,30 @@ def test_lost_leases_are_those_that_expired_or_ended_without_a_report(queue_stor
         ends = read(queue_store, "lost_at", "w", T0 + minutes * MINUTE, limit)
         assert ends.tolist() == instants(expected).tolist()
     assert len(read(queue_store, "lost_at", "nobody", T0, 9)) == 0
+
+
+def test_pages_are_set_aside_by_returns_of_a_worker_after_three_of_them(queue_store):
+    ids = np.sort(register(queue_store, 5))
+    workers = np.array(["a", "a", "b", "b", "b"], object)
+    ends = instants([T0 + n * MINUTE for n in range(5)])
+    returned, expired = Ending.returned.value, Ending.expired.value
+    with queue_store.begin() as tx:
+        tx.lower_host_queues(tx.enqueue(rows_of(ids)))
+        tx.lease(Leases(page_id=ids, token=ids, worker=workers, expires_at=ends), T0)
+        tx.save_unfinished(
+            UnfinishedRows(
+                page_id=ids,
+                next_at=instants([T0 + DAY] * 5),
+                n_unfinished=np.array([3, 2, 3, 4, 3]),
+                ending=np.array([returned] * 4 + [expired], np.int16),
+                ended_at=ends,
+                requested=np.zeros(5, np.bool_),
+                waits=np.ones(5, np.bool_),
+            )
+        )
+    of = [ReturnedPages("b", 2, T0 + 2 * MINUTE), ReturnedPages("a", 1, T0)]
+    assert read(queue_store, "set_aside_returned", 9) == of
+    assert read(queue_store, "set_aside_returned", 1) == of[:1]
 
 
 def test_webhooks_in_trouble_name_their_first_failure_or_their_last_request(queue_store):

@@ -238,7 +238,7 @@ def decode_pages(batch: Batch[Page]) -> Decoded[PageColumns]:
     }
     fields = {name: _last_stated(column, named) for name, column in columns.items()}
     columns_of_pages = replace(named.pages, **fields)
-    noted = _notes([notes[i] for i in good.tolist()], named) if notes else None
+    noted = _notes([notes[i] for i in good.tolist()], items, named) if notes else None
     return Decoded(
         columns_of_pages,
         named,
@@ -270,13 +270,14 @@ def _tags(items: Sequence[Page], named: PageNames) -> TaggedRows | None:
     return TaggedRows.of(stated) if stated else None
 
 
-def _notes(notes: Sequence[str | UnsetType], named: PageNames) -> NotedRows | None:
-    """Return the last note that the items of each URL state."""
-    stated = {
-        row: note
-        for row, note in zip(named.row.tolist(), notes, strict=True)
-        if not isinstance(note, UnsetType)
-    }
+def _notes(
+    notes: Sequence[str | UnsetType], items: Sequence[Page], named: PageNames
+) -> NotedRows | None:
+    """Return the last note that the items of each URL state; one for new pages replaces none."""
+    stated: dict[int, tuple[str, bool]] = {}
+    for row, note, item in zip(named.row.tolist(), notes, items, strict=True):
+        if not isinstance(note, UnsetType) and not (item.note_if_new and row in stated):
+            stated[row] = note, item.note_if_new
     return NotedRows.of(stated) if stated else None
 
 

@@ -31,30 +31,36 @@ class NotedRows(NamedTuple):
     """(R,) distinct rows with a note stated, in any order."""
     note: NDArray[np.object_]
     """(R,) JSON of each note; `NO_NOTE` removes the stored one."""
+    if_new: Bools
+    """(R,) True for notes of new pages alone."""
 
     @classmethod
-    def of(cls, notes: Mapping[int, str]) -> "NotedRows":
-        """Return the notes of rows."""
-        return cls(np.array(list(notes), np.int64), np.array(list(notes.values()), object))
+    def of(cls, notes: Mapping[int, tuple[str, bool]]) -> "NotedRows":
+        """Return the notes of rows, and whether each is of a new page alone."""
+        texts, if_new = zip(*notes.values(), strict=True) if notes else ((), ())
+        row = np.array(list(notes), np.int64)
+        return cls(row, np.array(texts, object), np.array(if_new, np.bool_))
 
     def moved(self, n: int) -> "NotedRows":
         """Return the notes of rows that stand `n` rows later."""
-        return NotedRows(self.row + n, self.note)
+        return self._replace(row=self.row + n)
 
     def where(self, keep: Bools) -> "NotedRows":
         """Return the notes of the rows of a mask."""
-        here = keep[self.row]
-        return NotedRows(self.row[here], self.note[here])
+        return self._take(keep[self.row])
 
     def of_rows(self, rows: Ints) -> "NotedRows | None":
         """Return the notes of ascending rows, numbered among these; None if none has a note."""
-        here = np.isin(self.row, rows)
-        return NotedRows(rows.searchsorted(self.row[here]), self.note[here]) if here.any() else None
+        some = self._take(np.isin(self.row, rows))
+        return some._replace(row=rows.searchsorted(some.row)) if len(some.row) else None
+
+    def _take(self, where: Bools | Ints) -> "NotedRows":
+        return NotedRows(self.row[where], self.note[where], self.if_new[where])
 
     def save(self, tx: NoteStatements, page_id: Ints, created: Bools) -> None:
         """Write the notes of the pages of a batch, whose ids are by row."""
-        order = np.argsort(page_id[self.row])
-        row, note = self.row[order], self.note[order]
+        wanted = self._take(created[self.row] | ~self.if_new)
+        row, note, _ = wanted._take(np.argsort(page_id[wanted.row]))
         page, new = page_id[row], created[row]
         # nobody else sees a page that this transaction has created
         there = new | is_among(page, tx.lock_states(page[~new]).page_id)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from service.model.arrays import INSTANT, Instants
+from service.model.unfinished import SET_ASIDE_AFTER, Ending
 from service.storage.dialect import Dialect, Subject
 from service.storage.queue.unfinished import EXPIRED
 
@@ -33,6 +34,15 @@ class PausedQueue(NamedTuple):
     until: datetime
     n_failures: int
     """Reports of trouble in a row."""
+
+
+class ReturnedPages(NamedTuple):
+    """Pages that are set aside because a worker has returned their leases."""
+
+    worker: str
+    n: int
+    since: datetime
+    """End of the oldest of their last leases."""
 
 
 LEASES, SCHEDULE = "asked_leases", "asked_schedule"
@@ -68,6 +78,10 @@ class SignStatements(Subject):
         A lost lease is one of `UnfinishedStatements.workers`.
         """
 
+    @abstractmethod
+    def set_aside_returned(self, limit: int) -> list[ReturnedPages]:
+        """Return the workers that returned pages until they were set aside, at most `limit`."""
+
 
 PAUSES = """
 SELECT coalesce(hosts.host, host_groups.name) AS name, queue_id < 0 AS is_group, paused_at,
@@ -88,6 +102,12 @@ SELECT expires_at FROM due_pages
 WHERE worker = %(worker)s AND ({EXPIRED} OR token IS NULL AND ending IS NOT NULL)
 ORDER BY expires_at DESC LIMIT %(limit)s
 """
+SET_ASIDE_RETURNED = f"""
+SELECT worker, count(*) AS n, min(expires_at) AS expires_at FROM due_pages
+WHERE n_unfinished >= {SET_ASIDE_AFTER} AND ending = {Ending.returned.value} AND token IS NULL
+GROUP BY worker ORDER BY n DESC, worker LIMIT %(limit)s
+"""
+"""Statement for the index of rows with a count, which are few."""
 
 
 class SignsSql(Dialect, SignStatements):
@@ -117,3 +137,7 @@ class SignsSql(Dialect, SignStatements):
         kinds = {"expires_at": "M8[us]"}
         read = self.arrays(LOST_AT, kinds, worker=worker, now=now, limit=limit)
         return read["expires_at"].astype(INSTANT)
+
+    @override
+    def set_aside_returned(self, limit: int) -> list[ReturnedPages]:
+        return [ReturnedPages(*row.values()) for row in self.read(SET_ASIDE_RETURNED, limit=limit)]
