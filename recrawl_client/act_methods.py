@@ -28,13 +28,16 @@ class ActMethods:
         """Return the budget in force, and who has set it."""
         return self._run(acts.budget())
 
-    def set_budget(self, budget: str) -> BudgetAnswer:
-        """Set the amount a day, such as `10000 crawls`, for all servers; no restart is needed."""
-        return self._run(acts.set_budget(budget))
+    def set_budget(self, budget: str, *, change_unit: bool = False) -> BudgetAnswer:
+        """Set the amount a day, such as `10000 crawls`, for all servers; no restart is needed.
 
-    def unset_budget(self) -> BudgetAnswer:
-        """Return to the budget of the settings."""
-        return self._run(acts.unset_budget())
+        A budget in another unit than the one in force is refused without `change_unit`.
+        """
+        return self._run(acts.set_budget(budget, change_unit=change_unit))
+
+    def unset_budget(self, *, change_unit: bool = False) -> BudgetAnswer:
+        """Return to the budget of the settings; one in another unit needs `change_unit`."""
+        return self._run(acts.unset_budget(change_unit=change_unit))
 
     def pause(self) -> datetime | None:
         """Return the end of the pause of all hosts; None while there is none."""
@@ -74,13 +77,16 @@ class AsyncActMethods:
         """Return the budget in force, and who has set it."""
         return await self._run(acts.budget())
 
-    async def set_budget(self, budget: str) -> BudgetAnswer:
-        """Set the amount a day, such as `10000 crawls`, for all servers; no restart is needed."""
-        return await self._run(acts.set_budget(budget))
+    async def set_budget(self, budget: str, *, change_unit: bool = False) -> BudgetAnswer:
+        """Set the amount a day, such as `10000 crawls`, for all servers; no restart is needed.
 
-    async def unset_budget(self) -> BudgetAnswer:
-        """Return to the budget of the settings."""
-        return await self._run(acts.unset_budget())
+        A budget in another unit than the one in force is refused without `change_unit`.
+        """
+        return await self._run(acts.set_budget(budget, change_unit=change_unit))
+
+    async def unset_budget(self, *, change_unit: bool = False) -> BudgetAnswer:
+        """Return to the budget of the settings; one in another unit needs `change_unit`."""
+        return await self._run(acts.unset_budget(change_unit=change_unit))
 
     async def pause(self) -> datetime | None:
         """Return the end of the pause of all hosts; None while there is none."""

@@ -31,14 +31,16 @@ def budget() -> Flow[BudgetAnswer]:
     return ask("GET", "/budget", BudgetAnswer)
 
 
-def set_budget(budget: str) -> Flow[BudgetAnswer]:
+def set_budget(budget: str, *, change_unit: bool) -> Flow[BudgetAnswer]:
     """Set the budget."""
-    return ask("PUT", "/budget", BudgetAnswer, content=encoded({"budget": budget}))
+    body = encoded({"budget": budget} | ({"change_unit": True} if change_unit else {}))
+    return ask("PUT", "/budget", BudgetAnswer, content=body)
 
 
-def unset_budget() -> Flow[BudgetAnswer]:
+def unset_budget(*, change_unit: bool) -> Flow[BudgetAnswer]:
     """Unset the budget of the operator."""
-    return ask("DELETE", "/budget", BudgetAnswer)
+    params = {"change_unit": True} if change_unit else {}
+    return ask("DELETE", "/budget", BudgetAnswer, params=params)
 
 
 def pause() -> Flow[datetime | None]:

@@ -43,6 +43,8 @@ class BudgetBody(Item, frozen=True, kw_only=True):
         ),
     ]
     """Amount a day of crawls, bytes, seconds or money."""
+    change_unit: bool = False
+    """True: the budget may get another unit than the one in force, which is refused otherwise."""
 
 
 class BudgetAnswer(Struct, frozen=True, kw_only=True):

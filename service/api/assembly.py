@@ -156,6 +156,8 @@ class Service(Monitored):
     """True where each request is logged."""
     cors_origins: tuple[str, ...]
     """Origins whose pages may call the service."""
+    webhooks_private: bool
+    """True where webhooks may have addresses that are not public."""
     root_path: str
     """Path under which a proxy shows the service, "" at the root."""
     tracing: "Tracing | None" = None
@@ -284,6 +286,7 @@ def open_service(
         key_checks=KeyChecks(now, looks(settings.outgoing)) if settings.indexnow_check else None,
         gate=open_gate(store, settings, now, settings.outgoing, siblings),
         cors_origins=settings.cors_origins,
+        webhooks_private=settings.webhooks_private,
         root_path=settings.root_path,
         tracing=tracing,
     )

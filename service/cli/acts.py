@@ -1,18 +1,21 @@
 """`recrawl budget`, `pause`, `resume`, `audit` and `history`: acts on all servers, and a log."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from service.cli import output
+from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_end, read_moment
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_item, echo_lines, shown
 
 if TYPE_CHECKING:
-    from recrawl_client import BudgetAnswer
+    from recrawl_client import BudgetAnswer, Client
 
 budget = typer.Typer(no_args_is_help=True, help="Show and set the budget, without a restart.")
 
@@ -30,6 +33,8 @@ HISTORY = ("at", "fresh_share", "n_leased", "n_reported", "n_failed", "n_changed
 STEPS = ((timedelta(days=2), 600), (timedelta(days=14), 3_600))
 """Longest range of the history for each length of its rows, seconds; a longer one has days."""
 DAY_S = 86_400
+UNIT_CHANGES = "budget-unit-changes"
+"""Problem of a budget in another unit."""
 
 
 @budget.command(name="show")
@@ -42,6 +47,7 @@ def show_budget(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -
 @budget.command(name="set")
 def set_budget(
     amount: Annotated[str, typer.Argument(help='A day: "10000 crawls", "50 GB", "20 h", "30 USD"')],
+    yes: Yes = False,
     to: To = URL,
     api_key: ApiKey = None,
     as_json: AsJson = False,
@@ -49,16 +55,43 @@ def set_budget(
     """Set the budget of all servers and workers; it outlives restarts until `budget unset`.
 
     It wins over RECRAWL_BUDGET and RECRAWL_BANDWIDTH. Every process follows within a second.
+    Another unit than that of the budget in force is asked about, or needs --yes.
     """
     with connected(to, api_key) as service:
-        _show(service.set_budget(amount), as_json=as_json)
+        change = partial(service.set_budget, amount)
+        _show(_changed(service, change, f"{amount} a day", yes=yes), as_json=as_json)
 
 
 @budget.command(name="unset")
-def unset_budget(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
-    """Go back to the budget of the settings."""
+def unset_budget(
+    yes: Yes = False, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False
+) -> None:
+    """Go back to the budget of the settings; another unit is asked about, or needs --yes."""
     with connected(to, api_key) as service:
-        _show(service.unset_budget(), as_json=as_json)
+        _show(
+            _changed(service, service.unset_budget, "that of the settings", yes=yes),
+            as_json=as_json,
+        )
+
+
+def _changed(
+    service: "Client", change: Callable[..., "BudgetAnswer"], new: str, *, yes: bool
+) -> "BudgetAnswer":
+    """Change the budget; ask about another unit, which the service refuses without consent."""
+    from recrawl_client import Refused
+
+    try:
+        return change()
+    except Refused as error:
+        if error.code != UNIT_CHANGES:
+            raise
+    before = service.budget()
+    confirm(
+        f"the budget changes from {before.budget} a day to {new}, in another unit: other pages are "
+        f"then worth a crawl, and the costs of pages in {before.unit} are forgotten",
+        yes=yes,
+    )
+    return change(change_unit=True)
 
 
 def _show(answer: "BudgetAnswer", *, as_json: bool) -> None:

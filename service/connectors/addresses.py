@@ -108,3 +108,15 @@ look_up = Resolver()
 
 LookUp = Callable[[str, float], list[str]]
 """A name look-up: host and seconds to addresses."""
+
+
+def not_public(host: str, addresses: list[str]) -> str | None:
+    """Return the first address of a host that is not public, in words; None: all are.
+
+    >>> not_public("hooks.example", ["8.8.8.8", "10.0.0.1"])
+    '10.0.0.1, an address of hooks.example,'
+    """
+    for address in addresses:
+        if not is_public(address):
+            return host if host == address else f"{address}, an address of {host},"
+    return None

@@ -24,7 +24,7 @@ import httpx
 from typing_extensions import override
 
 from service import __version__
-from service.connectors.addresses import LookUp, is_literal, is_public, look_up
+from service.connectors.addresses import LookUp, is_literal, is_public, look_up, not_public
 
 PIECE = 65_536
 """Maximum size of an inflated piece, bytes."""
@@ -194,12 +194,11 @@ class Guard(httpcore.NetworkBackend):
         except OSError as error:
             raise httpcore.ConnectError(f"{host} has no address: {error}") from error
         # one private address refuses the host, whatever address would be used
-        for address in () if self.private else addresses:
-            if not is_public(address):
-                place = host if host == address else f"{address}, an address of {host},"
-                raise _NotPublic(
-                    f"{place} is not public; {self.remedy} allows addresses of your own network"
-                )
+        place = None if self.private else not_public(host, addresses)
+        if place is not None:
+            raise _NotPublic(
+                f"{place} is not public; {self.remedy} allows addresses of your own network"
+            )
         return addresses
 
 

@@ -31,6 +31,8 @@ class PageEstimate(NamedTuple):
     estimator: str
     url_group_change_rate: float | None
     """Mean change rate of the page's URL group, 1/day; None: the estimator does not use it."""
+    feed_is_silent: bool = False
+    """True if the pings of the page's host have stopped, so that they no longer count."""
 
 
 def of_page(
@@ -59,7 +61,8 @@ def of_page(
     means = estimator.url_group_rate
     group_rate = None if means is None else float(means[page.url_group % means.size])
     if page.observability is Observability.auto and page.n_pings:
-        return PageEstimate(rate, None, estimator.name, group_rate)
+        is_silent = feeds.silent(row.host_id, row.last_ping_at, now)
+        return PageEstimate(rate, None, estimator.name, group_rate, bool(is_silent[0]))
     own = at_ages(estimator.of_url_groups(row.url_group), row, now)
     state = from_columns(own, row.estimate) if history is None else history
     return PageEstimate(rate, _interval(own, state), estimator.name, group_rate)

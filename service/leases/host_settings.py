@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from service.core.pings import PingQuality, PingState, silent_feeds
+from service.core.ping_feeds import PingFeeds
+from service.core.pings import PingQuality, PingState
 from service.leases import politeness
 from service.leases.politeness import Politeness
 from service.model.arrays import (
@@ -345,12 +346,16 @@ def _put(host_queues: HostQueues, row: Bools, values: Mapping[str, Any]) -> Host
     return replace(host_queues, **columns)
 
 
-def feed_of(pages: HostPages, now: datetime) -> HostFeed | None:
-    """Return a host's feed as an epoch judges it; None if no `auto` page has pings."""
+def feed_of(pages: HostPages, host_id: int, feeds: PingFeeds, now: datetime) -> HostFeed | None:
+    """Return a host's feed; None if no `auto` page has pings.
+
+    It is silent by the sums of the last epoch (`feeds`), as for the pages of the host.
+    """
     if pages.last_ping_at is None or pages.trust is None:
         return None
     evidence = PingState(0.0, 0.0, pages.real_pings, pages.false_pings, pages.n_pings, 0.0)
-    silent_days = np.maximum(days(np.array([instant(now) - instant(pages.last_ping_at)])), 0.0)
+    last_ping_at = np.array([instant(pages.last_ping_at)])
+    silent_days = np.maximum(days(instant(now) - last_ping_at), 0.0)
     return HostFeed(
         n_pages=pages.n_pinged,
         n_pings=pages.n_pings,
@@ -359,5 +364,5 @@ def feed_of(pages: HostPages, now: datetime) -> HostFeed | None:
         trust=pages.trust,
         last_ping_at=pages.last_ping_at,
         silent_days=float(silent_days[0]),
-        silent=bool(silent_feeds([0], [pages.ping_rate], silent_days)[0]),
+        silent=bool(feeds.silent(np.array([host_id]), last_ping_at, instant(now))[0]),
     )

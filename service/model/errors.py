@@ -261,6 +261,10 @@ class HubRefused(NotSubscribed):
     """The hub did not take the request: no connection, or a status of 400 to 499."""
 
 
+class BudgetUnitChanges(RequestError):
+    """The budget would get another unit."""
+
+
 class NotConfirmed(RecrawlError):
     """Nobody has confirmed the act, and nothing was done."""
 

@@ -231,9 +231,12 @@ def test_a_feed_is_told_to_be_dead_when_its_silence_is_too_long(api: Live):
     assert feed["ping_rate"] == pytest.approx(30 / 3.5)
     assert feed["real"] == 1 - feed["false"] == 0.75
     assert feed["last_ping_at"] == at.replace("+00:00", "Z")
+    api.epoch()
+    assert "do not count" not in api.get("/pages", url=urls[0]).json()["why"]["sentence"]
     api.clock.advance(days=4)
     feed = api.get(A).json()["feed"]
     assert (feed["silent_days"], feed["silent"]) == (4, True)
+    assert "do not count now" in api.get("/pages", url=urls[0]).json()["why"]["sentence"]
 
 
 def test_leases_keep_the_politeness_that_was_set(api: Live):

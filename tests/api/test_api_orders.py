@@ -74,7 +74,7 @@ def test_a_budget_changes_its_unit_without_a_restart(database_url):
         at = live.clock().isoformat()
         crawl = {"page_id": page, "observed_at": at, "digest": "1", "bytes": 400.0}
         assert live.post("/observations", [crawl]).json()["accepted"] == 1
-        assert live.client.put("/budget", json={"budget": "30 USD"}).json()["unit"] == "USD"
+        assert set_in_another_unit(live, "30 USD")["unit"] == "USD"
         live.clock.advance(seconds=6)
         live.service.runner.run_once()
         assert live.get("/epochs/latest").json()["unit"] == "USD"
@@ -83,8 +83,26 @@ def test_a_budget_changes_its_unit_without_a_restart(database_url):
         at = live.clock.advance(seconds=1).isoformat()
         paid = {"lease": leased["lease"], "observed_at": at, "digest": "2", "price": "USD 0.5"}
         assert live.post("/observations", [paid]).json()["accepted"] == 1
-        live.client.delete("/budget")
+        assert live.client.delete("/budget").status_code == 409
+        live.client.delete("/budget", params={"change_unit": True})
         assert live.get("/budget").json()["budget"] == "1,000 bytes"
+
+
+def set_in_another_unit(live, budget):
+    """Set a budget that is refused, with both amounts, unless the change of units is wanted."""
+    before = live.get("/budget").json()["budget"]
+    refused = live.client.put("/budget", json={"budget": budget})
+    assert (refused.status_code, refused.json()["title"]) == (409, "Budget unit changes")
+    assert f"from {before} to {budget} a day" in refused.json()["detail"]
+    assert live.get("/budget").json()["budget"] == before
+    return live.client.put("/budget", json={"budget": budget, "change_unit": True}).json()
+
+
+def test_the_first_budget_may_have_any_unit_and_so_may_none_after_it(sqlite_url):
+    with running(sqlite_url) as live:
+        assert live.client.put("/budget", json={"budget": "50 GB"}).is_success
+        assert live.client.put("/budget", json={"budget": "10 MB"}).is_success
+        assert live.client.delete("/budget").json()["set_by"] == "default"
 
 
 def test_a_wrong_budget_is_refused_with_its_field_and_examples(sqlite_url):

@@ -57,13 +57,14 @@ def why(
     quantiles=QUANTILES,
     certified=True,
     change_hours: ChangeHoursAnswer | None = None,
+    feed_is_silent=False,
 ):
     numbers = 9.0, 9.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1, 1_000
     certificate = Certificate(*numbers, {}, quantiles, 1.2, (), {})
     started_at = AT + timedelta(hours=1)
     certificate = certificate if certified else None
     epoch = Epoch(1, EpochStatus.published, AT, started_at, certificate=certificate)
-    estimate = PageEstimate(change_rate, None, "gamma", url_group_rate)
+    estimate = PageEstimate(change_rate, None, "gamma", url_group_rate, feed_is_silent)
     return explain(held, Evidence(page, estimate, AT, epoch, change_hours))
 
 
@@ -223,6 +224,14 @@ def test_the_urgency_of_a_shifted_page_is_that_of_the_shift(state, change_hours,
 def test_the_rate_of_the_url_group_is_named_where_it_has_a_part():
     sentence = why(PAGE, url_group_rate=24.0).sentence
     assert ", pages of its URL group every 60 minutes, and its importance" in sentence
+
+
+def test_pings_that_do_not_count_because_the_feed_is_silent_are_named():
+    pinged = replace(PAGE, n_pings=2, last_ping_at=AT - timedelta(days=9))
+    clause = "its pings do not count now: none for 9 days, and those of a.example have"
+    assert f"; {clause} stopped." in why(pinged, feed_is_silent=True).sentence
+    assert "ping" not in why(pinged).sentence
+    assert "ping" not in why(replace(pinged, gone=True), feed_is_silent=True).sentence
 
 
 def test_an_epoch_without_quantiles_or_certificate_ranks_nobody():

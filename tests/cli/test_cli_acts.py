@@ -63,6 +63,20 @@ def test_a_budget_is_set_shown_and_unset(api: Live, recrawl, terminal):
     assert "10000 crawls, 50 GB" in refused.refusal()
 
 
+def test_a_budget_in_another_unit_is_asked_about_with_both_amounts(api: Live, recrawl, answers):
+    command = ("budget", "set", "50 GB")
+    refused = recrawl(*command, url=api.url).refusal()
+    assert "the budget changes from 30 crawls a day to 50 GB a day, in another unit" in refused
+    assert "add --yes" in refused
+    asked = answers("n")
+    recrawl(*command, url=api.url)
+    assert (len(asked), api.get("/budget").json()["budget"]) == (1, "30 crawls")
+    answers("y")
+    assert json.loads(recrawl(*command, url=api.url).out)["unit"] == "bytes"
+    told = recrawl("budget", "unset", "--yes", url=api.url).out
+    assert json.loads(told)["budget"] == "30 crawls"
+
+
 def test_hosts_and_all_of_them_are_paused_for_a_time(api: Live, recrawl):
     paused = recrawl("hosts", "pause", "a.example", "2h", url=api.url)
     assert paused.out == "a.example is paused until 2026-05-01 14:00:00Z\n"

@@ -617,7 +617,25 @@ def test_a_wrong_field_of_a_webhook_is_named(live, body, field, word):
     assert live.get("/webhooks").json()["items"] == []
 
 
-def test_an_address_that_is_not_public_is_refused_by_default(sqlite_url, receiver):
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.1.2.3", "[::1]", "localhost", "2130706433"])
+def test_an_address_that_is_not_public_is_refused_at_creation_and_at_a_change(sqlite_url, host):
+    with running(sqlite_url) as live:
+        made = live.client.post("/webhooks", json={"url": "https://93.184.216.34/hook"}).json()
+        new = {"url": f"http://{host}:9000/hook"}
+        for answer in (
+            live.client.post("/webhooks", json=new),
+            live.client.patch(f"/webhooks/{made['id']}", json=new),
+        ):
+            assert (answer.status_code, answer.json()["field"]) == (422, "url"), answer.text
+            assert "RECRAWL_WEBHOOKS_PRIVATE=true" in answer.json()["detail"]
+        (kept,) = live.get("/webhooks").json()["items"]
+        assert kept["url"] == made["url"]
+        unknown = {"url": "https://no-such-host.invalid/hook"}
+        assert live.client.post("/webhooks", json=unknown).is_success
+
+
+def test_an_address_that_is_not_public_any_more_gets_nothing(sqlite_url, receiver, monkeypatch):
+    monkeypatch.setattr("service.api.routes.webhooks.look_up", lambda *_: ["93.184.216.34"])
     clock = Clock()
     clock.now = datetime.now(UTC)
     with running(sqlite_url, clock=clock) as live:

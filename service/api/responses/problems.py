@@ -59,6 +59,7 @@ STATUS: dict[type[Exception], int] = {
     errors.PlanTooLarge: 501,
     errors.AccessUnavailable: 503,
     errors.HostHasPages: 409,
+    errors.BudgetUnitChanges: 409,
     errors.GroupDivided: 409,
     errors.Overloaded: 503,
     errors.StoreUnavailable: 503,

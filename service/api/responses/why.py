@@ -49,7 +49,8 @@ def explain(held: Hold, facts: Evidence) -> WhyAnswer:
     """Return why a page is crawled when it is."""
     page, certificate = facts.page, None if facts.epoch is None else facts.epoch.certificate
     share = None if certificate is None else _share_below(certificate, page.crawl_rate or 0.0)
-    clauses = [*_state(held, facts), *_rate(held, facts, share), *_plain_requests(page, facts.now)]
+    clauses = [*_state(held, facts), *_rate(held, facts, share), *_silence(held, facts)]
+    clauses += _plain_requests(page, facts.now)
     if facts.incident is not None:
         clauses.append(incident_clause(page.host, facts.incident))
     sentences = f"{held.sentence}."
@@ -114,6 +115,16 @@ def _plain_requests(page: Page, now: datetime) -> list[str]:
     if until is None or (page.etag is None and page.last_modified is None):
         return []
     return [f"it is requested without ETag and date until {until:%Y-%m-%d}: {WRONG_304}"]
+
+
+def _silence(held: Hold, facts: Evidence) -> list[str]:
+    """Return that the pings of a page do not count, because those of its host have stopped."""
+    last_ping_at = facts.page.last_ping_at
+    if not facts.estimate.feed_is_silent or last_ping_at is None or not _has_rate(held, facts):
+        return []
+    silence = span((facts.now - last_ping_at).total_seconds())
+    host = facts.page.host
+    return [f"its pings do not count now: none for {silence}, and those of {host} have stopped"]
 
 
 def _manner(page: Page) -> str:

@@ -322,7 +322,7 @@ def _change_host(
 def _answer_host(service: Service, tx: Transaction, name: str) -> Response:
     host, now = tx.host(name), service.now()
     pages = tx.host_pages(host, now)
-    feed = feed_of(pages, now)
+    feed = feed_of(pages, host.host_id, service.rules.of(tx).feeds, now)
     fields = {
         "host_queue": host_queue_answers(service, [host.host_queue])[0],
         "feed": feed and FeedAnswer(**shared(FeedAnswer, feed), false=1.0 - feed.real),

@@ -1,8 +1,9 @@
 """Orders of operators for all servers: the budget, and the pause of all hosts."""
 
 from datetime import datetime
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from recrawl_client.wire.orders import BudgetAnswer, BudgetBody, PauseAnswer, PauseBody
 from service.access.audit import write_audit
@@ -20,7 +21,7 @@ from service.core.pace import advanced
 from service.epochs.constraints import CONSTRAINED
 from service.model.access import Actor
 from service.model.amounts import CRAWLS, Amount, read_budget
-from service.model.errors import InvalidField
+from service.model.errors import BudgetUnitChanges, InvalidField
 from service.storage import Transaction
 from service.storage.budget.orders import Orders
 from service.storage.budget.pace import days_since_1970
@@ -40,7 +41,7 @@ def get_budget(service: TheService) -> Response:
 
 @router.put(
     "/budget",
-    responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], *openapi.WRITES),
+    responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 409, *openapi.WRITES),
     openapi_extra=openapi.request_body(BudgetBody, EXAMPLES["budget"], batch=False),
 )
 def put_budget(service: TheService, actor: TheActor, body: TheBody) -> Response:
@@ -48,12 +49,14 @@ def put_budget(service: TheService, actor: TheActor, body: TheBody) -> Response:
 
     It wins over `RECRAWL_BUDGET` and `RECRAWL_BANDWIDTH`, and outlives restarts, until DELETE. All
     servers and workers keep it within a second; an epoch is requested, which plans with it. The
-    loan and the share of first crawls stay those of the settings. Costs of pages in another unit
-    are forgotten.
+    loan and the share of first crawls stay those of the settings.
+
+    Another unit changes which pages are worth a crawl, and the costs of pages in the old one are
+    forgotten. So it is refused without `change_unit`.
     """
-    text = decode_object(body, BudgetBody).budget
+    sent = decode_object(body, BudgetBody)
     try:
-        amount = read_budget(text)
+        amount = read_budget(sent.budget)
     except ValueError as error:
         raise InvalidField("budget", str(error)) from None
     if amount.unit != CRAWLS and service.plan.objective != CONSTRAINED:
@@ -62,26 +65,40 @@ def put_budget(service: TheService, actor: TheActor, body: TheBody) -> Response:
             f"a budget in {amount.unit} needs the objective {CONSTRAINED}, not "
             f"{service.plan.objective}; set RECRAWL_OBJECTIVE={CONSTRAINED}, or send crawls",
         )
-    return _order_budget(service, actor, amount)
+    return _order_budget(service, actor, amount, change_unit=sent.change_unit)
 
 
-@router.delete("/budget", responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 422))
-def delete_budget(service: TheService, actor: TheActor) -> Response:
+@router.delete(
+    "/budget", responses=openapi.answers(BudgetAnswer, EXAMPLES["budget_answer"], 409, 422)
+)
+def delete_budget(
+    service: TheService,
+    actor: TheActor,
+    change_unit: Annotated[
+        bool, Query(description="True to go back to a budget in another unit, too")
+    ] = False,
+) -> Response:
     """Unset the budget of the operator.
 
-    The budget of the settings is in force again, for all servers and workers.
+    The budget of the settings is in force again, for all servers and workers. If it has another
+    unit, this is refused without `change_unit`.
     """
-    return _order_budget(service, actor, None)
+    return _order_budget(service, actor, None, change_unit=change_unit)
 
 
-def _order_budget(service: Service, actor: Actor, amount: Amount | None) -> Response:
+def _order_budget(
+    service: Service, actor: Actor, amount: Amount | None, *, change_unit: bool
+) -> Response:
     with service.store.begin() as tx:
         tx.hold_settings(BUDGET)
         before, now = tx.orders(), tx.now()
         after = Orders("" if amount is None else str(amount), now, before.paused_until)
         if after.budget != before.budget:
-            tx.order_budget(after.budget, now)
             planned = BudgetInForce(service.budget.settings, after)
+            in_force = BudgetInForce(service.budget.settings, before)
+            if not change_unit:
+                _check_unit(in_force.amount, planned.amount)
+            tx.order_budget(after.budget, now)
             if planned.terms is not None:
                 adopt_pace(tx, planned.terms)
             tx.request_epoch(now)
@@ -92,6 +109,16 @@ def _order_budget(service: Service, actor: Actor, amount: Amount | None) -> Resp
     service.runner.wake()
     with service.store.begin(write=False) as tx:
         return _answer_budget(service, tx)
+
+
+def _check_unit(before: Amount | None, after: Amount | None) -> None:
+    """Raise `BudgetUnitChanges` if both are amounts, in two units."""
+    if before is not None and after is not None and before.unit != after.unit:
+        raise BudgetUnitChanges(
+            f"the budget would change from {before} to {after} a day, which is another unit: other "
+            f"pages are then worth a crawl, and the costs of pages in {before.unit} are forgotten; "
+            "nothing was changed. To change it all the same, send change_unit=true"
+        )
 
 
 def _answer_budget(service: Service, tx: Transaction) -> Response:

@@ -1,5 +1,6 @@
 """Webhooks: the feed of changes, sent to the addresses of others."""
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -35,6 +36,7 @@ from service.api.examples import EXAMPLES
 from service.api.requests.items import decode_changes, decode_object, sent_fields
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
+from service.connectors.addresses import look_up, not_public
 from service.events import subscriptions
 from service.events.encoding import TEST, event, sample
 from service.events.signing import new_secret
@@ -46,6 +48,8 @@ from service.storage import Transaction
 
 router = APIRouter(tags=["webhooks"], route_class=DirectRoute, dependencies=GUARDED)
 
+LOOK_UP_S = 3.0
+"""Maximum time for the look-up of a new address, seconds."""
 NEWEST = 2**63 - 1
 """Number above those of all deliveries."""
 
@@ -68,11 +72,11 @@ def post_webhook(service: TheService, actor: TheActor, body: TheBody) -> Respons
 
     From now on, or from `cursor`, the service sends each change that matches to `url`: as
     CloudEvents 1.0 in JSON, signed by Standard Webhooks, at least once, and the changes of
-    a page in order. An answer 2xx that is complete within 15 s confirms. The address must be
-    public, unless `RECRAWL_WEBHOOKS_PRIVATE` is set. The answer alone shows the secret.
+    a page in order. An answer 2xx that is complete within 15 s confirms. An address that is not
+    public is refused, unless `RECRAWL_WEBHOOKS_PRIVATE` is set. The answer alone shows the secret.
     """
     wish = decode_object(body, WebhookBody)
-    fields = _settings(sent_fields(wish))
+    fields = _settings(service, sent_fields(wish))
     cursor = fields.pop("cursor", None)
     settings = WebhookSettings(**({"secret": new_secret()} | fields))
     place = None if cursor is None else _place(service, cursor)
@@ -132,7 +136,7 @@ def patch_webhook(
     A new `secret` signs at once. Each old one signs too for a day; at most ten do so at a time.
     `paused` stops the delivery; without it, the delivery goes on where it stopped.
     """
-    fields = _settings(decode_changes(body, WebhookPatch))
+    fields = _settings(service, decode_changes(body, WebhookPatch))
     feed = service.feed.feed_id
     with service.store.begin() as tx:
         webhook = subscriptions.change(tx, actor, webhook_id, fields, tx.now())
@@ -214,11 +218,11 @@ def redeliver(
         return _answer(feed, tx, webhook)
 
 
-def _settings(settings: dict[str, Any]) -> dict[str, Any]:
+def _settings(service: Service, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that were sent, as the store has them; raise `InvalidField`."""
     if "url" in settings:
         settings["url"] = settings["url"].strip()
-        _check_url(settings["url"])
+        _check_url(settings["url"], private=service.webhooks_private)
     if settings.get("host") is not None:
         settings["host"] = normalise_host(settings["host"])
     if settings.get("kinds") is not None:
@@ -229,11 +233,25 @@ def _settings(settings: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, *, private: bool) -> None:
+    """Raise `InvalidField` for an address that no delivery could ever reach.
+
+    A name without an address may get one later.
+    """
     try:
-        normalise(url)
+        host = normalise(url).host.strip("[]")
     except InvalidUrl as error:
         raise InvalidField("url", error.detail, error.code) from error
+    place = None
+    with suppress(OSError):  # among them `TimeoutError`
+        place = None if private else not_public(host, look_up(host, LOOK_UP_S))
+    if place is not None:
+        raise InvalidField(
+            "url",
+            f"{place} is not public, so no change would be sent to it; send a public address, or "
+            "set RECRAWL_WEBHOOKS_PRIVATE=true for addresses of your own network, and start the "
+            "service again",
+        )
 
 
 def _place(service: Service, cursor: str) -> FeedPlace:

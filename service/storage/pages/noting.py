@@ -47,20 +47,21 @@ class NotedRows(NamedTuple):
 
     def where(self, keep: Bools) -> "NotedRows":
         """Return the notes of the rows of a mask."""
-        return self._take(keep[self.row])
+        return self.take(keep[self.row])
 
     def of_rows(self, rows: Ints) -> "NotedRows | None":
         """Return the notes of ascending rows, numbered among these; None if none has a note."""
-        some = self._take(np.isin(self.row, rows))
+        some = self.take(np.isin(self.row, rows))
         return some._replace(row=rows.searchsorted(some.row)) if len(some.row) else None
 
-    def _take(self, where: Bools | Ints) -> "NotedRows":
+    def take(self, where: Bools | Ints) -> "NotedRows":
+        """Return some notes, by a mask or by their positions."""
         return NotedRows(self.row[where], self.note[where], self.if_new[where])
 
     def save(self, tx: NoteStatements, page_id: Ints, created: Bools) -> None:
         """Write the notes of the pages of a batch, whose ids are by row."""
-        wanted = self._take(created[self.row] | ~self.if_new)
-        row, note, _ = wanted._take(np.argsort(page_id[wanted.row]))
+        wanted = self.take(created[self.row] | ~self.if_new)
+        row, note, _ = wanted.take(np.argsort(page_id[wanted.row]))
         page, new = page_id[row], created[row]
         # nobody else sees a page that this transaction has created
         there = new | is_among(page, tx.lock_states(page[~new]).page_id)
