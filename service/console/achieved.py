@@ -1,12 +1,14 @@
 """The history of a range of time: its rows, and their series for charts."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 from recrawl_client.wire.history import HistoryAnswer, HistoryRow
+from recrawl_client.wire.status import StatusAnswer
 from service.api.responses.history import encode_row
 from service.api.routes import history
 from service.console.series import SeriesLine, TimeSeries
@@ -93,22 +95,38 @@ def rows_of(visit: Visit, chosen: str, host: str, step_s: int) -> list[HistoryRo
 def counts(
     rows: Sequence[HistoryRow], title: str, *lines: tuple[str, str, Value], nothing: str
 ) -> TimeSeries:
-    """Return the series of sums over the rows; a row that still runs is left out."""
-    whole = [row for row in rows if row.complete] or list(rows)
+    """Return the series of sums over the rows; a row that still runs is left out.
+
+    While no other row has any, the first crawls show at once.
+    """
+    whole = [row for row in rows if row.complete]
+    if not any(_value(row, value) for row in whole for *_, value in lines):
+        whole = list(rows)
     return _series(whole, [row.at for row in whole], title, lines, nothing=nothing)
 
 
 def gauges(
     rows: Sequence[HistoryRow],
+    state: StatusAnswer,
     title: str,
-    *lines: tuple[str, str, Value],
+    *lines: tuple[str, str, str],
     unit: str = "",
     nothing: str,
 ) -> TimeSeries:
-    """Return the series of what was measured at the end of each row, the running one included."""
+    """Return the series of what was measured at the end of each row, the running one included.
+
+    The last point is the present state, if it was counted now: so charts and cards agree.
+    """
     measured = [row for row in rows if row.measured_at is not None]
     at = [row.measured_at or row.at for row in measured]
-    return _series(measured, at, title, lines, unit=unit, nothing=nothing)
+    series = _series(measured, at, title, lines, unit=unit, nothing=nothing)
+    if state.counted != "now" or (at and at[-1] >= state.at):
+        return series
+    own = [
+        one._replace(values=[*one.values, getattr(state, field)])
+        for one, (*_, field) in zip(series.lines, lines, strict=True)
+    ]
+    return replace(series, at=[*at, state.at], lines=own)
 
 
 def _series(
@@ -161,13 +179,12 @@ def budget_of(chosen: str) -> Callable[[HistoryRow], float | None]:
     return lambda row: None if row.bandwidth is None else row.bandwidth * days
 
 
-def charts(rows: Sequence[HistoryRow], chosen: str) -> list[TimeSeries]:
+def charts(rows: Sequence[HistoryRow], chosen: str, state: StatusAnswer) -> list[TimeSeries]:
     """Return the series of the overview: freshness first, then the budget, then what is behind."""
     each = RANGES[chosen].step
-    counted = partial(counts, rows)
+    counted, measured = partial(counts, rows), partial(gauges, rows, state)
     shown = [
-        gauges(
-            rows,
+        measured(
             "Fresh copies",
             ("by importance", "a", "fresh_share"),
             ("each page alike", "c", "fresh_share_plain"),
@@ -182,8 +199,7 @@ def charts(rows: Sequence[HistoryRow], chosen: str) -> list[TimeSeries]:
             ("found no change", "b", "n_wasted"),
             nothing="No crawl in this time.",
         ),
-        gauges(
-            rows,
+        measured(
             "Pages behind",
             ("overdue", "b", "n_overdue"),
             ("never crawled", "c", "n_never_crawled"),

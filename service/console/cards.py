@@ -68,7 +68,7 @@ def today(_: Visit, state: StatusAnswer) -> Card:
 
 def hosts(_: Visit, state: StatusAnswer) -> Card:
     """Return the number of hosts that are not crawled now."""
-    leases = f"{number(state.n_leases)} leases run"
+    leases = "1 lease runs" if state.n_leases == 1 else f"{number(state.n_leases)} leases run"
     paused = number(state.n_hosts_paused)
     return Card("Hosts paused", paused, leases, "/console/hosts?blocked=true")
 

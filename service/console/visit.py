@@ -63,6 +63,13 @@ class Visit:
         """The time at which the page is made."""
         return self.service.now()
 
+    @cached_property
+    def planned_at(self) -> datetime | None:
+        """The start of the epoch in force; None: there is none."""
+        with self.service.store.begin(write=False) as tx:
+            epoch = tx.epoch_in_force()
+        return None if epoch is None else epoch.started_at
+
     @property
     def actor(self) -> Actor:
         """The author of acts, for the audit."""

@@ -291,7 +291,7 @@ def leases(shown: Shown, sql: Database) -> Pairs:
         "GROUP BY worker ORDER BY count(*) DESC, worker"
     )
     yield "leases", shown.cards["Leases that run"][0], sum(row[1] for row in workers)
-    yield "workers", shown.cards["Workers"][0], len(workers)
+    yield "workers", shown.cards["Workers with leases"][0], len(workers)
     yield from _table(shown, "Workers", ("Worker", "Leases", "First to end"), workers)
     rows = sql.rows(
         "SELECT url, worker, leased_at, expires_at FROM due_pages JOIN pages USING (page_id) "

@@ -126,5 +126,7 @@ class PageNow:
     """URL group that stops the first crawl of the page; None: none does."""
     stop_forbidden: bool = False
     """True if robots.txt forbids most of the first crawls of this group."""
+    planned_at: datetime | None = None
+    """Start of the epoch in force; None: there is none."""
     unit: str = field(default="crawls")
     """Unit of the budget."""

@@ -55,6 +55,7 @@ def around_page(
     *,
     unfinished: UnfinishedPage | None,
     status: int | None,
+    planned_at: datetime | None,
 ) -> Around:
     """Return the facts that decide what holds a page now."""
     place = tx.page_place(page.page_id)
@@ -89,6 +90,7 @@ def around_page(
             unfinished=unfinished,
             stopped_at=None if stop is None else stop.level.name,
             stop_forbidden=stop is not None and stop.level.is_forbidden,
+            planned_at=planned_at,
             unit=service.budget.unit,
         ),
         Turn(

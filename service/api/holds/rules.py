@@ -23,6 +23,7 @@ answer is the reason. The last one always has an answer: the page is ready.
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
 from service.api.holds.facts import PageNow, Turn
 from service.api.holds.hold import Hold, first
@@ -129,7 +130,7 @@ def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
         return None
     if one.observability is Observability.complete:
         return Hold(kind="unscheduled", cause="only a ping leads to a crawl of it")
-    if one.crawl_rate is None:
+    if one.crawl_rate is None or _is_first_since(one, page.planned_at):
         return Hold(kind="unscheduled", cause="the next epoch schedules it")
     if one.outcome is Outcome.offered and one.cost:
         unit = "" if page.unit == "crawls" else f" {page.unit}"
@@ -144,6 +145,13 @@ def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
         cause="other pages gain more from the budget, so it has no share of it",
         remedy="raise the budget or its importance if it shall be crawled",
     )
+
+
+def _is_first_since(page: Page, planned_at: datetime | None) -> bool:
+    """Return whether a page has had its first crawl since the plan, which so gave it no share."""
+    crawled_at = page.last_crawl_at
+    first = crawled_at is not None and page.n_observations == 0 and page.n_failures == 0
+    return first and planned_at is not None and crawled_at >= planned_at
 
 
 def _paused(page: PageNow, turn: Turn) -> Hold | None:

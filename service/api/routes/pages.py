@@ -168,6 +168,7 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     estimate = of_page(tx, page, estimator, instant(now), rules.feeds)
     epoch = tx.epoch_in_force()
     service.watch.note([epoch] if epoch else [])
+    planned_at = None if epoch is None else epoch.started_at
     epoch = None if page.crawl_rate is None else epoch
     change_hours = hours_of_page(tx, page)
     tags = tx.tags_of(np.array([page_id])).tag.tolist()
@@ -175,7 +176,9 @@ def page_response(tx: Transaction, service: Service, page_id: int) -> Response:
     if incident is not None and incident.until <= now:
         incident = None
     status = _last_status(tx, page, log)
-    around = around_page(tx, service, page, now, unfinished=unfinished, status=status)
+    around = around_page(
+        tx, service, page, now, unfinished=unfinished, status=status, planned_at=planned_at
+    )
     evidence = Evidence(page, estimate, now, epoch, change_hours, incident, status, unfinished)
     why = explain(hold_of_page(*around), evidence)
     return answer(encode_page(page, log, epoch, estimate, change_hours, tags, now, unfinished, why))

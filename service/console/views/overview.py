@@ -50,7 +50,7 @@ def show(visit: Visit) -> Response:
         state=state,
         steps=steps(visit, state),
         groups=groups(visit, state),
-        charts=[one for one in charts(history.rows, chosen) if one.at],
+        charts=[one for one in charts(history.rows, chosen, state) if one.at],
         pings=pings(history.rows),
         paused=paused,
     )
