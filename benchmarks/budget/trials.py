@@ -95,25 +95,25 @@ def quiet(n: int, seed: int, days: float = 60.0) -> Trial:
     return Trial(world_of(rates(n, rng), sites(n), days, rng), lambda _: PER_PAGE * n)
 
 
-def pinged(n: int, seed: int) -> Trial:
-    """Half of the pages ping; from day 40 ten times as often, falsely."""
-    days, rng = 80.0, np.random.default_rng(seed)
+def pinged(n: int, seed: int, days: float = 80.0, begin: float = 40.0) -> Trial:
+    """Half of the pages ping; from a day on ten times as often, falsely."""
+    rng = np.random.default_rng(seed)
     world = world_of(rates(n, rng), sites(n), days, rng)
     pings = rng.random(n) < 0.5
     page = world.changed_page
     real = pings[page] & (rng.random(len(page)) < 0.8)
     pages, at = [page[real]], [world.changed_at[real] + 1e-4]
-    for begin, end, times in ((0.0, 40.0, 1.0), (40.0, 80.0, 19.0)):
-        false = rng.poisson(np.where(pings, world.change_rate * 0.8 * times, 0.0) * (end - begin))
+    for first, last, times in ((0.0, begin, 1.0), (begin, days, 19.0)):
+        false = rng.poisson(np.where(pings, world.change_rate * 0.8 * times, 0.0) * (last - first))
         pages.append(np.repeat(np.arange(n), false))
-        at.append(begin + (end - begin) * rng.random(false.sum()))
+        at.append(first + (last - first) * rng.random(false.sum()))
     notices = Crawls(np.concatenate(pages), np.minimum(np.concatenate(at), days - 1e-6))
     return Trial(world, lambda _: PER_PAGE * n, notices)
 
 
-def renewed(n: int, seed: int) -> Trial:
+def renewed(n: int, seed: int, days: float = 70.0) -> Trial:
     """30 % of the pages are new each week, and as many end."""
-    days, rng = 70.0, np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     a_day, life = int(0.3 * n / 7), 7 / 0.3
     born = [np.zeros(n)] + [day + rng.random(a_day) for day in range(int(days))]
     created = np.concatenate(born)
@@ -123,41 +123,43 @@ def renewed(n: int, seed: int) -> Trial:
     return Trial(world, lambda _: PER_PAGE * n)
 
 
-def dead(n: int, seed: int) -> Trial:
-    """30 % of the pages time out for good from day 40."""
-    base = quiet(n, seed, 120.0)
+def dead(n: int, seed: int, days: float = 120.0, begin: float = 40.0) -> Trial:
+    """30 % of the pages time out for good from a day on."""
+    base = quiet(n, seed, days)
     lost = np.random.default_rng([seed, 1]).random(n) < LOSES
     return Trial(
-        base.world, base.budget, down=lambda page, at: lost[page] & (at > 40.0), watched=~lost
+        base.world, base.budget, down=lambda page, at: lost[page] & (at > begin), watched=~lost
     )
 
 
-def flickering(n: int, seed: int) -> Trial:
-    """30 % of all crawls time out from day 40."""
-    base = quiet(n, seed, 120.0)
+def flickering(n: int, seed: int, days: float = 120.0, begin: float = 40.0) -> Trial:
+    """30 % of all crawls time out from a day on."""
+    base = quiet(n, seed, days)
 
     def down(page: Ints, at: Floats) -> Bools:
         noise = np.sin(page * 12.9898 + np.floor(at * 1e5) * 78.233) * 43758.5453
-        return (at > 40.0) & (np.modf(np.abs(noise))[0] < LOSES)
+        return (at > begin) & (np.modf(np.abs(noise))[0] < LOSES)
 
     return Trial(base.world, base.budget, down=down)
 
 
-def capped(n: int, seed: int) -> Trial:
-    """Five of ten hosts have a cap of about half of their crawls from day 40."""
-    base = quiet(n, seed, 90.0)
+def capped(n: int, seed: int, days: float = 90.0, begin: float = 40.0) -> Trial:
+    """Five of ten hosts have a cap of about half of their crawls from a day on."""
+    base = quiet(n, seed, days)
     cap = CAP * n / 800
     hosts = {f"h{i}.example": cap for i in range(HOSTS // 2)}
-    return Trial(base.world, base.budget, caps=lambda day: hosts if day >= 40.0 else {})
+    return Trial(base.world, base.budget, caps=lambda day: hosts if day >= begin else {})
 
 
-def tenfold(n: int, seed: int) -> Trial:
-    """The budget is ten times as large from day 40 to day 80."""
-    base = quiet(n, seed, 120.0)
+def tenfold(
+    n: int, seed: int, days: float = 120.0, begin: float = 40.0, end: float = 80.0
+) -> Trial:
+    """The budget is ten times as large for some days."""
+    base = quiet(n, seed, days)
     return Trial(
         base.world,
-        lambda day: 0.5 * PER_PAGE * n * (10 if 40.0 <= day < 80.0 else 1),
-        breaks=(40.0, 80.0),
+        lambda day: 0.5 * PER_PAGE * n * (10 if begin <= day < end else 1),
+        breaks=(begin, end),
     )
 
 
@@ -199,7 +201,7 @@ def junk(n: int, seed: int, n_junk: int, place: str = "directory") -> Trial:
     return Trial(world, lambda _: PER_PAGE * n, watched=real, junk=~real)
 
 
-TRIALS: dict[str, Callable[[int, int], Trial]] = {
+TRIALS: dict[str, Callable[..., Trial]] = {
     "quiet": quiet,
     "a": pinged,
     "b": renewed,

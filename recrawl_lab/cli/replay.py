@@ -68,6 +68,14 @@ Outages = Annotated[
     bool,
     _site("--outages", help="The site answers 404, 503, 429 or nothing for an hour a week"),
 ]
+Windows = Annotated[
+    str | None,
+    _site(
+        metavar="WINDOWS",
+        help="When the site may be crawled, such as '22:00-06:00 Europe/Berlin; Sun 02:00-03:00 "
+        "UTC'; default always",
+    ),
+]
 Bandwidth = Annotated[float | None, _bandwidth("Crawls a day over all pages")]
 BandwidthPerPage = Annotated[
     float | None, _bandwidth("Crawls a day for each page; default 0.02, 0.2 for a synthetic site")
@@ -115,6 +123,7 @@ def replay(
     importance: Importance = None,
     bulk: Bulk = False,
     outages: Outages = False,
+    windows: Windows = None,
     bandwidth: Bandwidth = None,
     bandwidth_per_page: BandwidthPerPage = None,
     pings: Pings = "none",
@@ -145,7 +154,18 @@ def replay(
     if list_:
         return print_policies()
     source = Source(
-        trace, crawl_log, git, database, rules, pages, change_hours, days, importance, bulk, outages
+        trace,
+        crawl_log,
+        git,
+        database,
+        rules,
+        pages,
+        change_hours,
+        days,
+        importance,
+        bulk,
+        outages,
+        windows,
     )
     notices = PingSource(pings, ping_share, ping_delay, ping_recall, ping_precision, sitemap_every)
     if freshness:

@@ -36,10 +36,14 @@ from recrawl_lab.worlds.hourly import Kind, hourly_world
 from recrawl_lab.worlds.pings import PingSource, announced
 from recrawl_lab.worlds.recording import Recording, Weighting, recorded_world, window
 from recrawl_lab.worlds.service_log import read_service_log
+from recrawl_lab.worlds.simulated_time import START
 from recrawl_lab.worlds.trace import read_trace
 from recrawl_lab.worlds.world import World, synthetic_world
 from service.cli.file_steps import opened_store
 from service.cli.options import console, heed_sigterm
+from service.model.calendars import ALWAYS, Rules, never_open
+from service.model.errors import InvalidField
+from service.model.windows import WINDOWS, checked, parts_of
 from service.runtime.bootstrap import configure_logging
 
 __all__ = ["PingSource", "Source", "print_policies", "run"]
@@ -77,6 +81,8 @@ class Source:
     bulk: bool
     outages: bool = False
     """True if the site is away for an hour a week."""
+    windows: str | None = None
+    """Windows of the site, with semicolons between them; None: it is always open."""
 
     def world(self, rng: np.random.Generator) -> World:
         """Return the site with its changes; raise `BadParameter` for contradictory options."""
@@ -96,6 +102,18 @@ class Source:
     def made_up(self) -> bool:
         """Return whether the site is synthetic."""
         return not any(self._recorded())
+
+    def hours(self) -> Rules:
+        """Return when the site may be crawled; raise `BadParameter` for wrong windows."""
+        if self.windows is None:
+            return ALWAYS
+        try:
+            rules = Rules(checked(WINDOWS, parts_of(self.windows), "--windows") or None)
+        except InvalidField as error:
+            raise typer.BadParameter(error.detail) from None
+        if reason := never_open(rules, START):
+            raise typer.BadParameter(f"--windows: {reason}")
+        return rules
 
     def _recorded(self) -> tuple[Path | str | None, ...]:
         return self.trace, self.crawl_log, self.git, self.database
@@ -183,10 +201,11 @@ def judge(
     out: Path,
 ) -> None:
     """Compare verdicts about copies with maximum ages, and write the figures to a folder."""
-    if source.outages:
-        raise typer.BadParameter(
-            "--freshness asks about copies of a site without --outages; leave one out"
-        )
+    for name, given in (("--outages", source.outages), ("--windows", source.windows)):
+        if given:
+            raise typer.BadParameter(
+                f"--freshness asks about copies of a site without {name}; leave one out"
+            )
     heed_sigterm()
     game, _ = _game(source, notices, bandwidth, bandwidth_per_page, step, seed)
     configure_logging("warning")
@@ -219,6 +238,7 @@ def _game(
         raise typer.BadParameter(
             "--bandwidth and --bandwidth-per-page exclude each other; use only one"
         )
+    hours = source.hours()
     rng = np.random.default_rng(seed)
     world, crawls, description = announced(source.world(rng), notices, rng)
     if source.outages:
@@ -229,7 +249,7 @@ def _game(
     _refuse_many_crawls(world, budget)
     step = step or suitable_step(world, budget)
     _refuse_many_epochs(world, step)
-    return Game(world, budget, step, crawls, seed), description
+    return Game(world, budget, step, crawls, seed, hours.windows or ()), description
 
 
 def _refuse_many_crawls(world: World, bandwidth: float) -> None:

@@ -24,6 +24,7 @@ from service.model.columns import (
     GroupHours,
     GroupProfiles,
     GroupScreens,
+    HostDelays,
     HostHours,
     ScheduleChanges,
     ScheduleColumns,
@@ -102,6 +103,18 @@ class MemorySchedule(Transaction):
     @override
     def load_caps(self) -> CapColumns:
         return self.store.caps
+
+    @override
+    def host_delays(self, host_id: Ints) -> HostDelays:
+        host_id = np.unique(host_id)
+        unset = np.full(len(host_id), np.nan)
+        return HostDelays(
+            host_id=host_id,
+            host=np.array([self.store.host(each) for each in host_id.tolist()], object),
+            queue_id=host_id,
+            min_delay_s=unset,
+            robots_delay_s=unset,
+        )
 
     @override
     def write_schedule(self, epoch: int, schedule: ScheduleColumns) -> None:
@@ -330,6 +343,8 @@ class MemorySchedule(Transaction):
         with np.errstate(over="ignore"):
             due_rate = rows.crawl_rate * rows.urgency
         own = {name: self.pages[name][row] for name in ("created_at", "held")}
+        if self.calendars.in_use:
+            own["hours"] = self.calendars.of_hosts(self.pages["host_id"][row], self.clock())
         return {**columns, **own, "due_rate": due_rate}
 
     def _matching(self, row: Ints, only: ScheduleFilter) -> Bools:

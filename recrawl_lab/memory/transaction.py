@@ -210,6 +210,7 @@ class MemoryTransaction(MemoryIncidents):
         there = target > 0 and self.pages["alive"][target - 1]
         cells |= {
             "host": self.store.host(int(cells["host_id"])),
+            "hours": self.calendars.of_host(int(cells["host_id"]), self.clock()),
             "due_rate": due["due_rate"][0],
             "shift": None if rates.shift[0] == NOT_SHIFTED else int(rates.shift[0]),
             "redirects_to": target or None,

@@ -19,6 +19,7 @@ from recrawl_lab.policies import plain
 from recrawl_lab.policies.clairvoyant import clairvoyant
 from recrawl_lab.policies.peers import PEERS
 from recrawl_lab.policies.plain import Policy
+from recrawl_lab.replay.closures import within
 from recrawl_lab.replay.gated import replay_gated
 from recrawl_lab.replay.replay import NOTHING, Replayed
 from recrawl_lab.replay.staleness import Crawls
@@ -26,6 +27,7 @@ from recrawl_lab.worlds.world import World
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.core.estimators.gamma import Gamma
 from service.epochs.plan import Plan
+from service.model.calendars import Rules
 from service.model.domain import Timing
 
 STEP_INTERVALS = 0.5
@@ -79,6 +81,13 @@ class Game:
     """Change notices of pages that are not `announced`; None: only pages that are send notices."""
     seed: int = 1
     """Seed of a policy's random numbers."""
+    windows: tuple[str, ...] = ()
+    """Windows of the site, in which all policies crawl; none: it is always open."""
+
+    @property
+    def hours(self) -> Rules:
+        """The rules of all hosts."""
+        return Rules(self.windows or None)
 
 
 Progress = Callable[[float], None]
@@ -102,7 +111,7 @@ def suitable_step(world: World, bandwidth: float, *, with_urgency: bool = True) 
 
 
 def _crawled(policy: Policy, game: Game, progress: Progress | None) -> Replayed:
-    crawls = policy(game.world, game.bandwidth)
+    crawls = within(policy(game.world, game.bandwidth), game.hours, game.world.days)
     if progress is not None:
         progress(game.world.days)
     return Replayed(crawls, NOTHING)
@@ -118,6 +127,7 @@ def _learned(plan: Plan, game: Game, progress: Progress | None) -> Replayed:
         loan_days=LOAN_DAYS,
         notices=game.notices,
         seed=game.seed,
+        hours=game.hours,
         progress=progress,
     )
 

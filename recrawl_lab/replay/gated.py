@@ -27,8 +27,11 @@ from service.core.pace import Pace, TakenAmounts, advanced, room, taken
 from service.epochs.plan import Plan
 from service.leases.due import due_at, ranking_rates
 from service.model.arrays import UNSPECIFIED, Bools, Ints
+from service.model.calendars import ALWAYS, Calendars, Rules
 from service.model.history import HostEvents
 
+KINDS = "first", "ahead", "on_loan"
+"""Kinds of crawls, as fields of `Played`."""
 BEFORE = 1e-10
 """Time by which a request at midnight belongs to the day that ends, days."""
 
@@ -48,6 +51,8 @@ class Gate:
     """Time between two requests, days."""
     asks: Callable[[float], bool] = lambda _: True
     """Function of an instant, days since the start: true if the fleet asks then."""
+    hours: Rules = ALWAYS
+    """Windows and blackouts of all hosts, in which pages are crawled but not found."""
 
 
 class Played(NamedTuple):
@@ -71,7 +76,7 @@ class GatedFleet(LocalFleet):
         super().__init__(world, clock, plan, seed)
         self.gate = gate
         self.plan = replace(self.plan, first_share=gate.first_share)
-        self.store.clock = clock
+        self.store.clock, self.store.calendars = clock, Calendars(gate.hours)
         self.pace = Pace.starting(gate.budget(0.0), 0.0)
         self.most_first = np.inf
         names, self.host = np.unique(
@@ -133,6 +138,7 @@ class GatedFleet(LocalFleet):
             urgency=urgency,
             first=new,
             shown=columns.n_failures == 0,
+            hours=self.store.calendars.hours(self.gate.hours, self.store.clock()) or None,
         )
 
     def step_crawls(self, start: float, end: float) -> tuple[Crawls, dict[str, Bools]]:
@@ -144,12 +150,16 @@ class GatedFleet(LocalFleet):
             parts.append(self._take(pages, begin, at))
         kinds = {
             name: np.concatenate([part[1][name] for part in parts] or [np.zeros(0, np.bool_)])
-            for name in ("first", "ahead", "on_loan")
+            for name in KINDS
         }
         return merged(Crawls.none(), *(part[0] for part in parts)), kinds
 
     def _take(self, pages: Pages, begin: float, at: float) -> tuple[Crawls, dict[str, Bools]]:
         """Take the crawls of one request, and note in the columns when the pages are due next."""
+        until = pages.open_until(begin, at)
+        if until is None:
+            return Crawls.none(), dict.fromkeys(KINDS, np.zeros(0, np.bool_))
+        at = until
         budget = self.gate.budget(at - BEFORE)
         self.pace = advanced(self.pace, at - BEFORE, budget)
         left = room(self.pace, self.gate.loan_days, self.most_first) if self.gate.gated else None
@@ -246,14 +256,16 @@ def replay_gated(
     loan_days: float,
     notices: Crawls | None = None,
     seed: int = 1,
+    hours: Rules = ALWAYS,
     progress: Callable[[float], None] | None = None,
 ) -> Replayed:
     """Crawl a world through the gate as `replay.replay` does without it; first crawls are free.
 
-    The other parameters are as in `replay.replay`.
+    `hours` has the windows and blackouts of all hosts. The other parameters are as in
+    `replay.replay`.
     """
     clock = Clock()
-    gate = Gate(budget=lambda _: bandwidth, loan_days=loan_days, first_share=0.0)
+    gate = Gate(budget=lambda _: bandwidth, loan_days=loan_days, first_share=0.0, hours=hours)
     fleet = GatedFleet(world, clock, replace(plan, bandwidth=bandwidth), seed, gate)
     pings = announcements(world) if notices is None else notices
     reached = progress or (lambda _: None)

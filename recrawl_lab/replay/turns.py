@@ -9,7 +9,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from recrawl_lab.replay.replay import instants_of, since_start
+from service.core.open_hours import OpenHours
 from service.core.pace import Available
+from service.leases.due import MAX_DUE_DAYS
 from service.model.arrays import Bools, Floats, Ints
 
 URGENT = 1.2
@@ -42,14 +45,32 @@ class Pages:
     first: Bools
     shown: Bools
     """True if the last crawl had content."""
+    hours: OpenHours | None = None
+    """Open hours of all hosts; None: they are always open."""
 
     def crawl(self, row: Ints, at: Floats) -> None:
         """Note crawls, after which pages follow their steady rate until the next epoch."""
         rate = self.steady_rate[row]
         wait = np.divide(1.0, rate, out=np.full(len(row), np.inf), where=rate > 0)
-        self.last[row], self.due[row] = at, at + wait
+        self.last[row], self.due[row] = at, self._after(at, wait)
         self.rate[row], self.urgency[row] = rate, 1.0
         self.first[row], self.shown[row] = False, True
+
+    def _after(self, at: Floats, wait: Floats) -> Floats:
+        if self.hours is None:
+            return at + wait
+        open_due = self.hours.due(instants_of(at), np.minimum(wait, MAX_DUE_DAYS))
+        return np.where(np.isfinite(wait), since_start(open_due), np.inf)
+
+    def open_until(self, begin: float, at: float) -> float | None:
+        """Return the end of the open time between two instants; None: there is none."""
+        if self.hours is None:
+            return at
+        first, last = instants_of(np.array([begin, at]))
+        window = int(self.hours.opens.searchsorted(last)) - 1
+        if window < 0 or self.hours.closes[window] <= first:
+            return None
+        return min(at, float(since_start(self.hours.closes[window : window + 1])[0]))
 
 
 @dataclass(slots=True)
@@ -109,7 +130,8 @@ def taken_in_turn(
         n_loans = len(loans)
         spare = spare - np.bincount(pages.host[late], minlength=len(spare))
         late = np.concatenate([late, loans])
-        if not len(rest):
+        # what is left over in a closure would gather at the opening
+        if not len(rest) and pages.hours is None:
             n_early = whole(min(left.ahead - len(first) - len(late), most - len(late)))
             early = within(_early(pages, at, n_early), pages.host, spare)[: max(n_early, 0)]
     row = np.concatenate([first, late, early])

@@ -89,6 +89,20 @@ def test_a_made_up_site_may_have_change_hours(recrawl, tmp_path):
     assert made["command"].startswith("recrawl replay --pages 60 --days 20")
 
 
+def test_all_policies_crawl_within_the_windows_of_a_site(recrawl, tmp_path):
+    always, night = (
+        recrawl("replay", *TINY, "--bandwidth-per-page", 1, *windows, "--out", name)
+        for name, windows in (("a", ()), ("b", ("--windows", "22:00-06:00 Europe/Berlin")))
+    )
+    assert (always.status, night.status) == (0, 0), night.err
+    made = [json.loads((tmp_path / name / "results.json").read_text()) for name in "ab"]
+    always, night = (
+        {each["policy"]: each["harmonic"]["value"] for each in one["policies"]} for one in made
+    )
+    assert "--windows" in made[1]["command"]
+    assert all(night[name] != always[name] for name in ("uniform", "recrawl", "hindsight"))
+
+
 def test_change_hours_are_refused_beside_a_recorded_site(recrawl, crawl_log):
     ended = recrawl("replay", "--crawl-log", crawl_log, "--change-hours", "cron")
     assert ended.status == 2
@@ -226,6 +240,9 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anybody_plays(recrawl, t
         (("--bandwidth", 1e9), "are more than the 50,000,000"),
         (("--pages", 10**9), "page-days that fit in memory; choose fewer --pages"),
         (("--days", 1e300), "page-days that fit in memory"),
+        (("--windows", "Mo 22-6"), "--windows[0] 'Mo 22-6' has not the form"),
+        (("--windows", "22:00-22:00 UTC; Mon 9:00-9:00 UTC"), "--windows"),
+        (("--windows", "22:00-06:00 UTC", "--freshness"), "without --windows; leave one out"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(recrawl, tmp_path, arguments, told):

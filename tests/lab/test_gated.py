@@ -7,16 +7,19 @@ import pytest
 
 from recrawl_lab.policies.lineup import DEFAULT_PLAN
 from recrawl_lab.replay.gated import Gate, GatedFleet, play_gated, replay_gated, requests
+from recrawl_lab.replay.replay import instants_of
 from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn, within
-from recrawl_lab.worlds.simulated_time import Clock
+from recrawl_lab.worlds.simulated_time import START, Clock
 from recrawl_lab.worlds.world import synthetic_world
 from service.core.pace import Available
+from service.model.calendars import Rules, hours_of
 from service.model.columns import NOT_SHIFTED
 
 NO_CAP = np.full(3, np.inf)
+NIGHT = Rules(("22:00-06:00 UTC",))
 
 
-def pages(due, **given):
+def pages(due, hours=None, **given):
     """Return pages that were crawled on day 0, at a rate of one crawl in ten days."""
     n = len(due)
     values = {
@@ -30,7 +33,8 @@ def pages(due, **given):
         "first": np.zeros(n, np.bool_),
         "shown": np.ones(n, np.bool_),
     }
-    return Pages(**(values | {name: np.asarray(value) for name, value in given.items()}))
+    values |= {name: np.asarray(value) for name, value in given.items()}
+    return Pages(**values, hours=hours)
 
 
 def chosen(columns, left, at=10.0, cap=NO_CAP, first_share=0.5):
@@ -149,3 +153,41 @@ def test_a_comparison_has_free_first_crawls_and_predictions():
     by_day = np.bincount(replayed.crawls.at.astype(int), minlength=20)
     assert (np.abs(by_day[1:] - 12) <= 1).all()
     assert len(replayed.predicted.page) == len(replayed.crawls.at)
+
+
+# -- windows
+
+
+def test_a_request_ends_with_the_window_and_takes_nothing_in_a_closure():
+    columns = pages([9.0], hours=hours_of(NIGHT, START))
+    half_a_minute = 0.5 / 1_440
+    assert columns.open_until(1.0, 1.1) == 1.1
+    assert columns.open_until(1.2, 1.3) == pytest.approx(1.25 - half_a_minute)
+    assert columns.open_until(1.25, 1.5) is None
+    assert columns.open_until(1.5, 1.95) == 1.95
+    assert pages([9.0]).open_until(1.25, 1.5) == 1.5
+
+
+def test_after_a_crawl_a_page_is_due_in_open_time():
+    columns = pages([1.1, 1.2, 1.2], hours=hours_of(NIGHT, START), steady_rate=[1.0, 8.0, 0.0])
+    columns.crawl(np.arange(3), np.array([1.1, 1.2, 1.2]))
+    assert columns.due[0] == pytest.approx(2.1, abs=0.001), "at its hour of the next night"
+    assert columns.due[1] == pytest.approx(1.958, abs=0.001), "one crawl makes up for the closure"
+    assert columns.due[2] == np.inf
+
+
+def test_nothing_is_brought_forward_where_there_are_windows():
+    columns = pages([9.0, 12.0], hours=hours_of(NIGHT, START))
+    assert chosen(columns, room(due=9.0, ahead=9.0)).row.tolist() == [0]
+
+
+@pytest.mark.dear
+def test_a_replay_keeps_to_the_windows_of_its_site_and_to_its_budget():
+    world = synthetic_world(60, 20.0, rng=np.random.default_rng(2), complete_share=0.0)
+    options = {"step": 0.5, "loan_days": 0.0, "hours": NIGHT}
+    replayed = replay_gated(world, 12.0, DEFAULT_PLAN, **options)
+    at = instants_of(replayed.crawls.at)
+    assert (hours_of(NIGHT, START).opening(at) == at).all()
+    by_day = np.bincount(replayed.crawls.at.astype(int), minlength=20)
+    assert (by_day <= 13).all()
+    assert by_day[5:].sum() >= 0.98 * 12 * 15

@@ -24,6 +24,9 @@ from support.store_cases import (
 from recrawl_lab.memory import evidence
 from recrawl_lab.memory.growing import GrowingTable
 from recrawl_lab.memory.store import MemoryStore
+from service.leases.due import due_at, next_crawl_at
+from service.model.arrays import instant
+from service.model.calendars import Calendars, Rules
 from service.model.domain import Observability, PagePatch
 from service.model.errors import LeadershipLost, PageNotFound
 
@@ -303,3 +306,22 @@ def test_what_the_store_in_memory_lacks_is_refused_by_name():
                 refused()
         with pytest.raises(NotImplementedError, match="`subscription`"):
             tx.subscription("x")
+
+
+def test_pages_are_due_in_the_open_time_of_the_calendars_and_hosts_have_no_delays():
+    store = MemoryStore(2)
+    ids = register(store, 3)
+    publish(store, schedule_columns(ids, crawl_rate=np.array([1.0, 0.5, 6.0])))
+    store.clock, store.calendars = (lambda: T0), Calendars(Rules(("22:00-06:00 UTC",)))
+    with store.begin() as tx:
+        states = tx.lock_states(ids)
+        states.last_crawl_at[:] = instant(T0)
+        tx.save_states(states)
+        columns, hours = tx.due_columns(ids), tx.page(int(ids[0])).hours
+        due = due_at(columns)
+        assert (hours.opening(due) == due).all()
+        assert due[0] == hours.due(np.array([instant(T0)]), np.array([1.0]))[0]
+        assert instant(next_crawl_at(tx.page(int(ids[0])))) == due[0]
+        delays = tx.host_delays(states.host_id)
+        assert delays.queue_id.tolist() == delays.host_id.tolist() == [int(states.host_id[0])]
+        assert np.isnan(delays.min_delay_s).all()

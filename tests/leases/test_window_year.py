@@ -97,7 +97,7 @@ def first_hours(fleet, host, start, days):
 @pytest.mark.slow
 def test_a_year_over_both_changes_of_clocks_keeps_windows_rates_and_an_even_load(sql_store):
     start, days = datetime(2026, 1, 5, tzinfo=UTC), 365
-    fleet = played(sql_store, start, days, 6)
+    fleet = played(sql_store, start, days, 3)
     assert outside(fleet) == []
     for host in RULES:
         assert made(fleet, host) >= 0.98, host

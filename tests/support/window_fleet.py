@@ -25,6 +25,15 @@ from support.store_cases import crawl_columns, instants, page_columns
 
 TTL = timedelta(minutes=10)
 POLITE = Politeness(delay_s=1.0, concurrency=4)
+FILL_EVERY = timedelta(hours=8)
+
+
+class PatientRunner(Runner):
+    """A runner whose queue reaches a day ahead, so that a year has a thousand fills."""
+
+    @property
+    def ahead(self):
+        return 3 * FILL_EVERY
 
 
 class Fleet:
@@ -37,7 +46,7 @@ class Fleet:
         store.calendars = Calendars()
         self.rng = np.random.default_rng(11)
         self.plan = Plan(estimator=estimator, bandwidth=bandwidth, host_delay_s=POLITE.delay_s)
-        self.runner = Runner(store, self.plan, every, store.clock, POLITE)
+        self.runner = PatientRunner(store, self.plan, every, store.clock, POLITE)
         settler = LeaseSettler(POLITE, self.runner.ahead, self.rng)
         self.recorder = Recorder(store, InForce(replace(RULES, estimator=estimator)), settler)
         self.rates, self.host, urls = {}, {}, {}
@@ -67,25 +76,26 @@ class Fleet:
         with self.store.begin(write=False) as tx:
             follow_hours(tx, tx.orders().hours)
 
-    def run(self, until, ping=lambda fleet: ()):
+    def run(self, until):
         """Crawl until an instant."""
-        next_epoch = self.now
+        next_epoch = next_fill = self.now
         while self.now < until:
             if self.now >= next_epoch:
                 self._promise(next_epoch - self.every if self.crawls else None)
                 run_epoch(self.store, self.plan, self.store.clock)
-                self.runner.fill_queue()
+                next_fill = self.now
                 next_epoch += self.every
                 self._schedule()
-            if self._crawl():
-                continue
+            if self.now >= next_fill:
+                self.runner.fill_queue()
+                next_fill += FILL_EVERY
             with self.store.begin(write=False) as tx:
                 ready = tx.next_ready_at(ALL_PAGES)
-            fill = self.now + timedelta(hours=1)
-            soon = min(next_epoch, fill, until)
-            step = self.now + timedelta(seconds=1)
-            self.now = soon if ready is None else min(max(ready, step), max(soon, step))
-            self.runner.fill_queue()
+            soon = min(next_epoch, next_fill, until)
+            if ready is None or ready > self.now:
+                self.now = min(ready or soon, soon)
+            elif not self._crawl():
+                self.now += timedelta(seconds=1)
 
     def _schedule(self):
         with self.store.begin(write=False) as tx:
