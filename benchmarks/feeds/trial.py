@@ -42,13 +42,16 @@ class Delays(NamedTuple):
     """Reads of all feeds, 1/day."""
 
 
-def feeds(n: int, days: float, median: float, rng: np.random.Generator) -> World:
+def feeds(
+    n: int, days: float, median: float, rng: np.random.Generator, *, drawn: bool = False
+) -> World:
     """Return feeds on hosts of their own, whose entries come at random.
 
     The rates are quantiles of the log-normal, because a hundred draws of it differ much in their
-    largest ones.
+    largest ones; with `drawn` they are drawn.
     """
-    rate = median * np.exp(SIGMA * ndtri((rng.permutation(n) + 0.5) / n))
+    normal = rng.standard_normal(n) if drawn else ndtri((rng.permutation(n) + 0.5) / n)
+    rate = median * np.exp(SIGMA * normal)
     return world_of(rate, [f"https://f{i}.example/feed" for i in range(n)], days, rng)
 
 
@@ -88,12 +91,22 @@ def learnt(world: World, requests: float, seed: int) -> Crawls:
 
 def fixed(world: World, requests: float, rng: np.random.Generator) -> Crawls:
     """Return reads of all feeds at one interval, each from an instant of its own."""
-    n, interval = len(world), len(world) / requests
-    times = int(np.ceil(world.days / interval))
-    at = (rng.random(n)[:, None] + np.arange(times)) * interval
-    page = np.repeat(np.arange(n), times)
-    here = at.ravel() < world.days
-    return Crawls(page[here], at.ravel()[here])
+    return periodic(np.full(len(world), requests / len(world)), world.days, rng)
+
+
+def known(world: World, requests: float, rng: np.random.Generator) -> Crawls:
+    """Return periodic reads at the rates of the least mean delay, by the true rates of entries."""
+    root = np.sqrt(world.change_rate)
+    return periodic(requests * root / root.sum(), world.days, rng)
+
+
+def periodic(rate: Floats, days: float, rng: np.random.Generator) -> Crawls:
+    """Return reads at (N,) rates, each feed's from an instant of its own."""
+    times = np.ceil(days * rate).astype(np.int64)
+    page = np.repeat(np.arange(len(rate)), times)
+    turn = np.arange(len(page)) - np.repeat(np.cumsum(times) - times, times)
+    at = (rng.random(len(rate))[page] + turn) / rate[page]
+    return Crawls(page[at < days], at[at < days])
 
 
 def delays(world: World, reads: Crawls) -> Delays:

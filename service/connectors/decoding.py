@@ -18,10 +18,14 @@ UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 LABEL = re.compile(
     rb"""<\?xml[^>]{0,200}?\sencoding\s*=\s*["']\s*([\w.:+-]{1,40})""", re.IGNORECASE
 )
-CODECS = {"gbk": "gb18030", "utf-16le": "utf-8", "utf-16be": "utf-8", "replacement": "utf-8"}
-"""Python's codec where a label of the standard is read by another than its own. A declaration that
-can be read byte by byte is not in UTF-16, although it may name UTF-16."""
 UTF_8 = "utf-8"
+CODECS = {
+    "gbk": "gb18030",
+    **dict.fromkeys(("utf-16le", "utf-16be", "replacement", "x-user-defined"), UTF_8),
+}
+"""Python's codec where a label of the standard is read by another than its own. A declaration that
+can be read byte by byte is not in UTF-16, although it may name UTF-16. HTML reads x-user-defined as
+Windows-1252, as bytes that are not UTF-8 are read here."""
 AS_WINDOWS = "recrawl.as_windows"
 """Way to read bytes that are not UTF-8: as Windows-1252, which contains Latin-1."""
 

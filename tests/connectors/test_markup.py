@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from webencodings.labels import LABELS
 
 from service.connectors.decoding import decoded
 from service.connectors.feed import read_feed
@@ -135,6 +136,12 @@ def test_well_formed_documents_are_read_as_by_expat(pairs, piece):
 def test_labels_are_those_of_the_web(content, text, piece):
     pieces = (content[start : start + piece] for start in range(0, len(content), piece))
     assert "".join(decoded(pieces, Faults())).endswith(text)
+
+
+def test_every_label_of_the_standard_is_read():
+    for label in LABELS:
+        content = f"<?xml version='1.0' encoding='{label}'?><é>".encode() + bytes(range(256))
+        assert "<?xml" in "".join(decoded(iter([content]), Faults())), label
 
 
 LONG = "http://x/" + "y" * 300_000
