@@ -18,6 +18,7 @@ class Coordinated(Routing):
     """
 
     incarnation = by_coordinator("incarnation")
+    tables = by_coordinator("tables")
     surroundings = by_part("surroundings")
     last_numbers = by_part("last_numbers")
     lock_incarnation = by_part("lock_incarnation")

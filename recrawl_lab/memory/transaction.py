@@ -97,6 +97,10 @@ class MemoryTransaction(MemoryIncidents):
         return ""
 
     @override
+    def tables(self) -> str:
+        return ""
+
+    @override
     def orders(self) -> Orders:
         return NO_ORDERS
 

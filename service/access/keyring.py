@@ -78,7 +78,8 @@ class KeyRing:
         """False while there is no key, so that everybody is admitted."""
         self.ended_sessions: frozenset[bytes] = frozenset()
         """Digests of the console's sessions that were signed out."""
-        self.version = -1
+        self.version: str | None = None
+        """Version of the keys in memory; None: not read yet."""
         self.read_at = -MAX_AGE_S
         self.used: set[str] = set()
         """Ids of the keys that were used since the last writing."""

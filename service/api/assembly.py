@@ -26,6 +26,7 @@ from service.batching.registrations import Registrations, batched_registrations
 from service.batching.reports import CrawlReports, PingReports, Recorder, batched
 from service.budget.in_force import BudgetInForce
 from service.budget.keeper import Keeper
+from service.budget.spending import adopt_pace
 from service.connectors.indexnow import looks
 from service.connectors.indexnow_keys import KeyChecks
 from service.connectors.renewals import Renewer
@@ -178,6 +179,20 @@ class Service(Monitored):
         self.keeper.paused_until = orders.paused_until
         self.keeper.adopt(self.budget.follow(orders))
 
+    def forget_past(self) -> None:
+        """Forget what this process remembers of the database, which was restored meanwhile.
+
+        Keys, sessions, orders and windows follow versions of their own, rules their epoch.
+        """
+        if (terms := self.budget.terms) is not None:
+            with self.store.begin() as tx:
+                adopt_pace(tx, terms)
+        self.keeper.forget()
+        self.feed.forget()
+        self.asked.forget()
+        self.savings.forget()
+        self.what_if.kept = None
+
     @property
     def batchers(self) -> tuple[Batcher[Any, Any], ...]:
         """All batchers, in the order in which their threads start."""
@@ -292,6 +307,7 @@ def open_service(
     )
     service.follow(base.budget.orders)
     service.watch.follow = service.follow
+    service.watch.forget = service.forget_past
     service.watch_queues()
     if tracing is not None:
         for batcher, title in zip(service.batchers, FLUSHES, strict=True):

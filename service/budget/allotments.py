@@ -210,7 +210,7 @@ def draw(
     """Take an allotment of the pace, after the unused one went back.
 
     `unleased` are amounts of this day that no lease took, less those that leases took too much. The
-    transaction locks the pace to its end.
+    transaction locks the pace to its end. Raise `OtherUnit` if the pace has another unit.
     """
     most_first = first_crawls_a_day(tx)
     before = tx.lock_pace()
@@ -242,7 +242,7 @@ def draw(
         knows_costs=terms.unit == CRAWLS or tx.cost_unit() in {None, terms.unit},
     )
     pace = taken(pace, allotment.unused())
-    tx.save_pace(pace)
+    tx.save_pace(pace, terms.unit)
     next_at = next_room_at(pace, wish.least)
     lends = now.on_loan - allotment.on_loan >= wish.each
     return Drawn(allotment, lends, None if math.isinf(next_at) else moment_of(next_at))

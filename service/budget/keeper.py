@@ -38,13 +38,15 @@ from service.budget.grants import NOTHING, Grant, Short
 from service.core.pace import TakenAmounts
 from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints
-from service.model.errors import OUTAGES, RowLocked, StoreFull, TablesChanged
+from service.model.errors import OUTAGES, OtherUnit, RowLocked, StoreFull, TablesChanged
 from service.storage import Store
 from service.storage.budget.pace import days_since_1970
 from service.storage.clock import elapsed
 
 DAY_S = 86_400.0
 HELD = timedelta(seconds=HELD_S)
+FOLLOWS = timedelta(seconds=1)
+"""Time between two draws while the pace has another unit."""
 LOOK_S = 60.0
 """Time between two looks for urgent pages where the day's own budget is spent, seconds."""
 ROLLED_BACK = (RowLocked, TablesChanged, StoreFull)
@@ -85,6 +87,9 @@ class Keeper:
         """Time of the last use of the allotment, seconds of `seconds`."""
         self._unleased: dict[int, TakenAmounts] = {}
         """Crawls without a lease by day, not written yet."""
+        self._other_since: datetime | None = None
+        """Time since which the pace has another unit; None: it has this one."""
+        self._has_warned = False
         self._turn = threading.RLock()
         self._counting = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -159,6 +164,11 @@ class Keeper:
                 if not same:
                     self._begin(terms)
 
+    def forget(self) -> None:
+        """Forget the allotment and all counts, because the database and its pace were restored."""
+        with self._turn:
+            self._begin(self.terms)
+
     def _begin(self, terms: Terms | None) -> None:
         """Begin without an allotment and without what was learnt of costs."""
         with self._counting:
@@ -167,6 +177,7 @@ class Keeper:
         self._held, self._lends = Allotment(day=0, due=0.0), False
         self._each = self._floor = GRAIN if terms is None else terms.typical
         self._short = self._short_at = self._ask_at = self._drawn_at = self.next_at = None
+        self._other_since, self._has_warned = None, False
 
     def spent_until(self) -> datetime | None:
         """Return the earliest time of the next lease; None: the server knows of room now.
@@ -342,6 +353,9 @@ class Keeper:
             with self.store.begin() as tx:
                 today = int(days_since_1970(tx.now()))
                 drawn = draw(tx, terms, wish, back, unleased.get(today))
+        except OtherUnit as error:
+            self._wait_for_order(error)
+            return
         except OUTAGES:
             for day, crawls in unleased.items():
                 self.count_unleased(day, crawls)
@@ -349,7 +363,7 @@ class Keeper:
                 raise
             self._go_on_alone(terms)
             return
-        now = self.store.clock()
+        now, self._other_since = self.store.clock(), None
         self._held, self._lends, self.next_at = drawn
         self._drawn_at, short = now, drawn.allotment.due < wish.due
         again = now + timedelta(seconds=HELD_S)  # another server may return some
@@ -359,6 +373,20 @@ class Keeper:
         self._used_at = self.seconds()
         if self._is_holding():
             self._start_timer()
+
+    def _wait_for_order(self, error: OtherUnit) -> None:
+        """Lease nothing until this server follows the budget that the pace has."""
+        now = self.store.clock()
+        self._lends, self._drawn_at = False, now
+        self._ask_at = self.next_at = now + FOLLOWS
+        self._other_since = since = self._other_since or now
+        if now - since >= HELD and not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "no page is leased; set the same unit of RECRAWL_BUDGET for all servers and "
+                "workers, or set a budget for all with `recrawl budget set`",
+                reason=str(error),
+            )
 
     def _go_on_alone(self, terms: Terms) -> None:
         """Hold the income since the last draw, because the database of the pace is away.

@@ -81,16 +81,17 @@ def adopt_unit(store: Store, unit: str) -> None:
 def adopt_pace(tx: Transaction, terms: Terms) -> None:
     """Set the budget of the pace; in a new unit, the shares of the day that were spent stay."""
     stored, unit = tx.pace(), tx.pace_unit() or CRAWLS
+    if unit == terms.unit and (stored is None or stored.budget == terms.budget):
+        return
+    pace, unit = tx.lock_pace(), tx.pace_unit() or CRAWLS
     if not (same_unit := unit == terms.unit):
         tx.set_pace_unit(terms.unit)
-    if stored is None or (same_unit and stored.budget == terms.budget):
-        return
-    if (pace := tx.lock_pace()) is not None:
+    if pace is not None:
         at = days_since_1970(tx.now())
         # until now the income was that of the budget before
         pace = advanced(pace, at, pace.budget, Terms(pace.budget, unit=unit).grain)
         own = pace if same_unit else in_unit(pace, terms.budget)
-        tx.save_pace(advanced(own, at, terms.budget, terms.grain))
+        tx.save_pace(advanced(own, at, terms.budget, terms.grain), terms.unit)
 
 
 def in_unit(pace: Pace, budget: float) -> Pace:

@@ -171,7 +171,7 @@ class Console:
         self.service = service
         self.files = static_files()
         self.templates = environment(self.files, service.root_path)
-        self.seal = Seal(service.store, service.now)
+        self.seal = Seal(service.store, service.now, service.incarnation)
 
     def route(self, view: View) -> Route:
         """Return the route of a view."""

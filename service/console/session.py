@@ -11,6 +11,7 @@ the database, so every server refuses its cookie.
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -64,22 +65,25 @@ class Session:
 class Seal:
     """The secret that seals the cookies of all servers of a database."""
 
-    def __init__(self, store: Store, now: Clock) -> None:
+    def __init__(self, store: Store, now: Clock, incarnation: Callable[[], str] = str) -> None:
         self.store = store
         self.now = now
-        self._fernet: Fernet | None = None
+        self.incarnation = incarnation
+        """Name of the database's incarnation; each has a secret of its own."""
+        self._sealed: tuple[str, Fernet] | None = None
 
     def fernet(self) -> Fernet:
-        """Return the cipher; the first server of a database makes its secret."""
-        if self._fernet is None:
+        """Return the cipher; the first server of an incarnation makes its secret."""
+        name = self.incarnation()
+        if self._sealed is None or self._sealed[0] != name:
             with self.store.begin(write=False) as tx:
                 secret = tx.console_secret()
             if not secret:
                 with self.store.begin() as tx:
                     tx.keep_console_secret(Fernet.generate_key().decode())
                     secret = tx.console_secret()
-            self._fernet = Fernet(secret)
-        return self._fernet
+            self._sealed = name, Fernet(secret)
+        return self._sealed[1]
 
     def close(self, session: Session) -> str:
         """Return the cookie of a session."""

@@ -2,6 +2,9 @@
 
 A request that reads a newer epoch reports it here. Therefore no client gets "not modified" for an
 older epoch than one that this process has shown.
+
+A database may be restored while its servers run. The watch notices other tables, or another
+incarnation. The parts of the process that remember the database then forget it.
 """
 
 import threading
@@ -28,6 +31,10 @@ def ignore(_: Orders) -> None:
     """Follow no orders."""
 
 
+def nothing() -> None:
+    """Forget nothing."""
+
+
 class Watch(NewestWatch):
     """The epoch in force, as this process has read it."""
 
@@ -44,6 +51,10 @@ class Watch(NewestWatch):
         self.following = threading.Lock()
         self.incarnation = ""
         """Name of the database's incarnation; "" before the first poll."""
+        self.tables = ""
+        """Identity of the tables, as the last poll read it."""
+        self.forget: Callable[[], object] = nothing
+        """Called after a restore, to forget the database as it was before."""
 
     @property
     def in_force(self) -> int | None:
@@ -56,10 +67,11 @@ class Watch(NewestWatch):
 
     def note_incarnation(self, name: str) -> None:
         """Forget the epochs of another incarnation: the database was restored meanwhile."""
-        with self.turn:
-            if name != self.incarnation and self.incarnation:
+        if self.incarnation not in ("", name):
+            self.forget()
+            with self.turn:
                 self.newest, self.published = 0, {}
-            self.incarnation = name
+        self.incarnation = name
 
     def epoch(self, tx: Transaction, number: int) -> Epoch:
         """Return an epoch; a published epoch is read once, because it never changes."""
@@ -77,12 +89,23 @@ class Watch(NewestWatch):
             with self.following:  # orders that were read earlier are followed earlier
                 with self.store.begin(write=False) as tx:
                     number, incarnation = tx.number_in_force(), tx.incarnation()
-                    orders = tx.orders()
+                    orders, tables = tx.orders(), tx.tables()
                     follow_hours(tx, orders.hours)
                 self.follow(orders)
+            if tables != self.tables:
+                incarnation = self._recognise(incarnation)
+                self.tables = tables
             self.note_incarnation(incarnation)
             self.note_newest(number)
         except RecrawlError:
             return
         # the time before the question: the number may be that old
         self.polled_at = began
+
+    def _recognise(self, incarnation: str) -> str:
+        """Begin an incarnation in other tables, as a worker does if one runs; return its name."""
+        if not self.tables:  # the first poll, after a start that asked
+            return incarnation
+        self.store.recognise()
+        with self.store.begin(write=False) as tx:
+            return tx.incarnation()

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
 
 import httpx
 import numpy as np
@@ -105,11 +104,6 @@ class Courier:
         self._look_at = time.monotonic()
         self._was_busy = False
         self.stopped = threading.Event()
-
-    @cached_property
-    def feed_id(self) -> str:
-        """Id of the database's feed."""
-        return feed_id(self.store)
 
     def run_every(self) -> None:
         """Deliver until stopped; log errors and continue."""
@@ -286,11 +280,12 @@ class Courier:
         with self.store.begin() as tx:
             now = tx.now()
             webhook = tx.claim_webhook(webhook_id, now, now + timedelta(seconds=CLAIM_S))
+            feed = tx.feed_id()  # each time, because a restore may change it
         if webhook is None:
             return
         self._claims[webhook_id] = webhook.token
         try:
-            self._deliver_batches(webhook)
+            self._deliver_batches(webhook, feed or feed_id(self.store))
         except OUTAGES:
             raise
         except Exception as error:
@@ -299,7 +294,7 @@ class Courier:
         finally:
             del self._claims[webhook_id]
 
-    def _deliver_batches(self, webhook: Webhook) -> None:
+    def _deliver_batches(self, webhook: Webhook, feed: str) -> None:
         """Send batches of a claimed webhook until none is left, or others have waited enough."""
         ends_at = time.monotonic() + SLICE_S
         sent: SentBatch | None = None
@@ -309,7 +304,7 @@ class Courier:
             if batch is None:
                 return
             webhook, changes, now = batch
-            sent = self._send(webhook, changes, now) if len(changes) else None
+            sent = self._send(webhook, changes, now, feed) if len(changes) else None
 
     def _next(
         self, webhook: Webhook, sent: SentBatch | None, *, go_on: bool
@@ -361,8 +356,8 @@ class Courier:
         tx.park_page(page)
         log.warning("a webhook refused a change", webhook=webhook.id, change=refused.id)
 
-    def _send(self, webhook: Webhook, changes: NamedChanges, now: datetime) -> SentBatch:
-        events = [event(change, self.feed_id) for change in encode_changes(changes)]
+    def _send(self, webhook: Webhook, changes: NamedChanges, now: datetime, feed: str) -> SentBatch:
+        events = [event(change, feed) for change in encode_changes(changes)]
         name = webhook.delivery or new_name()
         self.places.restart(webhook.id)
         outcome = self.poster.post(webhook, name, events, now)

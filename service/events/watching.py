@@ -1,7 +1,6 @@
 """Watch the feed for readers who wait, and end sessions that hold up its commits."""
 
 import time
-from functools import cached_property
 
 import structlog
 from typing_extensions import override
@@ -26,11 +25,18 @@ class FeedWatch(NewestWatch):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._unblocked_at = time.monotonic()
+        self._feed_id = ""
 
-    @cached_property
+    @property
     def feed_id(self) -> str:
-        """Id of the database's feed."""
-        return feed_id(self.store)
+        """Id of the database's feed, read once."""
+        self._feed_id = self._feed_id or feed_id(self.store)
+        return self._feed_id
+
+    def forget(self) -> None:
+        """Forget the newest number and the id, because the database was restored."""
+        with self.turn:
+            self.newest, self._feed_id = 0, ""
 
     @override
     def look(self) -> None:

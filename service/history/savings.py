@@ -380,6 +380,10 @@ class SavingsReader:
         self._kept: dict[int, Savings] = {}
         self._lock = threading.Lock()
 
+    def forget(self) -> None:
+        """Forget what was kept, because the database was restored."""
+        self._kept = {}  # without the lock, which a long computation holds
+
     def ask(self, since: datetime) -> Savings:
         """Return the savings since an instant, at most `KEPT` old."""
         with self._lock:

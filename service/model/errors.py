@@ -169,6 +169,10 @@ class LeadershipLost(RecrawlError):
     """Another process took the lead of epochs; this epoch was not published."""
 
 
+class OtherUnit(RecrawlError):
+    """The budget of the database is in another unit than that of this process."""
+
+
 class AnswerTaken(RecrawlError):
     """Another request with this Idempotency-Key is being answered; send this again."""
 

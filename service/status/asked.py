@@ -38,6 +38,10 @@ class LastAsked:
             self.writing = [each for each in self.writing if each.is_alive()] + [thread]
             thread.start()
 
+    def forget(self) -> None:
+        """Write the next request of each name at once, because the database was restored."""
+        self._written = {}
+
     @staticmethod
     def _is_old(written: Asked, asked: Asked) -> bool:
         """Return whether other servers would miss the crawler, or expect it too early."""

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support.apt import install
+from support.apt import install, program
 from support.image import finish
 from support.npm import NODE
 from support.pages import DOCS, blocks
@@ -34,7 +34,8 @@ PAGE = (DOCS / "how-to" / "crawl-with-your-own-crawler.md").read_text()
 @pytest.fixture(scope="module")
 def clients(tmp_path_factory) -> Path:
     """Return a folder in which the commands of the page have run, with a Python of its own."""
-    install(PACKAGES)
+    for name, package in PACKAGES.items():
+        program(name, package)
     folder = tmp_path_factory.mktemp("generated")
     shutil.copytree(ROOT / "openapi", folder / "openapi")
     finish([os.fspath(NODE.parent / "python"), "-m", "venv", f"{folder}/.venv"])

@@ -1,9 +1,10 @@
-"""An error names everything that a machine lacks for the image, at once."""
+"""An error names what a machine lacks: everything for the image at once, or one program."""
 
 import shutil
 
 import pytest
-from support import image
+from support import apt, image
+from support.apt import NotInstalled
 from support.image import CannotBuild, prepare
 
 
@@ -11,8 +12,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, user: int, *programs: str) -> list[
     """Pretend a user and installed programs; return the commands that would be run."""
     commands: list[list[str]] = []
     monkeypatch.setattr(image.os, "geteuid", lambda: user)
-    monkeypatch.setattr(shutil, "which", lambda name: name if name in programs else None)
+    monkeypatch.setattr(shutil, "which", lambda name, path="": name if name in programs else None)
     monkeypatch.setattr(image, "finish", commands.append)
+    monkeypatch.setattr(apt, "finish", commands.append)
     return commands
 
 
@@ -39,3 +41,18 @@ def test_a_machine_that_has_everything_is_left_alone(monkeypatch: pytest.MonkeyP
     commands = machine(monkeypatch, 0, "apt-get", *image.PROGRAMS)
     prepare()
     assert commands == []
+
+
+@pytest.mark.parametrize(("user", "programs"), [(1000, ["apt-get"]), (0, [])])
+def test_a_program_that_cannot_be_installed_is_named_with_its_package(monkeypatch, user, programs):
+    commands = machine(monkeypatch, user, *programs)
+    with pytest.raises(NotInstalled, match=r"needs nginx, .*: `sudo apt-get install nginx-light`"):
+        apt.program("nginx", "nginx-light")
+    assert commands == []
+
+
+def test_root_with_apt_installs_the_package_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = machine(monkeypatch, 0, "apt-get")
+    with pytest.raises(NotInstalled):  # the package that was made up brings no program
+        apt.program("nginx", "nginx-light")
+    assert [command[-1] for command in commands] == ["update", "nginx-light"]

@@ -106,7 +106,10 @@ def test_no_name_is_given_twice() -> None:
 def test_kubectl_makes_the_same_of_it(name: str) -> None:
     """kubectl adds a hash to the names of generated ConfigMaps, here and where they are used."""
     kubectl = shutil.which("kubectl")
-    assert kubectl is not None, "there is no kubectl; install version 1.27 or later"
+    assert kubectl is not None, (
+        "this test needs kubectl 1.27 or later, which Debian does not have: "
+        "https://kubernetes.io/docs/tasks/tools/"
+    )
     done = subprocess.run(
         [kubectl, "kustomize", FOLDER / name], capture_output=True, text=True, check=True
     )

@@ -87,16 +87,17 @@ def test_a_store_knows_whether_it_has_ever_had_a_key(sql_store):
     assert read(sql_store, "any_key")
 
 
-def test_every_change_of_keys_raises_the_version_and_a_use_does_not(sql_store):
-    assert read(sql_store, "keys_version") == 0
+def test_every_change_of_keys_draws_a_new_version_and_a_use_does_not(sql_store):
+    assert read(sql_store, "keys_version") == ""
     add(sql_store, KEY)
-    assert read(sql_store, "keys_version") == 1
+    first = read(sql_store, "keys_version")
     with sql_store.begin() as tx:
         tx.end_key(KEY.key_id, expires_at=T0 + DAY, revoked_at=None)
-    assert read(sql_store, "keys_version") == 2
+    second = read(sql_store, "keys_version")
+    assert len({"", first, second}) == 3
     with sql_store.begin() as tx:
         tx.mark_used([KEY.key_id, "nobody"], T0 + DAY)
-    assert read(sql_store, "keys_version") == 2
+    assert read(sql_store, "keys_version") == second
     used = replace(KEY, expires_at=T0 + DAY, last_used_at=T0 + DAY)
     assert read(sql_store, "key", KEY.key_id) == used
 
@@ -106,7 +107,7 @@ def test_a_change_that_is_rolled_back_changes_nothing(sql_store):
         tx.add_key(KEY)
         tx.append_audit(ENTRY)
         raise ZeroDivisionError
-    assert read(sql_store, "keys_version") == 0
+    assert read(sql_store, "keys_version") == ""
     assert not read(sql_store, "any_key")
     assert read(sql_store, "audit", None, 10, ALL) == []
 
@@ -209,7 +210,7 @@ def test_ends_of_sessions_are_kept_once_until_they_are_forgotten(sql_store):
         before = tx.keys_version()
         for session, at in ((b"a" * 32, T0), (b"b" * 32, T0 + DAY), (b"a" * 32, T0 + 2 * DAY)):
             tx.end_session(session, at)
-        assert tx.keys_version() > before
+        assert tx.keys_version() != before
     assert read(sql_store, "ended_sessions") == {b"a" * 32, b"b" * 32}
     with sql_store.begin() as tx:
         tx.forget_sessions(T0 + DAY)

@@ -1,6 +1,5 @@
 """Databases of other encodings, and poolers that give sessions away between transactions."""
 
-import shutil
 import subprocess
 import tempfile
 from contextlib import closing, contextmanager
@@ -9,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 import sqlalchemy as sa
+from support import apt
 from support.live_server import command, created, until
 from support.processes import free_port
 
@@ -93,8 +93,7 @@ def test_a_session_that_another_client_has_used_is_named():
 @contextmanager
 def pgbouncer(folder, url, mode, *settings):
     """Run PgBouncer before a server; yield the address of the database through it."""
-    program = shutil.which("pgbouncer")
-    assert program is not None, "there is no pgbouncer; apt-get install pgbouncer"
+    program = apt.program("pgbouncer", "pgbouncer")
     behind, port = sa.make_url(url), free_port()
     server = f"host={behind.host or '127.0.0.1'} port={behind.port or 5432}"
     user = behind.username or psycopg.connect(url).info.user

@@ -1,12 +1,11 @@
 """Chromium, from apt, driven by Playwright, and everything that a page should not do."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, sync_playwright
 
-from support.image import finish
+from support import apt
 
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 PATIENCE_S = 120.0
@@ -15,11 +14,7 @@ PATIENCE_S = 120.0
 
 def program() -> str:
     """Return Chromium, installed where apt-get may."""
-    found = shutil.which("chromium")
-    if found is None:
-        finish(["apt-get", "update"])
-        finish(["apt-get", "install", "--yes", "--no-install-recommends", "chromium"])
-    return found or "/usr/bin/chromium"
+    return apt.program("chromium", "chromium")
 
 
 @contextmanager

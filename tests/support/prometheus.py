@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 import httpx
 import yaml
 
-from support.image import finish
+from support import apt
 from support.live_server import until
 from support.processes import ROOT, free_port
 
@@ -29,12 +28,7 @@ N_SCRAPES = 8
 
 def program(name: str) -> str:
     """Return a program of Debian's package, installed where apt-get may."""
-    path = shutil.which(name)
-    if path is None:
-        finish(["apt-get", "update"])
-        finish(["apt-get", "install", "--yes", "--no-install-recommends", "prometheus"])
-        path = f"/usr/bin/{name}"
-    return path
+    return apt.program(name, "prometheus")
 
 
 def rules() -> list[dict[str, Any]]:

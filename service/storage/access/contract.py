@@ -1,13 +1,13 @@
 """Keys and the audit: the contract, and the SQL that both databases share.
 
 **Keys.** A row of a key is never deleted. So the audit can name its key, and a service whose keys
-have all ended does not open. Statements that change keys, or end a session of the console, raise
-the number of `keys_version`. Processes that wait in `Store.wait_for_keys` notice the change within
-a second.
+have all ended does not open. Statements that change keys, or end a session of the console, draw a
+new `keys_version`. Processes that wait in `Store.wait_for_keys` notice the change within a second.
 **Audit.** An entry is written in the transaction of its act: both commit or none. No statement
 changes an entry.
 """
 
+import secrets
 from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import asdict, fields
@@ -53,8 +53,11 @@ class AccessStatements(Subject):
         """Return whether there is a key, ended or not."""
 
     @abstractmethod
-    def keys_version(self) -> int:
-        """Return a number that changes of keys and ends of sessions raise, 0 in a new store."""
+    def keys_version(self) -> str:
+        """Return a text that each change of keys and end of a session replaces, "" in a new store.
+
+        The texts are drawn by chance: a number would come again after a restore, with other keys.
+        """
 
     @abstractmethod
     def end_key(
@@ -127,11 +130,8 @@ WHERE key_id = %(key_id)s
 MARK_USED = """
 UPDATE api_keys SET last_used_at = %(now)s WHERE key_id IN (SELECT value FROM {names})
 """
-VERSION = "SELECT CAST(value AS integer) FROM meta WHERE name = 'keys_version'"
-RAISE_VERSION = """
-INSERT INTO meta (name, value) VALUES ('keys_version', '1')
-ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(meta.value AS integer) + 1 AS text)
-"""
+VERSION = "keys_version"
+"""Name of the entry of `meta` with the version of the keys."""
 
 CONSOLE_SECRET = "console_secret"  # noqa: S105 - the name of an entry
 """Name of the entry of `meta` with the secret of the console's sessions."""
@@ -200,8 +200,8 @@ class AccessSql(Dialect, AccessStatements):
         return self.scalar(ANY_KEY) is not None
 
     @override
-    def keys_version(self) -> int:
-        return self.scalar(VERSION) or 0
+    def keys_version(self) -> str:
+        return self.get_meta(VERSION)
 
     @override
     def end_key(
@@ -211,8 +211,8 @@ class AccessSql(Dialect, AccessStatements):
         self.changed_keys()
 
     def changed_keys(self) -> None:
-        """Raise the version of the keys, and wake those who wait for a change."""
-        self.run(RAISE_VERSION)
+        """Draw a new version of the keys, and wake those who wait for a change."""
+        self.put_meta(VERSION, secrets.token_hex(8))
         self.ring(Topic.keys)
 
     @override

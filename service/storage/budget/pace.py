@@ -12,10 +12,14 @@ from typing import Any
 from typing_extensions import override
 
 from service.core.pace import Pace
+from service.model.amounts import CRAWLS
 from service.model.arrays import UNIX_ZERO
+from service.model.errors import OtherUnit
 from service.storage.dialect import Dialect, Subject, assignments
 
 DAY = timedelta(days=1)
+UNIT = "pace_unit"
+"""Name of the entry of `meta` with the unit of the pace; without one: crawls."""
 
 
 class PaceStatements(Subject):
@@ -30,8 +34,14 @@ class PaceStatements(Subject):
         """Return the pace, locked until the transaction ends; None: this transaction adds it."""
 
     @abstractmethod
-    def save_pace(self, pace: Pace) -> None:
-        """Write the locked pace."""
+    def save_pace(self, pace: Pace, unit: str) -> None:
+        """Write the locked pace, whose amounts have a unit.
+
+        Raises
+        ------
+        OtherUnit
+            The pace has another unit by now, because somebody has set another budget.
+        """
 
     @abstractmethod
     def pace_unit(self) -> str | None:
@@ -46,7 +56,11 @@ AMOUNTS = tuple(field.name for field in fields(Pace) if field.name != "at")
 PACE = f"SELECT at, {', '.join(AMOUNTS)} FROM pace WHERE pace_id = 1"
 LOCK_PACE = f"{PACE} {{lock_rows}}"
 ADD_PACE = "INSERT INTO pace (pace_id) VALUES (1) ON CONFLICT DO NOTHING"
-SAVE_PACE = f"UPDATE pace SET at = %(at)s, {assignments(AMOUNTS)} WHERE pace_id = 1"
+SAVE_PACE = f"""
+UPDATE pace SET at = %(at)s, {assignments(AMOUNTS)}
+WHERE pace_id = 1
+    AND coalesce((SELECT value FROM meta WHERE name = '{UNIT}'), '{CRAWLS}') = %(unit)s
+"""
 
 
 def days_since_1970(moment: datetime) -> float:
@@ -82,14 +96,16 @@ class PaceSql(Dialect, PaceStatements):
         return _first(rows)
 
     @override
-    def save_pace(self, pace: Pace) -> None:
+    def save_pace(self, pace: Pace, unit: str) -> None:
         amounts = {name: getattr(pace, name) for name in AMOUNTS}
-        self.run(SAVE_PACE, at=moment_of(pace.at), **amounts)
+        saved = self.run(SAVE_PACE, at=moment_of(pace.at), unit=unit, **amounts)
+        if not saved.rowcount:
+            raise OtherUnit(f"the budget is in {self.pace_unit() or CRAWLS}, not in {unit}")
 
     @override
     def pace_unit(self) -> str | None:
-        return self.get_meta("pace_unit") or None
+        return self.get_meta(UNIT) or None
 
     @override
     def set_pace_unit(self, unit: str) -> None:
-        self.put_meta("pace_unit", unit)
+        self.put_meta(UNIT, unit)

@@ -33,6 +33,10 @@ class IncarnationStatements(Subject):
         """Return the name of the newest incarnation; "" before the database was opened."""
 
     @abstractmethod
+    def tables(self) -> str:
+        """Return the identity of the tables, which a restored dump does not have; "": unknown."""
+
+    @abstractmethod
     def surroundings(self) -> Surroundings:
         """Return where the database lives now."""
 

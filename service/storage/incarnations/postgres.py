@@ -69,8 +69,12 @@ class PostgresIncarnations(IncarnationsSql, PostgresDialect):
 
     @override
     def surroundings(self) -> Surroundings:
-        place = f"{self._told(CLUSTER)}/{self.scalar(TABLES)}"
+        place = f"{self._told(CLUSTER)}/{self.tables()}"
         return Surroundings(place, self._told(TIMELINE), self.scalar(ALIVE))
+
+    @override
+    def tables(self) -> str:
+        return str(self.scalar(TABLES))
 
     def _told(self, statement: str) -> str:
         """Return a value of the server; "" if this service of Postgres has no such function."""

@@ -33,6 +33,10 @@ class SqliteIncarnations(IncarnationsSql, SqliteDialect):
         return Surroundings(rows[0]["place"] if rows else "", "", None)
 
     @override
+    def tables(self) -> str:
+        return ""
+
+    @override
     def last_numbers(self) -> Numbers:
         return Numbers(*self.run(LAST).fetchone())
 
