@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, Unpack
@@ -66,6 +65,7 @@ from recrawl_client.scrapy_notes import (
     UnnamedFunction,
 )
 from recrawl_client.scrapy_robots import ScrapyRobots, release
+from recrawl_client.scrapy_times import SentTimes
 from recrawl_client.wire.common import empty
 from recrawl_client.wire.evidence import Ping, Pinged
 from recrawl_client.wire.leases import Crawl
@@ -154,8 +154,7 @@ class Scheduler(BaseScheduler):
         """Crawls without a report, by lease."""
         self.held: dict[str, Held] = {}
         """Times of the leases in hand, by lease."""
-        self.sent_at: dict[str, datetime] = {}
-        """Times at which the pages of leases in hand were requested, by lease."""
+        self.sent = SentTimes(crawler, self.in_hand.__contains__)
         self.registered: dict[int, int] = {}
         """Hashes of the notes of registered pages, by hashes of their URLs."""
         self.logged: set[str] = set()
@@ -179,9 +178,7 @@ class Scheduler(BaseScheduler):
         self.lease_options["worker"] = (
             self.crawler.settings.get("RECRAWL_WORKER") or spider.name[:100]
         )
-        connect = self.crawler.signals.connect
-        connect(self._sent, signal=signals.request_reached_downloader)
-        connect(self._received, signal=signals.response_received)
+        self.crawler.signals.connect(self._received, signal=signals.response_received)
         self.in_engine = engine_thread()
         for batches in self.batches:
             batches.__enter__()
@@ -224,7 +221,7 @@ class Scheduler(BaseScheduler):
     def _drop(self, lease: str) -> Crawl | None:
         """Remove a lease, under the lock; return its crawl if it was in hand."""
         self.held.pop(lease, None)
-        self.sent_at.pop(lease, None)
+        self.sent.forget(lease)
         self.room.notify()
         return self.in_hand.pop(lease, None)
 
@@ -292,16 +289,6 @@ class Scheduler(BaseScheduler):
         direct = meta.get("recrawl_now") or "redirect_times" in meta
         return bool(direct) or request.method != "GET"
 
-    def _sent(self, request: Request, spider: Spider) -> None:  # noqa: ARG002 - Scrapy's names
-        """Note the time of a request, which a middleware may repeat; the last one counts.
-
-        A ping that is newer leads to another crawl.
-        """
-        crawl = request.meta.get("recrawl")
-        with self.room:
-            if crawl is not None and crawl.lease in self.in_hand:
-                self.sent_at[crawl.lease] = utc_now()
-
     def _received(self, response: Response, request: Request, spider: Spider) -> None:
         crawl = request.meta.get("recrawl")
         if crawl is None:
@@ -329,8 +316,8 @@ class Scheduler(BaseScheduler):
             seconds=request.meta.get("download_latency"),
             price=price_of(response.status, lambda name: header(response, name)),
         )
-        if isinstance(response, HtmlResponse) and (url := get_meta_refresh(response)[1]):
-            self._pass(Request(url, **self.notes.request(crawl.note)))
+        if isinstance(response, HtmlResponse) and (refresh := _refresh(response)):
+            self._pass(refresh.replace(**self.notes.request(crawl.note)))
 
     def _digest(self, response: Response, spider: Spider) -> str | None:
         """Return the digest of a page; None if the spider sees no content in it."""
@@ -382,17 +369,15 @@ class Scheduler(BaseScheduler):
         if engine is not None and engine.spider is not None and web:
             engine.crawl(request)
 
-    def _failed(self, failure: Failure) -> Failure:
-        """Report a request without a response, or return its lease; Scrapy logs the failure."""
+    def _failed(self, failure: Failure) -> None:
+        """Report a request without a response, or return its lease."""
         crawl = failure.request.meta["recrawl"]  # type: ignore[attr-defined]
-        with self.room:
-            sent = crawl.lease in self.sent_at
+        sent = crawl.lease in self.sent.at
         evidence = self.answers.evidence(crawl.lease, failure, sent=sent)
         if evidence is None:
             self._return(crawl)
         else:
             self._report(crawl, self.reporter, **evidence)
-        return failure
 
     def _return(self, crawl: Crawl) -> None:
         """Return the lease of a page that nobody asked for, by the choice of this crawler."""
@@ -404,8 +389,8 @@ class Scheduler(BaseScheduler):
 
     def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[CrawlEvidence]) -> None:
         self.answers.forget(crawl.lease)
+        sent_at = self.sent.at.get(crawl.lease)
         with self.room:
-            sent_at = self.sent_at.get(crawl.lease)
             mine = self._drop(crawl.lease)
             n_in_hand = len(self.in_hand)
         if mine is not None:
@@ -433,8 +418,12 @@ class Scheduler(BaseScheduler):
         try:
             entry = await robots.enter(crawl)
         except Exception:
+            if self.stop.is_set():
+                return None  # without asyncio, Twisted's end of a wait is an error
             log.exception("robots.txt of %s: its page is reported as unanswered", crawl.url)
             return self._report(crawl, self.reporter, status=0)
+        if self.stop.is_set():
+            return None  # released when the spider closes
         if entry.allowed:
             return self._send(crawl)
         log.debug("not crawled: %s (%s)", crawl.url, entry.reason)
@@ -458,7 +447,7 @@ class Scheduler(BaseScheduler):
         if self.robots is not None:
             meta["dont_obey_robotstxt"] = True  # the scheduler has
         headers = conditions(crawl) if self.conditional else {}
-        errback = ReportingErrback(self._failed, kept.pop("errback", None))
+        errback = ReportingErrback(self._failed, self.answers.unhandled, kept.pop("errback", None))
         request = Request(
             crawl.url, errback=errback, headers=headers, meta=meta, dont_filter=True, **kept
         )
@@ -573,6 +562,15 @@ def _ended(last: Callable[[], None]) -> bool:
         log.error("%s", error)  # noqa: TRY400 - a traceback has no further information
         return not isinstance(error.__cause__, Unavailable)
     return True
+
+
+def _refresh(response: HtmlResponse) -> Request | None:
+    """Return a request of the page to which a document leads; None without one."""
+    try:
+        url = get_meta_refresh(response)[1]
+        return Request(url) if url else None
+    except ValueError:  # no URL of the web, such as `javascript:` or a port above 65,535
+        return None
 
 
 def _location(response: Response) -> str:

@@ -9,20 +9,30 @@
 
 Scrapy passes on no status of an answer that is too long. So this module ends the download itself,
 by the same limit, in a way that keeps the status.
+
+Sites fail every day, so a failure of a site takes one line in the log of the crawler. Any other
+failure is logged by Scrapy, with its traceback.
 """
 
 import logging
+from traceback import walk_tb
 from typing import Any
 
 from scrapy import Request, signals
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares import httpcompression
 from scrapy.exceptions import (
+    CannotResolveHostError,
     DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
     IgnoreRequest,
     ResponseDataLossError,
     StopDownload,
 )
 from scrapy.http import Response
+from scrapy.utils.log import logformatter_adapter
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseFailed
 
@@ -33,10 +43,34 @@ from recrawl_client.robots_flows import denied
 log = logging.getLogger(__name__)
 
 
+class BodyTooLong(StopDownload):
+    """The end of a download beyond its limit; the errback of the request receives it."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(fail=True)
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"the body has more than {self.limit} bytes (DOWNLOAD_MAXSIZE)"
+
+
+OF_SITES = (
+    BodyTooLong,
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    ResponseDataLossError,
+)
+"""Failures whose cause is the site or the way to it; a traceback would only name Scrapy's code."""
+
+
 class Answers:
     """The answers to requests of due pages, until the pages are reported."""
 
     def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
         self.default_limit = crawler.settings.getint("DOWNLOAD_MAXSIZE")
         self.responses: dict[str, Response] = {}
         """Responses of the downloader, by lease; middlewares may fail on them."""
@@ -72,6 +106,17 @@ class Answers:
             return {}  # too long: some download handlers raise this before any signal
         return {"status": 0}
 
+    def unhandled(self, failure: Failure) -> Failure | None:
+        """Log a failure of a site that no errback took; return any other one for Scrapy's log."""
+        error, spider = failure.value, self.crawler.spider
+        if spider is None or not (isinstance(error, OF_SITES) or _in_decompression(failure)):
+            return failure
+        text = f"{type(error).__name__}: {error}"
+        request: Request = failure.request  # type: ignore[attr-defined]
+        line = self.crawler.logformatter.download_error(failure, request, spider, text)
+        log.log(*logformatter_adapter(line), extra={"spider": spider})
+        return None
+
     def _downloaded(self, response: Response, request: Request) -> None:
         crawl = request.meta.get("recrawl")
         if crawl is not None:
@@ -94,12 +139,13 @@ class Answers:
     def _stop_beyond(self, n_bytes: int, request: Request) -> None:
         limit = request.meta.get("download_maxsize", self.default_limit)
         if limit and n_bytes > limit:
-            log.warning(
-                "%s has more than %d bytes (DOWNLOAD_MAXSIZE), and is reported without content",
-                request.url,
-                limit,
-            )
-            raise StopDownload(fail=True)
+            raise BodyTooLong(limit)
+
+
+def _in_decompression(failure: Failure) -> bool:
+    """Return whether a body could not be decompressed; each library has errors of its own."""
+    frames = walk_tb(failure.getTracebackObject())  # type: ignore[no-untyped-call]
+    return any(frame.f_globals.get("__name__") == httpcompression.__name__ for frame, _ in frames)
 
 
 def header(response: Response, name: str) -> str:

@@ -92,16 +92,23 @@ class RequestNote(NamedTuple):
 class ReportingErrback:
     """The errback of a leased page, which reports the failure before the spider sees it."""
 
-    report: Callable[[Failure], Failure]
+    report: Callable[[Failure], None]
+    unhandled: Callable[[Failure], Failure | None]
+    """Function for a failure that the spider leaves; it returns what Scrapy is to log."""
     own: Callable[[Failure], Any] | None
-    """Errback of the spider; None: Scrapy logs the failure. Neither a redirect nor a 304 is one."""
+    """Errback of the spider; None: none has the failure. Neither a redirect nor a 304 is one."""
 
     def __call__(self, failure: Failure) -> Any:
         """Report a failure, and return what the spider makes of it."""
         self.report(failure)
-        if self.own is None or _leads_on(getattr(failure.value, "response", None)):
-            return failure
-        return self.own(failure)
+        made: Any = failure
+        if self.own is not None and not _leads_on(getattr(failure.value, "response", None)):
+            try:
+                made = self.own(failure)
+            except Exception as error:
+                if error is not failure.value:  # `failure.trap` raises the failure again
+                    raise
+        return self.unhandled(failure) if made is failure else made
 
 
 def _leads_on(response: Any) -> bool:

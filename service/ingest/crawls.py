@@ -16,6 +16,7 @@ from service.estimation.estimates import EvidenceState, OrderedCrawls, learn_cra
 from service.estimation.rules import Rules
 from service.ingest.absences import Absences, absences, failures
 from service.ingest.costs import costs_after
+from service.ingest.redirects import MOST_BARREN
 from service.ingest.requests import left
 from service.ingest.retries import retry_rates
 from service.leases.due import requested
@@ -97,12 +98,18 @@ def redirects(
 
 
 def new_targets(states: PageStates, groups: Groups, crawls: CrawlColumns) -> Codes:
-    """Return (P,) numbers of new pages that each page's redirects have registered."""
+    """Return (P,) numbers of new pages that each page's redirects have registered.
+
+    A page that was asked for, and registers no further one, has at least `MOST_BARREN`.
+    """
     if not crawls.leads.any():
         return states.n_targets
     to_new = crawls.leads == Leads.to_new
-    n: Codes = np.minimum(states.n_targets + groups.count(to_new), MOST_FAILURES).astype(np.int16)
-    return n
+    refused = (crawls.leads == Leads.nowhere) & (crawls.redirects_to == UNSPECIFIED)
+    least = np.where((states.hops == 0) & (groups.count(refused) > 0), MOST_BARREN, 0)
+    n = np.maximum(states.n_targets + groups.count(to_new), least)
+    most: Codes = np.minimum(n, MOST_FAILURES).astype(np.int16)
+    return most
 
 
 def redirect_before(

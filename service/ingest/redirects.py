@@ -4,7 +4,8 @@
    a redirect that nobody asked for has one hop more than the page that leads there, at most
    `MOST_HOPS`. A redirect beyond that registers no page.
 2. A page that was asked for registers at most `MOST_TARGETS` new targets, until it is asked for
-   again. It registers more than `MOST_BARREN` only while its last target has had content. A target
+   again. It registers more than `MOST_BARREN` only while its last target has had content, and no
+   second one after a chain of `MOST_HOPS` without content: sites may redirect without end. A target
    registers one, and one more each time that a redirect leads to it again.
 3. A redirect back into its own chain leads nowhere: its page is elsewhere, not moved.
 4. A target that never had content is unlinked when its page no longer redirects to it, and so are
@@ -71,9 +72,10 @@ def judge(tx: Transaction, redirects: Redirects) -> FollowedRedirects:
     nth = np.where(there, _at(links.n_targets, row), 0) + rank(source, target, new)
     leads = np.where(new, Leads.to_new, Leads.on)
     too_far = new & (hops > MOST_HOPS)
-    beyond = there & new & (nth >= MOST_BARREN)
-    fruitful = _bear_content(tx, np.where(beyond, _at(links.redirects_to, row), 0))
-    most = np.where(fruitful, MOST_TARGETS, MOST_BARREN)
+    later = there & new & (nth > 0)
+    last = np.where(later, _at(links.redirects_to, row), 0)
+    most = np.where(_bear_content(tx, last), MOST_TARGETS, MOST_BARREN)
+    too_far |= later & (hops == 1) & _end_far(tx, last)
     too_far |= new & (nth >= np.where(hops > 1, MOST_ONWARD, most))
     too_far |= new & (source > 0) & ~there  # a page that does not exist leads nowhere
     leads = np.where(too_far | returns(tx, links, source, target), Leads.nowhere, leads)
@@ -181,6 +183,20 @@ def relink(tx: Transaction, relinks: Relinks) -> Ints:
     if len(relinks.looped):
         again += [tx.request_retired(relinks.looped, now)]
     return distinct(np.concatenate(again))
+
+
+def _end_far(tx: Transaction, page_id: Ints) -> Bools:
+    """Return which pages begin a chain of `MOST_HOPS` targets without content; 0 is no page."""
+    far, at = np.zeros(len(page_id), np.bool_), page_id
+    for _ in range(MOST_HOPS):
+        if not at.any():
+            break
+        links = tx.links_of(_pages(at))
+        row, there = links.rows(at)
+        barren = there & (at > 0) & (_at(links.had_content, row) == 0)
+        far |= barren & (np.abs(_at(links.hops, row)) >= MOST_HOPS)
+        at = np.where(barren, np.maximum(_at(links.redirects_to, row), 0), 0)
+    return far
 
 
 def _bear_content(tx: Transaction, page_id: Ints) -> Bools:

@@ -220,11 +220,44 @@ def test_a_page_whose_targets_have_no_content_registers_two_until_one_of_them_ha
     assert len(last) == 2
     live.epoch()
     sentence = live.get(f"/pages/{account}").json()["why"]["sentence"]
-    assert "after 2 other targets, the last of which had no content" in sentence
+    assert "after other targets, the last of which had no content" in sentence
     live.register(f"{SITE}/account")
     ok.update(f"{SITE}/login?sid={n}" for n in range(100))
     visited(5)
     assert len(pages(live)) == 1 + 2 + 5, "asked for again, and its targets have content"
+
+
+def test_a_page_that_led_to_a_long_chain_without_content_begins_no_second_one(live):
+    (first,) = live.register(f"{SITE}/0")
+    numbers = count()
+
+    def answer(url):
+        return to(f"{SITE}/{next(numbers)}x")
+
+    def asked_again():
+        live.clock.advance(days=1)
+        live.client.post("/pages/recrawl", json={"page_ids": [first]})
+        return crawl(live, answer)
+
+    assert len(crawl(live, answer)) == 6
+    assert [f"{SITE}/0" in asked_again() for _ in range(4)] == [True] * 4
+    assert len(pages(live)) == 6
+    live.epoch()
+    sentence = live.get(f"/pages/{first}").json()["why"]["sentence"]
+    assert "after other targets, the last of which had no content" in sentence
+    live.register(f"{SITE}/0")
+    asked_again()
+    assert len(pages(live)) == 11, "asked for again, it may begin another one"
+
+
+def test_a_page_whose_long_chain_ended_in_content_begins_another_one(live):
+    (first,) = live.register(f"{SITE}/0")
+    crawl(live, lambda url: content() if url.endswith("/4") else next_of(url))
+    live.clock.advance(days=1)
+    live.client.post("/pages/recrawl", json={"page_ids": [first]})
+    assert f"{SITE}/new" in crawl(
+        live, lambda url: to(f"{SITE}/new") if url.endswith("/0") else content()
+    )
 
 
 def test_one_batch_of_reports_registers_no_more_targets_than_many(live):

@@ -12,7 +12,7 @@ from support.local_site import page, serving
 from support.processes import running_python
 
 SPIDER = """
-from scrapy import Spider
+from scrapy import Request, Spider
 from scrapy.exceptions import IgnoreRequest
 
 class Chooser:
@@ -44,6 +44,20 @@ class Plain(Spider):
     def parse(self, response):
         pass
 """
+CATCHING = f"""{SPIDER}
+class Catching(Plain):
+    name = "catching"
+
+    async def start(self):
+        for url in self.pages.split():
+            yield Request(url, errback=self.caught if "caught" in url else self.left)
+
+    def caught(self, failure):
+        self.logger.info("caught %s of %s", failure.type.__name__, failure.request.url)
+
+    def left(self, failure):
+        failure.trap(KeyError)
+"""
 LONG, ZIPPED = b"x" * 200_000, {"Content-Encoding": "gzip"}
 CHUNKED = {"Transfer-Encoding": "chunked", "Content-Length": None}
 CHUNKS = b"".join(b"2710\r\n" + b"y" * 10_000 + b"\r\n" for _ in range(20)) + b"0\r\n\r\n"
@@ -70,6 +84,8 @@ READ = {
 }
 SLOW = {"/no-end": (200, {"Content-Length": "5000"}, b"the begin")}
 UNASKED = ("/mine", "/fault")
+ODD_PLACES = ("mailto:a@b.example", "javascript:void(0)", "http://[::1", "http://host:99999/")
+"""Addresses that no request can have."""
 
 
 @pytest.fixture
@@ -78,17 +94,23 @@ def crawled(tmp_path, sqlite_url, monkeypatch):
     monkeypatch.setenv("RECRAWL_HOST_DELAY_S", "0")
     monkeypatch.setenv("RECRAWL_HOST_CONCURRENCY", "0")
     spider = tmp_path / "plain.py"
-    spider.write_text(SPIDER)
 
-    def crawl(live, site, paths):
-        live.register(*map(site.url, paths))
-        command = ("-m", "scrapy", "runspider", spider, "-s", f"RECRAWL_URL={live.url}")
+    def crawl(live, site, paths, *options, code=SPIDER):
+        spider.write_text(code)
+        live.register(*map(site.url, () if options else paths))
+        command = ("-m", "scrapy", "runspider", spider, "-s", f"RECRAWL_URL={live.url}", *options)
         with running_python(tmp_path, *command) as process:
             assert process.wait(PATIENCE_S) == 0
         return {path: live.get("/pages", url=site.url(path)).json() for path in paths}
 
     with running(sqlite_url, clock=lambda: datetime.now(UTC)) as live:
         yield live, crawl
+
+
+@pytest.fixture
+def log(tmp_path):
+    """The log of the crawler, once it has ended."""
+    return (tmp_path / "output.txt").read_text
 
 
 def host_of(live):
@@ -102,7 +124,7 @@ def status(shown):
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_not_read_is_reported_by_its_status_and_pauses_no_host(crawled):
+def test_an_answer_that_is_not_read_is_reported_by_its_status_and_pauses_no_host(crawled, log):
     live, crawl = crawled
     pages = UNREAD | READ
     with serving(pages) as site:
@@ -116,6 +138,9 @@ def test_an_answer_that_is_not_read_is_reported_by_its_status_and_pauses_no_host
     assert not any(each["unfinished"] for each in shown.values())
     queue = host_of(live)
     assert (queue["paused_until"], queue["n_failures"]) == (None, 0)
+    assert "Traceback" not in log()
+    reason = "BodyTooLong: the body has more than 50000 bytes (DOWNLOAD_MAXSIZE)"
+    assert f"Error downloading <GET {site.url('/long')}>: {reason}\n" in log()
 
 
 @pytest.mark.slow
@@ -135,9 +160,73 @@ def test_a_page_that_this_crawler_refuses_is_returned_and_says_nothing_of_its_si
 
 
 @pytest.mark.slow
-def test_an_answer_without_an_end_is_no_answer(crawled):
+def test_an_answer_without_an_end_is_no_answer(crawled, log):
     live, crawl = crawled
     with serving(SLOW) as site:
         shown = crawl(live, site, SLOW)
     assert [status(each) for each in shown.values()] == [0]
     assert host_of(live)["n_failures"] == 1
+    assert "DownloadTimeoutError: Getting" in log()
+    assert "Traceback" not in log()
+
+
+@pytest.mark.slow
+def test_an_errback_has_the_failure_of_a_site_and_one_that_leaves_it_leaves_a_line(crawled, log):
+    live, crawl = crawled
+    pages = {f"{path}{kind}": UNREAD[path] for path in UNREAD for kind in ("/caught", "/left")}
+    pages = {path: pages[path] for path in pages if path.startswith(("/long/", "/cut-short/"))}
+    with serving(pages) as site:
+        urls = " ".join(map(site.url, pages))
+        shown = crawl(live, site, pages, "-a", f"pages={urls}", code=CATCHING)
+    assert {status(each) for each in shown.values()} == {200}
+    assert all(each["n_failures"] == 1 for each in shown.values())
+    for path, error in (("/long", "BodyTooLong"), ("/cut-short", "ResponseDataLossError")):
+        assert f"caught {error} of {site.url(path)}/caught" in log()
+        assert f"Error downloading <GET {site.url(path)}/left>: {error}" in log()
+        assert f"Error downloading <GET {site.url(path)}/caught>" not in log()
+    assert "Traceback" not in log()
+
+
+@pytest.mark.slow
+def test_a_fault_of_a_middleware_is_logged_with_its_traceback(crawled, log):
+    live, crawl = crawled
+    with serving({}) as site:
+        crawl(live, site, ["/fault"])
+    assert "ValueError: a fault of the middleware" in log()
+    assert "Traceback" in log()
+
+
+@pytest.mark.slow
+def test_a_document_that_leads_to_no_page_is_content_without_more(crawled, log):
+    live, crawl = crawled
+    text = '<html><head><meta http-equiv="refresh" content="0; url={}"></head></html>'
+    pages = {f"/{k}": page(text.format(place)) for k, place in enumerate(ODD_PLACES)}
+    with serving(pages) as site:
+        shown = crawl(live, site, pages)
+    assert [status(each) for each in shown.values()] == [200] * len(ODD_PLACES)
+    assert "Traceback" not in log()
+
+
+REACTORS = [
+    f"twisted.internet.{name}"
+    for name in ("selectreactor.SelectReactor", "asyncioreactor.AsyncioSelectorReactor")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reactor", REACTORS)
+def test_a_spider_that_closes_returns_the_pages_that_wait_for_a_delay(reactor, crawled, log):
+    live, crawl = crawled
+    delay = {
+        "/robots.txt": (200, {"Content-Type": "text/plain"}, b"User-agent: *\nCrawl-delay: 25")
+    }
+    pages = {f"/{k}": page(str(k)) for k in range(3)}
+    code = SPIDER.replace('"ROBOTSTXT_OBEY": False', '"CLOSESPIDER_PAGECOUNT": 2')
+    code = code.replace('"RECRAWL_CLOSE_IDLE_S": 2', f'"TWISTED_REACTOR": "{reactor}"')
+    with serving(delay | pages) as site:
+        shown = crawl(live, site, pages, code=code)
+        assert sum(site.hits[path] for path in pages) == 1
+    # a page without a request is no page without an answer
+    assert sorted(len(each["last_crawls"]) for each in shown.values()) == [0, 0, 1]
+    assert host_of(live)["n_failures"] == 0
+    assert "Traceback" not in log()

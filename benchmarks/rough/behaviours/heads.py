@@ -77,7 +77,7 @@ def many_headers(visit: Visit) -> Answer:
 def broken_headers(visit: Visit) -> Answer:
     """Return lines that are no headers, in turn; no crawler here reads such an answer."""
     content = shown(visit)
-    lines = (b"no colon here\r\n", b"X Null: a\x00b\r\n", b" folded\r\n", b": no name\r\n")
+    lines = (b"Bad Name: a\r\n", b"X Null: a\x00b\r\n", b": no name\r\n", b"\xff\xfe: a\r\n")
     head = content.head().removesuffix(b"\r\n") + lines[visit.n % len(lines)] + b"\r\n"
     return replace(content, raw=head, status="0")
 

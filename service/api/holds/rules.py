@@ -223,5 +223,5 @@ def _not_followed(page: Page) -> str:
     if page.n_targets >= MOST_TARGETS:
         return f", after {page.n_targets} other targets, which is the maximum"
     if page.n_targets >= MOST_BARREN:
-        return f", after {page.n_targets} other targets, the last of which had no content"
+        return ", after other targets, the last of which had no content"
     return ""
