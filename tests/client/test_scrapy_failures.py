@@ -221,10 +221,11 @@ def test_a_spider_that_closes_returns_the_pages_that_wait_for_a_delay(reactor, c
         "/robots.txt": (200, {"Content-Type": "text/plain"}, b"User-agent: *\nCrawl-delay: 25")
     }
     pages = {f"/{k}": page(str(k)) for k in range(3)}
-    code = SPIDER.replace('"ROBOTSTXT_OBEY": False', '"CLOSESPIDER_PAGECOUNT": 2')
-    code = code.replace('"RECRAWL_CLOSE_IDLE_S": 2', f'"TWISTED_REACTOR": "{reactor}"')
+    code = SPIDER.replace('"ROBOTSTXT_OBEY": False', '"ROBOTSTXT_OBEY": True')
+    code = code.replace('"RECRAWL_CLOSE_IDLE_S": 2', '"CLOSESPIDER_PAGECOUNT": 2')
     with serving(delay | pages) as site:
-        shown = crawl(live, site, pages, code=code)
+        live.register(*map(site.url, pages))
+        shown = crawl(live, site, pages, "-s", f"TWISTED_REACTOR={reactor}", code=code)
         assert sum(site.hits[path] for path in pages) == 1
     # a page without a request is no page without an answer
     assert sorted(len(each["last_crawls"]) for each in shown.values()) == [0, 0, 1]
