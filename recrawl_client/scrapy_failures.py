@@ -109,9 +109,10 @@ class Answers:
     def unhandled(self, failure: Failure) -> Failure | None:
         """Log a failure of a site that no errback took; return any other one for Scrapy's log."""
         error, spider = failure.value, self.crawler.spider
-        if spider is None or not (isinstance(error, OF_SITES) or _in_decompression(failure)):
+        of_site = isinstance(error, OF_SITES) or _in_decompression(failure)
+        if spider is None or not of_site or isinstance(error, IgnoreRequest):
             return failure
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
         request: Request = failure.request  # type: ignore[attr-defined]
         line = self.crawler.logformatter.download_error(failure, request, spider, text)
         log.log(*logformatter_adapter(line), extra={"spider": spider})

@@ -1,6 +1,6 @@
-"""The times at which a spider's requests leave, as near as Scrapy lets them be known.
+"""The times at which a spider's requests leave, as near as Scrapy shows them.
 
-Scrapy tells when a request enters its downloader. The request may then wait for a slot. Each step
+Scrapy signals when a request enters its downloader. The request may then wait for a slot. Each step
 to the socket takes a turn of the event loop, in which other requests are handled. A host's next
 page would come too early after a request that is dated too early.
 """

@@ -157,9 +157,8 @@ def crawling(crawler: Crawler, base: str, folder: Path, played: Played) -> Itera
     finally:
         process.kill()
         process.wait()
-        # Scrapy logs each failed request with its traceback
-        mark = "recrawl_client/" if crawler == "scrapy" else "Traceback"
-        _, found, rest = (folder / "crawler.log").read_text(errors="replace").partition(mark)
+        text = (folder / "crawler.log").read_text(errors="replace")
+        _, found, rest = text.partition("Traceback")
         if found:
             played.faults.append(f"traceback of the crawler: {found}{rest[:TRACEBACK]}")
 

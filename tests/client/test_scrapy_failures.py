@@ -141,6 +141,9 @@ def test_an_answer_that_is_not_read_is_reported_by_its_status_and_pauses_no_host
     assert "Traceback" not in log()
     reason = "BodyTooLong: the body has more than 50000 bytes (DOWNLOAD_MAXSIZE)"
     assert f"Error downloading <GET {site.url('/long')}>: {reason}\n" in log()
+    assert f"Error downloading <GET {site.url('/broken-gzip')}>: BadGzipFile: " in log()
+    assert f"Error downloading <GET {site.url('/cut-short')}>: ResponseDataLossError\n" in log()
+    assert f"Error downloading <GET {site.url('/long-once-unpacked')}>" not in log(), "Scrapy warns"
 
 
 @pytest.mark.slow
