@@ -16,7 +16,7 @@ import httpx
 
 import recrawl_client as rc
 
-THREADS = 16
+THREADS = 32  # slow sites hold some of them
 HEADERS = {"User-Agent": "recrawl-example/0.1 (+https://example.com/who-answers-complaints)"}
 TIMEOUT_S, DEADLINE_S = 20.0, 30.0
 """Longest silence within an answer, and longest time to the end of its body, seconds."""
