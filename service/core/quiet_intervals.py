@@ -22,6 +22,8 @@ LEAST_EXPECTED = 0.003
 """Minimum of expected changes, because rates of pages that never changed are uncertain."""
 CLASSES = np.array([0.01, 0.04, 0.15])
 """Bounds of classes of expected changes, whose calibration differs."""
+UNSURPRISED = np.ones(CLASSES.size + 1)
+"""Factors of classes in which pages change no more than expected."""
 CALIBRATION_CHANGES = 5.0
 """Weight of the calibration 1, in changes."""
 SHARES = np.array([0.2, 0.55, 0.95])
@@ -53,6 +55,11 @@ class QuietIntervals(NamedTuple):
         columns: list[Any] = [column[mask] for column in self]
         return QuietIntervals(*columns)
 
+    def after(self, age: Floats) -> "QuietIntervals":
+        """Return the intervals that began after an instant of their site; `age` has (S,) days."""
+        after = self.start < age[self.site]
+        return self if after.all() else self.where(after)
+
     @property
     def chance(self) -> Floats:
         """Probability of a change without a revision."""
@@ -80,29 +87,49 @@ def rate_before(
     return np.asarray((a + changes) / (b + days))
 
 
-def calibrated(quiet: QuietIntervals, row: NDArray[np.intp] | slice = slice(None)) -> Floats:
+def calibrated(
+    quiet: QuietIntervals,
+    row: NDArray[np.intp] | slice = slice(None),
+    of_all: Floats | None = None,
+) -> Floats:
     r"""Return chances of own changes, raised where pages have changed more than expected.
 
     Rates that are too low make every change a surprise. Intervals are in classes by the changes
     that were expected. With O changed and E expected in a class, of all sites and then of one, its
     expected changes count :math:`(O + \kappa)/(E + \kappa)` times, at least once.
 
-    `row` has all intervals of some sites, whose chances are returned; all sites count.
+    `row` has all intervals of some sites, whose chances are returned. `of_all` has the factors of
+    classes by all sites (`surprise`); None: by these sites.
     """
-    kind = np.zeros(quiet.site.size, np.int8)
-    for bound in CLASSES:
-        kind += quiet.expected > bound
-    expected = np.maximum(quiet.expected, LEAST_EXPECTED)
-    of_all = _surprise(kind, quiet.changed, expected)
+    kind, of_all = _kind(quiet), surprise(quiet) if of_all is None else of_all
     kind, changed = kind[row], quiet.changed[row]
-    expected = expected[row] * of_all[kind]
+    expected = np.maximum(quiet.expected[row], LEAST_EXPECTED) * of_all[kind]
     kind = quiet.site[row] * (CLASSES.size + 1) + kind
     return np.asarray(-np.expm1(-expected * _surprise(kind, changed, expected)[kind]))
 
 
-def _surprise(kind: NDArray[np.integer], changed: Bools, expected: Floats) -> Floats:
-    """Return the ratio of observed to expected changes of each class, at least 1."""
-    n_expected = np.bincount(kind, -np.expm1(-expected)) + CALIBRATION_CHANGES
+def surprise(quiet: QuietIntervals) -> Floats:
+    """Return the factors of the classes by all of these intervals, at least 1."""
+    expected = np.maximum(quiet.expected, LEAST_EXPECTED)
+    return _surprise(_kind(quiet), quiet.changed, expected, CLASSES.size + 1)
+
+
+def _kind(quiet: QuietIntervals) -> NDArray[np.integer]:
+    """Return the class of each interval."""
+    kind = np.zeros(quiet.site.size, np.int8)
+    for bound in CLASSES:
+        kind += quiet.expected > bound
+    return kind
+
+
+def _surprise(
+    kind: NDArray[np.integer], changed: Bools, expected: Floats, least: int = 0
+) -> Floats:
+    """Return the ratio of observed to expected changes of each class, at least 1.
+
+    There are at least `least` classes.
+    """
+    n_expected = np.bincount(kind, -np.expm1(-expected), least) + CALIBRATION_CHANGES
     n_changed = np.bincount(kind[changed], minlength=n_expected.size) + CALIBRATION_CHANGES
     return np.asarray(np.maximum(n_changed / n_expected, 1.0))
 
@@ -129,15 +156,14 @@ class IntervalEnds(NamedTuple):
         return cls(order % quiet.site.size, sign, age[order], followed)
 
 
-def _suspects(quiet: QuietIntervals) -> Bools:
+def suspects(changed: QuietIntervals, n_sites: int) -> Bools:
     """Return (S,) which sites have a revision if no unchanged interval speaks against it.
 
     Changes are few, so that this spares most sites the look at all of their intervals.
     """
-    changed = quiet.where(quiet.changed)
     # calibration raises chances, and the largest share explains changes best
     odds = np.log1p(SHARES[-1] * (1.0 / changed.chance - 1.0))
-    n_changed = np.bincount(changed.site, minlength=int(quiet.site.max()) + 1)
+    n_changed = np.bincount(changed.site, minlength=n_sites)
     may = n_changed >= LEAST_CHANGED
     may &= np.bincount(changed.site, odds, may.size) > PROOF - ROUNDING
     some = may[changed.site]
@@ -152,7 +178,7 @@ def _suspects(quiet: QuietIntervals) -> Bools:
     return may
 
 
-def find(quiet: QuietIntervals) -> tuple[Ints, Floats]:
+def find(quiet: QuietIntervals, of_all: Floats | None = None) -> tuple[Ints, Floats]:
     r"""Return the sites and ages of revisions that quiet intervals prove, one for each site.
 
     A revision of the share h at an instant changes the probability of the intervals that contain
@@ -166,6 +192,8 @@ def find(quiet: QuietIntervals) -> tuple[Ints, Floats]:
     which is the first crawl that saw the revision. O(I log I) for the intervals of sites whose
     changes alone would prove one.
 
+    `of_all` is that of `calibrated`. Larger factors prove fewer revisions.
+
     Examples
     --------
     >>> end = np.arange(40.0)  # a crawl a day, and a revision 5.5 days ago
@@ -176,10 +204,11 @@ def find(quiet: QuietIntervals) -> tuple[Ints, Floats]:
     nothing = np.zeros(0, np.int64), np.zeros(0)
     if not quiet.site.size:
         return nothing
-    some = np.flatnonzero(_suspects(quiet)[quiet.site])
+    may = suspects(quiet.where(quiet.changed), int(quiet.site.max()) + 1)
+    some = np.flatnonzero(may[quiet.site])
     if not some.size:
         return nothing
-    chance, quiet = calibrated(quiet, some), quiet.where(some)
+    chance, quiet = calibrated(quiet, some, of_all), quiet.where(some)
     ends = IntervalEnds.of(quiet)
     row, sign = ends.row, ends.sign
     ratio = np.zeros(row.size)

@@ -142,11 +142,11 @@ def learn(
     useful = ~np.isnan(last.ratio)
     factor = 1.0 + SHARES * (np.where(useful, last.ratio, 1.0) - 1.0)[:, np.newaxis]
     hazard = last.expected[:, np.newaxis] * factor
-    unchanged = -evidence.calibration * hazard
-    changed = last.changed[:, np.newaxis] > 0
-    log_change = np.log(np.maximum(-np.expm1(unchanged), np.finfo(np.float64).tiny))
-    score = np.where(changed, log_change, unchanged)
-    score -= score[:, :1]
+    score = -evidence.calibration * hazard
+    changed = np.flatnonzero(last.changed > 0)
+    chance = -np.expm1(score[changed])
+    score[changed] = np.log(np.maximum(chance, np.finfo(np.float64).tiny))
+    score -= score[:, :1].copy()
     kept, counted = np.exp2(-days / np.array([HALF_LIFE_DAYS, CALIBRATION_HALF_LIFE_DAYS]))
     bucket = np.concatenate((evidence.group, url_group[last.row[useful]] % evidence.n_groups))
     group, place = np.unique(bucket, return_inverse=True)

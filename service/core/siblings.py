@@ -197,7 +197,8 @@ def _cumulated(cell: Cells, weight: Floats, n_groups: int) -> Floats:
     """Return the weight in younger cells of the group and half of that in the cell."""
     of_cell = np.bincount(cell, weight, n_groups * AGES)
     so_far = np.cumsum(of_cell.reshape(-1, AGES), axis=1).reshape(-1)
-    return np.asarray(so_far - 0.5 * of_cell)
+    half = 0.5 * of_cell
+    return np.subtract(so_far, half, out=half)
 
 
 def _counts(cell: Cells, at: Cells) -> Floats:

@@ -12,9 +12,12 @@ from service.core.estimators.base import Estimator, PriorEstimator, from_columns
 from service.core.quiet_intervals import (
     LEAST_CHANGED,
     QUIET,
+    UNSURPRISED,
     QuietIntervals,
     find,
     rate_before,
+    surprise,
+    suspects,
 )
 from service.core.wide_revisions import Uncrawled, WideRevisions, hazard, stale
 from service.epochs.urgency import LATE
@@ -102,12 +105,12 @@ class Quiet:
         quiet = expected < QUIET
         return row[quiet], expected[quiet]
 
-    def intervals(self, row: Ints, expected: Floats, site: Ints) -> QuietIntervals:
-        """Return quiet intervals of pages; `site` has the numbers of their hosts."""
-        pages = self.pages
+    def of(self, row: Ints, site: Ints) -> QuietIntervals:
+        """Return the quiet intervals of some pages; `site` has the (N,) numbers of hosts."""
+        pages, (row, expected) = self.pages, self.among(row)
         interval, age = pages.last_interval[row], self.age(pages.last_observed_at[row])
         return QuietIntervals(
-            site=site,
+            site=site[row],
             url_group=pages.url_group[row],
             start=age + np.abs(interval),
             end=age,
@@ -117,25 +120,28 @@ class Quiet:
 
 
 def _found(quiet: Quiet, revisions: WideRevisions, last_started_at: np.datetime64) -> WideRevisions:
-    """Return new revisions."""
+    """Return new revisions.
+
+    Hosts are looked at by their changes first, because these are few. The unchanged intervals of
+    all hosts only raise the chances of changes. So they are read once there is a proof without.
+    """
     pages = quiet.pages
     host_id = _surprised(quiet, last_started_at - np.timedelta64(LATE))
     if not host_id.size:
         return WideRevisions.none()
     site = places(pages.host_id, host_id)
     row = _sampled(pages, np.flatnonzero((site >= 0) & (pages.last_interval != 0)), site)
-    row, expected = quiet.among(row)
-    intervals = quiet.intervals(row, expected, site[row])
-    n_changed = np.bincount(intervals.site[intervals.changed], minlength=host_id.size)
-    enough = n_changed >= LEAST_CHANGED
-    if not enough.any():
-        return WideRevisions.none()
+    changed = quiet.of(row[pages.last_interval[row] > 0], site)
+    enough = np.bincount(changed.site, minlength=host_id.size) >= LEAST_CHANGED
     # crawls that saw an older revision would prove it once more
-    newest = (
-        revisions.where(np.isin(revisions.host_id, host_id)).ages(host_id, quiet.now).min(axis=1)
-    )
-    after = enough[intervals.site] & (intervals.start < newest[intervals.site])
-    proven, age = find(intervals if after.all() else intervals.where(after))
+    older = revisions.where(np.isin(revisions.host_id, host_id)).ages(host_id, quiet.now)
+    newest = np.where(enough, older.min(axis=1), -np.inf)
+    may = suspects(changed.after(newest), host_id.size)
+    own = quiet.of(row[may[site[row]]], site).after(newest)
+    proven, age = find(own, UNSURPRISED)
+    if proven.size:
+        every = quiet.of(row[enough[site[row]]], site).after(newest)
+        proven, age = find(own, surprise(every))
     at = quiet.now - np.rint(age * 86_400e6).astype("m8[us]")
     return WideRevisions(host_id[proven], at, np.zeros(proven.size))
 
@@ -176,8 +182,7 @@ def _stale(quiet: Quiet, revisions: WideRevisions) -> Revised:
     if not waits.any():
         return Revised(revisions)
     waiting = np.bincount(site[waits], minlength=host_id.size) > 0
-    shown, expected_before = quiet.among(row[waiting[site]])
-    intervals = quiet.intervals(shown, expected_before, number[shown])
+    intervals = quiet.of(row[waiting[site]], number)
     some = Uncrawled(site[waits], pages.url_group[row[waits]], age[waits])
     result = stale(some, intervals, ages)
     share = result.share[places(revisions.host_id, host_id)]

@@ -135,6 +135,30 @@ def test_hosts_without_enough_changes_are_not_looked_at(monkeypatch):
     assert looked == []
 
 
+def test_unchanged_intervals_are_read_only_of_hosts_whose_changes_alone_are_a_proof(monkeypatch):
+    """Every host has new changes, at instants of their own; one host has a revision."""
+    rng, n = np.random.default_rng(4), 6_000
+    pages, _ = corpus(n, 4)
+    host, age, length = np.arange(n) % 60, rng.uniform(0, 30, n), rng.uniform(5, 40, n)
+    changed = rng.random(n) < 0.1
+    looked, among = [], module.Quiet.among
+    monkeypatch.setattr(
+        module.Quiet, "among", lambda quiet, row: looked.append(len(row)) or among(quiet, row)
+    )
+    values = {
+        "host_id": 1 + host,
+        "last_observed_at": NOW - (age * 86_400e6).astype("m8[us]"),
+        "last_interval": np.where(changed, length, -length),
+        "estimate": np.tile([2.0, 400.0], (n, 1)),
+    }
+    assert assert_as_plain(replace(pages, **values), None, NOW - DAY, NOW) is None
+    assert sum(looked) < 0.5 * n
+    hit = (host == 7) & (age < 3) & (rng.random(n) < 0.9)
+    values["last_interval"] = np.where(hit | changed, length, -length)
+    found = assert_as_plain(replace(pages, **values), None, NOW - DAY, NOW)
+    assert found.host_id.tolist() == [8]
+
+
 def test_a_sample_of_a_large_host_is_enough():
     pages, *_ = site(n=3 * ENOUGH)
     found = revised(pages, QUIETLY, None, LAST, NOW)

@@ -28,8 +28,8 @@ ROWS, COLUMNS = np.triu_indices(TERMS)
 PAIRS = len(ROWS)
 EXPECTED = 1e-12, 700.0
 """Bounds of -ln P(unchanged), beyond which its odds leave float64."""
-BLOCK = 1024
-"""Maximum number of intervals whose outer products are in memory at a time."""
+BLOCK = 1 << 13
+"""Maximum number of intervals whose terms are in memory at a time."""
 
 Indices = NDArray[np.integer]
 
@@ -196,10 +196,12 @@ def learn(
     score, information = evidence.score.copy(), evidence.information.copy()
     doubt = evidence.doubt.copy()
     for where, hosts, first in _blocks(intervals.host):
-        scores, squares, doubts = _scored(profiles, intervals.take(where), news[where], share)
-        score[hosts] += np.add.reduceat(scores, first)
-        information[hosts] += np.add.reduceat(squares, first)
+        terms, weighted, doubts = _scored(profiles, intervals.take(where), news[where], share)
         doubt[hosts] += np.add.reduceat(doubts, first)
+        for some, rows in _alike(first, len(terms)):
+            sums = weighted[rows].transpose(0, 2, 1) @ terms[rows]
+            score[hosts[some]] += sums[:, TERMS]
+            information[hosts[some]] += sums[:, ROWS, COLUMNS]
     doubt = np.maximum(doubt, 0.0)
     return evidence._replace(score=score, information=information, changes=changes, doubt=doubt)
 
@@ -207,17 +209,21 @@ def learn(
 def _scored(
     profiles: Profiles, block: Intervals, changed: Bools, share: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return (N, TERMS) scores, (N, PAIRS) information and (N,) doubts, by the hosts' weights."""
+    """Return (N, TERMS) terms v, (N, TERMS + 1) factors on them, and (N,) doubts.
+
+    The transposed factors times the terms, summed over a host, are its information and score.
+    """
     terms, operational, rate = exposed(profiles, block)
     expected = np.clip(block.a * np.log1p(operational / block.b), *EXPECTED)
     odds = 1.0 / np.expm1(expected)  # of no change
     weight = share[block.host]
     residual = odds * rate * operational + np.where(changed, odds, -1.0)
-    squares = (terms * (weight * odds * rate**2)[:, None])[:, ROWS]
-    squares *= terms[:, COLUMNS]
+    factors = np.empty((len(terms), TERMS + 1))
+    np.multiply(terms, (weight * odds * rate**2)[:, None], out=factors[:, :TERMS])
+    factors[:, TERMS] = weight * rate * residual
     flat = np.clip(block.a * np.log1p((block.end - block.start) / block.b), *EXPECTED)
     doubt = np.where(changed, _log_changed(flat) - _log_changed(expected), expected - flat)
-    return terms * (weight * rate * residual)[:, None], squares, weight * doubt
+    return terms, factors, weight * doubt
 
 
 def _log_changed(expected: Floats) -> Floats:
@@ -319,6 +325,17 @@ def _blocks(host: Indices) -> Iterator[tuple[slice, Indices, Indices]]:
         where = slice(start, start + BLOCK)
         first = np.flatnonzero(np.diff(host[where], prepend=-1))
         yield where, host[where][first], first
+
+
+def _alike(first: Indices, n: int) -> Iterator[tuple[Indices, Indices]]:
+    """Yield hosts with as many intervals each, and the rows of these; products take them at once.
+
+    `first` has the first row of each host, and `n` is the number of rows.
+    """
+    counts = np.diff(first, append=n)
+    for count in np.unique(counts).tolist():
+        some = np.flatnonzero(counts == count)
+        yield some, first[some, None] + np.arange(count)
 
 
 def _checked(intervals: Intervals, n_hosts: int, *, empty: bool = False) -> Intervals:

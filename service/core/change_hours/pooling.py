@@ -110,13 +110,16 @@ def pooled(
     low, high = WHOLE_HOST
     is_host = taught & (amount > low * of_host) & (amount < high * of_host)
     theta, factors = np.empty((n, TERMS)), np.zeros((n, 3))
+    has_hours = profiles.weight[host] > 0
+    factors[~has_hours, HOST] = NO_HOURS
     for start in range(0, n, BLOCK):
         some = slice(start, start + BLOCK)
         own, at = groups.take(some), host[some]
         near = profiles.coefficients[at]
         theta[some], factors[some, OWN] = fitted(own, near)
-        by_host = host_factor(own, hosts.take(at), near, taught[some])
-        factors[some, HOST] = np.where(profiles.weight[at] > 0, by_host, NO_HOURS)
+        row = np.flatnonzero(has_hours[some])
+        by_host = own.take(row), hosts.take(at[row]), near[row], taught[some][row]
+        factors[start + row, HOST] = host_factor(*by_host)
     shares = np.zeros((n, 3))
     odd = ~is_host
     shares[odd] = kind_shares(factors[odd], host[odd], profiles.weight)
