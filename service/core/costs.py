@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.polynomial import Chebyshev
-from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike
 from scipy.special import digamma, exp1
 
@@ -150,7 +149,12 @@ def _by_series_below_1(
 ) -> Floats:
     """Return the sum of the series for x < 1, where `direct` would lose digits, else `direct`."""
     cost, small = np.empty_like(x), x < 1
-    cost[small] = polyval(x[small], series)
+    near = x[small]
+    total = np.full_like(near, series[-1])
+    for coefficient in reversed(series[:-1]):  # in place, because memory costs most of the time
+        total *= near
+        total += coefficient
+    cost[small] = total
     cost[~small] = direct(x[~small])
     return cost
 

@@ -41,8 +41,8 @@ from service.model.domain import Certificate, Epoch, Observability, Timing
 NO_RATES: Floats = np.zeros(0)
 
 
-COST_BLOCK = 1 << 16
-"""Pages whose costs are computed at a time."""
+COST_BLOCK = 1 << 14
+"""Pages whose costs are computed at a time, so that their columns fit the cache."""
 
 
 class EpochResult(NamedTuple):

@@ -10,7 +10,7 @@ from service.core.allocation.blocks import LARGE, Pages
 from service.core.allocation.certificate import Rates, certified
 from service.core.allocation.demand import demand
 from service.core.allocation.multipliers import UNLIMITED, TreeLevel, grow, solve
-from service.core.allocation.priced import capped_optimum, spending
+from service.core.allocation.priced import capped_optimum
 from service.core.allocation.problem import (
     Allocation,
     Hosts,
@@ -18,6 +18,7 @@ from service.core.allocation.problem import (
     check_hosts,
     check_pages,
 )
+from service.core.allocation.spending import spending
 from service.core.allocation.sweeps import HostSweeps, Sweeps, split
 from service.core.checks import Floats
 from service.core.common_values import Joint, alone, anywhere, offset
