@@ -4,12 +4,12 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.crawl_cases import add
 
 from service.budget.allotments import HELD_S, Terms
 from service.budget.keeper import Keeper
 from service.core.pace import TakenAmounts
 from service.model.errors import StoreUnavailable
-from support.crawl_cases import add
 
 pytestmark = pytest.mark.usefixtures("no_timers")
 
