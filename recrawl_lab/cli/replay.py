@@ -71,6 +71,7 @@ Outages = Annotated[
 Windows = Annotated[
     str | None,
     _site(
+        "--windows",
         metavar="WINDOWS",
         help="When the site may be crawled, such as '22:00-06:00 Europe/Berlin; Sun 02:00-03:00 "
         "UTC'; default always",

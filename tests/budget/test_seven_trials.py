@@ -24,7 +24,7 @@ from recrawl_lab.worlds.versions import Versions
 from service.model.arrays import UNSPECIFIED
 
 ASKS = 4
-"""Requests of the fleet for crawls, and epochs, a day."""
+"""Requests of the fleet for crawls a day."""
 A_MOMENT = 1e-6
 """Time before the end of a step at which the fleet asks, days."""
 NEAR = 5
@@ -50,8 +50,6 @@ class TrialFleet(Fleet):
         self.versions = Versions(trial.world)
         self.start = live.clock()
         self.page_of, self.id_of = {}, {}
-        self.first_of = {}
-        """Number of first crawls by day."""
         self.caps, self.budget = {}, trial.budget(0.0)
 
     @property
@@ -120,7 +118,10 @@ class TrialFleet(Fleet):
             self.live.clock.now = self.start + timedelta(days=begin)
             self.order(begin)
             self.register(begin if step else -np.inf, end - 0.5 / ASKS)
-            self.live.service.runner.run_once()
+            # a round counts the pages that may come forward, and the next one queues them
+            for part in (0.0, 0.5, 0.9):
+                self.live.clock.now = self.start + timedelta(days=begin + part / ASKS)
+                self.live.service.runner.run_once()
             self.live.clock.now = self.start + timedelta(days=end - A_MOMENT)
             self.ping(begin, end)
             self.ask()
