@@ -100,7 +100,8 @@ def counts(
     While no other row has any, the first crawls show at once.
     """
     whole = [row for row in rows if row.complete]
-    if not any(_value(row, value) for row in whole for *_, value in lines):
+    counted = [field for *_, field in lines if isinstance(field, str)]  # not the budget
+    if not any(getattr(row, field) for row in whole for field in counted):
         whole = list(rows)
     return _series(whole, [row.at for row in whole], title, lines, nothing=nothing)
 
@@ -117,10 +118,13 @@ def gauges(
 
     The last point is the present state, if it was counted now: so charts and cards agree.
     """
+    is_now = state.counted == "now"
     measured = [row for row in rows if row.measured_at is not None]
+    if is_now:
+        measured = [row for row in measured if row.measured_at != state.at]
     at = [row.measured_at or row.at for row in measured]
     series = _series(measured, at, title, lines, unit=unit, nothing=nothing)
-    if state.counted != "now" or (at and at[-1] >= state.at):
+    if not is_now:
         return series
     own = [
         one._replace(values=[*one.values, getattr(state, field)])

@@ -125,6 +125,32 @@ CASES = {
         "unscheduled",
         "Nothing to do: the next epoch schedules it",
     ),
+    "crawled first since the epoch": (
+        of(
+            replace(DUE, due_at=None, planned_at=AT - MINUTE),
+            crawl_rate=0.0,
+            n_observations=0,
+        ),
+        "unscheduled",
+        "Nothing to do: the next epoch schedules it",
+    ),
+    "crawled first before the epoch": (
+        of(replace(DUE, due_at=None, planned_at=AT + HOUR), crawl_rate=0.0, n_observations=0),
+        "unscheduled",
+        (
+            "Raise the budget or its importance if it shall be crawled: other pages gain more "
+            "from the budget, so it has no share of it"
+        ),
+    ),
+    "gone and due for a check": (
+        of(gone=True, n_failures=2),
+        "ready",
+        (
+            "Nothing to do: it is gone, as its last 2 crawls found; another check of it is due; it "
+            "was due 60 minutes ago, at 2026-05-01 23:00 UTC, and the next request for leases gets "
+            "it"
+        ),
+    ),
     "no share": (
         of(replace(DUE, due_at=None), crawl_rate=0.0),
         "unscheduled",

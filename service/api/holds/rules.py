@@ -49,6 +49,10 @@ def hold_of_page(page: PageNow, turn: Turn) -> Hold:
     if page.page.feed and held.kind in ("no_crawler", "ready"):
         cause = "it is a feed, and the next request of `recrawl watch` gets it"
         held = replace(held, kind="ready", cause=cause, remedy="run `recrawl watch` to read it")
+    if page.page.gone:
+        return replace(
+            held, cause=f"{_how_gone(page.page)}; another check of it is due; {held.cause}"
+        )
     if not page.page.no_content:
         return held
     # what its site does holds the page more than its turn
@@ -88,8 +92,7 @@ def _retired(page: PageNow, _: Turn) -> Hold | None:
         return None
     one = page.page
     if one.gone:
-        state = "has moved" if one.redirects_to else "is gone"
-        cause = f"it {state}, as {_last_crawls(one.n_failures)} found, so it is crawled no more"
+        cause = f"{_how_gone(one)}, so it is crawled no more"
         again = "a ping or POST /pages with its url has it crawled once more"
     else:
         state = "no page redirects to it any more" if one.hops < 0 else "it has had no content"
@@ -170,9 +173,7 @@ def _not_due(page: PageNow, turn: Turn) -> Hold | None:
         return None
     cause, remedy, next_ = "", "", ahead(due_at, turn.now)
     if one.gone:
-        state = "has moved" if one.redirects_to else "is gone"
-        seen = f"it {state}, as {_last_crawls(one.n_failures)} found"
-        cause = f"{seen}; it is checked ever more rarely, next {next_}"
+        cause = f"{_how_gone(one)}; it is checked ever more rarely, next {next_}"
     elif one.no_content:
         remedy = outcome_words.remedy(one.outcome, page.status)
         shareless = "it has no share of the budget, and is tried ever more rarely"
@@ -201,6 +202,11 @@ OF_PAGE: tuple[Callable[[PageNow, Turn], Hold | None], ...] = (
 
 def _last_crawls(n: int) -> str:
     return "its last crawl" if n <= 1 else f"its last {n} crawls"
+
+
+def _how_gone(page: Page) -> str:
+    state = "has moved" if page.redirects_to else "is gone"
+    return f"it {state}, as {_last_crawls(page.n_failures)} found"
 
 
 def _last_result(page: PageNow) -> str:

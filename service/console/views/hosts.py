@@ -1,5 +1,6 @@
 """Hosts: the list, one host with its pages, its pause, its politeness and its end."""
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from recrawl_client.wire.change_hours import ChangeHoursAnswer
 from recrawl_client.wire.history import HistoryRow
 from recrawl_client.wire.hosts import HostAnswer, HostsAnswer, OpenHoursAnswer
 from recrawl_client.wire.listing import PagesAnswer
+from service.api.responses.open_hours import open_hours_answer
 from service.api.routes import hosts, listing
 from service.console.achieved import RANGES, bars_of, rows_of
 from service.console.charts import (
@@ -26,7 +28,8 @@ from service.console.render import path_segment
 from service.console.series import TimeSeries
 from service.console.visit import Visit
 from service.leases.conditional import distrusted_until
-from service.model.errors import InvalidField
+from service.leases.host_settings import rules_of_host
+from service.model.errors import HostNotFound, InvalidField
 from service.model.windows import parts_of
 from service.model.words import span
 
@@ -36,6 +39,8 @@ PAUSES = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(day
 POLITENESS = ("min_delay_s", "max_concurrency", "max_crawl_rate")
 HOURS_SET = ("windows", "blackouts")
 """Fields of the form of politeness."""
+THINNEST = 0.4
+"""Least width of a stretch in the picture of a week, percent, so that minutes can be seen."""
 HOURS, WEEK = 24, timedelta(days=7)
 HISTORY, BAR_S = "7d", 21_600
 """Range of the chart of a host, and the time of one of its bars, seconds."""
@@ -48,7 +53,21 @@ def show_all(visit: Visit) -> Response:
     values = visit.parameters("list_hosts")
     values.setdefault("limit", PART)
     part = visit.ask(HostsAnswer, hosts.list_hosts, request=visit.request, **values)
-    return visit.page("hosts.html", part=part, values=values, pauses=list(PAUSES))
+    closed = closed_hosts(visit, [each.host for each in part.items])
+    return visit.page("hosts.html", part=part, values=values, pauses=list(PAUSES), closed=closed)
+
+
+def closed_hosts(visit: Visit, names: list[str]) -> dict[str, datetime | None]:
+    """Return the hosts whose windows are closed now, and when each opens; None: not in a year."""
+    closed = {}
+    with visit.service.store.begin(write=False) as tx:
+        for name in names if tx.calendars.in_use else ():
+            with suppress(HostNotFound):  # it was deleted just now
+                rules = rules_of_host(tx.host(name), tx.calendars.of_all)
+                hours = open_hours_answer(rules, visit.now)
+                if hours is not None and not hours.is_open:
+                    closed[name] = hours.opens_at
+    return closed
 
 
 def show(visit: Visit) -> Response:
@@ -157,7 +176,8 @@ def week_picture(hours: OpenHoursAnswer, now: datetime) -> Picture:
     )
     x = across(now.timestamp(), until.timestamp())
     for begin, end in stretches:
-        left, right = x(begin.timestamp()), x(end.timestamp())
+        left = x(begin.timestamp())
+        right = max(x(end.timestamp()), left + THINNEST)
         picture.shapes.append(Shape("fill-a", f"M{left} 0H{right}V{FLOOR}H{left}Z"))
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     days = [midnight + timedelta(days=n) for n in range(1, 8)]
