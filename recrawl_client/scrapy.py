@@ -6,7 +6,7 @@
 The scheduler registers the requests of a spider with Recrawl, and Recrawl decides on the time of
 their crawls. The note of a page keeps the names of its spider, callback and errback, `cb_kwargs`
 and `meta` (`scrapy_notes`); without a callback, `parse` receives the response. A spider returns the
-lease of a page with the name of another spider, and says so in its log. A request with
+lease of another spider's page, and its log names the remedy. A request with
 `meta={"recrawl_changed_at": datetime}` is a ping too. A redirect of a due page is reported with its
 target, which the service schedules if the spider may crawl it. Pages are fetched by conditional
 requests: no callback receives a page that its site reports as unchanged (304), unless

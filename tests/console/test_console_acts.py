@@ -96,6 +96,18 @@ def test_the_budget_is_set_and_unset(live, admin):
     assert "0.2 crawls a day for each page" in page.text
 
 
+def test_another_unit_of_the_budget_is_asked_about_with_both_amounts(live, admin):
+    admin.send("/console/epochs", "/console/budget", budget="5,000 crawls")
+    asked = admin.send("/console/epochs", "/console/budget", 409, budget="50 GB")
+    assert "The budget is 5,000 crawls a day. It would become 50 GB a day." in asked.text
+    assert live.get("/budget").json()["unit"] == "crawls"
+    form = asked.form("/console/budget")
+    admin.client.post("/console/budget", data=form)
+    assert live.get("/budget").json()["unit"] == "bytes"
+    admin.send("/console/epochs", "/console/budget/unset")
+    assert live.get("/budget").json()["set_by"] == "default"
+
+
 def test_politeness_is_set_by_a_form_whose_empty_fields_are_defaults(live, admin):
     path = "/console/hosts/shop.example"
     new = {"min_delay_s": "0.5", "max_concurrency": "3", "max_crawl_rate": ""}
