@@ -84,7 +84,8 @@ class Date(NamedTuple):
         """
         if not self.span:
             return self.begins
-        return max(self.begins, min(self.begins + self.span + WEST, now))
+        # the end of the year 9999 is no date
+        return self.begins + max(min(now - self.begins, self.span + WEST), timedelta(0))
 
 
 def read_date(text: str) -> Date | None:

@@ -79,3 +79,18 @@ def test_other_dates_are_none(told):
 def test_any_text_is_a_utc_date_or_none(told):
     date = read_date(told)
     assert date is None or (date.begins.tzinfo is UTC and date.span >= timedelta(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "latest"),
+    [
+        ("9999", "9999-01-01"),
+        ("9999-12-31", "9999-12-31"),
+        ("2026-05", "2026-05-02"),
+        ("2026-03", "2026-04-01T12:00"),
+        ("2026-05-01T06:00Z", "2026-05-01T06:00"),
+    ],
+)
+def test_the_end_of_a_period_is_at_most_now(text, latest):
+    now = datetime(2026, 5, 2, tzinfo=UTC)
+    assert read_date(text).latest(now) == datetime.fromisoformat(latest).replace(tzinfo=UTC)
