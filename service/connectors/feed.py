@@ -1,24 +1,24 @@
-"""Atom and RSS as hubs send them: bytes in, entries out; nothing is fetched."""
+"""Feeds as hubs send them: bytes in, entries out; nothing is fetched."""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 
 from service.connectors.dates import read_date
-from service.connectors.decoding import decoded
-from service.connectors.entries import FEEDS, FIRST_YEAR, GRAMMARS, ROOTS, SitemapEntry, feed_entry
-from service.connectors.markup import Markup
-from service.connectors.references import Faults
-from service.connectors.sitemap import PIECE
+from service.connectors.entries import FEEDS, FIRST_YEAR, SitemapEntry
+from service.connectors.sitemap import Sitemap
+from service.model.errors import RequestError
 
-FEED_ROOTS = {root: GRAMMARS[root] for root, kind in ROOTS.items() if kind in FEEDS}
+MAX_INFLATED = 50_000_000
+"""Maximum inflated size of a feed, bytes; a larger one is no feed."""
 
 
 def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[SitemapEntry]:
     r"""Yield the page of each entry and its date; `now` replaces a missing or impossible date.
 
-    An entry without a link stands for the topic. A document that is no feed, or an empty feed,
-    stands for the topic too. A feed that breaks off yields the entries before the break.
+    The content is RSS, Atom or JSON Feed, plain or gzip. An entry without a link stands for the
+    topic. A document that is no feed, or an empty feed, stands for the topic too. A feed that
+    breaks off yields the entries before the break.
 
     Examples
     --------
@@ -30,12 +30,12 @@ def read_feed(content: bytes, topic: str, now: datetime) -> Iterator[SitemapEntr
     >>> [(e.loc, e.lastmod) for e in read_feed(b"<p>Hello", "https://example.com/", now)]
     [('https://example.com/', '2026-05-01T00:00:00+00:00')]
     """
-    n_entries, faults = 0, Faults()
-    markup = Markup(FEED_ROOTS, faults)
-    pieces = (content[start : start + PIECE] for start in range(0, len(content), PIECE))
-    with suppress(ValueError):
-        for element in markup.entries(decoded(pieces, faults)):
-            entry = feed_entry(n_entries, element, markup.references, topic)
+    n_entries = 0
+    with suppress(RequestError):
+        feed = Sitemap(content, MAX_INFLATED, topic)
+        for entry in feed:
+            if feed.kind not in FEEDS:
+                break
             date = read_date(entry.lastmod or "")
             is_real = date is not None and date.begins.year >= FIRST_YEAR
             changed_at = min(date.begins, now) if date and is_real else now

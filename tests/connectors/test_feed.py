@@ -1,5 +1,6 @@
 """Feeds as hubs send them: which pages they tell of, and since when."""
 
+import gzip
 from datetime import UTC, datetime
 
 import pytest
@@ -37,6 +38,34 @@ def test_rss_1_gives_its_links_and_dublin_core_dates():
       <channel><link>https://example.com/</link></channel>
       <item><link>https://example.com/1</link><dc:date>2026-04-30</dc:date></item></rdf:RDF>"""
     assert told(rdf) == [("https://example.com/1", "2026-04-30T00:00:00+00:00")]
+
+
+def test_a_json_feed_gives_its_urls_and_dates():
+    feed = """{"version": "https://jsonfeed.org/version/1.1", "items": [
+      {"id": "1", "url": "/1", "date_modified": "2026-04-30T14:00:00+02:00"},
+      {"id": "2", "title": "without an address"}]}"""
+    assert told(feed) == [
+        ("https://example.com/1", "2026-04-30T12:00:00+00:00"),
+        (TOPIC, NOW.isoformat()),
+    ]
+
+
+def test_a_feed_may_be_compressed():
+    rss = b"<rss><channel><item><link>/1</link></item></channel></rss>"
+    assert told(gzip.compress(rss)) == [("https://example.com/1", NOW.isoformat())]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "https://example.com/1\nhttps://example.com/2",
+        "<urlset><url><loc>https://example.com/1</loc></url></urlset>",
+        '{"items": "none"}',
+        b"\x1f\x8bbroken",
+    ],
+)
+def test_what_is_no_feed_stands_for_its_topic(content):
+    assert told(content) == SELF
 
 
 def test_an_atom_entry_alone_is_a_feed():

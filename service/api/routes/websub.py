@@ -222,9 +222,9 @@ async def post_content(
 ) -> Response:
     """Take the content of a topic from its hub.
 
-    Hubs call this. Each entry of Atom or RSS is a ping of its page, at its own time or now. New
-    pages are registered; pages of other hosts
-    than the topic's only by the subscription's `host_policy`. Any other content is
+    Hubs call this. Each entry of RSS, Atom or JSON Feed, plain or gzip, is a ping of its page, at
+    its own time or now. New pages are registered; pages of other hosts than the topic's only by the
+    subscription's `host_policy`. Any other content is
     a ping of the topic itself, if it is registered. Content without the agreed signature has the
     same answer and is ignored. The subscription shows entries that were taken and rejected. Content
     may arrive before the verification. No API key is needed.
