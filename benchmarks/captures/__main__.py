@@ -1,9 +1,10 @@
 """Play sites with and without captures of the days before, or time an import.
 
-    python -m benchmarks.captures warm --traces FOLDER [--sites …] [--seeds 1] [--known 90]
+    python -m benchmarks.captures warm --traces FOLDER [--sites …] [--seeds 1] [--ends 0 30 60]
     python -m benchmarks.captures speed [--lines 1000000] [--database-url sqlite:///…]
 
 `warm` prints the staleness of the first month with captures over that without, with equal crawls.
+Some months have few changes at all, and their ratio is that of chance; play several `--ends`.
 `speed` writes CDXJ lines in the order of their URLs, ten a page, and imports the lines into a new
 SQLite file.
 """
@@ -41,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--traces", type=Path, help="folder of traces")
     options.add_argument("--sites", nargs="+", default=SITES, help="names of traces")
     options.add_argument("--seeds", type=int, nargs="+", default=[1])
+    ends = "ends of the months that are played, days before that of the recording"
+    options.add_argument("--ends", type=int, nargs="+", default=[0], help=ends)
     for name, value in Trial._field_defaults.items():
         flag = f"--{name.replace('_', '-')}"
         options.add_argument(flag, type=float, default=value, help=f"as in `Trial` ({value:g})")
@@ -54,7 +57,8 @@ def parser() -> argparse.ArgumentParser:
 def warm(options: argparse.Namespace) -> Iterator[Line]:
     """Yield the lines of `site_lines`."""
     trial = Trial(*(getattr(options, name) for name in Trial._fields))
-    yield from site_lines(options.traces, options.sites, options.seeds, trial, bulk=options.bulk)
+    seeds, ends = options.seeds, options.ends
+    yield from site_lines(options.traces, options.sites, seeds, ends, trial, bulk=options.bulk)
 
 
 def write_lines(path: Path, n: int) -> None:

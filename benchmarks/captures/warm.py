@@ -67,6 +67,25 @@ def since(world: World, day: float) -> World:
     )
 
 
+def until(world: World, day: float) -> World:
+    """Return the world up to a day, with the pages that exist before it."""
+    born = world.created < day
+    kept = (world.changed_at <= day) & born[world.changed_page]
+    counts = np.bincount(world.changed_page[kept], minlength=len(world))[born]
+    return replace(
+        world,
+        days=day,
+        url=tuple(url for url, here in zip(world.url, born.tolist(), strict=True) if here),
+        importance=world.importance[born],
+        announced=world.announced[born],
+        created=world.created[born],
+        ended=np.minimum(world.ended[born], day),
+        changed_at=world.changed_at[kept],
+        first=offsets(counts),
+        change_rate=world.change_rate[born],
+    )
+
+
 def archive(world: World, days: float, rate: float, rng: np.random.Generator) -> Crawls:
     """Return the captures of the pages that live on after `days`, at a steady rate a page."""
     alive = np.flatnonzero((world.created < days) & (world.ended > days))
@@ -111,17 +130,25 @@ class Trial(NamedTuple):
 
 
 def site_lines(
-    traces: Path, sites: Sequence[str], seeds: Sequence[int], trial: Trial, *, bulk: bool
+    traces: Path,
+    sites: Sequence[str],
+    seeds: Sequence[int],
+    ends: Sequence[int],
+    trial: Trial,
+    *,
+    bulk: bool,
 ) -> Iterator[Line]:
-    """Yield a line for each site and seed."""
+    """Yield a line for each site, seed and end of a month, in days before that of the recording."""
     for site in sites:
-        rng = np.random.default_rng(WORLD_SEED)
         recording = read_trace(str(traces / site))
-        whole = recorded_world(recording, rng=rng, days=trial.known + trial.days, bulk=bulk)
-        # a fleet in this process takes URLs as they are, the import their normal form
-        whole = replace(whole, url=tuple(normalise(url).url for url in whole.url))
-        for seed in seeds:
-            yield {"site": site, "seed": seed, **line_of(whole, trial, seed)}
+        for end in ends:
+            rng, days = np.random.default_rng(WORLD_SEED), trial.known + trial.days
+            whole = recorded_world(recording, rng=rng, days=days + end, bulk=bulk)
+            whole = until(whole, days)
+            # a fleet in this process takes URLs as they are, the import their normal form
+            whole = replace(whole, url=tuple(normalise(url).url for url in whole.url))
+            for seed in seeds:
+                yield {"site": site, "end": end, "seed": seed, **line_of(whole, trial, seed)}
 
 
 def line_of(whole: World, trial: Trial, seed: int) -> Line:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.captures import __main__ as command
-from benchmarks.captures.warm import Trial, archive, line_of, since
+from benchmarks.captures.warm import Trial, archive, line_of, since, until
 from recrawl_lab.worlds.world import offsets, synthetic_world
 
 
@@ -23,6 +23,16 @@ def test_the_world_after_a_day_has_its_later_changes():
     for page in range(len(whole)):
         changes = whole.changes_of(page)
         assert later.changes_of(page) == pytest.approx(changes[changes > 12.5] - 12.5)
+
+
+def test_the_world_until_a_day_has_its_earlier_changes_and_pages():
+    whole = world_of(20.0)
+    born = np.where(np.arange(len(whole)) % 4 == 0, 15.0, 0.0)
+    earlier = until(replace(whole, created=born), 12.5)
+    assert (earlier.days, len(earlier), earlier.ended.max()) == (12.5, 30, 12.5)
+    for page, before in enumerate(np.flatnonzero(born < 12.5).tolist()):
+        changes = whole.changes_of(before)
+        assert earlier.changes_of(page).tolist() == changes[changes <= 12.5].tolist()
 
 
 def test_the_archive_crawls_each_page_at_its_rate():
