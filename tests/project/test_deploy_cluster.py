@@ -15,6 +15,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 import yaml
+from support.access_cases import ADMIN, bearer
 from support.compose import check_health, eventually, running, substituted
 from support.image import finish
 from support.live_server import PATIENCE_S, created, until
@@ -294,7 +295,7 @@ def test_the_proxy_goes_on_with_one_server_when_the_other_has_gone(tmp_path: Pat
         f" proxy_temp_path {tmp_path}/answers;\n{text}}}"
     )
     serve = [sys.executable, "-m", "service", "serve", "--port"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RECRAWL_API_KEYS": ADMIN}
     folders = tmp_path / "one", tmp_path / "other"
     for folder in folders:
         folder.mkdir()
@@ -305,6 +306,7 @@ def test_the_proxy_goes_on_with_one_server_when_the_other_has_gone(tmp_path: Pat
         running([program(), "-c", str(file), "-p", str(tmp_path)], environment, tmp_path) as nginx,
         httpx.Client(base_url=f"http://127.0.0.1:{listening}", timeout=PATIENCE_S) as client,
     ):
+        client.headers.update(bearer(ADMIN))
         for process, port in zip((one, other), ports, strict=True):
             eventually(lambda p=port: httpx.get(f"http://127.0.0.1:{p}/readyz").is_success, process)
         until(lambda: client.get("/readyz").is_success, "nginx serves")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.access_cases import ADMIN
+from support.access_cases import ADMIN, bearer
 from support.chromium import Watched, chromium
 from support.image import finish
 from support.live_server import until
@@ -94,13 +94,16 @@ def serving(folder: Path, **settings: str) -> Iterator[str]:
 
 @pytest.fixture
 def service(tmp_path) -> Iterator[str]:
-    with serving(tmp_path) as url:
+    """The address of a service with a key, which sites may take the place of."""
+    with serving(tmp_path, api_keys=ADMIN, indexnow_check="true") as url:
         yield url
 
 
 def test_large_bodies_and_streams_pass_the_proxy(tmp_path, service):
     with proxied(tmp_path, service, "allow 127.0.0.0/8;") as client:
         assert client.get("/readyz").status_code == 200
+        assert client.get("/pages").status_code == 401
+        client.headers.update(bearer(ADMIN))
         pages = [{"url": f"https://example.com/{i}/{'x' * 900}"} for i in range(2_000)]
         answer = client.post("/pages", json=pages)
         assert int(answer.request.headers["content-length"]) > A_MEGABYTE
@@ -112,7 +115,9 @@ def test_large_bodies_and_streams_pass_the_proxy(tmp_path, service):
 
 def test_strangers_reach_two_paths_over_tls_and_no_other(tmp_path, service):
     with proxied(tmp_path, service, INSIDE) as client:
-        assert client.get("/pages").status_code == 403
+        refused = client.get("/pages")
+        assert refused.status_code == 403
+        assert refused.headers["server"].startswith("nginx"), "the proxy refuses, not the service"
         for path in ("/indexnow", "/indexnow/"):
             answer = client.get(path, params={"url": "https://example.com/a", "key": "a" * 8})
             assert answer.status_code in (200, 202)
