@@ -120,7 +120,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
                 absent = error
         if absent is not None and not sockets:
             raise absent
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name, such as a..b
         for each in sockets:
             each.close()
         raise unavailable(host, port, error) from error
@@ -159,10 +159,16 @@ def _bound(family: socket.AddressFamily, address: Any) -> socket.socket:
     return each
 
 
-def unavailable(host: str, port: int, error: OSError) -> AddressUnavailable:
+def unavailable(host: str, port: int, error: OSError | UnicodeError) -> AddressUnavailable:
     """Return why the server cannot listen, and what to do."""
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    if error.errno == errno.EADDRINUSE:
+    is_six = ":" in host and not isinstance(error, socket.gaierror)
+    address = f"[{host}]:{port}" if is_six else f"{host}:{port}"
+    if isinstance(error, socket.gaierror | UnicodeError):
+        reason = (
+            "no address has this name; give --host an address or a name alone, without brackets, "
+            "scheme or port"
+        )
+    elif error.errno == errno.EADDRINUSE:
         reason = "the port is in use; end the program that listens there, or choose another --port"
     elif error.errno == errno.EACCES:
         reason = "this user may not; choose a --port above 1023"

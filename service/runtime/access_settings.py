@@ -1,5 +1,6 @@
 """Settings of access: keys, limits, browsers, and the identity provider whose tokens count."""
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -78,7 +79,11 @@ class AccessSettings(BaseSettings):
     @field_validator("cors_origins")
     @classmethod
     def _origins(cls, words: tuple[str, ...]) -> tuple[str, ...]:
-        return each(words, is_origin, "name origins such as https://console.example.org")
+        return each(
+            words,
+            is_origin,
+            "name origins as browsers send them, such as https://console.example.org",
+        )
 
     @field_validator("jwt_roles", mode="before")
     @classmethod
@@ -151,6 +156,14 @@ def each(words: tuple[str, ...], allowed: Callable[[str], bool], remedy: str) ->
     return words
 
 
+ORIGIN = re.compile(
+    r"(?P<scheme>https?)://([a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(:(?P<port>[0-9]+))?"
+)
+"""Pattern of an origin as browsers write it: small letters, other alphabets as Punycode."""
+DEFAULT_PORTS = {"http": "80", "https": "443"}
+"""Ports that browsers leave out."""
+
+
 def is_origin(text: str) -> bool:
     """Return whether a text is an origin; `*` is none, because keys travel with the requests.
 
@@ -158,10 +171,16 @@ def is_origin(text: str) -> bool:
     [True, False, False, False]
     >>> [is_origin(text) for text in ("https://A.example", "https://a.example:99999")]
     [False, False]
+
+    What no browser sends would admit nobody, without a word:
+
+    >>> [is_origin(text) for text in ("https://*.example", "https://a.example:443", "https://ü.de")]
+    [False, False, False]
+    >>> [is_origin(text) for text in ("http://[::1]:3000", "http://127.0.0.1", "http://a_b:443")]
+    [True, True, True]
     """
-    parts = urlsplit(text)
-    whole = f"{parts.scheme}://{parts.netloc.lower()}"  # as browsers write it
-    return parts.scheme in ("http", "https") and text == whole and has_port(text)
+    parts = ORIGIN.fullmatch(text)
+    return parts is not None and parts["port"] != DEFAULT_PORTS[parts["scheme"]] and has_port(text)
 
 
 def has_port(url: str) -> bool:

@@ -108,3 +108,13 @@ def test_without_ipv4_the_addresses_of_ipv6_remain(monkeypatch, ipv6):
     (one,) = bind("::", 0)
     one.close()
     assert one.family == socket.AF_INET6
+
+
+@pytest.mark.parametrize(
+    "host", ["[::1]", "127.0.0.1:80", "http://127.0.0.1", "a..b", "x" * 300, "fe80::1%none"]
+)
+def test_what_is_no_address_is_refused_with_what_one_is(host):
+    with pytest.raises(AddressUnavailable) as refused:
+        bind(host, 0)
+    assert str(refused.value).startswith(f"the server cannot listen on {host}:0: no address has")
+    assert str(refused.value).endswith("without brackets, scheme or port")

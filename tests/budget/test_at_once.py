@@ -19,6 +19,8 @@ from service.leases.settle import LeaseSettler
 from service.model.columns import PageColumns
 
 N_HOSTS, N_BATCHES, N_PAGES = 7, 6, 40
+STUCK_S = 3_600.0
+"""Time after which writers wait for each other, seconds; a busy machine needs minutes."""
 
 
 def addresses(thread, batch):
@@ -64,7 +66,7 @@ def test_writers_of_the_same_hosts_end_and_all_good_pages_are_crawled(postgres_s
             *(pool.submit(register, n) for n in range(3)),
             *(pool.submit(crawl, n) for n in range(2)),
         ]:
-            done.result(120)
+            done.result(STUCK_S)
     while len(crawled) < 3 * N_BATCHES * N_PAGES:
         # a round admits what the places of skipped pages leave, and fills the queue after that
         admit_waiting(store, T0)

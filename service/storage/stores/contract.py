@@ -145,7 +145,10 @@ class Store(ABC):
     """True if one process is the whole service."""
 
     def prepare(self, *, existing: bool = False) -> None:  # noqa: B027 - an embedded store only
-        """Migrate an embedded database; create it first unless it must be `existing`."""
+        """Migrate an embedded database; create it first unless it must be `existing`.
+
+        Call `check` next, which compares the tables.
+        """
 
     clock: Clock
     """Clock of all processes that share the database."""

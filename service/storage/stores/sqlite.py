@@ -320,7 +320,7 @@ class SqliteStore(Store):
     def prepare(self, *, existing: bool = False) -> None:
         if existing:
             self.find()
-        migrations.upgrade(self.engine)
+        migrations.upgrade(self.engine, checks=False)
         self._recognise(opens=True)
 
     @override
