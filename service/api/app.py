@@ -43,6 +43,7 @@ from service.api.routes import (
     url_groups,
     webhooks,
     websub,
+    websub_callbacks,
 )
 from service.runtime.bootstrap import joined
 from service.runtime.requests import RequestMiddleware
@@ -90,7 +91,7 @@ ROUTERS = (
     groups.router,
     access.router,
     indexnow.router,
-    websub.callbacks,
+    websub_callbacks.router,
     health.router,
 )
 """Routers in the order of the OpenAPI document."""

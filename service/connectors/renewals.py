@@ -3,8 +3,9 @@
 A subscription with a public address of the service is asked for by the worker: the first time a
 minute after its registration, unless its hub has verified it by then, and again after two thirds
 of each lease. The hub answers by calling back, which sets the next request
-(`service.api.routes.websub`). Without a call, the worker asks again after waits that grow. Any
-number of workers may run, because `ask_at` is changed before a request and names its owner.
+(`service.api.routes.websub_callbacks`). Without a call, the worker asks again after waits that
+grow. Any number of workers may run, because `ask_at` is changed before a request and names its
+owner.
 """
 
 import threading
