@@ -275,7 +275,7 @@ def test_a_note_brings_back_names_arguments_and_meta_of_a_request(notes):
     given |= {"cb_kwargs": {"n": 1, "of": [None, 1.5]}, "meta": {"section": "x"}}
     back = notes.request(json.loads(notes.of(Request(URL, **given)).json))
     assert back == given
-    again = Request(URL, **back | {"errback": ReportingErrback(print, back["errback"])})
+    again = Request(URL, **back | {"errback": ReportingErrback(print, print, back["errback"])})
     assert notes.of(again) == notes.of(Request(URL, **given))
     mangled = kept(notes, callback=spider.private())
     assert notes.request({"scrapy": mangled})["callback"] == spider.private()
@@ -285,7 +285,7 @@ def test_a_plain_request_and_what_scrapy_writes_in_meta_keep_the_spider_alone(no
     written = {"depth": 3, "download_latency": 0.1, "download_slot": "a.example", "recrawl": 1}
     assert kept(notes) == {}
     assert kept(notes, meta=written | {"_auth_proxy": "http://p", "redirect_times": 1}) == {}
-    assert kept(notes, errback=ReportingErrback(print, None)) == {}
+    assert kept(notes, errback=ReportingErrback(print, print, None)) == {}
     limited = Notes(notes.crawler, Settings({"DEPTH_LIMIT": 5}))
     assert kept(limited, meta=written) == {"meta": {"depth": 3}}
 
