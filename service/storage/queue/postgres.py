@@ -233,9 +233,7 @@ WITH locked AS (
 )
 SELECT array_agg(queue_id), array_agg(held), array_agg(coalesce(leased_at, '-infinity')),
     array_agg(coalesce(due_rate, 'NaN')), array_agg(coalesce(limited, false)),
-    (SELECT array_agg(page_id ORDER BY page_id) FROM locked WHERE n_unfinished > 0),
-    (SELECT array_agg(n_unfinished::bigint ORDER BY page_id) FROM locked WHERE n_unfinished > 0),
-    (SELECT array_agg(token IS NULL ORDER BY page_id) FROM locked WHERE n_unfinished > 0)
+    array_agg(coalesce(n_unfinished, 0)::bigint), array_agg(coalesce(idle, false))
 FROM (
     SELECT reported.*, (
         SELECT n_failures > 0 OR min_delay_s > 0 OR robots_delay_s > 0 OR max_concurrency > 0
@@ -243,20 +241,22 @@ FROM (
         FROM host_queues WHERE host_queues.queue_id = reported.queue_id
     ) AS limited
     FROM (
-        SELECT position, coalesce(locked.queue_id, (
+        SELECT position, locked.token IS NOT DISTINCT FROM given.token AS held,
+            CASE WHEN locked.token = given.token THEN leased_at END AS leased_at,
+            coalesce(CASE WHEN locked.token = given.token THEN queue_id END, (
                 SELECT {HOST_QUEUE} FROM pages JOIN hosts USING (host_id)
                 WHERE pages.page_id = given.page_id
-            ), 0) AS queue_id, locked.page_id IS NOT NULL AS held, leased_at,
-            {DUE_RATE} AS due_rate
+            ), 0) AS queue_id, {DUE_RATE} AS due_rate,
+            n_unfinished, n_unfinished > 0 AND locked.token IS NULL AS idle
         FROM unnest(%(page_id)s::bigint[], %(token)s::bigint[])
             WITH ORDINALITY AS given (page_id, token, position)
-        LEFT JOIN locked USING (page_id, token)
+        LEFT JOIN locked ON locked.page_id = given.page_id
         {{schedule_of: schedule, given.page_id, {EPOCH_IN_FORCE}}}
     ) AS reported ORDER BY position
 ) AS leases
 """
 """Statement that reads host queues by a subquery, because a join may scan all of them. Counts
-of unfinished leases are apart, because they belong to pages, whatever the token."""
+of unfinished leases belong to pages, whatever the token."""
 
 ADD_LEASE_ANSWERS = f"""
 INSERT INTO lease_answers (key, body, expires_at, answer)
@@ -408,13 +408,7 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresC
     @override
     def lock_leases(self, tokens: LeaseTokens) -> LockedLeases:
         self.ask_epoch()
-        ((*columns, counted, n_unfinished, idle),) = self.run(LOCK_LEASES, **tokens.arrays())
-        n, is_idle = np.zeros(len(tokens), np.int64), np.zeros(len(tokens), np.bool_)
-        if counted is not None:
-            some = is_among(tokens.page_id, counted)
-            place = counted.searchsorted(tokens.page_id[some])
-            n[some], is_idle[some] = n_unfinished[place], idle[place]
-        return named(LockedLeases, (*columns, n, is_idle))
+        return self.columns(LockedLeases, LOCK_LEASES, **tokens.arrays())
 
     @override
     def host_pages(self, host: Host, now: datetime) -> HostPages:
