@@ -198,7 +198,7 @@ def _cumulated(cell: Cells, weight: Floats, n_groups: int) -> Floats:
     of_cell = np.bincount(cell, weight, n_groups * AGES)
     so_far = np.cumsum(of_cell.reshape(-1, AGES), axis=1).reshape(-1)
     half = 0.5 * of_cell
-    return np.subtract(so_far, half, out=half)
+    return np.asarray(np.subtract(so_far, half, out=half))
 
 
 def _counts(cell: Cells, at: Cells) -> Floats:
