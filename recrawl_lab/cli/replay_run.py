@@ -201,8 +201,8 @@ def judge(
     out: Path,
 ) -> None:
     """Compare verdicts about copies with maximum ages, and write the figures to a folder."""
-    for name, given in (("--outages", source.outages), ("--windows", source.windows)):
-        if given:
+    for name, value in (("--outages", source.outages), ("--windows", source.windows)):
+        if value:
             raise typer.BadParameter(
                 f"--freshness asks about copies of a site without {name}; leave one out"
             )
