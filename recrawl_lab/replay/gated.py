@@ -23,7 +23,7 @@ from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn
 from recrawl_lab.worlds.simulated_time import Clock
 from recrawl_lab.worlds.world import World
-from service.core.pace import Pace, TakenAmounts, advanced, asked, room, taken
+from service.core.pace import Pace, TakenAmounts, advanced, room, taken
 from service.epochs.plan import Plan
 from service.leases.due import due_at, ranking_rates
 from service.model.arrays import UNSPECIFIED, Bools, Ints
@@ -161,8 +161,7 @@ class GatedFleet(LocalFleet):
             return Crawls.none(), dict.fromkeys(KINDS, np.zeros(0, np.bool_))
         at = until
         budget = self.gate.budget(at - BEFORE)
-        behind = bool((pages.due <= at).any())
-        self.pace = (asked if behind else advanced)(self.pace, at - BEFORE, budget)
+        self.pace = advanced(self.pace, at - BEFORE, budget)
         left = room(self.pace, self.gate.loan_days, self.most_first) if self.gate.gated else None
         self.today = self.today.on(int(at - BEFORE))
         turn = taken_in_turn(pages, at, left, self.today, self.cap, self.gate.first_share)

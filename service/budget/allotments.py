@@ -18,9 +18,7 @@ from service.core.pace import (
     Pace,
     TakenAmounts,
     advanced,
-    asked,
     given_back,
-    is_spent,
     next_room_at,
     room,
     taken,
@@ -218,10 +216,7 @@ def draw(
     before = tx.lock_pace()
     at = days_since_1970(tx.now())
     pace = Pace.starting(terms.budget, at) if before is None else before
-    if wish.due > 0 and is_spent(pace, at, wish.least) and pages_wait(tx):
-        pace = asked(pace, at, terms.budget, terms.grain, wish.least)
-    else:
-        pace = advanced(pace, at, terms.budget, terms.grain)
+    pace = advanced(pace, at, terms.budget, terms.grain)
     if back is not None and back.day is not None:
         pace = given_back(pace, back.unused(), back.day)
     if unleased is not None:
@@ -251,12 +246,6 @@ def draw(
     next_at = next_room_at(pace, wish.least)
     lends = now.on_loan - allotment.on_loan >= wish.each
     return Drawn(allotment, lends, None if math.isinf(next_at) else moment_of(next_at))
-
-
-def pages_wait(tx: Transaction) -> bool:
-    """Return whether a page is due and its host is free, so that only the budget holds it."""
-    ready_at = tx.next_ready_at()
-    return ready_at is not None and ready_at <= tx.now()
 
 
 def corrected(pace: Pace, amounts: TakenAmounts) -> Pace:

@@ -5,13 +5,10 @@ a day's budget. The first is full at the start, so that a new corpus begins at o
 empty at the start, and every crawl drains it. Crawls that are due have therefore left its content
 over, and pages that are not due yet may take it.
 
-A UTC day has at most :math:`R` crawls. While pages wait, income between two requests that find
-the day spent is lost (`asked`). Otherwise these pages would take the budget of a whole day at each
-midnight, and nothing could be crawled after that.
-
-Urgent pages may take a loan of :math:`L` days beyond. Half of the income pays a debt back, out of
-what the day may still spend. The crawls of a day and its payments are together at most :math:`R`.
-Therefore any :math:`d` days have at most :math:`R (d + L)` crawls.
+A UTC day has at most :math:`R` crawls. Urgent pages may take a loan of :math:`L` days beyond. Half
+of the income pays a debt back, out of what the day may still spend. The crawls of a day and its
+payments are together at most :math:`R`. Therefore any :math:`d` days have at most
+:math:`R (d + L)` crawls.
 
 Amounts are in the unit of the budget: crawls, bytes, seconds or money.
 """
@@ -129,40 +126,6 @@ def advanced(pace: Pace, at: float, budget: float, grain: float = 1.0) -> Pace:
         )
     pace = _within_day(pace, at, grain)
     return replace(pace, budget=budget, tokens=min(pace.tokens, max(budget, grain)))
-
-
-def is_spent(pace: Pace, at: float, least: float = 1.0) -> bool:
-    """Return whether the day of an instant was spent before; `least`: the amount of one crawl."""
-    return pace.left < least * (1.0 - ROUNDING) and int(at) == int(pace.at)
-
-
-def asked(pace: Pace, at: float, budget: float, grain: float = 1.0, least: float = 1.0) -> Pace:
-    """Return the pace at a request for crawls while pages wait that are due.
-
-    If the day was spent at the last request, the first bucket keeps what it had then, or the amount
-    of one crawl. A fleet that asks often and is behind is therefore granted an even share of each
-    hour. A fleet that asks seldom finds the income since its last request.
-
-    Parameters
-    ----------
-    at, budget, grain : as in `advanced`
-    least : as in `is_spent`
-
-    Examples
-    --------
-    A day was spent at midnight. Requests each hour find it spent, and the next day begins with the
-    income of the last hour:
-
-    >>> pace = taken(Pace.starting(budget=24.0, at=0.0), TakenAmounts(24.0))
-    >>> for hour in range(1, 24):
-    ...     pace = asked(pace, hour / 24, budget=24.0)
-    >>> room(asked(pace, 1.0, budget=24.0)).due
-    2.0
-    """
-    later = advanced(pace, at, budget, grain)
-    if not is_spent(pace, at, least):
-        return later
-    return replace(later, tokens=min(later.tokens, max(pace.tokens, least)))
 
 
 def _within_day(pace: Pace, at: float, grain: float) -> Pace:

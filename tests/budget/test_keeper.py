@@ -4,7 +4,6 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.crawl_cases import add
 
 from service.budget.allotments import HELD_S, Terms
 from service.budget.keeper import Keeper
@@ -48,24 +47,6 @@ def test_a_new_corpus_may_spend_its_first_day_at_once(sql_store):
     at(sql_store, 24 + 12)
     assert crawl(keeper, 100) == 12 + 1
     assert crawl(keeper, 100) == 0
-
-
-def test_while_pages_wait_a_day_is_not_spent_at_midnight(sql_store):
-    add(sql_store, n=1, now=MIDNIGHT)
-    keeper, crawls = keeper_of(sql_store, 48.0), []
-    for hour in range(3 * 24):
-        at(sql_store, hour)
-        crawls.append(crawl(keeper, 100))
-    assert crawls[0] == 48
-    assert max(crawls[24:]) <= 4
-    assert [sum(crawls[day : day + 24]) for day in (0, 24, 48)] == [48] * 3
-
-
-def test_a_spent_day_without_waiting_pages_leaves_its_income_to_the_next(sql_store):
-    keeper = keeper_of(sql_store)
-    for hour, n in ((0, 24), (8, 0), (16, 0), (24, 24)):
-        at(sql_store, hour)
-        assert crawl(keeper, 100) == n
 
 
 def test_two_servers_share_one_pace(sql_store):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.checks import InvalidInput
-from service.core.pace import Pace, TakenAmounts, advanced, asked, given_back, room, taken
+from service.core.pace import Pace, TakenAmounts, advanced, given_back, room, taken
 
 ROUNDING = 1e-9
 
@@ -84,59 +84,10 @@ def test_a_fleet_that_asks_every_six_hours_spends_every_day():
     assert day.tolist() == [200.0] * 30
 
 
-def crawls_of(requests, budget, most=math.inf):
-    """Return the crawls of each request by a fleet that takes all it may, up to a maximum."""
-    pace, crawls = Pace.starting(budget, 0.0), []
-    for at in requests:
-        pace = asked(pace, at, budget)
-        crawls.append(math.floor(min(room(pace).due, most) + ROUNDING))
-        pace = taken(pace, TakenAmounts(crawls[-1]))
-    return np.array(crawls)
-
-
-@pytest.mark.parametrize("every", [1, 1 / 6])
-def test_a_fleet_with_more_due_pages_than_budget_crawls_evenly(every):
-    requests = np.arange(0, 24 * 10, every) / 24
-    crawls = crawls_of(requests, budget=240.0)
-    by_day = crawls.reshape(10, -1).sum(axis=1)
-    by_hour = crawls.reshape(240, -1).sum(axis=1)
-    assert by_day.tolist() == [240.0] * 10
-    assert by_hour[24:].max() <= 11 + 2  # one carried crawl, and one that a spent day keeps
-    assert by_hour[24:].min() >= 10 - 2
-
-
-@pytest.mark.parametrize("first_hour", [0, 3, 5.9])
-def test_a_fleet_that_asks_seldom_finds_the_income_since_its_last_request(first_hour):
-    requests = np.arange(first_hour, 24 * 10, 6) / 24
-    crawls = crawls_of(requests, budget=200.0).reshape(10, -1)
-    assert crawls.sum(axis=1).tolist() == [200.0] * 10
-    assert crawls[1:].max() <= 52
-
-
-def test_a_fleet_with_less_due_pages_than_budget_keeps_a_day_for_a_burst():
-    pace = Pace.starting(240.0, 0.0)
-    for hour in range(24 * 9 + 1):
-        pace = asked(pace, hour / 24, 240.0)
-        pace = taken(pace, TakenAmounts(min(6.0, room(pace).due)))
-        pace = taken(pace, TakenAmounts(math.floor(room(pace).ahead + ROUNDING)))
-    assert room(pace).due > 200.0
-
-
-@given(lives())
-def test_requests_never_have_more_than_time_brings(life):
-    budget, _, steps = life
-    pace, at = Pace.starting(budget, 0.4), 0.4
-    for wait, due, *_ in steps:
-        at += wait
-        before, pace = advanced(pace, at, budget), asked(pace, at, budget)
-        assert room(pace).due <= room(before).due
-        pace = taken(pace, TakenAmounts(min(due, room(pace).due)))
-
-
 def test_a_day_of_a_third_of_a_crawl_adds_up():
     pace, crawls = Pace.starting(1 / 3, 0.0), 0
     for hour in range(24 * 30):
-        pace = asked(pace, hour / 24, 1 / 3)
+        pace = advanced(pace, hour / 24, 1 / 3)
         if room(pace).due >= 1 - ROUNDING:
             pace, crawls = taken(pace, TakenAmounts(1.0)), crawls + 1
     assert crawls == 10
