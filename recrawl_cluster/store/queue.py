@@ -173,10 +173,10 @@ class ShardedQueue(Routing):
         return np.sort(np.concatenate(every))[::-1][:limit]
 
     @override
-    def set_aside_returned(self, limit: int) -> list[ReturnedPages]:
+    def returned_again(self, limit: int) -> list[ReturnedPages]:
         of: dict[str, list[ReturnedPages]] = defaultdict(list)
         for tx in self.answering():
-            for each in tx.set_aside_returned(limit):
+            for each in tx.returned_again(limit):
                 of[each.worker].append(each)
         every = [
             ReturnedPages(worker, sum(each.n for each in some), min(each.since for each in some))

@@ -145,7 +145,7 @@ def read_facts(
         steps=steps,
         stopped=stopped_groups(tx),
         workers=[_losses(tx, each, at) for each in workers if each.n_lost >= LOSES_LEAST],
-        returned=tx.set_aside_returned(MOST_READ),
+        returned=tx.returned_again(MOST_READ),
         n_workers=len(workers),
         n_leased=hour["n_leased"],
         n_running=sum(each.n_running for each in workers),

@@ -389,9 +389,9 @@ KINDS = (
     NeedKind(
         "leases_returned",
         leases_returned,
-        "Read the log of {worker}: it has returned the leases of {pages}, which it may not crawl "
-        "or which are of another spider, three times in a row.",
-        "recrawl pages list state=set_aside --limit 10",
+        "Read the log of {worker}: it has returned the leases of {pages} again and again. It may "
+        "not crawl them, or they are of another spider.",
+        "recrawl pages list state=unfinished --limit 10",
     ),
 )
 """Every kind, the most urgent first."""

@@ -334,8 +334,8 @@ def test_a_worker_that_returns_pages_again_and_again_is_shown_and_told_to_read_i
     returned = [ReturnedPages("news", 2, T0 - HOUR), ReturnedPages("shop", 1, T0)]
     first, second = needs(WELL, returned=returned)
     assert (first.kind, first.subject, first.since) == ("leases_returned", "news", T0 - HOUR)
-    assert first.sentence.startswith("Read the log of news: it has returned the leases of 2 pages,")
-    assert "the leases of 1 page," in second.sentence
+    assert first.sentence.startswith("Read the log of news: it has returned the leases of 2 pages")
+    assert "the leases of 1 page again" in second.sentence
 
 
 def test_a_kind_is_added_by_a_function_and_a_row(monkeypatch):

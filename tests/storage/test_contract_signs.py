@@ -99,7 +99,7 @@ def test_lost_leases_are_those_that_expired_or_ended_without_a_report(queue_stor
     assert len(read(queue_store, "lost_at", "nobody", T0, 9)) == 0
 
 
-def test_pages_are_set_aside_by_returns_of_a_worker_after_three_of_them(queue_store):
+def test_workers_that_return_pages_again_are_read_with_the_oldest_return(queue_store):
     ids = np.sort(register(queue_store, 5))
     workers = np.array(["a", "a", "b", "b", "b"], object)
     ends = instants([T0 + n * MINUTE for n in range(5)])
@@ -111,7 +111,7 @@ def test_pages_are_set_aside_by_returns_of_a_worker_after_three_of_them(queue_st
             UnfinishedRows(
                 page_id=ids,
                 next_at=instants([T0 + DAY] * 5),
-                n_unfinished=np.array([3, 2, 3, 4, 3]),
+                n_unfinished=np.array([2, 1, 2, 4, 3]),
                 ending=np.array([returned] * 4 + [expired], np.int16),
                 ended_at=ends,
                 requested=np.zeros(5, np.bool_),
@@ -119,8 +119,8 @@ def test_pages_are_set_aside_by_returns_of_a_worker_after_three_of_them(queue_st
             )
         )
     of = [ReturnedPages("b", 2, T0 + 2 * MINUTE), ReturnedPages("a", 1, T0)]
-    assert read(queue_store, "set_aside_returned", 9) == of
-    assert read(queue_store, "set_aside_returned", 1) == of[:1]
+    assert read(queue_store, "returned_again", 9) == of
+    assert read(queue_store, "returned_again", 1) == of[:1]
 
 
 def test_webhooks_in_trouble_name_their_first_failure_or_their_last_request(queue_store):

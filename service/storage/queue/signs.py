@@ -11,7 +11,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from service.model.arrays import INSTANT, Instants
-from service.model.unfinished import SET_ASIDE_AFTER, Ending
+from service.model.unfinished import Ending
 from service.storage.dialect import Dialect, Subject
 from service.storage.queue.unfinished import EXPIRED
 
@@ -36,8 +36,12 @@ class PausedQueue(NamedTuple):
     """Reports of trouble in a row."""
 
 
+AGAIN = 2
+"""Returns in a row; a single one is usual where a crawler ends."""
+
+
 class ReturnedPages(NamedTuple):
-    """Pages that are set aside because a worker has returned their leases."""
+    """Pages that wait because a worker has returned their leases again."""
 
     worker: str
     n: int
@@ -79,8 +83,8 @@ class SignStatements(Subject):
         """
 
     @abstractmethod
-    def set_aside_returned(self, limit: int) -> list[ReturnedPages]:
-        """Return the workers that returned pages until they were set aside, at most `limit`."""
+    def returned_again(self, limit: int) -> list[ReturnedPages]:
+        """Return the workers that returned pages `AGAIN` times in a row, at most `limit`."""
 
 
 PAUSES = """
@@ -102,9 +106,9 @@ SELECT expires_at FROM due_pages
 WHERE worker = %(worker)s AND ({EXPIRED} OR token IS NULL AND ending IS NOT NULL)
 ORDER BY expires_at DESC LIMIT %(limit)s
 """
-SET_ASIDE_RETURNED = f"""
+RETURNED_AGAIN = f"""
 SELECT worker, count(*) AS n, min(expires_at) AS expires_at FROM due_pages
-WHERE n_unfinished >= {SET_ASIDE_AFTER} AND ending = {Ending.returned.value} AND token IS NULL
+WHERE n_unfinished >= {AGAIN} AND ending = {Ending.returned.value} AND token IS NULL
 GROUP BY worker ORDER BY n DESC, worker LIMIT %(limit)s
 """
 """Statement for the index of rows with a count, which are few."""
@@ -139,5 +143,5 @@ class SignsSql(Dialect, SignStatements):
         return read["expires_at"].astype(INSTANT)
 
     @override
-    def set_aside_returned(self, limit: int) -> list[ReturnedPages]:
-        return [ReturnedPages(*row.values()) for row in self.read(SET_ASIDE_RETURNED, limit=limit)]
+    def returned_again(self, limit: int) -> list[ReturnedPages]:
+        return [ReturnedPages(*row.values()) for row in self.read(RETURNED_AGAIN, limit=limit)]
