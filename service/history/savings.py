@@ -50,7 +50,7 @@ WINDOW = timedelta(days=90)
 """Window without `since`."""
 LEAD = 3
 """Divisor of the window that is the time before it in which the log is read."""
-MOST_PAGES = 10_000
+MOST_PAGES = 8_000
 """Maximum number of page_ids that are all read; of more a sample of as many is read.
 
 They take two seconds of a processor with seven crawls each."""
