@@ -19,7 +19,10 @@ from service.connectors.guarded import (
     guarded_client,
     gunzipped,
 )
-from service.model.errors import HubRefused, NotSubscribed
+from service.connectors.json_feed import JsonFeed
+from service.connectors.references import Faults
+from service.connectors.sitemap import BLANKS
+from service.model.errors import HubRefused, MalformedBody, NotSubscribed
 from service.model.subscriptions import ASKED_S
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
@@ -210,18 +213,33 @@ class _Head(HTMLParser):
 
 
 def _links(response: httpx.Response) -> dict[str, str]:
-    head, size = _Head(), 0
+    """Return the first link of each relation, of the head of a document or of a JSON Feed."""
+    head, size, json = _Head(), 0, ""
     text = getincrementaldecoder(_charset(response))("replace")
     with suppress(AnswerTooLarge):  # links before the limit count
         for piece in gunzipped(response):
+            part = text.decode(piece)
+            size += len(piece)
+            if json or (size == len(piece) and part.lstrip(BLANKS).startswith("{")):
+                json += part
+                if size > MAX_BYTES:
+                    break
+                continue
             try:
-                head.feed(text.decode(piece))
+                head.feed(part)
             except AssertionError:  # html.parser raises it for some invalid markup
                 break
-            size += len(piece)
             if head.is_over or size > MAX_BYTES:
                 break
-    return head.links
+    return _links_of_json(json) if json else head.links
+
+
+def _links_of_json(text: str) -> dict[str, str]:
+    feed = JsonFeed(text.lstrip(BLANKS), "", Faults())
+    with suppress(MalformedBody):  # links before a fault count
+        for _ in feed:
+            pass
+    return {link.rel: link.value for link in reversed(feed.head) if link.value}
 
 
 def _charset(response: httpx.Response) -> str:

@@ -197,6 +197,14 @@ def test_the_hub_is_found_in_the_head_of_html_and_rss(hub, content):
     assert found(hub) == ("/topic", "/hub")
 
 
+@pytest.mark.parametrize("rest", ['"items": []}', '"items": [{"id": "1", "url": '])
+def test_the_hub_of_a_json_feed_is_found(hub, rest):
+    hubs = '"hubs": [{"type": "rssCloud", "url": "/no"}, {"type": "WebSub", "url": "/hub"}]'
+    content = f'\ufeff {{"feed_url": "/topic", {hubs}, {rest}'
+    hub.documents["/feed"] = ({}, content.encode())
+    assert found(hub) == ("/topic", "/hub")
+
+
 def test_the_topic_is_where_the_redirects_led_unless_it_says_otherwise(hub):
     hub.documents["/feed"] = ({"Location": "/moved"}, b"")
     hub.documents["/moved"] = ({}, ATOM.encode())
