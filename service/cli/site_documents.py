@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recrawl_client import Client
     from service.connectors.guarded import Outgoing
     from service.connectors.watching import WatchStep
-    from service.connectors.websub import Topic
+    from service.connectors.websub import HubTopic
 
 
 Documents = Annotated[
@@ -199,7 +199,7 @@ def subscribe(
 def _ask_hub(
     service: "Client",
     client: "httpx.Client",
-    topic: "Topic",
+    topic: "HubTopic",
     callback: str,
     policy: Policy = Policy.same,
     hosts: Sequence[str] = (),

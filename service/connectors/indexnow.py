@@ -9,13 +9,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from recrawl_client.headers import retry_after
-from service.connectors.guarded import (
-    AddressNotPublic,
-    FetchLimits,
-    Outgoing,
-    guarded_client,
-    inflated_within,
-)
+from service.connectors.guarded import AddressNotPublic, FetchLimits, Outgoing, guarded_client
+from service.connectors.inflating import inflated_within
 from service.model.errors import InvalidField, InvalidUrl
 from service.model.urls import NormalUrl, normalise
 

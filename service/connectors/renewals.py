@@ -23,7 +23,7 @@ import httpx
 import numpy as np
 import structlog
 
-from service.connectors.websub import Topic, printable, subscribe
+from service.connectors.websub import HubTopic, printable, subscribe
 from service.model.errors import OUTAGES, NotSubscribed, SubscriptionNotFound
 from service.model.subscriptions import Subscription, next_request
 from service.storage import Store
@@ -130,7 +130,7 @@ class Renewer:
         """Send one request and note the answer; return whether the hub took it."""
         mode: Literal["subscribe", "unsubscribe"]
         mode = "subscribe" if claimed.ending_at is None else "unsubscribe"
-        topic, reason = Topic(claimed.topic, claimed.hub), WAITS
+        topic, reason = HubTopic(claimed.topic, claimed.hub), WAITS
         try:
             subscribe(client, topic, claimed.callback, claimed.secret, mode)
         except NotSubscribed as error:

@@ -23,13 +23,8 @@ from recrawl_client.headers import http_date, usable_etag
 from recrawl_client.robots_rules import Rules
 from recrawl_client.wire.evidence import SitemapChild
 from service.connectors.entries import FEEDS
-from service.connectors.guarded import (
-    USER_AGENT,
-    AnswerTooLarge,
-    FetchLimits,
-    Outgoing,
-    guarded_client,
-)
+from service.connectors.guarded import USER_AGENT, FetchLimits, Outgoing, guarded_client
+from service.connectors.inflating import AnswerTooLarge
 from service.connectors.links import resolved, twin
 from service.connectors.sitemap import Sitemap
 from service.connectors.watch_hours import HostClosed, WatchHours

@@ -12,13 +12,8 @@ from urllib.parse import urljoin
 
 import httpx
 
-from service.connectors.guarded import (
-    AnswerTooLarge,
-    FetchLimits,
-    Outgoing,
-    guarded_client,
-    gunzipped,
-)
+from service.connectors.guarded import FetchLimits, Outgoing, guarded_client
+from service.connectors.inflating import AnswerTooLarge, gunzipped
 from service.connectors.json_feed import JsonFeed
 from service.connectors.references import Faults
 from service.connectors.sitemap import BLANKS
@@ -47,7 +42,7 @@ NEVER_SENT = (
 """Errors before a request reaches its address."""
 
 
-class Topic(NamedTuple):
+class HubTopic(NamedTuple):
     """A feed or page as its publisher describes it."""
 
     url: str
@@ -113,7 +108,7 @@ def hub_client(*, private: bool, outgoing: Outgoing) -> httpx.Client:
     return patient_client(private=private, outgoing=outgoing, remedy="RECRAWL_WEBSUB_PRIVATE=true")
 
 
-def discover(client: httpx.Client, url: str) -> Topic:
+def discover(client: httpx.Client, url: str) -> HubTopic:
     """Return a page's hub and canonical URL, from its Link headers or else from its head.
 
     Raises
@@ -134,12 +129,12 @@ def discover(client: httpx.Client, url: str) -> Topic:
         raise NotSubscribed(f"{url} cannot be fetched or read: {error}") from error
     if "hub" not in found_links:
         raise NotSubscribed(f"{url} names no hub; pass on its site's sitemap instead")
-    return Topic(found_links.get("self", at), found_links["hub"])
+    return HubTopic(found_links.get("self", at), found_links["hub"])
 
 
 def subscribe(
     client: httpx.Client,
-    topic: Topic,
+    topic: HubTopic,
     callback: str,
     secret: str | None,
     mode: Literal["subscribe", "unsubscribe"] = "subscribe",

@@ -125,7 +125,7 @@ def _spent(events: CrawlEvents) -> Floats:
     return np.nan_to_num(events.cost) * fine_units(events.rules.unit)
 
 
-class Compared(NamedTuple):
+class ComparedCrawls(NamedTuple):
     """(K,) crawls that were compared with their predictions."""
 
     crawl: Ints
@@ -135,10 +135,10 @@ class Compared(NamedTuple):
     changed: Bools
 
 
-NOT_COMPARED = Compared(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.bool_))
+NOT_COMPARED = ComparedCrawls(np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.bool_))
 
 
-def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> Compared:
+def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> ComparedCrawls:
     """Return crawls of one epoch that are evidence, with their predictions.
 
     Pages whose id is a multiple of `every` are compared, unless they were deleted since. After
@@ -164,7 +164,7 @@ def compare(tx: Transaction, commits: Sequence[CrawlEvents], every: int = 1) -> 
     probability = predicted_changes(
         pages, estimator, rules.epoch, at[there], interval[there], n_pings[there], rules.feeds
     )
-    return Compared(crawl[there], probability, changed[there] == 1)
+    return ComparedCrawls(crawl[there], probability, changed[there] == 1)
 
 
 def _columns_of(

@@ -22,7 +22,7 @@ from service.model.arrays import (
     instant,
     nothing,
 )
-from service.model.calendars import Rules
+from service.model.calendars import HourRules
 from service.model.domain import Host, HostPages, HostQueue
 from service.model.errors import GroupNotFound, HostNotFound
 from service.model.windows import BLACKOUTS, WINDOWS
@@ -233,15 +233,15 @@ def group_settings(tx: Transaction, name: str) -> dict[str, Any] | None:
     }
 
 
-def rules_of_host(host: Host, of_all: Rules) -> Rules:
+def rules_of_host(host: Host, of_all: HourRules) -> HourRules:
     """Return the windows and blackouts in force of a host."""
     wider = of_all if host.group is None else rules_of_group(host.host_queue, of_all)
-    return Rules(host.windows, host.blackouts or ()).within(wider)
+    return HourRules(host.windows, host.blackouts or ()).within(wider)
 
 
-def rules_of_group(host_queue: HostQueue, of_all: Rules) -> Rules:
+def rules_of_group(host_queue: HostQueue, of_all: HourRules) -> HourRules:
     """Return the windows and blackouts of a group's hosts that have none of their own."""
-    return Rules(host_queue.windows, host_queue.blackouts or ()).within(of_all)
+    return HourRules(host_queue.windows, host_queue.blackouts or ()).within(of_all)
 
 
 def pauses(host_queue: HostQueue) -> dict[str, datetime | None]:

@@ -20,17 +20,17 @@ OfPages = NDArray[np.object_]
 """Open hours of each page or host, "" for one that is always open."""
 
 
-class Rules(NamedTuple):
+class HourRules(NamedTuple):
     """Windows and blackouts, as texts."""
 
     windows: tuple[str, ...] | None = None
     """Windows; None: those of the wider level; (): open at all times."""
     blackouts: tuple[str, ...] = ()
 
-    def within(self, wider: "Rules") -> "Rules":
+    def within(self, wider: "HourRules") -> "HourRules":
         """Return the rules in force, with those of a wider level."""
         windows = wider.windows if self.windows is None else self.windows
-        return Rules(windows, tuple(dict.fromkeys((*wider.blackouts, *self.blackouts))))
+        return HourRules(windows, tuple(dict.fromkeys((*wider.blackouts, *self.blackouts))))
 
     @property
     def is_open(self) -> bool:
@@ -38,13 +38,13 @@ class Rules(NamedTuple):
         return not self.windows and not self.blackouts
 
 
-ALWAYS = Rules()
+ALWAYS = HourRules()
 
 
 class StoredRules(NamedTuple):
     """The rules of hosts and groups as a store has them."""
 
-    of_queue: Mapping[int, Rules] = {}
+    of_queue: Mapping[int, HourRules] = {}
     """Rules by host_id, or by minus the group_id."""
     group_of: Mapping[int, int] = {}
     """Group of each host that has rules, or whose group has."""
@@ -53,16 +53,16 @@ class StoredRules(NamedTuple):
 class Calendars:
     """The open hours of hosts in one process; any thread may read them."""
 
-    def __init__(self, of_all: Rules = ALWAYS) -> None:
+    def __init__(self, of_all: HourRules = ALWAYS) -> None:
         self.of_all = of_all
         """Rules of hosts without others."""
         self.version = ""
         """Version of the stored rules; "": nothing is stored, or not read yet."""
         self._stored = StoredRules()
-        self._table: list[Rules] = [of_all]
+        self._table: list[HourRules] = [of_all]
         self._host_id: Ints = np.zeros(0, np.int64)
         self._place: Ints = np.zeros(0, np.int64)
-        self._made: dict[Rules, OpenHours | str] = {}
+        self._made: dict[HourRules, OpenHours | str] = {}
         self._day: date | None = None
 
     def adopt(self, version: str, stored: StoredRules) -> None:
@@ -76,7 +76,7 @@ class Calendars:
         self._host_id = np.array(hosts, np.int64)
         self.version = version
 
-    def _in_force(self, stored: StoredRules, host_id: int) -> Rules:
+    def _in_force(self, stored: StoredRules, host_id: int) -> HourRules:
         group = stored.of_queue.get(-stored.group_of.get(host_id, 0), ALWAYS)
         own = stored.of_queue.get(host_id, ALWAYS)
         return own.within(group.within(self.of_all))
@@ -108,11 +108,11 @@ class Calendars:
         (hours,) = self.of_hosts(np.array([host_id]), now)
         return hours or None
 
-    def rules_of(self, host_id: int) -> Rules:
+    def rules_of(self, host_id: int) -> HourRules:
         """Return the rules in force of one host."""
         return self._in_force(self._stored, host_id)
 
-    def rules_of_group(self, group_id: int) -> Rules:
+    def rules_of_group(self, group_id: int) -> HourRules:
         """Return the rules in force of hosts of a group that have none of their own."""
         return self._stored.of_queue.get(-group_id, ALWAYS).within(self.of_all)
 
@@ -154,7 +154,7 @@ class Calendars:
                 closed.append(queue)
         return np.array(closed, np.int64)
 
-    def hours(self, rules: Rules, now: datetime) -> OpenHours | str:
+    def hours(self, rules: HourRules, now: datetime) -> OpenHours | str:
         """Return the open hours around a time; "" where rules restrict nothing."""
         if rules.is_open:
             return ""
@@ -165,13 +165,13 @@ class Calendars:
         return made
 
 
-def hours_of(rules: Rules, now: datetime) -> OpenHours:
+def hours_of(rules: HourRules, now: datetime) -> OpenHours:
     """Return the open hours of rules around a time."""
     windows = [read_window(text) for text in rules.windows] if rules.windows else None
     return open_hours(windows, [read_blackout(text) for text in rules.blackouts], now.date())
 
 
-def never_open(rules: Rules, now: datetime) -> str:
+def never_open(rules: HourRules, now: datetime) -> str:
     """Return why rules leave no opening within a year, as a clause; "" if they leave one."""
     if rules.is_open or hours_of(rules, now).opens_from(instant(now)):
         return ""

@@ -11,7 +11,8 @@ from service.access.gate import Gate
 from service.access.keyring import KeyRing, full_bucket
 from service.access.shared_limits import bucket_in
 from service.access.tokens import TokenChecker
-from service.connectors.guarded import FetchLimits, Outgoing, guarded_client, inflated_within
+from service.connectors.guarded import FetchLimits, Outgoing, guarded_client
+from service.connectors.inflating import inflated_within
 from service.runtime.access_settings import AccessSettings, is_on_this_machine
 from service.runtime.siblings import Siblings
 from service.storage import Store

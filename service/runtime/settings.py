@@ -22,7 +22,7 @@ from service.epochs.constraints import CONSTRAINED
 from service.epochs.plan import Plan
 from service.leases.politeness import Politeness
 from service.model.amounts import CRAWLS, Amount, read_budget
-from service.model.calendars import Rules, never_open
+from service.model.calendars import HourRules, never_open
 from service.model.domain import Timing
 from service.model.errors import InvalidField, InvalidSettings
 from service.model.quotes import unquoted
@@ -316,7 +316,7 @@ class Settings(AccessSettings, ClusterSettings):
         """Return what is set about the budget."""
         return BudgetSettings(self.amount, self.budget_loan, self.first_share)
 
-    def hours(self) -> Rules:
+    def hours(self) -> HourRules:
         """Return the windows and blackouts of hosts; raise `ValueError` for wrong ones."""
         try:
             windows, blackouts = (
@@ -325,7 +325,7 @@ class Settings(AccessSettings, ClusterSettings):
             )
         except InvalidField as error:
             raise ValueError(error.detail) from None
-        rules = Rules(windows or None, blackouts)
+        rules = HourRules(windows or None, blackouts)
         if reason := never_open(rules, datetime.now(UTC)):
             raise ValueError(f"{PREFIX}WINDOWS, {PREFIX}BLACKOUTS: {reason}")
         return rules

@@ -11,7 +11,7 @@ import pytest
 from support.live_server import START, Live
 
 from service.api.cursors import FeedCursor, encode_cursor
-from service.api.routes.changes import FeedReader
+from service.api.routes.changes import ChangesReader
 from service.storage.stores import newest
 
 URLS = [f"https://a.example/{i}" for i in range(5)] + ["https://b.example/0"]
@@ -137,13 +137,13 @@ def test_a_wait_in_vain_ends_with_a_cursor(fed):
 @pytest.mark.parametrize("media_type", ["application/json", "application/x-ndjson"])
 def test_a_reader_of_an_empty_feed_waits_for_the_first_change(api: Live, monkeypatch, media_type):
     answers, n_read = [], Counter()
-    read = FeedReader.next
+    read = ChangesReader.next
 
     def counted(reader):
         n_read["parts"] += 1
         return read(reader)
 
-    monkeypatch.setattr(FeedReader, "next", counted)
+    monkeypatch.setattr(ChangesReader, "next", counted)
     headers, query = {"Accept": media_type}, {"wait_s": 0.5}
     assert api.client.get("/changes", params=query, headers=headers).is_success
     assert n_read["parts"] == 1

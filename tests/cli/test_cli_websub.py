@@ -11,7 +11,7 @@ from support.live_server import running
 from support.loopback import Loopback, Names
 
 from service.connectors import websub
-from service.connectors.websub import MAX_BYTES, Topic, discover, patient_client
+from service.connectors.websub import MAX_BYTES, HubTopic, discover, patient_client
 from service.connectors.websub import subscribe as ask
 from service.model.errors import HubRefused
 
@@ -153,7 +153,7 @@ def test_a_secret_never_goes_from_https_to_http():
         httpx.Client(transport=httpx.MockTransport(moved)) as client,
         pytest.raises(HubRefused, match="which is no HTTPS"),
     ):
-        ask(client, Topic("https://a.example/", "https://hub.example/"), "https://r/", "s")
+        ask(client, HubTopic("https://a.example/", "https://hub.example/"), "https://r/", "s")
 
 
 def test_a_hub_that_refuses_leaves_no_subscription_behind(subscribe, recrawl, hub, api):

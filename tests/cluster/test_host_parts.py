@@ -24,7 +24,7 @@ from service.epochs.parts import InProcess, in_this_process
 from service.epochs.run import run_epoch
 from service.leases.host_settings import change_group
 from service.leases.politeness import Politeness
-from service.model.calendars import Calendars, Rules
+from service.model.calendars import Calendars, HourRules
 from service.model.domain import EpochStatus
 from service.model.errors import EpochRunning, LeadershipLost, StoreUnavailable
 from service.storage import open_store
@@ -110,7 +110,7 @@ def test_a_part_in_another_process_knows_the_windows_of_its_hosts(postgres_url):
     """The rules of all hosts come from the settings of the leader alone."""
     with closing(open_store(postgres_url, 2)) as store, store.lead() as lead:
         ids = corpus(store)
-        store.calendars = Calendars(Rules(("Mon-Fri 22:00-06:00 Europe/Berlin",)))
+        store.calendars = Calendars(HourRules(("Mon-Fri 22:00-06:00 Europe/Berlin",)))
         sources = [pickle.loads(pickle.dumps(s)) for s in host_sources(store, lead, N_PARTS)]
         inputs = [own for s in sources for own in s.load(Task(PLAN, None, LATER)).values()]
     assert len(inputs) == N_PARTS

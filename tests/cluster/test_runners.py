@@ -35,8 +35,7 @@ from service.epochs.run import run_epoch
 from service.epochs.what_if import WhatIf
 from service.estimation.rules import InForce, Rules
 from service.model.arrays import SHARD_BITS
-from service.model.calendars import Calendars
-from service.model.calendars import Rules as WindowRules
+from service.model.calendars import Calendars, HourRules
 from service.model.domain import Timing
 from service.model.errors import EpochRunning, LeadershipLost, ShardMoved, StoreUnavailable
 from service.storage.epochs.contract import NOTHING
@@ -92,7 +91,7 @@ def test_a_shard_of_an_earlier_attempt_writes_nothing(shard_urls):
 def test_sources_of_other_processes_take_the_calendars_along(shard_urls):
     with closing(joined_store(shard_urls, 2)) as store:
         ids = filled(store)
-        store.calendars = Calendars(WindowRules(("Sat 00:00-24:00 UTC",)))
+        store.calendars = Calendars(HourRules(("Sat 00:00-24:00 UTC",)))
         sources = [pickle.loads(pickle.dumps(each)) for each in for_processes(store)]
         inputs = [one for each in sources for one in each.load(Task(PLAN, None, LATER)).values()]
     assert sum(len(each.pages) for each in inputs) == len(ids)

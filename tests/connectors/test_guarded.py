@@ -18,13 +18,11 @@ from support.loopback import Loopback, Names
 from service.connectors.guarded import (
     USER_AGENT,
     AddressNotPublic,
-    AnswerTooLarge,
     FetchLimits,
     Outgoing,
     guarded_client,
-    gunzipped,
-    inflated_within,
 )
+from service.connectors.inflating import AnswerTooLarge, gunzipped, inflated_within
 
 BOUNDS = FetchLimits(seconds=60.0, max_bytes=100_000, max_redirects=3)
 PUBLIC = "93.184.215.14"

@@ -11,7 +11,7 @@ import pytest
 from support.window_fleet import Fleet
 
 from service.core.estimators.gamma import Gamma
-from service.model.calendars import Rules, hours_of
+from service.model.calendars import HourRules, hours_of
 from service.model.windows import read_blackout, read_window
 
 NIGHT = ("Mon-Fri 22:00-06:00 Europe/Berlin", "Sun 02:00-03:00 UTC")
@@ -20,11 +20,11 @@ SHOP = ("Mon-Sat 01:00-05:30 America/New_York", "Sun 00:00-24:00 America/New_Yor
 WEEKEND = ("Sat-Sun 00:00-24:00 UTC",)
 DARK = ("2026-12-24/2026-12-26 Europe/Berlin",)
 RULES = {
-    "night.example": Rules(NIGHT, DARK),
-    "howe.example": Rules(HOWE),
-    "a.shop.example": Rules(SHOP),
-    "b.shop.example": Rules(WEEKEND),
-    "free.example": Rules(),
+    "night.example": HourRules(NIGHT, DARK),
+    "howe.example": HourRules(HOWE),
+    "a.shop.example": HourRules(SHOP),
+    "b.shop.example": HourRules(WEEKEND),
+    "free.example": HourRules(),
 }
 
 

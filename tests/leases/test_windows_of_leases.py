@@ -11,7 +11,7 @@ from service.leases.due import next_crawl_at
 from service.leases.host_settings import change_group, change_host
 from service.leases.open_due import lease_end
 from service.model.arrays import moment
-from service.model.calendars import Calendars, Rules
+from service.model.calendars import Calendars, HourRules
 from service.storage.queue.columns import ALL_PAGES
 from service.storage.queue.hours import follow_hours
 
@@ -90,7 +90,7 @@ def test_a_page_of_a_group_follows_its_own_windows(sql_store):
 
 def test_an_empty_list_lifts_the_windows_of_a_wider_level(store):
     add(store, 1)
-    store.calendars = Calendars(Rules((CLOSED,)))
+    store.calendars = Calendars(HourRules((CLOSED,)))
     set_hours(store, host="other.example", windows=[OPEN])
     assert take(store, T0 + SECOND) == []
     set_hours(store, windows=[])
@@ -100,7 +100,7 @@ def test_an_empty_list_lifts_the_windows_of_a_wider_level(store):
 def test_blackouts_of_all_levels_add_up(store):
     add(store, 1)
     today = f"{T0:%Y-%m-%d} UTC"
-    store.calendars = Calendars(Rules(None, (today,)))
+    store.calendars = Calendars(HourRules(None, (today,)))
     set_hours(store, windows=[OPEN], blackouts=[f"{T0 + DAY:%Y-%m-%d} UTC"])
     assert take(store, T0 + SECOND) == []
     assert take(store, at(store, T0 + DAY)) == []

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service.model.arrays import instant
-from service.model.calendars import Rules, hours_of, never_open
+from service.model.calendars import HourRules, hours_of, never_open
 from service.model.errors import InvalidField
 from service.model.open_time import open_hours
 from service.model.windows import (
@@ -143,24 +143,24 @@ def test_a_wrong_one_is_refused_with_its_place_and_a_right_example(name, text, f
 
 
 def test_windows_past_the_end_of_the_week_open_on_the_day_they_name():
-    hours = hours_of(Rules(("Sun 22:00-06:00 UTC",)), datetime(2026, 5, 1, tzinfo=UTC))
+    hours = hours_of(HourRules(("Sun 22:00-06:00 UTC",)), datetime(2026, 5, 1, tzinfo=UTC))
     monday = np.array(["2026-05-04T03:00", "2026-05-05T03:00"], "M8[us]")
     assert (~np.isnat(hours.closing(monday))).tolist() == [True, False]
 
 
 def test_windows_that_overlap_are_one():
     at = datetime(2026, 5, 1, tzinfo=UTC)
-    two = hours_of(Rules(("Mon 08:00-12:00 UTC", "Mon 11:00-14:00 UTC")), at)
-    one = hours_of(Rules(("Mon 08:00-14:00 UTC",)), at)
+    two = hours_of(HourRules(("Mon 08:00-12:00 UTC", "Mon 11:00-14:00 UTC")), at)
+    one = hours_of(HourRules(("Mon 08:00-14:00 UTC",)), at)
     np.testing.assert_array_equal(two.opens, one.opens)
     np.testing.assert_array_equal(two.closes, one.closes)
 
 
 def test_blackouts_that_leave_no_opening_are_named():
     at = datetime(2026, 5, 1, tzinfo=UTC)
-    rules = Rules(("Sun 02:00-03:00 UTC",), ("2026-01-01/2029-01-01 UTC",))
+    rules = HourRules(("Sun 02:00-03:00 UTC",), ("2026-01-01/2029-01-01 UTC",))
     assert "within a year" in never_open(rules, at)
     assert never_open(rules._replace(blackouts=()), at) == ""
-    assert never_open(Rules(), at) == ""
+    assert never_open(HourRules(), at) == ""
     hours = hours_of(rules, at)
     assert hours.due(np.array([instant(at)]), np.array([1.0])).tolist() == [hours.until.item()]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.model.calendars import Rules
+from service.model.calendars import HourRules
 from service.model.errors import InvalidSettings
 from service.runtime.settings import read_settings
 
@@ -12,14 +12,14 @@ def test_windows_and_blackouts_are_separated_by_semicolons():
         windows="mon-fri 22:00-06:00 Europe/Berlin; Sun 02:00-03:00 UTC",
         blackouts="2099-12-24/2099-12-26 Europe/Berlin",
     )
-    assert settings.hours() == Rules(
+    assert settings.hours() == HourRules(
         ("Mon-Fri 22:00-06:00 Europe/Berlin", "Sun 02:00-03:00 UTC"),
         ("2099-12-24/2099-12-26 Europe/Berlin",),
     )
 
 
 def test_without_any_all_hosts_are_open():
-    assert read_settings().hours() == Rules()
+    assert read_settings().hours() == HourRules()
 
 
 @pytest.mark.parametrize(

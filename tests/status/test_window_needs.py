@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from support.live_server import lease_freely, running
 
-from service.model.calendars import Rules
+from service.model.calendars import HourRules
 
 HOST = "a.example"
 
@@ -50,5 +50,5 @@ def test_blackouts_that_leave_no_opening_together_are_refused(live):
     assert live.client.patch(f"/hosts/{HOST}", json=rest).status_code == 422
     assert "window_never_opens" not in needs(live)
     # a start with blackouts of all hosts cannot be refused for the sake of one
-    live.service.store.calendars.of_all = Rules(None, ("2020-01-01/2090-01-01 UTC",))
+    live.service.store.calendars.of_all = HourRules(None, ("2020-01-01/2090-01-01 UTC",))
     assert needs(live)["window_never_opens"]["subject"] in (HOST, "g")

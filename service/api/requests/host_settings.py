@@ -12,7 +12,7 @@ from service.core.waits import LONGEST_DELAY_S
 from service.epochs.constraints import CONSTRAINED
 from service.leases.host_settings import HOURS
 from service.model.arrays import LATEST
-from service.model.calendars import Rules, never_open
+from service.model.calendars import HourRules, never_open
 from service.model.errors import InvalidField
 from service.model.windows import checked
 
@@ -29,7 +29,7 @@ def all_settings(body: HostBody | GroupBody) -> dict[str, Any]:
     return dict.fromkeys(cleared) | sent_fields(body)
 
 
-def check_hours(rules: Rules, settings: dict[str, Any], now: datetime) -> None:
+def check_hours(rules: HourRules, settings: dict[str, Any], now: datetime) -> None:
     """Raise `InvalidField` if windows and blackouts that were set leave no opening in a year."""
     for name in HOURS:
         if settings.get(name) and (reason := never_open(rules, now)):

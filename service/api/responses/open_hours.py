@@ -7,7 +7,7 @@ import numpy as np
 from recrawl_client.wire.hosts import OpenHoursAnswer, OpenStretch
 from service.core.open_hours import LAST
 from service.model.arrays import instant, moment
-from service.model.calendars import Rules, hours_of
+from service.model.calendars import HourRules, hours_of
 
 SHOWN = timedelta(days=7)
 """Time whose stretches are shown."""
@@ -17,7 +17,7 @@ OPEN = OpenHoursAnswer(blackouts=[], is_open=True, share=1.0, week=[])
 """Answer for a host that is open at all times."""
 
 
-def open_hours_answer(rules: Rules, now: datetime) -> OpenHoursAnswer | None:
+def open_hours_answer(rules: HourRules, now: datetime) -> OpenHoursAnswer | None:
     """Return when a host may be crawled; None: at all times."""
     if rules.is_open:
         return None

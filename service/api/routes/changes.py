@@ -91,7 +91,7 @@ RESPONSES[200]["content"] |= openapi.streams(EXAMPLES["change"], NDJSON)
 
 
 @dataclass(frozen=True, slots=True)
-class FeedReader:
+class ChangesReader:
     """The reader of one request."""
 
     service: Service
@@ -154,7 +154,7 @@ async def get_changes(
     only = change_filter(kind, host, prefix, tag, min_weight)
     place, same_feed = await in_thread(start, service, cursor, since)
     streamed = media == NDJSON
-    reader = FeedReader(service, place, BLOCK if streamed else limit, only, same_feed)
+    reader = ChangesReader(service, place, BLOCK if streamed else limit, only, same_feed)
     deadline = asyncio.get_running_loop().time() + wait_s
     if streamed:
         first = await reader.part()
@@ -192,7 +192,7 @@ async def more(request: Request, service: Service, place: FeedPlace, deadline: f
 
 
 async def lines(
-    request: Request, reader: FeedReader, part: Changes, deadline: float
+    request: Request, reader: ChangesReader, part: Changes, deadline: float
 ) -> AsyncIterator[bytes]:
     """Yield the changes of a part and of the following ones, a cursor after each part."""
     encoder = json.Encoder()

@@ -172,7 +172,7 @@ def _pages(tx: Transaction, service: Service, copies: Copies) -> tuple[Freshness
     return FreshnessColumns.concatenate([pages, new]).take(row), there | by_url
 
 
-class Moves(NamedTuple):
+class RedirectTargets(NamedTuple):
     """(N,) redirects of pages that are gone."""
 
     redirects_to: Ints
@@ -181,7 +181,7 @@ class Moves(NamedTuple):
     """URL of that page; None without one."""
 
 
-def _moves(tx: Transaction, pages: FreshnessColumns) -> Moves:
+def _moves(tx: Transaction, pages: FreshnessColumns) -> RedirectTargets:
     """Return where the pages that are gone redirect."""
     redirects_to, url = np.zeros(len(pages), np.int64), np.full(len(pages), None, object)
     gone = np.flatnonzero(pages.gone & (pages.page_id > 0))
@@ -194,14 +194,14 @@ def _moves(tx: Transaction, pages: FreshnessColumns) -> Moves:
         targets = tx.page_urls(distinct(redirects_to[moved]), ChangeFilter())
         row, there = targets.rows(redirects_to[moved])
         url[moved[there]] = targets.url[row[there]]
-    return Moves(redirects_to, url)
+    return RedirectTargets(redirects_to, url)
 
 
 def _verdicts(
     pages: FreshnessColumns,
     copies: Copies,
     freshness: Freshness,
-    moves: Moves,
+    moves: RedirectTargets,
     now: np.datetime64,
 ) -> Iterator[Verdict]:
     registered, lacking = pages.page_id > 0, lacks_content(pages.gone, pages.n_failures)

@@ -89,7 +89,7 @@ OF_PART = "FROM observations WHERE stretch BETWEEN ? AND ?"
 READ = f"SELECT {LOGGED} {OF_PART} ORDER BY page_id, observed_at, kind"
 
 
-class Stretches:
+class NewestStretches:
     """The newest stretch of each day, as this process counts; the counts may be inexact."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def _newest(driver: sqlite3.Connection, day: int) -> tuple[int, int]:
 class SqliteLog(ArchivedLog, SqliteDialect):
     """The log in the SQL of SQLite."""
 
-    stretches: Stretches
+    stretches: NewestStretches
 
     @override
     def append_log(self, entries: LogColumns) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import Ints
-from service.model.calendars import ALWAYS_OPEN, Rules, StoredRules, joined, split
+from service.model.calendars import ALWAYS_OPEN, HourRules, StoredRules, joined, split
 from service.storage.budget.orders import HOURS
 from service.storage.dialect import Dialect, Subject
 
@@ -58,7 +58,7 @@ class HoursSql(Dialect, HoursStatements):
     @override
     def stored_rules(self) -> StoredRules:
         of_queue = {
-            queue_id: Rules(split(windows), split(blackouts) or ())
+            queue_id: HourRules(split(windows), split(blackouts) or ())
             for queue_id, windows, blackouts in self.run(RULES)
         }
         if not of_queue:

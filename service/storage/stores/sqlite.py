@@ -47,7 +47,7 @@ from service.storage.history.measured import MeasuredSql
 from service.storage.history.sqlite import SqliteHistory
 from service.storage.incarnations.recognition import recognise_file, renewed_file
 from service.storage.incarnations.sqlite import SqliteIncarnations
-from service.storage.log.sqlite import SqliteLog, Stretches
+from service.storage.log.sqlite import NewestStretches, SqliteLog
 from service.storage.pages.sqlite import SqlitePages
 from service.storage.pages.sqlite_lists import SqliteListing
 from service.storage.queue.signs import SignsSql
@@ -104,7 +104,7 @@ class SqliteTransaction(
     """The statements on SQLite; the write transaction is the lock of all rows."""
 
     def __init__(
-        self, driver: sqlite3.Connection, width: int, fetching: Turns, stretches: Stretches
+        self, driver: sqlite3.Connection, width: int, fetching: Turns, stretches: NewestStretches
     ) -> None:
         self.driver = driver
         self.width = width
@@ -150,7 +150,7 @@ class SqliteStore(Store):
         self.reading = opened(url, READING_CACHE, "BEGIN")
         self.writing = Turns()
         self.fetching = Turns()
-        self.stretches = Stretches()
+        self.stretches = NewestStretches()
         self.rung: Counter[Topic] = Counter()
         """Number of commits of this process that rang, by topic."""
         self.held, self.held_at = False, -1.0
