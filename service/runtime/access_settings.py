@@ -172,7 +172,7 @@ def is_origin(text: str) -> bool:
     >>> [is_origin(text) for text in ("https://A.example", "https://a.example:99999")]
     [False, False]
 
-    What no browser sends would admit nobody, without a word:
+    An origin that no browser sends would admit nobody, without a word:
 
     >>> [is_origin(text) for text in ("https://*.example", "https://a.example:443", "https://ü.de")]
     [False, False, False]
