@@ -41,7 +41,7 @@ from recrawl_lab.worlds.trace import read_trace
 from recrawl_lab.worlds.world import World, synthetic_world
 from service.cli.file_steps import opened_store
 from service.cli.options import console, heed_sigterm
-from service.model.calendars import ALWAYS, Rules, never_open
+from service.model.calendars import ALWAYS, HourRules, never_open
 from service.model.errors import InvalidField
 from service.model.windows import WINDOWS, checked, parts_of
 from service.runtime.bootstrap import configure_logging
@@ -103,12 +103,12 @@ class Source:
         """Return whether the site is synthetic."""
         return not any(self._recorded())
 
-    def hours(self) -> Rules:
+    def hours(self) -> HourRules:
         """Return when the site may be crawled; raise `BadParameter` for wrong windows."""
         if self.windows is None:
             return ALWAYS
         try:
-            rules = Rules(checked(WINDOWS, parts_of(self.windows), "--windows") or None)
+            rules = HourRules(checked(WINDOWS, parts_of(self.windows), "--windows") or None)
         except InvalidField as error:
             raise typer.BadParameter(error.detail) from None
         if reason := never_open(rules, START):

@@ -27,7 +27,7 @@ from recrawl_lab.worlds.world import World
 from service.core.estimators import ESTIMATORS, make_estimator
 from service.core.estimators.gamma import Gamma
 from service.epochs.plan import Plan
-from service.model.calendars import Rules
+from service.model.calendars import HourRules
 from service.model.domain import Timing
 
 STEP_INTERVALS = 0.5
@@ -85,9 +85,9 @@ class Game:
     """Windows of the site, in which all policies crawl; none: it is always open."""
 
     @property
-    def hours(self) -> Rules:
+    def hours(self) -> HourRules:
         """The rules of all hosts."""
-        return Rules(self.windows or None)
+        return HourRules(self.windows or None)
 
 
 Progress = Callable[[float], None]

@@ -7,14 +7,14 @@ import numpy as np
 from recrawl_lab.replay.replay import instants_of, since_start
 from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.simulated_time import instant_of
-from service.model.calendars import Rules, hours_of
+from service.model.calendars import HourRules, hours_of
 from service.model.open_time import AHEAD
 
 REACH = (AHEAD - timedelta(days=100)) / timedelta(days=1)
 """Time for which one calendar is used, days; windows beyond its end follow closures before it."""
 
 
-def within(crawls: Crawls, rules: Rules, days: float) -> Crawls:
+def within(crawls: Crawls, rules: HourRules, days: float) -> Crawls:
     """Return crawls, those of a closure in their order over the window that follows it.
 
     A crawl for which no window is left within `days` is left out.

@@ -27,7 +27,7 @@ from service.core.pace import Pace, TakenAmounts, advanced, room, taken
 from service.epochs.plan import Plan
 from service.leases.due import due_at, ranking_rates
 from service.model.arrays import UNSPECIFIED, Bools, Ints
-from service.model.calendars import ALWAYS, Calendars, Rules
+from service.model.calendars import ALWAYS, Calendars, HourRules
 from service.model.history import HostEvents
 
 KINDS = "first", "ahead", "on_loan"
@@ -51,7 +51,7 @@ class Gate:
     """Time between two requests, days."""
     asks: Callable[[float], bool] = lambda _: True
     """Function of an instant, days since the start: true if the fleet asks then."""
-    hours: Rules = ALWAYS
+    hours: HourRules = ALWAYS
     """Windows and blackouts of all hosts, in which pages are crawled but not found."""
 
 
@@ -128,6 +128,7 @@ class GatedFleet(LocalFleet):
         # as in the service, a shift by change hours is no reason for a loan
         by_siblings = (in_force > 0) & ~np.isin(columns.page_id, moved, assume_unique=True)
         urgency = np.divide(columns.due_rate, in_force, out=np.ones(len(page)), where=by_siblings)
+        hours = self.store.calendars.hours(self.gate.hours, self.store.clock())
         return Pages(
             page=page,
             host=self.host[page],
@@ -138,7 +139,7 @@ class GatedFleet(LocalFleet):
             urgency=urgency,
             first=new,
             shown=columns.n_failures == 0,
-            hours=self.store.calendars.hours(self.gate.hours, self.store.clock()) or None,
+            hours=None if isinstance(hours, str) else hours,
         )
 
     def step_crawls(self, start: float, end: float) -> tuple[Crawls, dict[str, Bools]]:
@@ -256,7 +257,7 @@ def replay_gated(
     loan_days: float,
     notices: Crawls | None = None,
     seed: int = 1,
-    hours: Rules = ALWAYS,
+    hours: HourRules = ALWAYS,
     progress: Callable[[float], None] | None = None,
 ) -> Replayed:
     """Crawl a world through the gate as `replay.replay` does without it; first crawls are free.

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from service.model.arrays import (
     Columns,
     Floats,
     Ints,
-    days,
     distinct,
     instant,
     nothing,
@@ -355,7 +354,6 @@ def feed_of(pages: HostPages, host_id: int, feeds: PingFeeds, now: datetime) -> 
         return None
     evidence = PingState(0.0, 0.0, pages.real_pings, pages.false_pings, pages.n_pings, 0.0)
     last_ping_at = np.array([instant(pages.last_ping_at)])
-    silent_days = np.maximum(days(instant(now) - last_ping_at), 0.0)
     return HostFeed(
         n_pages=pages.n_pinged,
         n_pings=pages.n_pings,
@@ -363,6 +361,6 @@ def feed_of(pages: HostPages, host_id: int, feeds: PingFeeds, now: datetime) -> 
         real=float(PingQuality().estimate(evidence).precision),
         trust=pages.trust,
         last_ping_at=pages.last_ping_at,
-        silent_days=float(silent_days[0]),
+        silent_days=max((now - pages.last_ping_at) / timedelta(days=1), 0.0),
         silent=bool(feeds.silent(np.array([host_id]), last_ping_at, instant(now))[0]),
     )

@@ -6,9 +6,9 @@ from recrawl_lab.replay.closures import REACH, within
 from recrawl_lab.replay.replay import instants_of
 from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.simulated_time import START, instant_of
-from service.model.calendars import ALWAYS, Rules, hours_of
+from service.model.calendars import ALWAYS, HourRules, hours_of
 
-NIGHT = Rules(("00:00-06:00 UTC",))
+NIGHT = HourRules(("00:00-06:00 UTC",))
 
 
 def test_a_site_that_is_always_open_changes_nothing():

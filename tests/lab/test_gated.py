@@ -12,11 +12,11 @@ from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn, within
 from recrawl_lab.worlds.simulated_time import START, Clock
 from recrawl_lab.worlds.world import synthetic_world
 from service.core.pace import Available
-from service.model.calendars import Rules, hours_of
+from service.model.calendars import HourRules, hours_of
 from service.model.columns import NOT_SHIFTED
 
 NO_CAP = np.full(3, np.inf)
-NIGHT = Rules(("22:00-06:00 UTC",))
+NIGHT = HourRules(("22:00-06:00 UTC",))
 
 
 def pages(due, hours=None, **given):

@@ -26,7 +26,7 @@ from recrawl_lab.memory.growing import GrowingTable
 from recrawl_lab.memory.store import MemoryStore
 from service.leases.due import due_at, next_crawl_at
 from service.model.arrays import instant
-from service.model.calendars import Calendars, Rules
+from service.model.calendars import Calendars, HourRules
 from service.model.domain import Observability, PagePatch
 from service.model.errors import LeadershipLost, PageNotFound
 
@@ -312,7 +312,7 @@ def test_pages_are_due_in_the_open_time_of_the_calendars_and_hosts_have_no_delay
     store = MemoryStore(2)
     ids = register(store, 3)
     publish(store, schedule_columns(ids, crawl_rate=np.array([1.0, 0.5, 6.0])))
-    store.clock, store.calendars = (lambda: T0), Calendars(Rules(("22:00-06:00 UTC",)))
+    store.clock, store.calendars = (lambda: T0), Calendars(HourRules(("22:00-06:00 UTC",)))
     with store.begin() as tx:
         states = tx.lock_states(ids)
         states.last_crawl_at[:] = instant(T0)

@@ -153,8 +153,9 @@ def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
 def _is_first_since(page: Page, planned_at: datetime | None) -> bool:
     """Return whether a page has had its first crawl since the plan, which so gave it no share."""
     crawled_at = page.last_crawl_at
-    first = crawled_at is not None and page.n_observations == 0 and page.n_failures == 0
-    return first and planned_at is not None and crawled_at >= planned_at
+    if crawled_at is None or planned_at is None or page.n_observations or page.n_failures:
+        return False
+    return crawled_at >= planned_at
 
 
 def _paused(page: PageNow, turn: Turn) -> Hold | None:
