@@ -29,9 +29,9 @@ from service.transfer.files import kind_of
 from service.transfer.lines import StateLine
 
 BLOCK = 10_000
+STATE = tuple(name for name in StateLine.__struct_fields__ if name != "note_if_new")
 # a note belongs to the state of a page
-PAGE = tuple(name for name in Page.__struct_fields__ if name != "note")
-STATE = StateLine.__struct_fields__
+PAGE = tuple(name for name in STATE if name in Page.__struct_fields__ and name != "note")
 NAMES = np.array([kind.name for kind in Observability], object)
 """Observability by its code."""
 

@@ -22,6 +22,8 @@ HOUR = timedelta(hours=1)
 
 
 def keeper_of(store, budget=4.0, unit="USD", **terms):
+    with store.begin() as tx:
+        tx.set_pace_unit(unit)
     return Keeper(store, Terms(budget, unit=unit, **terms), seconds=lambda: 0.0)
 
 

@@ -283,7 +283,10 @@ def test_a_port_in_use_is_refused_in_our_words(recrawl, sqlite_url):
 
 @pytest.mark.parametrize(
     ("host", "says"),
-    [("192.0.2.1", "this machine has no such address"), ("no.such.invalid", "choose another")],
+    [
+        ("192.0.2.1", "this machine has no such address"),
+        ("no.such.invalid", "no address has this name"),
+    ],
 )
 def test_an_address_that_is_not_of_this_machine_is_refused(recrawl, sqlite_url, host, says):
     settings = {"database_url": sqlite_url, "open": "true"}

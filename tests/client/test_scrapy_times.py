@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -12,8 +12,10 @@ from support.live_server import PATIENCE_S, running
 from support.local_site import LocalSite, page, serving
 from support.processes import running_python
 
+from recrawl_client import scrapy_times
 from recrawl_client.scrapy_times import TURNS, SentTimes
 
+T0 = datetime(2026, 5, 1, tzinfo=UTC)
 SLOW_S = 1.0
 SPIDER = """
 from scrapy import Spider
@@ -64,15 +66,20 @@ async def busy(n_turns, seconds=0.01):
         await asyncio.sleep(0)
 
 
-def test_a_request_is_dated_after_the_turns_that_it_needs():
+def test_a_request_is_dated_after_the_turns_that_it_needs(monkeypatch):
+    turn = 0
+    monkeypatch.setattr(scrapy_times, "utc_now", lambda: T0 + timedelta(seconds=turn))
+
     async def sent():
+        nonlocal turn
         one = Sending()
         one.enter()
-        await busy(TURNS + 2)
-        return one.ago_s
+        for turn in range(1, 2 * TURNS):  # noqa: B007 - the clock reads it
+            await asyncio.sleep(0)
+        return one.times.at["7-1"]
 
-    # of six turns of 10 ms the request needs the first four
-    assert 0.015 < asyncio.run(sent()) < 0.035
+    # the turn in which the request enters, and those that it needs
+    assert asyncio.run(sent()) == T0 + timedelta(seconds=1 + TURNS)
 
 
 def test_an_answer_ends_the_turns_of_its_request():
