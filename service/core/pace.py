@@ -3,7 +3,8 @@ r"""The pace: the gate that keeps the budget where crawls are handed out. Pure.
 Two buckets fill at the budget :math:`R` a day. Crawls that are due take from the first, which holds
 a day's budget. The first is full at the start, so that a new corpus begins at once. The second is
 empty at the start, and every crawl drains it. Crawls that are due have therefore left its content
-over, and pages that are not due yet may take it.
+over, and pages that are not due yet may take it. A lack is forgotten at midnight, because the
+next day has a budget of its own.
 
 A UTC day has at most :math:`R` crawls. Urgent pages may take a loan of :math:`L` days beyond. Half
 of the income pays a debt back, out of what the day may still spend. The crawls of a day and its
@@ -62,7 +63,7 @@ class Pace:
     tokens: float
     """Amount in the first bucket."""
     ahead: float = 0.0
-    """Amount in the second bucket; negative after crawls in advance of the income."""
+    """Amount in the second bucket; negative after crawls in advance of the income of the day."""
     carried: float = 0.0
     """Amount that the day before left to this day, less than the cost of one crawl."""
     spent: float = 0.0
@@ -121,8 +122,11 @@ def advanced(pace: Pace, at: float, budget: float, grain: float = 1.0) -> Pace:
     while int(pace.at) < int(at):
         midnight = float(int(pace.at) + 1)
         pace = _within_day(pace, midnight, grain)
+        carried = min(pace.left, grain)
+        # else a day that took more than its income would leave early pages less of the next one
+        ahead = max(pace.ahead, carried)
         pace = replace(
-            pace, carried=min(pace.left, grain), spent=0.0, paid=0.0, n_first=0.0, at=midnight
+            pace, ahead=ahead, carried=carried, spent=0.0, paid=0.0, n_first=0.0, at=midnight
         )
     pace = _within_day(pace, at, grain)
     return replace(pace, budget=budget, tokens=min(pace.tokens, max(budget, grain)))

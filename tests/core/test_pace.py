@@ -120,6 +120,19 @@ def test_crawls_outside_of_the_gate_use_up_their_day_only():
     assert room(advanced(pace, 1.5, 100.0)).due == 100.0
 
 
+BEGUN_LATE = (Pace.starting(100.0, 0.75), 100.0)
+UNASKED = (advanced(Pace.starting(100.0, 0.0), 0.75, 100.0), 1_000.0)
+CUT = (advanced(Pace.starting(1_000.0, 0.0), 0.75, 1_000.0), 1_000.0)
+
+
+@pytest.mark.parametrize(("pace", "crawls"), [BEGUN_LATE, UNASKED, CUT])
+def test_early_crawls_may_spend_the_day_after_one_that_was_spent_in_advance(pace, crawls):
+    pace = advanced(taken(pace, TakenAmounts(crawls)), 0.75, 100.0)
+    assert room(advanced(pace, 1.0, 100.0)).ahead == 0.0
+    assert room(advanced(pace, 1.5, 100.0)).ahead == pytest.approx(50.0)
+    assert room(advanced(pace, 1.9999, 100.0)).ahead == pytest.approx(100.0, abs=0.1)
+
+
 def test_an_allotment_comes_back():
     before = advanced(Pace.starting(100.0, 0.0), 0.25, 100.0)
     allotment = TakenAmounts(30.0, on_loan=10.0, first=5.0)
