@@ -28,6 +28,7 @@ def busy(sqlite_url, capfd):
         logger_factory=structlog.PrintLoggerFactory(),
     )
     settings = {"api_keys": (ADMIN,), "log_level": "debug", "slow_request_s": 0}
+    settings["webhooks_private"] = True  # nobody listens at the address of the webhook
     try:
         with capture_logs() as log, running(sqlite_url, **settings) as live:
             store = live.service.store

@@ -93,6 +93,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "min_delay_s": (0.5, None),
     "note": ({"parser": 2}, None),
     "note_if_new": (True, False),
+    "change_unit": (True, False),
     "observability": ("auto", "incomplete", "complete"),
     "observed_at": (EARLIER,),
     "www": (True, False),

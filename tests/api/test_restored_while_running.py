@@ -164,7 +164,9 @@ def test_the_unit_of_the_budget_is_that_in_force(live, place):
 def test_an_order_of_the_lost_time_is_no_longer_in_force(live, place):
     live.register("https://a.example/")
     place.backup()
-    assert live.client.put("/budget", json={"budget": "1 GB"}).status_code == 200
+    assert (
+        live.client.put("/budget", json={"budget": "1 GB", "change_unit": True}).status_code == 200
+    )
     assert live.post("/pause", {"for_s": 3_600}).status_code == 200
     windows = {"windows": ["Mon 00:00-01:00 UTC"]}
     assert live.client.put("/hosts/a.example", json=windows).status_code == 200
