@@ -17,46 +17,34 @@ Threads take leases and send reports, so the reactor never waits.
 """
 
 import logging
-import re
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import blake2b
 from typing import Any, Self, Unpack
 
 from msgspec import Raw
 from scrapy import Request, Spider, signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.crawler import Crawler
-from scrapy.http import HtmlResponse, Response
+from scrapy.http import Response
 from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.defer import deferred_from_coro
-from scrapy.utils.misc import load_object
 from scrapy.utils.reactor import is_reactor_installed
-from scrapy.utils.response import get_meta_refresh
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
-from w3lib.url import safe_url_string
 
-from recrawl_client.base import utc_now
 from recrawl_client.batches import Batches
 from recrawl_client.calls import CrawlEvidence
 from recrawl_client.client import Client
-from recrawl_client.errors import ClientError, LeaseNotHeld, Unavailable
+from recrawl_client.errors import ClientError, Unavailable
 from recrawl_client.headers import (
     conditions,
-    http_date,
-    price_of,
-    retry_seconds,
-    target_url,
-    usable_etag,
 )
 from recrawl_client.reporter import Reporter
-from recrawl_client.scrapy_failures import Answers, header
+from recrawl_client.scrapy_failures import Answers
+from recrawl_client.scrapy_leases import LeasesInHand
 from recrawl_client.scrapy_notes import (
     Notes,
     NotKept,
@@ -64,6 +52,7 @@ from recrawl_client.scrapy_notes import (
     RequestNote,
     UnnamedFunction,
 )
+from recrawl_client.scrapy_responses import Responses, refresh
 from recrawl_client.scrapy_robots import ScrapyRobots, release
 from recrawl_client.scrapy_times import SentTimes
 from recrawl_client.wire.common import empty
@@ -80,34 +69,12 @@ Reports are sent sooner when as many reports wait as pages are being fetched, be
 wait for the reports."""
 LINKS_S = 1.0
 """Maximum age of a link or a ping before sending, seconds."""
-MOST_LEASES = 1_000
-"""Maximum number of leases in one answer of the service."""
 MOST_REMEMBERED = 1_000_000
 """Maximum number of remembered registered pages, which links do not register again."""
 TARGET = "recrawl_target"
 """Name in `meta` of the list that gets the URL of a redirect's target, if it may be crawled."""
-LOOK_S = 0.25
-"""Time between two looks at the ends of the leases in hand, seconds."""
-DEFAULT_TTL_S = 300.0
-"""Duration of a lease whose end the clock of this machine shows in the past, seconds."""
-LONGEST_HELD_S = 3_600.0
-"""Longest time in hand for which a lease is extended, seconds."""
-LONGEST_DIGEST = 256
-"""Maximum length of a digest, characters."""
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-SUCCESS = range(200, 300)
-"""Statuses of pages with content."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Times of a lease in hand, seconds on the monotonic clock."""
-
-    since: float
-    end: float
-    ttl_s: float
 
 
 class Scheduler(BaseScheduler):
@@ -118,17 +85,13 @@ class Scheduler(BaseScheduler):
         options = crawler.settings
         url = options.get("RECRAWL_URL", "http://127.0.0.1:8000")
         key = options.get("RECRAWL_API_KEY")
-        self.most = options.getint("RECRAWL_LEASES", 2 * options.getint("CONCURRENT_REQUESTS"))
         self.register = options.getbool("RECRAWL_REGISTER", True)
         self.conditional = options.getbool("RECRAWL_CONDITIONAL", True)
-        compare = options.get("RECRAWL_CHANGE_WEIGHT")
-        self.change_weight: Callable[[Response], object] | None = (
-            load_object(compare) if compare else None
-        )
+        ttl_s = options.getfloat("RECRAWL_LEASE_TTL_S") or None
         self.idle_s: float | None = options.getfloat("RECRAWL_CLOSE_IDLE_S") or None
         self.lease_options: dict[str, Any] = {
             "hosts": options.getlist("RECRAWL_HOSTS"),
-            "ttl_s": options.getfloat("RECRAWL_LEASE_TTL_S") or None,
+            "ttl_s": ttl_s,
             "wait_s": min(WAIT_S, self.idle_s or WAIT_S),
         }
         self.stop = threading.Event()
@@ -145,25 +108,23 @@ class Scheduler(BaseScheduler):
         self.batches = (self.reporter, self.outside, self.pages, self.pings)
         obeys = options.getbool("ROBOTSTXT_OBEY")
         self.answers = Answers(crawler)
+        self.responses = Responses(options)
         self.notes = Notes(crawler, options)
         self.robots = ScrapyRobots(crawler, self.leasing) if obeys else None
         self.entering: set[Deferred[None]] = set()
         """Crawls that wait for robots.txt and its delay."""
         self.ready: deque[Request] = deque()
-        self.in_hand: dict[str, Crawl] = {}
-        """Crawls without a report, by lease."""
-        self.held: dict[str, Held] = {}
-        """Times of the leases in hand, by lease."""
-        self.sent = SentTimes(crawler, self.in_hand.__contains__)
+        most = options.getint("RECRAWL_LEASES", 2 * options.getint("CONCURRENT_REQUESTS"))
+        self.leases = LeasesInHand(self.leasing, most, ttl_s, self.stop)
+        self.sent = SentTimes(crawler, self.leases.__contains__)
         self.registered: dict[int, int] = {}
         """Hashes of the notes of registered pages, by hashes of their URLs."""
         self.logged: set[str] = set()
         """Faults of requests and notes that the log has."""
         self.dry = False
-        self.room = threading.Condition()
         self.threads = [
             threading.Thread(target=target, name=name, daemon=True)
-            for name, target in (("leases", self._lease_on), ("ends", self._keep_on))
+            for name, target in (("leases", self._lease_on), ("ends", self.leases.keep))
         ]
 
     @classmethod
@@ -204,26 +165,16 @@ class Scheduler(BaseScheduler):
         while self.ready:
             request = self.ready.popleft()
             crawl = request.meta.get("recrawl")
-            if crawl is None or self._holds(crawl):
+            if crawl is None or self.leases.runs(crawl.lease):
                 return request
+            self._drop(crawl)
             self._count("recrawl/lease_ended")
         return None
 
-    def _holds(self, crawl: Crawl) -> bool:
-        """Return whether a lease still runs; drop the lease if not."""
-        with self.room:
-            held = self.held.get(crawl.lease)
-            if held is not None and time.monotonic() < held.end:
-                return True
-            self._drop(crawl.lease)
-            return False
-
-    def _drop(self, lease: str) -> Crawl | None:
-        """Remove a lease, under the lock; return its crawl if it was in hand."""
-        self.held.pop(lease, None)
-        self.sent.forget(lease)
-        self.room.notify()
-        return self.in_hand.pop(lease, None)
+    def _drop(self, crawl: Crawl) -> bool:
+        """Remove a lease; return whether it was in hand."""
+        self.sent.forget(crawl.lease)
+        return self.leases.drop(crawl.lease)
 
     def _count(self, name: str) -> None:
         if self.crawler.stats is not None:
@@ -244,7 +195,7 @@ class Scheduler(BaseScheduler):
             note = self.notes.of(request)
         except NotKept as error:
             return self._refuse(error)
-        with self.room:
+        with self.leases.lock:
             if changed_at:
                 self.pings.add(Ping(url=request.url, changed_at=changed_at))
             if not (note.is_plain and changed_at):
@@ -285,7 +236,7 @@ class Scheduler(BaseScheduler):
         """
         meta = request.meta
         if "recrawl" in meta:
-            return meta["recrawl"].lease in self.in_hand
+            return meta["recrawl"].lease in self.leases
         direct = meta.get("recrawl_now") or "redirect_times" in meta
         return bool(direct) or request.method != "GET"
 
@@ -295,62 +246,12 @@ class Scheduler(BaseScheduler):
             return
         # spiders copy `meta` to requests that Scrapy itself must check
         request.meta.pop("dont_obey_robotstxt", None)
-        target = target_url(response.status, response.url, _location(response))
-        digested = None
-        try:
-            if response.status in SUCCESS:
-                digested = self._digest(response, spider)
-        except Exception:
-            log.exception("recrawl_digest failed; %s is reported without content", response.url)
-        self._report(
-            crawl,
-            self.reporter if target is None or self._follows(target) else self.outside,
-            status=response.status,
-            digest=digested,
-            retry_after_s=retry_seconds(header(response, "Retry-After")) or None,
-            last_modified=http_date(header(response, "Last-Modified")),
-            etag=usable_etag(header(response, "ETag")),
-            redirect_url=target,
-            change_weight=self._weight(response, spider) if digested else None,
-            bytes=float(len(response.body)),
-            seconds=request.meta.get("download_latency"),
-            price=price_of(response.status, lambda name: header(response, name)),
-        )
-        if isinstance(response, HtmlResponse) and (refresh := _refresh(response)):
-            self._pass(refresh.replace(**self.notes.request(crawl.note)))
-
-    def _digest(self, response: Response, spider: Spider) -> str | None:
-        """Return the digest of a page; None if the spider sees no content in it."""
-        own: Callable[[Response], object] = getattr(spider, "recrawl_digest", digest)
-        value = own(response)
-        if value is None or value == "":
-            return None
-        text = str(value)
-        # the service would refuse a longer text, and one that is no Unicode
-        fits = len(text) <= LONGEST_DIGEST and not LONE_SURROGATE.search(text)
-        return text if fits else hashed(text)
-
-    def _weight(self, response: Response, spider: Spider) -> float | None:
-        """Return the weight of a page's change by the spider, else by the settings.
-
-        The service would refuse any other value, and the report with it.
-        """
-        own: Callable[[Response], object] | None = getattr(spider, "recrawl_change_weight", None)
-        compare = own or self.change_weight
-        if compare is None:
-            return None
-        try:
-            value: Any = compare(response)
-            weight = None if value is None else float(value)
-        except Exception:
-            log.exception("the comparison failed; the change of %s counts in full", response.url)
-            return None
-        if weight is None or 0 <= weight <= 1:
-            return weight
-        log.error(
-            "the weight of a change of %s is %s, not 0 to 1; it counts in full", response.url, value
-        )
-        return None
+        evidence = self.responses.evidence(response, request, spider)
+        target = evidence.get("redirect_url")
+        inside = target is None or self._follows(target)
+        self._report(crawl, self.reporter if inside else self.outside, **evidence)
+        if onward := refresh(response):
+            self._pass(onward.replace(**self.notes.request(crawl.note)))
 
     def _follows(self, url: str) -> bool:
         """Return whether the service may register the target of a redirect.
@@ -381,23 +282,18 @@ class Scheduler(BaseScheduler):
 
     def _return(self, crawl: Crawl) -> None:
         """Return the lease of a page that nobody asked for, by the choice of this crawler."""
-        with self.room:
-            mine = self._drop(crawl.lease)
-        if mine is not None:
+        if self._drop(crawl):
             self._count("recrawl/lease_returned")
             deferred_from_coro(run_in_thread(release, self.leasing, crawl))
 
     def _report(self, crawl: Crawl, reporter: Reporter, **evidence: Unpack[CrawlEvidence]) -> None:
         self.answers.forget(crawl.lease)
         sent_at = self.sent.at.get(crawl.lease)
-        with self.room:
-            mine = self._drop(crawl.lease)
-            n_in_hand = len(self.in_hand)
-        if mine is not None:
+        if self._drop(crawl):
             # without a request, such as of a page that robots.txt forbids, the lease dates it
             evidence.setdefault("observed_at", sent_at)
             reporter.report(crawl, **evidence)
-        if reporter.n_waiting >= n_in_hand:
+        if reporter.n_waiting >= len(self.leases):
             reporter.flush()
 
     def _take(self, crawls: list[Crawl]) -> None:
@@ -430,8 +326,7 @@ class Scheduler(BaseScheduler):
         if entry.evidence:
             self._count("recrawl/robotstxt_refused")
             return self._report(crawl, self.reporter, **entry.evidence)
-        with self.room:
-            self._drop(crawl.lease)
+        self._drop(crawl)
         return None
 
     def _send(self, crawl: Crawl) -> None:
@@ -465,7 +360,7 @@ class Scheduler(BaseScheduler):
     # -- in threads
 
     def _lease_on(self) -> None:
-        while count := self._room():
+        while count := self.leases.wait_for_room():
             was_quiet = not (self.pages.n_waiting or self.pings.n_waiting)
             try:
                 leased = self.reporter.lease(count, client=self.leasing, **self.lease_options)
@@ -475,72 +370,18 @@ class Scheduler(BaseScheduler):
             except ClientError as error:
                 self.in_engine(self._give_up, error)
                 return
-            with self.room:
-                self.in_hand |= {crawl.lease: crawl for crawl in leased.items}
-                self.held |= {crawl.lease: self._held(crawl) for crawl in leased.items}
+            with self.leases.lock:
+                self.leases.take(leased.items)
                 self.dry = was_quiet and self._over(leased.retry_after_s or 0.0)
             if leased.items:
                 self.in_engine(self._take, leased.items)
 
-    def _held(self, crawl: Crawl) -> Held:
-        """Return the times of a new lease on the clock of this process.
-
-        The clocks of this machine and of the service may differ.
-        """
-        left_s = (crawl.expires_at - utc_now()).total_seconds()
-        ttl_s = self.lease_options["ttl_s"] or (left_s if left_s > 0 else DEFAULT_TTL_S)
-        now = time.monotonic()
-        return Held(since=now, end=now + ttl_s, ttl_s=ttl_s)
-
-    def _keep_on(self) -> None:
-        """Extend leases whose pages are in hand for half of their time."""
-        while not self.stop.wait(LOOK_S):
-            now = time.monotonic()
-            with self.room:
-                late = [
-                    crawl
-                    for lease, crawl in self.in_hand.items()
-                    if now < (held := self.held[lease]).end < now + held.ttl_s / 2
-                    and now < held.since + LONGEST_HELD_S
-                ]
-            for crawl in late:
-                if not self.stop.is_set():
-                    self._extend(crawl)
-
-    def _extend(self, crawl: Crawl) -> None:
-        held = self.held.get(crawl.lease)
-        if held is None:
-            return
-        sent_at = time.monotonic()
-        try:
-            self.leasing.extend(crawl, min(max(held.ttl_s, 1.0), LONGEST_HELD_S))
-        except LeaseNotHeld:
-            end = sent_at  # another worker may have the page
-        except ClientError as error:
-            log.warning("the lease of %s is not extended: %s", crawl.url, error)
-            return
-        else:
-            end = sent_at + held.ttl_s
-        with self.room:
-            if crawl.lease in self.held:
-                self.held[crawl.lease] = replace(held, end=end)
-
-    def _room(self) -> int:
-        """Return the number of crawls to lease, after a wait for room; 0 when the spider closes."""
-        with self.room:
-            while not self.stop.is_set() and len(self.in_hand) >= self.most:
-                self.room.wait()
-            room = min(self.most - len(self.in_hand), MOST_LEASES)
-            return 0 if self.stop.is_set() else room
-
     def _over(self, idle_s: float) -> bool:
-        waiting = self.in_hand or self.pages.n_waiting or self.pings.n_waiting
+        waiting = len(self.leases) or self.pages.n_waiting or self.pings.n_waiting
         return self.idle_s is not None and idle_s >= self.idle_s and not waiting
 
     def _end(self) -> None:
-        with self.room:
-            self.stop.set()
-            self.room.notify()
+        self.leases.end()
         for thread in self.threads:
             thread.join()
         if n := sum(batches.n_waiting for batches in self.batches):
@@ -550,7 +391,7 @@ class Scheduler(BaseScheduler):
                 _ended(self._give_back)
 
     def _give_back(self) -> None:
-        for crawl in self.in_hand.values():
+        for crawl in self.leases.crawls.values():
             self.client.release(crawl)
 
 
@@ -562,33 +403,6 @@ def _ended(last: Callable[[], None]) -> bool:
         log.error("%s", error)  # noqa: TRY400 - a traceback has no further information
         return not isinstance(error.__cause__, Unavailable)
     return True
-
-
-def _refresh(response: HtmlResponse) -> Request | None:
-    """Return a request of the page to which a document leads; None without one."""
-    try:
-        url = get_meta_refresh(response)[1]
-        return Request(url) if url else None
-    except ValueError:  # no URL of the web, such as `javascript:` or a port above 65,535
-        return None
-
-
-def _location(response: Response) -> str:
-    location = response.headers.get("Location")
-    try:
-        return safe_url_string(location) if location else ""
-    except ValueError:  # no URL, such as one with a port above 65,535
-        return ""
-
-
-def digest(response: Response) -> str:
-    """Return the digest of a body; a spider's method `recrawl_digest` replaces this function."""
-    return blake2b(response.body, digest_size=16).hexdigest()
-
-
-def hashed(text: str) -> str:
-    """Return a digest of any text."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def engine_thread() -> Callable[..., object]:

@@ -5,14 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from recrawl_client.scrapy import Scheduler
+from recrawl_client.scrapy_responses import Responses
 
 RESPONSE = SimpleNamespace(url="https://shop.example/item")
 
 
 def weight(of_settings=None, **of_spider):
-    scheduler = SimpleNamespace(change_weight=of_settings)
-    return Scheduler._weight(scheduler, RESPONSE, SimpleNamespace(**of_spider))
+    responses = Responses({})
+    responses.change_weight = of_settings
+    return responses._weight(RESPONSE, SimpleNamespace(**of_spider))
 
 
 def test_the_method_of_the_spider_goes_before_the_function_of_the_settings():
