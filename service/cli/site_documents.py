@@ -83,9 +83,10 @@ def watch(
     read when they are due, by the rate of their new entries.
     """
     from service.connectors.feed_watch import FeedReader
+    from service.connectors.visits import Manners
     from service.connectors.watch_rounds import rounds
     from service.connectors.watch_state import WatchState
-    from service.connectors.watching import Manners, Watcher
+    from service.connectors.watching import Watcher
 
     rules = outgoing(user_agent, proxy_guards=proxy_guards)
     manners = Manners(

@@ -13,16 +13,10 @@ import httpx
 from recrawl_client import ClientError, Crawl, Refused, Rejected, SitemapRead
 from recrawl_client.headers import conditions, retry_seconds
 from service.connectors.feed_hints import DIFFERS_BY, FASTEST, hints, importance, new_mean
+from service.connectors.visits import NOT_MODIFIED, OK, Fetched
 from service.connectors.watch_hours import HostClosed
 from service.connectors.watch_state import FeedSettings
-from service.connectors.watching import (
-    FORBIDDEN,
-    NOT_MODIFIED,
-    OK,
-    Fetched,
-    Watcher,
-    WatchStep,
-)
+from service.connectors.watching import FORBIDDEN, Watcher, WatchStep
 from service.model.errors import NotSubscribed, RecrawlError, SitemapNotFetched
 
 AT_ONCE = 10
@@ -48,6 +42,7 @@ class FeedReader:
     def __init__(self, watcher: Watcher, subscribe: Subscribe | None = None) -> None:
         self.watcher = watcher
         self.client, self.state = watcher.client, watcher.state
+        self.visits = watcher.visits
         self.subscribe = subscribe
         """None: hubs are not used."""
         watcher.adopt = self.adopt
@@ -96,14 +91,14 @@ class FeedReader:
         return leased.items, min(max(leased.retry_after_s or 0.0, 1.0), LOOK_EVERY_S)
 
     def _read_all(self, crawls: list[Crawl]) -> Iterator[WatchStep]:
-        with self.watcher.http(self.watcher.respect) as http:
+        with self.visits.client(self.visits.respect) as http:
             for crawl in crawls:
                 yield from self._read(http, crawl)
 
     def _read(self, http: httpx.Client, crawl: Crawl) -> Iterator[WatchStep]:
         """Fetch a feed, pass it on and report the read."""
         try:
-            fetched = self.watcher.fetch(http, crawl.url, conditions(crawl))
+            fetched = self.visits.fetch(http, crawl.url, conditions(crawl))
         except HostClosed as error:  # the feed leads to another host, whose window is closed
             self.client.release(crawl)
             yield WatchStep(crawl.url, "skipped", reason=str(error))

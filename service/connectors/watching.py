@@ -11,44 +11,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
 
-from recrawl_client import Client, Ping, Refused, SitemapRead, Unavailable, retry_after
-from recrawl_client.headers import http_date, usable_etag
+from recrawl_client import Client, Ping, Refused, SitemapRead, Unavailable
 from recrawl_client.robots_rules import Rules
 from recrawl_client.wire.evidence import SitemapChild
-from service.connectors.entries import FEEDS
-from service.connectors.guarded import USER_AGENT, FetchLimits, Outgoing, guarded_client
-from service.connectors.inflating import AnswerTooLarge
 from service.connectors.links import resolved, twin
-from service.connectors.sitemap import Sitemap
+from service.connectors.visits import NOT_MODIFIED, OK, Fetched, Manners, Visits
 from service.connectors.watch_hours import HostClosed, WatchHours
 from service.connectors.watch_state import Child, Document, WatchState
 from service.model.errors import InvalidUrl, RecrawlError, SitemapNotFetched
 from service.model.urls import normalise
 
-NOT_MODIFIED, OK = 304, 200
-BUSY = (429, 503)
-REFUSED = 4
-"""First digit of the statuses of a refusal."""
 UNWELCOME = (401, 404, 405)
 """Statuses of a service that refuses this client, and of a server that is no Recrawl."""
 TOO_LARGE = 413
 """Status of the service, or of a proxy before it, for one document."""
-CODINGS = ("gzip", "x-gzip", "deflate", "br", "zstd", "compress")
-"""Content encodings; any other value of the header, such as utf-8, is ignored."""
 MAX_DEPTH = 3
 """Maximum depth of indexes within indexes."""
-DEFAULT_WAIT_S = 600.0
-"""Pause for a busy site without Retry-After, seconds."""
-LONGEST_S = 120.0
-"""Maximum time for a document, seconds, so that one site does not delay the others."""
-MAX_REDIRECTS = 10
 
 
 A_LOOK_IN = 20
@@ -58,8 +42,6 @@ MOST_LOOKED_AT = 1_000
 DAY_EVERYWHERE_S = 38 * 3_600.0
 """Time from the begin of a day anywhere to its end everywhere else, seconds."""
 A_MINUTE_S = 60.0
-MAX_INFLATED = 1_000_000_000
-"""Maximum size of a document that the service has read already, bytes."""
 MAX_NAMED = 1_000
 """Maximum number of sitemaps of a robots.txt."""
 FORBIDDEN = 403
@@ -76,67 +58,6 @@ class WatchStep(NamedTuple):
     """Answer of the service that accepted the document."""
     reason: str = ""
     """Reason of the failure, or what was done."""
-
-
-class Fetched(NamedTuple):
-    """Answer of a site."""
-
-    url: str
-    """Address after all redirects."""
-    status: int
-    headers: httpx.Headers
-    content: bytes
-
-    @property
-    def is_absent(self) -> bool:
-        """True if the site has no such document, or refuses it."""
-        return self.status // 100 == REFUSED and self.status not in BUSY
-
-    @property
-    def coding(self) -> str:
-        """Content encoding; `identity` for any value that is none."""
-        coding = self.headers.get("content-encoding", "").strip().lower()
-        return coding if coding in CODINGS else "identity"
-
-    @property
-    def etag(self) -> str | None:
-        """ETag that can be sent back; None without one."""
-        return usable_etag(self.headers.get("etag", ""))
-
-    @property
-    def last_modified(self) -> datetime | None:
-        """Date of Last-Modified; None without one that can be read."""
-        return http_date(self.headers.get("last-modified", ""))
-
-    def entries(self) -> Sitemap:
-        """Return the document, to be read here once more."""
-        return Sitemap(self.content, MAX_INFLATED, self.url)
-
-    def is_feed(self) -> bool:
-        """Return whether the document is RSS, Atom or a JSON Feed."""
-        document = self.entries()
-        with suppress(RecrawlError):
-            next(iter(document), None)
-            return document.kind in FEEDS
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class Manners:
-    """Limits of requests to sites."""
-
-    delay_s: float = 1.0
-    """Time between two fetches from any sites, seconds."""
-    max_bytes: int = 52_428_800
-    """Maximum size of a document as it is sent, bytes; the default is the protocol's limit."""
-    cross_host: bool = False
-    www: bool = False
-    """True where entries of the host with and without `www.` are taken."""
-    private: bool = False
-    """True where addresses that are not public are allowed."""
-    user_agent: str = USER_AGENT
-    proxy_guards: bool = False
-    """True where the proxies of the environment refuse addresses of the operator's network."""
 
 
 class Watcher:
@@ -164,8 +85,7 @@ class Watcher:
         """Registers a feed, and returns whether leases lead to its reads; None: feeds are read each
         round, as sitemaps are."""
         self.hours = WatchHours(client, clock, now)
-        self._not_before: dict[str, float] = {}
-        self._next_fetch = clock()
+        self.visits = Visits(manners, self.hours, sleep, clock)
 
     def recognise(self) -> bool:
         """Forget all documents if the database of the service was restored; return whether."""
@@ -185,7 +105,7 @@ class Watcher:
         began = self._now_s()
         waiting = deque((Child(url, None), 0 if is_site(url) else 1) for url in dict.fromkeys(urls))
         queued = {child.url for child, _ in waiting}
-        with self.http(self._wait) as client:
+        with self.visits.client(self.visits.wait) as client:
             while waiting:
                 child, depth = waiting.popleft()
                 if self.adopt is not None and self.state.has_feed(child.url):
@@ -199,16 +119,6 @@ class Watcher:
                         waiting.append((each, depth + 1))
         self.state.forget_old(began)
         yield from self._ask_for_left(began)
-
-    def http(self, wait: Callable[[httpx.Request], None]) -> httpx.Client:
-        """Return a guarded client that waits before each request."""
-        return guarded_client(
-            FetchLimits(LONGEST_S, self.manners.max_bytes, MAX_REDIRECTS),
-            private=self.manners.private,
-            headers={"Accept-Encoding": "gzip"},
-            outgoing=Outgoing(self.manners.user_agent, self.manners.proxy_guards),
-            event_hooks={"request": [wait]},
-        )
 
     def _step(self, client: httpx.Client, child: Child, *, is_root: bool) -> tuple[WatchStep, str]:
         """Return the step of a document and the address of its row."""
@@ -240,7 +150,7 @@ class Watcher:
 
     def _read_robots(self, client: httpx.Client, url: str) -> WatchStep:
         """Return the step of a robots.txt; without `Sitemap:` lines it names /sitemap.xml."""
-        fetched = self.fetch(client, url, self._conditions(url))
+        fetched = self.visits.fetch(client, url, self._conditions(url))
         if fetched.status == NOT_MODIFIED:
             self.state.see(url, self._now_s())
             return WatchStep(url, "unchanged")
@@ -272,7 +182,7 @@ class Watcher:
 
     def _pass_on(self, client: httpx.Client, child: Child) -> WatchStep:
         url, last = child.url, self.state.document(child.url)
-        fetched = self.fetch(client, url, self._conditions(url))
+        fetched = self.visits.fetch(client, url, self._conditions(url))
         if fetched.status == NOT_MODIFIED and last is not None:
             lastmod = child.lastmod if last.etag or last.last_modified else None
             self.state.remember(url, last._replace(lastmod=lastmod, read_at=self._now_s()))
@@ -361,43 +271,6 @@ class Watcher:
         reason = f"{len(left)} addresses left their sitemaps, {n_asked} to crawl now"
         yield WatchStep(self.client.base_url, "asked", reason=reason)
 
-    # -- requests to sites
-
-    def fetch(self, client: httpx.Client, url: str, conditions: dict[str, str]) -> Fetched:
-        """Return the answer of a site, the document as it is sent; raise `SitemapNotFetched`."""
-        try:
-            urlsplit(url)
-        except ValueError as error:
-            raise SitemapNotFetched(f"it is no address: {error}") from error
-        try:
-            with client.stream("GET", url, headers=conditions) as response:
-                if response.status_code in BUSY:
-                    at_once = response.headers.get("retry-after", "").strip() == "0"
-                    wait = retry_after(response) or (0.0 if at_once else DEFAULT_WAIT_S)
-                    self._not_before[_host(response.request)] = self.clock() + wait
-                is_read = response.status_code == OK
-                content = b"".join(response.iter_raw()) if is_read else b""
-                url = str(response.url)
-                return Fetched(url, response.status_code, response.headers, content)
-        except AnswerTooLarge as error:
-            raise SitemapNotFetched(f"{error}; raise --max-bytes") from error
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise SitemapNotFetched(f"the site cannot be reached: {error}") from error
-        finally:
-            self._next_fetch = self.clock() + self.manners.delay_s
-
-    def _wait(self, request: httpx.Request) -> None:
-        """Wait for the delay before each request, also before those of redirects."""
-        self.respect(request)
-        self.sleep(max(self._next_fetch - self.clock(), 0.0))
-        self._next_fetch = self.clock() + self.manners.delay_s
-
-    def respect(self, request: httpx.Request) -> None:
-        """Raise `SitemapNotFetched` while a site has asked to be left alone."""
-        if (wait := self._not_before.get(_host(request), 0.0) - self.clock()) > 0:
-            raise SitemapNotFetched(f"the site asked to be left alone for another {wait:.0f} s")
-        self.hours.check(request.url.host)
-
     def _conditions(self, url: str) -> dict[str, str]:
         last = self.state.document(url)
         if last is None or last.scope != self._scope():
@@ -436,7 +309,3 @@ def _dated(children: Iterable[SitemapChild]) -> tuple[Child, ...]:
         Child(each.loc, None if each.lastmod is None else each.lastmod.timestamp())
         for each in children
     )
-
-
-def _host(request: httpx.Request) -> str:
-    return request.url.netloc.decode()

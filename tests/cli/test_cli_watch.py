@@ -17,11 +17,12 @@ from support.live_server import Live, lease_freely, running
 from support.loopback import Loopback, Names
 
 from recrawl_client import Client, Problem, Refused, Unavailable
-from service.connectors import watching
+from service.connectors import visits
 from service.connectors.feed_watch import FeedReader
+from service.connectors.visits import Manners
 from service.connectors.watch_rounds import RESTORED, rounds
 from service.connectors.watch_state import WatchState
-from service.connectors.watching import Manners, Watcher
+from service.connectors.watching import Watcher
 
 pytestmark = pytest.mark.dear
 
@@ -354,7 +355,7 @@ def test_who_is_left_alone_is_who_asked_for_it_and_hops_keep_the_delay(timed, si
 
 
 def test_a_document_that_never_comes_to_its_end_is_given_up(timed, site, monkeypatch):
-    monkeypatch.setattr("service.connectors.watching.LONGEST_S", -1.0)
+    monkeypatch.setattr("service.connectors.visits.LONGEST_S", -1.0)
     site.pages["/0.xml"] = Page(site.urlset("/a"))
     (step,) = timed[0].look([f"{site.url}/0.xml"])
     assert (step.outcome, "no complete answer after" in step.reason) == ("failed", True)
@@ -474,8 +475,8 @@ def test_a_redirect_into_the_operators_network_is_not_followed(api: Live, site, 
     site.pages |= {"/sitemap.xml": moved, "/secret.xml": Page(site.urlset("/a"))}
     names = Names(**{"news.example": "8.8.8.8", "127.0.0.1": "127.0.0.1"})
     options = {"look_up": names, "network": Loopback(site.server.server_port)}
-    guarded = partial(watching.guarded_client, **options)
-    monkeypatch.setattr(watching, "guarded_client", guarded)
+    guarded = partial(visits.guarded_client, **options)
+    monkeypatch.setattr(visits, "guarded_client", guarded)
     with Client(api.url) as client:
         watcher = Watcher(client, WatchState(Path("/nowhere/state.db"), api.url), Manners(0))
         (step,) = watcher.look(["http://news.example/sitemap.xml"])

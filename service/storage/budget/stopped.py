@@ -4,7 +4,8 @@ from abc import abstractmethod
 
 from typing_extensions import override
 
-from service.storage.budget.worth import SHOWN, ShownLevel, shown_level
+from service.storage.budget.worth import ShownLevel
+from service.storage.budget.worth_sql import SHOWN, shown_level
 from service.storage.dialect import Dialect, Subject
 
 

@@ -6,14 +6,8 @@ from typing import Any
 from typing_extensions import override
 
 from service.model.arrays import Ints
-from service.storage.budget.worth import (
-    OF_HELD,
-    WRITTEN,
-    HeldPages,
-    NewLevels,
-    UrlLevels,
-    WorthSql,
-)
+from service.storage.budget.worth import WRITTEN, HeldPages, NewLevels, UrlLevels
+from service.storage.budget.worth_sql import OF_HELD, WorthSql
 from service.storage.postgres.dialect import PostgresDialect
 from service.storage.postgres.words import given
 

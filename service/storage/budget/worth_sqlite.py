@@ -7,7 +7,8 @@ import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import Ints
-from service.storage.budget.worth import WRITTEN, HeldPages, NewLevels, UrlLevels, WorthSql
+from service.storage.budget.worth import WRITTEN, HeldPages, NewLevels, UrlLevels
+from service.storage.budget.worth_sql import WorthSql
 from service.storage.sqlite.sql import SqliteDialect
 from service.storage.sqlite.values import microseconds, values
 
