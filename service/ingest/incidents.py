@@ -13,7 +13,8 @@ An incident begins when at least `FEWEST` pages show one sign. They must be more
 host's pages that were crawled in the hour. It ends with the first content, for `alike` of another
 digest, or after a day. After a day, what the pages show is taken as it is until the host has other
 content. After content, the same sign begins no incident for an hour. So a site that deletes most of
-its pages has one false alarm an hour.
+its pages has one false alarm an hour. A page that showed the same before the incident, such as the
+front page to which all others lead, does not tell whether the incident goes on.
 
 A page that is `alike` before an incident begins is doubtful, unless it is a twin of the first such
 page (`ingest.recent_digests`). An hour after the first doubt its content is taken as it is. If the
@@ -60,6 +61,8 @@ class CrawlVerdict(IntEnum):
     """Nothing, before an incident begins."""
     incident = 2
     """Nothing, because the crawl shows the sign of an incident in force."""
+    as_before = 3
+    """Nothing, nor whether the incident goes on: the page showed the same before it."""
 
 
 class SuspectCrawl(NamedTuple):
@@ -172,6 +175,8 @@ class HostWatch:
         """Return what a crawl teaches; `page` is the page before the crawl."""
         self._pass_time(crawl.at)
         if self.in_force and crawl.at >= self.since and self._shows_it(crawl, page):
+            if not self._is_news(page):
+                return CrawlVerdict.as_before
             counted = page.last_at >= self.since and self._showed_it(page)
             self.n_pages += not counted
             self.shown_at = max(self.shown_at, crawl.at)
@@ -205,6 +210,14 @@ class HostWatch:
         if self.kind == Sign.alike:
             return shown_by(crawl, page) == self.digest
         return sign_shown(crawl, page) == self.kind
+
+    def _is_news(self, page: PageSeen) -> bool:
+        """Return whether the sign of the incident is news of a page, which had other content."""
+        if self.kind == Sign.absent:
+            return page.answered
+        if self.kind == Sign.alike:
+            return page.digest != self.digest
+        return page.last_at >= self.since or last_sign(page) != self.kind
 
     def _showed_it(self, page: PageSeen) -> bool:
         return page.outcome == Outcome.doubtful or last_sign(page) == self.kind

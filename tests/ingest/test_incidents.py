@@ -27,7 +27,7 @@ START = 1_000 * DAY
 OWN = 1_000
 """Digest of page 0; page n has the digest OWN + n."""
 SAME = 7
-PLAIN, DOUBTFUL, INCIDENT = CrawlVerdict
+PLAIN, DOUBTFUL, INCIDENT, AS_BEFORE = CrawlVerdict
 
 
 def crawl(page_id, at, outcome=Outcome.content, digest=None, n_alike=0, before=0, doubtful=True):
@@ -129,7 +129,24 @@ def test_the_digest_of_an_incident_is_none_to_pages_that_had_it_before_either():
     found = verdicts(
         [*(alike(i, i) for i in range(1, 6)), crawl(50, 60, digest=SAME)], pages, watch
     )
-    assert (found[-1], watch.in_force) == (INCIDENT, True)
+    assert (found[-1], watch.in_force) == (AS_BEFORE, True)
+    assert watch.shown_at == START + 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [
+        (absent, {"answered": False, "outcome": int(Outcome.elsewhere)}),
+        (absent, {"answered": False, "gone": True, "outcome": int(Outcome.absent)}),
+        (refused, {"outcome": int(Outcome.refused)}),
+    ],
+)
+def test_a_page_that_showed_the_sign_before_does_not_tell_whether_an_incident_goes_on(kind, before):
+    watch, pages = HostWatch(1), known()
+    pages[50] = known(51, **before)[50]
+    found = verdicts([*(kind(i, i) for i in range(1, 6)), kind(50, 60)], pages, watch)
+    assert (found[-1], watch.in_force, watch.n_pages) == (AS_BEFORE, True, 5)
+    assert watch.shown_at == START + 5, "content of a crawl before this one ends the incident"
 
 
 def test_after_a_day_the_sign_is_taken_as_it_is_until_there_is_content():
@@ -240,6 +257,9 @@ class Oracle:
         )
         if self.incident and self.ended is None:
             if raw == self.incident:
+                was_refused = page.outcome == Outcome.refused and page.last_at < self.since
+                if raw is Sign.refused and was_refused:
+                    return AS_BEFORE
                 if self.opened is not None:
                     self.shown[event.page_id] = (raw, Sign.none)
                 return INCIDENT
@@ -256,7 +276,7 @@ class Oracle:
             n = sum(shown == sign for _, shown in self.shown.values())
             rests = sign == self.incident and self.ended is not None
             if sign and not rests and n >= 5 and 2 * n > len(self.shown):
-                self.incident, self.ended = sign, None
+                self.incident, self.ended, self.since = sign, None, self.opened
                 self.opened, self.shown = None, {}
                 return INCIDENT
         return PLAIN
