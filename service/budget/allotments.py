@@ -99,6 +99,8 @@ class Allotment:
     """Maximum amount of one crawl; dearer pages wait."""
     knows_costs: bool = True
     """True if the stored costs of pages are in the unit of the amounts."""
+    trials: float = math.inf
+    """Maximum number of crawls, in one transaction, of pages whose own cost nobody knows."""
 
     def has_room(self) -> bool:
         """Return whether a crawl that is due may begin."""
@@ -124,6 +126,10 @@ class Allotment:
     def fits(self, amount: Floats, *, ahead: bool = False) -> Bools:
         """Return which crawls of these amounts fit, the first ones first."""
         return fitting(amount, (self.ahead if ahead else self.due) + ROUNDING * self.least)
+
+    def tries(self, unknown: Bools) -> Bools:
+        """Return the crawls of pages of known cost, and the first ones of unknown cost."""
+        return ~unknown | (np.cumsum(unknown) <= self.trials)
 
     def fits_on_loan(self, amount: Floats) -> Bools:
         """Return which urgent crawls of these amounts fit on loan, the first ones first."""

@@ -11,7 +11,9 @@ budget together.
 
 **Costs.** A lease takes what its page is expected to cost. The report of the same day, at the same
 server, corrects it by what the crawl took. Money that a lease takes is the most that its crawl may
-pay, so a budget of money is never exceeded.
+pay, so a budget of money is never exceeded. Under a budget of bytes or seconds, one transaction
+leases at most as many pages of unknown cost as this server has seen costs, so that a wrong guess
+does not spend days at once.
 """
 
 import threading
@@ -36,7 +38,7 @@ from service.budget.allotments import (
 )
 from service.budget.grants import NOTHING, Grant, Short
 from service.core.pace import TakenAmounts
-from service.model.amounts import CRAWLS
+from service.model.amounts import BYTES, CRAWLS, SECONDS
 from service.model.arrays import Floats, Ints
 from service.model.errors import OUTAGES, OtherUnit, RowLocked, StoreFull, TablesChanged
 from service.storage import Store
@@ -47,6 +49,8 @@ DAY_S = 86_400.0
 HELD = timedelta(seconds=HELD_S)
 FOLLOWS = timedelta(seconds=1)
 """Time between two draws while the pace has another unit."""
+LEAST_TRIALS = 20
+"""Crawls of unknown cost that one transaction may lease while few costs have been reported."""
 LOOK_S = 60.0
 """Time between two looks for urgent pages where the day's own budget is spent, seconds."""
 ROLLED_BACK = (RowLocked, TablesChanged, StoreFull)
@@ -79,6 +83,8 @@ class Keeper:
         self._charged: dict[int, float] = {}
         """Amounts of the leases of `_charged_on`, by their tokens."""
         self._charged_on = 0
+        self._n_costs = 0
+        """Number of crawls whose cost was reported to this server, in the unit of the budget."""
         self._lends = False
         self._ask_at: datetime | None = None
         """Time before which the pace has no room, as far as this server knows; None: it may."""
@@ -117,6 +123,8 @@ class Keeper:
             if ahead and self._short is not None:
                 # pages that are due wait for this amount
                 held = replace(held, ahead=max(held.ahead - self._short.total, 0.0))
+            if terms.unit in (BYTES, SECONDS):  # a price is known before it is paid
+                held = replace(held, trials=max(self._n_costs, LEAST_TRIALS))
             grant = Grant(held, self._lends, ahead)
             try:
                 yield grant
@@ -173,7 +181,7 @@ class Keeper:
         """Begin without an allotment and without what was learnt of costs."""
         with self._counting:
             self.terms, self._unleased = terms, {}
-            self._charged, self._charged_on = {}, 0
+            self._charged, self._charged_on, self._n_costs = {}, 0, 0
         self._held, self._lends = Allotment(day=0, due=0.0), False
         self._each = self._floor = GRAIN if terms is None else terms.typical
         self._short = self._short_at = self._ask_at = self._drawn_at = self.next_at = None
@@ -248,6 +256,7 @@ class Keeper:
         with self._counting:
             if not self._counts_in(terms.unit):
                 return
+            self._n_costs += int(np.count_nonzero(~np.isnan(amount)))
             charged = self._charged if day == self._charged_on else {}
             expected = [charged.pop(each, np.nan) if each else 0.0 for each in token.tolist()]
             took = np.where(np.isnan(amount) & (token == 0), self._each, amount)

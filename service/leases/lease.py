@@ -246,9 +246,10 @@ def lease_due(
     if caps is not None:
         allowed &= caps.allowed
     able = locked & ripe & allowed
+    may = able & allotment.tries(able & (pages.cost <= 0))
     first = np.isnat(pages.last_crawl_at)
-    own = able & allotment.fits(np.where(able, amount, 0.0), ahead=ahead)
-    rest = able & ~own
+    own = may & allotment.fits(np.where(may, amount, 0.0), ahead=ahead)
+    rest = may & ~own
     urgent, on_loan, taken = rest, rest, own
     if rest.any():
         urgent = rest & ~first & (pages.urgency >= URGENT)

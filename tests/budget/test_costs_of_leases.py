@@ -8,8 +8,8 @@ from support.crawl_cases import RUDE, queue, rng, rows
 from support.store_cases import T0, publish, register, schedule_columns
 
 from service.batching.lease_requests import LeaseRequest, lease_all
-from service.budget.allotments import Terms, fitting
-from service.budget.keeper import Keeper
+from service.budget.allotments import Allotment, Terms, fitting
+from service.budget.keeper import LEAST_TRIALS, Keeper
 from service.budget.spending import adopt_budget
 from service.core.pace import TakenAmounts
 from service.leases.dealt import WorkerRequest
@@ -87,6 +87,24 @@ def test_a_page_dearer_than_a_day_waits_without_holding_up_others(sql_store):
     with sql_store.begin(write=False) as tx:
         assert tx.next_ready_at(ALL_PAGES) <= MIDNIGHT + timedelta(days=1)
     assert beyond
+
+
+def test_few_pages_of_unknown_cost_are_leased_until_costs_are_seen(sql_store):
+    priced(sql_store, 1.0, 1.0, *[0.0] * 200)
+    keeper = keeper_of(sql_store, 1e6, "seconds")
+    tried = leased(sql_store, keeper, MIDNIGHT, count=200)
+    # a request that finds no room for all is two transactions
+    assert len(tried) == 2 + 2 * LEAST_TRIALS, "pages of known cost are no trials"
+    keeper.count_reports(DAY, np.array(list(tried.values())), np.full(len(tried), 30.0))
+    assert len(leased(sql_store, keeper, MIDNIGHT, count=200)) == 2 * len(tried)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3, np.inf])
+def test_trials_are_the_first_crawls_of_unknown_cost(limit):
+    unknown = np.array([True, False, True, True, False, True])
+    tried = Allotment(day=1, due=9.0, unit="USD", trials=limit).tries(unknown)
+    assert tried[~unknown].all()
+    assert np.flatnonzero(tried & unknown).tolist() == [0, 2, 3, 5][: int(min(limit, 4))]
 
 
 @pytest.mark.parametrize(("took", "spent"), [(0.25, 0.25), (3.5, 3.5), (np.nan, 1.0)])
