@@ -17,7 +17,8 @@ from typing_extensions import override
 
 from recrawl_lab.memory.contents import OF_PAGE, PAGE, WRITTEN, Contents
 from recrawl_lab.memory.growing import Undo
-from recrawl_lab.memory.incidents import MemoryIncidents
+from recrawl_lab.memory.links import MemoryLinks
+from recrawl_lab.memory.log import decode
 from service.core.prices import means_of_hosts
 from service.model.arrays import (
     INSTANT,
@@ -28,32 +29,27 @@ from service.model.arrays import (
     Ints,
     Keys,
     instant,
-    moment,
 )
 from service.model.births import births
 from service.model.changes import ChangeColumns
 from service.model.columns import (
     NOT_SHIFTED,
     DueColumns,
-    EvidenceColumns,
-    LogColumns,
     PageColumns,
     PageStates,
     StoredPages,
 )
-from service.model.domain import Kind, LogEntry, Observability, Page, PagePatch
+from service.model.domain import Observability, Page, PagePatch
 from service.model.errors import PageNotFound
-from service.model.freshness import FreshnessColumns, LoggedChanges, MeasuredPages
+from service.model.freshness import FreshnessColumns, MeasuredPages
 from service.model.history import StepSums
 from service.model.id_space import IdSpace
 from service.model.incarnations import Incarnation
 from service.model.listing import PageTags
-from service.model.outcomes import Outcome
 from service.model.urls import url_groups
 from service.storage.budget.orders import NO_ORDERS, Orders
 from service.storage.history.contract import SummedSteps
 from service.storage.pages.contract import Brought, RegisteredPages
-from service.storage.pages.links import GONE_CHECKS, LEAST_TRIES, Links
 from service.storage.pages.validators import StoredValidators, ValidatorChanges
 
 T = TypeVar("T")
@@ -77,7 +73,7 @@ def refuses_the_rest(transaction: type[T]) -> type[T]:
 
 
 @refuses_the_rest
-class MemoryTransaction(MemoryIncidents):
+class MemoryTransaction(MemoryLinks):
     """The statements on arrays."""
 
     def __init__(self, store: Contents) -> None:
@@ -244,28 +240,6 @@ class MemoryTransaction(MemoryIncidents):
         self.log.put(self.undo, np.flatnonzero(self.log["page_id"] == page_id), page_id=0)
 
     @override
-    def page_log(
-        self,
-        page_id: int,
-        limit: int,
-        before: tuple[datetime, Kind] | None = None,
-        kind: Kind | None = None,
-    ) -> list[LogEntry]:
-        log = self.log_of(np.array([page_id]))
-        if kind is not None:
-            log = log.where(log.kind == kind)
-        if before is not None:
-            at, first = instant(before[0]), before[1].value
-            earlier = (log.observed_at < at) | ((log.observed_at == at) & (log.kind < first))
-            log = log.where(earlier)
-        newest = log.take(np.arange(len(log))[::-1][:limit])
-        columns = (getattr(newest, f.name) for f in fields(LogEntry))
-        return [
-            LogEntry(*(decode(cell, f.type) for cell, f in zip(row, fields(LogEntry), strict=True)))
-            for row in zip(*columns, strict=True)
-        ]
-
-    @override
     def freshness_columns(self, page_id: Ints) -> FreshnessColumns:
         there = self._there(np.unique(page_id))
         row, rates = there - 1, self._in_force(there)
@@ -291,28 +265,6 @@ class MemoryTransaction(MemoryIncidents):
     @override
     def page_ranges(self) -> IdSpace:
         return IdSpace(np.array([[0, self.pages.n]]))
-
-    @override
-    def logged_changes(self, page_id: Ints, since: Instants) -> LoggedChanges:
-        log = self.log_of(page_id)
-        log = log.where((log.changed == 1) & ~np.isnan(log.interval))
-        if not len(log):
-            n, none = np.zeros(len(page_id), np.int64), np.full(len(page_id), np.nan)
-            return LoggedChanges(first_at=np.full(len(n), NO_TIME), first_interval=none, n=n)
-        # one number for a page and a time, so that one search finds the entries of all pages
-        pages, at = np.unique(page_id), (log.observed_at.view(np.int64), since.view(np.int64))
-        begin = min(times.min() for times in at)
-        span = max(times.max() for times in at) - begin + 1
-        entries, asked = (
-            np.searchsorted(pages, ids) * span + times - begin
-            for ids, times in zip((log.page_id, page_id), at, strict=True)
-        )
-        first = np.searchsorted(entries, asked, "right")
-        n = np.maximum(np.searchsorted(log.page_id, page_id, "right") - first, 0)
-        entry = np.minimum(first, len(log) - 1)
-        first_at = np.where(n > 0, log.observed_at[entry], NO_TIME)
-        interval = np.where(n > 0, log.interval[entry], np.nan)
-        return LoggedChanges(first_at=first_at, first_interval=interval, n=n)
 
     @override
     def tags_of(self, page_id: Ints) -> PageTags:
@@ -341,11 +293,6 @@ class MemoryTransaction(MemoryIncidents):
         there = self._there(page_id)
         return DueColumns(page_id=there, **self._due_columns(there - 1, self._in_force(there)))
 
-    def _there(self, page_id: Ints) -> Ints:
-        in_range = page_id[(page_id > 0) & (page_id <= self.pages.n)]
-        there: Ints = in_range[self.pages["alive"][in_range - 1]]
-        return there
-
     @override
     def save_states(self, states: PageStates) -> None:
         row = states.page_id - 1
@@ -355,30 +302,6 @@ class MemoryTransaction(MemoryIncidents):
     def clear_estimates(self, page_id: Ints) -> None:
         states = self.lock_states(page_id)
         self.save_states(replace(states, estimate=np.zeros_like(states.estimate)))
-
-    @override
-    def wake(self, page_id: Ints, now: datetime) -> Ints:
-        states = self.lock_states(np.unique(page_id))
-        waits = states.requested_at > states.last_crawl_at
-        retired = states.gone & (states.n_failures > GONE_CHECKS)
-        states = states.where(retired & (waits | np.isnat(states.requested_at)))
-        first = np.isnat(states.requested_at)
-        self.states.put(
-            self.undo,
-            states.page_id - 1,
-            requested_at=np.where(first, instant(now), states.requested_at),
-            renewed_at=np.where(first, NO_TIME, instant(now)),
-        )
-        return states.page_id
-
-    @override
-    def append_log(self, entries: LogColumns) -> None:
-        # by time, so that the oldest entries come first
-        entries = entries.take(np.argsort(entries.observed_at, kind="stable"))
-        number = self.store.n_logged + np.arange(len(entries))
-        self.store.n_logged += len(entries)
-        columns = {"weight": np.nan, **entries.arrays()}
-        self.log.append(self.undo, len(entries), number=number, **columns)
 
     @override
     def append_changes(self, changes: ChangeColumns) -> None:
@@ -395,23 +318,6 @@ class MemoryTransaction(MemoryIncidents):
     @override
     def parts_from(self, since: datetime, limit: int) -> list[StepSums]:
         return []
-
-    @override
-    def log_of(self, page_id: Ints) -> LogColumns:
-        where = np.flatnonzero(np.isin(self.log["page_id"], page_id))
-        page, at, kind = (self.log[name][where] for name in ("page_id", "observed_at", "kind"))
-        where = where[np.lexsort((kind, at, page))]
-        return LogColumns(**{f.name: self.log[f.name][where] for f in fields(LogColumns)})
-
-    @override
-    def evidence_of(self, page_id: Ints) -> EvidenceColumns:
-        evidence = self.store.evidence.of(self.log)
-        page_id = np.sort(self._there(page_id))
-        starts, ends = (evidence.page_id.searchsorted(page_id, side) for side in ("left", "right"))
-        between = evidence.take(slice(starts.min(initial=0), ends.max(initial=0)))
-        if (ends - starts).sum() == len(between):  # no entries of other pages in between
-            return between
-        return between.take(np.isin(between.page_id, page_id))
 
     # -- pages that are exported
 
@@ -431,44 +337,9 @@ class MemoryTransaction(MemoryIncidents):
     def doubt_validators(self, page_id: Ints) -> None:
         """Doubt nothing, because `save_validators` keeps nothing."""
 
-    # -- redirects
-
-    @override
-    def links_of(self, page_id: Ints) -> Links:
-        states = self.lock_states(np.unique(page_id))
-        had_content = (~np.isnat(states.last_observed_at)).astype(np.int16)
-        names = (f.name for f in fields(Links) if f.name != "had_content")
-        return Links(**{name: getattr(states, name) for name in names}, had_content=had_content)
-
-    @override
-    def link(self, page_id: Ints, hops: int, now: datetime, before: datetime) -> Ints:
-        states = self.lock_states(np.unique(page_id))
-        states = states.where(states.hops != 0)
-        nearer = np.where(states.hops < 0, hops, np.minimum(states.hops, hops))
-        tried = (states.n_failures >= LEAST_TRIES) & (states.last_crawl_at < instant(before))
-        requested_at = np.where(tried & ~states.gone, instant(now), states.requested_at)
-        row = states.page_id - 1
-        self.states.put(self.undo, row, hops=nearer, n_targets=0, requested_at=requested_at)
-        return states.page_id
-
-    @override
-    def unlink(self, page_id: Ints) -> Ints:
-        states = self.lock_states(np.unique(page_id))
-        dropped = states.where((states.hops > 0) & np.isnat(states.last_observed_at))
-        self.states.put(self.undo, dropped.page_id - 1, hops=-dropped.hops)
-        return dropped.page_id
-
-    @override
-    def request_retired(self, page_id: Ints, now: datetime) -> Ints:
-        return self.wake(page_id, now)
-
     @override
     def set_kinds(self, page_id: Ints, *, feed: bool) -> Ints:
         return page_id[:0]  # a replay has no feeds, and leases take all pages alike
-
-    @override
-    def add_hops(self, page_id: Ints, hops: int) -> None:
-        self.states.put(self.undo, page_id - 1, hops=np.int16(hops))
 
     @override
     def read_pages(self, after: int, limit: int) -> tuple[StoredPages, PageStates]:
@@ -528,19 +399,3 @@ class MemoryTransaction(MemoryIncidents):
         self.store.evidence.forget()
         while self.undo:
             self.undo.pop()()
-
-
-def decode(cell: Any, kind: Any) -> Any:
-    """Return a cell as the type of its annotation; "none" is None."""
-    if isinstance(cell, np.datetime64):
-        return moment(cell)
-    if isinstance(cell, np.ndarray):
-        return tuple(cell.tolist())
-    if isinstance(cell, np.floating):
-        return None if np.isnan(cell) else float(cell)
-    if isinstance(cell, np.integer) and cell == UNSPECIFIED:
-        return None
-    if kind == bool | None:
-        return bool(cell)
-    plain = cell.item() if isinstance(cell, np.generic) else cell
-    return kind(plain) if kind in (Observability, Kind, Outcome) else plain
