@@ -1,13 +1,20 @@
 """Bodies of answers, inflated in pieces and within a size."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import httpx
 
 PIECE = 65_536
 """Maximum size of an inflated piece, bytes."""
 GZIP = ("gzip", "x-gzip")
+MAGIC = b"\x1f\x8b"
+"""Beginning of each member of a gzip."""
+
+
+class BrokenGzip(ValueError):
+    """A gzip is broken or cut short; all that could be inflated was yielded before."""
 
 
 class AnswerTooLarge(httpx.TransportError):
@@ -22,15 +29,48 @@ def gunzipped(response: httpx.Response) -> Iterator[bytes]:
         return
     if coding not in GZIP:
         raise httpx.DecodingError(f"its Content-Encoding {coding[:40]} was not requested")
-    inflater = zlib.decompressobj(wbits=31)
     try:
-        for part in response.iter_raw():
-            rest = part
+        yield from inflated(response.iter_raw())
+    except BrokenGzip as error:
+        raise httpx.DecodingError(f"its gzip {error}") from error
+
+
+def inflated(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the content of a gzip, of all its members, in pieces of bounded size.
+
+    What follows the last member is padding, and does not count. An empty member is an empty piece.
+    Raise `BrokenGzip` at the place where a gzip breaks off.
+    """
+    member, is_begun = zlib.decompressobj(wbits=31), False
+    try:
+        for piece in pieces:
+            rest = piece
             while rest:
-                yield inflater.decompress(rest, PIECE)
-                rest = inflater.unconsumed_tail
+                if member.eof:
+                    if not rest.startswith(MAGIC[: len(rest)]):
+                        return
+                    member = zlib.decompressobj(wbits=31)
+                is_begun = True
+                if (content := member.decompress(rest, PIECE)) or member.eof:
+                    yield content
+                rest = member.unused_data if member.eof else member.unconsumed_tail
     except zlib.error as error:
-        raise httpx.DecodingError(f"it is not gzip: {error}") from error
+        raise BrokenGzip(f"is broken ({error})") from error
+    if is_begun and not member.eof:
+        raise BrokenGzip("was cut short")
+
+
+def beginning(content: bytes, max_bytes: int) -> bytes:
+    """Return the first bytes of a document, inflated where it is a gzip, up to the gzip's break."""
+    if not content.startswith(MAGIC):
+        return content[:max_bytes]
+    plain = bytearray()
+    with suppress(BrokenGzip):
+        for piece in inflated([content]):
+            plain += piece
+            if len(plain) >= max_bytes:
+                break
+    return bytes(plain[:max_bytes])
 
 
 def inflated_within(response: httpx.Response, max_bytes: int) -> bytes:

@@ -11,7 +11,6 @@ Entities are never expanded, and the inflated size has a limit.
 """
 
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
@@ -27,6 +26,7 @@ from service.connectors.entries import (
     head_field,
     sitemap_entry,
 )
+from service.connectors.inflating import MAGIC, BrokenGzip, inflated
 from service.connectors.json_feed import JsonFeed
 from service.connectors.markup import Markup
 from service.connectors.references import Faults
@@ -37,7 +37,6 @@ PIECE = 65_536
 
 EMPTY_PART = 1_000
 """Size that an empty member of a gzip counts for, bytes; this avoids endless empty members."""
-GZIP = b"\x1f\x8b"
 MAX_LAYERS = 2
 """Maximum layers of gzip; a .gz file sent with Content-Encoding gzip has two."""
 BLANKS = "\ufeff\0 \t\r\n\x0b\x0c"
@@ -110,30 +109,17 @@ class Sitemap:
         for _ in range(MAX_LAYERS):
             first = next(pieces, b"")
             pieces = chain([first], pieces)
-            if not first.startswith(GZIP):
+            if not first.startswith(MAGIC):
                 break
             pieces = _limited(self._gunzip(pieces), max_bytes)
         return _limited(pieces, max_bytes)
 
     def _gunzip(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the content of one gzip, up to the break of a broken one."""
-        member = zlib.decompressobj(wbits=31)
         try:
-            for piece in pieces:
-                rest = piece
-                while rest:
-                    if member.eof:
-                        if not rest.startswith(GZIP[: len(rest)]):
-                            return  # padding after the last member
-                        member = zlib.decompressobj(wbits=31)
-                    if (inflated := member.decompress(rest, PIECE)) or member.eof:
-                        yield inflated
-                    rest = member.unused_data if member.eof else member.unconsumed_tail
-        except zlib.error as error:
-            self._break_off(f"the gzip is broken ({error}); what came before was taken")
-        else:
-            if not member.eof:
-                self._break_off("the gzip was cut short; what came before was taken")
+            yield from inflated(pieces)
+        except BrokenGzip as error:
+            self._break_off(f"the gzip {error}; what came before was taken")
 
     def _break_off(self, reason: str) -> None:
         self.broke_off = self.broke_off or reason

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 import httpx
 
 from recrawl_client import Client, Ping, Refused, SitemapRead, Unavailable
-from recrawl_client.robots_rules import Rules
+from recrawl_client.robots_rules import MAX_BYTES, Rules
 from recrawl_client.wire.evidence import SitemapChild
+from service.connectors.inflating import beginning
 from service.connectors.links import resolved, twin
 from service.connectors.visits import NOT_MODIFIED, OK, Fetched, Manners, Visits
 from service.connectors.watch_hours import HostClosed, WatchHours
@@ -157,7 +158,9 @@ class Watcher:
         if fetched.status != OK and not fetched.is_absent:
             raise SitemapNotFetched(f"the site answered {fetched.status}")
         content = fetched.content if fetched.status == OK else b""
-        lines = Rules(content, self.manners.user_agent).sitemaps
+        # the rules drop a line that their limit cuts
+        rules = Rules(beginning(content, MAX_BYTES + 1), self.manners.user_agent)
+        lines = rules.sitemaps
         named = [resolved(fetched.url, line.strip()) for line in lines[:MAX_NAMED]]
         host = urlsplit(url).hostname or ""
         own = [each for each in named if self._is_own(each, host)]

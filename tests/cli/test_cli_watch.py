@@ -503,6 +503,17 @@ def test_a_site_is_read_by_its_robots_txt(watch, site):
     assert site.paths() == ["/robots.txt", "/a.xml", "/b.txt"]
 
 
+def test_a_robots_txt_sent_with_gzip_is_read(watch, site):
+    content = gzip.compress(b"User-agent: *\nDisallow: /\nSitemap: /a.xml\n")
+    site.pages |= {
+        "/robots.txt": Page(content, headers={"Content-Encoding": "gzip"}),
+        "/a.xml": Page(site.urlset("/1")),
+    }
+    ended = watch(site.url)
+    assert (ended.status, ended.err) == (0, "")
+    assert site.paths() == ["/robots.txt", "/a.xml"]
+
+
 def test_a_site_without_lines_has_its_sitemap_at_the_usual_place(watch, site):
     site.pages["/sitemap.xml"] = Page(site.urlset("/1"))
     assert watch(site.url).status == 0
