@@ -234,6 +234,18 @@ def test_a_second_deletion_does_not_wait_for_the_hub(api: Live, hub):
     assert [api.client.delete(f"/websub/{name}").status_code for _ in range(3)] == [204, 204, 404]
 
 
+def test_a_denial_ends_what_was_deleted(api: Live, hub):
+    name = register(api, hub)
+    api.clock.advance(seconds=61)
+    renewer(api).run_once()
+    (subscriber,) = hub.subscribers
+    assert api.client.delete(f"/websub/{name}").status_code == 204
+    assert shown(api, name)["state"] == "ending"
+    assert hub.deny(subscriber, "no such subscription").status_code == 200
+    assert api.get(f"/websub/{name}/state").status_code == 404
+    assert needs(api) == []
+
+
 def test_a_hub_may_not_end_what_nobody_has_ended(api: Live, hub):
     name = register(api, hub)
     api.clock.advance(seconds=61)

@@ -188,6 +188,9 @@ def _note(service: Service, of: Subscription, now: datetime, note: ContentNote) 
 
 def _deny(tx: Transaction, of: Subscription, reason: str | None, now: datetime) -> None:
     """Note that the hub denies a subscription; nobody asks it again."""
+    if of.ending_at is not None:  # the hub has none to end
+        tx.delete_subscription(of.id)
+        return
     words = printable(reason or "") or "the hub gave no reason"
     tx.change_subscription(
         of.id,
