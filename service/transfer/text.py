@@ -1,5 +1,6 @@
 """Text files read as bytes, also compressed: blocks of lines in constant memory."""
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from service.model.errors import UnreadableFile
 
 TOGETHER = 1 << 24
 """Bytes of one block of lines."""
+MARK = codecs.BOM_UTF8
+"""Bytes before a text that do not count."""
 LONGEST = 1 << 16
 """Maximum length of a line, bytes; the rest of a longer one is dropped, so it cannot be read."""
 GZIP = b"\x1f\x8b"
@@ -51,9 +54,10 @@ def line_blocks(path: Path) -> Iterator[tuple[int, list[bytes], int]]:
 
     Lines have no end; a line with spaces alone is empty.
     """
-    number, rest = 1, b""
+    number, rest, mark = 1, b"", MARK
     with content_of(path) as (content, raw):
         while chunk := content.read(TOGETHER):
+            chunk, mark = chunk.removeprefix(mark), b""  # noqa: PLW2901 - the chunk without it
             lines = (rest + chunk).split(b"\n")
             rest = lines.pop()[:LONGEST]
             yield number, [line.rstrip() for line in lines], raw.tell()
@@ -65,5 +69,5 @@ def line_blocks(path: Path) -> Iterator[tuple[int, list[bytes], int]]:
 def first_lines(path: Path, n_bytes: int = LONGEST) -> list[bytes]:
     """Return the lines at the begin of a file, without blank lines and comments."""
     with content_of(path) as (content, _):
-        lines = content.read(n_bytes).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        lines = content.read(n_bytes).removeprefix(MARK).split(b"\n")
     return [line.rstrip() for line in lines if line.strip() and not line.startswith(b"#")]
