@@ -34,13 +34,16 @@ FEED = Grammar(
     entries=frozenset(("item", "entry")),
     fields=frozenset(("link", *NAMES, *TIMES)),
     plain=frozenset(("title", "description", "summary", "comments")),
-    containers=frozenset(("source", "author", "contributor", "image", "group")),
+    # all XHTML content of Atom stands in one div
+    containers=frozenset(("source", "author", "contributor", "image", "group", "div")),
     heads=frozenset(("link", "ttl", "updateperiod", "updatefrequency")),
 )
 GRAMMARS = {root: FEED if kind in FEEDS else SITEMAP for root, kind in ROOTS.items()}
 ATOM = "http://www.w3.org/2005/Atom"
-PAGE = (None, "", "alternate")
+PAGE = ("", "alternate")
 """Relations of an Atom link that names the entry's page."""
+REGISTRY = "http://www.iana.org/assignments/relation/"
+"""Beginning of the long form of a relation (RFC 4287)."""
 FIRST_YEAR = 1990
 """First year that counts as a date; earlier ones, such as 1970, are placeholders."""
 
@@ -124,7 +127,8 @@ def _link(
     if not is_atom and not _belongs(field, entry):
         return []
     attributes = field.attributes
-    href = attributes.get("href", "") if attributes.get("rel") in PAGE else ""
+    relation = attributes.get("rel", "").strip().lower().removeprefix(REGISTRY)
+    href = attributes.get("href", "") if relation in PAGE else ""
     link = references.text(href) or text
     return [resolved(_base(field, base), link)] if link else []
 

@@ -81,6 +81,23 @@ def test_links_of_other_relations_and_of_an_entrys_source_are_left_alone():
     assert told(atom) == [("https://example.com/page", NOW.isoformat())]
 
 
+@pytest.mark.parametrize(
+    "rel", ["Alternate", " alternate ", "http://www.iana.org/assignments/relation/alternate"]
+)
+def test_a_relation_may_have_any_case_and_its_long_form(rel):
+    atom = f"""<feed><entry><link rel="self" href="/self"/><link rel="{rel}" href="/page"/>
+      </entry></feed>"""
+    assert told(atom) == [("https://example.com/page", NOW.isoformat())]
+
+
+def test_links_within_the_xhtml_of_an_entry_are_none_of_its_links():
+    atom = """<feed xmlns="http://www.w3.org/2005/Atom"><entry>
+      <content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>In stock
+      <link itemprop="availability" href="https://schema.org/InStock"/></p></div></content>
+      <link href="/page"/><updated>2026-04-30</updated></entry></feed>"""
+    assert told(atom) == [("https://example.com/page", "2026-04-30T00:00:00+00:00")]
+
+
 def test_links_are_relative_to_the_base_the_document_names():
     atom = """<feed xml:base="https://example.com/a/"><entry xml:base="b/"><link href="1"/></entry>
       <entry><link href="2"/></entry></feed>"""
