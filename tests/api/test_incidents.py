@@ -48,7 +48,7 @@ def test_an_incident_is_shown_while_it_lasts(api: Live, shown, kind, verb):
     assert incident["since"] < incident["until"]
     assert [host["incident"] for host in api.get("/hosts").json()["items"]] == [incident]
     sentence = why(api, URLS[-1])
-    assert f"{HOST} has an incident: {N} of its pages {verb} since" in sentence
+    assert f"the host {HOST} has an incident: {N} of its pages {verb} since" in sentence
     assert "its last crawl is in doubt, because other pages of its host showed the same" in sentence
     report(api, 0.005, URLS[:1])
     assert api.get(f"/hosts/{HOST}").json()["incident"] is None

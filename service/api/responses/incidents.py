@@ -28,8 +28,10 @@ def incident_answer(incident: Incident | None, now: datetime) -> IncidentAnswer 
 
 def incident_clause(host: str, incident: Incident) -> str:
     """Return the part of a sentence on an incident of a page's host."""
+    # a name at the begin would get a capital where the clause begins a sentence
     return (
-        f"{host} has an incident: {incident.n_pages} of its pages {SHOWN[incident.kind]} since "
-        f"{incident.since:%Y-%m-%d %H:%M} UTC, which teaches nothing before "
+        f"the host {host} has an incident: {incident.n_pages} of its pages "
+        f"{SHOWN[incident.kind]} since {incident.since:%Y-%m-%d %H:%M} UTC, which teaches nothing "
+        "before "
         f"{incident.until:%Y-%m-%d %H:%M} UTC"
     )
