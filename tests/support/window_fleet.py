@@ -25,11 +25,11 @@ from support.store_cases import crawl_columns, instants, page_columns
 
 TTL = timedelta(minutes=10)
 POLITE = Politeness(delay_s=1.0, concurrency=4)
-FILL_EVERY = timedelta(hours=8)
+FILL_EVERY = timedelta(days=1)
 
 
 class PatientRunner(Runner):
-    """A runner whose queue reaches a day ahead, so that a year has a thousand fills."""
+    """A runner whose queue reaches three days ahead, so that a year has 365 fills."""
 
     @property
     def ahead(self):
