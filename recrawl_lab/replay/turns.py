@@ -62,6 +62,21 @@ class Pages:
         open_due = self.hours.due(instants_of(at), np.minimum(wait, MAX_DUE_DAYS))
         return np.where(np.isfinite(wait), since_start(open_due), np.inf)
 
+    def passed(self, row: Ints, at: float) -> Floats:
+        """Return the shares of the intervals that have passed, in open time."""
+        last, due = self.last[row], self.due[row]
+        if self.hours is None:
+            return (at - last) / (due - last)
+        within = np.minimum(due, last + MAX_DUE_DAYS)
+        now = instants_of(np.array([at]))[0]
+        return self.hours.passed(instants_of(last), instants_of(within), now)
+
+    def reserved(self, at: float) -> float:
+        """Return the income that early crawls leave over, in days of a budget."""
+        if self.hours is None:
+            return 0.0
+        return self.hours.reserved_days(instants_of(np.array([at]))[0])
+
     def open_until(self, begin: float, at: float) -> float | None:
         """Return the end of the open time between two instants; None: there is none."""
         if self.hours is None:
@@ -130,8 +145,7 @@ def taken_in_turn(
         n_loans = len(loans)
         spare = spare - np.bincount(pages.host[late], minlength=len(spare))
         late = np.concatenate([late, loans])
-        # what is left over in a closure would gather at the opening
-        if not len(rest) and pages.hours is None:
+        if not len(rest):
             n_early = whole(min(left.ahead - len(first) - len(late), most - len(late)))
             early = within(_early(pages, at, n_early), pages.host, spare)[: max(n_early, 0)]
     row = np.concatenate([first, late, early])
@@ -149,11 +163,11 @@ def _early(pages: Pages, at: float, most: int) -> Ints:
     """Return pages that are not due yet, the most waited first, at least `most` if there are."""
     if most <= 0:
         return np.zeros(0, np.int64)
-    length = pages.due - pages.last
-    with np.errstate(invalid="ignore", divide="ignore"):
-        waited = np.where(pages.shown & ~pages.first & (length > 0), (at - pages.last) / length, 0)
-    row = np.flatnonzero((waited >= LEAST_WAITED) & (pages.due > at) & (pages.last < at))
-    return np.asarray(row[np.argsort(-waited[row], kind="stable")])
+    # due times that are NaN compare as false
+    row = np.flatnonzero(pages.shown & ~pages.first & (pages.due > at) & (pages.last < at))
+    waited = pages.passed(row, at)
+    ripe = waited >= LEAST_WAITED
+    return np.asarray(row[ripe][np.argsort(-waited[ripe], kind="stable")])
 
 
 def whole(amount: float) -> int:

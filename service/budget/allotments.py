@@ -83,6 +83,10 @@ class Allotment:
     """Amount for crawls that are due."""
     ahead: float = 0.0
     """Part of `due` for pages that are not due yet."""
+    saved: float = 0.0
+    """Amount that crawls that are due have left over, at the draw."""
+    a_day: float = 0.0
+    """The budget."""
     on_loan: float = 0.0
     """Amount beyond `due` for urgent pages."""
     first: float = math.inf
@@ -131,6 +135,10 @@ class Allotment:
         """Return the crawls of pages of known cost, and the first ones of unknown cost."""
         return ~unknown | (np.cumsum(unknown) <= self.trials)
 
+    def released(self, reserved_days: Floats) -> Floats:
+        """Return what early crawls may take that leave some days of the budget over."""
+        return np.where(reserved_days > 0, self.saved - self.a_day * reserved_days, np.inf)
+
     def fits_on_loan(self, amount: Floats) -> Bools:
         """Return which urgent crawls of these amounts fit on loan, the first ones first."""
         return fitting(amount, self.on_loan + ROUNDING * self.least)
@@ -148,6 +156,7 @@ class Allotment:
             self,
             due=max(self.due - own, 0.0),
             ahead=max(self.ahead - own, 0.0),
+            saved=self.saved - own,
             on_loan=max(self.on_loan - crawls.on_loan, 0.0),
             first=max(self.first - crawls.first, 0.0),
         )
@@ -238,6 +247,8 @@ def draw(
         day=int(pace.at),
         due=due,
         ahead=min(now.ahead, due),
+        saved=pace.ahead,
+        a_day=terms.budget,
         on_loan=usable(terms, wish, min(now.on_loan, wish.on_loan)),
         first=first,
         first_share=terms.first_share,

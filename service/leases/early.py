@@ -8,7 +8,9 @@ from datetime import datetime
 
 import numpy as np
 
+from service.core.open_hours import DAY_US
 from service.core.pace import Pace, advanced
+from service.leases.open_due import opened, passed
 from service.model.arrays import DAY, Bools, Floats, Instants, instant
 from service.model.columns import DueColumns
 
@@ -25,17 +27,17 @@ N_BINS = 90
 def waited(pages: DueColumns, due: Instants, now: datetime) -> Floats:
     """Return the (N,) shares of the intervals that have passed; 0 for pages to be left.
 
-    Pages that were never crawled, or had no content in their last crawl, keep their due times. So
-    do pages of hosts with windows: what an idle budget has saved would gather at the openings.
+    Pages that were never crawled, or had no content in their last crawl, keep their due times. On
+    hosts with windows the shares are those of open time, so that no page ripens in a closure.
     """
     at, last = instant(now), pages.last_crawl_at
     span = (due - last) / DAY
     counts = ~np.isnat(due) & ~np.isnat(last) & ~pages.gone & (pages.n_failures == 0) & (span > 0)
+    share = np.where(counts, (at - last) / DAY, 0.0) / np.where(counts, span, 1.0)
     if pages.hours is not None:
-        counts &= pages.hours == ""
-    passed = np.where(counts, (at - last) / DAY, 0.0)
-    share: Floats = np.clip(passed / np.where(counts, span, 1.0), 0.0, 1.0)
-    return share
+        own = np.flatnonzero(counts)
+        share[own] = passed(pages.hours[own], share[own], last[own], due[own], at)
+    return np.clip(share, 0.0, 1.0)
 
 
 class EarlyPages:
@@ -49,12 +51,15 @@ class EarlyPages:
         """Minimum share of a page that is queued; inf: none is."""
         self.n_pages = np.zeros(N_BINS, np.int64)
         """Numbers of pages by share, of the fill that runs."""
+        self.horizon = np.timedelta64(0, "us")
+        """Time ahead for which the fill that runs queues pages."""
 
     def begin(self, pace: Pace | None, at: float, horizon_days: float) -> None:
         """Begin a fill: set the minimum share by the counts of the last one.
 
         `at` is the present instant, days since 1970. Without a pace nothing has been leased yet.
         """
+        self.horizon = np.timedelta64(round(horizon_days * DAY_US), "us")
         idle = 0.0
         if self.budget is not None and pace is not None:
             ahead = advanced(pace, at, self.budget).ahead
@@ -72,6 +77,11 @@ class EarlyPages:
     def choose(self, pages: DueColumns, due: Instants, now: datetime) -> Bools:
         """Return which pages are queued before they are due soon, and count all pages."""
         share = waited(pages, due, now)
+        if pages.hours is not None:
+            # else pages that stay closed would keep the places of others; the fill after this one
+            # needs the counts of those that open by then
+            at = np.full(len(share), instant(now))
+            share[opened(pages.hours, at) > at + 2 * self.horizon] = 0.0
         some = share[(share >= LEAST_WAIT) & (share < 1.0)]
         bins = ((some - LEAST_WAIT) / (1.0 - LEAST_WAIT) * N_BINS).astype(np.int64)
         self.n_pages += np.bincount(np.minimum(bins, N_BINS - 1), minlength=N_BINS)

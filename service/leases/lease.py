@@ -30,7 +30,7 @@ from service.leases.dealt import (
 )
 from service.leases.due import due_at
 from service.leases.early import LEAST_WAIT, waited
-from service.leases.open_due import closings, openings
+from service.leases.open_due import closings, openings, reserved_days
 from service.leases.picks import PickLimits, is_first, most_overdue
 from service.leases.politeness import (
     Gates,
@@ -156,7 +156,7 @@ def lease(
     offer = offer_of(tx, set_back(host_queues, polite, at), rows, at_most, polite, now)
     queue_caps = QueueCaps.of(host_queues, capped(), int(days_since_1970(now)))
     offer = offer._replace(gates=queue_caps.limited(offer.gates))
-    offer, closed = in_windows(tx, offer, of, now, ahead=ahead)
+    offer, closed = in_windows(tx, offer, of, now, allotment if ahead else None)
     bound = offer.rows.next_at.copy()
     able, expired = rows, positions(rows.leased & (bound <= at))
     if len(expired):
@@ -201,18 +201,22 @@ def lease(
 
 
 def in_windows(
-    tx: Transaction, offer: Offer, of: LeaseFilter, now: datetime, *, ahead: bool
+    tx: Transaction, offer: Offer, of: LeaseFilter, now: datetime, ahead: Allotment | None
 ) -> tuple[Offer, Instants | None]:
     """Return an offer without closed host queues, and when these open, NaT for others.
 
-    Feeds are judged one by one, so that those of a closed host hide no others. Pages of hosts with
-    windows are not leased ahead of time. None: all hosts are open at all times.
+    `ahead` is the allotment of early crawls, which leave over what the windows of a host queue have
+    not released. Feeds are judged one by one, so that those of a closed host hide no others. None:
+    all hosts are open at all times.
     """
     queue_id, gates = offer.host_queues.queue_id, offer.gates
     closed = None if of.feeds else tx.calendars.opening(queue_id, now, instant(now))
     if closed is None:
         return offer, None
-    waits = tx.calendars.with_hours(queue_id) if ahead else ~np.isnat(closed)
+    waits = ~np.isnat(closed)
+    if ahead is not None:
+        reserved = tx.calendars.reserved_days(queue_id, now, instant(now))
+        waits |= ahead.released(reserved) < ahead.least
     return offer._replace(gates=gates._replace(room=np.where(waits, 0, gates.room))), closed
 
 
@@ -246,6 +250,9 @@ def lease_due(
     if caps is not None:
         allowed &= caps.allowed
     able = locked & ripe & allowed
+    if ahead and pages.hours is not None:
+        free = allotment.released(reserved_days(pages.hours, instant(now)))
+        able &= np.cumsum(np.where(able, amount, 0.0)) <= free
     may = able & allotment.tries(able & (pages.cost <= 0))
     first = np.isnat(pages.last_crawl_at)
     own = may & allotment.fits(np.where(may, amount, 0.0), ahead=ahead)

@@ -60,6 +60,27 @@ def closings(hours: OfPages, at: np.datetime64) -> Instants:
     return ends
 
 
+def passed(
+    hours: OfPages, wall: Floats, last: Instants, due: Instants, at: np.datetime64
+) -> Floats:
+    """Return (N,) shares of the time from crawls to due times that have passed, in open time.
+
+    `wall` has the shares by the wall clock.
+    """
+    share = wall.copy()
+    for own, row in by_hours(hours):
+        share[row] = own.passed(last[row], due[row], at)
+    return share
+
+
+def reserved_days(hours: OfPages, at: np.datetime64) -> Floats:
+    """Return the income that early crawls of (N,) pages leave over, in days of a budget."""
+    reserved = np.zeros(len(hours))
+    for own, row in by_hours(hours):
+        reserved[row] = own.reserved_days(at)
+    return reserved
+
+
 def lease_end(tx: Transaction, page_id: int, ends: datetime, now: datetime) -> datetime:
     """Return the end of a lease, cut at the closing of the page's host."""
     if not tx.calendars.in_use:

@@ -4,7 +4,7 @@ Narrower windows replace wider ones; blackouts add up. Every process keeps the c
 and reads them again when their version changes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.open_hours import OpenHours
-from service.model.arrays import Instants, Ints, instant
+from service.model.arrays import Floats, Instants, Ints, instant
 from service.model.open_time import open_hours
 from service.model.windows import WINDOW_EXAMPLE, read_blackout, read_window
 
@@ -125,6 +125,23 @@ class Calendars:
         if not self.in_use:
             return None
         opens = np.full(len(queue_id), np.datetime64("NaT", "us"))
+        for n, hours in self._of_queues(queue_id, now):
+            (first,) = hours.opening(np.array([at]))
+            opens[n] = first if first > at else opens[n]
+        return opens
+
+    def reserved_days(self, queue_id: Ints, now: datetime, at: np.datetime64) -> Floats:
+        """Return the income that early crawls of (Q,) host queues leave over, in days of a budget.
+
+        That of a group is 0 where its pages are judged one by one, as in `opening`.
+        """
+        reserved = np.zeros(len(queue_id))
+        for n, hours in self._of_queues(queue_id, now):
+            reserved[n] = hours.reserved_days(at)
+        return reserved
+
+    def _of_queues(self, queue_id: Ints, now: datetime) -> Iterator[tuple[int, OpenHours]]:
+        """Yield the positions and open hours of host queues whose hosts close all at once."""
         mixed = {self._stored.group_of.get(each, 0) for each in self._stored.of_queue if each > 0}
         for n, queue in enumerate(queue_id.tolist()):
             if queue < 0 and -queue in mixed:
@@ -132,16 +149,7 @@ class Calendars:
             rules = self.rules_of(queue) if queue > 0 else self.rules_of_group(-queue)
             hours = self.hours(rules, now)
             if isinstance(hours, OpenHours):
-                (first,) = hours.opening(np.array([at]))
-                opens[n] = first if first > at else opens[n]
-        return opens
-
-    def with_hours(self, queue_id: Ints) -> NDArray[np.bool_]:
-        """Return which (Q,) host queues have hosts that may be closed at some time."""
-        if not self.of_all.is_open:
-            return np.ones(len(queue_id), np.bool_)
-        queues = {*self._stored.of_queue, *(-group for group in self._stored.group_of.values())}
-        return np.isin(queue_id, np.array(sorted(queues), np.int64))
+                yield n, hours
 
     def never_open(self, now: datetime) -> Ints:
         """Return the host queues with rules of their own that leave no opening, ascending."""

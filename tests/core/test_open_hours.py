@@ -37,6 +37,31 @@ def test_open_time_is_the_time_in_open_stretches(hours, one, other):
     assert elapsed[1] - elapsed[0] == expected
 
 
+@given(stretches(), st.floats(0, 1), st.integers(0, 1_000))
+def test_the_income_of_a_closure_is_released_evenly_and_all_by_the_closing(hours, part, seed):
+    place = 1 + seed % (len(hours.opens) - 1)
+    opens, closes = hours.opens[place], hours.closes[place]
+    at = opens + ((closes - opens) * part).astype("m8[us]")
+    saved = min((opens - hours.closes[place - 1]) / np.timedelta64(1, "D"), 1.0)
+    assert hours.reserved_days(opens) == pytest.approx(saved)
+    expected = saved * (1 - part) if at < closes else 1.0
+    assert hours.reserved_days(at) == pytest.approx(expected, abs=1e-6)
+    assert hours.reserved_days(opens - np.timedelta64(1, "us")) == 1.0, "closed"
+
+
+def test_shares_of_intervals_pass_in_open_time_alone():
+    hours = nights()
+    last = np.full(3, BEGIN + 6 * HOUR)
+    due = last + np.array([24, 48, 24 * 5]) * HOUR
+    closing = hours.passed(last, due, BEGIN + 8 * HOUR)
+    # the last 30 seconds of a window count as closed
+    np.testing.assert_allclose(closing, [0.25, 0.125, 0.05], atol=2e-3)
+    assert (hours.passed(last, due, BEGIN + 24 * HOUR) == closing).all()
+    np.testing.assert_allclose(hours.passed(last, due, due[0]), [1.0, 0.5, 0.2])
+    never = OpenHours.of(last[:0], last[:0], BEGIN, BEGIN + 24 * HOUR)
+    assert never.passed(last, due, due[0]).tolist() == [0.0, 0.0, 0.0]
+
+
 @given(stretches(), st.lists(st.floats(0.0, 1.5), min_size=1, max_size=20))
 def test_an_instant_of_open_time_is_found_again_and_open(hours, parts):
     elapsed = (np.array(parts) * hours.elapsed(hours.closes[-1:])).astype(np.int64)
