@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from service.leases.open_due import due_in_open_time, opened
+from service.leases.open_due import due_in_open_time, opened, openings
 from service.model.arrays import DAY, INSTANT, NO_TIME, Bools, Floats, Instants, instant, moment
 from service.model.columns import DueColumns, PageStates, ScheduledPages, SchedulePart
 from service.model.domain import Page, ScheduleFilter
@@ -103,6 +103,19 @@ def due_at(pages: DueColumns) -> Instants:
     # fmin skips NaT: a page that is never due is due at its request
     earlier: Instants = np.fmin(due, request)
     return earlier if pages.hours is None else opened(pages.hours, earlier)
+
+
+def next_at(pages: DueColumns, now: np.datetime64) -> Instants:
+    """Return (N,) due times; overdue pages whose host is closed now are due at its opening.
+
+    So readers of the schedule crawl no page in a closure that they have missed before it.
+    """
+    due = due_at(pages)
+    if pages.hours is not None:
+        late = np.flatnonzero(due < now)
+        opens = openings(pages.hours[late], now)
+        due[late] = np.where(np.isnat(opens), due[late], opens)
+    return due
 
 
 def _rates(pages: DueColumns) -> Floats:
@@ -254,9 +267,13 @@ def of_page(page: Page) -> DueColumns:
     return DueColumns(**cells)
 
 
-def next_crawl_at(page: Page) -> datetime | None:
-    """Return the due time of one page; None if only a ping makes the page due."""
-    return moment(due_at(of_page(page))[0])
+def next_crawl_at(page: Page, now: datetime | None = None) -> datetime | None:
+    """Return the due time of one page, as `next_at` does; None if only a ping makes the page due.
+
+    Without `now`, an overdue page has its due time, although its host may be closed.
+    """
+    columns = of_page(page)
+    return moment((due_at(columns) if now is None else next_at(columns, instant(now)))[0])
 
 
 def retired(page: Page) -> bool:
@@ -272,11 +289,11 @@ def due_before(
     Because `MOST_SCANNED` and the store limit the rows scanned, an empty part may not be the last.
     """
     parts: list[ScheduledPages] = []
-    n_read, size, place = 0, limit, after
+    n_read, size, place, now = 0, limit, after, instant(tx.clock())
     while True:
         size = min(size, WALK_BLOCK)
         part = tx.schedule(epoch, place, size, only)
-        parts.append(part.pages.where(due_at(part.pages) < instant(before)))
+        parts.append(part.pages.where(next_at(part.pages, now) < instant(before)))
         limit -= len(parts[-1])
         n_read += len(part.pages)
         if limit < 0:

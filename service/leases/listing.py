@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.leases.due import due_at, given_up
+from service.leases.open_due import opened
 from service.leases.unfinished import unreported
 from service.model.arrays import NO_TIME, Bools, Ints, instant
 from service.model.columns import DueColumns
@@ -205,10 +206,17 @@ def list_pages(
 
 
 def shown(tx: Transaction, pages: ListedPages, now: datetime) -> ShownPages:
-    """Return the pages of a list with their leases that ended without a report."""
+    """Return the pages of a list with their leases that ended without a report.
+
+    Pages that wait in a closure of their host wait until the opening.
+    """
     n, until = np.zeros(len(pages), np.int64), np.full(len(pages), NO_TIME)
     some = unreported(tx, pages, now)
     n[some.row], until[some.row] = some.standing.n, some.standing.until
+    if pages.hours is not None:
+        at = np.fmax(until, np.where(due_at(pages) < instant(now), instant(now), NO_TIME))
+        opens = opened(pages.hours, at)
+        until = np.where(opens > at, opens, until)
     return ShownPages(**pages.arrays(), n_unfinished=n, until=until)
 
 

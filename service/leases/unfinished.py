@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.leases.due import DAY_US, due_at, first_retry_days, of_page
+from service.leases.open_due import opened
 from service.leases.queue import queue_rows
 from service.model.arrays import (
     NO_TIME,
@@ -232,6 +233,8 @@ def unfinished_page(tx: Transaction, page: Page, now: datetime) -> UnfinishedPag
     n, ending, ended_at, until = (part[0] for part in some.standing)
     runs = bool(np.isnat(ended_at))
     next_at = NO_TIME if runs else later(due_at(columns), np.array([until]))[0]
+    if columns.hours is not None:
+        next_at = opened(columns.hours, np.array([next_at]))[0]
     return UnfinishedPage(
         n=int(n),
         ending=Ending(ending),

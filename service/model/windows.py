@@ -28,8 +28,8 @@ WEEK = len(DAYS)
 WINDOW_EXAMPLE = "Mon-Fri 22:00-06:00 Europe/Berlin"
 BLACKOUT_EXAMPLE = "2026-12-24/2026-12-26 Europe/Berlin"
 
-WINDOW_FORM = re.compile(r"(?:(\S*[A-Za-z]\S*) )?(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d) (\S+)")
-BLACKOUT_FORM = re.compile(r"(\d{4}-\d\d-\d\d)(?:/(\d{4}-\d\d-\d\d))? (\S+)")
+WINDOW_FORM = re.compile(r"(?:(\S*[A-Za-z]\S*) )?(\d{1,2}):(\d\d)-(\d{1,2}):(\d\d) (\S+)", re.ASCII)
+BLACKOUT_FORM = re.compile(r"(\d{4}-\d\d-\d\d)(?:/(\d{4}-\d\d-\d\d))? (\S+)", re.ASCII)
 
 
 class Unreadable(ValueError):

@@ -2,8 +2,11 @@
 
 from datetime import datetime, timedelta
 
+import pyarrow as pa
 import pytest
 from support.live_server import lease_freely, running
+
+from service.api.responses.encode import ARROW
 
 HOST = "night.example"
 URLS = [f"https://{HOST}/{n}" for n in range(3)]
@@ -124,3 +127,41 @@ def test_the_schedule_and_the_plan_know_windows(live):
     (loss,) = plan["window_losses"]
     assert loss["host"] == HOST
     assert loss["by_delay"] > 0.9 * loss["wanted"]
+
+
+def test_a_page_that_was_missed_before_the_closing_waits_for_the_opening(live):
+    live.register(*URLS)
+    opens = (live.clock() + timedelta(hours=24)).replace(second=0, microsecond=0).isoformat()
+    set_host(live, windows=[window(live, 0, 1)])
+    items = leased(live)["items"]
+    reports = [
+        {"lease": item["lease"], "observed_at": live.clock().isoformat(), "digest": "1"}
+        for item in items[1:]
+    ]
+    assert live.post("/observations", reports).json()["accepted"] == 2
+    live.epoch()
+    live.client.post("/pages/recrawl", json={"urls": [items[1]["url"]]})
+    missed, unfinished = items[1]["page_id"], items[0]["page_id"]
+    due = [row["page_id"] for row in live.schedule(due_before=live.clock().isoformat())]
+    assert due == [], "due from now on"
+    live.clock.advance(minutes=50)
+    due = [row["page_id"] for row in live.schedule(due_before=live.clock().isoformat())]
+    assert missed in due
+    live.clock.advance(minutes=12)  # closed since two minutes
+    assert live.schedule(due_before=live.clock().isoformat()) == []
+    shown = {row["page_id"]: row["next_crawl_at"] for row in live.schedule()}
+    listed = {row["page_id"]: row["next_crawl_at"] for row in live.get("/pages").json()["items"]}
+    page = live.get(f"/pages/{missed}").json()["schedule"]
+    times = [shown[missed], listed[missed], page["next_crawl_at"]]
+    assert {datetime.fromisoformat(at) for at in times} == {datetime.fromisoformat(opens)}
+    assert listed[unfinished] == shown[missed], "its lease has expired"
+    arrow = live.client.get("/schedule", headers={"Accept": ARROW}).content
+    rows = pa.ipc.open_stream(arrow).read_all().to_pylist()
+    assert {r["next_crawl_at"].isoformat() for r in rows if r["page_id"] == missed} == {opens}
+
+
+def test_a_host_that_never_closes_again_has_no_closing(live):
+    past = f"{live.clock() - timedelta(days=3):%Y-%m-%d} UTC"
+    for fields in ({"windows": ["00:00-24:00 UTC"]}, {"windows": None, "blackouts": [past]}):
+        shown = set_host(live, **fields)["open_hours"]
+        assert (shown["is_open"], shown["opens_at"], shown["closes_at"]) == (True, None, None)

@@ -33,10 +33,9 @@ from service.estimation.page_estimate import PageEstimate, assumed
 from service.leases import due
 from service.leases.conditional import distrusted_until
 from service.leases.dealt import LeasedPages
-from service.leases.due import due_at
 from service.leases.unfinished import UnfinishedPage
 from service.model.amounts import CRAWLS, Amount
-from service.model.arrays import Floats, moments
+from service.model.arrays import Floats, instant, moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
 from service.model.errors import NotAcceptable
@@ -76,11 +75,11 @@ def json_answer(content: str, headers: dict[str, str] | None = None) -> Response
 
 
 def encode_schedule(
-    pages: ScheduledPages, stored: ValidatorColumns | None = None
+    pages: ScheduledPages, now: datetime, stored: ValidatorColumns | None = None
 ) -> list[ScheduledPage]:
     """Return the rows of columns, with the validators of those of the pages that have any."""
     columns: list[list[Any]] = [getattr(pages, name).tolist() for name in SCHEDULED]
-    columns.append(moments(due.due_at(pages)))
+    columns.append(moments(due.next_at(pages, instant(now))))
     if stored is not None and len(stored):
         row = np.searchsorted(pages.page_id, stored.page_id)
         for values in encode_validators(stored):
@@ -191,7 +190,7 @@ def encode_page(
     `epoch` is the one in force, if it has scheduled the page.
     """
     scheduled = target = None
-    next_at = due.next_crawl_at(page) if unfinished is None else unfinished.next_crawl_at
+    next_at = due.next_crawl_at(page, now) if unfinished is None else unfinished.next_crawl_at
     if epoch is not None:
         scheduled = PageScheduleAnswer(
             epoch=epoch.epoch,
@@ -258,7 +257,9 @@ def best_media(accept: str | None, offers: tuple[str, ...], no_arrow: str = "") 
     return media
 
 
-def arrow_stream(epoch: int, parts: Iterable[ScheduledPages]) -> Iterator[bytes]:
+def arrow_stream(
+    epoch: int, parts: Iterable[ScheduledPages], now: datetime
+) -> Iterator[bytes]:
     """Yield the schema with the number of the epoch, a record batch for each part, and the end."""
     import pyarrow as pa
 
@@ -277,9 +278,8 @@ def arrow_stream(epoch: int, parts: Iterable[ScheduledPages]) -> Iterator[bytes]
 
     def message(pages: ScheduledPages) -> Any:
         columns = [getattr(pages, name) for name in schema.names[:-1]]
-        arrays = [
-            pa.array(c, f.type) for c, f in zip([*columns, due_at(pages)], schema, strict=True)
-        ]
+        columns.append(due.next_at(pages, instant(now)))
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
         return pa.record_batch(arrays, schema=schema).serialize()
 
     yield schema.serialize().to_pybytes()

@@ -32,7 +32,7 @@ def open_hours_answer(rules: HourRules, now: datetime) -> OpenHoursAnswer | None
         blackouts=list(rules.blackouts),
         is_open=bool(opens_at == at),
         opens_at=None if opens_at in (at, hours.until) else moment(opens_at),
-        closes_at=moment(closes_at),
+        closes_at=None if closes_at >= hours.until else moment(closes_at),
         share=0.0 if hours.is_never_open else hours.share,
         week=[OpenStretch(opens_at=_utc(begin), closes_at=_utc(end)) for begin, end in stretches],
     )

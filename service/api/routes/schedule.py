@@ -44,7 +44,7 @@ from service.api.waiting import reach
 from service.epochs.watch import Watch
 from service.leases import due
 from service.leases.conditional import handed_out
-from service.model.arrays import instant
+from service.model.arrays import UNIX_ZERO, instant
 from service.model.columns import ScheduleChanges, SchedulePart
 from service.model.domain import Epoch, Observability, ScheduleFilter
 from service.model.errors import CursorExpired, EpochNotFound, InvalidField, PageNotFound
@@ -328,11 +328,12 @@ class ScheduleReader:
         As in leases, a few rows have none (`leases.conditional`).
         """
         if not self.query.validators:
-            return encode_schedule(part.pages)
+            return encode_schedule(part.pages, self.service.now())
         with self.service.store.begin(write=False) as tx:
             stored = tx.validators(part.pages.page_id)
-        some = handed_out(stored, instant(self.service.now()), self.service.rng)
-        return encode_schedule(part.pages, some)
+        now = self.service.now()
+        some = handed_out(stored, instant(now), self.service.rng)
+        return encode_schedule(part.pages, now, some)
 
     def lines(self, part: SchedulePart) -> Iterator[bytes]:
         """Yield one page a line."""
@@ -344,13 +345,14 @@ class ScheduleReader:
 
     def batches(self, part: SchedulePart) -> Iterator[bytes]:
         """Yield Arrow record batches."""
-        return arrow_stream(self.epoch.epoch, (each.pages for each in self.parts(part)))
+        parts = (each.pages for each in self.parts(part))
+        return arrow_stream(self.epoch.epoch, parts, self.service.now())
 
 
 def empty_schedule(media: str, headers: dict[str, str]) -> Response:
     """Return the empty schedule before the first epoch."""
     if media != JSON:
-        content = b"" if media == NDJSON else b"".join(arrow_stream(0, ()))
+        content = b"" if media == NDJSON else b"".join(arrow_stream(0, (), UNIX_ZERO))
         return Response(content, headers=headers, media_type=media)
     empty = ScheduleAnswer(
         epoch=None, published_at=None, bandwidth=None, items=[], next_cursor=None
