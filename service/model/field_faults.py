@@ -95,12 +95,12 @@ def shown(value: Any) -> str:
     """Return a value as JSON, as far as an error repeats it.
 
     >>> shown("x" * 100 + "end"), shown([1, 2]), shown(None)
-    ('"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…', 'a list', 'null')
+    ('"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…', 'a list of 2 items', 'null')
     """
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):
-        return "a list"
+        return f"a list of {len(value):,} items" if len(value) > 1 else "a list"
     if not isinstance(value, str):
         return json.dumps(value, default=str)[:MAX_SHOWN]
     text = json.dumps(value[:MAX_SHOWN], ensure_ascii=False)

@@ -78,7 +78,10 @@ def test_a_lease_is_extended_up_to_the_closing(live):
         ({"windows": ["Mon-Fri 22:00-06:00 Europe/Berlin", "Mon 9-5"]}, "windows[1]"),
         ({"blackouts": ["Christmas"]}, "blackouts[0]"),
         ({"windows": "Mon 09:00-17:00 UTC"}, "windows"),
-        ({"windows": [f"Mon {h:02}:00-{h:02}:30 UTC" for h in range(24)] * 3}, "windows"),
+        (
+            {"windows": [f"Mon {h:02}:00-{h:02}:30 UTC" for h in range(24)] * 3},
+            "windows is a list of 72 items; send a list of at most 50 windows",
+        ),
         (
             {"windows": ["Sun 02:00-03:00 UTC"], "blackouts": ["2020-01-01/2035-01-01 UTC"]},
             "windows",
