@@ -86,7 +86,11 @@ def test_before_the_first_epoch_there_is_no_plan(sqlite_api: Live):
         ("bandwidth=inf", "bandwidth", 'bandwidth is "inf"; send'),
         ("bandwidth=1e16", "bandwidth", 'bandwidth is "1e16"; send'),
         ("bandwidth=1,2", "bandwidth", 'bandwidth is "1,2"; send'),
-        ("&".join(["bandwidth=1"] * 11), "bandwidth", "bandwidth is a list of 11 items; send 1 to 10 values"),
+        (
+            "&".join(["bandwidth=1"] * 11),
+            "bandwidth",
+            "bandwidth is a list of 11 items; send 1 to 10 values",
+        ),
         ("bandwidth=1&limit=1001", "limit", 'limit is "1001"; send a whole number from 0 to 1,000'),
         ("bandwidth=1&host=a", "host", "host: no such parameter; remove it, there are bandwidth,"),
     ],

@@ -257,9 +257,7 @@ def best_media(accept: str | None, offers: tuple[str, ...], no_arrow: str = "") 
     return media
 
 
-def arrow_stream(
-    epoch: int, parts: Iterable[ScheduledPages], now: datetime
-) -> Iterator[bytes]:
+def arrow_stream(epoch: int, parts: Iterable[ScheduledPages], now: datetime) -> Iterator[bytes]:
     """Yield the schema with the number of the epoch, a record batch for each part, and the end."""
     import pyarrow as pa
 
