@@ -190,7 +190,7 @@ class OpenHoursAnswer(Struct, frozen=True, kw_only=True):
     opens_at: Instant | None = None
     """Next opening; null while the host is open, and without an opening within a year."""
     closes_at: Instant | None = None
-    """Next closing; null while the host is closed."""
+    """Next closing; null while the host is closed, and without a closing within a year."""
     share: float
     """Open share of the time, without blackouts, 0 to 1."""
     week: list[OpenStretch]

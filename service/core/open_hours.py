@@ -28,6 +28,7 @@ Spans = NDArray[np.int64]
 DAY_US = 86_400_000_000
 """Length of a day, microseconds."""
 DAY = np.timedelta64(1, "D")
+"""Length of a day."""
 LAST = np.timedelta64(30, "s")
 """Time before a closing in which no crawl may begin."""
 NEVER = np.datetime64("NaT", "us")

@@ -30,7 +30,7 @@ from service.api.responses.tables import or_none
 from service.api.route import GUARDED, DirectRoute
 from service.estimation.estimates import width
 from service.estimation.freshness import Freshness, read_freshness, unregistered
-from service.leases.due import due_at
+from service.leases.due import next_at
 from service.leases.listing import advises_no_fetch, copy_states
 from service.model.arrays import (
     KEY,
@@ -205,7 +205,7 @@ def _verdicts(
     now: np.datetime64,
 ) -> Iterator[Verdict]:
     registered, lacking = pages.page_id > 0, lacks_content(pages.gone, pages.n_failures)
-    due: Instants = np.where(registered, due_at(pages), NO_TIME)
+    due: Instants = np.where(registered, next_at(pages, now), NO_TIME)
     fetch = np.isnan(freshness.stale) | (freshness.stale > copies.max_stale)
     fetch &= ~lacking | (due <= now)
     states = copy_states(pages, moves.redirects_to)
