@@ -277,6 +277,8 @@ def test_a_filter_that_matches_little_costs_a_bounded_walk(walked):
     class Counting:
         """A transaction that has as many rows as are asked for, none of them due."""
 
+        clock = staticmethod(lambda: T0)
+
         def schedule(self, epoch, after, limit, only):
             rows_read.append(limit)
             part = tx.schedule(epoch, 0, limit, only)
