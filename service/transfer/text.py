@@ -57,7 +57,7 @@ def line_blocks(path: Path) -> Iterator[tuple[int, list[bytes], int]]:
     number, rest, mark = 1, b"", MARK
     with content_of(path) as (content, raw):
         while chunk := content.read(TOGETHER):
-            chunk, mark = chunk.removeprefix(mark), b""  # noqa: PLW2901 - the chunk without it
+            chunk, mark = chunk.removeprefix(mark), b""
             lines = (rest + chunk).split(b"\n")
             rest = lines.pop()[:LONGEST]
             yield number, [line.rstrip() for line in lines], raw.tell()
