@@ -92,7 +92,8 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     """Number of pages that were due before."""
     fresh_share: float | None
     """Expected share of pages whose copy is up to date, by importance, 0 to 1. A page without a
-    copy is not fresh."""
+    copy is not fresh. Null before a page is crawled a second time, because all change rates are
+    assumed; so are the next three."""
     fresh_share_plain: float | None
     """The same where all pages count alike."""
     harmonic_staleness: float | None

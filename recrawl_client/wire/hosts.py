@@ -318,7 +318,8 @@ class HostAnswer(HostItem, frozen=True, kw_only=True):
     n_leased: int
     """Number of leased pages."""
     crawl_rate: float | None = None
-    """Crawl rate of all pages together as scheduled, 1/day; null above a million pages."""
+    """Crawls a day, on the clock and on pings, of the pages that had a copy when the epoch in force
+    began; null above a million pages."""
     feed: FeedAnswer | None = None
     """Pings of the host; null when no `auto` page has had a ping since its registration."""
     change_hours: ChangeHoursAnswer | None = None

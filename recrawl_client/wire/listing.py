@@ -67,7 +67,8 @@ class ListedPage(Struct, frozen=True):
     change_rate: float | None
     """Change rate in the schedule in force, 1/day; null before the first epoch with this page."""
     crawl_rate: float | None
-    """Crawl rate in the schedule in force, 1/day; null before the first epoch with this page."""
+    """Crawl rate in the schedule in force, 1/day; of a page without a copy, from its first crawl
+    on. Null before the first epoch with this page."""
     n_observations: int
     """Number of intervals between crawls that count as evidence."""
     n_changes: int

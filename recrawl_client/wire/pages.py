@@ -151,7 +151,7 @@ class PageScheduleAnswer(Struct, frozen=True, kw_only=True):
     change_rate: float
     """Change rate that the epoch used, 1/day."""
     crawl_rate: float
-    """Crawl rate, 1/day."""
+    """Crawl rate, 1/day; of a page without a copy, from its first crawl on."""
     crawl_probability: float
     """Share of the page's pings that lead to a crawl, 0 to 1."""
     urgency: float

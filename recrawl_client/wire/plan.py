@@ -13,7 +13,7 @@ class PlannedHost(Struct, frozen=True, kw_only=True):
     n_pages: int
     """Number of pages of the host."""
     crawl_rate: float
-    """Crawls a day of all pages of the host, on the clock and on pings."""
+    """Crawls a day of the pages of the host that have a copy, on the clock and on pings."""
     max_crawl_rate: float | None
     """Cap of the host, crawls a day; null without one of its own."""
     at_cap: bool
@@ -69,16 +69,18 @@ class BudgetPlan(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Reason why an epoch with this bandwidth would fail."""
     bandwidth_used: float | None = None
-    """Amount that the plan spends on refreshes a day, in `unit`."""
+    """Amount that the plan spends on refreshes a day, in `unit`; 0 before the first copy."""
     multiplier: float | None = None
     """Decrease of the cost by one more crawl a day, in units of importance."""
     harmonic_cost: float | None = None
-    """Expected harmonic staleness of all pages, in units of importance; null where infinite."""
+    """Expected harmonic staleness of the pages that have a copy, in units of importance; null where
+    infinite, and while all change rates are assumed."""
     binary_cost: float | None = None
-    """Expected importance of the pages that are stale at a random moment."""
+    """Expected importance of the copies that are stale at a random moment; null while all change
+    rates are assumed."""
     fresh_share: float | None = None
-    """Expected share of the importance that is fresh at a random moment, 0 to 1; null if no page
-    has importance."""
+    """Expected share of the importance that is fresh at a random moment, 0 to 1. A page without a
+    copy is not fresh. Null before a page is crawled a second time: all change rates are assumed."""
     hosts: list[PlannedHost] = []
     """Hosts with the most crawls, busiest first, `limit` at most."""
     tags: list[PlannedTag] = []
@@ -101,6 +103,8 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     """Instant at which pages, caps and tags were read."""
     n_pages: int
     """Number of pages."""
+    n_copies: int = 0
+    """Number of pages that have a copy; the others wait for their first crawls."""
     n_assumed: int = 0
     """Number of pages without evidence, whose change rates are assumed."""
     n_hosts: int
@@ -111,7 +115,7 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     unit: str = "crawls"
     """Unit of the budget: `crawls`, `bytes`, `seconds` or a currency such as `USD`."""
     in_force: BudgetPlan
-    """Plan with the bandwidth in force, from the same estimates as the others. Without a budget it
-    is the plan of a budget of this size."""
+    """Plan that the next epoch would make with the bandwidth in force, from the same estimates as
+    the others. Without a budget it is the plan of a budget of this size."""
     items: list[BudgetPlan]
     """Plans with the requested bandwidths, in their order."""

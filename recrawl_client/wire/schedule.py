@@ -20,7 +20,8 @@ class ScheduledPage(Struct, frozen=True, omit_defaults=True):
     change_rate: float
     """Change rate that the epoch used, 1/day."""
     crawl_rate: float
-    """Crawl rate, 1/day."""
+    """Crawl rate, 1/day. A page without a copy has it from its first crawl on; until the next epoch
+    the budget for refreshes leaves it out."""
     crawl_probability: float
     """Share of the page's pings that lead to a crawl, 0 to 1."""
     next_crawl_at: Instant | None

@@ -94,7 +94,8 @@ class StatusAnswer(Struct, frozen=True, kw_only=True):
     n_hosts_paused: int | None
     """Number of hosts that are not crawled now, after trouble or by an operator."""
     fresh_share: float | None
-    """Expected share of copies that are up to date, by importance."""
+    """Expected share of pages whose copy is up to date, by importance. A page without a copy is not
+    fresh. Null before a page is crawled a second time, because all change rates are assumed."""
     fresh_share_plain: float | None
     """The same with all pages alike."""
     harmonic_staleness: float | None

@@ -28,8 +28,7 @@ class UrlGroupItem(Struct, frozen=True, kw_only=True):
     n_waiting: int
     """Number of pages, in the group and below, that wait for their first crawl."""
     n_in_flight: int
-    """Number of pages that may be crawled and have no answer; above the last segment, only those of
-    groups without an answer yet."""
+    """Number of pages, in the group and below, that may be crawled and have no answer yet."""
     since: Instant
     """Instant from which the group, on its own, is stopped or open, or has its rule."""
 

@@ -52,6 +52,10 @@ class ShardedWorth(Routing):
     def n_waiting(self, level: Ints) -> dict[int, int]:
         return {key: n for tx in self.every() for key, n in tx.n_waiting(level).items()}
 
+    @override
+    def n_in_flight(self, level: Ints) -> dict[int, int]:
+        return {key: n for tx in self.every() for key, n in tx.n_in_flight(level).items()}
+
 
 def by_name(level: ShownLevel) -> str:
     """Return the name of a level."""

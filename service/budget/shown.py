@@ -22,18 +22,29 @@ class UrlGroup(NamedTuple):
     level: ShownLevel
     share_new: float
     state: int
-    n_waiting: int
+    n_waiting: int = 0
+    """Pages in and below the level that wait for their first crawl."""
+    n_in_flight: int = 0
+    """Admitted pages in and below the level that have no answer."""
 
 
 def shown(tx: Transaction, level: Ints) -> list[UrlGroup]:
     """Return levels by name, judged with all above them."""
     rows = judged(tx, level)
-    n_waiting = tx.n_waiting(level) if len(level) else {}
-    return [group._replace(n_waiting=n_waiting.get(group.level.level, 0)) for group in rows]
+    n_waiting, n_in_flight = (
+        (tx.n_waiting(level), tx.n_in_flight(level)) if len(level) else ({}, {})
+    )
+    return [
+        group._replace(
+            n_waiting=n_waiting.get(group.level.level, 0),
+            n_in_flight=n_in_flight.get(group.level.level, 0),
+        )
+        for group in rows
+    ]
 
 
 def judged(tx: Transaction, level: Ints) -> list[UrlGroup]:
-    """Return the same without counting the pages that wait."""
+    """Return the same without counting the pages that wait or are in flight."""
     rows = tx.levels_above(level) if len(level) else []
     place = {row.level: position for position, row in enumerate(rows)}
     last = np.array(["?" in row.name for row in rows], np.bool_)
@@ -58,7 +69,6 @@ def judged(tx: Transaction, level: Ints) -> list[UrlGroup]:
             row,
             float(share[n]),
             of_rule.get(int(rule[n]), STOPPED if stopped[n] else OPEN),
-            0,
         )
         for n, row in enumerate(rows)
         if row.level in wanted

@@ -7,6 +7,7 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson
+from service.model.freshness import ground_of_plan
 from service.model.words import counted, number
 
 if TYPE_CHECKING:
@@ -60,9 +61,8 @@ def show(answer: "PlanAnswer") -> None:
             f"{pages}; minimum crawl rates need {_number(answer.min_bandwidth)} {answer.unit} a day"
         )
     )
-    if answer.n_assumed:
-        of = f"{answer.n_assumed:,} of {counted(answer.n_pages, 'page')}"
-        console.print(Text(f"the change rates of {of} are assumed, without evidence"))
+    if ground := ground_of_plan(answer.n_pages, answer.n_copies, answer.n_assumed):
+        console.print(Text(ground))
     view = Table(
         *(f"{answer.unit} a day", "first crawls", "used", "fresh", "harmonic cost"),
         *("gain of one more", "starved"),
@@ -101,8 +101,9 @@ def _busiest(item: "BudgetPlan") -> list[str]:
     if not item.feasible:
         starved = (f"page {page.page_id} ({_number(page.min_crawl_rate)})" for page in item.starved)
         return [f"{_number(item.bandwidth)}: {item.reason}; starved: {', '.join(starved)}"]
-    hosts = (f"{h.host} {_number(h.crawl_rate)}" + " (cap)" * h.at_cap for h in item.hosts)
-    tags = (f"{tag.tag} {_number(tag.crawl_rate)}" for tag in item.tags)
+    busy = (h for h in item.hosts if h.crawl_rate)
+    hosts = (f"{h.host} {_number(h.crawl_rate)}" + " (cap)" * h.at_cap for h in busy)
+    tags = (f"{tag.tag} {_number(tag.crawl_rate)}" for tag in item.tags if tag.crawl_rate)
     lists = (("hosts", list(hosts)), ("tags", list(tags)))
     return [f"{_number(item.bandwidth)}: {name} {', '.join(each)}" for name, each in lists if each]
 

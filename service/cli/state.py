@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from service.model.freshness import without_share
 from service.model.words import counted, span
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def _pages(state: dict[str, Any]) -> str:
 
 def _fresh(state: dict[str, Any]) -> str:
     if state["fresh_share"] is None:
-        return "no copy yet"
-    return f"{state['fresh_share']:.1%} of copies, by importance{_counted(state)}"
+        return without_share(state["n_pages"], state["n_never_crawled"])
+    return f"{state['fresh_share']:.1%} of pages, by importance{_counted(state)}"
 
 
 def _counted(state: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from recrawl_client.wire.status import StatusAnswer
 from service.console.render import instant, number, percent
 from service.console.visit import Visit
 from service.model.amounts import CRAWLS
+from service.model.freshness import without_share
 
 
 class Card(NamedTuple):
@@ -31,9 +32,12 @@ MakeCard = Callable[[Visit, StatusAnswer], Card | None]
 
 def fresh(_: Visit, state: StatusAnswer) -> Card | None:
     """Return the share of fresh copies, weighed and plain."""
-    if state.fresh_share is None:
+    if state.n_never_crawled is None:
         return None
-    remark = f"{percent(state.fresh_share_plain)} of the pages"
+    if state.fresh_share is None:
+        remark = without_share(state.n_pages, state.n_never_crawled)
+    else:
+        remark = f"{percent(state.fresh_share_plain)} of the pages"
     return Card("Fresh by importance", percent(state.fresh_share), remark)
 
 

@@ -21,9 +21,10 @@ from service.epochs.solve import total_costs
 from service.epochs.windows import HostWindows, worst
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS
-from service.model.arrays import Floats, Ints, element_types
+from service.model.arrays import Bools, Floats, Ints, element_types
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Certificate, Observability
+from service.model.freshness import expected_share
 
 MOST_LISTED = 1_000
 """Maximum number of hosts, of tags and of starved pages that a plan lists."""
@@ -70,10 +71,14 @@ class Basis:
     change_hours: HoursInForce | None
     hosts: Members
     tags: Members
+    has_copy: Bools
+    """(N,) which pages have a copy: only they are refreshed, and may be fresh."""
+    importance_apart: float
+    """Importance of pages without a share, which wait for their first crawls."""
+    n_assumed: int
+    """Pages without evidence, whose change rates are assumed."""
     posterior: RatePosterior | None = None
     """As in `AllocationInput`."""
-    n_assumed: int = 0
-    """Pages without evidence, whose change rates are assumed."""
     windows: HostWindows | None = None
     """Windows of hosts; None: all are open at all times."""
 
@@ -87,6 +92,8 @@ class Ranked(NamedTuple):
     """Crawls a day."""
 
 
+UNKNOWN = None, None, None
+"""Costs and fresh share while all change rates are assumed."""
 NONE = Ranked(np.zeros(0, np.int64), np.zeros(0))
 
 
@@ -137,27 +144,39 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
     except BandwidthInfeasible:
         return _infeasible(pages, bandwidth, plan.unit, costs.of_pages)
     rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability
-    harmonic, binary = total_costs(pages, estimates, rates, plan.timing)
-    importance = float(pages.importance.sum())
+    has_any = bool(basis.has_copy.any())
+    harmonic, binary, share = _freshness(basis, pages, rates, plan) if has_any else UNKNOWN
     figures = BudgetPlan(
         bandwidth=bandwidth,
-        planned=budget.planned,
+        planned=budget.planned if has_any else 0.0,
         overhead=budget.overhead,
         first_crawls=budget.first_crawls,
         feasible=True,
-        bandwidth_used=allocation.bandwidth_used + audits.total,
-        multiplier=_finite(allocation.multiplier),
-        harmonic_cost=_finite(harmonic),
+        bandwidth_used=allocation.bandwidth_used + audits.total if has_any else 0.0,
+        multiplier=_finite(allocation.multiplier) if has_any else None,
+        harmonic_cost=harmonic,
         binary_cost=binary,
-        fresh_share=1.0 - binary / importance if importance else None,
+        fresh_share=share,
         window_losses=[
             WindowLossAnswer(**loss._asdict())
             for loss in alone(worst(capacities, allocation.crawl_rate))
         ],
     )
-    crawls = _crawls(pages, estimates, *rates)
+    crawls = np.where(basis.has_copy, _crawls(pages, estimates, *rates), 0.0)
     ranked = _ranked(basis.hosts, crawls), _ranked(basis.tags, crawls)
     return Solved(figures, *ranked, _at_cap(basis.caps, allocation))
+
+
+def _freshness(
+    basis: Basis, pages: EpochColumns, rates: tuple[Floats, Floats], plan: Plan
+) -> tuple[float | None, float | None, float | None]:
+    """Return the two costs of the pages that have a copy, and the fresh share of all pages."""
+    own = np.where(basis.has_copy, pages.importance, 0.0)
+    copies = replace(pages, importance=own)
+    harmonic, binary = total_costs(copies, basis.estimates, rates, plan.timing)
+    of_all = float(pages.importance.sum()) + basis.importance_apart
+    share = expected_share(float(own.sum()) - binary, of_all, len(pages) - basis.n_assumed)
+    return UNKNOWN if share is None else (_finite(harmonic), binary, share)
 
 
 def _division(basis: Basis, plan: Plan, bandwidth: float, each: float) -> Division:

@@ -16,7 +16,7 @@ from recrawl_client.wire.plan import BudgetPlan, PlanAnswer, PlannedHost, Planne
 from service.budget.in_force import BudgetInForce
 from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
-from service.epochs.division import divides, sharing, wanted_within
+from service.epochs.division import divides, sharing, wanted_within, with_copy
 from service.epochs.group_hours import HoursInForce
 from service.epochs.optimum import priced
 from service.epochs.plan import Plan
@@ -27,6 +27,7 @@ from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.model.amounts import CRAWLS
 from service.model.arrays import Ints, distinct, instant
 from service.model.errors import EpochNotFound, PlanTooLarge
+from service.model.freshness import assumed
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 from service.storage.epochs.group_hours import NO_PROFILES
@@ -89,6 +90,7 @@ class WhatIf:
             epoch=basis.epoch,
             at=basis.at,
             n_pages=len(basis.pages),
+            n_copies=int(np.count_nonzero(basis.has_copy)),
             n_assumed=basis.n_assumed,
             n_hosts=len(basis.hosts.ids),
             min_bandwidth=minima(basis.pages, self.plan),
@@ -137,9 +139,11 @@ class WhatIf:
         if self.plan.unit != CRAWLS:
             cost = alone(priced(pages, self.plan.unit, np.inf))[1].of_pages
         wants = wanted_within(pages, caps, self.plan.first_share, instant(now), cost)
+        has_copy, of_all = with_copy(pages), float(pages.importance.sum())
         if divides(self.plan.objective, wants):
             pages = sharing(pages)
-        n_assumed = int(np.count_nonzero((pages.n_observations == 0) & (pages.n_pings == 0)))
+        apart = of_all - float(pages.importance.sum())
+        n_assumed = int(np.count_nonzero(assumed(pages)))
         pages = reduced(pages)
         return Basis(
             epoch=last.epoch,
@@ -155,6 +159,8 @@ class WhatIf:
             hosts=Members.of(slice(None), pages.host_id),
             tags=_tags(tx, pages.page_id),
             n_assumed=n_assumed,
+            has_copy=has_copy,
+            importance_apart=apart,
         )
 
     def _change_hours(self, tx: Transaction) -> HoursInForce | None:

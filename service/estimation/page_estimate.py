@@ -68,11 +68,6 @@ def of_page(
     return PageEstimate(rate, _interval(own, state), estimator.name, group_rate)
 
 
-def assumed(page: Page) -> bool:
-    """Return whether the change rate of a page rests on no evidence of its own."""
-    return page.n_observations == 0 and page.n_pings == 0
-
-
 ESTIMATED_FROM = (
     "page_id",
     "host_id",

@@ -21,7 +21,7 @@ from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.leases.due import due_at
 from service.model.amounts import CRAWLS
 from service.model.arrays import NO_TIME, Floats, Ints, instant
-from service.model.freshness import MeasuredPages
+from service.model.freshness import MeasuredPages, assumed, expected_share
 from service.model.history import ALL_HOSTS, Gauges
 from service.model.host_loads import HostLoads, MeasuredLoads
 from service.model.id_space import IdSpace
@@ -43,6 +43,7 @@ SUMS = (
     "n_overdue",
     "asked_rate",
     "n_shared",
+    "n_known",
     "importance",
     "fresh",
     "fresh_plain",
@@ -158,8 +159,8 @@ def measure(
 def _gauges(sums: dict[str, float], share: float, **own: Any) -> Gauges:
     """Return gauges from sums of a share of the pages."""
 
-    def ratio(above: str, below: str) -> float | None:
-        return sums[above] / sums[below] if sums[below] else None
+    def expected(above: str, below: str) -> float | None:
+        return expected_share(sums[above], sums[below], sums["n_known"])
 
     return Gauges(
         n_pages=round(sums["n_pages"] / share),
@@ -167,10 +168,10 @@ def _gauges(sums: dict[str, float], share: float, **own: Any) -> Gauges:
         n_no_content=round(sums["n_no_content"] / share),
         n_overdue=round(sums["n_overdue"] / share),
         asked_rate=sums["asked_rate"] / share,
-        fresh_share=ratio("fresh", "importance"),
-        fresh_share_plain=ratio("fresh_plain", "n_shared"),
-        harmonic_staleness=ratio("stale", "importance"),
-        harmonic_staleness_plain=ratio("stale_plain", "n_shared"),
+        fresh_share=expected("fresh", "importance"),
+        fresh_share_plain=expected("fresh_plain", "n_shared"),
+        harmonic_staleness=expected("stale", "importance"),
+        harmonic_staleness_plain=expected("stale_plain", "n_shared"),
         sampled_share=share,
         **own,
     )
@@ -205,6 +206,7 @@ def _measures(
         "n_overdue": due_at(pages) < now,
         "asked_rate": np.nan_to_num(pages.due_rate),
         "n_shared": shared,
+        "n_known": shared * ~assumed(pages),
         "importance": importance,
         "fresh": fresh * importance,
         "fresh_plain": fresh * shared,

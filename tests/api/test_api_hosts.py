@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.live_server import Live, running
+from support.live_server import START, Live, running
 
 A, B = "/hosts/a.example", "/hosts/b.example"
 SETTINGS = {"min_delay_s": 2.5, "robots_delay_s": 7.0, "max_concurrency": 3, "max_crawl_rate": 9.0}
@@ -196,6 +196,9 @@ def test_the_rate_of_a_host_is_held_against_its_cap(api: Live):
     api.register(*(f"https://b.example/{i}" for i in range(10)))
     put(api, A, max_crawl_rate=0.5)
     assert api.get(A).json()["crawl_rate"] == 0
+    pages = [{"page_id": n, "observed_at": START.isoformat(), "digest": "a"} for n in range(1, 21)]
+    assert api.post("/observations", pages).json()["accepted"] == 20
+    api.clock.advance(minutes=1)
     assert api.epoch()["bandwidth_used"] == pytest.approx(4)
     assert api.get(A).json()["crawl_rate"] == pytest.approx(0.5, rel=1e-7)
     assert api.get(B).json()["crawl_rate"] == pytest.approx(3.5, rel=1e-7)

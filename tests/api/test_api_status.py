@@ -61,7 +61,10 @@ def test_numbers_are_live_from_the_first_page_before_any_epoch(api: Live):
     assert first["counted_at"] == START.isoformat().replace("+00:00", "Z")
     assert first["epoch"]["epoch"] is None
     assert first["today"]["n_reported"] == 1
-    assert 0.24 < first["fresh_share"] < 0.26
+    assert first["fresh_share"] is None
+    api.clock.advance(minutes=1)
+    report(api, URLS[0], digest="a")
+    assert 0.24 < status(api)["fresh_share"] < 0.26
     assert first["database"] == ("sqlite" if api.service.store.embedded else "postgres")
     api.client.delete("/pages/4")
     assert status(api)["n_pages"] == 3

@@ -134,3 +134,17 @@ def test_a_deleted_page_gives_its_place_back(learned):
     learned.post("/pages", junk(31)[30:])
     after = groups(learned)["example.com/search/list?id"]
     assert (after["n_in_flight"], after["n_waiting"]) == (9, 21)
+
+
+def test_the_count_of_a_group_has_those_of_the_groups_below_it(learned):
+    """A group with an answer leans no more on those above, but is a part of them."""
+    learned.register(*(f"https://a.example/{part}/{n}" for part in "xy" for n in range(40)))
+    leased = learned.post("/leases", {"worker": "w", "count": 3}).json()["items"]
+    reports = [{"lease": each["lease"], "status": 200, "digest": each["url"]} for each in leased]
+    assert learned.post("/observations", reports).json()["accepted"] == 3
+    listed = groups(learned)
+    assert any(each["n_first"] for name, each in listed.items() if "?" in name)
+    n = {name: each["n_in_flight"] for name, each in listed.items()}
+    assert n["a.example"] == n["a.example/x"] + n["a.example/y"] > 0
+    for part in "xy":
+        assert n[f"a.example/{part}"] == n[f"a.example/{part}/#?"]

@@ -7,7 +7,7 @@ import pytest
 from support.chromium import Watched, chromium
 from support.console_comparison import Database, differences, places
 from support.console_life import KEY, SETTINGS, StandingClock, live
-from support.console_shown import Shown
+from support.console_shown import Shown, same
 from support.live_server import START, cloned, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.external]
@@ -62,3 +62,16 @@ def test_a_number_that_is_wrong_by_one_is_noticed(fleet):
     served.register("https://one.more.example/")
     _, wrong = differences(by_path[""], before, database)
     assert {each.name for each in wrong} == {"pages", "never crawled"}
+
+
+def test_what_a_plan_has_for_the_budget_in_force_is_what_the_next_epoch_publishes(fleet):
+    """The last test, because its epoch changes the numbers of all views."""
+    served, window, database = fleet
+    window.open(f"/console/plan?bandwidth={1.5 * N_PAGES:g}")
+    shown = Shown.of(window.page).cards["Crawls a day"][1]
+    assert served.client.post("/epochs").is_success
+    served.service.runner.run_once()
+    # the plan has the overhead of the epoch before: none
+    used = database.one("SELECT bandwidth_used + overhead FROM epochs ORDER BY epoch DESC LIMIT 1")
+    assert same(shown.split()[0], used), (shown, used)
+    assert shown.endswith("with the budget in force")

@@ -36,7 +36,8 @@ LATER = T0 + 30 * DAY
 
 
 def crowded(store):
-    """Four hosts of all kinds of pages, with caps, a group, bounds, pings and tags."""
+    """Four hosts of all kinds of pages with copies, with caps, a group, bounds, pings and tags."""
+    copied = {"last_crawl_at": T0, "last_observed_at": T0}
     rng = np.random.default_rng(5)
     for host in HOSTS:
         importance = np.where(np.arange(20) == 11, 0.0, rng.pareto(1.5, 20) + 0.1)
@@ -44,7 +45,8 @@ def crowded(store):
         days = rng.uniform(5, 50, 20)
         changes = rng.poisson(rng.gamma(0.5, 0.4, 20) * days)
         save(store, ids, estimate=np.column_stack([changes, days]), n_observations=changes)
-        register(store, 2, host=host, observability=Observability.complete)
+        complete = register(store, 2, host=host, observability=Observability.complete)
+        save(store, np.concatenate([ids, complete]), **copied)
         save(store, ids[:2], n_pings=rng.integers(1, 50, 2))
         save(
             store,
@@ -229,6 +231,9 @@ def basis_of(importance, change_rate, host=(), caps=(), low=np.nan, high=np.nan,
         change_hours=None,
         hosts=Members.of(slice(None), pages.host_id),
         tags=Members.of(np.zeros(0, np.int32), np.zeros(0, np.int64)),
+        has_copy=np.ones(n, np.bool_),
+        importance_apart=0.0,
+        n_assumed=0,
     )
 
 

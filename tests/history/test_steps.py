@@ -255,6 +255,8 @@ def test_gauges_are_those_of_a_loop_over_all_pages(sql_store, clock, monkeypatch
     for page, days in zip(ids[:6], age[:6], strict=True):
         at = clock() + timedelta(days=float(days))
         crawl(sql_store, page, at, digest=1)
+    assert measure(sql_store, GAMMA, np.array([1]), clock).all_pages.fresh_share is None
+    crawl(sql_store, ids[0], clock() + timedelta(days=float(age[0]), seconds=1), digest=1)
     gone = ids[5]
     for hour in range(2):
         crawl(sql_store, gone, clock() + timedelta(days=31, hours=hour), status=404)

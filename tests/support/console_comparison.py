@@ -36,14 +36,17 @@ SCHEDULE = f"""(
     WHERE epoch = {FORCE} AND crawl_rate[place] >= 0
 )"""
 """Rows of the schedule in force: a block has 64 pages, and -1 in the place of a page it has not."""
-USED = f"""
-    SELECT sum(crawl_rate::float8) FROM {SCHEDULE} AS schedule WHERE page_id IN (
+HAD_COPY = f"""
+    page_id IN (
         SELECT page_id FROM observations WHERE kind = 0
         AND observed_at < (SELECT finished_at FROM epochs WHERE epoch = {FORCE})
     )
 """
-"""Crawls a day of the pages that had a copy when the epoch came into force: first crawls of other
-pages are apart."""
+"""Condition on a page that had a copy when the epoch came into force: first crawls are apart."""
+USED = f"""
+    SELECT sum(crawl_rate::float8) FROM {SCHEDULE} AS schedule WHERE {HAD_COPY}
+"""
+"""Crawls a day of these pages."""
 PAGES = f"""
     pages JOIN page_states USING (page_id)
     LEFT JOIN {SCHEDULE} AS schedule ON schedule.page_id = pages.page_id
@@ -226,7 +229,8 @@ def host(shown: Shown, sql: Database) -> Pairs:
     """Compare the sums and the first pages of a host."""
     ((host_id,),) = sql.rows("SELECT host_id FROM hosts WHERE host = %(host)s", host=HOST)
     ((n, crawl_rate),) = sql.rows(
-        f"SELECT count(*), sum(crawl_rate::float8) FROM {PAGES} WHERE pages.host_id = %(id)s",
+        f"SELECT count(*), sum(crawl_rate::float8) FILTER (WHERE pages.{HAD_COPY.strip()}) "
+        f"FROM {PAGES} WHERE pages.host_id = %(id)s",
         id=host_id,
     )
     ((queued, leased),) = sql.rows(
@@ -269,7 +273,7 @@ def epoch(shown: Shown, sql: Database) -> Pairs:
 
 
 def plan(shown: Shown, sql: Database) -> Pairs:
-    """Compare the pages of the busiest hosts of a plan, and its sums with the schedule."""
+    """Compare the pages of the busiest hosts of a plan."""
     n_pages = dict(
         sql.rows(
             "SELECT host, count(*) FROM pages JOIN hosts USING (host_id) "
@@ -280,8 +284,6 @@ def plan(shown: Shown, sql: Database) -> Pairs:
     columns = (shown.column("Busiest hosts", name) for name in ("Host", "Pages"))
     for name, text in zip(*columns, strict=True):
         yield f"pages of {name}", text, n_pages[name]
-    used = sql.one(USED)
-    yield "in force", shown.cards["Crawls a day"][1].split()[0], used
 
 
 def leases(shown: Shown, sql: Database) -> Pairs:

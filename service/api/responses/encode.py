@@ -29,7 +29,7 @@ from service.api.encodings import best
 from service.api.responses.change_hours import shift_of
 from service.api.responses.history import encode_calibrations
 from service.api.responses.unfinished import encode_unfinished
-from service.estimation.page_estimate import PageEstimate, assumed
+from service.estimation.page_estimate import PageEstimate
 from service.leases import due
 from service.leases.conditional import distrusted_until
 from service.leases.dealt import LeasedPages
@@ -39,6 +39,7 @@ from service.model.arrays import Floats, instant, moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
 from service.model.errors import NotAcceptable
+from service.model.freshness import assumed
 from service.model.history import Calibrations
 from service.storage.pages.validators import ValidatorColumns
 from service.storage.queue.columns import DuePages

@@ -12,10 +12,11 @@ from service.api.holds.rules import last_result
 from service.api.responses.change_hours import shift_of
 from service.api.responses.incidents import incident_clause
 from service.api.responses.unfinished import what_ended
-from service.estimation.page_estimate import PageEstimate, assumed
+from service.estimation.page_estimate import PageEstimate
 from service.leases.conditional import distrusted_until
 from service.leases.unfinished import UnfinishedPage
 from service.model.domain import Certificate, Epoch, Observability, Page
+from service.model.freshness import assumed
 from service.model.incidents import Incident
 from service.model.words import every, number, span
 

@@ -108,6 +108,6 @@ def _item(group: UrlGroup) -> UrlGroupItem:
         n_first=group.level.n_first,
         n_new=group.level.n_new,
         n_waiting=group.n_waiting,
-        n_in_flight=group.level.n_in_flight,
+        n_in_flight=group.n_in_flight,
         since=group.level.since,
     )

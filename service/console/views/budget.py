@@ -5,6 +5,7 @@ from fastapi import Response
 from recrawl_client.wire.plan import BudgetPlan
 from service.api.routes.plan import read_plan
 from service.console.visit import Visit
+from service.model.freshness import ground_of_plan
 
 LISTED = 10
 """Maximum number of hosts, of tags and of starved pages of a plan."""
@@ -20,6 +21,7 @@ async def show(visit: Visit) -> Response:
         plan=answer.items[0],
         now_plan=answer.in_force,
         change=change(answer.items[0], answer.in_force),
+        ground=ground_of_plan(answer.n_pages, answer.n_copies, answer.n_assumed),
     )
 
 

@@ -189,3 +189,7 @@ class WorthStatements(Subject):
     @abstractmethod
     def n_waiting(self, level: Ints) -> dict[int, int]:
         """Return the number of pages that wait in and below each of some levels, where any do."""
+
+    @abstractmethod
+    def n_in_flight(self, level: Ints) -> dict[int, int]:
+        """Return the number of admitted pages without an answer in and below each level."""

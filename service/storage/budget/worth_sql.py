@@ -146,16 +146,25 @@ LEVELS_ABOVE = f"""
 {ABOVE}
 {SHOWN} WHERE level IN (SELECT level FROM wanted) ORDER BY name
 """
-N_WAITING = """
+BELOW_EACH = """
 WITH RECURSIVE below (top, level) AS (
     SELECT value, value FROM {ids}
     UNION ALL
     SELECT below.top, url_levels.level FROM below
     JOIN url_levels ON url_levels.parent = below.level
 )
+"""
+N_WAITING = f"""{BELOW_EACH}
 SELECT top, count(*) AS n FROM below JOIN page_states ON held = below.level
 GROUP BY top
 """
+N_IN_FLIGHT = f"""{BELOW_EACH}
+SELECT top, CAST(sum(n_in_flight) AS bigint) AS n
+FROM below JOIN url_levels ON url_levels.level = below.level
+WHERE NOT EXISTS (SELECT 1 FROM url_levels AS child WHERE child.parent = below.level)
+GROUP BY top
+"""
+"""Statement that counts last levels alone: those above have only what leans on them."""
 HIGHEST = "\U0010ffff"
 """Text after all names with a prefix."""
 
@@ -250,6 +259,10 @@ class WorthSql(Dialect, WorthStatements):
     @override
     def n_waiting(self, level: Ints) -> dict[int, int]:
         return dict(tuple(row) for row in self.run(N_WAITING, ids=level))
+
+    @override
+    def n_in_flight(self, level: Ints) -> dict[int, int]:
+        return dict(tuple(row) for row in self.run(N_IN_FLIGHT, ids=level))
 
 
 def shown_level(row: dict[str, Any]) -> ShownLevel:

@@ -142,7 +142,7 @@ PING_DAYS = 1.0
 """Days without a ping added to the days of counting, as in `core.pings`."""
 SUMS = f"""
 SELECT sum(CAST(crawl_rate AS double precision)
-        + coalesce(crawl_probability, 0.0) * change_rate) AS crawl_rate,
+        + coalesce(crawl_probability, 0.0) * change_rate) FILTER (WHERE shares) AS crawl_rate,
     count(*) FILTER (WHERE pinged) AS n_pinged, sum(n_pings) FILTER (WHERE pinged) AS n_pings,
     sum(n_pings / (CASE WHEN days > 0 THEN days ELSE 0.0 END + {PING_DAYS}))
         FILTER (WHERE pinged) AS ping_rate,
@@ -152,12 +152,17 @@ SELECT sum(CAST(crawl_rate AS double precision)
     max(last_ping_at) FILTER (WHERE pinged) AS last_ping_at
 FROM (
     SELECT page_states.*, {{days_since}} AS days,
-        observability = {Observability.auto.value} AND n_pings > 0 AS pinged
+        observability = {Observability.auto.value} AND n_pings > 0 AS pinged,
+        {{observed_at}} IS NOT NULL AND (n_observations > 0 OR {{observed_at}}
+            < (SELECT started_at FROM epochs WHERE epoch = %(epoch)s)) AS shares
     FROM (SELECT page_id FROM pages WHERE host_id = %(host_id)s LIMIT {MOST_SUMMED}) AS sample
     JOIN page_states ON page_states.page_id = sample.page_id
 ) AS states
 {{schedule_of: schedule, states.page_id, %(epoch)s}}
 """
+"""Statement that sums over pages. The schedule has a rate for each page, because a page is crawled
+at it from its first copy on. The budget for refreshes is that of the pages which had a copy when
+the epoch began."""
 
 HOST_IDS = "SELECT host, host_id FROM hosts WHERE host IN (SELECT value FROM {names})"
 ADD_HOSTS = """

@@ -1,0 +1,100 @@
+"""Figures before there is evidence: nobody sees a freshness, and sums keep to the budget."""
+
+import pytest
+from support.live_server import Live
+
+import recrawl_client as rc
+from service.cli.state import lines, state_of
+
+URLS = [f"https://{host}.example/{n}" for host in "ab" for n in range(3)]
+GAUGES = (
+    *("fresh_share", "fresh_share_plain"),
+    *("harmonic_staleness", "harmonic_staleness_plain"),
+)
+
+
+def crawl(api: Live, *urls: str, digest: str = "a") -> None:
+    """Report a crawl of pages now."""
+    at = api.clock.advance(hours=1).isoformat()
+    items = [{"url": url, "observed_at": at, "digest": f"{digest} of {url}"} for url in urls]
+    assert api.post("/observations", items).json()["n_rejected"] == 0
+
+
+def told(api: Live) -> dict[str, float | None]:
+    """Return each freshness that the service tells."""
+    state, plan = api.get("/status").json(), api.get("/plan", bandwidth=2).json()
+    api.service.runner.history.keep()
+    gauges = [row for row in api.get("/history").json()["items"] if row["measured_at"]][-1]
+    return (
+        {f"status.{name}": state[name] for name in GAUGES[:3]}
+        | {f"plan.{name}": plan["items"][0][name] for name in ("fresh_share", "binary_cost")}
+        | {f"history.{name}": gauges[name] for name in GAUGES}
+    )
+
+
+def fresh_line(api: Live) -> str:
+    """Return what `recrawl status` says about freshness."""
+    with rc.Client(api.url) as client:
+        return dict(lines(state_of(client)))["fresh"]
+
+
+def test_no_freshness_is_told_before_a_page_is_crawled_a_second_time(api: Live):
+    api.register(*URLS)
+    api.epoch()
+    assert set(told(api).values()) == {None}
+    assert fresh_line(api) == "no page has a copy yet"
+    assert "recrawl_expected_fresh_ratio{" not in api.get("/metrics").text
+    crawl(api, *URLS)
+    api.clock.advance(minutes=10)
+    api.epoch()
+    assert set(told(api).values()) == {None}
+    assert fresh_line(api) == "not known before a page is crawled a second time"
+    crawl(api, URLS[0])
+    api.clock.advance(minutes=10)
+    api.epoch()
+    assert None not in told(api).values()
+    assert fresh_line(api).endswith("% of pages, by importance")
+
+
+def test_a_page_without_a_copy_is_not_fresh_in_any_view(api: Live):
+    api.register(*URLS)
+    for _ in range(2):
+        crawl(api, *URLS[:2])
+    api.clock.advance(minutes=10)
+    api.epoch()
+    shares = [share for name, share in told(api).items() if "fresh_share" in name]
+    assert len(shares) == 5
+    assert all(share is not None and 0.2 < share < 1 / 3 for share in shares)
+
+
+def test_before_the_first_copy_a_plan_spends_the_budget_on_first_crawls(api: Live):
+    api.register(*URLS)
+    api.epoch()
+    plan = api.get("/plan", bandwidth=4).json()
+    item = plan["items"][0]
+    assert (plan["n_copies"], plan["n_assumed"]) == (0, 6)
+    assert (item["planned"], item["bandwidth_used"], item["first_crawls"]) == (0, 0, 4)
+    assert {host["crawl_rate"] for host in item["hosts"]} == {0}
+
+
+def test_crawls_a_day_of_hosts_are_those_of_the_plan_and_within_the_budget(api: Live):
+    """New pages have a rate too, which holds from their first crawls on."""
+    assert api.client.put("/budget", json={"budget": "3 crawls"}).is_success
+    api.register(*URLS)
+    for _ in range(2):
+        crawl(api, *URLS[:1], *URLS[3:5])
+    api.clock.advance(minutes=10)
+    api.epoch()
+    in_force = api.get("/plan", bandwidth=3).json()["in_force"]
+    planned = {host["host"]: host["crawl_rate"] for host in in_force["hosts"]}
+    rows = {row["url"]: row["crawl_rate"] for row in api.schedule()}
+    assert all(rate > 0 for rate in rows.values())
+
+    def of_hosts() -> dict[str, float]:
+        return {host: api.get(f"/hosts/{host}").json()["crawl_rate"] for host in planned}
+
+    assert of_hosts() == pytest.approx(planned, rel=1e-6)
+    assert sum(planned.values()) == pytest.approx(in_force["bandwidth_used"], rel=1e-6)
+    assert sum(planned.values()) < 3
+    crawl(api, *URLS)  # until the next epoch, first copies have no part of the budget
+    assert of_hosts() == pytest.approx(planned, rel=1e-6)
