@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from service.model.arrays import FIRST_US, LAST_US
 from service.model.errors import BadCursor
+from service.model.field_faults import shown
 
 MOST_OFFSET = 2**15 - 1
 """Maximum place of a change among those of its block, which files of the archive keep in 16 bits.
@@ -194,8 +195,7 @@ def decode_cursor(cursor: str, kind: type[PlaceT], path: str) -> PlaceT:
 
 def refused(cursor: str, path: str) -> BadCursor:
     """Return the refusal of a cursor that the list at `path` never returned."""
-    shown = cursor[:60].encode("ascii", "backslashreplace").decode()
-    detail = f'"{shown}" is no cursor of GET {path}; start again without cursor'
+    detail = f"{shown(cursor)} is no cursor of GET {path}; start again without cursor"
     return BadCursor(detail, field="cursor")
 
 

@@ -46,7 +46,7 @@ def check_query(request: Request) -> None:
         return
     parameters = request.scope["route"].parameters
     names = parameters.query_names
-    available = f"there are {', '.join(names)}" if names else "there are none"
+    available = f"there are {', '.join(names)}" if names else "this path takes none"
     if unknown := [name for name in request.query_params if name not in names]:
         raise RequestValidationError(
             [

@@ -15,14 +15,16 @@ def read_duration(text: str) -> timedelta:
         raise typer.BadParameter(str(error)) from None
 
 
-def read_moment(text: str) -> datetime:
+def read_moment(text: str, span: str = "how long ago it is") -> datetime:
     """Return an instant, as `moment_of`; raise `BadParameter`."""
     try:
-        return moment_of(text, datetime.now(UTC))
+        return moment_of(text, datetime.now(UTC), span)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
 def read_end(text: str) -> float | datetime:
     """Return the span of a pause: its duration, seconds, or the instant of its end."""
-    return read_duration(text).total_seconds() if is_duration(text) else read_moment(text)
+    if is_duration(text):
+        return read_duration(text).total_seconds()
+    return read_moment(text, "how long it lasts")

@@ -12,6 +12,7 @@ from recrawl_client.headers import retry_after
 from service.connectors.guarded import AddressNotPublic, FetchLimits, Outgoing, guarded_client
 from service.connectors.inflating import inflated_within
 from service.model.errors import InvalidField, InvalidUrl
+from service.model.field_faults import shown
 from service.model.urls import NormalUrl, normalise
 
 MAX_URLS = 10_000
@@ -106,7 +107,7 @@ def _site(host: str) -> NormalUrl:
     """Return the host, with or without a port, as a URL."""
     site = _normal("host", f"https://{host}/")
     if urlsplit(site.url).path != "/":
-        raise InvalidField("host", f"{host[:100]!r} is not a host name; send one like example.com")
+        raise InvalidField("host", f"{shown(host)} is not a host name; send one like example.com")
     return site
 
 

@@ -127,15 +127,32 @@ def expected(schema: Mapping[str, Any]) -> str:
         return f"{counts}, each {expected(schema['items'])}"
     if schema.get("format") == "date-time":
         return "an RFC 3339 instant with a zone, such as 2026-05-01T12:00:00Z"
-    phrase = str(schema.get("description", "text"))
-    phrase = phrase[:1].lower() + phrase[1:]
+    phrase = _with_article(str(schema.get("description", "")))
     return (
         f"{phrase}, at most {schema['maxLength']:,} characters" if "maxLength" in schema else phrase
     )
 
 
+def _with_article(description: str) -> str:
+    """Return the description of a text as what to send.
+
+    >>> [_with_article(each) for each in ("Tag of the pages", "URL of the page", "")]
+    ['the tag of the pages', 'the URL of the page', 'text']
+    """
+    if not description:
+        return "text"
+    is_word = description[1:2].islower()
+    return "the " + (description[0].lower() if is_word else description[0]) + description[1:]
+
+
+def _plain(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else f"{value:,}"
+
+
 def _range(schema: Mapping[str, Any]) -> str:
     low, high, step = (schema.get(name) for name in ("minimum", "maximum", "multipleOf"))
     text = "" if step is None else f", a multiple of {step:,},"
-    text += "" if low is None else f" from {low:,}"
-    return text if high is None or high > UNBOUNDED else f"{text} to {high:,}"
+    above = schema.get("exclusiveMinimum")
+    text += "" if above is None else f" above {_plain(above)}"
+    text += "" if low is None else f" from {_plain(low)}"
+    return text if high is None or high > UNBOUNDED else f"{text} to {_plain(high)}"

@@ -28,8 +28,10 @@ def duration_of(text: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def moment_of(text: str, now: datetime) -> datetime:
+def moment_of(text: str, now: datetime, span: str = "how long ago it is") -> datetime:
     """Return an instant: an instant with a zone, a day UTC, or a duration before now.
+
+    `span` is what a duration would mean, for the remedy.
 
     Raises
     ------
@@ -46,7 +48,7 @@ def moment_of(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time; write how long ago it is ({DURATION_HINT}), a day such as "
+            f"{text!r} is no time; write {span} ({DURATION_HINT}), a day such as "
             "2026-05-01, or an instant such as 2026-05-01T12:00:00Z"
         ) from None
     if moment.tzinfo is None and len(text) == len("2026-05-01"):

@@ -17,6 +17,7 @@ import numpy as np
 
 from service.model.arrays import UrlGroups
 from service.model.errors import InvalidField, InvalidUrl
+from service.model.field_faults import shown
 
 MAX_URL_BYTES = 2048
 """Maximum length of a URL, bytes."""
@@ -65,7 +66,7 @@ def parsed(url: str) -> NormalUrl:
     try:
         n_bytes = len(url.encode())
         if n_bytes > MAX_URL_BYTES:
-            raise InvalidUrl(f"the url has {n_bytes} bytes; at most {MAX_URL_BYTES} are kept")
+            raise InvalidUrl(f"the url has {n_bytes:,} bytes; send at most {MAX_URL_BYTES:,}")
         if "\x00" in url:
             raise InvalidUrl("the url holds a NUL character; percent-encode or remove it")
         parts = ada_url.URL(url)
@@ -121,7 +122,7 @@ def normalise_host(host: str, field: str = "host") -> str:
     except InvalidUrl:
         normal = None
     if normal is None or normal.url != f"http://{normal.host}/" or "#" in host:
-        detail = f"{host[:100]!r} is not a host name; send a name such as example.com"
+        detail = f"{shown(host)} is not a host name; send a name such as example.com"
         if WITH_PORT.fullmatch(host):
             detail += ", without a port: all ports of a name are one host"
         raise InvalidField(field, detail)

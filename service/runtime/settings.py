@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from service.archive.log_archive import LogArchive
@@ -25,6 +26,7 @@ from service.model.amounts import CRAWLS, Amount, read_budget
 from service.model.calendars import HourRules, never_open
 from service.model.domain import Timing
 from service.model.errors import InvalidField, InvalidSettings
+from service.model.field_faults import expected
 from service.model.quotes import unquoted
 from service.model.windows import BLACKOUTS, WINDOWS, checked, parts_of
 from service.runtime.access_settings import AccessSettings
@@ -215,7 +217,8 @@ class Settings(AccessSettings, ClusterSettings):
             ("objective", self.objective, ALLOCATORS),
         ):
             if chosen not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, not {chosen!r}")
+                setting, offers = f"{PREFIX}{name}".upper(), ", ".join(choices)
+                raise ValueError(f"{setting} is {chosen!r}; set one of {offers}")
         self._check_together(estimator)
         self._check_budget()
         if self.dask and self.database_url.get_secret_value().startswith("sqlite"):
@@ -391,24 +394,40 @@ def read_settings(**overrides: Any) -> Settings:
         raise InvalidSettings("; ".join(_faults(error))) from None
 
 
+OPTIONS = {
+    f"{PREFIX}PORT": "set it by `recrawl serve --port`",
+    f"{PREFIX}HOST": "set it by `recrawl serve --host`",
+}
+"""Remedies for variables that have the name of an option of `recrawl serve`."""
+
+
 def _unknown(names: Collection[str]) -> list[str]:
     settings = [f"{PREFIX}{name}".upper() for name in Settings.model_fields]
     files = [f"{PREFIX}{name}{SUFFIX}".upper() for name in SECRETS]
     ours = {n for n in names if n.startswith(PREFIX) and not n.startswith(FOR_TESTS)}
-    sentences = []
+    every, sentences = f"known are {', '.join(settings)}", []
     for name in sorted(ours - {*settings, *files} - FOR_CLIENTS):
         words = [setting.removeprefix(PREFIX) for setting in (*settings, *files)]
         close = difflib.get_close_matches(name.removeprefix(PREFIX), words, 1)
-        hint = f"did you mean {PREFIX}{close[0]}?" if close else f"known are {', '.join(settings)}"
+        hint = f"did you mean {PREFIX}{close[0]}?" if close else OPTIONS.get(name, every)
         sentences.append(f"{name} is not a setting; {hint}")
     return sentences
 
 
 def _faults(error: ValidationError) -> list[str]:
     faults = error.errors(include_input=False, include_url=False)
-    return [
-        _fault(fault["loc"], str(fault["msg"]).removeprefix("Value error, ")) for fault in faults
-    ]
+    return [_fault(fault["loc"], _sentence(fault)) for fault in faults]
+
+
+def _sentence(fault: ErrorDetails) -> str:
+    """Return what is wrong with a setting: our own sentence, or what it takes."""
+    if fault["type"] == "value_error" or not fault["loc"]:
+        return str(fault["msg"]).removeprefix("Value error, ")
+    document = Settings.model_json_schema()
+    schema = document["properties"].get(fault["loc"][0], {})
+    if "$ref" in schema:
+        schema = document["$defs"][schema["$ref"].rpartition("/")[2]]
+    return f"the value has a wrong form; set {expected(schema)}"
 
 
 def _fault(place: tuple[int | str, ...], sentence: str) -> str:

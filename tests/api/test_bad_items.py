@@ -104,7 +104,7 @@ BAD = {
     "NUL": url('"https://bad.example/\\u0000"', "NUL character"),
     "lone surrogate": url('"https://bad.example/\\ud800"', "lone surrogate"),
     "3000 bytes": url(
-        f'"https://bad.example/{"x" * 2980}"', "the url has 3000 bytes; at most 2048"
+        f'"https://bad.example/{"x" * 2980}"', "the url has 3,000 bytes; send at most 2,048"
     ),
     "long once escaped": url(f'"https://bad.example/{"é" * 800}"', "once percent-encoded"),
     "empty url": url('""', "an absolute http or https URL", "invalid"),

@@ -1,6 +1,7 @@
 """Wrong values of every field and parameter: each error is in our words, and names a remedy."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,8 @@ import httpx
 import pytest
 from support.document import DOCUMENT
 from support.live_server import Live, running
+
+from service.model.field_faults import expected
 
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {
@@ -280,3 +283,49 @@ def test_a_secret_is_not_repeated(live):
 def test_a_detail_names_the_field_the_value_and_the_remedy(live, name, content, detail):
     response = sent(live, name, content=content, headers={"Content-Type": "application/json"})
     assert response.json()["detail"] == detail
+
+
+def remedies() -> Iterator[str]:
+    """Yield what to send for each parameter, and for each field of each struct of a body."""
+    for _, _, operation in OPERATIONS.values():
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] != "header":
+                text = {"description": parameter.get("description", "")}
+                yield expected(text | parameter["schema"])
+    for name in BODIES:
+        _, properties, _ = fields_of(name)
+        yield from (expected(schema) for schema in properties.values())
+
+
+def test_each_remedy_is_an_end_of_the_sentence_send():
+    wrong = [
+        text
+        for text in remedies()
+        if re.match("[a-z][A-Z]|[A-Z][a-z]", text) or re.search(r"[0-9]\.0\b", text)
+    ]
+    assert wrong == []
+    texts = [text for text in remedies() if re.match("(tag|name|id|token|url|kind)s? ", text)]
+    assert texts == [], "a noun needs its article"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "request_", "detail"),
+    [
+        ("POST", "/pages", {"json": [{"url": 5}]}, "the only item was rejected; item 0: url is 5"),
+        ("POST", "/pages", {"json": [5, 6]}, "all 2 items were rejected; item 0: this is 5"),
+        ("GET", "/pages", {"params": {"cursor": "x\0"}}, '"x\\u0000" is no cursor of GET /pages'),
+        ("GET", "/pages", {"params": {"host": "x\0"}}, '"x\\u0000" is not a host name; send'),
+        ("GET", "/pages", {"params": {"url": "x" * 3_000}}, "3,000 bytes; send at most 2,048"),
+        ("GET", "/epochs/1", {"params": {"x": "1"}}, "remove it, this path takes none"),
+        (
+            "PUT",
+            "/budget",
+            {"content": b"{}", "headers": {"Content-Type": "text/csv"}},
+            'the body is "text/csv"; send it as application/json: one object',
+        ),
+    ],
+)
+def test_a_refusal_states_the_value_and_the_remedy(live, method, path, request_, detail):
+    response = live.client.request(method, path, **request_)
+    assert 400 <= response.status_code < 500
+    assert detail in assert_plain(response)["detail"]

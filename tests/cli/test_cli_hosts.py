@@ -131,7 +131,7 @@ def test_hosts_are_set_shown_and_listed(sqlite_url, recrawl):
         assert "valid API key" in recrawl("hosts", "show", "a.example", url=api.url).refusal()
         assert "no page has the host" in recrawl("hosts", "show", "c.example", **at).refusal()
         with_port = recrawl("hosts", "pause", "127.0.0.1:18110", "2h", **at).refusal()
-        assert "'127.0.0.1:18110' is not a host name" in with_port
+        assert '"127.0.0.1:18110" is not a host name' in with_port
         assert "without a port: all ports of a name are one host" in with_port
         for nonsense in ("../pages", "a.example?x=1", "a.example/../../epochs"):
             refused = recrawl("hosts", "show", nonsense, **at).refusal()

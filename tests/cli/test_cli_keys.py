@@ -86,7 +86,7 @@ def test_a_key_may_be_limited_to_hosts_and_urls(recrawl, sqlite_url):
     [
         (("--role", "root"), "'root' is no role; use read, report, crawl, admin"),
         (("--role", "admin", "--host", "a.example"), "a key of role admin cannot be limited"),
-        (("--role", "report", "--host", "a b"), "'a b' is not a host name"),
+        (("--role", "report", "--host", "a b"), '"a b" is not a host name'),
         (("--role", "report", "--url-prefix", "/news"), "url_prefixes: "),
         (("--role", "read", "--expires-days", "nan"), "not a finite number"),
     ],

@@ -1,18 +1,22 @@
 """`recrawl plan`: the plans of other bandwidths, as a table and as JSON."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
-from support.live_server import Live, running
+from support.live_server import START, Live, running
 
 
 @pytest.fixture
 def planned(sqlite_url) -> Live:
-    """A service with an epoch in force, a tag and a minimum crawl rate."""
+    """A service whose pages have copies, with an epoch in force, a tag and a minimum crawl rate."""
     with running(sqlite_url) as live:
         live.register("https://a.example/1", "https://a.example/2", tags=["news"])
         live.register("https://b.example/1", min_crawl_rate=0.25)
+        at = (START - timedelta(days=2)).isoformat()
+        crawls = [{"page_id": n, "observed_at": at, "digest": "a"} for n in (1, 2, 3)]
+        assert live.post("/observations", crawls).json()["accepted"] == 3
         with capture_logs():
             live.epoch()
         yield live
@@ -23,7 +27,7 @@ def test_plans_are_shown_beside_that_in_force(recrawl, planned: Live):
     assert ended.status == 0
     lines = [line for line in ended.out.splitlines() if line.strip()]
     assert lines[0] == "3 pages of 2 hosts, by epoch 1; minimum crawl rates need 0.25 crawls a day"
-    assert lines.pop(1) == "the change rates of 3 of 3 pages are assumed, without evidence"
+    assert lines.pop(1) == "freshness is not known before a page is crawled a second time"
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
     assert [row[0] for row in cells] == ["0.6 (in force)", "3", "0.125"]
     assert [row[1] for row in cells] == ["0", "0", ""]

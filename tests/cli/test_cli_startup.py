@@ -196,8 +196,8 @@ def test_a_file_of_settings_that_is_no_text_is_refused(recrawl, tmp_path, monkey
     ("settings", "says"),
     [
         ({"estimator": "lln"}, "choose timing poisson or another estimator"),
-        ({"estimator": "crystal"}, "estimator must be one of gamma"),
-        ({"objective": "luck"}, "objective must be one of harmonic"),
+        ({"estimator": "crystal"}, "RECRAWL_ESTIMATOR is 'crystal'; set one of gamma"),
+        ({"objective": "luck"}, "RECRAWL_OBJECTIVE is 'luck'; set one of harmonic"),
         ({"timing": "sometimes"}, "RECRAWL_TIMING"),
         ({"bandwidth": "-1"}, "RECRAWL_BANDWIDTH"),
         ({"bandwidth": "nan"}, "RECRAWL_BANDWIDTH"),

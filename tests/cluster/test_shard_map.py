@@ -122,7 +122,7 @@ def test_a_file_is_read(tmp_path):
         ('"big.example" = 40', '"big.example" = 64', "big.example = 64 is no logical shard"),
         ('"big.example" = 40', "big.example = 40", "put the host in quotes"),
         ("big.example", "WWW.Big.Example", "write 'www.big.example'"),
-        ("big.example", "big.example/a", "'big.example/a' is not a host name"),
+        ("big.example", "big.example/a", '"big.example/a" is not a host name'),
         (GOOD, "logical = 64", "databases is missing"),
         (GOOD, "logical = 64\ndatabases = [1]", "write [[databases]] in double brackets"),
         (GOOD, "logical", "is not TOML"),

@@ -43,6 +43,7 @@ def views(live):
         "/hosts?sort=-n_overdue",
         "/hosts/shop.example",
         "/url-groups",
+        "/savings",
         "/epochs",
         "/epochs/2",
         "/plan?bandwidth=5",
@@ -59,25 +60,76 @@ NARROW = 390
 """Width of a telephone, CSS pixels."""
 
 
-@pytest.mark.parametrize("width", [NARROW, 1_280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_each_view_is_clean_and_accessible(live, browser, scheme, width):
-    window = Watched(browser, live.url, color_scheme=scheme)
+EMPTY = (
+    *("", "/pages", "/hosts", "/url-groups", "/savings", "/epochs", "/leases", "/changes"),
+    "/access",
+)
+"""Views of a service in which nothing has been registered."""
+REFUSED = ("/nowhere", "/pages/999999", "/hosts/absent.example", "/plan?bandwidth=much")
+"""Addresses that show an error."""
+IN_EACH_LOOK = [(scheme, width) for scheme in ("light", "dark") for width in (NARROW, 1_280)]
+
+
+def window_of(browser, url, scheme, width):
+    window = Watched(browser, url, color_scheme=scheme)
     window.page.set_viewport_size({"width": width, "height": 900})
+    return window
+
+
+def violations(window, path):
+    """Return what axe finds in the view that is shown, with all details unfolded."""
+    window.page.evaluate(UNFOLD)
+    found = Axe().run(window.page, options=RULES).response["violations"]
+    return [
+        (path, each["id"], [node["html"][:160] for node in each["nodes"]][:3]) for each in found
+    ]
+
+
+@pytest.mark.parametrize(("scheme", "width"), IN_EACH_LOOK)
+def test_each_view_is_clean_and_accessible(live, browser, scheme, width):
+    window = window_of(browser, live.url, scheme, width)
     window.open("/console/sign-in")
-    found = [("sign-in", Axe().run(window.page, options=RULES))]
+    found = violations(window, "sign-in")
     sign_in(window)
     for path in views(live):
         window.open(f"/console{path}")
-        window.page.evaluate(UNFOLD)
-        found.append((path, Axe().run(window.page, options=RULES)))
-    violations = [
-        (path, each["id"], [node["html"][:160] for node in each["nodes"]][:3])
-        for path, results in found
-        for each in results.response["violations"]
-    ]
-    assert violations == []
-    assert window.faults == []
+        found += violations(window, path)
+    assert (found, window.faults) == ([], [])
+    for path in REFUSED:
+        window.open(f"/console{path}")
+        found += violations(window, path)
+    assert found == []
+    assert all(re.search("404|422", fault) for fault in window.faults), window.faults
+
+
+@pytest.mark.parametrize(("scheme", "width"), IN_EACH_LOOK)
+def test_each_view_of_an_empty_service_is_clean_and_accessible(sqlite_url, browser, scheme, width):
+    with running(sqlite_url, api_keys=[ADMIN]) as live:
+        window, found = window_of(browser, live.url, scheme, width), []
+        sign_in(window)
+        for path in EMPTY:
+            window.open(f"/console{path}")
+            found += violations(window, path)
+            assert window.page.evaluate(WIDER) == 0, path
+    assert (found, window.faults) == ([], [])
+
+
+@pytest.mark.parametrize(("scheme", "width"), IN_EACH_LOOK)
+def test_what_follows_an_act_is_accessible(live, browser, scheme, width):
+    window = window_of(browser, live.url, scheme, width)
+    page = window.page
+    sign_in(window)
+    window.open("/console/access")
+    page.get_by_label("Name").fill(f"dashboards {scheme} {width}")
+    page.get_by_role("button", name="Create").click()
+    page.wait_for_load_state("networkidle")
+    found = violations(window, "a new key")
+    window.open("/console/pages?tag=all")
+    page.get_by_text(re.compile("^Crawl .* now …")).click()
+    page.get_by_role("button", name="Request crawls").click()
+    page.get_by_text("Done:").wait_for()
+    found += violations(window, "requested crawls")
+    assert (found, window.faults) == ([], [])
 
 
 LONG = "a-section-with-a-long-name/an-article-whose-title-is-as-long-as-those-of-newspapers"

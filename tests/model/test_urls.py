@@ -115,11 +115,11 @@ def test_the_longest_url_is_2048_bytes_however_they_are_counted():
     head = "https://example.com/"
     longest = head + "a" * (MAX_URL_BYTES - len(head))
     assert normalise(longest).url == longest
-    with pytest.raises(InvalidUrl, match="2049 bytes; at most 2048"):
+    with pytest.raises(InvalidUrl, match="2,049 bytes; send at most 2,048"):
         normalise(longest + "a")
     with pytest.raises(InvalidUrl, match="percent-encoded"):
         normalise(head + "é" * 400)
-    with pytest.raises(InvalidUrl, match="3000 bytes"):
+    with pytest.raises(InvalidUrl, match="3,000 bytes"):
         normalise(head + "é" * 1490)
 
 

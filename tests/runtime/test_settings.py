@@ -223,7 +223,7 @@ def test_a_choice_that_does_not_exist_is_refused_with_those_that_do(monkeypatch,
     monkeypatch.setenv(f"RECRAWL_{name.upper()}", "magic")
     message = refusal()
     known = {"estimator": ESTIMATORS, "objective": ALLOCATORS}[name]
-    assert message == f"{name} must be one of {', '.join(known)}, not 'magic'"
+    assert message == f"RECRAWL_{name.upper()} is 'magic'; set one of {', '.join(known)}"
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -298,3 +298,31 @@ def test_settings_are_frozen():
     settings = read_settings()
     with pytest.raises(ValidationError):
         settings.bandwidth = 5.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("BANDWIDTH", "lots", "RECRAWL_BANDWIDTH: the value has a wrong form; set a number"),
+        ("LEASE_TTL_S", "x", "RECRAWL_LEASE_TTL_S: the value has a wrong form; set a"),
+        ("OBJECTIVE", "x", "RECRAWL_OBJECTIVE"),
+        (
+            "URL_GROUPS",
+            "maybe",
+            "RECRAWL_URL_GROUPS: the value has a wrong form; set true or false",
+        ),
+        ("PORT", "8900", "RECRAWL_PORT is not a setting; set it by `recrawl serve --port`"),
+        (
+            "RETENTION_DAYS",
+            "x",
+            "RECRAWL_RETENTION_DAYS: the value has a wrong form; set a number above",
+        ),
+        ("TIMING", "x", "RECRAWL_TIMING: the value has a wrong form; set one of "),
+    ],
+)
+def test_a_refused_setting_states_what_to_set(monkeypatch, name, value, sentence):
+    monkeypatch.setenv(f"RECRAWL_{name}", value)
+    told = refusal()
+    assert told.startswith(sentence)
+    assert "Input should" not in told
+    assert len(told) < 400

@@ -23,7 +23,7 @@ from service.model.errors import (
     TooManyItems,
     UnsupportedMediaType,
 )
-from service.model.field_faults import fault_of, worded
+from service.model.field_faults import fault_of, shown, worded
 from service.model.lenient_json import Contradiction
 
 LINE = re.compile(rb"[^\n]+")
@@ -69,7 +69,7 @@ def decode_batch(body: Body, kind: type[ItemT], max_items: int) -> Batch[ItemT]:
         whole = _decoder(kind).decode_lines
         parts = _lines
     else:
-        raise UnsupportedMediaType
+        raise _unsupported(body, f"{JSON} (an array of items) or {LINES[0]} (one item a line)")
     _limit(body.n_items, max_items)
     items = _strict(whole, body.content)
     if items is None or (parts is _lines and len(items) != _n_lines(body.content)):
@@ -87,7 +87,7 @@ def decode_object(body: Body, kind: type[ItemT]) -> ItemT:
         The body is not JSON, or a field is wrong.
     """
     if body.media_type != JSON:
-        raise UnsupportedMediaType("send application/json: one object")
+        raise _unsupported(body, f"{JSON}: one object")
     return _one_object(_parse(body.content), kind)
 
 
@@ -120,6 +120,10 @@ def _one_object(value: Any, kind: type[ItemT]) -> ItemT:
     return batch.items[0]
 
 
+def _unsupported(body: Body, wanted: str) -> UnsupportedMediaType:
+    return UnsupportedMediaType(f"the body is {shown(body.media_type)}; send it as {wanted}")
+
+
 def decode_with_items(
     body: Body, kind: type[ItemT], name: str, items: type[ListedT], max_items: int
 ) -> tuple[ItemT, Batch[ListedT] | None]:
@@ -128,7 +132,7 @@ def decode_with_items(
     Each item of the list succeeds or fails alone. Raise as `decode_object`, or `TooManyItems`.
     """
     if body.media_type != JSON:
-        raise UnsupportedMediaType("send application/json: one object")
+        raise _unsupported(body, f"{JSON}: one object")
     whole: ItemT | None = _strict(_decoder(kind).decode, body.content)
     if whole is not None:
         listed = getattr(whole, name)

@@ -133,8 +133,10 @@ def refuse_empty(counts: dict[str, Any]) -> None:
             raise ShardUnavailable(AWAY)
         if PAGE_LOCKED in codes:
             raise RowLocked(LOCKED)
+        n = counts["n_rejected"]
+        which = "the only item was" if n == 1 else f"all {n} items were"
         raise BatchRejected(
-            f"all {counts['n_rejected']} items were rejected; item {first.index}: {first.detail}",
+            f"{which} rejected; item {first.index}: {first.detail}",
             field=first.field,
             **{name: counts[name] for name in Problem.__struct_fields__ if name in counts},
         )
