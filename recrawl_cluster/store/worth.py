@@ -56,6 +56,10 @@ class ShardedWorth(Routing):
     def n_in_flight(self, level: Ints) -> dict[int, int]:
         return {key: n for tx in self.every() for key, n in tx.n_in_flight(level).items()}
 
+    @override
+    def importance_held(self) -> float:
+        return sum(tx.importance_held() for tx in self.every())
+
 
 def by_name(level: ShownLevel) -> str:
     """Return the name of a level."""

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from service.model.freshness import without_share
-from service.model.words import counted, span
+from service.model.words import counted, number, span
 
 if TYPE_CHECKING:
     from recrawl_client import Client
@@ -92,7 +92,9 @@ def _counted(state: dict[str, Any]) -> str:
 
 def _today(state: dict[str, Any]) -> str:
     today = state["today"]
-    spent = "" if today["spent"] is None else f", {today['spent']:,.6g} {state['budget']['unit']}"
+    spent = (
+        "" if today["spent"] is None else f", {number(today['spent'], 6)} {state['budget']['unit']}"
+    )
     return (
         f"{counted(today['n_reported'], 'crawl')}{spent}, {today['n_changed']:,} found changes, "
         f"{today['n_failed']:,} failed, {today['n_leased']:,} leased (UTC)"
@@ -104,7 +106,7 @@ def _budget_of(state: dict[str, Any]) -> str:
     if budget is None:
         return "none is set: a fifth of the pages that have a copy, each day"
     loan = f", with a loan of up to {budget['loan_days']:g} days" if budget["loan_days"] else ""
-    return f"{budget['amount']:,.6g} {budget['unit']} a day{loan}"
+    return f"{number(budget['amount'], 6)} {budget['unit']} a day{loan}"
 
 
 def _epoch_of(state: dict[str, Any]) -> str:

@@ -74,7 +74,7 @@ class Basis:
     has_copy: Bools
     """(N,) which pages have a copy: only they are refreshed, and may be fresh."""
     importance_apart: float
-    """Importance of pages without a share, which wait for their first crawls."""
+    """Importance of pages without a share, which wait for their first crawls or are held."""
     n_assumed: int
     """Pages without evidence, whose change rates are assumed."""
     posterior: RatePosterior | None = None

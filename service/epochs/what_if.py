@@ -142,7 +142,8 @@ class WhatIf:
         has_copy, of_all = with_copy(pages), float(pages.importance.sum())
         if divides(self.plan.objective, wants):
             pages = sharing(pages)
-        apart = of_all - float(pages.importance.sum())
+        # an epoch reads held pages without their importance
+        apart = of_all - float(pages.importance.sum()) + tx.importance_held()
         n_assumed = int(np.count_nonzero(assumed(pages)))
         pages = reduced(pages)
         return Basis(

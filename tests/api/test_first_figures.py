@@ -1,7 +1,7 @@
 """Figures before there is evidence: nobody sees a freshness, and sums keep to the budget."""
 
 import pytest
-from support.live_server import Live
+from support.live_server import Live, running
 
 import recrawl_client as rc
 from service.cli.state import lines, state_of
@@ -65,6 +65,19 @@ def test_a_page_without_a_copy_is_not_fresh_in_any_view(api: Live):
     shares = [share for name, share in told(api).items() if "fresh_share" in name]
     assert len(shares) == 5
     assert all(share is not None and 0.2 < share < 1 / 3 for share in shares)
+
+
+def test_held_pages_are_not_fresh_in_a_plan_either(database_url):
+    with running(database_url, admission="learned") as api:
+        api.register(*(f"https://a.example/x/{n}" for n in range(100)))
+        for _ in range(2):
+            crawl(api, *(f"https://a.example/x/{n}" for n in range(10)))
+        api.clock.advance(minutes=10)
+        api.epoch()
+        state, plan = api.get("/status").json(), api.get("/plan", bandwidth=30).json()
+        assert api.get("/url-groups").json()["items"][0]["n_waiting"] > 50
+        shares = state["fresh_share"], plan["items"][0]["fresh_share"]
+        assert all(0.08 < share < 0.1 for share in shares), shares
 
 
 def test_before_the_first_copy_a_plan_spends_the_budget_on_first_crawls(api: Live):

@@ -193,3 +193,7 @@ class WorthStatements(Subject):
     @abstractmethod
     def n_in_flight(self, level: Ints) -> dict[int, int]:
         """Return the number of admitted pages without an answer in and below each level."""
+
+    @abstractmethod
+    def importance_held(self) -> float:
+        """Return the importance of all pages that are held before their first crawls."""

@@ -165,6 +165,10 @@ WHERE NOT EXISTS (SELECT 1 FROM url_levels AS child WHERE child.parent = below.l
 GROUP BY top
 """
 """Statement that counts last levels alone: those above have only what leans on them."""
+IMPORTANCE_HELD = """
+SELECT coalesce(sum(importance), 0.0) FROM page_states
+JOIN pages ON pages.page_id = page_states.page_id WHERE held > 0 AND NOT gone
+"""
 HIGHEST = "\U0010ffff"
 """Text after all names with a prefix."""
 
@@ -263,6 +267,10 @@ class WorthSql(Dialect, WorthStatements):
     @override
     def n_in_flight(self, level: Ints) -> dict[int, int]:
         return dict(tuple(row) for row in self.run(N_IN_FLIGHT, ids=level))
+
+    @override
+    def importance_held(self) -> float:
+        return float(self.scalar(IMPORTANCE_HELD))
 
 
 def shown_level(row: dict[str, Any]) -> ShownLevel:
