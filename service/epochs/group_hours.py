@@ -19,6 +19,7 @@ from service.core.change_hours.evidence import (
     learn,
     learn_dates,
     packed,
+    shows_hours,
     unpacked,
 )
 from service.core.change_hours.pooling import OF_ITS_OWN, OWN, pooled
@@ -60,9 +61,14 @@ class Shown(NamedTuple):
         intervals = Intervals(host[rows], start[rows], end[rows], a[rows], b[rows])
         return Shown(intervals, self.changed[rows], self.exact[rows], self.changed_at[rows])
 
+    def of_hours(self) -> "Shown":
+        """Return the intervals that show something of the hours."""
+        return self.take(self.exact | shows_hours(self.intervals))
+
 
 def taught(evidence: HourEvidence, profiles: Profiles, shown: Shown) -> HourEvidence:
-    """Return the evidence with all intervals added."""
+    """Return the evidence with the intervals added that show something of the hours."""
+    shown = shown.of_hours()
     exact, plain = shown.exact, ~shown.exact
     crawls = shown.take(plain)
     evidence = learn(evidence, profiles, crawls.intervals, crawls.changed)
@@ -185,8 +191,9 @@ def _screened(
     place = np.minimum(key.searchsorted(stored), max(len(key) - 1, 0))
     there = key[place] == stored if len(key) else np.zeros(len(stored), np.bool_)
     numbers[place[there]] = screens.numbers[there]
+    told = shown.of_hours()
     after = screened(
-        Screens.of(numbers), believed(hosts.before.take(host)), shown.intervals, *shown[1:]
+        Screens.of(numbers), believed(hosts.before.take(host)), told.intervals, *told[1:]
     )
     excess = deviation(after)
     excess[_always_changed(shown, len(key))] = np.inf

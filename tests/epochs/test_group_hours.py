@@ -142,12 +142,13 @@ def replace_learnt(hours, learnt_at):
     return hours._replace(learnt=learnt)
 
 
-def always_changed(n=40):
+def always_changed(n=40, interval=1.9):
     """Return pages that nearly always change between two crawls, in groups of two."""
     at = 10.0 - np.linspace(0.05, 0.95, n)
     sure = np.tile([90.0, 30.0], (n, 1))
     groups = np.repeat(np.arange(n // 2), 2)
-    return pages_of(np.ones(n, np.int64), at, np.ones(n), url_group=groups, estimate=sure)
+    intervals = np.full(n, interval)
+    return pages_of(np.ones(n, np.int64), at, intervals, url_group=groups, estimate=sure)
 
 
 def test_groups_whose_pages_always_change_get_evidence_at_once():
@@ -156,7 +157,30 @@ def test_groups_whose_pages_always_change_get_evidence_at_once():
     assert after.records.url_group.tolist() == list(range(20))
     assert not len(after.screens)
     assert after.records.certain.max() < 0.1, "their extra crawls go on"
-    assert unpacked(after.records.evidence).information[:, 0].min() > 0
+
+
+@pytest.mark.parametrize(("interval", "shows"), [(1.9, False), (-1.9, False), (0.6, True)])
+def test_only_extra_crawls_of_pages_that_always_change_show_hours(interval, shows):
+    pages = always_changed(interval=interval)
+    after = learn_hours(pages, ESTIMATOR, lesson_of(pages, 10.0), None, at_day(10.0)[()])
+    for evidence in (after.records.evidence, after.learnt.evidence):
+        assert ((np.abs(evidence).sum(axis=1) > 0) == shows).all()
+        assert ((unpacked(evidence).information[:, 0] > 0) == shows).all()
+
+
+def test_a_crawl_that_shows_nothing_leaves_the_screen_of_its_group():
+    pages = always_changed()
+    rare = np.arange(len(pages)) % 4 > 0
+    one_group = np.zeros(len(pages), np.int32)
+    estimate = np.where(rare[:, None], [9.0, 90.0], [90.0, 30.0])
+    mixed = replace(pages, url_group=one_group, estimate=estimate)
+    alone = mixed.take(np.flatnonzero(rare))
+    screens = [
+        learn_hours(each, ESTIMATOR, lesson_of(each, 10.0), None, at_day(10.0)[()]).screens
+        for each in (mixed, alone)
+    ]
+    assert screens[0].numbers.any()
+    np.testing.assert_array_equal(screens[0].numbers, screens[1].numbers)
 
 
 def test_a_host_has_at_most_as_many_groups_with_evidence_as_crawls_a_day():

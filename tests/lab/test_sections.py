@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from recrawl_lab.policies.lineup import DEFAULT_PLAN
+from recrawl_lab.policies.lineup import DEFAULT_PLAN, LINEUP, UNIFORM, Game
 from recrawl_lab.replay.replay import replay
 from recrawl_lab.replay.staleness import averaged, uncrawled
 from recrawl_lab.worlds.hourly import SPREAD
@@ -81,3 +81,11 @@ def test_sections_at_hours_of_their_own_are_crawled_after_them():
     by_host = staleness(made, 1.0, replace(DEFAULT_PLAN, group_hours=False))
     assert by_groups < 0.7 * by_host
     assert by_groups < 0.3
+
+
+@pytest.mark.slow
+def test_sections_that_are_crawled_every_two_days_are_crawled_after_their_hours():
+    made = world("cron", days=240.0)
+    uniform = LINEUP[UNIFORM].play(Game(made, 0.5 * len(made), None, None, 1), None).crawls
+    of_uniform = averaged(made, uncrawled(made, uniform), 40).harmonic
+    assert staleness(made, 0.5, DEFAULT_PLAN) < 0.9 * of_uniform

@@ -15,6 +15,7 @@ from service.core.change_hours.evidence import (
     HALF_LIFE_DAYS,
     PAIRS,
     ROWS,
+    SURE,
     WIDTH,
     HourEvidence,
     Intervals,
@@ -23,6 +24,7 @@ from service.core.change_hours.evidence import (
     learn,
     learn_dates,
     packed,
+    shows_hours,
     unpacked,
 )
 from service.core.change_hours.profile import TERMS, Profiles, integrals
@@ -221,6 +223,19 @@ def test_pages_that_always_change_do_not_hide_the_others():
     among = learn(HourEvidence.none(1), Profiles.flat(1), both, [False] + n * [True])
     np.testing.assert_allclose(among.information, alone.information, atol=1e-4)
     assert among.changes[0] < 1e-6
+
+
+def test_where_an_interval_shows_no_hours_a_change_is_likely_at_any_hour():
+    rng = np.random.default_rng(4)
+    intervals = some_intervals(rng, n=2_000)
+    intervals = intervals._replace(a=intervals.a * 20.0, b=intervals.b * 4.0)
+    hours = np.linspace(0.0, 1.0, 500)[:, None]
+    bursts = np.floor(intervals.end - hours) - np.floor(intervals.start - hours)
+    unchanged = ((intervals.b / (intervals.b + bursts)) ** intervals.a).max(axis=0)
+    shows = shows_hours(intervals)
+    assert unchanged[~shows].max() < np.sqrt(SURE)
+    assert 0.2 < shows.mean() < 0.8
+    assert shows[unchanged == 1.0].all(), "an interval within a day"
 
 
 @pytest.mark.parametrize("calls", [1, 2, 8])
