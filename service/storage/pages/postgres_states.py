@@ -137,12 +137,13 @@ SAVE_STATES = f"""
 UPDATE page_states SET {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
 FROM {given("page_id", *WRITTEN)} WHERE page_states.page_id = given.page_id
 """
-UNDATED = [name for name in WRITTEN if name != "last_age"]
-SAVE_UNDATED_STATES = f"""
-UPDATE page_states SET last_age = NULL, {", ".join(f"{name} = {_write(name)}" for name in UNDATED)}
-FROM {given("page_id", *UNDATED)} WHERE page_states.page_id = given.page_id
+COMMON = [name for name in WRITTEN if name not in SELDOM_SET]
+SAVE_COMMON_STATES = f"""
+UPDATE page_states SET {", ".join(f"{name} = NULL" for name in SELDOM_SET)},
+    {", ".join(f"{name} = {_write(name)}" for name in COMMON)}
+FROM {given("page_id", *COMMON)} WHERE page_states.page_id = given.page_id
 """
-"""Statement for pages without a reported age: each array takes time, even an empty one."""
+"""Statement for pages without pings, requests and failures: each array takes time."""
 RESTORE_STATES = f"""
 UPDATE page_states SET pings_since = given.pings_since,
     {", ".join(f"{name} = {_write(name)}" for name in WRITTEN)}
@@ -153,7 +154,6 @@ INSERT INTO page_states ({", ".join(OF_STATES)}, url_group, born_at)
 SELECT {", ".join(map(_write, OF_STATES))}, url_group, nullif(given.born_at, '-infinity')
 FROM {given(*OF_STATES, "url_group", "born_at")}
 """
-"""Statement in which arrays of `IF_SOME` may be shorter: unnest fills their ends with NULL."""
 
 WAKE = f"""
 WITH locked AS (
@@ -286,26 +286,20 @@ class PostgresStates(StatesSql, ValidatorsSql, PostgresDialect):
 
     @override
     def save_states(self, states: PageStates) -> None:
-        undated = np.isnan(states.last_age).all()
-        self._save(SAVE_UNDATED_STATES if undated else SAVE_STATES, states)
+        is_rare = any_seldom_set(states)
+        if is_rare.any():
+            self._save(SAVE_STATES, states.where(is_rare))
+        if not is_rare.all():
+            self._save(SAVE_COMMON_STATES, states.where(~is_rare))
 
     @override
     def restore_states(self, states: PageStates) -> None:
-        self._save(RESTORE_STATES, states)
+        if len(states):
+            self._save(RESTORE_STATES, states)
 
     def _save(self, statement: str, states: PageStates, **columns: NDArray[Any]) -> None:
-        if not len(states):
-            return
-        # ten columns that are empty for most pages would add a quarter to the time of an update
-        is_rare, is_dated = any_seldom_set(states), ~np.isnan(states.last_age)
-        rank = np.where(is_rare, 0, np.where(is_dated, 1, 2))
-        order = np.argsort(rank, kind="stable")
-        n_rare, n_dated = np.cumsum(np.bincount(rank, minlength=2))[:2].tolist()
         columns |= {name: getattr(states, name) for name in OF_STATES}
         columns |= {name: short(columns[name]) for name in SHORT}
-        columns = {name: column[order] for name, column in columns.items()}
-        columns |= {name: columns[name][:n_rare] for name in SELDOM_SET}
-        columns["last_age"] = columns["last_age"][:n_dated]
         self.later(statement, **columns)
 
     @override
