@@ -156,11 +156,23 @@ def _loaded_array(data: bytes) -> NDArray[Any]:
         oid = EMPTY.unpack(data)[2]
         return np.empty(0, object if oid in TEXTS else np.float64)
     _, _, oid, n, _ = HEAD.unpack_from(data)
+    if n == 1 and (single := SINGLES.get(oid)) is not None:
+        return _loaded_single(data, oid, *single)
     if oid in TEXTS:
         return _texts(data, n)
     width = (len(data) - HEAD.size) // n
     dtype = ELEMENT_DTYPES.get(oid) or f"V{width - 4}"
     return unwire(np.ndarray(n, dtype, data, HEAD.size + 4, width), oid)
+
+
+def _loaded_single(
+    data: bytes, oid: int, element: struct.Struct, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Return an array of one number or instant, in half the time of an array of rows."""
+    (number,) = element.unpack_from(data, HEAD.size + 4)
+    if oid == OIDS["M8"][0] and number != NAT:
+        number += FROM_1970
+    return np.array((number,), dtype)
 
 
 def _texts(data: bytes, n: int) -> NDArray[np.object_]:
@@ -177,15 +189,17 @@ ELEMENT_DTYPES = {
     for kind, (oid, _) in OIDS.items()
     if kind not in ("V", "O")
 }
+SINGLES = {_oids(dtype)[0]: (struct.Struct(f">{code}"), dtype) for dtype, code in CODES.items()}
+"""Format and numpy type of an element by oid: numbers and instants."""
 TEXT = OIDS["O"][0]
 TEXTS = (TEXT, 1042, 1043)
 """Oids of text, char(n) and varchar."""
 JSONB, JSONB_VERSION = 3802, b"\1"
 FIRST, MICROSECOND = datetime(2000, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 FROM_1970 = int(POSTGRES_EPOCH.astype(np.int64))
+"""Microseconds from 1970 to `FIRST`."""
 NAT = -(2**63)
 """The integer of numpy's NaT, which is that of -infinity on Postgres."""
-"""Microseconds from 1970 to `FIRST`."""
 
 SCALARS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     datetime: (1184, lambda at: ((at - FIRST) // MICROSECOND).to_bytes(8, "big", signed=True)),
