@@ -15,29 +15,31 @@ from service.storage.budget.caps import (
     capped_days,
 )
 from service.storage.postgres.dialect import PostgresDialect
-from service.storage.postgres.statements import PostgresRows
 from service.storage.postgres.words import given
 
+ANY_CAPPED = """
+SELECT EXISTS (
+    SELECT FROM unnest({ids}) AS capped (id) JOIN hosts ON host_id = id
+    WHERE max_crawl_rate IS NOT NULL AND group_id IS NULL
+) OR EXISTS (
+    SELECT FROM unnest({ids}) AS capped (id) JOIN host_groups ON host_groups.group_id = -id
+    WHERE id < 0 AND max_crawl_rate IS NOT NULL
+)
+"""
+"""Statement that reads whether any of some host queues has a cap, which few have."""
 SAVE_ALL = SAVE_DAYS.format(rows=f"SELECT * FROM {given(*COUNTS_OF_DAY)} ORDER BY queue_id")
 
 
 class PostgresCaps(CapsSql, PostgresDialect):
     """The statements on caps by day in the SQL of Postgres."""
 
-    of_locked: PostgresRows | None = None
-    """Answer for the host queues that `ready` has locked, which came with their rows."""
+    may_be_capped = True
+    """False if `ready` has found that none of the host queues that it has locked has a cap."""
 
     @override
     def ask_capped(self, queue_id: Ints) -> Callable[[], CappedDays]:
-        rows, self.of_locked = self.of_locked, None
-        if rows is None:
-            rows = self.later(CAPPED_DAYS, ids=queue_id)
-        return partial(capped_days, rows)
-
-    def ask_capped_of(self, ids: str) -> None:
-        """Ask for the host queues of an expression, for the next call of `ask_capped`."""
-        table = f"unnest({ids}) AS ids (value)"
-        self.of_locked = self.later(CAPPED_DAYS.replace("{ids}", table))
+        asks, self.may_be_capped = self.may_be_capped, True
+        return partial(capped_days, self.later(CAPPED_DAYS, ids=queue_id) if asks else ())
 
     @override
     def save_capped(self, days: CappedDays) -> None:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from service.model.arrays import INSTANT, Instants, Ints, is_among
 from service.model.columns import DueColumns
 from service.model.domain import Host, HostPages
-from service.storage.budget.postgres import PostgresCaps
+from service.storage.budget.postgres import ANY_CAPPED, PostgresCaps
 from service.storage.dialect import HOST_QUEUE, IS_HELD
 from service.storage.epochs.schedule import BETWEEN, DUE_RATE, URGENCY
 from service.storage.postgres.dialect import EPOCH_IN_FORCE, named
@@ -176,15 +176,16 @@ QUEUED_OF_KIND = f"""
     ORDER BY next_at LIMIT (SELECT %(n_rows)s / cardinality({HOST_QUEUES_NOTED}) + 2)
 """
 QUEUED = f"""
-SELECT array_agg(page_id), array_agg(next_at), array_agg(coalesce(last_crawl_at, '-infinity')),
+SELECT ({ANY_CAPPED.format(ids=HOST_QUEUES_NOTED)}),
+    array_agg(page_id), array_agg(next_at), array_agg(coalesce(last_crawl_at, '-infinity')),
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(requested), array_agg(queue_id),
     array_agg(token IS NOT NULL)
 FROM unnest({HOST_QUEUES_NOTED}) AS host_queue (id), LATERAL (
     ({QUEUED_OF_KIND.format(kind="NOT first")}) UNION ALL ({QUEUED_OF_KIND.format(kind="first")})
 ) AS queued
 """
-"""Statement that reads the rows of the stored host queues. The limit is a subquery, so that
-Postgres computes it once and not for every host queue."""
+"""Statement that reads the rows of the stored host queues, and whether any of these has a cap. The
+limit is a subquery, so that Postgres computes it once and not for every host queue."""
 RUNNING = """
 SELECT array_agg(n ORDER BY position), array_agg(coalesce(ends_at, '-infinity') ORDER BY position)
 FROM unnest(%(queue_id)s::bigint[], %(after)s::timestamptz[]) WITH ORDINALITY
@@ -329,11 +330,10 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresC
         locking = LOCKED if wait else LOCKED_IF_FREE
         lock = HOST_QUEUES.format(note=NOTED, locked=locking.format(ids=ids))
         locked = self.later(lock, now=now, limit=n_host_queues, **filters(of))
-        self.ask_capped_of(HOST_QUEUES_NOTED)
         queued = QUEUED.format(where=rows_in(of))
-        rows = self.columns(QueuedPages, queued, n_rows=n_rows, **filters(of))
+        ((self.may_be_capped, *rows),) = self.run(queued, n_rows=n_rows, **filters(of))
         ((_, *host_queues),) = locked
-        return named(HostQueues, tuple(host_queues)), rows
+        return named(HostQueues, tuple(host_queues)), named(QueuedPages, tuple(rows))
 
     @override
     def lock_host_queues(self, queue_id: Ints) -> HostQueues:
