@@ -38,26 +38,37 @@ def gunzipped(response: httpx.Response) -> Iterator[bytes]:
 def inflated(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the content of a gzip, of all its members, in pieces of bounded size.
 
-    What follows the last member is padding, and does not count. An empty member is an empty piece.
+    Bytes after the last member are padding, and do not count. An empty member is an empty piece.
     Raise `BrokenGzip` at the place where a gzip breaks off.
     """
     member, is_begun = zlib.decompressobj(wbits=31), False
-    try:
-        for piece in pieces:
-            rest = piece
-            while rest:
-                if member.eof:
-                    if not rest.startswith(MAGIC[: len(rest)]):
-                        return
-                    member = zlib.decompressobj(wbits=31)
-                is_begun = True
-                if (content := member.decompress(rest, PIECE)) or member.eof:
-                    yield content
-                rest = member.unused_data if member.eof else member.unconsumed_tail
-    except zlib.error as error:
-        raise BrokenGzip(f"is broken ({error})") from error
+    for piece in pieces:
+        rest = piece
+        while rest:
+            if member.eof:
+                if not rest.startswith(MAGIC[: len(rest)]):
+                    return
+                member = zlib.decompressobj(wbits=31)
+            is_begun, before = True, member.copy()
+            try:
+                content = member.decompress(rest, PIECE)
+            except zlib.error as error:
+                yield _before_fault(before, rest)
+                raise BrokenGzip(f"is broken ({error})") from error
+            if content or member.eof:
+                yield content
+            rest = member.unused_data if member.eof else member.unconsumed_tail
     if is_begun and not member.eof:
         raise BrokenGzip("was cut short")
+
+
+def _before_fault(member: "zlib._Decompress", rest: bytes) -> bytes:
+    """Return what a member inflates before the fault in its next bytes, which zlib drops."""
+    content = bytearray()
+    with suppress(zlib.error):
+        for at in range(len(rest)):
+            content += member.decompress(rest[at : at + 1])
+    return bytes(content)
 
 
 def beginning(content: bytes, max_bytes: int) -> bytes:

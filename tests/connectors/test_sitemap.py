@@ -4,6 +4,7 @@ import gzip
 import random
 import time
 import tracemalloc
+import zlib
 from contextlib import suppress
 from datetime import UTC
 
@@ -161,6 +162,22 @@ def test_of_a_broken_gzip_what_can_be_inflated_is_read(kept, layers):
     assert [entry.loc for entry in entries] == words[: len(entries)]
     assert "the gzip was cut short" in sitemap.warnings[0]
     assert "the document was cut short" in sitemap.warnings[1]
+
+
+def test_of_a_gzip_with_a_wrong_checksum_all_is_read():
+    content = gzip.compress(urlset(*map(url, URLS)), mtime=0)
+    entries, sitemap = read(content[:-8] + b"\1\2\3\4\5\6\7\0")
+    assert [entry.loc for entry in entries] == URLS
+    assert "the gzip is broken (Error -3 " in sitemap.broke_off
+
+
+def test_of_a_gzip_with_a_fault_in_its_midst_what_is_before_the_fault_is_read():
+    words = [f"https://a.example/{i}" for i in range(2_000)]
+    packer = zlib.compressobj(wbits=31)
+    content = packer.compress(urlset(*map(url, words))) + packer.flush(zlib.Z_FULL_FLUSH)
+    entries, sitemap = read(content + b"\xff" * 10)
+    assert [entry.loc for entry in entries] == words
+    assert "the gzip is broken (Error -3 " in sitemap.broke_off
 
 
 @pytest.mark.parametrize(
