@@ -11,7 +11,10 @@ import pytest
 from support.window_fleet import Fleet
 
 from service.core.estimators.gamma import Gamma
+from service.leases.due import next_at
+from service.model.arrays import NO_TIME, instant, moment
 from service.model.calendars import HourRules, hours_of
+from service.model.columns import DueColumns
 from service.model.windows import read_blackout, read_window
 
 NIGHT = ("Mon-Fri 22:00-06:00 Europe/Berlin", "Sun 02:00-03:00 UTC")
@@ -111,3 +114,33 @@ def test_days_around_changes_of_clocks_keep_windows(sqlite_store, start):
     fleet = played(sqlite_store, datetime(*start, tzinfo=UTC), 4, 2)
     assert len(fleet.crawls) > 15
     assert outside(fleet) == []
+
+
+@pytest.mark.parametrize("host", ["night.example", "howe.example", "b.shop.example"])
+@pytest.mark.parametrize("now", [(2026, 3, 29), (2026, 10, 25), (2026, 4, 4), (2026, 12, 25)])
+def test_no_next_crawl_lies_in_a_closed_minute(host, now):
+    """Pages of all kinds, some overdue, some asked for, some without content."""
+    rng, n = np.random.default_rng(7), 300
+    now = datetime(*now, tzinfo=UTC)
+    hours = hours_of(RULES[host], now)
+    ago = (rng.exponential(5.0, (2, n)) * 86_400e6).astype("m8[us]")
+    last = np.where(rng.random(n) < 0.1, NO_TIME, instant(now) - ago[0])
+    pages = DueColumns(
+        page_id=np.arange(n),
+        created_at=instant(now) - ago[0],
+        last_crawl_at=last,
+        requested_at=np.where(rng.random(n) < 0.3, instant(now) - ago[1], NO_TIME),
+        gone=rng.random(n) < 0.1,
+        n_failures=rng.integers(0, 4, n),
+        outcome=np.zeros(n, np.int64),
+        hops=np.zeros(n, np.int64),
+        retry_rate=np.zeros(n),
+        interval_factor=np.ones(n),
+        due_rate=rng.uniform(0.0, 24.0, n),
+        hours=np.full(n, hours, object),
+    )
+    at = [moment(each) for each in next_at(pages, instant(now)) if not np.isnat(each)]
+    assert len(at) > 0.9 * n
+    assert [each for each in at if not is_open(RULES[host], each)] == []
+    open_now = is_open(RULES[host], now)
+    assert any(each < now for each in at) == open_now, "overdue pages wait for the opening"
