@@ -193,7 +193,7 @@ def charts(rows: Sequence[HistoryRow], chosen: str, state: StatusAnswer) -> list
             ("by importance", "a", "fresh_share"),
             ("each page alike", "c", "fresh_share_plain"),
             unit="%",
-            nothing="No copy is fresh yet; the first reports of crawls change that.",
+            nothing="Not known yet: the shares begin when a page is crawled a second time.",
         ),
         counted(
             f"Crawls, each {each}",
