@@ -191,9 +191,9 @@ def _screened(
     place = np.minimum(key.searchsorted(stored), max(len(key) - 1, 0))
     there = key[place] == stored if len(key) else np.zeros(len(stored), np.bool_)
     numbers[place[there]] = screens.numbers[there]
-    told = shown.of_hours()
+    evident = shown.of_hours()
     after = screened(
-        Screens.of(numbers), believed(hosts.before.take(host)), told.intervals, *told[1:]
+        Screens.of(numbers), believed(hosts.before.take(host)), evident.intervals, *evident[1:]
     )
     excess = deviation(after)
     excess[_always_changed(shown, len(key))] = np.inf

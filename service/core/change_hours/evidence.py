@@ -99,11 +99,10 @@ class Intervals(NamedTuple):
 def shows_hours(intervals: Intervals) -> Bools:
     """Return (N,) which intervals show something of the hours, whatever their crawls find.
 
-    An interval of a day or more lies in whole days by half at least, and a whole day has the same
+    An interval of a day or more lies in whole days by half at least. A whole day has the same
     integral under all profiles. If no change has a probability p below `SURE`, it is therefore at
     most sqrt(p) under any profile. The crawl then shows an error of the change rate rather than an
-    hour. Pages that change every day have mostly such crawls, and their changes are surer than any
-    rate says.
+    hour. Pages that change every day have mostly such crawls, which would outweigh the few others.
 
     Examples
     --------
