@@ -101,7 +101,8 @@ def test_a_plan_knows_pages_without_content(sql_store, clock):
     ids = watched(sql_store)
     with sql_store.begin() as tx:
         tx.change_page(int(ids[0]), PagePatch(min_crawl_rate=5.0), T0)
-    save(sql_store, ids[:20], n_failures=3, last_crawl_at=T0)
+    save(sql_store, ids, n_observations=1, last_crawl_at=T0, last_observed_at=T0)
+    save(sql_store, ids[:20], n_failures=3)
     epoch = run_epoch(sql_store, PLAN, clock)
     answer = WhatIf(sql_store, PLAN, clock).ask([7.5], 10)
     assert answer.min_bandwidth == 0

@@ -356,6 +356,7 @@ def test_a_writer_sees_the_epoch_that_it_asked_for_whatever_is_published_meanwhi
 
 def test_a_reader_whose_epoch_was_dropped_reads_the_next(postgres_store):
     ids = np.sort(register(postgres_store, 3))
+    save(postgres_store, ids, n_observations=1, last_observed_at=T0)
     first = publish(postgres_store, schedule_columns(ids, crawl_rate=1.0))
     with postgres_store.begin(write=False) as tx:
         assert tx.number_in_force() == first

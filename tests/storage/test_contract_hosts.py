@@ -218,6 +218,7 @@ def test_a_host_queue_is_looked_at_again_when_its_gate_may_open_sooner(sql_store
 def test_pages_are_summed_up(sql_store):
     page_id = register(sql_store, 4, host=A)
     register(sql_store, 2, host=B)
+    save(sql_store, page_id, n_observations=1, last_observed_at=T0)
     save(
         sql_store,
         page_id[:2],
@@ -250,6 +251,7 @@ def test_pages_are_summed_up(sql_store):
 
 def test_sums_of_huge_and_tiny_rates_are_sums(sql_store):
     page_id = register(sql_store, 4, host=A)
+    save(sql_store, page_id, n_observations=1, last_observed_at=T0)
     rates = [3e38, 3e38, 1e-300, 0.0]
     publish(sql_store, schedule_columns(page_id, rates, rates, [0.0, 1.0, 0.5, 0.5]))
     assert pages_of(sql_store).crawl_rate == pytest.approx(9e38)

@@ -168,7 +168,7 @@ def _loaded_array(data: bytes) -> NDArray[Any]:
 def _loaded_single(
     data: bytes, oid: int, element: struct.Struct, dtype: np.dtype[Any]
 ) -> NDArray[Any]:
-    """Return an array of one number or instant, in half the time of an array of rows."""
+    """Return an array of one number or instant, in less time than an array of rows."""
     (number,) = element.unpack_from(data, HEAD.size + 4)
     if oid == OIDS["M8"][0] and number != NAT:
         number += FROM_1970
