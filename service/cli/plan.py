@@ -7,7 +7,7 @@ import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson
-from service.model.freshness import ground_of_plan
+from service.model.known_shares import ground_of_plan
 from service.model.words import counted, number
 
 if TYPE_CHECKING:

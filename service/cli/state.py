@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from service.model.freshness import without_share
+from service.model.known_shares import without_share
 from service.model.words import counted, number, span
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from recrawl_client.wire.status import StatusAnswer
 from service.console.render import instant, number, percent
 from service.console.visit import Visit
 from service.model.amounts import CRAWLS
-from service.model.freshness import without_share
+from service.model.known_shares import without_share
 
 
 class Card(NamedTuple):

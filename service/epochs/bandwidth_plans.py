@@ -24,7 +24,7 @@ from service.model.amounts import CRAWLS
 from service.model.arrays import Bools, Floats, Ints, element_types
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Certificate, Observability
-from service.model.freshness import expected_share
+from service.model.known_shares import expected_share
 
 MOST_LISTED = 1_000
 """Maximum number of hosts, of tags and of starved pages that a plan lists."""

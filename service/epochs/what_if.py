@@ -27,7 +27,7 @@ from service.estimation.shard_rates import EpochFacts, ShardRates
 from service.model.amounts import CRAWLS
 from service.model.arrays import Ints, distinct, instant
 from service.model.errors import EpochNotFound, PlanTooLarge
-from service.model.freshness import assumed
+from service.model.known_shares import assumed
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
 from service.storage.epochs.group_hours import NO_PROFILES

@@ -1,64 +1,9 @@
-"""Columns from which the freshness of copies follows, and when a share of fresh ones is known.
-
-A page without a copy is not fresh. A share that change rates lead to expect is known once at least
-one page has evidence: before, all rates are assumed, and so would be the share.
-"""
+"""Columns from which the freshness of copies follows."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from service.model.arrays import Codes, Columns, Floats, Instants, Ints, UrlGroups
 from service.model.columns import DueColumns
-from service.model.words import counted
-
-NO_COPY = "no page has a copy yet"
-NO_EVIDENCE = "not known before a page is crawled a second time"
-
-
-def assumed(pages: Any) -> Any:
-    """Return whether the change rate of a page, or of (N,) pages, rests on no evidence of its own.
-
-    `pages` has `n_observations` and `n_pings`.
-    """
-    return (pages.n_observations == 0) & (pages.n_pings == 0)
-
-
-def expected_share(fresh: float, of: float, n_known: float) -> float | None:
-    """Return a share or mean that change rates lead to expect; None if none of them has evidence.
-
-    `n_known` is the number of pages with evidence.
-
-    >>> expected_share(45.0, 50.0, n_known=1), expected_share(45.0, 50.0, n_known=0)
-    (0.9, None)
-    """
-    return fresh / of if of and n_known else None
-
-
-def without_share(n_pages: int, n_never_crawled: int) -> str:
-    """Return why no share of fresh copies is known."""
-    return NO_COPY if n_never_crawled == n_pages else NO_EVIDENCE
-
-
-def ground_of_plan(n_pages: int, n_copies: int, n_assumed: int) -> str:
-    """Return what the freshness of a plan rests on; empty if all pages have copies and evidence.
-
-    >>> ground_of_plan(200, 0, 200)
-    'no page has a copy yet, so the whole budget is for first crawls'
-    >>> ground_of_plan(200, 150, 60)
-    '50 of 200 pages have no copy and are not fresh; the change rates of 60 are assumed'
-    """
-    if not n_copies:
-        return f"{NO_COPY}, so the whole budget is for first crawls" if n_pages else ""
-    texts = []
-    if n_copies < n_pages:
-        missing = n_pages - n_copies
-        verbs = "has no copy and is" if missing == 1 else "have no copy and are"
-        texts.append(f"{missing:,} of {counted(n_pages, 'page')} {verbs} not fresh")
-    if n_assumed == n_pages:
-        texts.append(f"freshness is {NO_EVIDENCE}")
-    elif n_assumed:
-        texts.append(f"the change rates of {n_assumed:,} are assumed")
-    return "; ".join(texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ class TimedFleet(Fleet):
         return [{**one, "seconds": s} for one, s in zip(reports, seconds, strict=True)]
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_each_limit_holds_beside_all_others_and_every_crawl_is_counted(database_url):
     with service(database_url, bandwidth=float(BUDGET), host_delay_s=1.0) as live:
         live.client.put(f"/hosts/{SLOW}", json={"latency_factor": 1_000, "max_delay_s": 2_400})

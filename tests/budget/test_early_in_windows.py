@@ -135,7 +135,7 @@ class NightFleet(Fleet):
         return f"{(self.live.clock().toordinal() + crawl['page_id']) // 2}"
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_a_fleet_at_night_spends_the_budget_without_a_burst(database_url):
     budget, days = 96.0, 5
     with service(database_url, bandwidth=budget) as live:

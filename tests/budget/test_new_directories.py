@@ -52,7 +52,7 @@ def site_with_copies(live):
 @pytest.mark.parametrize(
     "n",
     [
-        pytest.param(500, id="500", marks=pytest.mark.dear),
+        pytest.param(500, id="500", marks=pytest.mark.slow),
         pytest.param(5_000, id="5,000", marks=pytest.mark.slow),
     ],
 )

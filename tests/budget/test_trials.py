@@ -10,7 +10,7 @@ from support.played_trials import TrialFleet
 from benchmarks.budget.pings import PER_PAGE, false_pings, honest_burst, stale_by_day
 from recrawl_lab.replay.staleness import Crawls
 
-SMALL = pytest.param(100, 16.0, 8.0, id="small", marks=pytest.mark.dear)
+SMALL = pytest.param(100, 16.0, 8.0, id="small", marks=pytest.mark.slow)
 LARGE = pytest.param(300, 50.0, 25.0, id="large", marks=pytest.mark.slow)
 SIZES = pytest.mark.parametrize(("n", "days", "begin"), [SMALL, LARGE])
 """Numbers of pages, days of a trial, and the first day of its disturbance."""

@@ -39,8 +39,8 @@ from service.model.arrays import Floats, instant, moments
 from service.model.columns import ScheduledPages
 from service.model.domain import Epoch, LogEntry, Page
 from service.model.errors import NotAcceptable
-from service.model.freshness import assumed
 from service.model.history import Calibrations
+from service.model.known_shares import assumed
 from service.storage.pages.validators import ValidatorColumns
 from service.storage.queue.columns import DuePages
 

@@ -5,7 +5,7 @@ from fastapi import Response
 from recrawl_client.wire.plan import BudgetPlan
 from service.api.routes.plan import read_plan
 from service.console.visit import Visit
-from service.model.freshness import ground_of_plan
+from service.model.known_shares import ground_of_plan
 
 LISTED = 10
 """Maximum number of hosts, of tags and of starved pages of a plan."""
