@@ -165,8 +165,12 @@ class LocalFleet:
         )
         with self.store.begin() as tx:
             page_id = tx.register(columns, self.clock()).page_id
-            tx.date_births(page_id, instants_of(world.created[pages]))
+        self._date_births(page_id, instants_of(world.created[pages]))
         self._page_id[pages], self._page[page_id] = page_id, pages
+
+    def _date_births(self, page_id: Ints, created_at: Instants) -> None:
+        with self.store.begin() as tx:
+            tx.date_births(page_id, created_at)
 
     def new_epoch(self) -> None:
         """Run an epoch in this thread."""
@@ -237,12 +241,12 @@ class LocalFleet:
         again = _after_first(page, gone)
         kept = ~gone & ~again
         self._record(Crawls(page[kept], at[kept]), status[kept])
-        lost = self._page_id[page[gone & ~again]]
-        with self.store.begin() as tx:
-            # the crawl that finds a page gone is a request too
-            tx.count(HostEvents("n_reported", self.store.pages["host_id"][lost - 1]))
-            for page_id in lost.tolist():
-                tx.delete_page(page_id)
+        if len(lost := self._page_id[page[gone & ~again]]):
+            with self.store.begin() as tx:
+                # the crawl that finds a page gone is a request too
+                tx.count(HostEvents("n_reported", self.store.pages["host_id"][lost - 1]))
+                for page_id in lost.tolist():
+                    tx.delete_page(page_id)
         return Crawls(page[~again], at[~again])
 
     def status(self, page: Ints, at: Floats) -> Codes:  # noqa: ARG002 - other worlds ask the page

@@ -44,7 +44,8 @@ def test_the_program_reads_mutated_documents(capsys):
 @pytest.mark.slow
 def test_mutated_documents_do_no_harm():
     ends = fuzz(20_000, measured=500)
-    assert ends["read"] > 10_000
+    assert ends["read"] + ends["broke off"] > 15_000
+    assert ends["read"] > 4_000
 
 
 @pytest.mark.slow

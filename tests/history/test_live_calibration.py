@@ -8,7 +8,7 @@ from support.sim_cases import world_of
 
 from recrawl_lab.policies.lineup import DEFAULT_PLAN
 from recrawl_lab.replay.calibration import calibration
-from recrawl_lab.replay.playing import crawl
+from recrawl_lab.replay.playing import Due, crawl
 from recrawl_lab.replay.replay import LocalFleet, replay
 from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.simulated_time import START, Clock
@@ -83,8 +83,15 @@ class StoredFleet(LocalFleet):
         with store.begin() as tx:
             tx.set_estimator(plan.estimator.name)
 
+    def due(self, _):
+        none = np.zeros(0)
+        return Due(none.astype(np.int64), none, none, none)
+
     def crawl(self, _):
         return super().crawl(next(self.steps))
+
+    def _date_births(self, *_):
+        """Leave the births to registrations, as the service does."""
 
     def _look_at_hours(self):
         """Keep the usual epochs: this site has no hours."""
