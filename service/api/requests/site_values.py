@@ -6,6 +6,7 @@ crawler's, and is refused by its field.
 
 | field | value | counts as |
 | --- | --- | --- |
+| all but `note` | null, as clients write what they do not know | left out |
 | `digest` | `""` | no digest |
 | `status` | negative, or beyond all numbers | a status that a site invents: failed |
 | `retry_after_s` | negative, NaN | no pause |
@@ -37,11 +38,14 @@ def readable(item: Any) -> Any:
 
     >>> readable({"digest": "", "status": -1, "last_modified": "Wed, 21 Oct 2015 07:28:00 GMT"})
     {'status': 999, 'last_modified': '2015-10-21T07:28:00+00:00'}
+    >>> readable({"digest": "a1", "etag": None, "note": None})
+    {'digest': 'a1', 'note': None}
     """
     if not isinstance(item, dict):
         return item
-    read = {name: READERS[name](value) for name, value in item.items() if name in READERS}
-    return {name: value for name, value in {**item, **read}.items() if value is not LEFT_OUT}
+    fields = {name: value for name, value in item.items() if value is not None or name == "note"}
+    read = {name: READERS[name](value) for name, value in fields.items() if name in READERS}
+    return {name: value for name, value in {**fields, **read}.items() if value is not LEFT_OUT}
 
 
 COSTS = ("bytes", "seconds", "price")
@@ -58,7 +62,9 @@ def wrong_costs(item: Any, kind: type[msgspec.Struct]) -> dict[str, str]:
     if not isinstance(item, dict):
         return {}
     wrong = {}
-    for name in filter(item.__contains__, COSTS):
+    for name in COSTS:
+        if item.get(name) is None:
+            continue
         try:
             msgspec.convert({name: item[name]}, kind)
         except (msgspec.ValidationError, UnicodeEncodeError):
