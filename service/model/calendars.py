@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.core.open_hours import OpenHours
-from service.model.arrays import Floats, Instants, Ints, instant
+from service.model.arrays import Floats, Instants, Ints, instant, moment
 from service.model.open_time import open_hours
 from service.model.windows import WINDOW_EXAMPLE, read_blackout, read_window
 
@@ -129,6 +129,14 @@ class Calendars:
             (first,) = hours.opening(np.array([at]))
             opens[n] = first if first > at else opens[n]
         return opens
+
+    def next_opening(self, now: datetime) -> datetime | None:
+        """Return when the first of the closed windows opens; None: no host is closed."""
+        at = instant(now)
+        hours = (self.hours(rules, now) for rules in self._table)
+        first = [each.opening(np.array([at]))[0] for each in hours if isinstance(each, OpenHours)]
+        later = [opens for opens in first if opens > at]
+        return moment(min(later)) if later else None
 
     def reserved_days(self, queue_id: Ints, now: datetime, at: np.datetime64) -> Floats:
         """Return the income that early crawls of (Q,) host queues leave over, in days of a budget.

@@ -48,6 +48,23 @@ def pause(live: Live, host: str, until: str | None):
     assert answer.status_code == 200, answer.text
 
 
+def test_pages_beyond_the_queue_ask_for_nothing_to_do(live):
+    live.register(A)
+    (crawl,) = lease(live, worker="w7")
+    report = {"lease": crawl["lease"], "observed_at": live.clock().isoformat(), "digest": "1"}
+    assert live.post("/observations", [report]).json()["accepted"] == 1
+    live.clock.advance(minutes=1)
+    live.service.runner.run_once()
+    assert explained(live)["sentence"].startswith("Nothing to do: no page within reach is due")
+    assert explained(live, hosts="a.example")["sentence"].startswith("Nothing to do")
+    assert explained(live, hosts="other.example")["sentence"].startswith("Register pages, or name")
+    settings = {"windows": ["Mon-Sun 23:00-24:00 UTC"]}
+    assert live.client.put("/hosts/a.example", json=settings).is_success
+    sentence = explained(live)["sentence"]
+    assert "the first closed window opens in 11 hours, at 2026-05-01 23:00 UTC" in sentence
+    assert "may begin now" not in sentence
+
+
 def test_a_page_goes_from_no_crawler_over_its_lease_to_its_next_crawl(live, recrawl):
     nothing = explained(live)
     assert nothing["sentence"] == (

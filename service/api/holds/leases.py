@@ -5,8 +5,10 @@ Those that open first are looked at, and all counts are bounded (`storage.queue.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from recrawl_client.wire.listing import HeldPages, LeasesExplained
 from service.api.assembly import Service
@@ -15,6 +17,7 @@ from service.api.holds.hold import Hold
 from service.api.holds.reading import budget_spent_until, crawlers_now, full_caps, hosts_now
 from service.api.holds.turn import hold_of_turn, in_turns
 from service.model.arrays import Ints
+from service.model.errors import HostNotFound
 from service.model.words import ahead, counted
 from service.storage import Transaction
 from service.storage.queue.columns import LeaseFilter
@@ -45,6 +48,17 @@ class Held:
         self.until = min(ends, default=None)
 
 
+class Soon(NamedTuple):
+    """The next crawls as far as they are known, while no page is due."""
+
+    next_at: datetime | None
+    """Earliest crawl of a queued page; None: none is queued."""
+    opens_at: datetime | None
+    """First opening of closed windows; None: no window is closed."""
+    has_pages: bool
+    """True if the request may get pages at some time."""
+
+
 def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> LeasesExplained:
     """Return why a request for leases with this filter gets nothing now, or that it gets some."""
     now, queues = tx.now(), tx.next_in_reach(of, MOST_QUEUES)
@@ -69,10 +83,11 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
     others = _others(tx, hosts, now, of)
     next_at = tx.next_ready_at(of)
     next_at = None if next_at is None else max(next_at, now)
+    soon = Soon(next_at, tx.calendars.next_opening(now), has_pages=_has_pages(tx, of))
     by_size = sorted(held.items(), key=lambda pair: -pair[1].n_pages)
     looked_at_all = len(queues) < MOST_QUEUES and not (n_due >= each).any()
     return LeasesExplained(
-        sentence=f"{_sentence(list(held.values()), others, next_at, now)}.",
+        sentence=f"{_sentence(list(held.values()), others, soon, now)}.",
         n_due=int(n_due.sum()),
         complete=looked_at_all and all(n < MOST_WAITING for n in others.values()),
         next_at=next_at,
@@ -91,6 +106,17 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
         n_waiting=others["waits"],
         n_unreported=others["unreported"],
     )
+
+
+def _has_pages(tx: Transaction, of: LeaseFilter) -> bool:
+    """Return whether there are pages, or hosts that the filter names."""
+    if not of.hosts:
+        return len(tx.next_page_ids(0, 1)) > 0
+    for name in of.hosts:
+        with suppress(HostNotFound):
+            tx.host(name)
+            return True
+    return False
 
 
 def _names(tx: Transaction, queue_id: Ints) -> dict[int, str]:
@@ -122,13 +148,11 @@ def _others(
     return {"leased": n_leased, "waits": n_waiting, "unreported": n_unreported}
 
 
-def _sentence(
-    held: list[Held], others: dict[str, int], next_at: datetime | None, now: datetime
-) -> str:
+def _sentence(held: list[Held], others: dict[str, int], soon: Soon, now: datetime) -> str:
     """Return the reason as a sentence without a full stop, which begins with what to do."""
     total = sum(each.n_pages for each in held)
     if not total:
-        return _none_due(others, next_at, now)
+        return _none_due(others, soon, now)
     main = max(held, key=lambda each: (each.example.kind in FREE, each.n_pages))
     hold, n = main.example, main.n_pages
     if hold.kind == "ready":
@@ -140,10 +164,12 @@ def _sentence(
     return f"{hold.to_do}: {pages} {'waits' if n == 1 else 'wait'}, because {hold.cause}"
 
 
-def _none_due(others: dict[str, int], next_at: datetime | None, now: datetime) -> str:
+def _none_due(others: dict[str, int], soon: Soon, now: datetime) -> str:
     clauses = ["no page within reach is due"]
-    if next_at is not None:
-        clauses.append(f"the next crawl may begin {ahead(next_at, now)}")
+    if soon.next_at is not None and soon.next_at > now:
+        clauses.append(f"the next crawl may begin {ahead(soon.next_at, now)}")
+    if soon.opens_at is not None:
+        clauses.append(f"the first closed window opens {ahead(soon.opens_at, now)}")
     nouns = {
         "leased": ("lease runs", "leases run"),
         "waits": ("page waits for its first crawl", "pages wait for their first crawl"),
@@ -153,5 +179,6 @@ def _none_due(others: dict[str, int], next_at: datetime | None, now: datetime) -
         ),
     }
     clauses += [counted(n, *nouns[kind]) for kind, n in others.items() if n]
-    to_do = "Nothing to do" if len(clauses) > 1 else "Register pages, or name other hosts"
+    knows = soon.has_pages or len(clauses) > 1
+    to_do = "Nothing to do" if knows else "Register pages, or name other hosts"
     return f"{to_do}: {'; '.join(clauses)}"
