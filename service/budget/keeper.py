@@ -11,9 +11,9 @@ budget together.
 
 **Costs.** A lease takes what its page is expected to cost. The report of the same day, at the same
 server, corrects it by what the crawl took. Money that a lease takes is the most that its crawl may
-pay, so a budget of money is never exceeded. Under a budget of bytes or seconds, one transaction
-leases at most as many pages of unknown cost as this server has seen costs. A wrong guess of the
-cost would spend days at once.
+pay, so a budget of money is never exceeded. Under a budget of bytes or seconds, a wrong guess of
+the cost would spend days at once. So one transaction leases at most as many pages of unknown cost
+as this server has seen costs, and `LEAST_TRIALS` at first.
 """
 
 import threading

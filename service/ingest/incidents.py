@@ -13,8 +13,8 @@ An incident begins when at least `FEWEST` pages show one sign. They must be more
 host's pages that were crawled in the hour. It ends with the first content, for `alike` of another
 digest, or after a day. After a day, what the pages show is taken as it is until the host has other
 content. After content, the same sign begins no incident for an hour. So a site that deletes most of
-its pages has one false alarm an hour. A page that showed the same before
-the incident, such as a front page to which all others lead, does not prolong it.
+its pages has one false alarm an hour. A page that showed the same before the
+incident, such as a front page to which all others lead, does not prolong it.
 
 A page that is `alike` before an incident begins is doubtful, unless it is a twin of the first such
 page (`ingest.recent_digests`). An hour after the first doubt its content is taken as it is. If the
