@@ -8,7 +8,7 @@ from recrawl_lab.replay.staleness import Crawls
 from recrawl_lab.worlds.versions import Versions
 from support.budget_cases import Fleet
 
-ASKS, EPOCHS = 8, 2
+ASKS, EPOCHS = 8, 8
 """Requests of the fleet for crawls, and epochs, a day."""
 A_MOMENT = 1e-6
 """Time before the end of a step at which the fleet asks, days."""
