@@ -102,7 +102,7 @@ def test_unchanged_pages_are_not_sent_again_to_a_fleet_with_an_empty_disk(
         live.clock.advance(days=30)
         live.epoch()
         for file in files[:N_CHANGED]:
-            file.write_text("a new text")
+            file.write_text(f"a new text of {file.name}")
         with rc.Client(live.url, now=live.clock) as recrawl, httpx.Client() as web:
             statuses = crawl_all(recrawl, web)
             pages = [recrawl.page(f"{url}/{file.name}") for file in files]

@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from support.access_cases import ADMIN, new_key
@@ -266,10 +267,16 @@ def test_all_pages_are_crawled_step_by_step_before_the_eyes(live, browser, monke
     window = Watched(browser, live.url)
     sign_in(window)
     window.open("/console/pages?tag=all")
+    with live.service.store.begin() as tx:
+        states = tx.lock_states(
+            np.sort([page["page_id"] for page in live.get("/pages", tag="all").json()["items"]])
+        )
+    # pages that wait for what tests before this one have asked for do not count
+    n = int(np.count_nonzero(~(states.requested_at > states.last_crawl_at)))
     window.page.get_by_text("Crawl 12 pages now").click()
     window.page.get_by_role("button", name="Request crawls").click()
     window.page.get_by_text("Done:").wait_for()
-    assert "12 crawls requested" in window.page.locator("#progress").inner_text()
+    assert f"Done: {n} " in window.page.locator("#progress").inner_text()
     assert window.faults == []
 
 

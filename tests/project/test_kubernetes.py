@@ -113,7 +113,7 @@ def test_kubectl_makes_the_same_of_it(name: str) -> None:
     done = subprocess.run(
         [kubectl, "kustomize", FOLDER / name], capture_output=True, text=True, check=True
     )
-    text = re.sub(r"\b(recrawl-(?:cluster|settings))-[a-z0-9]{10}\b", r"\1", done.stdout)
+    text = re.sub(r"\b(recrawl-(?:cluster|dask|settings))-[a-z0-9]{10}\b", r"\1", done.stdout)
     theirs, ours = list(yaml.safe_load_all(text)), built(FOLDER / name)
     key = lambda one: (one["kind"], one["metadata"]["name"])  # noqa: E731
     assert sorted(theirs, key=key) == sorted(ours, key=key)

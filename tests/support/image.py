@@ -144,7 +144,10 @@ class Container:
             'mount -t proc proc "$0/proc"',
             *([f'mount --bind {shlex.quote(str(self.data))} "$0/data"'] if self.data else []),
         ]
-        change_root = 'exec chroot --userspec="$1" "$0" env --ignore-environment "${@:2}"'
+        folder = f"--chdir={self.config['WorkingDir']}"
+        change_root = (
+            f'exec chroot --userspec="$1" "$0" env --ignore-environment {folder} "${{@:2}}"'
+        )
         script = " && ".join([*mounts, 'cd "$0"', change_root])
         variables = [*self.config["Env"], *(f"{name}={value}" for name, value in env.items())]
         user = f"{self.config['User']}:{self.config['User']}"

@@ -35,7 +35,8 @@ func main() {
 	asked.SetWorker("generated")
 	asked.SetCount(5)
 	crawl := read(api.LeasesAPI.PostLeases(all).LeaseBody(*asked).Execute()).Items[0]
-	crawled := recrawl.NewObservation(time.Now())
+	crawled := recrawl.NewObservation()
+	crawled.SetObservedAt(time.Now())
 	crawled.SetLease(crawl.Lease)
 	crawled.SetDigest("a")
 	reported := read(
