@@ -242,8 +242,8 @@ class Gauges:
     """Crawls a day at which pages fall due."""
     fresh_share: float | None
     """Expected share of pages whose copy is up to date, by importance; None without importance,
-    and before a page has evidence (`model.freshness`). Pages without content do not count in these
-    four, because they have no share."""
+    and before a page has evidence (`model.known_shares`). Pages without content do not count in
+    these four, because they have no share."""
     fresh_share_plain: float | None
     """The same where all pages count alike; None without pages."""
     harmonic_staleness: float | None

@@ -40,9 +40,10 @@ from service.storage.epochs.loading import LoadSql
 from service.storage.epochs.postgres_loading import SIZE, load
 from service.storage.epochs.schedule import ScheduleSql, rows
 from service.storage.postgres import binary
-from service.storage.postgres.binary import SHORT_RATES, broad, copy_blocks
+from service.storage.postgres.binary import copy_blocks
 from service.storage.postgres.dialect import PostgresDialect
 from service.storage.postgres.partitions import partitions
+from service.storage.postgres.short_numbers import SHORT_RATES, broad
 from service.storage.postgres.statements import SNAPSHOT
 from service.storage.postgres.words import given
 

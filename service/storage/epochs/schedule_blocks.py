@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from service.model.arrays import Ints, element_types
 from service.model.columns import NOT_SHIFTED, ScheduleColumns, ShiftColumns
-from service.storage.postgres.binary import masked_arrays, narrow
+from service.storage.postgres.binary import masked_arrays
+from service.storage.postgres.short_numbers import narrow
 from service.storage.postgres.words import PAGES, SHIFT
 
 CHUNK = 1 << 18

@@ -15,8 +15,8 @@ from service.model.domain import Observability, Page
 from service.model.urls import url_groups
 from service.storage.pages.contract import Brought, PagesSql, RegisteredPages
 from service.storage.pages.postgres_states import BRING_STATES, OWN, RARE, STATES, PostgresStates
-from service.storage.postgres.binary import SHORT_RATES, broad
 from service.storage.postgres.dialect import named
+from service.storage.postgres.short_numbers import SHORT_RATES, broad
 from service.storage.postgres.words import given
 
 ADD_HOSTS = """

@@ -11,8 +11,8 @@ from service.model.listing import ListedPages, PageTags
 from service.storage.pages.bulk import BulkSql
 from service.storage.pages.freshness import CHANGES, FRESHNESS, FreshnessStatements
 from service.storage.pages.listing import ListingSql
-from service.storage.postgres.binary import broad
 from service.storage.postgres.dialect import PostgresDialect
+from service.storage.postgres.short_numbers import broad
 from service.storage.postgres.words import given
 from service.storage.queue.postgres import DUE
 

@@ -31,8 +31,8 @@ from service.storage.pages.validators import (
     ValidatorChanges,
     ValidatorsSql,
 )
-from service.storage.postgres.binary import SHORT, short
 from service.storage.postgres.dialect import ASK_IN_A_HURRY, EPOCH_IN_FORCE, PostgresDialect
+from service.storage.postgres.short_numbers import SHORT, short
 from service.storage.postgres.statements import PostgresRows
 from service.storage.postgres.words import given
 from service.storage.queue.columns import LeaseTokens, LockedLeases
