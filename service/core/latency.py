@@ -7,9 +7,10 @@
 | B | `usual`: mean of ln x over the last `MEMORY` crawls, as a time | s |
 
 Each crawl moves ln L by `GAIN` clip(ln x - ln L, `STEP`). It moves ln B by
-clip(ln x - ln B, `STEP`)/k. Here k counts the crawls up to `MEMORY`. So one slow page moves L by a
-factor of 1.45 at most. Ten crawls that take ten times as long move L by a factor of 8.6, and B
-hardly at all.
+clip(ln x - ln B, `STEP`)/k. Here k counts the crawls up to `MEMORY`. From the crawl after `FIRST`
+on, slow crawls (x ≥ `ONE_AT_A_TIME` B) have k ≥ `PATIENCE`: a host that becomes slow soon after its
+first crawls is not usual at once. So one slow page moves L by a factor of 1.45 at most. Ten crawls
+that take ten times as long move L by a factor of 8.6, and B hardly at all.
 """
 
 from typing import NamedTuple
@@ -25,6 +26,10 @@ STEP = 1.5
 """Maximum difference of a crawl from a mean that counts, in ln(seconds)."""
 MEMORY = 1_000
 """Crawls over which the usual latency is a mean."""
+FIRST = 5
+"""Crawls of a host that its usual latency follows as a plain mean."""
+PATIENCE = 100
+"""Minimum number of crawls over which slow crawls after the first ones become usual."""
 LEAST_S, MOST_S = 1e-3, 3_600.0
 """Range of latencies, seconds."""
 ONE_AT_A_TIME = 2.0
@@ -67,7 +72,9 @@ def learn(latency: Latency, seconds: Floats, failed: Bools) -> Latency:
     first = counts & (n == 0)
     near, far = np.log(np.where(n > 0, present, 1.0)), np.log(np.where(n > 0, usual, 1.0))
     near = near + GAIN * np.clip(x - near, -STEP, STEP)
-    far = far + np.clip(x - far, -STEP, STEP) / np.minimum(n + 1, MEMORY)
+    slow = (n >= FIRST) & (x >= far + np.log(ONE_AT_A_TIME))
+    k = np.minimum(np.where(slow, np.maximum(n, PATIENCE), n) + 1, MEMORY)
+    far = far + np.clip(x - far, -STEP, STEP) / k
     return Latency(
         np.where(counts, np.exp(np.where(first, x, near)), present),
         np.where(counts, np.exp(np.where(first, x, far)), usual),

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.latency import DELAYED, LAST, MEMORY, ONE_AT_A_TIME, Latency, delay_s, learn
+from service.core.latency import (
+    DELAYED,
+    FIRST,
+    LAST,
+    MEMORY,
+    ONE_AT_A_TIME,
+    Latency,
+    delay_s,
+    learn,
+)
 from service.core.latency import one_at_a_time as is_slow
 
 USUAL = 0.2
@@ -25,7 +34,7 @@ def delay(latency, factor=5.0, most_s=30.0):
     return float(delay_s(latency, np.array([factor]), np.array([most_s]))[0])
 
 
-@pytest.mark.parametrize("n", [50, 200, MEMORY])
+@pytest.mark.parametrize("n", [FIRST, 10, 50, 200, MEMORY])
 def test_ten_crawls_of_ten_times_the_latency_are_known_and_fifty_are_forgotten(n):
     slow = after(known(n), *[10 * USUAL] * 10)
     assert delay(slow) >= 5 * 5 * USUAL
@@ -71,6 +80,28 @@ def test_a_host_that_stays_slow_becomes_usual_after_about_a_thousand_crawls():
     while delay(latency := after(latency, 10 * USUAL)) > 0 or slow_for < 20:
         slow_for += 1
     assert 500 < slow_for < 2_000
+
+
+@pytest.mark.parametrize("n", [FIRST, 10, 20])
+def test_a_host_that_becomes_slow_soon_stays_slow_for_dozens_of_crawls(n):
+    latency = after(known(n), *[10 * USUAL] * 10)
+    for _ in range(50):
+        latency = after(latency, 10 * USUAL)
+        assert delay(latency) > 0
+
+
+def test_a_host_whose_first_crawls_came_from_a_cache_is_slow_for_a_hundred_crawls_or_two():
+    latency = after(known(0), *[USUAL] * FIRST)
+    slow_for = 0
+    while delay(latency := after(latency, 10 * USUAL)) > 0 or slow_for < 20:
+        slow_for += 1
+    assert 60 < slow_for < 200
+
+
+def test_a_host_that_was_slow_at_first_is_usual_after_fifty_fast_crawls():
+    latency = after(known(0), *[10 * USUAL] * 3, *[USUAL] * 50)
+    assert not is_slow(after(latency, *[USUAL] * 10))[0]
+    assert delay(after(latency, *[10 * USUAL] * 10)) > 0
 
 
 def test_the_maximum_bounds_the_delay():
