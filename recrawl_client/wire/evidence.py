@@ -190,7 +190,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """True if the page is to be crawled now."""
     reason: str
     """Reason to crawl (`never_crawled`, `credit`, `unscheduled`, `may_be_back`) or not to crawl now
-    (`held`, `later`, `saving`, `crawled_since`, `not_trusted`, `not_newer`)."""
+    (`held`, `window_closed`, `later`, `saving`, `crawled_since`, `not_trusted`, `not_newer`)."""
 
 
 class Pinged(Counts, frozen=True, kw_only=True):

@@ -228,7 +228,7 @@ class LocalFleet:
         at = instants_of(changes.at)
         pings = PingColumns(page_id=self._page_id[changes.page], changed_at=at, changed_by=at)
         with self.store.begin() as tx:
-            wanted = ping(tx, pings, rules_in_force(tx, self.rules)).crawl
+            wanted = ping(tx, pings, rules_in_force(tx, self.rules)).requested
         return Crawls(changes.page[wanted], changes.at[wanted])
 
     def crawl(self, crawls: Crawls) -> Crawls:

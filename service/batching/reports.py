@@ -255,9 +255,9 @@ class Recorder:
             outcome = ping(tx, some, self.rules, now)
             new = admitted(tx, pages.added, NO_CRAWLS)
             later = outcome.reason == PingReason.later
-            if self.settler is not None and (outcome.crawl | later).any():
+            if self.settler is not None and (outcome.requested | later).any():
                 ids = some.page_id
-                self.settler.queue_requested(tx, ids[outcome.crawl], tx.now(), ids[later])
+                self.settler.queue_requested(tx, ids[outcome.requested], tx.now(), ids[later])
         self._queue_apart(new, now)
         if free is not None:
             outcome = spread_out(outcome, free, pings.page_id)

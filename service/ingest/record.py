@@ -27,6 +27,7 @@ from service.ingest.redirects import (
     relinked,
 )
 from service.ingest.validators import has_values, reset_pages, validator_changes
+from service.leases.open_due import openings
 from service.model.arrays import (
     UNSPECIFIED,
     Bools,
@@ -37,6 +38,7 @@ from service.model.arrays import (
     Ints,
     Numbers,
     distinct,
+    instant,
     positions,
 )
 from service.model.columns import CrawlColumns, PageColumns, PageStates, PingColumns
@@ -80,6 +82,11 @@ class PingOutcome(Columns):
     crawl: Bools
     """True if the page should be crawled now."""
     reason: NDArray[np.object_]
+
+    @property
+    def requested(self) -> Bools:
+        """True if the page should be crawled now, or as soon as its host opens."""
+        return self.crawl | (self.reason == PingReason.window_closed)
 
 
 def record(
@@ -165,7 +172,8 @@ def ping(
     """Record pings and decide for each whether to crawl its page now.
 
     A ping dated within `ping_delay_s` after its page's last crawl is dropped. `now` is the arrival
-    of the pings, after which a crawl must start to answer them; None: their own times.
+    of the pings, after which a crawl must start to answer them; None: their own times. A page whose
+    host is closed is crawled from the opening on.
     """
     states = tx.lock_states(pages_of(pings.page_id), scheduled=True)
     row = _rows_of(states, pings.page_id)
@@ -189,7 +197,17 @@ def ping(
         tx.append_log(entries)
         tx.save_states(after)
         tx.count(HostEvents("n_pings", before.host_id[groups.page]))
+    if tx.calendars.in_use and crawl.any():
+        due = positions(crawl)
+        closed = due[_is_closed(tx, states.host_id[row[due]])]
+        crawl[closed], reason[closed] = False, PingReason.window_closed
     return PingOutcome(page_id=pings.page_id, verdict=verdict, crawl=crawl, reason=reason)
+
+
+def _is_closed(tx: Transaction, host_id: Ints) -> Bools:
+    """Return which of (N,) hosts are closed now."""
+    now = tx.now()
+    return ~np.isnat(openings(tx.calendars.of_hosts(host_id, now), instant(now)))
 
 
 def note_lost(tx: Transaction, verdict: Codes, page_id: Ints) -> None:

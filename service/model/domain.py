@@ -67,6 +67,7 @@ class PingReason(StrEnum):
     never_crawled = "never_crawled"
     credit = "credit"
     may_be_back = "may_be_back"
+    window_closed = "window_closed"
     later = "later"
     saving = "saving"
     unscheduled = "unscheduled"

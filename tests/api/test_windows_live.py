@@ -168,3 +168,40 @@ def test_a_host_that_never_closes_again_has_no_closing(live):
     for fields in ({"windows": ["00:00-24:00 UTC"]}, {"windows": None, "blackouts": [past]}):
         shown = set_host(live, **fields)["open_hours"]
         assert (shown["is_open"], shown["opens_at"], shown["closes_at"]) == (True, None, None)
+
+
+def test_a_ping_in_a_closure_is_answered_from_the_opening_on(live):
+    live.register(*URLS, observability="complete")
+    set_host(live, windows=[window(live, -1, 1)])
+    reports = [
+        {"lease": item["lease"], "observed_at": live.clock().isoformat(), "digest": "1"}
+        for item in leased(live)["items"]
+    ]
+    assert live.post("/observations", reports).json()["accepted"] == 3
+    live.clock.advance(hours=2)
+    pings = [{"url": url, "changed_at": live.clock().isoformat()} for url in URLS]
+    new = [{"url": f"https://{HOST}/new", "changed_at": live.clock().isoformat()}]
+    decisions = live.post("/pings", [*pings, *new]).json()["decisions"]
+    assert [(each["crawl"], each["reason"]) for each in decisions] == [(False, "window_closed")] * 4
+    assert leased(live)["items"] == []
+    assert live.get("/pages/1").json()["why"]["hold"] == "window_closed"
+    elsewhere = [{"url": "https://other.example/", "changed_at": live.clock().isoformat()}]
+    (decision,) = live.post("/pings", elsewhere).json()["decisions"]
+    assert (decision["crawl"], decision["reason"]) == (True, "never_crawled")
+    live.clock.advance(hours=21, minutes=5)
+    live.epoch()
+    by_reason = {item["url"]: item["reason"] for item in leased(live)["items"]}
+    assert {by_reason.get(url) for url in URLS} == {"ping"}
+    assert len(by_reason) == 5
+
+
+def test_a_refused_or_repeated_ping_in_a_closure_asks_for_nothing(live):
+    live.register(URLS[0], observability="complete")
+    set_host(live, windows=[window(live, 2, 4)])
+    ping = {"url": URLS[0], "changed_at": live.clock().isoformat()}
+    unknown = {**ping, "url": f"https://{HOST}/unknown"}
+    for reason in ("window_closed", "not_newer"):
+        answer = live.client.post("/pings?register=false", json=[unknown, ping]).json()
+        assert answer["n_rejected"] == 1
+        (decision,) = answer["decisions"]
+        assert (decision["crawl"], decision["reason"]) == (False, reason)

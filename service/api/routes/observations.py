@@ -106,7 +106,8 @@ async def post_pings(
     `never_crawled`; `credit`, its pings have earned a crawl; `unscheduled`, no epoch has scheduled
     it yet; `may_be_back`, it is gone or lacks content, and is `complete`, or it is retired or lacks
     content, and was not crawled for 16 days. Reasons not to crawl now: `held`, the page
-    waits until its URL group is worth a first crawl; `later`, its next crawl is brought forward to
+    waits until its URL group is worth a first crawl; `window_closed`, it is crawled when its host
+    opens; `later`, its next crawl is brought forward to
     the time at which it has earned one; `saving`, it has earned a part of a
     crawl; `crawled_since`, also within `RECRAWL_PING_DELAY_S` after a crawl; `not_trusted`, the
     page is `incomplete`, or its pings have not proved reliable; `not_newer`.
