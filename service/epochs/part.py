@@ -31,7 +31,7 @@ from service.epochs.group_tables import (
 )
 from service.epochs.inputs import Input, Task
 from service.epochs.recalibration import recalibrated
-from service.epochs.solve import solve
+from service.epochs.solve import Problem, solve
 from service.epochs.urgency import LastEpoch
 from service.epochs.wide_revisions import revised
 from service.estimation.ages import at_ages
@@ -135,8 +135,8 @@ class Stages:
     def __init__(self, task: Task, columns: Input) -> None:
         self.task, self.now = task, instant(task.at)
         self.loaded = columns
-        self.problem: tuple[Any, ...] = ()
-        """Arguments of `solve`, between the stages."""
+        self.problem: Problem | None = None
+        """The problem of the stage `allocate`."""
 
     def estimate(self) -> Joint[int]:
         """Estimate change rates and change hours; return the number of all pages."""
@@ -171,16 +171,29 @@ class Stages:
             began = LastEpoch.of(last).started_at
             self.revisions, hazard = revised(pages, estimator, revisions, began, self.now)
         self.prior, self.rates = estimator.corpus(), FewRates.of(estimator)
-        limits = last, caps, self.now, evidence, change_hours, requests, hazard, learnt.profile
-        posterior = doubted(pages, estimator, estimates, self.now)
-        others = n_groups, posterior, windows
-        self.problem = without_evidence(pages), estimates, plan, *limits, *others
+        self.problem = Problem(
+            pages=without_evidence(pages),
+            estimates=estimates,
+            plan=plan,
+            last=last,
+            caps=caps,
+            now=self.now,
+            evidence=evidence,
+            change_hours=change_hours,
+            requests=requests,
+            hazard=hazard,
+            profile=learnt.profile,
+            n_groups=n_groups,
+            posterior=doubted(pages, estimator, estimates, self.now),
+            windows=windows,
+        )
         return len(pages)
 
     def allocate(self) -> Joint[Certificate]:
         """Allocate the bandwidth; return the certificate of all parts."""
-        problem, self.problem = solve(*self.problem), ()
-        self.schedule, certificate, self.evidence = yield from problem
+        assert self.problem is not None  # noqa: S101 - for mypy
+        solving, self.problem = solve(self.problem), None
+        self.schedule, certificate, self.evidence = yield from solving
         packed = () if self.ages is None else tuple(self.ages.packed().tolist())
         line = tuple(self.recalibration)
         return replace(certificate, prior=self.prior, age_evidence=packed, recalibration=line)

@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from service.core.ages import AgeProfile
+from service.core.allocation.problem import Allocation
 from service.core.common_values import Joint, count, total
 from service.core.costs import costs as costs_of
+from service.core.division import Division, Wanted
 from service.core.quantiles import percentiles
 from service.core.shared_changes import ShareEvidence
 from service.epochs.ages import exposures as aged_exposures
@@ -20,29 +22,61 @@ from service.epochs.ages import hot_apart
 from service.epochs.change_hours import Hours
 from service.epochs.division import (
     ONE_EACH,
+    UnitCosts,
     add_rates_of_new,
     divides,
     division,
     n_first_crawled,
     sharing,
 )
+from service.epochs.group_hours import HoursInForce
 from service.epochs.optimum import AllocationInput, capacities_of, optimum_in_windows, priced
 from service.epochs.plan import Plan
 from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, joined
 from service.epochs.shifts import exposures, placed, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
-from service.epochs.windows import HostWindows, worst
+from service.epochs.windows import HostWindows, WindowLoss, worst
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS
-from service.model.arrays import Floats
+from service.model.arrays import Floats, Ints
 from service.model.columns import NOT_SHIFTED, CapColumns, EpochColumns, ScheduleColumns
 from service.model.domain import Certificate, Epoch, Observability, Timing
 
 NO_RATES: Floats = np.zeros(0)
-
-
 COST_BLOCK = 1 << 14
 """Pages whose costs are computed at a time, so that their columns fit the cache."""
+
+
+class Problem(NamedTuple):
+    """The pages of a part, and what is learnt of them: all that an epoch allocates by."""
+
+    pages: EpochColumns
+    estimates: RateEstimates
+    plan: Plan
+    last: Epoch | None
+    """The epoch in force."""
+    caps: CapColumns
+    now: np.datetime64
+    evidence: ShareEvidence | None = None
+    """Evidence of the shares of URL groups until the last epoch; None: none yet."""
+    change_hours: Hours | None = None
+    requests: RequestCounts = NO_REQUESTS
+    """Requests of this part's history."""
+    hazard: Floats | None = None
+    """Changes expected by wide revisions since each page's last crawl; None: of no page."""
+    profile: AgeProfile | None = None
+    """Change rates by age; None: ages do not matter."""
+    n_groups: int | None = None
+    """Number of buckets of URL groups; None: by the number of pages."""
+    posterior: RatePosterior | None = None
+    """Change rates in doubt; None: none is."""
+    windows: HostWindows | None = None
+    """Hosts that may be closed; None: all are open at all times."""
+
+    @property
+    def hours_in_force(self) -> HoursInForce | None:
+        """Change hours that the last epoch put in force."""
+        return None if self.change_hours is None else self.change_hours.in_force
 
 
 class EpochResult(NamedTuple):
@@ -54,107 +88,129 @@ class EpochResult(NamedTuple):
     """Evidence of the shares of URL groups from all crawls; None: none yet."""
 
 
-def solve(
-    pages: EpochColumns,
-    estimates: RateEstimates,
-    plan: Plan,
-    last: Epoch | None,
-    caps: CapColumns,
-    now: np.datetime64,
-    evidence: ShareEvidence | None = None,
-    change_hours: Hours | None = None,
-    requests: RequestCounts = NO_REQUESTS,
-    hazard: Floats | None = None,
-    profile: AgeProfile | None = None,
-    n_groups: int | None = None,
-    posterior: RatePosterior | None = None,
-    windows: HostWindows | None = None,
-) -> Joint[EpochResult]:
-    """Return the schedule of this part, and the certificate of all; `last` is in force.
+class Rates(NamedTuple):
+    """The rates of this part's pages, and the figures of the optimum of all parts."""
 
-    `requests` are those of this part's history. `hazard` has the changes expected by wide revisions
-    since each page's last crawl; None: of no page. `profile` has the ages; None: they do not
-    matter. `n_groups` is the number of buckets of URL groups; None: by the number of pages.
-    `posterior` has the change rates in doubt; None: none is. `windows` has the hosts that may be
-    closed; None: all are open at all times.
-    """
-    start, before = last.certificate.multiplier if last and last.certificate else None, last
-    if last and last.certificate and last.certificate.unit != plan.unit:
-        start, before = None, None
-    n_pages = yield from count(len(pages))
-    requests = yield from joined(requests)
-    costs = ONE_EACH
+    crawl: Floats
+    """(N,) crawls on the clock, audits included, 1/day."""
+    crawl_probability: Floats
+    """(N,) share of the pings that are crawled."""
+    n_audits: float
+    """Audits of all parts, 1/day."""
+    optimum: Allocation
+    """Figures of the optimum, without its arrays."""
+    losses: tuple[WindowLoss, ...]
+    """Hosts that lose most crawls to their windows."""
+
+
+def solve(problem: Problem) -> Joint[EpochResult]:
+    """Return the schedule of this part, and the certificate of all."""
+    n_pages = yield from count(len(problem.pages))
+    requests = yield from joined(problem.requests)
+    problem, plan, costs = problem._replace(requests=requests), problem.plan, ONE_EACH
     if plan.unit != CRAWLS and plan.bandwidth is not None:
-        pages, costs = yield from priced(pages, plan.unit, plan.bandwidth)
+        pages, costs = yield from priced(problem.pages, plan.unit, plan.bandwidth)
+        problem = problem._replace(pages=pages)
+    pages, estimates = problem.pages, problem.estimates
     budget, wants = yield from division(
-        pages, caps, plan.bandwidth, plan.first_share, requests, now, costs
+        pages, problem.caps, plan.bandwidth, plan.first_share, requests, problem.now, costs
     )
-    apart = divides(plan.objective, wants)
-    sharers = sharing(pages) if apart else pages
-    problem = AllocationInput(
-        sharers, estimates, plan.objective, budget.planned, caps, costs.of_pages, posterior
-    )
-    hours = None if change_hours is None else change_hours.in_force
-    place = placed(pages, hours)
-    capacities = capacities_of(pages, windows, plan)
-    optimal = optimum_in_windows(problem, start, hours, place, capacities)
-    allocation, audits = yield from optimal
-    losses = yield from worst(capacities, allocation.crawl_rate)
-    if apart:
-        add_rates_of_new(pages, estimates, caps, allocation, budget.planned, costs.of_pages)
-    crawl_rate = allocation.crawl_rate
-    if audits.total > 0:
-        crawl_rate = crawl_rate + audits.of_pages
-    n_audits, crawl_probability = audits.total, allocation.crawl_probability
-    allocation = replace(allocation, crawl_rate=NO_RATES, crawl_probability=NO_RATES)
-    del audits, optimal, problem, sharers  # arrays of pages, which nothing after this needs
-    since = LastEpoch.of(last, evidence)
-    urgencies = Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), evidence)
-    if plan.with_urgency:
-        n_first = yield from count(n_first_crawled(pages, requests.since, now))
-        on_all = factor_after(before, requests, n_first, wants.n_copies, costs.mean)
-        exposure = exposures(pages, change_hours, place)
-        if profile is not None:
-            exposure = aged_exposures(pages, profile, now, exposure)
-        like = pages if profile is None else hot_apart(pages, profile, now)
-        situation = like, estimates, crawl_rate, caps, now
-        urgencies = yield from urgency(*situation, since, on_all, exposure, hazard, n_groups)
-    situation_of_hours = change_hours, place, caps, since, now, windows
-    shifts = shifted(pages, estimates, crawl_rate, urgencies.of_pages, *situation_of_hours)
+    place = placed(pages, problem.hours_in_force)
+    rates = yield from _rates(problem, budget, wants, costs, place)
+    urgencies = yield from _urgencies(problem, rates.crawl, wants, costs, place)
+    since = LastEpoch.of(problem.last, problem.evidence)
+    hours = problem.change_hours, place, problem.caps, since, problem.now, problem.windows
+    shifts = shifted(pages, estimates, rates.crawl, urgencies.of_pages, *hours)
     schedule = ScheduleColumns(
         page_id=pages.page_id,
         change_rate=estimates.change_rate,
-        crawl_rate=crawl_rate,
-        crawl_probability=crawl_probability,
+        crawl_rate=rates.crawl,
+        crawl_probability=rates.crawl_probability,
         urgency=shifts.urgency,
         shift=shifts.shift,
         carried=shifts.carried,
         observed_ratio=urgencies.hidden_ratio(shifts.urgency, shifts.shift != NOT_SHIFTED),
     )
-    rates = crawl_rate, crawl_probability
-    harmonic, binary = yield from total(total_costs(pages, estimates, rates, plan.timing))
+    of_pages = rates.crawl, rates.crawl_probability
+    harmonic, binary = yield from total(total_costs(pages, estimates, of_pages, plan.timing))
     certificate = Certificate(
         bandwidth=budget.budget,
         unit=plan.unit,
         planned=budget.planned,
         overhead=budget.overhead,
         first_crawls=budget.first_crawls,
-        bandwidth_used=allocation.bandwidth_used + n_audits,
-        multiplier=allocation.multiplier,
+        bandwidth_used=rates.optimum.bandwidth_used + rates.n_audits,
+        multiplier=rates.optimum.multiplier,
         harmonic_cost=harmonic,
         binary_cost=binary,
-        kkt_residual=allocation.kkt_residual,
-        duality_gap=allocation.duality_gap,
-        passes=allocation.passes,
+        kkt_residual=rates.optimum.kkt_residual,
+        duality_gap=rates.optimum.duality_gap,
+        passes=rates.optimum.passes,
         n_pages=n_pages,
         prior={},
-        crawl_rate_quantiles=(yield from percentiles(crawl_rate)),
+        crawl_rate_quantiles=(yield from percentiles(rates.crawl)),
         seconds={},
         budget_factor=urgencies.budget_factor,
         observed_ratios=urgencies.observed_ratios,
-        window_losses=tuple((*loss,) for loss in losses),
+        window_losses=tuple((*loss,) for loss in rates.losses),
     )
     return EpochResult(schedule, certificate, urgencies.evidence)
+
+
+def _rates(
+    problem: Problem, budget: Division, wants: Wanted, costs: UnitCosts, place: Ints
+) -> Joint[Rates]:
+    """Return the rates of the optimum; those of pages without a copy are beside it.
+
+    The arrays that only the optimum needs end with this call.
+    """
+    pages, plan, caps = problem.pages, problem.plan, problem.caps
+    apart = divides(plan.objective, wants)
+    of_sharers = AllocationInput(
+        sharing(pages) if apart else pages,
+        problem.estimates,
+        plan.objective,
+        budget.planned,
+        caps,
+        costs.of_pages,
+        problem.posterior,
+    )
+    last = problem.last and problem.last.certificate
+    start = last.multiplier if last and last.unit == plan.unit else None
+    capacities = capacities_of(pages, problem.windows, plan)
+    limits = problem.hours_in_force, place, capacities
+    allocation, audits = yield from optimum_in_windows(of_sharers, start, *limits)
+    losses = yield from worst(capacities, allocation.crawl_rate)
+    if apart:
+        planned, of_pages = budget.planned, costs.of_pages
+        add_rates_of_new(pages, problem.estimates, caps, allocation, planned, of_pages)
+    crawl_rate = allocation.crawl_rate
+    if audits.total > 0:
+        crawl_rate = crawl_rate + audits.of_pages
+    figures = replace(allocation, crawl_rate=NO_RATES, crawl_probability=NO_RATES)
+    return Rates(crawl_rate, allocation.crawl_probability, audits.total, figures, losses)
+
+
+def _urgencies(
+    problem: Problem, crawl_rate: Floats, wants: Wanted, costs: UnitCosts, place: Ints
+) -> Joint[Urgency]:
+    """Return the urgency of each page; 1 where the plan leaves it out."""
+    pages, now = problem.pages, problem.now
+    if not problem.plan.with_urgency:
+        return Urgency(np.broadcast_to(1.0, len(pages)), 1.0, (), problem.evidence)
+    n_first = yield from count(n_first_crawled(pages, problem.requests.since, now))
+    last, plan = problem.last, problem.plan
+    if last and last.certificate and last.certificate.unit != plan.unit:
+        last = None
+    on_all = factor_after(last, problem.requests, n_first, wants.n_copies, costs.mean)
+    exposure, like = exposures(pages, problem.change_hours, place), pages
+    if problem.profile is not None:
+        exposure = aged_exposures(pages, problem.profile, now, exposure)
+        like = hot_apart(pages, problem.profile, now)
+    situation = like, problem.estimates, crawl_rate, problem.caps, now
+    since = LastEpoch.of(problem.last, problem.evidence)
+    beside = exposure, problem.hazard, problem.n_groups
+    return (yield from urgency(*situation, since, on_all, *beside))
 
 
 def total_costs(

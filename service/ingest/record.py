@@ -86,7 +86,8 @@ class PingOutcome(Columns):
     @property
     def requested(self) -> Bools:
         """True if the page should be crawled now, or as soon as its host opens."""
-        return self.crawl | (self.reason == PingReason.window_closed)
+        requested: Bools = self.crawl | (self.reason == PingReason.window_closed)
+        return requested
 
 
 def record(

@@ -28,7 +28,7 @@ HOST = 1 + np.arange(N) % 3
 
 def solve(*arguments):
     """Return the result for one part alone."""
-    return alone(module.solve(*arguments))
+    return alone(module.solve(module.Problem(*arguments)))
 
 
 def minima(share):
