@@ -4,8 +4,8 @@ A leased crawl is what the service counts as a granted lease. It has content if 
 answer that a crawler can report as content: a readable 2xx or a 304.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -60,7 +60,7 @@ def of_one_run(played: Played, early_s: float = EARLY_S) -> list[Check]:
     log = played.service_log
     servers = {status: n for status, n in played.answers.items() if status.startswith("5")}
     return [
-        _violations("requests nearer than the host's delay", too_near(played, early_s)),
+        nearness(played, early_s),
         _violations("hosts blocked for too long", blocked_too_long(played)),
         _violations("pages of well-behaved hosts starved", starved(played)),
         Check("answers 5xx of the service", sum(servers.values()), 0, examples=tuple(servers)),
@@ -143,22 +143,44 @@ def by_host(played: Played) -> dict[int, list[Request]]:
     return {host: list(some) for host, some in groupby(ordered, lambda request: request.host)}
 
 
-def too_near(played: Played, early_s: float = EARLY_S) -> Iterator[str]:
-    """Yield the requests that follow another one of their host before its delay less `early_s`.
+def nearness(played: Played, early_s: float = EARLY_S) -> Check:
+    """Count the requests that come too near, and show how many more seem so as the site reads them.
 
-    Requests of robots.txt do not count, nor does the same request again after a cut connection,
-    which HTTP clients make by themselves.
+    The site reads requests late where its process stands still; they arrived in time.
+    """
+    near = _violations("requests nearer than the host's delay", too_near(played, early_s))
+    late_s = max((request.read_at - request.at for request in played.site.log), default=0.0)
+    arrived = {id(after) for _, after in near_pairs(played, early_s, lambda one: one.at)}
+    read = {id(after) for _, after in near_pairs(played, early_s, lambda one: one.read_at)}
+    late = f"set apart: {len(read - arrived)}, read up to {1000 * late_s:.0f} ms after they arrived"
+    return replace(near, examples=(*near.examples, late))
+
+
+def near_pairs(
+    played: Played, early_s: float, instant: Callable[[Request], float]
+) -> Iterator[tuple[Request, Request]]:
+    """Yield each request before its host's delay less `early_s`, after the one before it.
+
+    `instant` dates a request. Requests of robots.txt do not count, nor does the same request again
+    after a cut connection, which HTTP clients make by themselves.
     """
     for number, requests in by_host(played).items():
-        host = played.site.world.hosts[number]
-        pages = [request for request in requests if not request.for_robots]
+        delay_s = played.site.world.hosts[number].behaviour.delay_s
+        pages = sorted((r for r in requests if not r.for_robots), key=instant)
         for before, after in pairwise(pages):
             again = after.path == before.path and not before.status
-            if not again and after.at - before.at < host.behaviour.delay_s - early_s:
-                yield (
-                    f"{host.behaviour.name} {host.address}: {after.path} at {after.at:.2f} s, "
-                    f"{after.at - before.at:.3f} s after {before.path}"
-                )
+            if not again and instant(after) - instant(before) < delay_s - early_s:
+                yield before, after
+
+
+def too_near(played: Played, early_s: float = EARLY_S) -> Iterator[str]:
+    """Yield the requests that arrive too near after another one of their host."""
+    for before, after in near_pairs(played, early_s, lambda request: request.at):
+        host = played.site.world.hosts[after.host]
+        yield (
+            f"{host.behaviour.name} {host.address}: {after.path} at {after.at:.2f} s, "
+            f"{after.at - before.at:.3f} s after {before.path}"
+        )
 
 
 def starved(played: Played) -> Iterator[str]:

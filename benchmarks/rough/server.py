@@ -1,13 +1,18 @@
-"""The server of all hosts: raw sockets, so that it may break HTTP; it writes down each request."""
+"""The server of all hosts: raw sockets, so that it may break HTTP; it writes down each request.
+
+A request has the instant of its arrival at the kernel. This process may read it later, as it stands
+still now and then on a busy machine.
+"""
 
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from benchmarks.rough.arrivals import ArrivalSocket
 from benchmarks.rough.behaviours.answers import Answer, Visit, plain, says
 from benchmarks.rough.world import PAGES_PER_HOST, Host, RoughWorld
 from recrawl_client.headers import retry_seconds
@@ -33,6 +38,8 @@ class Request:
     """Retry-After of the answer, seconds; 0 without one that can be read."""
     links: tuple[str, ...]
     """Paths that the answer links to and no page of the world has."""
+    read_at: float
+    """Instant at which this process read the request, seconds since the start."""
 
     @property
     def for_robots(self) -> bool:
@@ -73,9 +80,8 @@ class Site:
 
     # -- answers
 
-    def answer(self, host: Host, path: str, headers: dict[str, str], n: int) -> Answer:
-        """Return the answer of a host to a request now, and write the request down."""
-        at = self.now()
+    def answer(self, host: Host, path: str, headers: dict[str, str], n: int, at: float) -> Answer:
+        """Return the answer of a host to a request of an instant, and write the request down."""
         page = self._page(host, path)
         visit = Visit(at, f"{host.address}:{self.port}", path, headers, None, n)
         named = self._page(host, visit.place)
@@ -90,8 +96,9 @@ class Site:
             answer = says(HTTPStatus.INTERNAL_SERVER_ERROR)(visit)
         asked_s = retry_seconds(dict(answer.headers).get("Retry-After", ""))
         status = 0 if answer.unreadable else answer.code
+        content, links, read_at = answer.content, answer.links, self.now()
         self.log.append(
-            Request(at, host.number, path, page, status, answer.content, asked_s, answer.links)
+            Request(at, host.number, path, page, status, content, asked_s, links, read_at)
         )
         return answer
 
@@ -134,59 +141,79 @@ class Site:
     async def _serve(self, ready: threading.Event, stop: asyncio.Event) -> None:
         by_address = {host.address: host for host in self.world.hosts}
         counts = dict.fromkeys(by_address, 0)
+        arrived: dict[int, float] = {}
         tasks: set[asyncio.Task[None]] = set()
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             address: str = writer.get_extra_info("sockname")[0]
+            descriptor = writer.get_extra_info("socket").fileno()
             task = asyncio.current_task()
             assert task is not None
             tasks.add(task)
             try:
                 # a crawler may leave at any time
                 with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                    while await self._exchange(by_address[address], counts, reader, writer):
-                        pass
+                    while head := (await reader.readuntil(b"\r\n\r\n")).decode("latin-1"):
+                        at = arrived[descriptor] - self.started_at
+                        answer = self._answered(by_address[address], counts, head, at)
+                        await send(answer, writer)
+                        if answer.closes:
+                            break
             except asyncio.CancelledError:
                 pass  # the run has ended
             finally:
                 tasks.discard(task)
                 writer.close()
 
-        server = await asyncio.start_server(
-            connected, list(by_address), self.port, limit=LONGEST_HEAD
-        )
+        servers = [
+            await asyncio.start_server(connected, sock=one, limit=LONGEST_HEAD)
+            for one in listening(by_address, self.port, arrived)
+        ]
         ready.set()
         await stop.wait()
-        server.close()
+        for server in servers:
+            server.close()
         for task in list(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _exchange(
-        self,
-        host: Host,
-        counts: dict[str, int],
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        """Answer one request; return whether the connection may have another one."""
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    def _answered(self, host: Host, counts: dict[str, int], head: str, at: float) -> Answer:
+        """Return the answer to the request of a head, and count it."""
         first, *lines = head.split("\r\n")
         path = [*first.split(" "), "", ""][1]
         pairs = (line.split(":", 1) for line in lines if ":" in line)
         headers = {name.strip().lower(): value.strip() for name, value in pairs}
-        answer = self.answer(host, path, headers, counts[host.address])
+        answer = self.answer(host, path, headers, counts[host.address], at)
         counts[host.address] += 1
-        if answer.wait_s:
-            await asyncio.sleep(answer.wait_s)
-        writer.write(answer.head())
-        for _ in range(answer.times):
-            for start in range(0, len(answer.body), answer.piece):
-                writer.write(answer.body[start : start + answer.piece])
-                await writer.drain()
-                if answer.pause_s:
-                    await asyncio.sleep(answer.pause_s)
-        await writer.drain()
-        if answer.cut:
-            writer.transport.abort()
-        return not answer.closes
+        return answer
+
+
+def listening(
+    addresses: Iterable[str], port: int, arrived: dict[int, float]
+) -> list[ArrivalSocket]:
+    """Return a socket for each address, or none if one of them cannot listen."""
+    found: list[ArrivalSocket] = []
+    try:
+        # what was opened before a failure is in the list
+        found.extend(ArrivalSocket.listening(address, port, arrived) for address in addresses)
+    except OSError:
+        for one in found:
+            one.close()
+        raise
+    return found
+
+
+async def send(answer: Answer, writer: asyncio.StreamWriter) -> None:
+    """Send an answer piece by piece."""
+    if answer.wait_s:
+        await asyncio.sleep(answer.wait_s)
+    writer.write(answer.head())
+    for _ in range(answer.times):
+        for start in range(0, len(answer.body), answer.piece):
+            writer.write(answer.body[start : start + answer.piece])
+            await writer.drain()
+            if answer.pause_s:
+                await asyncio.sleep(answer.pause_s)
+    await writer.drain()
+    if answer.cut:
+        writer.transport.abort()

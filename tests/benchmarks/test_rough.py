@@ -1,6 +1,7 @@
 """The rough web: its world, its server, the checks in histories made up for them, short runs."""
 
 import socket
+import threading
 import time
 from dataclasses import replace
 
@@ -8,16 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.live_server import until
+from support.live_server import PATIENCE_S, until
 
 from benchmarks.http.processes import free_port
 from benchmarks.rough import checker
 from benchmarks.rough.behaviours import BEHAVIOURS, WELL_BEHAVED
+from benchmarks.rough.behaviours.answers import plain
 from benchmarks.rough.checker import (
     Check,
     blocked_too_long,
     checks,
     freshness,
+    nearness,
     of_one_run,
     starved,
     too_near,
@@ -145,6 +148,38 @@ def test_a_host_that_behaves_well_answers_conditional_requests(site):
     assert [r.page for r in site.log if r.host == 0] == [3, 3, None, None]
 
 
+def test_a_request_is_dated_by_its_arrival_while_the_site_stands_still():
+    standing, go_on = threading.Event(), threading.Event()
+
+    def stall(visit):
+        standing.set()
+        go_on.wait()
+        return plain(visit)
+
+    site = Site(tiny(replace(WELL_BEHAVED, answer=stall)), free_port())
+    calm, slow = site.world.hosts
+    with (
+        site.serving(),
+        socket.create_connection((slow.address, site.port)) as other,
+        socket.create_connection((calm.address, site.port)) as connection,
+    ):
+        for k in range(3):  # the first one arrives before its connection is accepted
+            standing.clear()
+            go_on.clear()
+            other.sendall(b"GET /p0 HTTP/1.1\r\n\r\n")
+            assert standing.wait(PATIENCE_S)
+            before = site.now()
+            connection.sendall(f"GET /p{k} HTTP/1.1\r\n\r\n".encode())
+            after = site.now()
+            until(lambda: site.now() > after + 0.1, "the site stands still")  # noqa: B023
+            go_on.set()
+            until(lambda: len(site.log) == 2 * k + 2, "the request is written down")  # noqa: B023
+            last = site.log[-1]
+            assert last.path == f"/p{k}"
+            assert before - 0.005 <= last.at <= after + 0.005
+            assert last.read_at >= after + 0.1
+
+
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_every_behaviour_answers_and_is_written_down(site, name):
     (host,) = (host for host in site.world.hosts if host.behaviour.name == name)
@@ -169,7 +204,7 @@ def test_a_behaviour_that_raises_is_a_fault_of_the_web():
         raise ZeroDivisionError
 
     host = replace(site.world.hosts[1], behaviour=replace(WELL_BEHAVED, answer=broken))
-    assert site.answer(host, "/p0", {}, 0).code == 500
+    assert site.answer(host, "/p0", {}, 0, 1.0).code == 500
     assert "ZeroDivisionError" in site.faults[0]
 
 
@@ -182,9 +217,10 @@ def tiny(behaviour=WELL_BEHAVED, outages=()):
     return RoughWorld(hosts, np.zeros(0), np.zeros(n + 1, np.int64), 100.0)
 
 
-def request(at, host=1, k=0, status=200, asked_s=0.0, path=None):
+def request(at, host=1, k=0, status=200, asked_s=0.0, path=None, late_s=0.0):
     page = host * PAGES_PER_HOST + k if path is None else None
-    return Request(at, host, path or f"/p{k}", page, status, status == 200, asked_s, ())
+    content = status == 200
+    return Request(at, host, path or f"/p{k}", page, status, content, asked_s, (), at + late_s)
 
 
 def played(*log, world=None, looks=(), **given):
@@ -208,6 +244,26 @@ def test_a_request_before_the_delay_of_its_host_is_found():
     assert not [*too_near(played(request(1.0), request(1.5)), early_s=0.5)]
     slow = tiny(replace(WELL_BEHAVED, delay_s=3.0))
     assert [*too_near(played(request(1.0), request(3.5), world=slow))]
+
+
+def test_requests_that_the_site_read_late_are_set_apart_by_their_arrival():
+    def shown(*log):
+        check = nearness(played(*log))
+        return check.figure, check.examples[-1]
+
+    first, second = request(1.0, k=1, late_s=0.09), request(2.0)
+    assert shown(first, second) == (0, "set apart: 1, read up to 90 ms after they arrived")
+    # late, but within what is allowed
+    assert shown(request(1.0, late_s=0.04), second)[1].startswith("set apart: 0, read up to 40 ms")
+    # early by more than the stall explains
+    figure, late = shown(request(1.1, late_s=0.09), second)
+    assert (figure, late.partition(",")[0]) == (1, "set apart: 0")
+    # a stall hides no request that came too early
+    figure, late = shown(request(1.0), request(1.9, late_s=0.1))
+    assert (figure, late.partition(",")[0]) == (1, "set apart: 0")
+    # early without a stall, beside a stall of another host
+    figure, _ = shown(request(1.0), request(1.9), request(1.0, host=0, late_s=0.5))
+    assert figure == 1
 
 
 def test_a_page_without_requests_is_starved():
