@@ -5,10 +5,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchmarks.faults.history import History, Incident, Receipt, Registration, Report, Verdicts
+from benchmarks.faults.nemeses import STEPS_S
 from benchmarks.faults.verdicts import Entry, Final, State, Verdict
 
 Sending = tuple[Entry, str]
 """An entry that was sent, and the lease under which it was sent ("" for none)."""
+LONGEST_STEP_US = -int(min(STEPS_S) * 1e6)
+"""Longest step of a clock into the past, microseconds."""
+FOLLOWS_S = 1.5
+"""Time after which a process follows a step of its clock, seconds."""
 
 
 class Match(NamedTuple):
@@ -20,28 +25,46 @@ class Match(NamedTuple):
     """Entries of the log that no client sent."""
 
 
-def match(sendings: set[Sending], answered: set[Sending], log: Counter[Entry]) -> Match:
+def match(
+    sendings: set[Sending], answered: set[Sending], stepped: set[Sending], log: Counter[Entry]
+) -> Match:
     """Return which entries of the log belong to which entries that clients sent.
 
     The service dates a crawl no earlier than its lease, so the log may have a later instant than
     the crawler's report. Such an entry belongs to an earlier leased crawl of its page. Crawls among
     the `answered` come first, because any other crawl may have been refused.
+
+    The service also dates a leased crawl no later than its own clock. The crawls among the
+    `stepped`, which it may have taken while a clock was away, may be earlier by one step.
     """
     present = {sending for sending in sendings if sending[0] in log}
-    moved: dict[int, list[Sending]] = defaultdict(list)
+    free = sorted(log.keys() - {entry for entry, _ in sendings})
+    owner: dict[Entry, Sending | None] = dict.fromkeys(free)
+    unowned: dict[int, list[Entry]] = defaultdict(list)
+    for entry in owner:
+        unowned[entry[0]].append(entry)
+
+    def finds(sending: Sending, tried: set[Entry]) -> bool:
+        """Give an entry to a crawl; its owner finds another one (an augmenting path)."""
+        for entry in unowned[sending[0][0]]:
+            if entry not in tried and fits(sending, entry, is_stepped=sending in stepped):
+                tried.add(entry)
+                now = owner[entry]
+                if now is None or finds(now, tried):
+                    owner[entry] = sending
+                    return True
+        return False
+
     for sending in sorted(sendings - present, key=lambda s: (s not in answered, s)):
-        if sending[1]:
-            moved[sending[0][0]].append(sending)
-    strays = []
-    for entry in sorted(log.keys() - {entry for entry, _ in sendings}):
-        candidates = moved[entry[0]]
-        earlier = [sending for sending in candidates if sending[0] < entry]
-        if earlier:
-            candidates.remove(earlier[0])
-            present.add(earlier[0])
-        else:
-            strays.append(entry)
-    return Match(present, strays)
+        if sending[1] and finds(sending, set()):
+            present.add(sending)
+    return Match(present, [entry for entry, sending in owner.items() if sending is None])
+
+
+def fits(sending: Sending, entry: Entry, *, is_stepped: bool) -> bool:
+    """Return whether a leased crawl of the page of an entry may have the instant of the entry."""
+    stated = sending[0][1]
+    return stated < entry[1] or (is_stepped and stated <= entry[1] + LONGEST_STEP_US)
 
 
 def exactly_once(history: History, kind: int, entries: Sequence[Entry], name: str) -> Verdict:
@@ -53,9 +76,11 @@ def exactly_once(history: History, kind: int, entries: Sequence[Entry], name: st
         if report.kind == kind
     ]
     answered = [(report, answer) for report, answer in operations if answer is not None]
+    stepped = during_steps(history, operations)
     matched = match(
         {sending for report, _ in operations for sending in sendings(report)},
         {s for report, answer in answered if answer.n_logged for s in sendings(report)},
+        stepped,
         log,
     )
     wrong = [f"{entry} is {n} times in the log" for entry, n in log.items() if n > 1]
@@ -65,10 +90,30 @@ def exactly_once(history: History, kind: int, entries: Sequence[Entry], name: st
         n_present = sum(sending in matched.present for sending in sendings(report))
         if n_present < answer.n_logged:
             wrong.append(f"{n_present} of {report} are in the log, the answer was {answer}")
-        n_overtaken = sum(newest.get(page, -1) >= at for page, at in report.items)
+        n_overtaken = sum(
+            newest.get(entry[0], -1) >= entry[1] - LONGEST_STEP_US * ((entry, lease) in stepped)
+            for entry, lease in sendings(report)
+        )
         if n_overtaken < answer.n_logged + answer.late:
             wrong.append(f"nothing newer than {report} is in the log, the answer was {answer}")
     return Verdict(name, wrong + accepted_twice(answered), len(answered))
+
+
+def during_steps(
+    history: History, operations: Iterable[tuple[Report, Verdicts | None]]
+) -> set[Sending]:
+    """Return the leased entries that the service may have taken while a clock was away."""
+    steps = [one for one in history.of(Incident) if one.nemesis == "step-clock"]
+    return {
+        sending
+        for report, answer in operations
+        if report.lease
+        and any(
+            report.at <= step.at + FOLLOWS_S and (answer is None or step.since <= answer.at)
+            for step in steps
+        )
+        for sending in sendings(report)
+    }
 
 
 def sendings(report: Report) -> list[Sending]:

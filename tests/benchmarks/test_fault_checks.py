@@ -1,6 +1,7 @@
 """The checks of the campaign find what they look for, each in a history made up for it."""
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.faults.checker import CRAWLS, as_promised
 from benchmarks.faults.feed_checks import followed, lags, received
@@ -104,6 +105,34 @@ def test_a_crawl_may_be_dated_by_its_lease_but_not_before_it_was_made():
     assert violations([(1, 15)], *leased) == []
     assert violations([(1, 5)], *leased)
     assert violations([(1, 15)], report(0, (1, 10)), answer(0, accepted=1))
+
+
+def test_a_leased_crawl_may_be_earlier_by_a_step_while_a_clock_is_away():
+    step = Incident(client="hands", at=4.0, since=2.0, nemesis="step-clock")
+    day = 86_400_000_000
+    leased = report(0, (1, day + 10), lease="1-a", at=1.5)
+    during, before = (replace(answer(0, accepted=1), at=at) for at in (2.5, 1.9))
+    assert violations([(1, 10)], leased, during, step) == []
+    assert violations([(1, 10)], leased, step) == [], "without an answer"
+    assert violations([(1, 9)], leased, during, step), "earlier by more than the longest step"
+    assert violations([(1, 10)], leased, before, step), "answered before the step"
+    assert violations([(1, 10)], replace(leased, at=5.6), replace(during, at=5.7), step)
+    assert violations([(1, 10)], replace(leased, lease=""), during, step), "without a lease"
+    assert violations([(1, 10), (1, 20)], leased, during, step), "two entries for one crawl"
+    assert violations([(1, 10)], leased, during), "no step of a clock"
+
+
+def test_entries_are_given_to_crawls_so_that_most_crawls_have_one():
+    step = Incident(client="hands", at=4.0, since=2.0, nemesis="step-clock")
+    # the first one before the step, dated by its lease; the second one half a minute back
+    first = [report(0, (1, 100_000_000), lease="1-a"), replace(answer(0, accepted=1), at=1.0)]
+    second = [
+        report(1, (1, 200_000_000), lease="1-b", at=2.5),
+        replace(answer(1, accepted=1), at=2.6),
+    ]
+    assert violations([(1, 170_000_000), (1, 400_000_000)], *first, *second, step) == []
+    assert violations([(1, 90_000_000), (1, 170_000_000)], *first, *second, step) == []
+    assert violations([(1, 90_000_000), (1, 95_000_000)], *first, *second, step)
 
 
 def wrong_states(state: State, *events: Event) -> list[str]:
