@@ -149,7 +149,8 @@ def inspect(server: Serving, folder: Path, judge: Judge) -> None:
     lines = (folder / "service.log").read_text(errors="replace").splitlines()
     for i, line in enumerate(lines):
         if "Traceback (most recent call last)" in line:
-            judge.complain("a traceback in the log", "\n".join(lines[i : i + 60])[-1_500:])
+            end = next((k for k in range(i, len(lines)) if lines[k].startswith("{")), len(lines))
+            judge.complain("a traceback in the log", "\n".join(lines[i:end])[-1_500:])
 
 
 def show(judge: Judge, console: Console) -> None:

@@ -354,6 +354,7 @@ def test_a_caller_who_hangs_up_half_way_is_no_fault_of_the_service(shared: Live)
         ("/epochs?cursor=0", "cursor"),
         ("/hosts?cursor=17", "cursor"),
         ("/websub?cursor=%00", "cursor"),
+        ("/url-groups?prefix=%00", "prefix"),
         ("/epochs/0", "epoch"),
         (f"/epochs/{2**63}", "epoch"),
         ("/epochs/first", "epoch"),

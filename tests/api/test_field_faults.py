@@ -53,6 +53,7 @@ TEXTS = (
     "2026-05-01",
     "é",
     "%00",
+    "\x00",
     "a b",
 )
 VALUES: tuple[Any, ...] = (None, True, -1, 0, 1.5, 10**12, 10**30, float("nan"), "", "x", "é" * 400)
@@ -118,12 +119,23 @@ PARAMETERS = [
 ]
 
 
+@pytest.mark.dear
+def test_a_nul_in_a_parameter_is_no_fault_of_the_service(database_url):
+    with running(database_url) as live:
+        live.register("https://a.example/")
+        live.epoch()
+        for name, place, parameter in PARAMETERS:
+            if place == "query":
+                response = sent(live, name, params={parameter: "a\x00b"}, content=b"")
+                assert response.status_code < 500, (name, parameter, response.text)
+
+
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize(("name", "place", "parameter"), PARAMETERS)
 def test_a_wrong_parameter_is_refused_in_our_words(live, name, place, parameter):
     n_refused = 0
     for text in TEXTS:
-        if place == "path" and text in ("", "%00"):
+        if place == "path" and text in ("", "%00", "\x00"):
             continue
         where = "path" if place == "path" else "params"
         response = sent(live, name, **{where: {parameter: text}}, content=b"")

@@ -44,7 +44,12 @@ def list_url_groups(
     cursor: CursorParameter = None,
     limit: Annotated[int, limit_of("URL groups of a part")] = 100,
     prefix: Annotated[
-        str, Query(max_length=MOST_GROUP, description="First characters of the names")
+        str,
+        Query(
+            max_length=MOST_GROUP,
+            pattern=r"^[^\x00]*$",
+            description="First characters of the names",
+        ),
     ] = "",
     stopped: Annotated[
         bool, Query(description="List only groups whose first crawls brought too little")
