@@ -33,7 +33,8 @@ class Undelivered(ClientError):
     """Sending ended before the service had answered for all items: send the rest again."""
 
     def __init__(self, items: Sequence[Any], cause: Exception) -> None:
-        super().__init__(f"{len(items)} items were not delivered: {cause}")
+        were = "1 item was" if len(items) == 1 else f"{len(items)} items were"
+        super().__init__(f"{were} not delivered: {cause}")
         self.items = list(items)
 
 

@@ -176,4 +176,4 @@ def _check_whole(answer: Counts, n_sent: int) -> None:
     """Raise `Unavailable` unless the answer counts every item."""
     n = answer.accepted + answer.duplicate + answer.late + answer.n_rejected
     if n != n_sent:
-        raise Unavailable(f"the answer is for {n} of {n_sent} items; is that the service?")
+        raise Unavailable(f"the answer counts {n} of what was sent, {n_sent}; is that the service?")

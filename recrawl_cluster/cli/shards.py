@@ -9,6 +9,7 @@ from rich.table import Table
 
 from service.cli.options import console, settings
 from service.model.errors import InvalidSettings, RecrawlError
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from recrawl_cluster.sharded import ShardedStore
@@ -111,7 +112,8 @@ def adopt() -> None:
         for database in store.databases:
             database.check()
         n_hosts = adopt_store(store.databases, store.shard_map)
-    typer.echo(f"adopted: {n_hosts} hosts stay in shard 0 of {store.coordinator.database.name}")
+    hosts = counted(n_hosts, "host stays", "hosts stay")
+    typer.echo(f"adopted: {hosts} in shard 0 of {store.coordinator.database.name}")
 
 
 To = Annotated[str, typer.Option("--to", help="Name of the database that gets the shard")]

@@ -51,6 +51,7 @@ from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import claimed
 from recrawl_cluster.store.database import ShardDatabase
 from service.model.errors import MoveFailed, MoveRefused, RecrawlError, StoreUnavailable
+from service.model.words import counted
 from service.storage.stores.postgres import PostgresTransaction
 
 BLOCK, NOTES = 10_000, 20_000
@@ -204,7 +205,7 @@ class Move:
         place = int(after) if number == self.record.number else self.some.first - 1
         n_copied = 0
         while place < self.some.last:
-            self.report(f"copied {n_copied:,} pages of shard {self.shard}")
+            self.report(f"copied {counted(n_copied, 'page')} of shard {self.shard}")
             with self.source.begin(write=False) as tx:
                 ((last, n),) = tx.run(
                     NEXT_BLOCK, after=place, last=self.some.last, limit=self.block
@@ -212,7 +213,7 @@ class Move:
             last = self.some.last if n < self.block else last  # entries without a page too
             self._copy(Range(place + 1, last), place=last)
             place, n_copied = last, n_copied + n
-        self.report(f"copied {n_copied:,} pages of shard {self.shard}")
+        self.report(f"copied {counted(n_copied, 'page')} of shard {self.shard}")
 
     def _copy(self, some: Range, place: int | None = None) -> None:
         """Copy the rows of some pages, compare them, and write the place that was reached."""
@@ -234,7 +235,7 @@ class Move:
         for _ in range(ROUNDS):
             with self.source.begin(write=False) as tx:
                 n = int(tx.scalar(move_source.N_NOTES))
-            self.report(f"{n:,} changes to catch up")
+            self.report(f"{counted(n, 'change')} to catch up")
             if n <= FEW:
                 break
             for _ in range(0, n, NOTES):

@@ -11,6 +11,7 @@ from recrawl_cluster.sharded import ShardedStore
 from recrawl_cluster.store.claims import Claim, claimed
 from recrawl_cluster.store.database import ShardDatabase
 from service.model.errors import MoveRefused, ShardMoving
+from service.model.words import counted
 from service.storage.postgres.connections import translated
 from service.storage.postgres.leading import holding
 from service.storage.stores.postgres import PostgresTransaction
@@ -88,6 +89,7 @@ def sizes(store: ShardedStore, shard: int, to: str) -> str:
         n_hosts = int(tx.scalar(f"SELECT count(*) FROM hosts WHERE {some.within(ACTIVE[0])}"))
         n_entries = int(tx.scalar(f"SELECT count(*) FROM ({some.rows(LOG)}) AS log"))
     return (
-        f"shard {shard} would move from {record.source} to {to}: {n_hosts:,} hosts, {n_pages:,} "
-        f"pages, {n_tags:,} tags, {n_validators:,} validators, {n_entries:,} entries of the log"
+        f"shard {shard} would move from {record.source} to {to}: "
+        f"{counted(n_hosts, 'host')}, {counted(n_pages, 'page')}, {counted(n_tags, 'tag')}, "
+        f"{counted(n_validators, 'validator')}, {counted(n_entries, 'entry', 'entries')} of the log"
     )

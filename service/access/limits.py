@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from service.model.errors import RateLimited
+from service.model.words import counted
 
 WINDOW_S = 10
 """Burst of a key, seconds of its rate."""
@@ -64,8 +65,8 @@ class TokenBucket:
         """Return the error of a request that has to wait."""
         wait_s = self.wait_s(now)
         return RateLimited(
-            f"the key may send {self.per_s:g} items a second and has used them up; wait "
-            f"{wait_s:g} s",
+            f"the key may send {self.per_s:g} {'item' if self.per_s == 1 else 'items'} a second "
+            f"and has used them up; wait {wait_s:g} s",
             retry_after_s=float(wait_s),
         )
 
@@ -124,7 +125,8 @@ class Slots:
             return
         if len(self.waiting) >= WAITING_FACTOR * self.n_slots:
             raise RateLimited(
-                f"the key has {self.n_slots} requests in work and {len(self.waiting)} that wait; "
+                f"the key has {counted(self.n_slots, 'request')} in work and "
+                f"{len(self.waiting)} that wait; "
                 "send fewer at a time",
                 retry_after_s=1.0,
             )

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from service.model.words import counted
+
 RSA = frozenset(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"))
 ALGORITHMS = RSA | {"ES256", "ES384", "ES512", "EdDSA"}
 """Accepted algorithms: signatures with a public key only."""
@@ -62,7 +64,8 @@ def signers_of(jwt: Any, document: Any) -> SignerSet:
         else:
             by_name.setdefault(entry.get("kid"), []).append(signer)
     if not by_name:
-        raise ValueError(f"the answer has {len(entries)} keys, and none that signs by {ACCEPTED}")
+        keys = counted(len(entries), "key")
+        raise ValueError(f"the answer has {keys}, none of which signs by {ACCEPTED}")
     return SignerSet(by_name, n_skipped)
 
 

@@ -10,6 +10,7 @@ from recrawl_client import AsyncClient, Copy
 from service.agents import questions
 from service.agents.questions import Question
 from service.model.moments import moment_of
+from service.model.words import counted
 
 MOST_ANSWER = 20_000
 """Maximum length of an answer, characters."""
@@ -116,8 +117,8 @@ async def recrawl(client: AsyncClient, question: questions.RecrawlQuestion) -> A
     verb = "would be" if question.dry_run else "are"
     n_urls = len(question.urls)
     return {
-        "result": f"{n_urls - answer.n_rejected} of {n_urls} pages {verb} crawled as soon as "
-        "politeness and the budget allow; `page` shows when",
+        "result": f"{n_urls - answer.n_rejected} of {counted(n_urls, 'page')} {verb} crawled as "
+        "soon as politeness and the budget allow; `page` shows when",
         "dry_run": answer.dry_run,
         "changed": answer.changed,
         "not_requested": refused,

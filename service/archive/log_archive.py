@@ -24,6 +24,7 @@ from service.model.arrays import Columns, Ints
 from service.model.changes import FeedColumns, FeedPlace
 from service.model.columns import LogColumns
 from service.model.errors import ArchiveDamaged, ArchiveUnavailable, InvalidSettings, RecrawlError
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -110,7 +111,7 @@ class LogArchive:
                 sums.add(form.decode(opened.read_row_group(group, use_threads=False)))
         if (sums.n_rows, sums.text) != (file.n_rows, file.checksum):
             raise ArchiveDamaged(
-                f"{file.name} has {sums.n_rows} rows with the checksum {sums.text}, not "
+                f"{file.name} has {counted(sums.n_rows, 'row')} with the checksum {sums.text}, not "
                 f"{file.n_rows} with {file.checksum}; restore the file from a backup"
             )
 

@@ -15,6 +15,7 @@ from service.model.errors import (
     InvalidSettings,
     RecrawlError,
 )
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,12 +100,15 @@ def _show(store: "Store", retention: "Retention") -> bool:
             by_name[one.name] += one.n_rows
             n_rows.append(one.n_rows)
         for name, n in by_name.items():
-            typer.echo(f"{name}: {about}{n:,} entries")
+            typer.echo(f"{name}: {about}{counted(n, 'entry', 'entries')}")
         if stretch is not None:
-            typer.echo(f"changes of {stretch.n_blocks:,} commits or more would go to the archive")
+            typer.echo(
+                f"changes of {counted(stretch.n_blocks, 'commit')} or more would go to the archive"
+            )
 
     complete = _each(store, show)
-    typer.echo(f"{about}{sum(n_rows):,} entries in {len(n_rows)} parts would go to the archive")
+    entries, parts = counted(sum(n_rows), "entry", "entries"), counted(len(n_rows), "part")
+    typer.echo(f"{about}{entries} in {parts} would go to the archive")
     return complete
 
 
@@ -125,16 +129,16 @@ def _move(store: "Store", retention: "Retention") -> bool:
             if step.kept is not None:
                 _report(f"{step.name} stays: {step.kept}")
     changes = [file for file in files if file.name.startswith(FEED.folder)]
-    typer.echo(_sum("entries", [file for file in files if file not in changes]))
+    typer.echo(_sum("entry", "entries", [file for file in files if file not in changes]))
     if changes:
-        typer.echo(_sum("changes", changes))
+        typer.echo(_sum("change", "changes", changes))
     return complete
 
 
-def _sum(rows: str, files: "Sequence[ArchivedFile]") -> str:
+def _sum(row: str, rows: str, files: "Sequence[ArchivedFile]") -> str:
     n_rows, n_bytes = sum(file.n_rows for file in files), sum(file.n_bytes for file in files)
     each = f", {n_bytes / n_rows:.1f} bytes each" if n_rows else ""
-    return f"{n_rows:,} {rows} archived in {len(files)} files{each}"
+    return f"{counted(n_rows, row, rows)} archived in {counted(len(files), 'file')}{each}"
 
 
 def _check(store: "Store") -> bool:
@@ -160,5 +164,6 @@ def _check(store: "Store") -> bool:
                 _report(error.detail)
     for name in sorted(store.archive.names() - set(files)) if complete else ():
         typer.echo(f"{name} is not in the database; no reader opens it")
-    typer.echo(f"{len(files) - len(faults)} of {len(files)} files are as they were written")
+    whole = counted(len(files), "file is as it was written", "files are as they were written")
+    typer.echo(f"{len(files) - len(faults)} of {whole}")
     return complete and not faults

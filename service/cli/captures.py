@@ -15,6 +15,7 @@ from service.cli.file_steps import (
     rows_progress,
     show_rows,
 )
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def import_captures(
 
     if dry_run:
         counts = _follow(import_captures(sources, datetime.now(UTC)), None)
-        return ImportCounts(skipped=counts.unreadable, sentence=counted(counts))
+        return ImportCounts(skipped=counts.unreadable, sentence=only_read(counts))
     with opened_store(database_url) as base:
         receiver = f"{receiver_of(base, database_url)} have_copies={have_copies}"
         checkpoint, standing = checkpoint_of(list(sources), receiver, resume)
@@ -71,19 +72,19 @@ def _follow(steps: "Iterator[CaptureStep]", checkpoint: "Checkpoint | None") -> 
 def taught(counts: "CaptureCounts") -> str:
     """Return the sentence on an import."""
     return (
-        f"{counts.distinct - counts.late} captures learnt for {counts.taught} pages, "
-        f"{counts.created} of them new; {_others(counts)}; {counts.late} late captures; "
-        f"{counts.unreadable} lines skipped"
+        f"{counted(counts.distinct - counts.late, 'capture')} learnt for "
+        f"{counted(counts.taught, 'page')}, {counts.created:,} new; {_others(counts)}; "
+        f"{counted(counts.late, 'late capture')}; {counted(counts.unreadable, 'line')} skipped"
     )
 
 
-def counted(counts: "CaptureCounts") -> str:
+def only_read(counts: "CaptureCounts") -> str:
     """Return the sentence on files that were only read."""
     return (
-        f"{counts.distinct} captures show content of {counts.pages} pages; {_others(counts)}; "
-        f"{counts.unreadable} lines skipped; nothing was imported"
+        f"{counted(counts.distinct, 'capture')} of {counted(counts.pages, 'page')} with content; "
+        f"{_others(counts)}; {counted(counts.unreadable, 'line')} skipped; nothing was imported"
     )
 
 
 def _others(counts: "CaptureCounts") -> str:
-    return f"{counts.other} captures without content"
+    return f"{counted(counts.other, 'capture')} without content"

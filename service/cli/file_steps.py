@@ -14,13 +14,14 @@ from rich.progress import (
 )
 
 from service.cli.options import console, settings
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from service.runtime.bootstrap import Opened
     from service.transfer.importing import Checkpoint, Skipped
 
 
-RATE = TextColumn("{task.fields[n_rows]:,} rows {task.fields[rate]:,.0f}/s")
+RATE = TextColumn("{task.fields[n_rows]:,} read, {task.fields[rate]:,.0f}/s")
 
 
 def rows_progress(*columns: Any) -> Progress:
@@ -61,7 +62,12 @@ class ImportCounts(NamedTuple):
     @property
     def summary(self) -> str:
         """The counts in a sentence."""
-        return self.sentence or f"{self.created} new pages registered, {self.skipped} lines skipped"
+        return self.sentence or f"{self.pages}, {counted(self.skipped, 'line')} skipped"
+
+    @property
+    def pages(self) -> str:
+        """The new pages in words."""
+        return f"{counted(self.created, 'new page')} registered"
 
 
 def checkpoint_of(

@@ -164,8 +164,8 @@ def _import_one(
 
 def _with_states(counts: ImportCounts) -> ImportCounts:
     sentence = (
-        f"{counts.created} new pages registered, {counts.restored} states restored, "
-        f"{counts.skipped} lines skipped"
+        f"{counts.pages}, {counted(counts.restored, 'state')} restored, "
+        f"{counted(counts.skipped, 'line')} skipped"
     )
     return counts._replace(sentence=sentence)
 
@@ -175,10 +175,9 @@ def _checked(source: Path, kind: str, *, states: bool) -> ImportCounts:
     from service.transfer.importing import check_lines
 
     counts = _follow(check_lines(source, kind, states=states), source, [source], None)
-    return counts._replace(
-        sentence=f"{counts.created} pages could be registered, {counts.skipped} lines skipped; "
-        "nothing was imported"
-    )
+    pages, lines = counted(counts.created, "page"), counted(counts.skipped, "line")
+    sentence = f"{pages} could be registered, {lines} skipped; nothing was imported"
+    return counts._replace(sentence=sentence)
 
 
 def _import_folder(

@@ -11,7 +11,8 @@ import typer
 from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_duration, read_end
 from service.cli.options import URL, ApiKey, To, connected, finite
-from service.cli.output import AsJson, counted, echo_item, echo_lines
+from service.cli.output import AsJson, echo_item, echo_lines
+from service.model.words import counted
 
 if TYPE_CHECKING:
     from recrawl_client.wire.hosts import HostOrder

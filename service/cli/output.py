@@ -94,15 +94,6 @@ def _fields(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, s
             yield f"{before}{name}".replace("_", " "), shown(field)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number of things.
-
-    >>> counted(1, "page"), counted(1200, "page")
-    ('1 page', '1,200 pages')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def shown(value: Any) -> str:
     """Return a value for people.
 

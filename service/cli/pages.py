@@ -13,8 +13,8 @@ from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_moment
 from service.cli.hosts import setting
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.output import AsJson, counted, echo_item, echo_lines
-from service.model.words import moment
+from service.cli.output import AsJson, echo_item, echo_lines
+from service.model.words import counted, moment
 
 if TYPE_CHECKING:
     from recrawl_client import Verdict

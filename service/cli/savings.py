@@ -7,7 +7,7 @@ import typer
 from service.cli.acts import Since
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_item, on_terminal
-from service.model.words import number, span
+from service.model.words import counted, span
 
 if TYPE_CHECKING:
     from recrawl_client import ComparedStaleness, SavingsAnswer
@@ -46,8 +46,8 @@ def show(answer: "SavingsAnswer") -> None:
         view.add_row("stale, share of the time", *_cells(answer.stale, "{:.2%}"))
         view.add_row("harmonic staleness", *_cells(answer.harmonic, "{:.4f}"))
         console.print(view)
-    pages = f"{number(answer.n_pages)} pages, {number(answer.n_crawls)} crawls"
-    changes = f"{number(answer.n_changes)} changes found"
+    pages = f"{counted(answer.n_pages, 'page')}, {counted(answer.n_crawls, 'crawl')}"
+    changes = f"{counted(answer.n_changes, 'change')} found"
     often = ""
     if answer.crawl_interval is not None:
         often = f", a page every {span(answer.crawl_interval * DAY_S)} under uniform crawling"

@@ -22,6 +22,7 @@ from service.cli.options import (
     outgoing,
 )
 from service.cli.output import AsJson, echo_lines
+from service.model.words import counted
 
 if TYPE_CHECKING:
     import httpx
@@ -127,7 +128,7 @@ def _show(step: "WatchStep") -> None:
     elif answer is not None:
         counts = f"{answer.created} new, {answer.accepted - answer.created} changed"
         if answer.kind == "index":
-            counts = f"{len(answer.children)} sitemaps"
+            counts = counted(len(answer.children), "sitemap")
         typer.echo(
             f"{step.url}: {answer.kind}, {counts}, {answer.n_rejected} rejected, "
             f"{answer.n_crawl_now} to crawl now"

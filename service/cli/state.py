@@ -96,8 +96,9 @@ def _today(state: dict[str, Any]) -> str:
         "" if today["spent"] is None else f", {number(today['spent'], 6)} {state['budget']['unit']}"
     )
     return (
-        f"{counted(today['n_reported'], 'crawl')}{spent}, {today['n_changed']:,} found changes, "
-        f"{today['n_failed']:,} failed, {today['n_leased']:,} leased (UTC)"
+        f"{counted(today['n_reported'], 'crawl')}{spent}, "
+        f"{counted(today['n_changed'], 'change')} found, {today['n_failed']:,} failed, "
+        f"{today['n_leased']:,} leased (UTC)"
     )
 
 
@@ -105,7 +106,11 @@ def _budget_of(state: dict[str, Any]) -> str:
     budget = state["budget"]
     if budget is None:
         return "none is set: a fifth of the pages that have a copy, each day"
-    loan = f", with a loan of up to {budget['loan_days']:g} days" if budget["loan_days"] else ""
+    loan = (
+        f", with a loan of up to {span(86_400.0 * budget['loan_days'])}"
+        if budget["loan_days"]
+        else ""
+    )
     return f"{number(budget['amount'], 6)} {budget['unit']} a day{loan}"
 
 
@@ -129,8 +134,7 @@ def _none_yet(state: dict[str, Any]) -> str:
 
 
 def _crawlers(state: dict[str, Any]) -> str:
-    n = state["n_leases"]
-    texts = ["1 lease runs" if n == 1 else f"{n:,} leases run"]
+    texts = [counted(state["n_leases"], "lease runs", "leases run")]
     for name, what in (("leases_asked_at", "leases asked"), ("schedule_read_at", "schedule read")):
         texts += [f"{what} {_ago(state, state[name])}"] if state[name] else []
     ready = state["ready_since"]

@@ -31,6 +31,7 @@ from service.connectors.json_feed import JsonFeed
 from service.connectors.markup import Markup
 from service.connectors.references import Faults
 from service.model.errors import BodyTooLarge, MalformedBody
+from service.model.words import counted
 
 PIECE = 65_536
 """Length of what is read at once, bytes."""
@@ -177,8 +178,7 @@ class Sitemap:
             self.line, self.head = text.count("\n") + 1, feed.head
         if feed.broke_off:
             self._break_off(
-                f"the document was cut short or is broken after {self.n_entries} entries: "
-                f"{feed.broke_off}"
+                f"the document was cut short or is broken after {self._entries()}: {feed.broke_off}"
             )
         self._tell_faults(feed.first_fault)
 
@@ -192,9 +192,12 @@ class Sitemap:
         if not markup.has_root:
             raise MalformedBody(f"the document is not well-formed XML: {reason}")
         self._break_off(
-            f"the document was cut short or is broken after {self.n_entries} entries: {reason}, "
+            f"the document was cut short or is broken after {self._entries()}: {reason}, "
             f"line {markup.line}"
         )
+
+    def _entries(self) -> str:
+        return counted(self.n_entries, "entry", "entries")
 
     def _judge(self, root: str, entry: SitemapEntry) -> None:
         """Set the kind by the entries, even against the root."""

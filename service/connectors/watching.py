@@ -27,6 +27,7 @@ from service.connectors.watch_hours import HostClosed, WatchHours
 from service.connectors.watch_state import Child, Document, WatchState
 from service.model.errors import InvalidUrl, RecrawlError, SitemapNotFetched
 from service.model.urls import normalise
+from service.model.words import counted
 
 UNWELCOME = (401, 404, 405)
 """Statuses of a service that refuses this client, and of a server that is no Recrawl."""
@@ -170,9 +171,9 @@ class Watcher:
             url, document._replace(children=tuple(Child(each, None) for each in children))
         )
         others = (
-            f", {len(named) - len(own)} of other hosts left out" if len(own) < len(named) else ""
+            f", {len(named) - len(own)} on other hosts left out" if len(own) < len(named) else ""
         )
-        return WatchStep(url, "listed", reason=f"{len(own)} sitemaps{others}")
+        return WatchStep(url, "listed", reason=f"{counted(len(own), 'sitemap')}{others}")
 
     def _is_own(self, url: str, host: str) -> bool:
         """Return whether a sitemap of a robots.txt may be fetched."""

@@ -13,6 +13,7 @@ from service.console.render import instant, number, percent
 from service.console.visit import Visit
 from service.model.amounts import CRAWLS
 from service.model.known_shares import without_share
+from service.model.words import counted
 
 
 class Card(NamedTuple):
@@ -72,7 +73,7 @@ def today(_: Visit, state: StatusAnswer) -> Card:
 
 def hosts(_: Visit, state: StatusAnswer) -> Card:
     """Return the number of hosts that are not crawled now."""
-    leases = "1 lease runs" if state.n_leases == 1 else f"{number(state.n_leases)} leases run"
+    leases = counted(state.n_leases, "lease runs", "leases run")
     paused = number(state.n_hosts_paused)
     return Card("Hosts paused", paused, leases, "/console/hosts?blocked=true")
 

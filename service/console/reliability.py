@@ -5,6 +5,7 @@ from typing import NamedTuple
 from service.console.charts import Dot, Picture, Shape, Tick, across, line, up
 from service.core.calibration import PredictionGroups, calibration
 from service.model.history import Calibrations
+from service.model.words import counted
 
 MARKS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -42,7 +43,7 @@ def picture_of(scores: PredictionGroups) -> Picture:
     most = int(scores.n_predictions.max())
     columns = (scores.expected, scores.observed, scores.n_predictions)
     for expected, observed, n in zip(*(column.tolist() for column in columns), strict=True):
-        title = f"forecast {expected:.1%}, found {observed:.1%} of {n:,} crawls"
+        title = f"forecast {expected:.1%}, found {observed:.1%} of {counted(n, 'crawl')}"
         size = 2.5 + 4.5 * (n / most) ** 0.5
         picture.dots.append(Dot("fill-a", x(expected), y(observed), size, title))
     picture.x_ticks = [Tick(x(share), f"{share:.0%}") for share in MARKS]

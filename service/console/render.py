@@ -121,6 +121,7 @@ def environment(files: Mapping[str, bytes], root: str = "") -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
+        "counted": words.counted,
         "number": number,
         "percent": percent,
         "span": span,

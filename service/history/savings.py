@@ -43,7 +43,7 @@ from service.model.domain import Kind
 from service.model.freshness import MeasuredPages
 from service.model.log_stretches import logged_stretches
 from service.model.outcomes import lacks_content
-from service.model.words import counted, number
+from service.model.words import counted, span
 from service.storage import Store, Transaction
 
 WINDOW = timedelta(days=90)
@@ -196,7 +196,7 @@ def _missing(n_pages: int, n_crawls: int, n_changes: int, watched: float) -> str
             return f"{has}, and {needs}"
         more = MIN_CRAWLS_PER_PAGE * watched / n_crawls - watched / n_pages
         return (
-            f"{has}, and {needs}: wait for {number(max(more, 0.1), 2)} more days, or begin earlier"
+            f"{has}, and {needs}: wait for {span(86_400.0 * max(more, 0.1))} more, or begin earlier"
         )
     if n_crawls < MIN_CRAWLS:
         return f"the log has {counted(n_crawls, 'crawl')}, and {MIN_CRAWLS} are needed"

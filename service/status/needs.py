@@ -174,7 +174,7 @@ def windows_too_narrow(facts: Facts) -> Iterator[Found]:
         values = {
             "host": host,
             "lost": f"{by_delay + by_closures:,.0f}",
-            "wanted": f"{wanted:,.0f}",
+            "wanted": counted(round(wanted), "crawl"),
             "causes": ", and ".join(causes),
             "remedy": f"recrawl hosts show {host}",
         }
@@ -237,13 +237,13 @@ def no_content(facts: Facts) -> Iterator[Found]:
         holds = n >= FEWEST and (share >= HIGH or grown)
         since = (since or step.measured_at) if holds else None
     if since is not None:
-        yield Found("pages", since, {"n": f"{n:,}", "share": f"{share:.0%}"})
+        yield Found("pages", since, {"pages": counted(n, "page"), "share": f"{share:.0%}"})
 
 
 def url_groups_stopped(facts: Facts) -> Iterator[Found]:
     """Yield URL groups whose first crawls brought too little."""
     for group in facts.stopped:
-        name, of = group.name, f"of its {group.n_first:,} first crawls"
+        name, of = group.name, f"of its {counted(group.n_first, 'first crawl')}"
         act, remedy = f"Admit {name} or stop it for good", "recrawl url-groups list --stopped"
         counts = f"{group.n_new:,} {of} brought something new"
         if group.n_forbidden:
@@ -265,7 +265,7 @@ def workers_losing(facts: Facts) -> Iterator[Found]:
         n, since = int(np.sum(at - run <= within)), moment(min(run, default=NO_TIME))
         taken = max(worker.n_running + n, facts.n_leased / max(facts.n_workers, 1))
         if since is not None and n >= LOSES and 2 * n > taken:
-            yield Found(worker.name, since, {"worker": worker.name, "n": f"{n:,}"})
+            yield Found(worker.name, since, {"worker": worker.name, "leases": counted(n, "lease")})
 
 
 def leases_returned(facts: Facts) -> Iterator[Found]:
@@ -330,8 +330,7 @@ KINDS = (
     NeedKind(
         "window_too_narrow",
         windows_too_narrow,
-        "Widen the windows of {host}, or accept it: it loses {lost} of {wanted} crawls a day, "
-        "{causes}.",
+        "Widen the windows of {host}, or accept it: it loses {lost} of {wanted} a day, {causes}.",
         "{remedy}",
     ),
     NeedKind(
@@ -370,7 +369,7 @@ KINDS = (
     NeedKind(
         "no_content",
         no_content,
-        "See why {n} pages, {share} of all, have no content.",
+        "See why {pages}, {share} of all, got no content.",
         "recrawl pages list state=no_content --limit 10",
     ),
     NeedKind(
@@ -383,7 +382,7 @@ KINDS = (
     NeedKind(
         "worker_losing",
         workers_losing,
-        "See whether {worker} still runs: it lost {n} leases in the last hour, most of its own.",
+        "See whether {worker} still runs: it lost {leases} in the last hour, most of its own.",
         "recrawl leases workers",
     ),
     NeedKind(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from service.model.arrays import INSTANT, KEY, OLDEST, Bools, Instants, instant
 from service.model.errors import InvalidUrl, UnreadableFile
 from service.model.urls import normalise
+from service.model.words import counted
 from service.transfer.text import line_blocks
 
 REVISIT = "warc/revisit"
@@ -122,7 +123,8 @@ class _Index:
             self.names = {str(name): place for place, name in enumerate(row)}
             return None
         if len(row) != len(self.names):
-            raise BadLine(f"has {len(row)} cells where the first has {len(self.names)}; remove it")
+            own = counted(len(row), "cell")
+            raise BadLine(f"has {own} where the first has {len(self.names)}; remove it")
         cells = {name: row[place] for name, place in self.names.items()}
         try:
             item = msgspec.convert({k: v for k, v in cells.items() if v is not None}, _Item)
@@ -146,12 +148,14 @@ class _Cdx:
         if not self.n_columns:
             if len(cells) not in CDX_LETTERS:
                 raise BadLine(
-                    f"has {len(cells)} columns and no header ` CDX …` names them; add the header"
+                    f"has {counted(len(cells), 'column')} and no header ` CDX …` names them; "
+                    "add the header"
                 )
             self._take(list(CDX_LETTERS[len(cells)]))
         if len(cells) != self.n_columns:
             raise BadLine(
-                f"has {len(cells)} columns where the header names {self.n_columns}; remove it"
+                f"has {counted(len(cells), 'column')} where the header names {self.n_columns}; "
+                "remove it"
             )
         url, at, status, mime, digest = self.places
         return (

@@ -22,6 +22,7 @@ from service.estimation.estimates import width
 from service.model.arrays import Bools, Ints
 from service.model.columns import PageColumns, PageStates
 from service.model.errors import EstimatorMismatch, UnreadableFile
+from service.model.words import counted
 from service.storage import Brought, Store, Transaction
 from service.storage.pages.kinds import KindRows
 from service.storage.pages.validators import MOST_NOTE_BYTES, ValidatorChanges
@@ -206,7 +207,8 @@ def _refusal(line: StateLine, path: Path, estimator: str, width: int, now: datet
             f"{estimator} learns anew"
         )
     if len(line.estimate) != width:
-        return f"the estimate has {len(line.estimate)} numbers; {estimator} keeps {width} a page"
+        numbers = counted(len(line.estimate), "number")
+        return f"the estimate has {numbers}; {estimator} keeps {width} a page"
     if line.note is not None and not _is_note(line.note):
         return f"note {line.note[:40]!r} is not JSON of at most {MOST_NOTE_BYTES:,} bytes"
     newest = max(filter(None, (line.last_crawl_at, line.last_ping_at, line.pings_since)))

@@ -82,7 +82,7 @@ def test_too_many_waiting_requests_are_refused():
         await slots.take()
         waiting = [asyncio.create_task(slots.take()) for _ in range(WAITING_FACTOR)]
         await asyncio.sleep(0)
-        with pytest.raises(RateLimited, match="1 requests in work and 16 that wait"):
+        with pytest.raises(RateLimited, match="1 request in work and 16 that wait"):
             await slots.take()
         for task in waiting:
             task.cancel()

@@ -144,7 +144,7 @@ def test_recrawl_requests_crawls_and_names_what_it_cannot(live):
         ("recrawl", {"urls": [NEWS], "dry_run": True}),
         ("recrawl", {"urls": [NEWS, unknown]}),
     )
-    assert answer(dry)["result"].startswith("1 of 1 pages would be crawled as soon as")
+    assert answer(dry)["result"].startswith("1 of 1 page would be crawled as soon as")
     done = answer(real)
     assert done["result"].startswith("1 of 2 pages are crawled as soon as politeness")
     assert [each["url"] for each in done["not_requested"]] == [unknown]

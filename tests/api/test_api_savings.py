@@ -56,7 +56,7 @@ def test_a_short_log_is_no_comparison(api: Live):
     crawl(api, URLS, 1)
     answer = api.get("/savings").json()
     assert answer["missing"] == (
-        "the log has 1.0 crawls a page in this window, and 3 are needed: wait for 4 more days, or "
+        "the log has 1.0 crawls a page in this window, and 3 are needed: wait for 4 days more, or "
         "begin earlier"
     )
     assert answer["sentence"] == f"Not enough log yet: {answer['missing']}."

@@ -176,7 +176,7 @@ def test_an_import_that_was_cut_short_is_taken_up(sqlite_url, recrawl, tmp_path,
     with monkeypatch.context() as patch:
         registered = cut_short(patch, after=9)
         ended = recrawl("import", path, "--resume", "--database-url", sqlite_url)
-    assert ended.out == "7001 new pages registered, 0 lines skipped\n"
+    assert ended.out == "7,001 new pages registered, 0 lines skipped\n"
     assert registered == [5_000, 2_001]
     assert not (tmp_path / f"{name}.import-progress").exists()
 

@@ -102,7 +102,7 @@ def test_bad_lines_of_ndjson_are_told_by_their_numbers_and_skipped(api: Live, re
     lines.append(f'{{"url": "{URLS[0]}", "url": "{URLS[1]}"}}')
     path.write_text("\n".join(lines))
     ended = recrawl("import", path, "--to", api.url)
-    assert (ended.status, ended.out) == (1, "1 new pages registered, 6 lines skipped\n")
+    assert (ended.status, ended.out) == (1, "1 new page registered, 6 lines skipped\n")
     for line, reason in (
         (3, "not JSON"),
         (4, "not a JSON object"),
@@ -128,7 +128,7 @@ def test_of_many_bad_lines_the_first_are_told_and_all_are_counted(api: Live, rec
 def test_a_file_longer_than_a_batch_is_sent_in_several(api: Live, recrawl, tmp_path):
     path = tmp_path / "pages.csv"
     path.write_text("url\n" + "".join(f"https://b.example/{i}\n" for i in range(12_001)))
-    assert recrawl("import", path, "--to", api.url).out.startswith("12001 new pages")
+    assert recrawl("import", path, "--to", api.url).out.startswith("12,001 new page")
     assert api.epoch()["n_pages"] == 12_001
 
 

@@ -47,16 +47,16 @@ def test_captures_and_lists_are_imported_together(recrawl, tmp_path):
     ended = recrawl("import", captures, listed, "--database-url", url)
     assert ended.status == 1
     assert ended.out == (
-        "2 new pages registered, 1 lines skipped\n"
-        "2 captures learnt for 1 pages, 1 of them new; 1 captures without content; "
-        "0 late captures; 1 lines skipped\n"
+        "2 new pages registered, 1 line skipped\n"
+        "2 captures learnt for 1 page, 1 new; 1 capture without content; "
+        "0 late captures; 1 line skipped\n"
     )
     assert f"{captures}:5: is not `key time {{JSON}}`; remove it" in ended.err
     assert f"{listed}:5: " in ended.err
     assert "importing captures" in ended.err
     assert sorted(any(state[1]) for state in states(tmp_path / "recrawl.db")) == [0, 0, 1]
     again = recrawl("import", captures, "--database-url", url, "--have-copies")
-    assert again.out.startswith("0 captures learnt for 0 pages, 0 of them new;")
+    assert again.out.startswith("0 captures learnt for 0 pages, 0 new;")
     assert "2 late captures" in again.out
 
 
@@ -67,8 +67,8 @@ def test_a_dry_run_counts_and_imports_nothing(recrawl, tmp_path):
     ended = recrawl("import", listed, captures, "--dry-run")
     assert ended.status == 1
     assert ended.out == (
-        "1 pages could be registered, 1 lines skipped; nothing was imported\n"
-        "2 captures show content of 1 pages; 1 captures without content; 1 lines skipped; "
+        "1 page could be registered, 1 line skipped; nothing was imported\n"
+        "2 captures of 1 page with content; 1 capture without content; 1 line skipped; "
         "nothing was imported\n"
     )
     assert not list(tmp_path.glob("*.db"))
@@ -90,7 +90,7 @@ def test_a_format_that_is_said_counts(recrawl, tmp_path):
     url = f"sqlite:///{tmp_path}/recrawl.db"
     assert "one of them `url`" in recrawl("import", listed, "--database-url", url).err
     ended = recrawl("import", listed, "--database-url", url, "--format", "urls")
-    assert ended.out == "1 new pages registered, 0 lines skipped\n"
+    assert ended.out == "1 new page registered, 0 lines skipped\n"
 
 
 @pytest.mark.slow

@@ -290,5 +290,5 @@ def test_a_spider_without_a_valid_key_closes_and_says_why(tmp_path, sqlite_url, 
         assert spider.wait(PATIENCE_S) == 0
     log = (tmp_path / "scrapy.log").read_text()
     assert "the service refused: 401 Unauthorized" in log
-    assert "1 items were not delivered: 401" in log
+    assert "1 item was not delivered: 401" in log
     assert "Traceback" not in log

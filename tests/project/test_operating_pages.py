@@ -63,11 +63,11 @@ def test_the_page_on_the_log_archives_what_is_old_and_checks_it(tmp_path):
         report(client)
     run("small-log", "settings", tmp_path)
     archived = run("small-log", "archive", tmp_path)
-    assert "1 entries in 1 parts would go to the archive" in archived
-    assert "1 entries archived in 1 files" in archived
+    assert "1 entry in 1 part would go to the archive" in archived
+    assert "1 entry archived in 1 file" in archived
     assert len(list((tmp_path / "log-archive").rglob("*.parquet"))) == 1
     checked = run("small-log", "check", tmp_path)
-    assert "1 of 1 files are as they were written" in checked
+    assert "1 of 1 file is as it was written" in checked
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def test_a_list_and_captures_are_imported_as_the_page_says(tmp_path):
     (tmp_path / "urls.txt").write_text(block(PAGE, "urls.txt").text)
     (tmp_path / "captures.cdxj").write_text(block(PAGE, "captures.cdxj").text)
     assert run("import a list", tmp_path) == "2 new pages registered, 0 lines skipped\n"
-    told = block(PAGE, "counts").text.replace("1 of them new", "0 of them new")
+    told = block(PAGE, "counts").text.replace("1 new", "0 new")
     assert run("import captures", tmp_path) == told
     assert pages(tmp_path) == {"https://example.com/": (0, 0, 0), URL: (1, 10, 0)}
 
@@ -77,7 +77,7 @@ def test_a_list_and_captures_are_imported_as_the_page_says(tmp_path):
 def test_an_answer_of_common_crawl_is_imported_as_the_page_says(tmp_path):
     with index_server() as server:
         run("ask Common Crawl", tmp_path, server)
-    assert run("import Common Crawl", tmp_path).startswith("2 captures learnt for 1 pages")
+    assert run("import Common Crawl", tmp_path).startswith("2 captures learnt for 1 page")
     assert pages(tmp_path) == {URL: (0, 45, 0)}
 
 
@@ -102,5 +102,5 @@ def test_a_warc_is_imported_as_the_page_says(tmp_path, monkeypatch):
     records = [response(day, body) for day, body in enumerate([b"a", b"a", b"b"], 1)]
     (tmp_path / "crawl.warc.gz").write_bytes(b"".join(records))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
-    assert run("import a WARC", tmp_path).startswith("3 captures learnt for 1 pages, 1 of them")
+    assert run("import a WARC", tmp_path).startswith("3 captures learnt for 1 page, 1 new")
     assert pages(tmp_path) == {URL: (1, 1, 1)}

@@ -293,7 +293,7 @@ def test_pages_without_content_are_shown_by_their_share_or_its_growth():
     high = shares((24, 3), (12, 20))
     (need,) = needs(WELL, steps=high)
     assert (need.kind, need.since) == ("no_content", MIDNIGHT - 2 * DAY + STEP)
-    assert need.sentence == "See why 20 pages, 20% of all, have no content."
+    assert need.sentence == "See why 20 pages, 20% of all, got no content."
     assert found(WELL, steps=[*high, high[0]._replace(at=T0)]) == []
     grown = shares((24, 3), (12, 9))
     assert found(WELL, steps=grown) == [("no_content", MIDNIGHT - 2 * DAY + STEP)]

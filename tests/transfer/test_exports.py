@@ -277,7 +277,7 @@ def line(**changes):
         ({"interval_factor": None}, "interval_factor is missing; send "),
         ({"interval_factor": "nan"}, 'interval_factor is "nan"; send a number'),
         ({"interval_factor": -1.0}, "interval_factor is -1.0; send a number"),
-        ({"estimate": [0.5]}, "1 numbers; gamma keeps 2"),
+        ({"estimate": [0.5]}, "1 number; gamma keeps 2"),
         ({"estimate": [0.5, "inf"]}, 'estimate[1] is "inf"; send '),
         ({"n_changes": 2**31}, "n_changes is 2147483648; send a whole number"),
         ({"importance": 0.0}, "importance is 0.0; send a positive number"),

@@ -59,6 +59,7 @@ from service.model.errors import (
     StreamRefused,
     TooManyItems,
 )
+from service.model.words import counted
 from service.runtime.requests import ask_again
 
 T = TypeVar("T")
@@ -185,7 +186,8 @@ class CrawlStream:
             raise self._cut_short(error) from error.__cause__
 
     def _cut_short(self, error: RecrawlError) -> RecrawlError:
-        progress = f"the {self.n_taken} lines before were accepted, sending them again is safe"
+        before = counted(self.n_taken, "line before was", "lines before were")
+        progress = f"the {before} accepted, sending all again is safe"
         return cut_short(error, progress if self.n_taken else "", lines_taken=self.n_taken)
 
     async def _take(self, block: Body) -> None:

@@ -2,7 +2,7 @@
 
 from recrawl_client.wire.savings import ComparedStaleness, SavingsAnswer
 from service.history.savings import Compared, Savings
-from service.model.words import number, span
+from service.model.words import counted, span
 
 DAY_S = 86_400.0
 NO_DIFFERENCE = 0.005
@@ -54,7 +54,7 @@ def sentence(savings: Savings) -> str:
     weight = "equal" if savings.equal_importance else "as set"
     return (
         f"In {window} this fleet's copies had {amount} if every page had been crawled equally "
-        f"often, with the same {number(savings.n_crawls)} crawls{chance}; copies were stale "
+        f"often, with the same {counted(savings.n_crawls, 'crawl')}{chance}; copies were stale "
         f"{savings.stale.fleet:.1%} of the time, and {savings.stale.uniform:.1%} under uniform "
         f"crawling. By the log and the estimated change rates; importance {weight}."
     )

@@ -42,6 +42,7 @@ from service.model.errors import (
 )
 from service.model.field_faults import fault_of
 from service.model.lenient_json import Contradiction
+from service.model.words import counted
 
 REMEDY = "; send url and key, or POST host, key and urlList"
 FIRST = re.compile(rb'\[\s*("(?:[^"\\]|\\.)*+")')
@@ -121,7 +122,7 @@ def _n_strings(array: bytes) -> int:
 
 def _check_number(n_urls: int) -> None:
     if not 0 < n_urls <= MAX_URLS:
-        raise MalformedBody(f"urlList has {n_urls} URLs; send 1 to {MAX_URLS}")
+        raise MalformedBody(f"urlList has {counted(n_urls, 'URL')}; send 1 to {MAX_URLS}")
 
 
 def _decode(content: bytes, kind: type[DecodedT]) -> DecodedT:

@@ -52,6 +52,7 @@ from service.model.errors import (
     Unauthorized,
 )
 from service.model.urls import NormalUrl, normalise
+from service.model.words import counted
 from service.runtime.requests import ask_again
 
 router = APIRouter(tags=["evidence"], route_class=DirectRoute, dependencies=GUARDED)
@@ -203,10 +204,11 @@ class Reader:
         self.take(sitemap)
         warnings = list(sitemap.warnings)
         if self.n_undated:
-            warnings.append(f"{self.n_undated} lastmod were ignored; the first: {self.undated}")
+            ignored = counted(self.n_undated, "lastmod was", "lastmod were")
+            warnings.append(f"{ignored} ignored; the first: {self.undated}")
         if self.is_cut:
-            n_rejected = self.counts["n_rejected"]
-            warnings.append(f"{n_rejected} entries were rejected, and those after were not read")
+            entries = counted(self.counts["n_rejected"], "entry was", "entries were")
+            warnings.append(f"{entries} rejected, and those after were not read")
         return SitemapRead(
             **self.counts,
             kind=sitemap.kind,
@@ -242,10 +244,8 @@ class Reader:
                     self.is_cut = True
                     break
         except (Overloaded, Unauthorized, Forbidden, AccessUnavailable, *OUTAGES) as error:
-            progress = (
-                f"the {self.n_taken} entries before were accepted, sending the document again is "
-                "safe"
-            )
+            before = counted(self.n_taken, "entry before was", "entries before were")
+            progress = f"the {before} accepted, sending the document again is safe"
             raise cut_short(error, progress if self.n_taken else "") from error.__cause__
 
     def _pay(self, n_entries: int) -> None:

@@ -30,11 +30,11 @@ def show(visit: Visit) -> Response:
     """Show a part of the leases, all workers, and what holds the due pages."""
     values = visit.parameters("list_leases") | {"explain": False}
     asker = {"request": visit.request, "caller": visit.caller}
-    counted = visit.ask(LeasesAnswer, leases.list_leases, **asker, limit=MOST_COUNTED)
+    running = visit.ask(LeasesAnswer, leases.list_leases, **asker, limit=MOST_COUNTED)
     part = visit.ask(LeasesAnswer, leases.list_leases, **asker, **({"limit": PART} | values))
     why = visit.ask(LeasesAnswer, leases.list_leases, **asker, explain=True).explanation
     lost = visit.ask(WorkersAnswer, leases.list_workers, limit=MOST_WORKERS)
-    workers = workers_of(counted.items, {each.worker: each.lost for each in lost.items})
+    workers = workers_of(running.items, {each.worker: each.lost for each in lost.items})
     with visit.service.store.begin(write=False) as tx:
         ready_at = tx.ready_since()
     return visit.page(
@@ -43,8 +43,8 @@ def show(visit: Visit) -> Response:
         why=why,
         workers=workers[:MOST_WORKERS],
         n_workers=len(workers),
-        n_leases=len(counted.items),
-        whole=counted.next_cursor is None,
+        n_leases=len(running.items),
+        whole=running.next_cursor is None,
         ready_at=ready_at,
     )
 

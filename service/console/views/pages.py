@@ -82,7 +82,8 @@ class Words(NamedTuple):
 
     path: str
     title: str
-    done: str
+    one: str
+    many: str
     """Words behind the number of pages."""
     remark: str
     place: str
@@ -92,6 +93,7 @@ class Words(NamedTuple):
 RECRAWL = Words(
     "/console/pages/recrawl",
     "Request crawls",
+    "crawl requested",
     "crawls requested",
     "Pages that wait for a requested crawl already do not count.",
     "progress",
@@ -99,6 +101,7 @@ RECRAWL = Words(
 DELETE = Words(
     "/console/pages/delete",
     "Delete pages",
+    "page deleted",
     "pages deleted",
     "Their states and logs are gone; their hosts stay.",
     "deleted",
