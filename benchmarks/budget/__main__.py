@@ -66,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--rates", type=float, nargs="+", default=[0.02, 0.1])
     options.add_argument("--loans", type=float, nargs="+", default=[1.0, 3.0, 7.0])
     options.add_argument("--days", type=float, default=365.0, help="days of a real site")
+    options.add_argument("--hours", type=float, help="hours between epochs of sites; default: own")
     options.add_argument("--json", type=Path, default=Path("bench-out/budget.json"))
     return options
 
@@ -169,7 +170,7 @@ def fetched(trial: Trial, game: Game, n: int, n_new: int, budget: float) -> Line
 def sites(_: str, options: argparse.Namespace) -> Iterator[Line]:
     """Yield the staleness of real sites through the gate over that without it."""
     chosen = (options.sites, options.rates, options.loans, options.seeds, options.days)
-    yield from site_lines(options.traces, *chosen)
+    yield from site_lines(options.traces, *chosen, options.hours)
 
 
 def shown(line: Line) -> list[str]:

@@ -25,28 +25,33 @@ def site_lines(
     loans: Sequence[float],
     seeds: Sequence[int],
     days: float,
+    hours: float | None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line for each site, rate, seed and loan; rates are crawls a day for each page."""
+    """Yield a line for each site, rate, seed and loan; rates are crawls a day for each page.
+
+    `hours` is the time between two epochs of all games; None: each game has its own epochs.
+    """
     names = sites or sorted(path.name.split(".")[0] for path in traces.glob("*.csv.gz"))
     for name in names:
         rng = np.random.default_rng(WORLD_SEED)
         world = recorded_world(read_trace(str(traces / name)), rng=rng, days=days, bulk=True)
         for rate in rates:
             for seed in seeds:
-                yield from lines_of(world, {"site": name, "rate": rate, "seed": seed}, loans)
+                yield from lines_of(world, {"site": name, "rate": rate, "seed": seed}, loans, hours)
 
 
 def lines_of(
-    world: World, place: dict[str, Any], loans: Sequence[float]
+    world: World, place: dict[str, Any], loans: Sequence[float], hours: float | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield a line for each loan; `place` has the rate and the seed."""
     rate, seed = place["rate"], place["seed"]
     bandwidth = rate * world.mean_pages
-    step = suitable_step(world, bandwidth)
-    before = replay(world, bandwidth, DEFAULT_PLAN, step=step, seed=seed)
+    step = suitable_step(world, bandwidth) if hours is None else hours / 24
+    how: Any = {"step": step, "seed": seed, "even_epochs": hours is not None}
+    before = replay(world, bandwidth, DEFAULT_PLAN, **how)
     least = staleness(world, before.crawls).harmonic
     for loan in loans:
-        gated = replay_gated(world, bandwidth, DEFAULT_PLAN, step=step, loan_days=loan, seed=seed)
+        gated = replay_gated(world, bandwidth, DEFAULT_PLAN, loan_days=loan, **how)
         yield {**place, "loan": loan, **_kept(world, gated, bandwidth, least)}
 
 

@@ -260,6 +260,7 @@ def replay_gated(
     notices: Crawls | None = None,
     seed: int = 1,
     hours: HourRules = ALWAYS,
+    even_epochs: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Replayed:
     """Crawl a world through the gate as `replay.replay` does without it; first crawls are free.
@@ -270,6 +271,7 @@ def replay_gated(
     clock = Clock()
     gate = Gate(budget=lambda _: bandwidth, loan_days=loan_days, first_share=0.0, hours=hours)
     fleet = GatedFleet(world, clock, replace(plan, bandwidth=bandwidth), seed, gate)
+    fleet.even_epochs = even_epochs
     pings = announcements(world) if notices is None else notices
     reached = progress or (lambda _: None)
     played = play_gated(

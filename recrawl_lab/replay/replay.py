@@ -87,6 +87,7 @@ def replay(
     step: float = 1.0,
     notices: Crawls | None = None,
     seed: int = 1,
+    even_epochs: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Replayed:
     """Crawl a world by Recrawl's schedule and return the crawls and predictions.
@@ -104,11 +105,14 @@ def replay(
         delay.
     seed
         Seed of the jitter of due times.
+    even_epochs
+        True if change hours make epochs no more frequent, so that games compare at equal epochs.
     progress
         Function that receives each day reached.
     """
     clock = Clock()
     fleet = LocalFleet(world, clock, replace(plan, bandwidth=bandwidth), seed)
+    fleet.even_epochs = even_epochs
     pings = announcements(world) if notices is None else notices
     done = [Crawls.none()]
     for day, crawls in crawl(fleet, clock, pings, bandwidth, step):
@@ -135,6 +139,8 @@ class LocalFleet:
         self._budget_factor = 1.0
         self.certificate: Certificate | None = None
         """Certificate of the epoch in force."""
+        self.even_epochs = False
+        """True if all epochs are as far apart as usual."""
         self._has_hours, self._frequent = False, np.zeros(len(world), np.bool_)
         self._predicted = [NOTHING]
 
@@ -197,6 +203,8 @@ class LocalFleet:
 
     def step(self, usual: float) -> float:
         """Return the time to the next epoch, days."""
+        if self.even_epochs:
+            return usual
         often = OFTEN * usual if self._has_hours else usual
         return min(often, FREQUENT_EVERY) if self._frequent.any() else often
 

@@ -11,9 +11,11 @@ from benchmarks.budget.game import Game, TrialFleet, figures, part_of
 from benchmarks.budget.optimum import least_staleness
 from benchmarks.budget.sites import lines_of
 from benchmarks.budget.trials import CAP, TRIALS, junk, quiet
+from recrawl_lab.policies.lineup import suitable_step
 from recrawl_lab.replay.gated import Gate, Played
+from recrawl_lab.replay.replay import LocalFleet
 from recrawl_lab.replay.staleness import Crawls, staleness
-from recrawl_lab.worlds.simulated_time import Clock
+from recrawl_lab.worlds.simulated_time import Clock, day_of
 from recrawl_lab.worlds.world import synthetic_world
 
 
@@ -112,3 +114,20 @@ def test_the_command_plays_a_trial_and_writes_how_its_days_kept_the_budget(
     assert line["worst_day"] <= 0.01
     assert line["day_0"] == pytest.approx(1.0)
     assert "worst_week" in capsys.readouterr().out
+
+
+@pytest.mark.dear
+def test_a_comparison_may_have_equal_epochs_although_a_host_has_change_hours(monkeypatch):
+    world = synthetic_world(40, 4.0, rng=np.random.default_rng(2), complete_share=0.0)
+    at: list[float] = []
+
+    def finds_hours(fleet):
+        at.append(day_of(fleet.clock()))
+        fleet._has_hours = True
+
+    monkeypatch.setattr(LocalFleet, "_look_at_hours", finds_hours)
+    for hours, every in ((12.0, 0.5), (None, 0.5 * suitable_step(world, 0.2 * world.mean_pages))):
+        at.clear()
+        list(lines_of(world, {"rate": 0.2, "seed": 1}, [0.0], hours))
+        n = round(4.0 / every)
+        assert at == pytest.approx([k * every for k in range(n)] * 2, abs=1e-6)
