@@ -40,14 +40,27 @@ def import_captures(
 
     if dry_run:
         counts = _follow(import_captures(sources, datetime.now(UTC)), None)
-        return ImportCounts(skipped=counts.unreadable, sentence=only_read(counts))
+        sentence = only_read(counts)
+        return ImportCounts(
+            skipped=counts.unreadable, sentence=sentence, empty=_empty(sources, counts)
+        )
     with opened_store(database_url) as base:
         receiver = f"{receiver_of(base, database_url)} have_copies={have_copies}"
         checkpoint, standing = checkpoint_of(list(sources), receiver, resume)
         teaching = Teaching(base.store, base.rules, base.store.clock, have_copies)
         after = standing.get("after", NOTHING_DONE)
         counts = _follow(import_captures(sources, base.store.clock(), teaching, after), checkpoint)
-    return ImportCounts(counts.created, 0, counts.unreadable, sentence=taught(counts))
+    return ImportCounts(
+        *(counts.created, 0, counts.unreadable),
+        sentence=taught(counts),
+        empty=_empty(sources, counts),
+    )
+
+
+def _empty(sources: dict[Path, str], counts: "CaptureCounts") -> str:
+    """Return the names of sources without a capture."""
+    n_lines = counts.content + counts.other + counts.unreadable
+    return "" if n_lines else ", ".join(source.name for source in sources)
 
 
 def _follow(steps: "Iterator[CaptureStep]", checkpoint: "Checkpoint | None") -> "CaptureCounts":

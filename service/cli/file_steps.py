@@ -1,5 +1,8 @@
 """Parts of all commands that read or write files: the store, progress and skipped lines."""
 
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -58,16 +61,42 @@ class ImportCounts(NamedTuple):
     """Sentence on the imported settings of hosts."""
     sentence: str = ""
     """Sentence on the counts, empty for those of pages alone."""
+    empty: str = ""
+    """Name of a source that has nothing to import."""
 
     @property
     def summary(self) -> str:
         """The counts in a sentence."""
+        if self.empty:
+            return f"{self.empty} has nothing to import: at most a header, comments or blank lines"
         return self.sentence or f"{self.pages}, {counted(self.skipped, 'line')} skipped"
 
     @property
     def pages(self) -> str:
         """The new pages in words."""
         return f"{counted(self.created, 'new page')} registered"
+
+
+@contextmanager
+def regular(sources: list[Path]) -> Iterator[list[Path]]:
+    """Yield files in place of pipes and of `-`: what is read twice would lose its first bytes."""
+    with tempfile.TemporaryDirectory(prefix="recrawl-import-") as folder:
+        yield [
+            source if source.is_file() or source.is_dir() else _copied(source, Path(folder), n)
+            for n, source in enumerate(sources)
+        ]
+
+
+def _copied(source: Path, folder: Path, n: int) -> Path:
+    """Return a file with the content of a pipe."""
+    copy = folder / (f"pipe-{n}" if n else "pipe")
+    with copy.open("wb") as file:
+        if str(source) == "-":
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        else:
+            with source.open("rb") as pipe:
+                shutil.copyfileobj(pipe, file)
+    return copy
 
 
 def checkpoint_of(

@@ -18,6 +18,7 @@ from service.cli.file_steps import (
     opened_store,
     print_skipped,
     receiver_of,
+    regular,
     rows_progress,
     show_rows,
 )
@@ -34,10 +35,11 @@ Sources = Annotated[
     list[Path],
     typer.Argument(
         exists=True,
+        allow_dash=True,
         metavar="SOURCE...",
         help="Lists of URLs; CSV or TSV (with a header), NDJSON or Parquet of pages; indexes of "
-        "captures (CDX, CDXJ, JSON); each but Parquet also as .gz; or the folder of the "
-        "PoliteCrawling data set",
+        "captures (CDX, CDXJ, JSON); each but Parquet also as .gz; - reads a pipe; or the folder "
+        "of the PoliteCrawling data set",
     ),
 ]
 Receiver = Annotated[
@@ -94,25 +96,35 @@ def import_(
     from service.cli.captures import import_captures
     from service.transfer.captures import PARSERS
 
-    kinds = {source: _kind(source, format) for source in sources}
-    captures = {source: kind for source, kind in kinds.items() if kind in PARSERS}
-    results = [
-        _import_one(source, kind, to, api_key, database_url, began, resume=resume, dry_run=dry_run)
-        for source, kind in kinds.items()
-        if source not in captures
-    ]
-    if captures:
-        results.append(
-            import_captures(
-                captures, database_url, resume=resume, dry_run=dry_run, have_copies=have_copies
+    good = True
+    with regular(sources) as files:
+        kinds = {file: _kind(file, format) for file in files}
+        captures = {file: kind for file, kind in kinds.items() if kind in PARSERS}
+        for file, kind in kinds.items():
+            if file not in captures:
+                good &= _told(
+                    _import_one(
+                        *(file, kind, to, api_key, database_url, began),
+                        resume=resume,
+                        dry_run=dry_run,
+                    )
+                )
+        if captures:
+            good &= _told(
+                import_captures(
+                    captures, database_url, resume=resume, dry_run=dry_run, have_copies=have_copies
+                )
             )
-        )
-    for counts in results:
-        typer.echo(counts.summary)
-        if counts.hosts:
-            typer.echo(counts.hosts)
-    if any(counts.skipped for counts in results):
+    if not good:
         raise typer.Exit(1)
+
+
+def _told(counts: ImportCounts) -> bool:
+    """Print the counts of an import; return whether it had lines and skipped none."""
+    typer.echo(counts.summary)
+    if counts.hosts:
+        typer.echo(counts.hosts)
+    return not (counts.skipped or counts.empty)
 
 
 OF_FOLDER, OF_HOSTS = "folder", "hosts"
@@ -254,7 +266,7 @@ def _follow(
     steps: Iterator["ImportStep"], source: Path, files: list[Path], checkpoint: "Checkpoint | None"
 ) -> ImportCounts:
     """Show every step, write its position to the checkpoint, and return the sums."""
-    counts, n_rows = ImportCounts(), 0
+    counts, n_rows, resumed = ImportCounts(), 0, checkpoint is not None and checkpoint.resumed
     total = sum(file.stat().st_size for file in files)
     with rows_progress(DownloadColumn()) as progress:
         task = add_rows_task(progress, f"importing {source.name}", total)
@@ -271,4 +283,5 @@ def _follow(
             show_rows(progress, task, n_rows, step.bytes_read)
     if checkpoint is not None:
         checkpoint.clear()
-    return counts
+    # what a resumed import had committed before is not read again
+    return counts if n_rows or resumed else counts._replace(empty=source.name)

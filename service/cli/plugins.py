@@ -54,4 +54,8 @@ def folder_importer() -> Any:
     """
     for entry in entry_points(group=IMPORTERS):
         return entry.load()
-    raise typer.BadParameter(f"the import of a folder {MISSING}", param_hint="SOURCE")
+    raise typer.BadParameter(
+        f"a folder; name its files, as FOLDER/*; only the PoliteCrawling data set is a folder, and "
+        f"it {MISSING}",
+        param_hint="SOURCE",
+    )

@@ -22,6 +22,15 @@ TOO_WIDE = "field larger than field limit"
 KINDS = ("urls", "csv", "tsv", "ndjson", "parquet")
 ENDINGS = {"csv": "csv", "tsv": "tsv", "ndjson": "ndjson", "jsonl": "ndjson", "parquet": "parquet"}
 """Format by the ending of a name."""
+OTHERS = {
+    b"WARC/": "is a WARC; list its captures by cdxj-indexer, and import the list",
+    b"<": "is a document; pass sitemaps and feeds on by `recrawl watch`",
+    b"[": "is a JSON array; write one object a line, as by jq -c '.[]'",
+    b"PK\x03\x04": "is a zip or a spreadsheet; unpack it, or save it as CSV",
+    b"\xff\xfe": "is UTF-16; convert it, as by iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "is UTF-16; convert it, as by iconv -f UTF-16 -t UTF-8",
+}
+"""Words about files of no format, with the remedy, by the first bytes."""
 URL = re.compile(rb"https?://\S+", re.IGNORECASE)
 CDXJ = re.compile(rb"\S+ \d{4,17} \{")
 
@@ -63,6 +72,9 @@ def format_of(path: Path) -> str:
     first = lines[0] if lines else b""
     if kind := _of_captures(first):
         return kind
+    for begin, remedy in OTHERS.items():
+        if first.startswith(begin):
+            raise UnreadableFile(f"{path} {remedy}")
     with suppress(UnreadableFile):
         return kind_of(path)
     if first.startswith(b"{"):
@@ -176,7 +188,11 @@ def _csv(
     widest = csv.field_size_limit()
     names = [name.strip() for name in next(rows, [])]
     if "url" not in names:
-        raise UnreadableFile(f"{path}: the first line must name the columns, one of them `url`")
+        between = "tabs" if kind == "tsv" else "commas"
+        raise UnreadableFile(
+            f"{path}: the first line must name the columns, with {between} between them, one of "
+            "them `url`"
+        )
     if twice := [name for name in names if names.count(name) > 1]:
         raise UnreadableFile(f"{path}: two columns are named {twice[0]}; rename or remove one")
     _refuse_unknown(path, names, fields)

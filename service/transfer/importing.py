@@ -42,6 +42,8 @@ class Checkpoint:
         stamps = [(file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         identity = json.dumps([stamps, receiver]).encode()
         self.of = blake2b(identity, digest_size=16).hexdigest()
+        self.resumed = False
+        """True if an earlier import has left a position."""
 
     def read(self) -> dict[str, Any]:
         """Return the last written position, empty without one.
@@ -64,6 +66,7 @@ class Checkpoint:
                 f"{self.path} belongs to other content or another receiver; import without "
                 "--resume (existing pages and states stay)"
             )
+        self.resumed = True
         return standing
 
     def write(self, **standing: Any) -> None:
