@@ -110,11 +110,14 @@ class DirectRoute(APIRoute):
         self.blocks = not inspect.iscoroutinefunction(endpoint)
         self.app = self.respond
         self.literal = path.partition("{")[0]
+        self.fixed: frozenset[str] = frozenset()
+        """Paths without parameters, such as /pages/recrawl, whose last part is no id."""
 
     @override
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         # FastAPI's own check costs 3 us, and a request is compared with forty routes
-        if not scope["path"].startswith(self.literal):
+        path = scope["path"]
+        if not path.startswith(self.literal) or (path in self.fixed and path != self.literal):
             return Match.NONE, {}
         return super().matches(scope)
 
@@ -196,12 +199,16 @@ class DirectMiddleware:
 
     def __init__(self, app: ASGIApp, routes: Iterable[DirectRoute]) -> None:
         self.app = app
+        routes = list(routes)
         self.routes = {
             (method, route.path): route
             for route in routes
             if route.literal == route.path
             for method in route.methods or ()
         }
+        fixed = frozenset(path for _, path in self.routes)
+        for route in routes:
+            route.fixed = fixed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -406,6 +407,11 @@ def test_unknown_paths_are_told_where_the_known_are_listed(shared: Live, path):
         ("TRACE", "/pages", "GET, POST, PATCH, DELETE"),
         ("PUT", "/openapi.json", "GET, HEAD"),
         ("POST", "/healthz", "GET, HEAD"),
+        ("GET", "/pages/recrawl", "POST"),
+        ("PATCH", "/pages/recrawl", "POST"),
+        ("DELETE", "/pages/recrawl/", "POST"),
+        ("PATCH", "/leases/workers", "GET"),
+        ("DELETE", "/leases/workers", "GET"),
     ],
 )
 def test_methods_a_path_does_not_take_are_refused_with_those_it_does(
@@ -414,6 +420,19 @@ def test_methods_a_path_does_not_take_are_refused_with_those_it_does(
     response = shared.client.request(method, path)
     assert_problem(response, 405, "method-not-allowed", f"it has {allowed}")
     assert response.headers["Allow"] == allowed
+
+
+def test_no_fixed_path_takes_the_methods_of_an_id_beside_it(shared: Live):
+    """All paths without parameters, with each method that a path with an id would take."""
+    paths = {path: set(item) for path, item in shared.get("/openapi.json").json()["paths"].items()}
+    for fixed in (path for path in paths if "{" not in path):
+        for other, methods in paths.items():
+            if not re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", other), fixed) or other == fixed:
+                continue
+            for method in methods - paths[fixed]:
+                response = shared.client.request(method.upper(), fixed)
+                allowed = set(response.headers["Allow"].lower().split(", "))
+                assert (response.status_code, allowed - {"head"}) == (405, paths[fixed])
 
 
 @pytest.mark.parametrize(
