@@ -37,7 +37,7 @@ from service.epochs.what_if import WhatIf
 from service.estimation.rules import InForce
 from service.events.courier import Courier
 from service.events.watching import FeedWatch
-from service.history.savings import SavingsReader
+from service.history.savings_kept import SavingsReader
 from service.leases.settle import LeaseSettler
 from service.model.errors import OUTAGES
 from service.runtime.access import open_gate

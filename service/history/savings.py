@@ -11,8 +11,7 @@ their page. The log is read from a third of the window before its start, so that
 has a past too.
 """
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -67,11 +66,6 @@ MIN_CRAWLS, MIN_CHANGES = 200, 100
 DRAWN = 60_000
 """Least number of stretches with a change that are drawn; a small log is drawn several times."""
 MOST_DRAWS = 24
-SEED = 1
-KEPT = timedelta(minutes=10)
-"""Time for which an answer is given again."""
-MOST_KEPT = 8
-"""Maximum number of windows whose answers are kept."""
 
 
 class Compared(NamedTuple):
@@ -372,34 +366,3 @@ def _times(block: Block) -> SharedTimes:
     first = max(float(begin.min(initial=0.0)), -now)
     columns = block.rate, block.host, block.group
     return shared_times(page, begin, end, changed > 0, *columns, (first, now))
-
-
-class SavingsReader:
-    """The savings of windows, one computed at a time and kept for a while."""
-
-    def __init__(self, store: Store, rules: InForce, now: Callable[[], datetime]) -> None:
-        self.store = store
-        self.rules = rules
-        self.now = now
-        self._kept: dict[int, Savings] = {}
-        self._lock = threading.Lock()
-
-    def forget(self) -> None:
-        """Forget what was kept, because the database was restored."""
-        self._kept = {}  # without the lock, which a long computation holds
-
-    def ask(self, since: datetime) -> Savings:
-        """Return the savings since an instant, at most `KEPT` old."""
-        with self._lock:
-            now = self.now()
-            key = round((now - since) / timedelta(minutes=1))
-            kept = self._kept.get(key)
-            if kept is not None and now - kept.at < KEPT:
-                return kept
-            rng = np.random.default_rng(SEED)
-            fresh = read_savings(self.store, self.rules, since, now, rng)
-            while len(self._kept) >= MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept.pop(key, None)
-            self._kept[key] = fresh
-            return fresh
