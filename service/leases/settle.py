@@ -13,14 +13,8 @@ import numpy as np
 
 from service.leases.due import due_at, of_crawled
 from service.leases.latencies import after_crawls
-from service.leases.politeness import (
-    Politeness,
-    SettledLeases,
-    after_reports,
-    differs,
-    set_back,
-    sum_up,
-)
+from service.leases.pauses import SettledLeases, after_reports, sum_up
+from service.leases.politeness import Politeness, differs, set_back
 from service.leases.queue import queue_due, queue_rows
 from service.leases.unfinished import Ends, close
 from service.model.arrays import (

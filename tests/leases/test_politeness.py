@@ -13,7 +13,8 @@ from support.store_cases import T0, instants
 from service.core.waits import backoff
 from service.leases import host_settings, politeness
 from service.leases.host_settings import Moves, in_force
-from service.leases.politeness import Politeness, ReportSummary
+from service.leases.pauses import TROUBLE_AFTER, ReportSummary, after_reports
+from service.leases.politeness import Politeness
 from service.model.arrays import COLUMN, INSTANT, NO_TIME, Floats, Instants, Ints, instant, moment
 from service.model.domain import HostQueue
 from service.storage.queue.columns import HostQueues
@@ -100,7 +101,7 @@ def failures_of(row, report):
         return n
     n += 1
     for _ in range(0 if good or report["slow"] else report["n_ill"] - 1):
-        if n < politeness.TROUBLE_AFTER:
+        if n < TROUBLE_AFTER:
             n += 1
     return n
 
@@ -152,9 +153,7 @@ def test_reports_do_to_many_host_queues_what_they_do_to_one(rows, polite):
     plain = {name: np.array(columns[name]) for name in set(columns) - set(dated)}
     plain["n_ill"] = np.where(np.isnat(dated["ill"]), 0, plain["n_ill"])
     uniform = np.array([u for *_, u in rows])
-    after = politeness.after_reports(
-        before, ReportSummary(**dated, **plain), polite, instant(T0), uniform
-    )
+    after = after_reports(before, ReportSummary(**dated, **plain), polite, instant(T0), uniform)
     for i, (_, report, u) in enumerate(rows):
         expected = after_report(row_of(before, i), report, polite, T0, u)
         np.testing.assert_equal(row_of(after, i), expected)
