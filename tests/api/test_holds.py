@@ -134,6 +134,28 @@ CASES = {
         "unscheduled",
         "Nothing to do: the next epoch schedules it",
     ),
+    "past crawls reported since the epoch": (
+        of(
+            replace(DUE, due_at=None, planned_at=AT + HOUR, all_have_shares=True),
+            crawl_rate=0.0,
+            n_observations=2,
+        ),
+        "unscheduled",
+        "Nothing to do: the next epoch schedules it",
+    ),
+    "of no importance": (
+        of(
+            replace(DUE, due_at=None, planned_at=AT + HOUR, all_have_shares=True),
+            crawl_rate=0.0,
+            n_observations=2,
+            importance=0.0,
+        ),
+        "unscheduled",
+        (
+            "Raise the budget or its importance if it shall be crawled: other pages gain more "
+            "from the budget, so it has no share of it"
+        ),
+    ),
     "crawled first before the epoch": (
         of(replace(DUE, due_at=None, planned_at=AT + HOUR), crawl_rate=0.0, n_observations=0),
         "unscheduled",

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 
 import pytest
 from support.live_server import Live, running
@@ -46,6 +47,24 @@ def kinds(explanation):
 def pause(live: Live, host: str, until: str | None):
     answer = live.client.patch(f"/hosts/{host}", json={"blocked_until": until})
     assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("days", [[2], [4, 3], [9, 4, 3, 1]])
+def test_past_crawls_in_one_report_wait_for_the_next_epoch(live, days):
+    """Shareless because the page had no copy when the epoch began: nothing is to be done."""
+    urls = [f"{A}news/{n}" for n in range(60)]
+    live.register(*urls)
+    live.epoch()
+    held = next(url for url in urls if "URL group" in why(live, url)["sentence"])
+    now = live.clock()
+    crawls = [
+        {"url": held, "observed_at": (now - timedelta(days=day)).isoformat(), "digest": f"{day}"}
+        for day in days
+    ]
+    assert live.post("/observations", crawls).json()["accepted"] == len(days)
+    assert why(live, held)["sentence"].startswith("Nothing to do: ")
+    live.epoch()
+    assert "no share" not in why(live, held)["sentence"]
 
 
 def test_pages_beyond_the_queue_ask_for_nothing_to_do(live):

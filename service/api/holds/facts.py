@@ -128,5 +128,7 @@ class PageNow:
     """True if robots.txt forbids most of the first crawls of this group."""
     planned_at: datetime | None = None
     """Start of the epoch in force; None: there is none."""
+    all_have_shares: bool = False
+    """True if a plan leaves no page without a share that has a copy and some importance."""
     unit: str = field(default="crawls")
     """Unit of the budget."""

@@ -26,6 +26,7 @@ from service.budget.host_days import first_room, on_day, room
 from service.budget.shown import stopped_above
 from service.core.division import FIRST_SHARE
 from service.core.open_hours import OpenHours
+from service.epochs.constraints import CONSTRAINED
 from service.leases import due, politeness
 from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
@@ -91,6 +92,7 @@ def around_page(
             stopped_at=None if stop is None else stop.level.name,
             stop_forbidden=stop is not None and stop.level.is_forbidden,
             planned_at=planned_at,
+            all_have_shares=service.plan.objective == CONSTRAINED,
             unit=service.budget.unit,
         ),
         Turn(

@@ -134,7 +134,7 @@ def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
     if one.observability is Observability.complete:
         return Hold(kind="unscheduled", cause="only a ping leads to a crawl of it")
     if one.crawl_rate is None or _is_first_since(one, page.planned_at):
-        return Hold(kind="unscheduled", cause="the next epoch schedules it")
+        return SCHEDULED_NEXT
     if one.outcome is Outcome.offered and one.cost:
         unit = "" if page.unit == "crawls" else f" {page.unit}"
         asks = f"its site asks a price of {number(one.cost)}{unit} for a crawl"
@@ -143,11 +143,17 @@ def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
             cause=f"{asks}, and other pages gain more from it",
             remedy="raise the budget if it shall be crawled",
         )
+    if page.all_have_shares and one.importance and one.n_observations and not one.n_failures:
+        # it had no copy when the epoch began: past crawls were reported after it
+        return SCHEDULED_NEXT
     return Hold(
         kind="unscheduled",
         cause="other pages gain more from the budget, so it has no share of it",
         remedy="raise the budget or its importance if it shall be crawled",
     )
+
+
+SCHEDULED_NEXT = Hold(kind="unscheduled", cause="the next epoch schedules it")
 
 
 def _is_first_since(page: Page, planned_at: datetime | None) -> bool:
