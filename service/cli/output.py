@@ -14,6 +14,12 @@ AsJson = Annotated[
 ]
 BLOCK = 200
 """Rows of one table; a longer list is several, so that it begins at once."""
+FOLDED = 30
+"""Width above which a text may be folded, characters."""
+BETWEEN = 3
+"""Characters between two columns."""
+EDGES = 2
+"""Characters at both sides of a table."""
 
 
 def on_terminal() -> bool:
@@ -70,12 +76,46 @@ def _print_table(names: tuple[str, ...], rows: list[Any]) -> None:
     cells = {name: [shown(_field(row, name)) for row in rows] for name in names}
     # columns without a value take room from the others
     some = {name: texts for name, texts in cells.items() if any(texts) or not rows}
-    view = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in some:
-        view.add_column(name.rpartition(".")[2].replace("_", " "), overflow="fold")
-    for texts in zip(*some.values(), strict=True):
+    console, view = Console(), Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    wanted = {name: _widths(_head(name), texts) for name, texts in some.items()}
+    chosen = fitting(wanted, console.width)
+    for name, width in chosen.items():
+        view.add_column(_head(name), overflow="fold", width=width)
+    for texts in zip(*(some[name] for name in chosen), strict=True):
         view.add_row(*map(Text, texts))
-    Console().print(view)
+    console.print(view)
+    if left_out := [_head(name) for name in some if name not in chosen]:
+        console.print(Text(f"no room for {', '.join(left_out)}: widen the terminal, or --json"))
+
+
+def _head(name: str) -> str:
+    return name.rpartition(".")[2].replace("_", " ")
+
+
+def _widths(head: str, texts: list[str]) -> tuple[int, int]:
+    """Return the width in which a column can be read, and that in which nothing is folded."""
+    longest = max(map(len, texts), default=0)
+    return max(min(longest, FOLDED), *map(len, head.split())), max(longest, len(head))
+
+
+def fitting(wanted: Mapping[str, tuple[int, int]], width: int) -> dict[str, int]:
+    """Return the columns that fit beside the ones before them, with their widths.
+
+    >>> fitting({"url": (30, 50), "state": (6, 6), "at": (20, 20), "rate": (5, 10)}, 60)
+    {'url': 36, 'state': 6, 'rate': 10}
+    """
+    chosen: dict[str, int] = {}
+    room = width - EDGES
+    for name, (least, _) in wanted.items():
+        between = BETWEEN if chosen else 0
+        if not chosen or least + between <= room:
+            chosen[name] = least
+            room -= least + between
+    for name in reversed(chosen):
+        more = max(min(wanted[name][1] - chosen[name], room), 0)
+        chosen[name] += more
+        room -= more
+    return chosen
 
 
 def _field(row: Any, name: str) -> Any:

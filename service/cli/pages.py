@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from recrawl_client import Verdict
 
 OF_PAGES = (
-    *("page_id", "url", "state", "outcome", "importance", "change_rate", "crawl_rate"),
-    *("last_crawl_at", "next_crawl_at"),
+    *("url", "state", "next_crawl_at", "crawl_rate", "change_rate", "last_crawl_at", "outcome"),
+    *("importance", "page_id"),
 )
-"""Columns of the table of pages."""
+"""Columns of the table of pages, those first that a narrow terminal keeps."""
 OF_LOG = ("observed_at", "kind", "status", "changed", "interval", "robots_denied")
 """Columns of the table of a page's log."""
 pages = typer.Typer(no_args_is_help=True, help="List, change, delete and recrawl many pages.")

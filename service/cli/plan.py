@@ -1,6 +1,7 @@
 """`recrawl plan`: show the plans of other budgets."""
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +16,14 @@ if TYPE_CHECKING:
 
 MULTIPLES = (0.5, 1.0, 1.5, 2.0, 4.0)
 """Default bandwidths, in multiples of that in force."""
+BYTES = ("bytes", "kB", "MB", "GB", "TB")
+AMOUNTS = ("bandwidth", "planned", "overhead", "bandwidth_used")
+"""Fields of a plan in the unit of the budget."""
+SMALL = 1e-3
+"""Gain below which the exponent is written."""
 LEAST = 1e-9
-"""Smallest budget that the service takes, in its unit a day."""
+MOST = 1e15
+"""Smallest and largest budget that the service takes, in its unit a day."""
 
 
 def plan(
@@ -39,7 +46,8 @@ def plan(
     with connected(to, api_key) as client:
         if not bandwidth:
             present = client.epoch().bandwidth or LEAST
-            bandwidth = [max(present * multiple, LEAST) for multiple in MULTIPLES]
+            wanted = (min(max(present * multiple, LEAST), MOST) for multiple in MULTIPLES)
+            bandwidth = list(dict.fromkeys(wanted))
         answer = client.plan(*bandwidth, limit=limit)
     if as_json:
         typer.echo(json.dumps(to_builtins(answer), indent=2))
@@ -49,11 +57,12 @@ def plan(
 
 def show(answer: "PlanAnswer") -> None:
     """Print a table of the plans, and the busiest hosts and tags of each."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    console, answer = Console(), in_large_units(answer)
     hosts = f"{counted(answer.n_pages, 'page')} of {counted(answer.n_hosts, 'host')}"
     pages = f"{hosts}, by epoch {answer.epoch}"
     console.print(
@@ -63,30 +72,65 @@ def show(answer: "PlanAnswer") -> None:
     )
     if ground := ground_of_plan(answer.n_pages, answer.n_copies, answer.n_assumed):
         console.print(Text(ground))
-    view = Table(
+    heads = (
         *(f"{answer.unit} a day", "first crawls", "used", "fresh", "harmonic cost"),
         *("gain of one more", "starved"),
     )
-    view.columns[0].no_wrap = True
-    for item, present in ((answer.in_force, True), *((item, False) for item in answer.items)):
-        view.add_row(*map(Text, _row(item, present=present)))
+    rows = [_row(answer.in_force, present=True), *map(_row, answer.items)]
+    # columns without a value take room from the others
+    some = [n for n in range(len(heads)) if any(row[n] for row in rows)]
+    view = Table(box=box.ROUNDED)
+    for n in some:
+        view.add_column(heads[n], justify="right", min_width=max(len(row[n]) for row in rows))
+    for row in rows:
+        view.add_row(*(Text(row[n]) for n in some))
     console.print(view)
     for item in answer.items:
         for line in _busiest(item):
             console.print(Text(line), soft_wrap=True)
 
 
-def _row(item: "BudgetPlan", *, present: bool) -> tuple[str, ...]:
+def in_large_units(answer: "PlanAnswer") -> "PlanAnswer":
+    """Return plans in kB, MB, GB or TB where they are in bytes, so that a line has room."""
+    if answer.unit != "bytes":
+        return answer
+    from msgspec.structs import replace
+
+    most = max(item.bandwidth for item in (answer.in_force, *answer.items))
+    power = min(max(int(math.log10(max(most, 1.0))) // 3, 0), len(BYTES) - 1)
+    size = 1_000.0**power
+
+    def scaled(item: "BudgetPlan") -> "BudgetPlan":
+        amounts = {name: getattr(item, name) for name in AMOUNTS}
+        return replace(item, **{name: value and value / size for name, value in amounts.items()})
+
+    return replace(
+        answer,
+        unit=BYTES[power],
+        min_bandwidth=answer.min_bandwidth / size,
+        in_force=scaled(answer.in_force),
+        items=[scaled(item) for item in answer.items],
+    )
+
+
+def _row(item: "BudgetPlan", *, present: bool = False) -> tuple[str, ...]:
     share = item.fresh_share
     return (
-        _number(item.bandwidth) + " (in force)" * present,
+        _number(item.bandwidth) + " now" * present,
         _number(_first_crawls(item)),
         _number(item.bandwidth_used),
         "" if share is None else f"{share:.1%}",
-        _number(item.harmonic_cost),
-        _number(item.multiplier),
+        _number(item.harmonic_cost, 4),
+        _small(item.multiplier),
         f"{item.n_starved:,}" if item.n_starved else "",
     )
+
+
+def _small(value: float | None) -> str:
+    """Return a gain, which may be far below one, in few characters."""
+    if value is None or not 0 < abs(value) < SMALL:
+        return _number(value, 3)
+    return f"{value:.2g}"
 
 
 def _first_crawls(item: "BudgetPlan") -> float | None:
@@ -104,9 +148,10 @@ def _busiest(item: "BudgetPlan") -> list[str]:
     busy = (h for h in item.hosts if h.crawl_rate)
     hosts = (f"{h.host} {_number(h.crawl_rate)}" + " (cap)" * h.at_cap for h in busy)
     tags = (f"{tag.tag} {_number(tag.crawl_rate)}" for tag in item.tags if tag.crawl_rate)
-    lists = (("hosts", list(hosts)), ("tags", list(tags)))
-    return [f"{_number(item.bandwidth)}: {name} {', '.join(each)}" for name, each in lists if each]
+    lists = (("host", list(hosts) if len(item.hosts) > 1 else []), ("tag", list(tags)))
+    budget = f"at {_number(item.bandwidth)} a day"
+    return [f"{budget}, crawls by {name}: {', '.join(each)}" for name, each in lists if each]
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else number(value, 6)
+def _number(value: float | None, digits: int = 6) -> str:
+    return "" if value is None else number(value, digits)

@@ -28,14 +28,39 @@ def test_plans_are_shown_beside_that_in_force(recrawl, planned: Live):
     lines = [line for line in ended.out.splitlines() if line.strip()]
     assert lines[0] == "3 pages of 2 hosts, by epoch 1; minimum crawl rates need 0.25 crawls a day"
     assert lines.pop(1) == "freshness is not known before a page is crawled a second time"
-    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
-    assert [row[0] for row in cells] == ["0.6 (in force)", "3", "0.125"]
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line][1:]
+    assert [row[0] for row in cells] == ["0.6 now", "3", "0.125"]
     assert [row[1] for row in cells] == ["0", "0", ""]
     assert [row[-1] for row in cells] == ["", "", "1"]
-    assert any(line.startswith("3: hosts a.example 2, b.example 1") for line in lines)
-    assert any(line.startswith("3: tags news 2") for line in lines)
+    assert any(
+        line.startswith("at 3 a day, crawls by host: a.example 2, b.example 1") for line in lines
+    )
+    assert any(line.startswith("at 3 a day, crawls by tag: news 2") for line in lines)
     (starving,) = (line for line in lines if line.startswith("0.125: "))
     assert "an epoch would fail" in starving
+
+
+@pytest.mark.parametrize(("amount", "unit"), [("50 GB", "GB"), ("7 kB", "kB"), ("900 TB", "TB")])
+def test_a_budget_in_bytes_fits_into_eighty_columns(sqlite_url, recrawl, monkeypatch, amount, unit):
+    with running(sqlite_url, budget=amount) as live:
+        live.register(*(f"https://a.example/{n}" for n in range(5)), min_crawl_rate=1)
+        at = [(START - timedelta(days=day)).isoformat() for day in (3, 2, 1)]
+        crawls = [
+            {"page_id": n, "observed_at": each, "digest": each, "bytes": 48_213}
+            for n in range(1, 6)
+            for each in at
+        ]
+        assert live.post("/observations", crawls).json()["accepted"] == 15
+        with capture_logs():
+            live.epoch()
+        monkeypatch.setenv("COLUMNS", "80")
+        ended = recrawl("plan", url=live.url)
+    assert ended.status == 0
+    lines = ended.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert f"{unit} a day" in ended.out
+    assert "…" not in ended.out
+    assert f" {amount.split()[0]} now " in ended.out
 
 
 def test_without_a_bandwidth_multiples_of_that_in_force_are_compared(recrawl, planned: Live):
