@@ -27,11 +27,13 @@ from service.model.arrays import (
     Bools,
     Codes,
     Groups,
+    Ints,
     datetime_at,
     distinct,
     is_among,
     positions,
 )
+from service.model.changes import ChangeFilter
 from service.model.columns import CrawlColumns, PageStates
 from service.model.incidents import HostIncidents
 from service.model.outcomes import (
@@ -69,7 +71,8 @@ def doubts(
     if shared is None and all_content(outcome) and not tx.has_incidents():  # most batches
         return None
     shared = shared or Shared.none(len(crawls))
-    signs = _signs(states, groups, crawls, outcome) | shared.is_shared
+    outcome = _by_site(tx, crawls, outcome)
+    signs = _signs(states, groups, outcome) | shared.is_shared
     if not signs.any() and not tx.has_incidents():
         return None
     host_id = states.host_id[groups.page]
@@ -80,7 +83,7 @@ def doubts(
     row = positions(is_among(host_id, incidents.host_id))
     row = row[np.lexsort((crawls.page_id[row], crawls.observed_at[row], host_id[row]))]
     verdict = np.zeros(len(crawls), np.int16)
-    listed = _listed(crawls.take(row), _by_site(crawls, outcome)[row], shared.take(row))
+    listed = _listed(crawls.take(row), outcome[row], shared.take(row))
     hosts = Groups.of(host_id[row])
     for start, end in zip(hosts.start.tolist(), (hosts.end + 1).tolist(), strict=True):
         watch = watches[int(host_id[row[start]])]
@@ -132,21 +135,41 @@ def _unchanged(crawls: CrawlColumns) -> Bools:
     return unchanged
 
 
-def _signs(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes) -> Bools:
+def _signs(states: PageStates, groups: Groups, outcome: Codes) -> Bools:
     """Return which crawls show their page newly absent, or newly refused."""
     if all_content(outcome):
-        return np.zeros(len(crawls), np.bool_)
+        return np.zeros(len(outcome), np.bool_)
     answered = ~np.isnat(states.last_observed_at) & ~states.gone
-    refused = _by_site(crawls, outcome) == Outcome.refused
+    refused = outcome == Outcome.refused
     refused &= (states.outcome != Outcome.refused)[groups.page]
     signs: Bools = (IS_ABSENT[outcome] & answered[groups.page]) | refused
     return signs
 
 
-def _by_site(crawls: CrawlColumns, outcome: Codes) -> Codes:
-    """Return the outcomes, with `elsewhere` for pages that the site has not refused by a status."""
-    by_robots = (outcome == Outcome.refused) & ~np.isin(crawls.status, REFUSED)
-    return np.where(by_robots, Outcome.elsewhere, outcome).astype(np.int16)
+def _by_site(tx: Transaction, crawls: CrawlColumns, outcome: Codes) -> Codes:
+    """Return the outcomes, with `elsewhere` for crawls that show no sign whatever the site is like.
+
+    robots.txt refuses a page in place of the site. No site in trouble leads each page to its own
+    address under https.
+    """
+    if all_content(outcome):
+        return outcome
+    calm = (outcome == Outcome.refused) & ~np.isin(crawls.status, REFUSED)
+    row = positions((outcome == Outcome.moved) & (crawls.redirects_to > 0))
+    if len(row):
+        calm[row] |= _to_https(tx, crawls.page_id[row], crawls.redirects_to[row])
+    return np.where(calm, Outcome.elsewhere, outcome).astype(np.int16)
+
+
+def _to_https(tx: Transaction, page_id: Ints, target: Ints) -> Bools:
+    """Return which targets have the addresses of their pages, under https in place of http."""
+    urls = tx.page_urls(distinct(np.append(page_id, target)), ChangeFilter())
+    (own, has_own), (other, has_other) = urls.rows(page_id), urls.rows(target)
+    secure: Bools = has_own & has_other
+    if len(urls.url):
+        pairs = zip(urls.url[own].tolist(), urls.url[other].tolist(), strict=True)
+        secure &= np.array([url[:5] == "http:" and to == "https" + url[4:] for url, to in pairs])
+    return secure
 
 
 def _listed(crawls: CrawlColumns, outcome: Codes, shared: Shared) -> list[SuspectCrawl]:

@@ -13,6 +13,7 @@ from support.store_cases import (
     T0,
     crawl_columns,
     due_of,
+    page_columns,
     page_of,
     publish,
     register,
@@ -24,6 +25,7 @@ from recrawl_lab.memory.store import MemoryStore
 from service.ingest.recent_digests import RecentDigests
 from service.ingest.record import record
 from service.model.arrays import instant
+from service.model.outcomes import Outcome
 
 pytestmark = pytest.mark.dear
 
@@ -175,6 +177,57 @@ def test_a_site_that_deletes_most_of_its_pages_loses_them(feed_host):
     assert states.gone.tolist() == [True] * 18 + [False] * 12
     assert len(feed_host.changes()) == 18
     assert set(states.n_changes[there].tolist()) == {0}
+
+
+class OldHost(Host):
+    """Pages under http, whose twins under https nobody has crawled."""
+
+    def __init__(self, store):
+        super().__init__(store, n=0, host="old.example")
+        addresses = [f"http://old.example/{i}?to=http://x.example/" for i in range(N)]
+        secure = ["https" + address.removeprefix("http") for address in addresses]
+        with store.begin() as tx:
+            self.page_id = tx.register(page_columns(addresses), T0).page_id
+            self.secure = tx.register(page_columns(secure), T0).page_id
+        order = np.argsort(self.page_id)
+        self.page_id, self.secure = self.page_id[order], self.secure[order]
+        publish(store, schedule_columns(self.page_id, crawl_rate=1.0))
+        self.own = 1_000 + self.page_id
+        self.quiet_days(5)
+
+    def moves(self, at, target):
+        return self.crawl(at, status=301, redirects_to=target)
+
+
+def test_a_site_that_moves_to_https_at_once_has_moved_after_the_second_look(queue_store):
+    host = OldHost(queue_store)
+    host.moves(START, host.secure)
+    assert not host.states.gone.any()
+    assert set(host.states.outcome.tolist()) == {int(Outcome.moved)}
+    host.moves(START + HOUR + MINUTE, host.secure)
+    assert host.states.gone.all()
+    assert len(host.changes()) == N
+
+
+def test_a_site_that_leads_all_its_pages_to_others_is_in_an_incident(queue_store):
+    host = OldHost(queue_store)
+    wrong = np.roll(host.secure, 1)
+    for minutes in (0, 61):
+        host.moves(START + minutes * MINUTE, wrong)
+    assert not host.states.gone.any()
+    assert set(host.states.outcome[10:].tolist()) == {int(Outcome.doubtful)}
+    assert host.changes() == []
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_move_to_https_hides_no_outage(queue_store, moves):
+    host = OldHost(queue_store)
+    if moves:
+        host.moves(START, host.secure)
+    else:
+        host.content(START)
+    host.crawl(START + 30 * MINUTE, status=404)
+    assert set(host.states.outcome[25:].tolist()) == {int(Outcome.doubtful)}
 
 
 def test_a_small_site_and_a_revision_are_no_incidents(store):
