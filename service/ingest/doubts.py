@@ -150,26 +150,35 @@ def _by_site(tx: Transaction, crawls: CrawlColumns, outcome: Codes) -> Codes:
     """Return the outcomes, with `elsewhere` for crawls that show no sign whatever the site is like.
 
     robots.txt refuses a page in place of the site. No site in trouble leads each page to its own
-    address under https.
+    address under https, at `www.` or with a slash at its end.
     """
     if all_content(outcome):
         return outcome
     calm = (outcome == Outcome.refused) & ~np.isin(crawls.status, REFUSED)
     row = positions((outcome == Outcome.moved) & (crawls.redirects_to > 0))
     if len(row):
-        calm[row] |= _to_https(tx, crawls.page_id[row], crawls.redirects_to[row])
+        calm[row] |= _keeps_address(tx, crawls.page_id[row], crawls.redirects_to[row])
     return np.where(calm, Outcome.elsewhere, outcome).astype(np.int16)
 
 
-def _to_https(tx: Transaction, page_id: Ints, target: Ints) -> Bools:
-    """Return which targets have the addresses of their pages, under https in place of http."""
+def _keeps_address(tx: Transaction, page_id: Ints, target: Ints) -> Bools:
+    """Return which targets have the addresses of their pages, in another form (`_bare`)."""
     urls = tx.page_urls(distinct(np.append(page_id, target)), ChangeFilter())
     (own, has_own), (other, has_other) = urls.rows(page_id), urls.rows(target)
-    secure: Bools = has_own & has_other
+    keeps: Bools = has_own & has_other
     if len(urls.url):
-        pairs = zip(urls.url[own].tolist(), urls.url[other].tolist(), strict=True)
-        secure &= np.array([url[:5] == "http:" and to == "https" + url[4:] for url, to in pairs])
-    return secure
+        bare = np.array([_bare(url) for url in urls.url.tolist()], object)
+        keeps &= bare[own] == bare[other]
+    return keeps
+
+
+def _bare(url: str) -> str:
+    """Return an address without the parts that sites change on all their pages at once.
+
+    >>> _bare("http://example.com/a"), _bare("https://www.example.com/a/")
+    ('example.com/a', 'example.com/a')
+    """
+    return url.partition("://")[2].removeprefix("www.").rstrip("/")
 
 
 def _listed(crawls: CrawlColumns, outcome: Codes, shared: Shared) -> list[SuspectCrawl]:

@@ -5,7 +5,7 @@ teach nothing about the pages. Signs of an incident:
 
 | sign | a page shows it when |
 | --- | --- |
-| absent | it is absent, or has moved, but to https alone, and answered before |
+| absent | it is absent, or has moved to another address, and answered before |
 | refused | the site refuses it, and did not refuse it at the crawl before |
 | alike | it shows a new digest that another page began to show within an hour |
 

@@ -180,12 +180,13 @@ def test_a_site_that_deletes_most_of_its_pages_loses_them(feed_host):
 
 
 class OldHost(Host):
-    """Pages under http, whose twins under https nobody has crawled."""
+    """Pages under http, whose twins at addresses of the new form nobody has crawled."""
 
-    def __init__(self, store):
+    def __init__(self, store, form="https://old.example/{}?to=http://x.example/"):
         super().__init__(store, n=0, host="old.example")
-        addresses = [f"http://old.example/{i}?to=http://x.example/" for i in range(N)]
-        secure = ["https" + address.removeprefix("http") for address in addresses]
+        end = "" if form.endswith("{}/") else "?to=http://x.example/"
+        addresses = [f"http://old.example/{i}{end}" for i in range(N)]
+        secure = [form.format(i) for i in range(N)]
         with store.begin() as tx:
             self.page_id = tx.register(page_columns(addresses), T0).page_id
             self.secure = tx.register(page_columns(secure), T0).page_id
@@ -199,8 +200,18 @@ class OldHost(Host):
         return self.crawl(at, status=301, redirects_to=target)
 
 
-def test_a_site_that_moves_to_https_at_once_has_moved_after_the_second_look(queue_store):
-    host = OldHost(queue_store)
+FORMS = (
+    "https://old.example/{}?to=http://x.example/",
+    "https://www.old.example/{}?to=http://x.example/",
+    "http://old.example/{}/",
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_site_that_moves_to_addresses_of_one_form_has_moved_after_the_second_look(
+    queue_store, form
+):
+    host = OldHost(queue_store, form)
     host.moves(START, host.secure)
     assert not host.states.gone.any()
     assert set(host.states.outcome.tolist()) == {int(Outcome.moved)}
