@@ -121,9 +121,12 @@ class RecentDigests:
         n_before = np.where(is_stored, self._n[place], 0)
         is_first = self._begins(new.page_id, group, place, n_before)
         n_pages = n_before[group] + _running(is_first, first, group)
-        self._name_pages(new.page_id[is_first], place[group[is_first]], n_pages[is_first] - 1)
-        self._key[place], self._before[place] = key[first], before
-        self._at[place], self._n[place] = new.at[last], n_pages[last]
+        stays = _last_of_each(place)  # of several groups at one place the last one stays
+        named = is_first & stays[group]
+        self._name_pages(new.page_id[named], place[group[named]], n_pages[named] - 1)
+        at = place[stays]
+        self._key[at], self._before[at] = key[first][stays], before[stays]
+        self._at[at], self._n[at] = new.at[last][stays], n_pages[last][stays]
         other = new.page_id != page_id[group]
         stranger = other & (new.digest_before != before[group])
         n_strangers = np.bincount(group, stranger & is_first)
@@ -151,6 +154,14 @@ class RecentDigests:
         """Remember pages at their numbers, if there is room."""
         has_room = number < N_NAMED
         self._page_ids[place[has_room], number[has_room]] = page_id[has_room]
+
+
+def _last_of_each(place: Ints) -> Bools:
+    """Return which elements are the last ones with their value."""
+    stays = np.zeros(len(place), np.bool_)
+    _, back = np.unique(place[::-1], return_index=True)
+    stays[len(place) - 1 - back] = True
+    return stays
 
 
 def _running(mask: Bools, first: Ints, group: Ints) -> Ints:

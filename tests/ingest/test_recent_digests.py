@@ -124,3 +124,16 @@ def test_any_division_into_batches_counts_the_pages_of_each_digest(rows, cut):
         expected.append(len(known) - 1)
     counts = [n for part in (rows[:cut], rows[cut:]) if part for n in added(memory, *part)[1]]
     assert counts == expected
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 6), st.integers(0, 2)), min_size=1, max_size=8),
+        max_size=12,
+    )
+)
+def test_batches_that_fight_for_one_place_confuse_no_pages(batches):
+    memory = RecentDigests(bits=1)
+    for batch in batches:
+        rows = [(page, 10 * page + k, 10 * page + (k + 1) % 3, 0) for page, k in batch]
+        assert shared(memory, *rows) == [False] * len(rows)
