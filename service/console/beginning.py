@@ -29,7 +29,7 @@ def steps(visit: Visit, state: StatusAnswer) -> list[Step]:
         Step(
             "Register pages",
             has_pages,
-            "One list, or many; importance and tags are optional.",
+            "For a list of URLs, run recrawl import urls.txt.",
             visit.curl("/pages", f'[{{"url": "{PAGE}"}}]'),
         ),
         Step(
