@@ -13,7 +13,7 @@ budget together.
 server, corrects it by what the crawl took. Money that a lease takes is the most that its crawl may
 pay, so a budget of money is never exceeded. Under a budget of bytes or seconds, a wrong guess of
 the cost would spend days at once. So one transaction leases at most as many pages of unknown cost
-as this server has seen costs, and `LEAST_TRIALS` at first.
+as this server has seen costs (`budget.seen_costs`), and some at first.
 """
 
 import threading
@@ -36,7 +36,8 @@ from service.budget.allotments import (
     draw,
     usable,
 )
-from service.budget.grants import NOTHING, Grant, Short
+from service.budget.grants import NOTHING, Grant
+from service.budget.seen_costs import HELD, SeenCosts
 from service.core.pace import TakenAmounts
 from service.model.amounts import BYTES, CRAWLS, SECONDS
 from service.model.arrays import Floats, Ints
@@ -46,11 +47,8 @@ from service.storage.budget.pace import days_since_1970
 from service.storage.clock import elapsed
 
 DAY_S = 86_400.0
-HELD = timedelta(seconds=HELD_S)
 FOLLOWS = timedelta(seconds=1)
 """Time between two draws while the pace has another unit."""
-LEAST_TRIALS = 20
-"""Crawls of unknown cost that one transaction may lease while few costs have been reported."""
 LOOK_S = 60.0
 """Time between two looks for urgent pages where the day's own budget is spent, seconds."""
 ROLLED_BACK = (RowLocked, TablesChanged, StoreFull)
@@ -73,18 +71,7 @@ class Keeper:
         self.next_at: datetime | None = None
         """Earliest time of the next room as of the last draw; None: never."""
         self._held = Allotment(day=0, due=0.0)
-        self._each = GRAIN if terms is None else terms.typical
-        """Mean amount of a crawl, by the last leases."""
-        self._floor = self._each
-        """Smallest amount of a lease."""
-        self._short: Short | None = None
-        self._short_at: datetime | None = None
-        """Time at which pages found no room."""
-        self._charged: dict[int, float] = {}
-        """Amounts of the leases of `_charged_on`, by their tokens."""
-        self._charged_on = 0
-        self._n_costs = 0
-        """Number of crawls whose cost was reported to this server, in the unit of the budget."""
+        self._costs = SeenCosts.none(terms)
         self._lends = False
         self._ask_at: datetime | None = None
         """Time before which the pace has no room, as far as this server knows; None: it may."""
@@ -120,11 +107,11 @@ class Keeper:
                 return
             self._prepare(terms, count, on_loan)
             held = self._held
-            if ahead and self._short is not None:
+            if ahead and (short := self._costs.short) is not None:
                 # pages that are due wait for this amount
-                held = replace(held, ahead=max(held.ahead - self._short.total, 0.0))
+                held = replace(held, ahead=max(held.ahead - short.total, 0.0))
             if terms.unit in (BYTES, SECONDS):  # a price is known before it is paid
-                held = replace(held, trials=max(self._n_costs, LEAST_TRIALS))
+                held = replace(held, trials=self._costs.trials)
             grant = Grant(held, self._lends, ahead)
             try:
                 yield grant
@@ -181,10 +168,9 @@ class Keeper:
         """Begin without an allotment and without what was learnt of costs."""
         with self._counting:
             self.terms, self._unleased = terms, {}
-            self._charged, self._charged_on, self._n_costs = {}, 0, 0
+            self._costs = SeenCosts.none(terms)
         self._held, self._lends = Allotment(day=0, due=0.0), False
-        self._each = self._floor = GRAIN if terms is None else terms.typical
-        self._short = self._short_at = self._ask_at = self._drawn_at = self.next_at = None
+        self._ask_at = self._drawn_at = self.next_at = None
         self._other_since, self._has_warned = None, False
 
     def spent_until(self) -> datetime | None:
@@ -199,7 +185,7 @@ class Keeper:
             if self.terms is None or self._held.has_room() or self.next_at is None:
                 return None
             look_at = self.store.clock() + timedelta(seconds=LOOK_S)
-            looks = self._lends or self._short is not None
+            looks = self._lends or self._costs.short is not None
             return min(self.next_at, look_at) if looks else self.next_at
 
     def has_room(self, *, first: bool = False) -> bool:
@@ -256,11 +242,7 @@ class Keeper:
         with self._counting:
             if not self._counts_in(terms.unit):
                 return
-            self._n_costs += int(np.count_nonzero(~np.isnan(amount)))
-            charged = self._charged if day == self._charged_on else {}
-            expected = [charged.pop(each, np.nan) if each else 0.0 for each in token.tolist()]
-            took = np.where(np.isnan(amount) & (token == 0), self._each, amount)
-            difference = float(np.nansum(took - np.array(expected)))
+            difference = self._costs.report(day, token, amount)
             if difference:
                 self._add(day, TakenAmounts(difference))
         if difference:
@@ -277,17 +259,10 @@ class Keeper:
         charges = grant.charges
         if charges is None:
             return
-        if len(charges.token):
-            self._each = float(charges.amount.mean())
-            self._floor = min(self._floor, float(charges.amount.min()))
-            with self._counting:
-                day = grant.allotment.day or 0
-                if day != self._charged_on:
-                    self._charged, self._charged_on = {}, day
-                pairs = zip(charges.token.tolist(), charges.amount.tolist(), strict=True)
-                self._charged.update(pairs)
+        with self._counting:
+            self._costs.charge(grant.allotment.day or 0, charges)
         if not grant.ahead:
-            self._short, self._short_at = grant.short, self.store.clock()
+            self._costs.short, self._costs.short_at = grant.short, self.store.clock()
             self._held = replace(self._held, least=self._least())
             fits_none = grant.short is not None and not len(charges.token)
             if fits_none and (ask_at := self._ask_at) is not None:
@@ -297,15 +272,7 @@ class Keeper:
                 self._ask_at = ask_at
 
     def _least(self) -> float:
-        """Return the amount without which no crawl begins.
-
-        Pages that found no room are looked at again after `HELD_S`, because cheaper ones may be due
-        by then.
-        """
-        if self._short is None or self._short_at is None:
-            return self._floor
-        is_new = abs(self.store.clock() - self._short_at) < HELD
-        return self._short.least if is_new else self._floor
+        return self._costs.least(self.store.clock())
 
     def close(self) -> None:
         """Return the allotment to the pace, because the server ends."""
@@ -320,16 +287,17 @@ class Keeper:
         """Return the allotment to the pace, and write the crawls without a lease."""
         with self._turn:
             if self.terms is not None and (self._unleased or self._is_holding()):
-                self._draw(self.terms, Wish(0.0, each=self._each, least=self._least()))
+                self._draw(self.terms, Wish(0.0, each=self._costs.each, least=self._least()))
 
     def _is_holding(self) -> bool:
         return self._held.due > 0 or self._held.on_loan > 0
 
     def _prepare(self, terms: Terms, count: float, on_loan: float) -> None:
         """Draw unless the allotment is new and suffices, or the pace is known to have no room."""
-        amount = count * self._each
-        if self._short is not None:
-            amount = max(amount, self._short.total)
+        costs = self._costs
+        amount = count * costs.each
+        if costs.short is not None:
+            amount = max(amount, costs.short.total)
         now = self.store.clock()
         same_day = self._held.day == int(days_since_1970(now))
         knows = self._knows_at(now)
@@ -345,7 +313,7 @@ class Keeper:
 
     def _wish(self, terms: Terms, amount: float, on_loan: float) -> Wish:
         amount = max(amount, terms.budget * HELD_S / DAY_S)
-        return Wish(amount, on_loan, self._each, self._least())
+        return Wish(amount, on_loan, self._costs.each, self._least())
 
     def _knows_at(self, now: datetime) -> bool:
         """Return whether the last draw shows that the pace has no more room."""

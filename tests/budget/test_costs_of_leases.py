@@ -9,7 +9,8 @@ from support.store_cases import T0, publish, register, schedule_columns
 
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.budget.allotments import Allotment, Terms, fitting
-from service.budget.keeper import LEAST_TRIALS, Keeper
+from service.budget.keeper import Keeper
+from service.budget.seen_costs import LEAST_TRIALS
 from service.budget.spending import adopt_budget
 from service.core.pace import TakenAmounts
 from service.leases.dealt import WorkerRequest
