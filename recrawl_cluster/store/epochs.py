@@ -169,10 +169,10 @@ class ShardedEpochs(Routing):
         return self.of(host_id).own_group_hours(host_id, limit)
 
     @override
-    def urls_of_groups(self, page_id: Ints) -> dict[int, str]:
+    def urls_of_pages(self, page_id: Ints) -> dict[int, str]:
         urls: dict[int, str] = {}
         for tx, rows in self.split(page_id):
-            urls |= tx.urls_of_groups(page_id[rows])
+            urls |= tx.urls_of_pages(page_id[rows])
         return urls
 
     @override

@@ -229,7 +229,7 @@ class MemorySchedule(Transaction):
         return of_host.where(of_host.has_own).take(slice(limit))
 
     @override
-    def urls_of_groups(self, page_id: Ints) -> dict[int, str]:
+    def urls_of_pages(self, page_id: Ints) -> dict[int, str]:
         there = page_id[self.pages["alive"][page_id - 1]]
         return dict(zip(there.tolist(), self.pages["url"][there - 1].tolist(), strict=True))
 

@@ -33,7 +33,6 @@ from service.model.arrays import (
     is_among,
     positions,
 )
-from service.model.changes import ChangeFilter
 from service.model.columns import CrawlColumns, PageStates
 from service.model.incidents import HostIncidents
 from service.model.outcomes import (
@@ -163,13 +162,10 @@ def _by_site(tx: Transaction, crawls: CrawlColumns, outcome: Codes) -> Codes:
 
 def _keeps_address(tx: Transaction, page_id: Ints, target: Ints) -> Bools:
     """Return which targets have the addresses of their pages, in another form (`_bare`)."""
-    urls = tx.page_urls(distinct(np.append(page_id, target)), ChangeFilter())
-    (own, has_own), (other, has_other) = urls.rows(page_id), urls.rows(target)
-    keeps: Bools = has_own & has_other
-    if len(urls.url):
-        bare = np.array([_bare(url) for url in urls.url.tolist()], object)
-        keeps &= bare[own] == bare[other]
-    return keeps
+    urls = tx.urls_of_pages(distinct(np.append(page_id, target)))
+    bare = {page: _bare(url) for page, url in urls.items()}
+    pairs = zip(page_id.tolist(), target.tolist(), strict=True)
+    return np.array([own in bare and bare[own] == bare.get(other) for own, other in pairs])
 
 
 def _bare(url: str) -> str:

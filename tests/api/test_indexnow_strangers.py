@@ -89,7 +89,7 @@ def test_more_urls_than_allowed_are_refused_before_they_are_decoded(checked: Liv
     with stranger(checked) as client:
         assert client.post("/indexnow", content=many).status_code == 400
     response = checked.client.post("/indexnow", content=many)
-    assert (response.status_code, "has 10001 URLs" in response.text) == (400, True)
+    assert (response.status_code, "has 10,001 URLs" in response.text) == (400, True)
     assert kinds == ["Head", "Head"]
 
 

@@ -349,7 +349,7 @@ def test_a_service_that_stays_away_leaves_the_reports_with_the_task():
         async with AsyncClient(f"http://127.0.0.1:{free_port()}", wait=wait) as client:
             reporter = await client.reporter(every_s=NEVER_S).__aenter__()
             reporter.report(URLS[0], digest="1")
-            with pytest.raises(rc.Undelivered, match=r"1 items .*is it running\?") as left:
+            with pytest.raises(rc.Undelivered, match=r"1 item .*is it running\?") as left:
                 await reporter.close()
             with pytest.raises(rc.Unavailable):
                 reporter.report(URLS[1], digest="1")

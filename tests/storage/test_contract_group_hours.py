@@ -174,8 +174,8 @@ def test_groups_with_hours_of_their_own_are_shown_by_the_url_of_a_page(store):
     with store.begin(write=False) as tx:
         assert tx.own_group_hours(int(a), 9).url_group.tolist() == [1, 3, 4]
         assert tx.own_group_hours(int(a), 2).url_group.tolist() == [1, 3]
-        assert tx.urls_of_groups(pages[:1]) == {page_id: "https://h0.example/a/b"}
-        assert tx.urls_of_groups(pages[:0]) == {}
+        assert tx.urls_of_pages(pages[:1]) == {page_id: "https://h0.example/a/b"}
+        assert tx.urls_of_pages(pages[:0]) == {}
 
 
 def test_a_lesson_without_hosts_changes_nothing(store):

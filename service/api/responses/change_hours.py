@@ -40,7 +40,7 @@ def hours_of_page(tx: Transaction, page: Page) -> ChangeHoursAnswer | None:
 def own_hours(tx: Transaction, host_id: int) -> list[ChangeHoursAnswer]:
     """Return the hours of URL groups of a host that keep hours of their own."""
     groups = tx.own_group_hours(host_id, MOST_GROUPS)
-    urls = tx.urls_of_groups(groups.page_id)
+    urls = tx.urls_of_pages(groups.page_id)
     rows = ((n, urls.get(page_id)) for n, page_id in enumerate(groups.page_id.tolist()))
     return [
         _answer(groups.profile[n : n + 1], groups.seen_at[n], kind(directory(url)))

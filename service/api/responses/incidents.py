@@ -5,7 +5,6 @@ from typing import cast
 
 from recrawl_client.wire.hosts import IncidentAnswer, IncidentKind
 from service.model.incidents import Incident, Sign
-from service.model.words import counted
 
 SHOWN = {
     Sign.absent: "are absent",
@@ -31,7 +30,7 @@ def incident_clause(host: str, incident: Incident) -> str:
     """Return the part of a sentence on an incident of a page's host."""
     # a name at the begin would get a capital where the clause begins a sentence
     return (
-        f"the host {host} has an incident: {counted(incident.n_pages, 'page')} of it "
+        f"the host {host} has an incident: {incident.n_pages} of its pages "
         f"{SHOWN[incident.kind]} since {incident.since:%Y-%m-%d %H:%M} UTC, which teaches nothing "
         "before "
         f"{incident.until:%Y-%m-%d %H:%M} UTC"

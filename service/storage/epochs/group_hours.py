@@ -50,8 +50,8 @@ class GroupHoursStatements(Subject):
         """Return groups of a host with hours of their own, by url_group, at most `limit`."""
 
     @abstractmethod
-    def urls_of_groups(self, page_id: Ints) -> dict[int, str]:
-        """Return the URLs of pages by which groups of a host are shown; deleted pages have none."""
+    def urls_of_pages(self, page_id: Ints) -> dict[int, str]:
+        """Return the URLs of pages by page_id; deleted pages have none."""
 
 
 OF_RECORD = (
@@ -131,7 +131,7 @@ class GroupHoursSql(Dialect, GroupHoursStatements):
         return self._records(OWN_RECORDS, host_id=host_id, limit=limit)
 
     @override
-    def urls_of_groups(self, page_id: Ints) -> dict[int, str]:
+    def urls_of_pages(self, page_id: Ints) -> dict[int, str]:
         return dict(self.run(URLS, ids=page_id)) if len(page_id) else {}
 
     def save_groups(self, learnt: ChangeHours, records: GroupHours, screens: GroupScreens) -> None:
