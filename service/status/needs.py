@@ -30,7 +30,7 @@ from service.model.webhooks import TroubledWebhook
 from service.model.words import counted, span
 from service.model.words import moment as in_words
 from service.status.budget_days import exceeded, unused
-from service.status.facts import Facts
+from service.status.facts import Facts, reported_by
 
 LATE_AFTER = 3
 """Number of intervals after which an epoch is late, as in the alert `RecrawlEpochOld`."""
@@ -38,6 +38,8 @@ PATIENCE = timedelta(minutes=10)
 """Minimum time after which an epoch is late, pages wait for a crawler, or a webhook fails."""
 READER_PATIENCE = timedelta(days=1)
 """The same for crawlers that read the schedule and have never asked for leases."""
+UNANSWERED = 20
+"""Minimum number of failed crawls in a row that are shown."""
 LONG_PAUSE = timedelta(hours=1)
 MANY_FAILURES = 5
 """Failures in a row from which a host is shown, however short its pause is."""
@@ -137,6 +139,26 @@ def no_crawler(facts: Facts) -> Iterator[Found]:
             last = f"no crawler has read the schedule or reported for {ago}"
         due = _span(facts.at - ready_since)
         yield Found("crawlers", since, {"due": due, "last": last})
+
+
+def crawls_failing(facts: Facts) -> Iterator[Found]:
+    """Yield that all crawls of the last steps failed, of whatever host.
+
+    Sites fail one by one. If all fail at once, the network of the crawlers is more likely away, or
+    it leads to a page of its own.
+    """
+    n, since = 0, None
+    for step in reversed(facts.steps):
+        if step.n_reported > step.n_failed:
+            break
+        if step.n_reported:
+            n, since = n + step.n_reported, step.at
+    last = reported_by(facts.steps)
+    if since is None or last is None or n < UNANSWERED:
+        return
+    if facts.at - last < A_DAY:
+        values = {"crawls": counted(n, "crawl"), "since": in_words(since)}
+        yield Found("crawlers", since, values)
 
 
 def hosts_paused(facts: Facts) -> Iterator[Found]:
@@ -313,6 +335,13 @@ KINDS = (
         no_crawler,
         "Start a crawler: pages have been due for {due}, and {last}.",
         "recrawl leases workers",
+    ),
+    NeedKind(
+        "crawls_failing",
+        crawls_failing,
+        "See whether your crawlers reach the web: all of their last {crawls}, since {since}, "
+        "failed.",
+        "recrawl pages list state=failing --limit 10",
     ),
     NeedKind(
         "host_paused",

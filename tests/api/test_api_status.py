@@ -159,6 +159,22 @@ def test_while_an_operator_pauses_all_hosts_no_crawler_is_missed(sqlite_api: Liv
     assert status(api)["ready_since"] is None
 
 
+def test_a_crawler_without_a_network_is_shown_until_a_host_answers(sqlite_api: Live):
+    api = sqlite_api
+    pages = [f"https://h{host}.example/{n}" for host in range(8) for n in range(3)]
+    api.register(*pages)
+    api.epoch()
+    report(api, *pages, status=0)
+    api.clock.advance(minutes=11)
+    api.service.runner.run_once()
+    assert "crawls_failing" in kinds(api)
+    assert gauge(api)["crawls_failing"] == 1
+    report(api, pages[0], digest="a")
+    api.clock.advance(minutes=11)
+    api.service.runner.run_once()
+    assert "crawls_failing" not in kinds(api)
+
+
 def test_readers_of_the_schedule_are_crawlers_too(sqlite_api: Live):
     api = sqlite_api
     api.register(*URLS)
@@ -277,7 +293,7 @@ def test_every_remedy_works_as_it_stands(sqlite_api: Live, recrawl):
     remedies = {text for kind in KINDS for text in (kind.remedy, kind.of_many) if text}
     remedies = {text.format(id=hook["id"]) for text in remedies - {"{remedy}"}} | {*chosen}
     failed = [remedy for remedy in sorted(remedies) if not run(api, remedy, recrawl)]
-    assert (failed, len(remedies)) == ([], 14)
+    assert (failed, len(remedies)) == ([], 15)
 
 
 def test_the_example_has_the_fields_of_an_answer(sqlite_api: Live):

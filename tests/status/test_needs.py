@@ -201,12 +201,34 @@ def test_a_webhook_is_shown_after_ten_minutes_without_its_secret_address():
     assert "secret" not in str(need)
 
 
+# -- crawlers without a network
+
+
+def test_crawls_that_no_host_answers_are_shown_from_the_first_of_them_on():
+    answered = steps(MIDNIGHT, MIDNIGHT + HOUR, 5, n_failed=4)
+    lost = steps(MIDNIGHT + HOUR, MIDNIGHT + 2 * HOUR, 5, n_failed=5)
+    at = MIDNIGHT + 2 * HOUR
+    (need,) = needs(WELL, steps=answered + lost, at=at)
+    assert (need.kind, need.since) == ("crawls_failing", MIDNIGHT + HOUR)
+    assert need.sentence == (
+        "See whether your crawlers reach the web: all of their last 30 crawls, since "
+        "2026-05-08 01:00 UTC, failed."
+    )
+    assert found(WELL, steps=answered + lost[:3], at=at) == [], "15 crawls are few"
+    back = steps(at, at + STEP, 5, n_failed=4)
+    assert found(WELL, steps=answered + lost + back, at=at) == []
+    idle = steps(at, at + HOUR, 0)
+    assert found(WELL, steps=lost + idle, at=at + HOUR) == [("crawls_failing", MIDNIGHT + HOUR)]
+    kinds = [kind for kind, _ in found(WELL, steps=lost, at=at + DAY)]
+    assert "crawls_failing" not in kinds, "nobody has reported for a day"
+
+
 # -- the budget
 
 
 def steps(first, last, each, budget=144.0, **values):
     """Return the steps of a time, each with so many leases and reports."""
-    row = MeasuredStep(first, each, each, 0, first, 100, 10, 0, budget, None)
+    row = MeasuredStep(first, each, each, 0, 0, first, 100, 10, 0, budget, None)
     n = int((last - first) / STEP)
     return [
         row._replace(**{"at": first + i * STEP, "measured_at": first + (i + 1) * STEP, **values})

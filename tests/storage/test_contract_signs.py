@@ -173,8 +173,8 @@ def test_steps_have_the_budget_of_their_epoch(queue_store):
         tx.add_to_step(ALL_HOSTS, T0 - DAY, None, tally, None)
         tx.add_to_step(ALL_HOSTS, T0, epoch, tally, gauges)
         tx.add_to_step(7, T0, epoch, tally, None)
-    no_budget = MeasuredStep(T0 - DAY, 5, 0, 0, None, None, None, None, None, None)
-    step = MeasuredStep(T0, 5, 0, 0, T0, 9, 3, 2, CERTIFICATE.bandwidth, "crawls")
+    no_budget = MeasuredStep(T0 - DAY, 5, 0, 0, 0, None, None, None, None, None, None)
+    step = MeasuredStep(T0, 5, 0, 0, 0, T0, 9, 3, 2, CERTIFICATE.bandwidth, "crawls")
     assert read(queue_store, "measured_steps", T0 - DAY) == [no_budget, step]
     assert read(queue_store, "measured_steps", T0) == [step]
 

@@ -17,6 +17,8 @@ class MeasuredStep(NamedTuple):
     """Start of the step."""
     n_leased: int
     n_reported: int
+    n_failed: int
+    """Accepted crawls that failed."""
     spent: int
     """Costs of the accepted crawls, in fine units."""
     measured_at: datetime | None
@@ -38,8 +40,8 @@ class MeasuredStatements(Subject):
 
 
 MEASURED_STEPS = f"""
-SELECT at, n_leased, n_reported, spent, measured_at, history.n_pages, n_overdue, n_no_content,
-    epochs.bandwidth AS budget, epochs.unit
+SELECT at, n_leased, n_reported, n_failed, spent, measured_at, history.n_pages, n_overdue,
+    n_no_content, epochs.bandwidth AS budget, epochs.unit
 FROM history LEFT JOIN epochs ON epochs.epoch = history.epoch
 WHERE host_id = {ALL_HOSTS} AND at >= %(since)s ORDER BY at
 """
