@@ -14,7 +14,7 @@ from service.model.webhooks import OldSecret, Webhook, WebhookSettings, WebhookS
 from service.storage import Transaction
 from service.storage.topics import Topic
 
-ID_BYTES = 16
+ID_BYTES = 11
 OLD_SECRET_FOR = timedelta(days=1)
 """Time for which the secret before a rotation signs too."""
 MOST_OLD_SECRETS = 10
@@ -54,7 +54,7 @@ def create(
         check_place(place, tx.feed_bounds(), same_feed=True)
     webhook = Webhook(
         **asdict(settings),
-        id=secrets.token_urlsafe(ID_BYTES),
+        id=secrets.token_hex(ID_BYTES),  # hex: a hyphen at the begin would be an option
         created_at=now,
         seq=place.seq,
         item=place.offset,

@@ -120,7 +120,7 @@ def test_no_proxy_gets_the_request_for_this_machine_or_for_names_without_one(sta
         (200, {}, b"[]", "JSON without a list `keys`; is this the JWKS address?"),
         (200, {}, b'{"issuer": "https://id.example"}', "JSON without a list `keys`"),
         (200, {}, b'{"keys": {}}', "JSON without a list `keys`"),
-        (200, {}, b'{"keys": [null, 7, {}]}', "has 3 keys, and none that signs by ES256, ES384"),
+        (200, {}, b'{"keys": [null, 7, {}]}', "has 3 keys, none of which signs by ES256, ES384"),
         (200, {}, b'{"keys": [' + b" " * 2_000_000, "it has over 1000000 bytes"),
         (
             200,

@@ -162,7 +162,7 @@ def test_children_on_other_hosts_are_not_fetched(watch, site):
     elsewhere = site.url.replace("127.0.0.1", "localhost")
     site.pages["/index.xml"] = Page(site.index(f"{elsewhere}/1.xml", "/2.xml"))
     site.pages["/2.xml"] = Page(site.urlset("/a"))
-    assert "1 sitemaps, 1 rejected" in watch(f"{site.url}/index.xml").out
+    assert "1 sitemap, 1 rejected" in watch(f"{site.url}/index.xml").out
     assert site.paths() == ["/index.xml", "/2.xml"]
 
 
@@ -497,7 +497,7 @@ def test_a_site_is_read_by_its_robots_txt(watch, site):
     }
     ended = watch(site.url)
     assert (ended.status, ended.err) == (0, "")
-    assert f"{site.url}/robots.txt: 2 sitemaps, 1 of other hosts left out\n" in ended.out
+    assert f"{site.url}/robots.txt: 2 sitemaps, 1 on other hosts left out\n" in ended.out
     assert site.paths() == ["/robots.txt", "/a.xml", "/b.txt"]
     assert "robots.txt: unchanged" in watch(f"{site.url}/").out
     assert site.paths() == ["/robots.txt", "/a.xml", "/b.txt"]

@@ -38,7 +38,7 @@ from service.storage import Transaction
 
 router = APIRouter(tags=["websub"], route_class=DirectRoute, dependencies=GUARDED)
 
-ID_BYTES = 16
+ID_BYTES = 11
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 SubscriptionPath = Annotated[
@@ -66,7 +66,7 @@ def post_subscription(service: TheService, actor: TheActor, body: TheBody) -> Re
     now, public_url = service.now(), _public_url(wish)
     policy, listed_hosts = _hosts(wish)
     subscription = Subscription(
-        id=secrets.token_urlsafe(ID_BYTES),
+        id=secrets.token_hex(ID_BYTES),  # hex: a hyphen at the begin would be an option
         topic=wish.topic,
         hub=wish.hub,
         secret=None if wish.secret is UNSET else wish.secret,
