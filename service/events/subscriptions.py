@@ -34,6 +34,11 @@ AUDITED = (
 """Names of the fields that the audit shows."""
 
 
+def new_id() -> str:
+    """Return a random id of 22 hex digits; a hyphen at its begin would look like an option."""
+    return secrets.token_hex(ID_BYTES)
+
+
 def create(
     tx: Transaction,
     actor: Actor,
@@ -54,7 +59,7 @@ def create(
         check_place(place, tx.feed_bounds(), same_feed=True)
     webhook = Webhook(
         **asdict(settings),
-        id=secrets.token_hex(ID_BYTES),  # hex: a hyphen at the begin would be an option
+        id=new_id(),
         created_at=now,
         seq=place.seq,
         item=place.offset,

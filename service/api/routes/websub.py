@@ -1,7 +1,6 @@
 """Subscriptions of WebSub: hubs that push what is new on a topic (w3.org/TR/websub)."""
 
 import re
-import secrets
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -26,6 +25,7 @@ from service.api.examples import EXAMPLES
 from service.api.requests.items import decode_object
 from service.api.responses.encode import answer, answer_part, shared
 from service.api.route import GUARDED, DirectRoute
+from service.events.subscriptions import new_id
 from service.model.errors import InvalidField, InvalidUrl, SubscriptionNotFound
 from service.model.subscriptions import (
     FIRST_REQUEST,
@@ -38,7 +38,6 @@ from service.storage import Transaction
 
 router = APIRouter(tags=["websub"], route_class=DirectRoute, dependencies=GUARDED)
 
-ID_BYTES = 11
 ID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 SubscriptionPath = Annotated[
@@ -66,7 +65,7 @@ def post_subscription(service: TheService, actor: TheActor, body: TheBody) -> Re
     now, public_url = service.now(), _public_url(wish)
     policy, listed_hosts = _hosts(wish)
     subscription = Subscription(
-        id=secrets.token_hex(ID_BYTES),  # hex: a hyphen at the begin would be an option
+        id=new_id(),
         topic=wish.topic,
         hub=wish.hub,
         secret=None if wish.secret is UNSET else wish.secret,
