@@ -5,7 +5,6 @@ from contextlib import closing
 from datetime import timedelta
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 from support.store_cases import T0
 
@@ -119,7 +118,6 @@ def test_a_server_that_keeps_another_unit_says_so_once(stores):
     one, other = stores
     order(one, BYTES)
     late = Keeper(other, Terms(24.0), seconds=lambda: 0.0)
-    structlog.reset_defaults()  # a command in this process may have left another level
     with capture_logs() as logs:
         for n in range(8):
             at(one, other, 1 + n / 1800)

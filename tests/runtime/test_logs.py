@@ -13,12 +13,6 @@ from service.runtime.bootstrap import configure_logging, log_unused_proxies
 from service.runtime.settings import Settings
 
 
-@pytest.fixture(autouse=True)
-def restored():
-    yield
-    structlog.reset_defaults()
-
-
 def test_a_line_is_a_json_object_on_standard_error(capsys):
     configure_logging("info")
     structlog.get_logger().info("epoch published", epoch=3)

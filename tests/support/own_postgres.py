@@ -20,8 +20,14 @@ EMPTY = """
 DO $$
 DECLARE name text;
 BEGIN
-    PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+    -- a time in pg_terminate_backend would be looked at every 0.1 s
+    PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid();
+    FOR look IN 1..2500 LOOP
+        EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid());
+        PERFORM pg_sleep(0.002); PERFORM pg_stat_clear_snapshot();
+    END LOOP;
     FOR name IN
         SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
             AND relname ~ '^(schedule|observations|sealed)_[0-9a-f_]+$'
