@@ -12,6 +12,8 @@ from recrawl_client.flows import Call
 from recrawl_client.patience import Patience, log_wait
 from recrawl_client.wire.evidence import Observation
 
+EXAMPLE = "http://127.0.0.1:8000"
+"""Address at which a service listens by default."""
 BATCH = 1_000
 """Default number of items of one request."""
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
@@ -27,6 +29,22 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def checked_address(url: str) -> str:
+    """Return the address of a service; raise `ValueError` for one that cannot be asked.
+
+    >>> checked_address("https://recrawl.example/under/a/path")
+    'https://recrawl.example/under/a/path'
+    """
+    try:
+        parsed = httpx.URL(url)
+        usable = parsed.scheme in ("http", "https") and bool(parsed.host)
+    except httpx.InvalidURL:
+        usable = False
+    if not usable:
+        raise ValueError(f"{url!r} is no http:// or https:// address; use one like {EXAMPLE}")
+    return url
+
+
 class BaseClient:
     """Settings of a client; parameters as in `Client`."""
 
@@ -39,7 +57,7 @@ class BaseClient:
         now: Callable[[], datetime],
         on_wait: Callable[[str], object] = log_wait,
     ) -> None:
-        self.base_url = base_url.rstrip("/")
+        self.base_url = checked_address(base_url).rstrip("/")
         self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self.patience_s = patience_s
         self.batch = batch

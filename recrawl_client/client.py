@@ -69,6 +69,8 @@ class Client(BaseClient, CollectionMethods, ActMethods):
     transport
         Transport of httpx, for example one for tests.
 
+    A `base_url` that is no http or https address raises `ValueError`.
+
     Every method raises `Unavailable` after `patience_s`, and a `Refused` when the service refuses
     the request. For an invalid item, `report`, `ping` and `register` raise `Rejected`.
     `report_many`, `ping_many` and `register_many` return the invalid items in their answer.

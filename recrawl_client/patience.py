@@ -67,7 +67,7 @@ class Patience:
         Raises
         ------
         Unavailable
-            Too little time is left for the pause, the address is invalid, or TLS fails.
+            Too little time is left for the pause, TLS fails, or the error is no outage.
         """
         self.cause, self.problem = error, str(error) or type(error).__name__
         remedy = _tls_remedy(error)

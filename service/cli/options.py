@@ -38,11 +38,14 @@ def finite(number: float | None) -> float | None:
 
 
 def address(url: str | None) -> str | None:
-    """Return the URL; refuse any other scheme than http and https."""
+    """Return the URL; refuse one that is no http or https address."""
+    from recrawl_client.base import checked_address
+
     url = unquoted(url)
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise typer.BadParameter(f"{url!r} is no http:// or https:// address; use one like {URL}")
-    return url
+    try:
+        return None if url is None else checked_address(url)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def header(value: str | None) -> str | None:

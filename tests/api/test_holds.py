@@ -115,6 +115,28 @@ CASES = {
             "first, and their crawls admit more"
         ),
     ),
+    "waits for its group, whose host is paused": (
+        of(
+            replace(DUE, due_at=None),
+            at_host(pauses=(Pause(LATEST, "operator", "a.example"),)),
+            held=True,
+        ),
+        "waits_for_group",
+        (
+            "End the pause by `recrawl hosts resume a.example` if its pages shall be crawled: it "
+            "waits for its first crawl; pages of its URL group are crawled first, and their crawls "
+            "admit more; an operator has paused a.example until an operator ends the pause"
+        ),
+    ),
+    "waits for its group, and nobody crawls": (
+        of(replace(DUE, due_at=None), replace(TURN, crawlers=CrawlersNow()), held=True),
+        "waits_for_group",
+        (
+            "Start a crawler: it waits for its first crawl; pages of its URL group are crawled "
+            "first, and their crawls admit more; no crawler has ever asked for leases or read the "
+            "schedule"
+        ),
+    ),
     "only pings": (
         of(replace(DUE, due_at=None), observability=Observability.complete),
         "unscheduled",

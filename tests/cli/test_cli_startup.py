@@ -115,6 +115,9 @@ def test_a_number_that_is_not_finite_is_refused(recrawl, tmp_path, command, opti
     ("option", "value", "says"),
     [
         ("--to", "127.0.0.1:8000", "is no http:// or https:// address"),
+        ("--to", "http://", "is no http:// or https:// address"),
+        ("--to", "http://[::1", "is no http:// or https:// address"),
+        ("--to", "http://a.example:port", "is no http:// or https:// address"),
         ("--api-key", "schlüssel", "not printable ASCII"),
         ("--api-key", "a\nb", "not printable ASCII"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from support.live_server import running
 from support.processes import free_port
 
-from recrawl_client import Client, Refused, Unavailable, retry_after
+from recrawl_client import AsyncClient, Client, Refused, Unavailable, retry_after
 from recrawl_client.headers import http_date, retry_seconds
 from recrawl_client.patience import NOTICE_S, backoff
 
@@ -167,14 +167,6 @@ def test_a_short_wait_is_not_worth_a_notice(caplog):
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://a.example", "a.example"])
-def test_an_address_that_is_none_is_not_waited_for(url):
-    waited = []
-    with Client(url, wait=waited.append) as client, pytest.raises(Unavailable, match="leases: "):
-        client.lease()
-    assert waited == []
-
-
 def test_a_longer_pause_than_patience_is_not_begun():
     busy = httpx.Response(503, headers={"Retry-After": "61"})
     with pytest.raises(Unavailable, match="it answered 503"):
@@ -232,3 +224,12 @@ def test_what_was_written_when_the_answer_was_lost_counts_once(sqlite_url):
 def test_a_date_that_is_none_is_none(told):
     assert http_date(told) is None
     assert retry_seconds(told) in (None, 0.0)
+
+
+@pytest.mark.parametrize(
+    "address", ["--help", "localhost:8000", "a.example", "ftp://a.example", "http://", ""]
+)
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_an_address_that_cannot_be_asked_is_refused_at_once(kind, address):
+    with pytest.raises(ValueError, match="is no http:// or https:// address; use one like"):
+        kind(address)

@@ -101,15 +101,11 @@ def _retired(page: PageNow, _: Turn) -> Hold | None:
     return Hold(kind="retired", cause=f"{cause}; {again}")
 
 
-def _held(page: PageNow, _: Turn) -> Hold | None:
+def _held(page: PageNow, turn: Turn) -> Hold | None:
     if not page.page.held:
         return None
     if page.stopped_at is None:
-        cause = (
-            "it waits for its first crawl; pages of its URL group are crawled first, and their "
-            "crawls admit more"
-        )
-        return Hold(kind="waits_for_group", cause=cause)
+        return _waiting(turn)
     if page.stop_forbidden:
         return Hold(
             kind="stopped",
@@ -125,6 +121,18 @@ def _held(page: PageNow, _: Turn) -> Hold | None:
         "you want it crawled",
         by=page.stopped_at,
     )
+
+
+def _waiting(turn: Turn) -> Hold:
+    """Return the hold of a page that waits for others of its URL group, and what holds those."""
+    cause = (
+        "it waits for its first crawl; pages of its URL group are crawled first, and their crawls "
+        "admit more"
+    )
+    group = hold_of_turn(turn, turn.now)
+    if group.kind in ("ready", "host_busy"):
+        return Hold(kind="waits_for_group", cause=cause)
+    return Hold(kind="waits_for_group", cause=f"{cause}; {group.cause}", remedy=group.remedy)
 
 
 def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
