@@ -4,14 +4,18 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import NamedTuple
 
-LONGEST = 60
+LONGEST = 80
 """Maximum length of a date, characters."""
-INSTANT, DAY = timedelta(0), timedelta(1)
+INSTANT, DAY, WEEK = timedelta(0), timedelta(1), timedelta(7)
 SPANS = {4: timedelta(366), 7: timedelta(31), 8: DAY, 10: DAY}
 """Length of a period by that of its text: a year, a month, a day."""
 REST = {4: "-01-01", 7: "-01"}
 WEST = timedelta(hours=12)
 """Difference between UTC and the westernmost time zone, where a day ends last."""
+WHOLE_WEEK = re.compile(r"\d{4}-?W\d\d")
+A_DAY = len("2026-05-01")
+SECONDS, MILLISECONDS = 10, 13
+"""Digits of the time since 1970, by its unit."""
 MIDNIGHT, LAST_SECOND = (24, 0, 0), 59
 SHORT = 2
 """Number of digits of a short year, and of an offset in hours."""
@@ -29,12 +33,15 @@ WEEKDAY, MONTH = (
     r"(?:[^\W\d]{2,12}\.?,?\s*)?",
     r"(?P<name>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6})\.?",
 )
+DAY_OF_MONTH = r"(?P<day>\d\d?)(?:st|nd|rd|th)?"
+SHIFT = r"(?P<offset2>[+-]\d\d:?(?:\d\d)?)"
+AT_TIME = rf"(?:[,\s]+(?:(?:-|at)\s+)?{TIME})?"
 FORMS = [
     re.compile(form, re.IGNORECASE)
     for form in (
-        rf"(?P<year>\d{{4}})([-/.])(?P<month>\d\d?)\2(?P<day>\d\d?)(?:[t\s,]*{TIME}{ZONE})?t?z?",
-        rf"{WEEKDAY}(?P<day>\d\d?)[\s-]*{MONTH},?[\s-]*(?P<year>\d{{4}}|\d\d)(?:[,\s]+{TIME})?{ZONE}",
-        rf"{WEEKDAY}{MONTH}\s*(?P<day>\d\d?)(?:st|nd|rd|th)?,?\s+(?P<year>\d{{4}})(?:[,\s]+{TIME})?{ZONE}",
+        rf"(?P<year>\d{{4}})([-/.])(?P<month>\d\d?)\2(?P<day>\d\d?)(?:[t\s,]*{TIME}{ZONE}|{SHIFT})?t?z?",
+        rf"{WEEKDAY}{DAY_OF_MONTH}[\s-]*{MONTH},?[\s-]*(?P<year>\d{{4}}|\d\d){AT_TIME}{ZONE}",
+        rf"{WEEKDAY}{MONTH}\s*{DAY_OF_MONTH},?\s+(?P<year>\d{{4}}){AT_TIME}{ZONE}",
         rf"{WEEKDAY}{MONTH}\s+(?P<day>\d\d?)\s+{TIME}(?:\s+(?P<zone2>[a-z]{{1,5}}))?\s+(?P<year>\d{{4}}){ZONE}",
     )
 ]
@@ -54,7 +61,9 @@ ZONES = {
         11: "aedt",
         12: "nzst",
         13: "nzdt",
+        -2.5: "ndt",
         -3: "adt brt",
+        -3.5: "nst",
         -4: "edt ast",
         -5: "est cdt",
         -6: "cst mdt",
@@ -102,22 +111,34 @@ def read_date(text: str) -> Date | None:
     >>> read_date("yesterday")
     """
     text = text.strip()
-    length = len(text)
-    if length > LONGEST:
+    if len(text) > LONGEST:
         return None
     try:
-        try:
-            moment = datetime.fromisoformat(text + REST.get(length, ""))
-            span = SPANS.get(length, INSTANT)
-        except ValueError:
-            moment, span = _written(text)
+        moment, span = _standard(text) or _written(text)
         return Date(moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC), span)
     except (ValueError, OverflowError):
         return None
 
 
+def _standard(text: str) -> tuple[datetime, timedelta] | None:
+    """Return a date in a form of ISO 8601, and its period; None for other text."""
+    length = len(text)
+    if length > A_DAY and text[A_DAY] in "+-":  # Python reads the zone of a day as a time
+        return None
+    if "W" in text and WHOLE_WEEK.fullmatch(text):
+        return datetime.fromisoformat(text), WEEK
+    try:
+        moment = datetime.fromisoformat(text + REST.get(length, ""))
+    except ValueError:
+        return None
+    return moment, SPANS.get(length, INSTANT)
+
+
 def _written(text: str) -> tuple[datetime, timedelta]:
     """Return a date in another form, and its period; raise `ValueError` for other text."""
+    if text.isdecimal() and text.isascii():
+        return _of_digits(text), INSTANT
+    text = " ".join(text.split())  # the patterns are slow on many blanks
     match = next(filter(None, (form.fullmatch(text) for form in FORMS)), None)
     if match is None:
         raise ValueError(text)
@@ -135,6 +156,13 @@ def _written(text: str) -> tuple[datetime, timedelta]:
     return day.replace(hour=hour, minute=minute, second=second, microsecond=part), INSTANT
 
 
+def _of_digits(text: str) -> datetime:
+    """Return the instant of a time since 1970, or of digits from the year on."""
+    if len(text) in (SECONDS, MILLISECONDS):
+        return datetime.fromtimestamp(int(text[:SECONDS]), UTC)
+    return datetime.fromisoformat(f"{text[:8]}T{text[8:]}")
+
+
 def _year(digits: str) -> int:
     year = int(digits)
     return year if len(digits) > SHORT else year + (1900 if year >= CENTURY else 2000)
@@ -146,7 +174,7 @@ def _month(groups: dict[str, str | None]) -> int:
 
 
 def _zone(groups: dict[str, str | None]) -> timezone:
-    if offset := groups.get("offset"):
+    if offset := groups.get("offset") or groups.get("offset2"):
         digits = offset[1:].replace(":", "")
         hours, minutes = int(digits[:-2] or digits), int(digits[-2:])
         if len(digits) <= SHORT:

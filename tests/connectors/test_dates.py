@@ -31,6 +31,15 @@ from service.connectors.dates import read_date
         ("2005-03-09T24:00:00Z", (2005, 3, 10)),
         ("2005-03-09T18:00:60Z", (2005, 3, 9, 18, 0, 59)),
         ("2005-03-09T18:00:00+01:00[Europe/Berlin]", (2005, 3, 9, 17)),
+        ("20050309180015", (2005, 3, 9, 18, 0, 15)),
+        ("2005-03-09+02:00", (2005, 3, 8, 22)),
+        ("2005-03-09-05:00", (2005, 3, 9, 5)),
+        ("2005-W10", (2005, 3, 7)),
+        ("2005W10", (2005, 3, 7)),
+        ("2005-W10-3", (2005, 3, 9)),
+        # time since 1970
+        ("1110391215", (2005, 3, 9, 18, 0, 15)),
+        ("1110391215999", (2005, 3, 9, 18, 0, 15)),
         # mail
         ("Wed, 09 Mar 2005 18:00:15 GMT", (2005, 3, 9, 18, 0, 15)),
         ("Wed, 9 Mar 05 18:00 EST", (2005, 3, 9, 23)),
@@ -45,18 +54,45 @@ from service.connectors.dates import read_date
         ("Wed Mar 9 18:00:15 PST 2005", (2005, 3, 10, 2, 0, 15)),
         ("March 9, 2005 6:00 pm", (2005, 3, 9, 18)),
         ("Mar 9th, 2005", (2005, 3, 9)),
+        ("Wed, 9th Mar 2005 18:00:15 NST", (2005, 3, 9, 21, 30, 15)),
+        ("Wednesday, March 9, 2005 - 18:00", (2005, 3, 9, 18)),
+        ("March 9, 2005 at 6:00 pm", (2005, 3, 9, 18)),
+        (
+            "Wed Mar 09 2005 18:00:15 GMT+0200 (Central European Summer Time)",
+            (2005, 3, 9, 16, 0, 15),
+        ),
     ],
 )
 def test_dates_of_the_w3c_and_of_mail_are_read(told, moment):
     date = read_date(told)
     assert date.begins == datetime(*moment, tzinfo=UTC)
-    assert date.span == timedelta(0) or ":" not in told
+
+
+@pytest.mark.parametrize(
+    ("told", "days"),
+    [
+        ("2005-03-09", 1),
+        ("2005-03-09+02:00", 1),
+        ("9 Mar 2005", 1),
+        ("2005-W10", 7),
+        ("2005W10", 7),
+        ("2005-W10-3", 1),
+        ("2005-03", 31),
+        ("2005-03-09T18:00", 0),
+        ("1110391215", 0),
+        ("20050309180015", 0),
+    ],
+)
+def test_a_date_without_a_time_stands_for_its_period(told, days):
+    assert read_date(told).span == timedelta(days)
 
 
 @pytest.mark.parametrize(
     "told",
     [
         "",
+        "123456789",
+        "12345678901",
         "now",
         "2005-13-01",
         "09.03.2005",
