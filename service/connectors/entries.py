@@ -22,6 +22,7 @@ ROOTS: dict[str, Kind] = {
 FEEDS = ("rss", "atom", "json")
 TIMES = ("updated", "pubdate", "date", "modified", "published", "issued")
 """Date elements of Atom, RSS 2.0 and RSS 1.0, the most reliable first."""
+ABOUT = "about"
 NAMES = ("guid", "id")
 """Elements that name an entry for good, often by its address."""
 SITEMAP = Grammar(
@@ -106,7 +107,9 @@ def feed_entry(position: int, entry: Element, references: References, base: str)
             links += _link(field, entry, text, references, base)
         elif _belongs(field, entry) and _is_permanent(field, text):
             names.append(text)
-    names.append(references.text(entry.attributes.get("rdf:about", "")))
+    # RSS 0.90 and 1.0 name the entry in an attribute of RDF, whose prefix may have any name
+    about = (value for name, value in entry.attributes.items() if name.rpartition(":")[2] == ABOUT)
+    names.append(resolved(_base(entry, base), references.text(next(about, ""))))
     texts = [dates[name] for name in TIMES if dates.get(name)]
     lastmod = next(filter(_is_date, texts), texts[0] if texts else None)
     return SitemapEntry(position, next(filter(None, links + names), ""), lastmod, is_child=False)

@@ -38,8 +38,8 @@ PIECE = 65_536
 
 EMPTY_PART = 1_000
 """Size that an empty member of a gzip counts for, bytes; this avoids endless empty members."""
-MAX_LAYERS = 2
-"""Maximum layers of gzip; a .gz file sent with Content-Encoding gzip has two."""
+MAX_LAYERS = 3
+"""Maximum layers of gzip; a file packed twice and sent with Content-Encoding gzip has three."""
 BLANKS = "\ufeff\0 \t\r\n\x0b\x0c"
 """Characters before a document that do not count."""
 MAX_LINE = 8_192

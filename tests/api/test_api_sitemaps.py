@@ -262,6 +262,7 @@ def test_a_document_of_which_nothing_can_be_taken_is_refused(sqlite_api: Live):
         ({"Content-Type": "text/xml", "Content-Encoding": "zstd"}, zstandard.compress),
         ({"Content-Type": "text/xml; charset=utf-8"}, bytes),
         ({"Content-Type": "application/rss+xml"}, bytes),
+        ({"Content-Type": "text/html; charset=UTF-8"}, bytes),
         ({}, bytes),
     ],
 )
@@ -331,7 +332,7 @@ def test_documents_that_are_no_sitemaps_or_traps_are_refused_whole(
         ({"at": "ftp://a.example/"}, None, 422, "url"),
         ({"cross_host": "perhaps"}, None, 422, "cross_host"),
         ({}, {"Content-Type": "application/zip"}, 415, None),
-        ({}, {"Content-Type": "text/html"}, 415, None),
+        ({}, {"Content-Type": "multipart/form-data"}, 415, None),
         ({}, {"Content-Encoding": "br", "Content-Type": "text/xml"}, 415, None),
     ],
 )

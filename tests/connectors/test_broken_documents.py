@@ -11,7 +11,12 @@ from benchmarks.documents.fuzz import fuzz
 from benchmarks.documents.rules import RULES
 from benchmarks.documents.score import cases, ours, score
 from service.connectors.entries import SitemapEntry
+from service.connectors.links import resolved
 from service.connectors.sitemap import Sitemap
+from service.model.errors import InvalidUrl
+from service.model.urls import normalise
+
+BASE = "https://a.example/sitemap.xml"
 
 
 def test_of_broken_documents_the_right_entries_are_read():
@@ -19,6 +24,40 @@ def test_of_broken_documents_the_right_entries_are_read():
     assert len(scores) >= 200
     assert {rules[0] for _, rules in scores} == RULES.keys()
     assert fmean(scores.values()) >= 0.99, {name for name, each in scores.items() if each < 1}
+
+
+@pytest.mark.parametrize(
+    "loc",
+    [
+        "https://a.example/b",
+        "\u200bhttps://a.example/b\ufeff",
+        "https://a.example/b\u200e",
+        "https://a.example/b&#8203;",
+        '"https://a.example/b"',
+        "'https://a.example/b '",
+        "&lt;https://a.example/b&gt;",
+        "/b",
+        "\u200b/b",
+    ],
+)
+def test_of_an_address_what_stands_around_it_is_dropped(loc):
+    content = f"<urlset><url><loc>{loc}</loc></url></urlset>".encode()
+    assert [each.loc for each in Sitemap(content, 1_000, BASE)] == ["https://a.example/b"]
+
+
+@pytest.mark.parametrize(
+    "loc",
+    ["http//a.example/b", "://a.example/b", "(https://a.example/b)", "https\u200b://a.example/b"],
+)
+def test_a_spoilt_address_is_no_relative_one(loc):
+    assert resolved(BASE, loc) == loc
+    with pytest.raises(InvalidUrl):
+        normalise(loc)
+
+
+@pytest.mark.parametrize("loc", ["web/https://b.example/c", "c?of=http://b.example/", "https.html"])
+def test_a_relative_address_may_have_another_in_it(loc):
+    assert resolved(BASE, loc) == f"https://a.example/{loc}"
 
 
 def test_feeds_and_sitemaps_are_told_by_their_root():

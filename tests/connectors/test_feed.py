@@ -40,6 +40,13 @@ def test_rss_1_gives_its_links_and_dublin_core_dates():
     assert told(rdf) == [("https://example.com/1", "2026-04-30T00:00:00+00:00")]
 
 
+def test_rss_1_names_its_entries_by_any_prefix_of_rdf():
+    rdf = """<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+        xmlns:rss="http://purl.org/rss/1.0/"><rss:item r:about="/1"/><rss:item about="/2"/>
+      <rss:item r:about="urn:x"><rss:link>/3</rss:link></rss:item></r:RDF>"""
+    assert [page for page, _ in told(rdf)] == [f"https://example.com/{n}" for n in (1, 2, 3)]
+
+
 def test_a_json_feed_gives_its_urls_and_dates():
     feed = """{"version": "https://jsonfeed.org/version/1.1", "items": [
       {"id": "1", "url": "/1", "date_modified": "2026-04-30T14:00:00+02:00"},

@@ -64,6 +64,7 @@ TEXT = "\n".join(URLS).encode()
         (b"<!DOCTYPE urlset>" + urlset(*map(url, URLS)).partition(b"\n")[2], "urlset"),
         (gzip.compress(XML, mtime=0), "urlset"),
         (gzip.compress(gzip.compress(XML, mtime=0), mtime=0), "urlset"),
+        (gzip.compress(gzip.compress(gzip.compress(XML, mtime=0), mtime=0), mtime=0), "urlset"),
         (gzip.compress(XML[:100], mtime=0) + gzip.compress(XML[100:], mtime=0), "urlset"),
         (gzip.compress(XML, mtime=0) + b"\0" * 512, "urlset"),
         (TEXT, "text"),

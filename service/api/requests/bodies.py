@@ -34,8 +34,10 @@ DOCUMENTS = (
     "binary/octet-stream",
     "application/feed+json",
     "application/json",
+    "text/html",
 )
-"""Media types of sitemaps; the kind of sitemap depends on the bytes alone."""
+"""Media types of sitemaps; the kind of sitemap depends on the bytes alone. Many sites send their
+sitemap as HTML."""
 
 DRAIN_FACTOR = 3
 """Maximum size to drain after the limit, in limits, so that the client can read our error."""
