@@ -24,6 +24,9 @@ from service.model.arrays import (
 from service.model.columns import PageStates
 from service.model.domain import Observability
 
+FORM = 7
+"""Bits of a digest's hash that are its form; 0: not known. Two known forms cannot be compared."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureColumns(Columns):
@@ -52,9 +55,10 @@ def after_captures(
 ) -> PageStates:
     """Return the states with the estimates after captures that are not late.
 
-    Two captures in a row are an observation of the time between them. The counts stay those of own
-    crawls, by which an epoch knows first crawls. Captures of `complete` pages and of pages with
-    pings teach nothing, because no file has the pings between captures.
+    Two captures in a row are an observation of the time between them. Digests of different forms
+    are none, as after a change of the algorithm. The counts stay those of own crawls, by which an
+    epoch knows first crawls. Captures of `complete` pages and of pages with pings teach nothing,
+    because no file has the pings between captures.
     """
     groups = Groups.of(captures.page)
     n, none = len(captures), np.zeros(len(groups.start), np.int64)
@@ -63,7 +67,10 @@ def after_captures(
     started = groups.before(np.full(len(none), NO_TIME), np.ones(n, np.bool_), captures.at)
     interval = days(captures.at - started)
     learns = (states.observability != Observability.complete) & (states.n_pings == 0)
-    is_evidence = (interval > 0) & ((digest == 0) | (before != 0)) & learns[captures.page]
+    form, form_before = digest & FORM, before & FORM
+    other_form = (form != form_before) & (form != 0) & (form_before != 0)
+    is_known = (digest == 0) | ((before != 0) & ~other_form)
+    is_evidence = (interval > 0) & is_known & learns[captures.page]
     changed = (digest != 0) & (digest != before)
     zeros = np.zeros(n)
     evidence = OrderedCrawls(

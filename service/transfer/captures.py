@@ -4,6 +4,7 @@ A line is one capture: URL, time, status, MIME type and digest. Content shows in
 200 with a digest. A revisit and a 304 repeat content. All other captures show none.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from service.estimation.captures import FORM
 from service.model.arrays import INSTANT, KEY, OLDEST, Bools, Instants, instant
 from service.model.errors import InvalidUrl, UnreadableFile
 from service.model.urls import normalise
@@ -24,11 +26,17 @@ LONGEST_SHOWN = 80
 """Maximum characters of a bad value that a reason repeats."""
 DIGITS = 14
 """Digits of a time: YYYYMMDDhhmmss."""
+FORMS = {26: 1, 32: 2, 40: 3, 52: 4, 56: 4, 64: 5, 128: 6}
+"""Form of a digest by its length: MD5, SHA-1, SHA-256 and SHA-512, in base 32 or base 16."""
 MOST_MONTH, MOST_HOUR, MOST_MINUTE = 12, 23, 59
 RECORD = np.dtype([("key", KEY), ("at", INSTANT), ("digest", np.int64)])
 """A capture that shows content: key of its page, time, hash of the digest; 0: a repetition."""
 OTHER_SCHEMES = ("dns:", "urn:", "metadata:", "urn:pageinfo:", "ftp:", "whois:", "screenshot:")
 """Beginnings of what archives list beside pages."""
+NEEDED = (("original", "url"), ("timestamp",), ("statuscode", "status"), ("digest",))
+"""Names of the cells of an index that are needed, each by Wayback's name first."""
+ROWS = re.compile(rb"\]\s*,\s*\[")
+"""Pattern between two rows."""
 CDX_LETTERS = {7: "NbamskS", 9: "NbamskrVg", 10: "NbamskrMVg", 11: "NbamskrMSVg"}
 """Columns of a CDX without a header, by their number. The first is what Wayback's server sends."""
 
@@ -65,9 +73,16 @@ class _Item(msgspec.Struct):
     mimetype: str | None = None
     digest: str | None = None
     method: str | None = None
+    message: str | None = None
+    """Answer of Common Crawl's index in place of captures."""
 
     def fields(self, at: bytes) -> Fields | None:
-        """Return the fields of the capture; None if it is no GET."""
+        """Return the fields of the capture; None if it is no GET.
+
+        Raise `BadLine` for the words of an index that has no captures.
+        """
+        if self.message is not None and not (self.url or self.original):
+            raise BadLine(f"has the answer {_brief(self.message)} of an index; ask another index")
         if self.method is not None and self.method != "GET":
             return None
         status = self.statuscode if self.status is None else self.status
@@ -116,11 +131,13 @@ class _Index:
         try:
             row = _ROW.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if ROWS.search(text):
+                raise BadLine("has several rows; write one a line, as by jq -c '.[]'") from None
             raise BadLine(f"is no row of an index: {error}; remove or mend it") from None
         if not row:
             return None
         if self.names is None:
-            self.names = {str(name): place for place, name in enumerate(row)}
+            self.names = _places([str(name) for name in row])
             return None
         if len(row) != len(self.names):
             own = counted(len(row), "cell")
@@ -131,6 +148,17 @@ class _Index:
         except msgspec.ValidationError as error:
             raise BadLine(f"is no row of an index: {error}; remove or mend it") from None
         return item.fields(item.timestamp.encode())
+
+
+def _places(names: list[str]) -> dict[str, int]:
+    """Return the place of each cell by its name; raise `UnreadableFile` if one is missing."""
+    for needed in NEEDED:
+        if not any(name in names for name in needed):
+            raise UnreadableFile(
+                f"the first row lacks the name {needed[0]}; ask the index for this field too, "
+                "and do not collapse captures"
+            )
+    return {name: place for place, name in enumerate(names)}
 
 
 class _Cdx:
@@ -261,18 +289,22 @@ def shown(status: Any, mime: str | None, digest: str | None) -> int | None:
     """Return the hash of the content, 0 for that of the capture before; None: none is shown."""
     named = bool(digest) and digest != "-"
     if status in ("200", 200) and mime != REVISIT:
-        return _hash(digest) if named else None
+        return digest_number(digest) if named else None
     if status in ("304", 304):
         # the digest of a 304 is that of an empty body
-        return _hash(digest) if named and mime == REVISIT else 0
+        return digest_number(digest) if named and mime == REVISIT else 0
     if mime == REVISIT and status in ("-", "", None, "200", 200):
-        return _hash(digest) if named else 0
+        return digest_number(digest) if named else 0
     return None
 
 
-def _hash(digest: str | None) -> int:
-    """Return a number for a digest, which is compared within one import only; not 0."""
-    return hash((digest or "").rpartition(":")[2]) or 1
+def digest_number(digest: str | None) -> int:
+    """Return a number for a digest, which is compared within one import only; not 0.
+
+    Its last bits are the form of the digest (`FORM`).
+    """
+    text = (digest or "").rpartition(":")[2]
+    return (hash(text) & ~FORM | FORMS.get(len(text), 0)) or FORM + 1
 
 
 def _page(url: str, pages: dict[bytes, str]) -> bytes | BadLine | None:

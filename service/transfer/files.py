@@ -98,6 +98,8 @@ def _of_captures(line: bytes) -> str | None:
         return "cdxj"
     if line.startswith((b'[["', b'["')) or (line.startswith(b"{") and b'"timestamp"' in line):
         return "index"
+    if line == b"[]" or line.startswith(b'{"message"'):  # an index without captures
+        return "index"
     cells = line.split()
     is_row = len(cells) in CDX_LETTERS and cells[1].isdigit() and len(cells[1]) == DIGITS
     return "cdx" if is_row else None

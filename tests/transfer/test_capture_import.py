@@ -190,6 +190,19 @@ def test_an_import_repeated_changes_nothing(store, tmp_path, have_copies):
     same(states_of(store, ids), before)
 
 
+def test_digests_of_two_algorithms_are_not_compared(store, tmp_path):
+    """An archive that goes over to another algorithm shows no change by that."""
+    sha_1, sha_256, other = f"sha1:{'A' * 32}", f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+    both, one = urls(2)
+    took = [(both, 0, sha_1), (both, 1, sha_256), (both, 2, other), (both, 3, SAME)]
+    took += [(one, 1, sha_256), (one, 2, other), (one, 3, SAME)]
+    captures = [(url, T0 + day * DAY, digest) for url, day, digest in took]
+    take(store, write(tmp_path / "a.cdxj", captures))
+    learnt = estimate(store, id_of(store, both))
+    assert learnt == estimate(store, id_of(store, one))
+    assert sum(learnt) > 0
+
+
 def test_pages_whose_pings_announce_changes_learn_nothing(store, tmp_path):
     ids = np.sort(register(store, 2, observability=[1, 2]))
     save(store, ids, n_pings=3, last_ping_at=T0)

@@ -12,7 +12,14 @@ from support.examples import examples
 
 from service.model.errors import UnreadableFile
 from service.model.urls import key_of
-from service.transfer.captures import PARSERS, parsed, read_captures, shown, times
+from service.transfer.captures import (
+    PARSERS,
+    digest_number,
+    parsed,
+    read_captures,
+    shown,
+    times,
+)
 from service.transfer.files import format_of, read_items
 from service.transfer.text import LONGEST, line_blocks
 
@@ -66,7 +73,7 @@ def test_each_format_is_known_by_its_content_and_read(tmp_path, kind, content):
     assert (found, other, told) == (kind, 0, [])
     assert records["key"].tolist() == [key_of(URL)]
     assert records["at"].tolist() == [datetime(2020, 1, 1)]  # noqa: DTZ001 - numpy has no zones
-    assert records["digest"].tolist() == [hash("AAAA")]
+    assert records["digest"].tolist() == [digest_number("AAAA")]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +92,9 @@ def test_each_format_is_known_by_its_content_and_read(tmp_path, kind, content):
         (CDX + CDX_LINE.replace("/a t", "/\udcff t"), "is not UTF-8"),
         (f"[{json.dumps(WAYBACK)},\n" + '["a", "b"],\n', "has 2 cells where the first has 7"),
         (f"[{json.dumps(WAYBACK)},\n" + '["a", 1.5],\n', "is no row of an index"),
+        (f"[{json.dumps(WAYBACK)},\n{json.dumps([ROW, ROW])}\n", "write one a line, as by jq"),
         (json.dumps(CRAWL) + "\n{\n", "has no JSON of a capture"),
+        (json.dumps(CRAWL) + '\n{"message": "No Captures"}\n', "the answer 'No Captures' of an"),
         (item() + "[" * LONGEST + "\n", "is not `key time {JSON}`"),
     ],
 )
@@ -116,7 +125,7 @@ def test_an_odd_line_is_told_with_its_remedy_and_the_others_are_read(tmp_path, c
     ],
 )
 def test_content_and_repetitions_teach_and_nothing_else_does(status, mime, digest, content):
-    assert shown(status, mime, digest) == (hash(content) if content else content)
+    assert shown(status, mime, digest) == (digest_number(content) if content else content)
 
 
 @pytest.mark.parametrize("url", ["dns:example.com", "urn:X-wpull:log", ""])
@@ -125,6 +134,10 @@ def test_what_is_no_page_is_no_fault(tmp_path, url):
 
 
 def test_a_header_without_a_needed_column_and_a_broken_gzip_are_refused(tmp_path):
+    for name in ("statuscode", "digest", "original", "timestamp"):
+        row = json.dumps([each for each in WAYBACK if each != name])
+        with pytest.raises(UnreadableFile, match=f"lacks the name {name}; ask the index"):
+            read(tmp_path / "captures", f"[{row},\n{row}]\n")
     with pytest.raises(UnreadableFile, match="lacks the letter k"):
         read(tmp_path / "captures", " CDX N b a m s\n")
     broken = gzip.compress(item().encode() * 1_000, mtime=0)[:-9]
@@ -156,7 +169,7 @@ def test_no_line_is_beyond_the_readers(kind, data):
     try:
         block = parsed(lines, 1, PARSERS[kind](), NOW)
     except UnreadableFile:
-        assert kind == "cdx"
+        assert kind in ("cdx", "index")  # a header without a needed name
         return
     n = len(block.records) + block.n_other + len(block.unreadable)
     assert n <= len(lines)
@@ -189,6 +202,8 @@ def test_lines_come_in_blocks_of_bounded_size(tmp_path, monkeypatch):
         ("pages.txt", '{"url": "https://example.com/"}\n', "ndjson"),
         ("pages.csv", "https://example.com/\n", "csv"),
         ("pages.csv", item(), "cdxj"),
+        ("answer.json", "[]\n", "index"),
+        ("answer.json", '{"message": "No Captures found for: example.org"}\n', "index"),
     ],
 )
 def test_the_format_of_other_files_is_known(tmp_path, name, content, kind):
