@@ -107,7 +107,8 @@ class FeedReader:
             self._report(crawl, status=0)
             yield WatchStep(crawl.url, "failed", reason=str(error))
             return
-        if fetched.status == NOT_MODIFIED:
+        is_conditional = crawl.etag is not None or crawl.last_modified is not None
+        if fetched.status == NOT_MODIFIED and is_conditional:
             self._report(crawl, status=NOT_MODIFIED)
             stored = self.state.feed(crawl.url)
             self._set(crawl.url, stored, stored._replace(entries=new_mean(stored.entries, 0)))
@@ -115,7 +116,9 @@ class FeedReader:
             return
         if fetched.status != OK:
             wait_s = retry_seconds(fetched.headers.get("retry-after", "")) or None
-            self._report(crawl, status=fetched.status, retry_after_s=wait_s)
+            # a 304 that nobody asked for shows nothing
+            status = 0 if fetched.status == NOT_MODIFIED else fetched.status
+            self._report(crawl, status=status, retry_after_s=wait_s)
             yield WatchStep(crawl.url, "failed", reason=f"the site answered {fetched.status}")
             return
         step = self.watcher.send(crawl.url, fetched)

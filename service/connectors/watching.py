@@ -35,7 +35,7 @@ TOO_LARGE = 413
 """Status of the service, or of a proxy before it, for one document."""
 MAX_DEPTH = 3
 """Maximum depth of indexes within indexes."""
-
+TOO_DEEP = f"sitemaps below level {MAX_DEPTH} are left out; name them to watch them"
 
 A_LOOK_IN = 20
 """One in so many documents is fetched though its index states that it has not changed."""
@@ -115,10 +115,13 @@ class Watcher:
                 step, url = self._step(client, child, is_root=not depth)
                 yield step
                 last = self.state.document(url)
-                for each in last.children if last is not None and depth < MAX_DEPTH else ():
-                    if each.url not in queued:
-                        queued.add(each.url)
-                        waiting.append((each, depth + 1))
+                children = {each.url: each for each in (last.children if last is not None else ())}
+                new = children.keys() - queued
+                if new and depth >= MAX_DEPTH:
+                    yield WatchStep(url, "skipped", reason=TOO_DEEP)
+                    continue
+                queued |= new
+                waiting += [(child, depth + 1) for at, child in children.items() if at in new]
         self.state.forget_old(began)
         yield from self._ask_for_left(began)
 
@@ -170,10 +173,9 @@ class Watcher:
         self.state.remember(
             url, document._replace(children=tuple(Child(each, None) for each in children))
         )
-        others = (
-            f", {len(named) - len(own)} on other hosts left out" if len(own) < len(named) else ""
-        )
-        return WatchStep(url, "listed", reason=f"{counted(len(own), 'sitemap')}{others}")
+        left_out = {"on other hosts": len(named) - len(own), "more": len(lines) - len(named)}
+        others = [f", {n:,} {which} left out" for which, n in left_out.items() if n]
+        return WatchStep(url, "listed", reason=counted(len(own), "sitemap") + "".join(others))
 
     def _is_own(self, url: str, host: str) -> bool:
         """Return whether a sitemap of a robots.txt may be fetched."""

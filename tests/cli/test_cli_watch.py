@@ -17,7 +17,7 @@ from support.live_server import Live, lease_freely, running
 from support.loopback import Loopback, Names
 
 from recrawl_client import Client, Problem, Refused, Unavailable
-from service.connectors import visits
+from service.connectors import visits, watching
 from service.connectors.feed_watch import FeedReader
 from service.connectors.visits import Manners
 from service.connectors.watch_rounds import RESTORED, rounds
@@ -503,6 +503,26 @@ def test_a_site_is_read_by_its_robots_txt(watch, site):
     assert site.paths() == ["/robots.txt", "/a.xml", "/b.txt"]
 
 
+def test_lines_of_a_robots_txt_beyond_the_maximum_are_counted(watch, site, monkeypatch):
+    monkeypatch.setattr(watching, "MAX_NAMED", 2)
+    lines = "".join(f"Sitemap: /{name}.xml\n" for name in "aabcd")
+    site.pages |= {"/robots.txt": Page(lines.encode()), "/a.xml": Page(site.urlset("/1"))}
+    ended = watch(site.url)
+    assert f"{site.url}/robots.txt: 2 sitemaps, 2 more left out\n" in ended.out
+    assert site.paths() == ["/robots.txt", "/a.xml", "/b.xml"]
+
+
+def test_indexes_too_deep_are_left_out_by_name(watch, site):
+    for level in range(1, 5):
+        site.pages[f"/{level}.xml"] = Page(site.index(f"/{level + 1}.xml", "/1.xml"))
+    ended = watch(f"{site.url}/1.xml")
+    assert ended.status == 0
+    assert site.paths() == ["/1.xml", "/2.xml", "/3.xml"]
+    assert f"{site.url}/3.xml: sitemaps below level 3 are left out; name them" in ended.out
+    site.pages["/3.xml"] = Page(site.index("/2.xml", "/1.xml"))
+    assert "left out" not in watch(f"{site.url}/1.xml").out
+
+
 def test_a_robots_txt_sent_with_gzip_is_read(watch, site):
     content = gzip.compress(b"User-agent: *\nDisallow: /\nSitemap: /a.xml\n")
     site.pages |= {
@@ -731,6 +751,16 @@ def test_a_read_of_a_feed_is_a_change_if_it_has_new_entries(timed, site, api):
     site.pages["/feed"] = Page(status=503, headers={"Retry-After": "7"})
     step, _ = read()
     assert step.reason == "the site answered 503"
+    assert api.get("/pages", url=at).json()["n_failures"] == 1
+
+
+def test_a_304_that_nobody_asked_for_is_no_read_of_a_feed(timed, site, api):
+    watcher, _ = timed
+    reader, at = FeedReader(watcher), f"{site.url}/feed"
+    site.pages["/feed"] = Page(status=304)
+    watcher.client.register({"url": at, "kind": "feed"})
+    (step,) = reader.due()
+    assert (step.outcome, step.reason) == ("failed", "the site answered 304")
     assert api.get("/pages", url=at).json()["n_failures"] == 1
 
 

@@ -291,7 +291,10 @@ class Reader:
         except InvalidUrl as error:
             code, detail = error.code, error.detail
             if not entry.loc:
-                code, detail = "no_loc", "the entry names no address; add a loc"
+                code, detail = (
+                    "no_loc",
+                    "the entry names no address; add a loc, or a link to an entry of a feed",
+                )
             return Rejection(index=entry.position, code=code, detail=detail, field="loc")
         if not self.options.accepts(url.host):
             detail = self.options.refusal(url.host)
