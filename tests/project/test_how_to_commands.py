@@ -34,7 +34,7 @@ def live(sqlite_url):
 
 @pytest.mark.slow
 def test_hosts_are_set_as_the_page_on_politeness_sets_them(live, tmp_path):
-    settings, robots, group = scripts("politeness", live)
+    settings, robots, latency, group = scripts("politeness", live)
     shell(settings, tmp_path, url=live.url)
     host = live.get("/hosts/example.com").json()
     assert (host["min_delay_s"], host["max_concurrency"]) == (0.2, 4)
@@ -49,6 +49,9 @@ def test_hosts_are_set_as_the_page_on_politeness_sets_them(live, tmp_path):
         )
     assert live.get("/hosts/example.com").json()["robots_delay_s"] == 7.0
     assert live.get("/hosts/b.example").json()["robots_delay_s"] == 7.0
+    shell(latency, tmp_path, url=live.url)
+    host = live.get("/hosts/example.com").json()
+    assert (host["latency_factor"], host["max_delay_s"]) == (5.0, 30.0)
     shell(group, tmp_path)
     assert live.get("/groups/shared-1").json()["members"] == ["a.example", "b.example"]
 
