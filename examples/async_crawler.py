@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import time
-from datetime import UTC, datetime
 from hashlib import blake2b
 
 import httpx
@@ -25,19 +24,9 @@ MAX_BYTES = 5_000_000
 STOP = asyncio.Event()
 
 
-class SentAt:
-    """The time at which a request leaves: other tasks may run before its connection is open."""
-
-    def __init__(self) -> None:
-        self.value = datetime.now(UTC)
-
-    async def __call__(self, event: str, _: dict[str, object]) -> None:
-        """Note the time, as httpx calls this at each step of a request."""
-        if event.endswith("send_request_headers.started"):
-            self.value = datetime.now(UTC)
-
-
-async def fetched(crawl: rc.Crawl, web: httpx.AsyncClient, sent_at: SentAt) -> rc.CrawlEvidence:
+async def fetched(
+    crawl: rc.Crawl, web: httpx.AsyncClient, sent_at: rc.AsyncSentAt
+) -> rc.CrawlEvidence:
     """Return the answer to a conditional request; raise an error if there is none in time."""
     start = time.monotonic()
     headers, steps = rc.conditions(crawl), {"trace": sent_at}
@@ -76,7 +65,7 @@ async def visit(
     if not entry.allowed:
         print(entry.evidence.get("status", "-"), crawl.url, entry.reason, flush=True)
         return reporter.report(crawl, **entry.evidence) if entry.evidence else None
-    sent_at = SentAt()  # the page is as old as the request, not as the report
+    sent_at = rc.AsyncSentAt()  # the page is as old as the request, not as the report
     try:
         result = await fetched(crawl, web, sent_at)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:

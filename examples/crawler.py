@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from hashlib import blake2b
 
 import httpx
@@ -22,14 +21,13 @@ TIMEOUT_S, DEADLINE_S = 20.0, 30.0
 """Longest silence within an answer, and longest time to the end of its body, seconds."""
 MAX_BYTES = 5_000_000
 """Length up to which a body is read, bytes; it may be endless."""
-SENT = "http11.send_request_headers.started"  # the step before which other threads may run
 STOP = threading.Event()
 
 
-def fetched(crawl: rc.Crawl, web: httpx.Client, at: dict[str, datetime]) -> rc.CrawlEvidence:
+def fetched(crawl: rc.Crawl, web: httpx.Client, sent_at: rc.SentAt) -> rc.CrawlEvidence:
     """Return the answer to a conditional request; raise an error if there is none in time."""
-    start, headers = time.monotonic(), rc.conditions(crawl)
-    steps = {"trace": lambda step, _: at.update({step: datetime.now(UTC)})}
+    start = time.monotonic()
+    headers, steps = rc.conditions(crawl), {"trace": sent_at}
     with web.stream("GET", crawl.url, headers=headers, extensions=steps) as response:
         result: rc.CrawlEvidence = {"status": response.status_code}
         result["etag"], result["last_modified"] = rc.etag(response), rc.last_modified(response)
@@ -61,14 +59,14 @@ def visit(crawl: rc.Crawl, web: httpx.Client, robots: rc.Robots, reporter: rc.Re
     if not entry.allowed:
         print(entry.evidence.get("status", "-"), crawl.url, entry.reason, flush=True)
         return reporter.report(crawl, **entry.evidence) if entry.evidence else None
-    at = {SENT: datetime.now(UTC)}  # a ping that is newer leads to another crawl
+    sent_at = rc.SentAt()  # a ping that is newer leads to another crawl
     try:
-        result = fetched(crawl, web, at)
+        result = fetched(crawl, web, sent_at)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
         print(f"0 {crawl.url} {error!r}", flush=True)
-        return reporter.report(crawl, observed_at=at[SENT], status=0)
+        return reporter.report(crawl, observed_at=sent_at.value, status=0)
     print(result["status"], crawl.url, result["redirect_url"] or "", flush=True)
-    return reporter.report(crawl, observed_at=at[SENT], **result)
+    return reporter.report(crawl, observed_at=sent_at.value, **result)
 
 
 def work(web: httpx.Client, robots: rc.Robots, reporter: rc.Reporter) -> None:

@@ -49,6 +49,7 @@ from recrawl_client.headers import (
 from recrawl_client.reporter import AsyncReporter, Reporter
 from recrawl_client.robots import AsyncRobots, Robots
 from recrawl_client.robots_flows import Entry
+from recrawl_client.sending import AsyncSentAt, SentAt
 from recrawl_client.wire.access import AuditItem
 from recrawl_client.wire.changes import Change, ChangesAnswer
 from recrawl_client.wire.common import Problem, Rejection
@@ -86,6 +87,7 @@ __all__ = [
     "AsyncClient",
     "AsyncReporter",
     "AsyncRobots",
+    "AsyncSentAt",
     "AuditFilters",
     "AuditItem",
     "Batches",
@@ -140,6 +142,7 @@ __all__ = [
     "SavingsAnswer",
     "ScheduleFilters",
     "ScheduledPage",
+    "SentAt",
     "SitemapChild",
     "SitemapRead",
     "StarvedPage",
