@@ -513,3 +513,26 @@ def test_a_patch_is_one_json_object(shared: Live):
         "/pages/1", content=b"{}", headers={"Content-Type": "application/x-ndjson"}
     )
     assert_problem(response, 415, "unsupported-media-type", "one object")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "fields"),
+    [
+        ("PUT", "/url-groups", {"rule": "stop", "group": "?"}),
+        ("PUT", "/url-groups", {"rule": "stop", "group": "https://a.example/?/"}),
+        ("POST", "/pages/recrawl", {"urls": ["?"]}),
+        ("POST", "/leases", {"hosts": ["?"]}),
+        ("POST", "/webhooks", {"url": "https://a.example/?"}),
+        ("POST", "/websub", {"topic": "https://a.example/?"}),
+        ("PUT", "/hosts/a.example", {"windows": ["?"]}),
+        ("PUT", "/groups/one", {"blackouts": ["?"]}),
+        ("PUT", "/budget", {"budget": "?"}),
+        ("POST", "/keys", {"name": "a", "role": "admin", "hosts": ["?"]}),
+    ],
+)
+@pytest.mark.parametrize("wrong", ["\ud800", "a\udfff.example"])
+def test_a_lone_surrogate_in_any_field_is_refused(shared: Live, method, path, fields, wrong):
+    content = json.dumps(fields).replace("?", json.dumps(wrong)[1:-1])
+    response = shared.client.request(method, path, content=content, headers={"Content-Type": JSON})
+    assert response.status_code in (403, 404, 422), response.text
+    assert response.json().get("field") in (*fields, None)

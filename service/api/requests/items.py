@@ -117,6 +117,12 @@ def _one_object(value: Any, kind: type[ItemT]) -> ItemT:
     if batch.refusals:
         wrong = batch.refusals[0].rejection
         raise InvalidField(wrong.field, wrong.detail)
+    for name, sent in sent_fields(batch.items[0]).items():
+        try:
+            _ENCODER.encode(sent)
+        except UnicodeEncodeError:  # no store can compare or keep it
+            detail = f"{name} holds a lone surrogate; send valid Unicode"
+            raise InvalidField(name, detail) from None
     return batch.items[0]
 
 
