@@ -16,6 +16,7 @@ from service.estimation.estimates import EvidenceState, OrderedCrawls, learn_cra
 from service.estimation.rules import Rules
 from service.ingest.absences import Absences, absences, failures
 from service.ingest.costs import costs_after
+from service.ingest.overdrawn import overdrawn
 from service.ingest.redirects import MOST_BARREN
 from service.ingest.requests import left
 from service.ingest.retries import retry_rates
@@ -389,12 +390,12 @@ def _interval_factor(states: PageStates, groups: Groups, newest: Instants, rules
     """Return random times to the next crawl, in mean intervals of the page.
 
     After the first answer the time is a random part of an interval, so that pages that were
-    registered together drift apart.
+    registered together drift apart. After crawls in vain the time is longer (`overdrawn`).
     """
-    uniform = rules.rng.random(len(states))
+    uniform, more = rules.rng.random(len(states)), overdrawn(states, newest)
     if rules.timing is Timing.poisson:
-        return waits.exponential(uniform)
-    factor = waits.jittered(waits.JITTER, uniform)
+        return waits.exponential(uniform) + more
+    factor = waits.jittered(waits.JITTER, uniform) + more
     # of several crawls in a batch the newest one is not the first
     first = np.isnat(states.last_observed_at) & ~np.isnat(newest) & (groups.start == groups.end)
     return np.where(first, uniform, factor) if first.any() else factor

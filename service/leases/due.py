@@ -66,6 +66,9 @@ OFFER_DAYS = 1.0 / 24.0
 MOST_DOUBLINGS = 60
 """Number of crawls without content after which the wait no longer doubles."""
 
+LONG = 1.5
+"""Factor on an interval from which a page ranks by its wait, mean intervals."""
+
 DAY_S = 86_400.0
 """Length of a day, seconds."""
 
@@ -183,10 +186,12 @@ def ranking_rates(pages: DueColumns, due: Instants | None = None) -> Floats:
     None: the times by the rule.
 
     A page whose last crawl had no content ranks by its wait. So a retry after 16 days is no more
-    overdue than a crawl after the interval of any other page. A page whose pings have earned a
-    crawl ranks by all crawls of its plan.
+    overdue than a crawl after the interval of any other page. So does a page whose interval is much
+    longer than its rate states. A page whose pings have earned a crawl ranks by all crawls of its
+    plan.
     """
     late, rate = pages.gone | (pages.n_failures > 0), pages.due_rate
+    late |= pages.interval_factor > LONG
     if pages.retry_rate.any():
         rate = np.where(earned(pages), pages.retry_rate, rate)
     if not late.any():

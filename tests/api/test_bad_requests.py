@@ -523,7 +523,7 @@ def test_a_patch_is_one_json_object(shared: Live):
         ("POST", "/pages/recrawl", {"urls": ["?"]}),
         ("POST", "/leases", {"hosts": ["?"]}),
         ("POST", "/webhooks", {"url": "https://a.example/?"}),
-        ("POST", "/websub", {"topic": "https://a.example/?"}),
+        ("POST", "/websub", {"hub": "https://h.example/", "topic": "https://a.example/?"}),
         ("PUT", "/hosts/a.example", {"windows": ["?"]}),
         ("PUT", "/groups/one", {"blackouts": ["?"]}),
         ("PUT", "/budget", {"budget": "?"}),

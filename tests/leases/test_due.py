@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.store_cases import publish, register, save, schedule_columns
 
 from recrawl_lab.memory.store import MemoryStore
-from service.leases.due import due_at, due_before, requested
+from service.leases.due import due_at, due_before, ranking_rates, requested
 from service.model.arrays import INSTANT, NO_TIME, instant, moment
 from service.model.columns import DueColumns
 from service.model.domain import ScheduleFilter
@@ -290,3 +290,9 @@ def test_a_filter_that_matches_little_costs_a_bounded_walk(walked):
     assert (len(part.pages), part.after) == (0, sum(rows_read))
     assert MOST_SCANNED <= sum(rows_read) < 1.2 * MOST_SCANNED
     assert len(rows_read) < 30
+
+
+def test_a_page_whose_interval_is_long_ranks_by_its_wait():
+    """Brought forward by an idle budget, it is no more overdue than one that has waited as long."""
+    pages = columns(*((T0, None, False, 0, factor, 0.5) for factor in (0.5, 1.0, 1.4, 2.0, 3.0)))
+    assert ranking_rates(pages) == pytest.approx([0.5, 0.5, 0.5, 0.25, 1 / 6])
