@@ -31,5 +31,8 @@ def overdrawn(states: PageStates, newest: Instants) -> Floats:
     tried &= ~states.gone & (states.retry_rate > 0) & ~np.isnat(states.last_observed_at)
     waited = np.nan_to_num(days(newest - states.last_crawl_at))
     # each wait is twice the one before
-    passed = waited * (2.0 - np.exp2(1.0 - n)) * states.retry_rate
+    tries = waited * (2.0 - np.exp2(1.0 - n))
+    # the interval before them was planned, and at most as long as this function makes one
+    since = np.nan_to_num(days(newest - states.last_observed_at))
+    passed = np.maximum(tries * states.retry_rate, since * states.retry_rate - (1.0 + MOST))
     return np.where(tried & ~np.isnat(newest), np.clip(n - passed, 0.0, MOST), 0.0)
