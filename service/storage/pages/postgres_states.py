@@ -3,7 +3,7 @@
 "None" is NULL in the tables, and -infinity, NaN, 0 or -1 in arrays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -78,8 +78,16 @@ STATES = ", ".join(
 """Columns of states: those of `SELDOM_SET` of the rare rows only, `last_age` of dated pages only.
 The last two mark the rare rows, and name the dated pages."""
 
+UNFINISHED = "FROM due_pages WHERE n_unfinished IS NOT NULL"
+WAITING = f"""(
+    SELECT array_agg(page_id) FROM (
+        SELECT page_id {UNFINISHED} AND page_id = ANY(%(page_id)s::bigint[]) ORDER BY page_id
+    ) AS waiting WHERE EXISTS (SELECT {UNFINISHED})
+)"""
+"""Expression of the pages of `ask_waiting`, in a statement that locks their states."""
+
 LOCK_STATES = f"""
-SELECT {STATES}
+SELECT {WAITING}, {STATES}
 FROM (
     SELECT *, {RARE} FROM page_states WHERE page_id = ANY(%(page_id)s::bigint[])
     ORDER BY page_id FOR NO KEY UPDATE
@@ -87,7 +95,7 @@ FROM (
 """
 
 LOCK_SCHEDULED_STATES = f"""
-SELECT {STATES},
+SELECT {WAITING}, {STATES},
     array_agg(coalesce(crawl_rate, 'NaN')), array_agg(coalesce(crawl_probability, 'NaN'))
 FROM (
     SELECT page_states.*, {RARE}, crawl_rate::float8,
@@ -239,10 +247,12 @@ WHERE NOT is_stored AND NOT ROW(etag, last_modified, note) IS NULL ORDER BY page
 class PostgresStates(StatesSql, ValidatorsSql, PostgresDialect):
     """States and validators in the SQL of Postgres."""
 
+    waiting_id: Ints | None = None
+    """Those of the locked pages with a count of unfinished leases; None: no such page."""
+
     @override
     def lock_states(self, page_id: Ints, *, scheduled: bool = False) -> PageStates:
-        (row,) = self._lock_states(page_id, scheduled=scheduled)
-        return self._states(row[:OWN], row[OWN:])
+        return self._locked(self._lock_states(page_id, scheduled=scheduled))
 
     @override
     def lock_states_and_leases(
@@ -250,13 +260,16 @@ class PostgresStates(StatesSql, ValidatorsSql, PostgresDialect):
     ) -> tuple[PageStates, LockedLeases]:
         states = self._lock_states(page_id, scheduled=scheduled)
         leases = self.lock_leases(tokens)
-        (row,) = states
-        return self._states(row[:OWN], row[OWN:]), leases
+        return self._locked(states), leases
 
     def _lock_states(self, page_id: Ints, *, scheduled: bool) -> PostgresRows:
         self.ask_epoch()
         statement = LOCK_SCHEDULED_STATES if scheduled else LOCK_STATES
         return self.later(statement, page_id=page_id)
+
+    def _locked(self, rows: PostgresRows) -> PageStates:
+        ((self.waiting_id, *row),) = rows
+        return self._states(row[:OWN], row[OWN:])
 
     def _states(self, own: Sequence[Any], rates: Sequence[Floats] = ()) -> PageStates:
         """Return states from the columns of `STATES`; rates that were not read are NaN."""
@@ -276,9 +289,15 @@ class PostgresStates(StatesSql, ValidatorsSql, PostgresDialect):
         return PageStates(**states, crawl_rate=crawl_rate, crawl_probability=crawl_probability)
 
     @override
+    def ask_waiting(self, page_id: Ints) -> Callable[[], Ints]:
+        # the statement that locks the states reads these ids too, because a statement takes time
+        return lambda: page_id[:0] if self.waiting_id is None else self.waiting_id
+
+    @override
     def hurry(self) -> None:
         # most transactions that hurry ask for the epoch too, and a statement takes time
-        self.asked = self.later(ASK_IN_A_HURRY, ms=1000 * HURRY_S)
+        self.asked = None
+        self.ask_epoch(ASK_IN_A_HURRY, ms=1000 * HURRY_S)
 
     @override
     def locked_pages(self, page_id: Ints) -> Ints:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,6 +10,7 @@ import psycopg
 from typing_extensions import override
 
 from service.model.arrays import Columns, Ints, element_types
+from service.storage import migrations
 from service.storage.clock import FollowingClock
 from service.storage.dialect import NUMBER_IN_FORCE, Arrays, Dialect
 from service.storage.postgres.statements import PostgresRows, Row, Statements
@@ -32,6 +34,18 @@ Later statements read rows of the schedule by their keys, so one plan suits all 
 first setting avoids planning, which takes longer than reading a few rows. Both settings last until
 the end of the transaction."""
 ASK_IN_A_HURRY = ASK_EPOCH.replace("EXISTS", f"{HURRY},\n    EXISTS", 1)
+
+
+@cache
+def fenced(ask: str) -> str:
+    """Return the question for the epoch with the fence of `migrations` as one of its columns.
+
+    Postgres locks the tables of a statement before it takes the snapshot, so the statement reads
+    the epoch behind the fence.
+    """
+    return ask.replace("EXISTS", f"({migrations.fence()}),\n    EXISTS", 1)
+
+
 NOTIFY = "SELECT pg_notify(%(channel)s, '')"
 EPOCH_IN_FORCE = "current_setting('recrawl.epoch')::int"
 """Expression of the epoch that `ASK_EPOCH` has read, for statements in the same message."""
@@ -45,6 +59,8 @@ class PostgresDialect(Dialect):
     def __init__(self, statements: Statements, width: int) -> None:
         self.statements = statements
         self.width = width
+        self.fence: PostgresRows | None = None
+        """The answer to the fence of a transaction that writes."""
         self.asked: PostgresRows | None = None
         """The answer to `ASK_EPOCH`; None before the statement was sent or deferred."""
         self.number: int | None = None
@@ -113,10 +129,19 @@ class PostgresDialect(Dialect):
     def ring(self, topic: Topic) -> None:
         self.statements.at_end(NOTIFY, {"channel": topic.value})
 
-    def ask_epoch(self) -> PostgresRows:
-        """Return the answer to `ASK_EPOCH`, which is sent once, with the next statement."""
+    def put_up_fence(self) -> None:
+        """Defer the fence of `migrations`, as the first statement of the transaction."""
+        self.fence = self.later(migrations.fence())
+
+    def ask_epoch(self, ask: str = ASK_EPOCH, **parameters: Any) -> PostgresRows:
+        """Return the answer to `ASK_EPOCH`, which is sent once, with the next statement.
+
+        A fence that is still deferred becomes a part of the question: a statement takes time.
+        """
+        if self.asked is None and self.fence is not None:
+            self.asked = self.statements.instead(self.fence, fenced(ask), parameters)
         if self.asked is None:
-            self.asked = self.later(ASK_EPOCH)
+            self.asked = self.later(ask, **parameters)
         return self.asked
 
     def forget_epoch(self) -> None:

@@ -147,6 +147,15 @@ class Statements:
         self.put_off.append(self._message(statement, parameters, kept=kept))
         return self.put_off[-1].rows
 
+    def instead(
+        self, first: PostgresRows, statement: str, parameters: dict[str, Any]
+    ) -> PostgresRows | None:
+        """Defer one statement in the place of the first deferred one; None: that one was sent."""
+        if not self.put_off or self.put_off[0].rows is not first:
+            return None
+        self.put_off[0] = self._message(statement, parameters)
+        return self.put_off[0].rows
+
     def at_end(self, statement: str, parameters: dict[str, Any]) -> None:
         """Defer one statement to the end of the transaction: it is sent together with COMMIT."""
         self.ending.append(self._message(statement, parameters))

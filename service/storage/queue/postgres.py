@@ -1,6 +1,6 @@
 """The queue on Postgres: each step is one statement, which takes and returns arrays."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -39,7 +39,7 @@ from service.storage.queue.contract import (
 from service.storage.queue.hosts import HostsSql
 from service.storage.queue.postgres_incidents import PostgresIncidents
 from service.storage.queue.reach import filters
-from service.storage.queue.unfinished import WAITING_AMONG, UnfinishedRows
+from service.storage.queue.unfinished import UnfinishedRows
 
 DUE = {
     "page_id": "page_id",
@@ -378,18 +378,6 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresC
     def requeue(self, rows: QueueRows) -> None:
         if len(rows):
             self.later(REQUEUE, **rows.arrays())
-
-    @override
-    def ask_waiting(self, page_id: Ints) -> Callable[[], Ints]:
-        rows = self.later(
-            f"SELECT array_agg(page_id) FROM ({WAITING_AMONG}) AS waiting", ids=page_id
-        )
-
-        def read() -> Ints:
-            ((ids,),) = rows
-            return page_id[:0] if ids is None else ids
-
-        return read
 
     @override
     def save_unfinished(self, rows: UnfinishedRows) -> None:

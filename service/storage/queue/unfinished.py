@@ -105,7 +105,7 @@ class UnfinishedStatements(Subject):
     def ask_waiting(self, page_id: Ints) -> Callable[[], Ints]:
         """Return a function that returns those of these pages with a count, ascending.
 
-        A store can send the question with its next statement.
+        The states of the pages are locked next. A store can answer with them.
         """
 
     @abstractmethod

@@ -201,9 +201,9 @@ class PostgresStore(Store):
 
     def transaction(self, statements: Statements, *, write: bool) -> PostgresTransaction:
         """Return the statements of one transaction, behind the fence if it writes."""
-        if write:
-            statements.later(migrations.fence(), {})
         tx = self.new_transaction(statements)
+        if write:
+            tx.put_up_fence()
         tx.clock, tx.database_clock = self.clock, self.database_clock
         tx.archive, tx.holds_new, tx.counted = self.archive, self.holds_new, []
         tx.calendars = self.calendars
