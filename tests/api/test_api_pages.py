@@ -6,6 +6,8 @@ import pytest
 from support.live_server import Live
 
 from service.api.responses.problems import TYPES
+from service.api.routes import pages
+from service.estimation.page_estimate import of_page
 
 NEWS = "https://example.com/news"
 ABOUT = "https://example.com/about"
@@ -42,6 +44,20 @@ def test_a_new_page_is_auto_unbounded_and_of_importance_one(api: Live):
     assert page["estimate"]["url_group_change_rate"] is None
     assert page["last_crawls"] == []
     assert page["gone"] is False
+
+
+def test_a_page_that_is_deleted_while_it_is_read_is_no_fault(api: Live, monkeypatch):
+    (page_id,) = api.register(NEWS)
+
+    def of_deleted_page(*arguments):
+        assert api.client.delete(f"/pages/{page_id}").status_code == 204
+        return of_page(*arguments)
+
+    monkeypatch.setattr(pages, "of_page", of_deleted_page)
+    answer = api.get(f"/pages/{page_id}")
+    assert answer.status_code in (200, 404)  # SQLite reads a snapshot
+    monkeypatch.undo()
+    assert api.get(f"/pages/{page_id}").status_code == 404
 
 
 @pytest.mark.dear

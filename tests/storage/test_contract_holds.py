@@ -9,6 +9,7 @@ from storage.test_contract_census import leased, queued
 from support.store_cases import T0, register
 
 from service.model.arrays import instant
+from service.model.errors import PageNotFound
 from service.storage.queue.columns import ALL_PAGES, LeaseFilter
 
 MINUTE = timedelta(minutes=1)
@@ -43,6 +44,14 @@ def test_a_page_has_a_place_in_the_queue_of_its_host(two_hosts):
     assert second == (queue_id, None, T0 + MINUTE, None, None)
     (unqueued,) = register(store, 1, host="c.example").tolist()
     assert read(store, "page_place", unqueued)[1:] == (None, None, None, None)
+
+
+def test_a_page_that_was_deleted_has_no_place(two_hosts):
+    store, a, _ = two_hosts
+    with store.begin() as tx:
+        tx.delete_page(int(a[1]))
+    with pytest.raises(PageNotFound):
+        read(store, "page_place", int(a[1]))
 
 
 def test_rows_that_come_before_are_counted_up_to_a_maximum(two_hosts):

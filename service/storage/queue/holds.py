@@ -11,6 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import INSTANT, NO_TIME, Ints, element_types, instant
+from service.model.errors import PageNotFound
 from service.storage.dialect import HOST_QUEUE, Dialect, Subject, all_of
 from service.storage.queue.columns import ALL_PAGES, HostQueues, LeaseFilter
 from service.storage.queue.reach import IN_SLICE, filters, in_reach
@@ -43,7 +44,10 @@ class HoldStatements(Subject):
 
     @abstractmethod
     def page_place(self, page_id: int) -> PagePlace:
-        """Return the place of a registered page in the queue."""
+        """Return the place of a page in the queue; raise `PageNotFound`.
+
+        A page that the transaction has read may have been deleted since.
+        """
 
     @abstractmethod
     def read_host_queues(self, queue_id: Ints) -> HostQueues:
@@ -175,7 +179,10 @@ class HoldsSql(Dialect, HoldStatements):
 
     @override
     def page_place(self, page_id: int) -> PagePlace:
-        (row,) = self.read(PLACE, page_id=page_id)
+        rows = self.read(PLACE, page_id=page_id)
+        if not rows:
+            raise PageNotFound(f"no page has the id {page_id}; it was deleted a moment ago")
+        (row,) = rows
         end = row["expires_at"] if row["is_open"] else None
         return PagePlace(row["queue_id"], row["name"], row["next_at"], row["worker"], end)
 
