@@ -19,14 +19,15 @@ from service.storage.postgres.words import given
 
 ANY_CAPPED = """
 SELECT EXISTS (
-    SELECT FROM unnest({ids}) AS host_queue (id) WHERE CASE WHEN id < 0 THEN
-        (SELECT max_crawl_rate FROM host_groups WHERE group_id = -id)
-        ELSE (SELECT max_crawl_rate FROM hosts WHERE host_id = id AND group_id IS NULL)
-    END IS NOT NULL
+    SELECT FROM hosts WHERE host_id = ANY({ids})
+        AND max_crawl_rate IS NOT NULL AND group_id IS NULL
+) OR EXISTS (
+    SELECT FROM host_groups WHERE max_crawl_rate IS NOT NULL
+        AND group_id = ANY(ARRAY(SELECT -id FROM unnest({ids}) AS host_queue (id) WHERE id < 0))
 )
 """
-"""Statement that reads whether any of some host queues has a cap, which few have; by subqueries,
-because a join would look through all hosts for those with a cap."""
+"""Statement that reads whether any of some host queues has a cap, which few have; by arrays of
+keys, because a join would look through all hosts for those with a cap."""
 SAVE_ALL = SAVE_DAYS.format(rows=f"SELECT * FROM {given(*COUNTS_OF_DAY)} ORDER BY queue_id")
 
 

@@ -154,22 +154,26 @@ HOST_QUEUES_NOTED = "nullif(current_setting('recrawl.host_queues'), '')::bigint[
 ADD_HOST_QUEUES = """
 INSERT INTO host_queues (queue_id) SELECT unnest(%(queue_id)s::bigint[]) ON CONFLICT DO NOTHING
 """
-SAVED = (
-    *("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at"),
-    *("latency_s", "usual_latency_s", "n_latencies"),
-)
-"""Columns of `SAVE_HOST_QUEUES`."""
-SAVE_HOST_QUEUES = f"""
+SAVED = ("queue_id", "n_failures", "paused_until", "paused_at", "ready_at", "next_at")
+LATENCIES = ("latency_s", "usual_latency_s", "n_latencies")
+SAVE_HOST_QUEUES = """
 UPDATE host_queues SET n_failures = given.n_failures,
     paused_until = nullif(given.paused_until, '-infinity'),
     paused_at = nullif(given.paused_at, '-infinity'),
     ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity'),
-    latency_s = nullif(given.latency_s, 'NaN'),
-    usual_latency_s = nullif(given.usual_latency_s, 'NaN'),
-    n_latencies = nullif(given.n_latencies, 0)
-FROM {given(*SAVED)}
-WHERE host_queues.queue_id = given.queue_id
+    {latencies}
+FROM {given} WHERE host_queues.queue_id = given.queue_id
 """
+SAVE_UNTIMED = SAVE_HOST_QUEUES.format(
+    latencies=", ".join(f"{name} = NULL" for name in LATENCIES), given=given(*SAVED)
+)
+"""Statement for host queues without latencies: each array takes time."""
+SAVE_TIMED = SAVE_HOST_QUEUES.format(
+    latencies="""latency_s = nullif(given.latency_s, 'NaN'),
+    usual_latency_s = nullif(given.usual_latency_s, 'NaN'),
+    n_latencies = nullif(given.n_latencies, 0)""",
+    given=given(*SAVED, *LATENCIES),
+)
 
 QUEUED_OF_KIND = f"""
     SELECT * FROM due_pages WHERE queue_id = host_queue.id AND {{kind}} AND {{{{where}}}}
@@ -346,8 +350,13 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresC
 
     @override
     def save_host_queues(self, host_queues: HostQueues) -> None:
-        if len(host_queues):
-            self.later(SAVE_HOST_QUEUES, **{name: getattr(host_queues, name) for name in SAVED})
+        if not len(host_queues):
+            return
+        # a latency has been counted, or was set by an import
+        timed = host_queues.n_latencies.any() or not np.isnan(host_queues.latency_s).all()
+        names = (*SAVED, *LATENCIES) if timed else SAVED
+        columns = {name: getattr(host_queues, name) for name in names}
+        self.later(SAVE_TIMED if timed else SAVE_UNTIMED, **columns)
 
     @override
     def next_host_queues(self, after: int, limit: int) -> HostQueues:
