@@ -336,7 +336,8 @@ class SqliteQueue(HostsSql, IncidentsSql, QueueSql, AnswersSql, SqliteDialect):
 
     @override
     def ask_waiting(self, page_id: Ints) -> Callable[[], Ints]:
-        waiting = self.ids(WAITING_AMONG, ids=page_id)
+        self.number_in_force()
+        waiting = self.ids(WAITING_AMONG, ids=page_id) if self.any_unfinished else page_id[:0]
         return lambda: waiting
 
     @override

@@ -30,7 +30,10 @@ SELECT stretch FROM stretches
 """
 """Statement that lists the stretches of the log, by one look-up for each."""
 
-ASK_EPOCH = f"SELECT coalesce(({NUMBER_IN_FORCE}), 0), EXISTS (SELECT 1 FROM host_incidents)"
+ASK_EPOCH = f"""
+SELECT coalesce(({NUMBER_IN_FORCE}), 0), EXISTS (SELECT 1 FROM host_incidents),
+    EXISTS (SELECT 1 FROM due_pages WHERE n_unfinished IS NOT NULL)
+"""
 """Statement that reads the epoch in force, once a transaction, and what each report asks too."""
 
 OF_PAGE = "LEFT JOIN schedule AS {0} ON {0}.page_id = {1} AND {0}.epoch = {2}"
@@ -92,6 +95,8 @@ class SqliteDialect(Dialect):
     """The epoch in force; None before it was read."""
     any_incidents = False
     """True if any host was under suspicion then (`queue.incidents`)."""
+    any_unfinished = False
+    """True if any page had a count of unfinished leases then (`queue.unfinished`)."""
     rung: set[Topic]
     """Topics for which the store rings after the commit."""
 
@@ -136,7 +141,8 @@ class SqliteDialect(Dialect):
     @override
     def number_in_force(self) -> int:
         if self.number is None:
-            self.number, self.any_incidents = self.driver.execute(ASK_EPOCH).fetchone()
+            asked = self.driver.execute(ASK_EPOCH).fetchone()
+            self.number, self.any_incidents, self.any_unfinished = asked
         return self.number
 
 
