@@ -55,6 +55,17 @@ def test_the_number_of_statements_does_not_grow_with_the_number_of_pages(
     assert work(300) == work(3_000)
 
 
+def test_a_report_on_postgres_begins_with_one_question(postgres_store):
+    """It has the fence, the epoch and the wait for locks."""
+    with postgres_store.begin() as tx:
+        tx.hurry()
+        tx.ask_epoch()
+        tx.ask_waiting(np.array([1]))
+        assert len(tx.statements.put_off) == 1
+        assert tx.number_in_force() == 0
+        assert not tx.statements.put_off
+
+
 @pytest.mark.dear
 def test_sqlite_steps_through_no_statement_for_each_page_but_the_prepared_writes(sqlite_store):
     calls = []

@@ -352,7 +352,6 @@ class PostgresQueue(HostsSql, PostgresIncidents, QueueSql, AnswersSql, PostgresC
     def save_host_queues(self, host_queues: HostQueues) -> None:
         if not len(host_queues):
             return
-        # a latency has been counted, or was set by an import
         timed = host_queues.n_latencies.any() or not np.isnan(host_queues.latency_s).all()
         names = (*SAVED, *LATENCIES) if timed else SAVED
         columns = {name: getattr(host_queues, name) for name in names}
