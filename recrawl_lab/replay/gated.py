@@ -163,9 +163,8 @@ class GatedFleet(LocalFleet):
         at = until
         budget = self.gate.budget(at - BEFORE)
         self.pace = advanced(self.pace, at - BEFORE, budget)
-        left = room(self.pace, self.gate.loan_days, self.most_first) if self.gate.gated else None
-        if left is not None and (kept := pages.reserved(at - BEFORE)) > 0:
-            left = left._replace(ahead=min(left.ahead, self.pace.ahead - kept * budget))
+        limits = self.gate.loan_days, self.most_first, pages.kept(at - BEFORE)
+        left = room(self.pace, *limits) if self.gate.gated else None
         self.today = self.today.on(int(at - BEFORE))
         turn = taken_in_turn(pages, at, left, self.today, self.cap, self.gate.first_share)
         row = turn.row

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from recrawl_lab.replay.replay import instants_of, since_start
+from service.core.even_days import NOTHING_KEPT, Demand, Kept, kept
 from service.core.open_hours import OpenHours
 from service.core.pace import Available
 from service.leases.due import MAX_DUE_DAYS
@@ -71,11 +72,11 @@ class Pages:
         now = instants_of(np.array([at]))[0]
         return self.hours.passed(instants_of(last), instants_of(within), now)
 
-    def reserved(self, at: float) -> float:
-        """Return the income that early crawls leave over, in days of a budget."""
+    def kept(self, at: float) -> Kept:
+        """Return what a day keeps at an instant for the windows."""
         if self.hours is None:
-            return 0.0
-        return self.hours.reserved_days(instants_of(np.array([at]))[0])
+            return NOTHING_KEPT
+        return kept([Demand(self.hours, 1.0)], instants_of(np.array([at]))[0])
 
     def open_until(self, begin: float, at: float) -> float | None:
         """Return the end of the open time between two instants; None: there is none."""
@@ -146,7 +147,8 @@ def taken_in_turn(
         spare = spare - np.bincount(pages.host[late], minlength=len(spare))
         late = np.concatenate([late, loans])
         if not len(rest):
-            n_early = whole(min(left.ahead - len(first) - len(late), most - len(late)))
+            ahead = left.ahead if pages.hours is None else left.in_windows
+            n_early = whole(min(ahead - len(first) - len(late), most - len(late)))
             early = within(_early(pages, at, n_early), pages.host, spare)[: max(n_early, 0)]
     row = np.concatenate([first, late, early])
     place = np.arange(len(row))

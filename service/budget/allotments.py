@@ -6,6 +6,7 @@ exceeded.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from service.core.division import FIRST_SHARE
+from service.core.even_days import NOTHING_KEPT, Demand, Kept, kept
 from service.core.pace import (
     ROUNDING,
     Pace,
@@ -24,7 +26,8 @@ from service.core.pace import (
     taken,
 )
 from service.model.amounts import CRAWLS, typical_cost
-from service.model.arrays import LATEST, Bools, Floats
+from service.model.arrays import LATEST, Bools, Floats, instant
+from service.model.domain import Certificate
 from service.storage import Transaction
 from service.storage.budget.pace import days_since_1970, moment_of
 
@@ -36,6 +39,8 @@ An allotment is also at least the income of this time."""
 
 URGENT = 1.2
 """Minimum urgency of a page that may be crawled on loan."""
+BISECTED_DAYS = 1 / 86_400
+"""Precision of the time of the next room where hosts have windows, days."""
 GRAIN = 1.0
 """Amount that one crawl takes of a budget of crawls."""
 
@@ -82,19 +87,21 @@ class Allotment:
     due: float
     """Amount for crawls that are due."""
     ahead: float = 0.0
-    """Part of `due` for pages that are not due yet."""
-    saved: float = 0.0
-    """Amount that crawls that are due have left over, at the draw."""
-    a_day: float = 0.0
-    """The budget."""
+    """Part of `due` for pages that are not due yet, on hosts without windows."""
+    in_windows: float = 0.0
+    """Part of `due` for pages that are not due yet, on hosts with windows."""
+    shared: float = 0.0
+    """Part of `due` that hosts with windows take before others."""
+    used_in_windows: float = 0.0
+    """Amount that hosts with windows have taken of it, which the next draw counts."""
     on_loan: float = 0.0
     """Amount beyond `due` for urgent pages."""
     first: float = math.inf
     """Number of first crawls."""
     first_share: float = FIRST_SHARE
     """As in `Terms`."""
-    is_last_first: bool = False
-    """True if the day has no further first crawls."""
+    next_first_at: datetime | None = None
+    """Time of the next first crawls, if the day has no further ones now; None: it has some."""
     unit: str = CRAWLS
     """Unit of the amounts."""
     least: float = GRAIN
@@ -116,7 +123,15 @@ class Allotment:
 
     def early_crawls(self, count: int) -> int:
         """Return how many of `count` crawls of pages that are not due yet may begin."""
-        return self._number(count, self.ahead)
+        return self._number(count, max(self.ahead, self.in_windows))
+
+    def crawls_in_windows(self, count: int) -> int:
+        """Return how many of `count` crawls may be of hosts with windows before all others."""
+        return int(min(count, self.shared / self.least + ROUNDING)) if self.least > 0 else 0
+
+    def begins_early(self, *, in_windows: bool) -> bool:
+        """Return whether a crawl of a page that is not due yet may begin, on hosts of a kind."""
+        return self._begins(self.in_windows if in_windows else self.ahead)
 
     def _begins(self, amount: float) -> bool:
         return amount >= self.least * (1.0 - ROUNDING)
@@ -129,15 +144,16 @@ class Allotment:
 
     def fits(self, amount: Floats, *, ahead: bool = False) -> Bools:
         """Return which crawls of these amounts fit, the first ones first."""
-        return fitting(amount, (self.ahead if ahead else self.due) + ROUNDING * self.least)
+        most = max(self.ahead, self.in_windows) if ahead else self.due
+        return fitting(amount, most + ROUNDING * self.least)
 
     def tries(self, unknown: Bools) -> Bools:
         """Return the crawls of pages of known cost, and the first ones of unknown cost."""
         return ~unknown | (np.cumsum(unknown) <= self.trials)
 
-    def released(self, reserved_days: Floats) -> Floats:
-        """Return what early crawls may take that leave some days of the budget over."""
-        return np.where(reserved_days > 0, self.saved - self.a_day * reserved_days, np.inf)
+    def early(self, closes: Bools) -> Floats:
+        """Return what early crawls may take; `closes` marks those of hosts with windows."""
+        return np.where(closes, self.in_windows, self.ahead) + ROUNDING * self.least
 
     def fits_on_loan(self, amount: Floats) -> Bools:
         """Return which urgent crawls of these amounts fit on loan, the first ones first."""
@@ -156,7 +172,9 @@ class Allotment:
             self,
             due=max(self.due - own, 0.0),
             ahead=max(self.ahead - own, 0.0),
-            saved=self.saved - own,
+            in_windows=max(self.in_windows - own, 0.0),
+            shared=max(self.shared - crawls.in_windows, 0.0),
+            used_in_windows=self.used_in_windows + crawls.in_windows,
             on_loan=max(self.on_loan - crawls.on_loan, 0.0),
             first=max(self.first - crawls.first, 0.0),
         )
@@ -227,16 +245,19 @@ def draw(
     `unleased` are amounts of this day that no lease took, less those that leases took too much. The
     transaction locks the pace to its end. Raise `OtherUnit` if the pace has another unit.
     """
-    most_first = first_crawls_a_day(tx)
+    certificate = in_force(tx)
+    most_first, demands = first_crawls_a_day(certificate), window_demands(tx, certificate)
     before = tx.lock_pace()
     at = days_since_1970(tx.now())
     pace = Pace.starting(terms.budget, at) if before is None else before
     pace = advanced(pace, at, terms.budget, terms.grain)
     if back is not None and back.day is not None:
         pace = given_back(pace, back.unused(), back.day)
+        if back.day == int(pace.at):
+            pace = replace(pace, in_windows=pace.in_windows + back.used_in_windows)
     if unleased is not None:
         pace = corrected(pace, unleased)
-    now = room(pace, terms.loan_days, most_first)
+    now = room(pace, terms.loan_days, most_first, kept_at(demands, at))
     due = usable(terms, wish, min(now.due, wish.due))
     first = math.inf
     if not math.isinf(most_first):
@@ -247,20 +268,21 @@ def draw(
         day=int(pace.at),
         due=due,
         ahead=min(now.ahead, due),
-        saved=pace.ahead,
-        a_day=terms.budget,
+        in_windows=min(now.in_windows, due),
+        shared=min(now.shared, due),
         on_loan=usable(terms, wish, min(now.on_loan, wish.on_loan)),
         first=first,
         first_share=terms.first_share,
-        is_last_first=not math.isinf(most_first) and now.first - first < 1.0,
         unit=terms.unit,
         least=wish.least,
         most=terms.most,
         knows_costs=terms.unit == CRAWLS or tx.cost_unit() in {None, terms.unit},
     )
     pace = taken(pace, allotment.unused())
+    if now.first - first < 1.0:
+        allotment = replace(allotment, next_first_at=next_first_at(pace, most_first, demands))
     tx.save_pace(pace, terms.unit)
-    next_at = next_room_at(pace, wish.least)
+    next_at = next_room_in_windows(pace, wish.least, demands)
     lends = now.on_loan - allotment.on_loan >= wish.each
     return Drawn(allotment, lends, None if math.isinf(next_at) else moment_of(next_at))
 
@@ -283,15 +305,16 @@ def spent_until(tx: Transaction, terms: Terms | None, cost: float = 0.0) -> date
         return None
     pace = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
     least = terms.typical if terms.unit == CRAWLS or not cost else min(cost, terms.budget)
-    if room(pace).due >= least * (1.0 - ROUNDING):
+    demands = window_demands(tx, in_force(tx)) if tx.calendars.in_use else ()
+    if room(pace, kept=kept_at(demands, pace.at)).due >= least * (1.0 - ROUNDING):
         return None
-    next_at = next_room_at(pace, least)
+    next_at = next_room_in_windows(pace, least, demands)
     return LATEST if math.isinf(next_at) else moment_of(next_at)
 
 
 def first_spent_until(tx: Transaction, terms: Terms | None) -> datetime | None:
     """Return the day after one that has had its first crawls; None: it has room for some."""
-    pace, most = None if terms is None else tx.pace(), first_crawls_a_day(tx)
+    pace, most = None if terms is None else tx.pace(), first_crawls_a_day(in_force(tx))
     if terms is None or pace is None or math.isinf(most):
         return None
     pace = advanced(pace, days_since_1970(tx.now()), terms.budget, terms.grain)
@@ -306,9 +329,62 @@ def usable(terms: Terms, wish: Wish, amount: float) -> float:
     return amount if amount >= wish.least * (1.0 - ROUNDING) else 0.0
 
 
-def first_crawls_a_day(tx: Transaction) -> float:
-    """Return the maximum of first crawls a day by the epoch in force."""
+def in_force(tx: Transaction) -> Certificate | None:
+    """Return the certificate of the epoch in force; None: there is none."""
     epoch = tx.epoch_in_force()
-    if epoch is None or epoch.certificate is None or epoch.certificate.first_crawls is None:
+    return None if epoch is None else epoch.certificate
+
+
+def window_demands(tx: Transaction, certificate: Certificate | None) -> tuple[Demand, ...]:
+    """Return the planned crawls by windows; (): no host had windows in the epoch in force.
+
+    Windows that no host has any more count as open.
+    """
+    if certificate is None or not certificate.window_demand:
+        return ()
+    return tx.calendars.demands(certificate.window_demand, tx.now())
+
+
+def kept_at(demands: Sequence[Demand], at: float) -> Kept:
+    """Return what a day keeps at an instant, days since 1970."""
+    return kept(demands, instant(moment_of(at))) if demands else NOTHING_KEPT
+
+
+def next_room_in_windows(pace: Pace, least: float, demands: Sequence[Demand]) -> float:
+    """Return the earliest instant at which crawls that are due may take an amount, days."""
+    first, midnight = next_room_at(pace, least), float(int(pace.at) + 1)
+    if not demands or first >= midnight:
+        return first
+    most = (pace.left - least * (1.0 - ROUNDING)) / max(pace.budget, 1e-300)
+    return _kept_less(demands, max(first, pace.at), most)
+
+
+def next_first_at(pace: Pace, most_first: float, demands: Sequence[Demand]) -> datetime:
+    """Return the time of the next first crawl after those that the pace has now: a midnight."""
+    if not demands or math.isinf(most_first):
+        return moment_of(float(int(pace.at) + 1))
+    most = 1.0 - (pace.n_first + 1.0 - ROUNDING) / max(most_first, 1e-300)
+    return moment_of(_kept_less(demands, pace.at, most))
+
+
+def _kept_less(demands: Sequence[Demand], begin: float, most: float) -> float:
+    """Return the instant from which a day keeps at most a share, or the next midnight, days.
+
+    A day keeps less and less in its course, so the instant is found by bisection.
+    """
+    low, high = begin, float(int(begin) + 1)
+    if most < 0:
+        return high
+    if kept_at(demands, low).due <= most:
+        return low
+    while high - low > BISECTED_DAYS:
+        middle = (low + high) / 2
+        low, high = (low, middle) if kept_at(demands, middle).due <= most else (middle, high)
+    return high
+
+
+def first_crawls_a_day(certificate: Certificate | None) -> float:
+    """Return the maximum of first crawls a day by the certificate of the epoch in force."""
+    if certificate is None or certificate.first_crawls is None:
         return math.inf
-    return epoch.certificate.first_crawls
+    return certificate.first_crawls

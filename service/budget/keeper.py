@@ -109,7 +109,11 @@ class Keeper:
             held = self._held
             if ahead and (short := self._costs.short) is not None:
                 # pages that are due wait for this amount
-                held = replace(held, ahead=max(held.ahead - short.total, 0.0))
+                held = replace(
+                    held,
+                    ahead=max(held.ahead - short.total, 0.0),
+                    in_windows=max(held.in_windows - short.total, 0.0),
+                )
             if terms.unit in (BYTES, SECONDS):  # a price is known before it is paid
                 held = replace(held, trials=self._costs.trials)
             grant = Grant(held, self._lends, ahead)

@@ -110,4 +110,5 @@ def in_unit(pace: Pace, budget: float) -> Pace:
         spent=pace.spent * factor,
         paid=pace.paid * factor,
         debt=pace.debt * factor,
+        in_windows=pace.in_windows * factor,
     )

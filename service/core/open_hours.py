@@ -149,25 +149,6 @@ class OpenHours:
             at = np.where((place == between) & (at < opens), later, at)
         return self.opening(at)
 
-    def reserved_days(self, at: np.datetime64) -> float:
-        """Return the income that early crawls leave over at an instant, in days of a budget.
-
-        The closure before a window has saved income, a day's at most. It is released evenly over
-        the window, so that no early crawls gather at the opening.
-
-        >>> day = np.datetime64("2026-05-01", "us") + np.arange(10) * np.timedelta64(1, "D")
-        >>> hours = OpenHours.of(day, day + np.timedelta64(12, "h"), day[0], day[-1])
-        >>> noon = day[3] + np.timedelta64(6, "h")
-        >>> [round(hours.reserved_days(at), 2) for at in (day[3], noon, noon + 2 * (noon - day[3]))]
-        [0.5, 0.25, 1.0]
-        """
-        place = int(self.closes.searchsorted(at, side="right"))
-        if place == len(self.opens) or at < self.opens[place]:
-            return 1.0
-        closure = DAY if place == 0 else self.opens[place] - self.closes[place - 1]
-        left = (self.closes[place] - at) / (self.closes[place] - self.opens[place])
-        return float(min(closure / DAY, 1.0) * left)
-
     # -- open time
 
     def elapsed(self, at: Instants) -> Spans:
@@ -188,6 +169,12 @@ class OpenHours:
         late = elapsed >= self._total
         at: Instants = np.where(elapsed < 0, ahead, np.where(late, beyond, inside))
         return at
+
+    def open_days_between(self, begin: np.datetime64, end: np.datetime64) -> float:
+        """Return the open time between two instants, days."""
+        if self.is_never_open:
+            return 0.0
+        return float(np.diff(self.elapsed(np.array([begin, end])))[0] / DAY_US)
 
     def passed(self, last: Instants, due: Instants, at: np.datetime64) -> Floats:
         """Return the shares of the open time from crawls to due times that have passed."""

@@ -15,9 +15,11 @@ Amounts are in the unit of the budget: crawls, bytes, seconds or money.
 """
 
 from dataclasses import dataclass, replace
+from math import isinf
 from typing import NamedTuple
 
 from service.core.checks import InvalidInput
+from service.core.even_days import NOTHING_KEPT, Kept
 
 PAYS_BACK = 0.5
 """Share of the income that pays back a debt."""
@@ -37,6 +39,8 @@ class TakenAmounts(NamedTuple):
     """Part that urgent pages took beyond the day's budget."""
     first: float = 0.0
     """Number of crawls that were the first of their page."""
+    in_windows: float = 0.0
+    """Part that hosts with windows took, without loans."""
 
 
 class Available(NamedTuple):
@@ -50,6 +54,10 @@ class Available(NamedTuple):
     """Amount beyond `due` for urgent pages."""
     first: float
     """Number of first crawls."""
+    in_windows: float = 0.0
+    """Part of `due` for pages of hosts with windows that are not due yet."""
+    shared: float = 0.0
+    """Part of `due` that hosts with windows take before others, by their share of the day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,8 @@ class Pace:
     """Amount of the loan that is not paid back."""
     n_first: float = 0.0
     """Number of first crawls this day."""
+    in_windows: float = 0.0
+    """Amount taken this day by hosts with windows, without loans."""
 
     @classmethod
     def starting(cls, budget: float, at: float) -> "Pace":
@@ -126,7 +136,14 @@ def advanced(pace: Pace, at: float, budget: float, grain: float = 1.0) -> Pace:
         # else a day that took more than its income would leave early pages less of the next one
         ahead = max(pace.ahead, carried)
         pace = replace(
-            pace, ahead=ahead, carried=carried, spent=0.0, paid=0.0, n_first=0.0, at=midnight
+            pace,
+            ahead=ahead,
+            carried=carried,
+            spent=0.0,
+            paid=0.0,
+            n_first=0.0,
+            in_windows=0.0,
+            at=midnight,
         )
     pace = _within_day(pace, at, grain)
     return replace(pace, budget=budget, tokens=min(pace.tokens, max(budget, grain)))
@@ -148,18 +165,31 @@ def _within_day(pace: Pace, at: float, grain: float) -> Pace:
     )
 
 
-def room(pace: Pace, loan_days: float = 0.0, most_first: float = float("inf")) -> Available:
+def room(
+    pace: Pace,
+    loan_days: float = 0.0,
+    most_first: float = float("inf"),
+    kept: Kept = NOTHING_KEPT,
+) -> Available:
     """Return what crawls may take now.
 
     `loan_days` is the maximum of the debt, in days of budget; `most_first` is the maximum of first
-    crawls a day.
+    crawls a day. `kept` is what the day keeps (`core.even_days`). It bounds the crawls of hosts
+    with windows, so the first bucket does not: a closure would let it overflow.
     """
-    due = max(min(pace.tokens, pace.left), 0.0)
+    tokens = pace.tokens + kept.in_windows * pace.budget
+    due = max(min(tokens, pace.left) - kept.due * pace.budget, 0.0)
+    ahead = max(min(pace.ahead, due), 0.0)
+    first = most_first if isinf(most_first) else most_first * (1.0 - kept.due)
+    shared = (kept.in_windows - kept.due) * pace.budget - pace.in_windows
+    evenly = max(min(pace.left - kept.early * pace.budget, due), 0.0)
     return Available(
         due=due,
-        ahead=max(min(pace.ahead, due), 0.0),
+        ahead=ahead,
         on_loan=max(loan_days * pace.budget - pace.debt, 0.0),
-        first=max(most_first - pace.n_first, 0.0),
+        first=max(first - pace.n_first, 0.0),
+        in_windows=evenly if kept.in_windows > 0 else 0.0,
+        shared=max(min(shared, due), 0.0),
     )
 
 
@@ -197,6 +227,7 @@ def taken(pace: Pace, crawls: TakenAmounts) -> Pace:
         spent=pace.spent + own,
         debt=pace.debt + crawls.on_loan,
         n_first=pace.n_first + crawls.first,
+        in_windows=pace.in_windows + crawls.in_windows,
     )
 
 

@@ -35,7 +35,7 @@ from service.epochs.plan import Plan
 from service.epochs.requests import NO_REQUESTS, RequestCounts, factor_after, joined
 from service.epochs.shifts import exposures, placed, shifted
 from service.epochs.urgency import LastEpoch, Urgency, urgency
-from service.epochs.windows import HostWindows, WindowLoss, worst
+from service.epochs.windows import HostWindows, WindowLoss, demand, worst
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import CRAWLS
 from service.model.arrays import Floats, Ints
@@ -132,6 +132,8 @@ def solve(problem: Problem) -> Joint[EpochResult]:
         observed_ratio=urgencies.hidden_ratio(shifts.urgency, shifts.shift != NOT_SHIFTED),
     )
     of_pages = rates.crawl, rates.crawl_probability
+    a_day = rates.crawl if costs.of_pages is None else rates.crawl * costs.of_pages
+    window_demand = yield from demand(problem.windows, pages.host_id, a_day)
     harmonic, binary = yield from total(total_costs(pages, estimates, of_pages, plan.timing))
     certificate = Certificate(
         bandwidth=budget.budget,
@@ -153,6 +155,7 @@ def solve(problem: Problem) -> Joint[EpochResult]:
         budget_factor=urgencies.budget_factor,
         observed_ratios=urgencies.observed_ratios,
         window_losses=tuple((*loss,) for loss in rates.losses),
+        window_demand=window_demand,
     )
     return EpochResult(schedule, certificate, urgencies.evidence)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from service.core.common_values import Contribution, Joint, anywhere
 from service.core.waits import delay_in_force
 from service.leases.open_due import by_hours
-from service.model.arrays import Bools, Floats, Ints, distinct, is_among
+from service.model.arrays import Bools, Floats, Ints, distinct, is_among, places
 from service.model.calendars import OfPages
 from service.model.columns import CapColumns
 from service.storage import Transaction
@@ -24,12 +24,19 @@ FULL = 1.001
 """Load over the capacity, from which a host is over it."""
 MOST_ROUNDS = 6
 """Maximum number of allocations until all hosts are within their capacity."""
+MOST_DEMANDS = 100
+"""Maximum number of different windows whose demand an epoch keeps; others count as open."""
 MOST_LOSSES = 20
 """Maximum number of hosts with losses that an epoch keeps."""
 LEAST_LOSS = 0.1
 """Least share of its crawls that a host loses to be named."""
 LEAST_LOST = 1.0
 """Least number of crawls a day that a host loses to be named."""
+
+
+Texts = tuple[str, str]
+"""Windows and blackouts."""
+ALWAYS_OPEN: Texts = ("", "")
 
 
 class WindowLoss(NamedTuple):
@@ -51,6 +58,8 @@ class HostWindows(NamedTuple):
     host: NDArray[np.object_]
     queue_id: Ints
     hours: OfPages
+    texts: NDArray[np.object_]
+    """Windows and blackouts of each host, a pair of texts."""
     capacity: Floats
     """Crawls a day that the open time of the host queue has room for; inf without a delay."""
 
@@ -72,7 +81,40 @@ def load_windows(tx: Transaction, host_id: Ints, host_delay_s: float) -> HostWin
     delay_s = delay_in_force(delays.min_delay_s, delays.robots_delay_s, host_delay_s)
     share = np.array([0.0 if each.is_never_open else each.share for each in hours])
     capacity = np.divide(share * DAY_S, delay_s, out=np.full(len(share), np.inf), where=delay_s > 0)
-    return HostWindows(delays.host_id, delays.host, delays.queue_id, hours, capacity)
+    texts = np.empty(len(delays), object)
+    texts[:] = tx.calendars.texts_of(delays.host_id)
+    return HostWindows(delays.host_id, delays.host, delays.queue_id, hours, texts, capacity)
+
+
+def demand(
+    windows: HostWindows | None, host_id: Ints, a_day: Floats
+) -> Joint[tuple[tuple[str, str, float], ...]]:
+    """Return the planned amounts a day of all parts by windows; () if no host has windows.
+
+    `host_id` and `a_day` are those of the (N,) pages of this part.
+    """
+    if not (yield from anywhere(windows is not None)):
+        return ()
+    amounts = {ALWAYS_OPEN: float(a_day.sum())}
+    if windows is not None:
+        place = places(host_id, windows.host_id)
+        inside = place >= 0
+        of_hosts = np.bincount(place[inside], a_day[inside], len(windows.host_id))
+        amounts[ALWAYS_OPEN] = float(a_day[~inside].sum())
+        for texts, amount in zip(windows.texts.tolist(), of_hosts.tolist(), strict=True):
+            amounts[texts] = amounts.get(texts, 0.0) + amount
+    sums: dict[Texts, float] = yield Contribution(amounts, _summed)
+    closing = sorted(set(sums) - {ALWAYS_OPEN}, key=lambda texts: (-sums[texts], texts))
+    rest = sums[ALWAYS_OPEN] + sum(sums[texts] for texts in closing[MOST_DEMANDS:])
+    return ((*ALWAYS_OPEN, rest), *((*texts, sums[texts]) for texts in closing[:MOST_DEMANDS]))
+
+
+def _summed(parts: Sequence[dict[Texts, float]]) -> dict[Texts, float]:
+    sums: dict[Texts, float] = {}
+    for part in parts:
+        for texts, amount in part.items():
+            sums[texts] = sums.get(texts, 0.0) + amount
+    return sums
 
 
 class Loads(NamedTuple):

@@ -9,7 +9,7 @@ from service.budget.allotments import Allotment
 from service.budget.host_days import after, first_room, midnight_after, on_day, room
 from service.leases.picks import ranks
 from service.leases.politeness import Gates
-from service.model.arrays import NO_TIME, Bools, Instants, Ints, distinct
+from service.model.arrays import NO_TIME, Bools, Instants, Ints, distinct, instant
 from service.storage import Transaction
 from service.storage.budget.caps import NO_DAYS, CappedDays
 from service.storage.queue.columns import DuePages, HostQueues
@@ -79,7 +79,7 @@ class QueueCaps(NamedTuple):
 
         `left` is what the day leaves of the budget.
         """
-        had_last_first = left.is_last_first and left.first < 1
+        had_last_first = left.next_first_at is not None and left.first < 1
         if not len(self.row) and not had_last_first:
             return None
         opens = np.full(n, NO_TIME)
@@ -87,8 +87,8 @@ class QueueCaps(NamedTuple):
         opens[self.row[room(self.days) < 1]] = midnight
         if isfinite(left.first):
             first_opens[self.row[first_room(self.days, left.first_share) < 1]] = midnight
-        if had_last_first:
-            first_opens[:] = midnight
+        if left.next_first_at is not None and had_last_first:
+            first_opens[:] = np.fmax(first_opens, instant(left.next_first_at))
         return NextDays(opens, first_opens)
 
 

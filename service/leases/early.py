@@ -54,15 +54,18 @@ class EarlyPages:
         self.horizon = np.timedelta64(0, "us")
         """Time ahead for which the fill that runs queues pages."""
 
-    def begin(self, pace: Pace | None, at: float, horizon_days: float) -> None:
+    def begin(
+        self, pace: Pace | None, at: float, horizon_days: float, *, in_windows: bool = False
+    ) -> None:
         """Begin a fill: set the minimum share by the counts of the last one.
 
         `at` is the present instant, days since 1970. Without a pace nothing has been leased yet.
+        With `in_windows` some hosts have windows, whose early crawls may take a day's budget.
         """
         self.horizon = np.timedelta64(round(horizon_days * DAY_US), "us")
         idle = 0.0
         if self.budget is not None and pace is not None:
-            ahead = advanced(pace, at, self.budget).ahead
+            ahead = self.budget if in_windows else advanced(pace, at, self.budget).ahead
             own = (ahead + self.budget * horizon_days) / self.each
             idle = max(own, min(self.budget / self.each, LEAST_QUEUED))
         above = np.cumsum(self.n_pages[::-1])[::-1]

@@ -30,7 +30,7 @@ from service.leases.dealt import (
 )
 from service.leases.due import due_at
 from service.leases.early import LEAST_WAIT, waited
-from service.leases.open_due import closings, openings, reserved_days
+from service.leases.open_due import closings, has_windows, openings
 from service.leases.picks import PickLimits, is_first, most_overdue
 from service.leases.politeness import (
     Gates,
@@ -101,10 +101,12 @@ class LockedPicks(NamedTuple):
     def spent(self) -> TakenAmounts:
         """Return the amounts that the leased pages take of the budget."""
         amount, first = self.amount, self.taken & np.isnat(self.pages.last_crawl_at)
+        own, hours = self.taken & ~self.on_loan, self.pages.hours
         return TakenAmounts(
             float(amount[self.taken].sum()),
             on_loan=float(amount[self.on_loan].sum()),
             first=float(np.count_nonzero(first)),
+            in_windows=0.0 if hours is None else float(amount[own & has_windows(hours)].sum()),
         )
 
 
@@ -169,7 +171,7 @@ def lease(
     n = count if loan else allotment.crawls(count)
     n = min(n, allotment.early_crawls(count)) if ahead else n
     most = PickLimits(n, n_first, offer.gates.room, first_room, ahead)
-    picked = most_overdue(able, offer.host_queue, most, at)
+    picked = most_overdue(able, offer.host_queue, shared(tx, most, offer, allotment, now), at)
     to = deal([request.count for request in requests], len(picked))
     leases = _leases(offer.rows.page_id[picked], [requests[i] for i in to], now, rng)
     in_group = rows.queue_id[picked] < 0
@@ -205,9 +207,9 @@ def in_windows(
 ) -> tuple[Offer, Instants | None]:
     """Return an offer without closed host queues, and when these open, NaT for others.
 
-    `ahead` is the allotment of early crawls, which leave over what the windows of a host queue have
-    not released. Feeds are judged one by one, so that those of a closed host hide no others. None:
-    all hosts are open at all times.
+    `ahead` is the allotment of early crawls, which leave over what a day keeps. Feeds are judged
+    one by one, so that those of a closed host hide no others. None: all hosts are open at all
+    times.
     """
     queue_id, gates = offer.host_queues.queue_id, offer.gates
     closed = None if of.feeds else tx.calendars.opening(queue_id, now, instant(now))
@@ -215,9 +217,21 @@ def in_windows(
         return offer, None
     waits = ~np.isnat(closed)
     if ahead is not None:
-        reserved = tx.calendars.reserved_days(queue_id, now, instant(now))
-        waits |= ahead.released(reserved) < ahead.least
+        closes, stays_open = tx.calendars.closing(queue_id, now)
+        begins = closes & ahead.begins_early(in_windows=True)
+        waits |= ~(begins | (stays_open & ahead.begins_early(in_windows=False)))
     return offer._replace(gates=gates._replace(room=np.where(waits, 0, gates.room))), closed
+
+
+def shared(
+    tx: Transaction, most: PickLimits, offer: Offer, allotment: Allotment, now: datetime
+) -> PickLimits:
+    """Return the limits with the crawls that hosts with windows have before others."""
+    n_shared = 0 if most.ahead else allotment.crawls_in_windows(most.n)
+    if not n_shared or not tx.calendars.in_use:
+        return most
+    closes, _ = tx.calendars.closing(offer.host_queues.queue_id, now)
+    return most._replace(in_windows=n_shared, closes=closes)
 
 
 def lease_due(
@@ -251,7 +265,7 @@ def lease_due(
         allowed &= caps.allowed
     able = locked & ripe & allowed
     if ahead and pages.hours is not None:
-        free = allotment.released(reserved_days(pages.hours, instant(now)))
+        free = allotment.early(has_windows(pages.hours))
         able &= np.cumsum(np.where(able, amount, 0.0)) <= free
     may = able & allotment.tries(able & (pages.cost <= 0))
     first = np.isnat(pages.last_crawl_at)

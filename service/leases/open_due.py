@@ -73,12 +73,9 @@ def passed(
     return share
 
 
-def reserved_days(hours: OfPages, at: np.datetime64) -> Floats:
-    """Return the income that early crawls of (N,) pages leave over, in days of a budget."""
-    reserved = np.zeros(len(hours))
-    for own, row in by_hours(hours):
-        reserved[row] = own.reserved_days(at)
-    return reserved
+def has_windows(hours: OfPages) -> Bools:
+    """Return which of (N,) pages have hosts that may be closed."""
+    return np.fromiter(map(bool, hours), np.bool_, len(hours))
 
 
 def lease_end(tx: Transaction, page_id: int, ends: datetime, now: datetime) -> datetime:

@@ -14,6 +14,10 @@ FIRST = 1e100
 """Lateness of first crawls that have a maximum of their own, above that of all but requests."""
 
 
+BEFORE = 1e150
+"""Factor on the lateness of pages of hosts with windows that come before all but requests."""
+
+
 class PickLimits(NamedTuple):
     """Maximum numbers of crawls of one transaction."""
 
@@ -26,6 +30,10 @@ class PickLimits(NamedTuple):
     """(Q,) first crawls of each host queue, which then come before others; None: as `room`."""
     ahead: bool = False
     """True for pages that were crawled before and are not due yet."""
+    in_windows: int = 0
+    """Crawls of host queues with windows that come before others."""
+    closes: Bools | None = None
+    """(Q,) True for host queues with windows; None: `in_windows` is 0."""
 
 
 def most_overdue(
@@ -40,7 +48,9 @@ def most_overdue(
     if limits.ahead:
         ripe = ~rows.leased & ~first & ~np.isnat(rows.next_at) & (overdue >= LEAST_WAIT)
     can = np.flatnonzero(ripe & (room[host_queue] > 0))
-    order = can[np.lexsort((rows.page_id[can], rows.next_at[can], -overdue[can]))]
+    if limits.closes is not None:
+        overdue[_shared(rows, overdue, can, host_queue, limits)] *= BEFORE
+    order = _ordered(rows, overdue, can)
     has_first = first[order].any()
     if has_first and limits.first_room is not None:
         some = within_room(order[first[order]], host_queue, limits.first_room)
@@ -53,6 +63,20 @@ def most_overdue(
         kept = ~first[order] | np.isin(order, picked[first[picked] & ~too_many])
         picked = within_room(order[kept], host_queue, room)[: limits.n]
     return picked
+
+
+def _ordered(rows: QueuedPages, overdue: Floats, some: Ints) -> Ints:
+    """Return some rows, the most overdue first."""
+    return some[np.lexsort((rows.page_id[some], rows.next_at[some], -overdue[some]))]
+
+
+def _shared(
+    rows: QueuedPages, overdue: Floats, can: Ints, host_queue: Ints, limits: PickLimits
+) -> Ints:
+    """Return the rows to which a day's share of their windows entitles them."""
+    closes = can[:0] if limits.closes is None else can[limits.closes[host_queue[can]]]
+    order = within_room(_ordered(rows, overdue, closes), host_queue, limits.room)
+    return order[: limits.in_windows]
 
 
 def lateness(rows: QueuedPages, at: np.datetime64) -> Floats:

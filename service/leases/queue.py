@@ -76,7 +76,8 @@ def fill_queue(
         epoch = tx.number_in_force()
         if early is not None:
             now = tx.clock()
-            early.begin(tx.pace(), days_since_1970(now), (until - now) / timedelta(days=1))
+            horizon_days, closes = (until - now) / timedelta(days=1), tx.calendars.in_use
+            early.begin(tx.pace(), days_since_1970(now), horizon_days, in_windows=closes)
     after = 0
     while not stopped():
         with store.begin() as tx:

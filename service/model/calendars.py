@@ -9,12 +9,16 @@ from datetime import date, datetime
 from typing import NamedTuple
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
+from service.core.even_days import Demand
 from service.core.open_hours import OpenHours
-from service.model.arrays import Floats, Instants, Ints, instant, moment
+from service.model.arrays import Bools, Instants, Ints, instant, moment
 from service.model.open_time import open_hours
-from service.model.windows import WINDOW_EXAMPLE, read_blackout, read_window
+from service.model.windows import WINDOW_EXAMPLE, Unreadable, read_blackout, read_window
+
+log = structlog.get_logger()
 
 OfPages = NDArray[np.object_]
 """Open hours of each page or host, "" for one that is always open."""
@@ -88,6 +92,11 @@ class Calendars:
 
     # -- hosts
 
+    def texts_of(self, host_id: Ints) -> list[tuple[str, str]]:
+        """Return the windows and blackouts of (N,) hosts, each in one text."""
+        rules = [self.rules_of(host) for host in host_id.tolist()]
+        return [(joined(each.windows or ()), joined(each.blackouts)) for each in rules]
+
     def of_hosts(self, host_id: Ints, now: datetime) -> OfPages:
         """Return the open hours of (N,) hosts."""
         table = self._table
@@ -138,19 +147,39 @@ class Calendars:
         later = [opens for opens in first if opens > at]
         return moment(min(later)) if later else None
 
-    def reserved_days(self, queue_id: Ints, now: datetime, at: np.datetime64) -> Floats:
-        """Return the income that early crawls of (Q,) host queues leave over, in days of a budget.
+    def closing(self, queue_id: Ints, now: datetime) -> tuple[Bools, Bools]:
+        """Return which (Q,) host queues are of hosts with windows, and of hosts without.
 
-        That of a group is 0 where its pages are judged one by one, as in `opening`.
+        A group whose hosts have windows of their own may be both.
         """
-        reserved = np.zeros(len(queue_id))
-        for n, hours in self._of_queues(queue_id, now):
-            reserved[n] = hours.reserved_days(at)
-        return reserved
+        mixed = np.isin(-queue_id, sorted(self._mixed()))
+        closes = mixed.copy()
+        closes[[n for n, _ in self._of_queues(queue_id, now)]] = True
+        return closes, ~closes | mixed
+
+    def demands(
+        self, planned: Iterable[tuple[str, str, float]], now: datetime
+    ) -> tuple[Demand, ...]:
+        """Return the demand of hosts by their windows; those that no host has count as open.
+
+        `planned` has windows, blackouts and planned amounts a day.
+        """
+        demands = []
+        for windows, blackouts, a_day in planned:
+            rules = HourRules(split(windows), split(blackouts) or ())
+            is_old = bool(self.version) and rules not in self._table
+            hours = "" if is_old else self.hours(rules, now)
+            demands.append(Demand(hours if isinstance(hours, OpenHours) else None, a_day))
+        return tuple(demands)
+
+    def _mixed(self) -> set[int]:
+        """Return the groups whose hosts have windows of their own."""
+        stored = self._stored
+        return {stored.group_of[each] for each in stored.of_queue if stored.group_of.get(each, 0)}
 
     def _of_queues(self, queue_id: Ints, now: datetime) -> Iterator[tuple[int, OpenHours]]:
         """Yield the positions and open hours of host queues whose hosts close all at once."""
-        mixed = {self._stored.group_of.get(each, 0) for each in self._stored.of_queue if each > 0}
+        mixed = self._mixed()
         for n, queue in enumerate(queue_id.tolist()):
             if queue < 0 and -queue in mixed:
                 continue
@@ -182,9 +211,17 @@ class Calendars:
 
 
 def hours_of(rules: HourRules, now: datetime) -> OpenHours:
-    """Return the open hours of rules around a time."""
-    windows = [read_window(text) for text in rules.windows] if rules.windows else None
-    return open_hours(windows, [read_blackout(text) for text in rules.blackouts], now.date())
+    """Return the open hours of rules around a time.
+
+    A window in a zone that this machine does not know opens never. A blackout in one never ends.
+    """
+    try:
+        windows = [read_window(text) for text in rules.windows] if rules.windows else None
+        blackouts = [read_blackout(text) for text in rules.blackouts]
+    except Unreadable as error:
+        log.warning("hosts stay closed; install a newer tzdata", reason=str(error))
+        return open_hours([], [], now.date())
+    return open_hours(windows, blackouts, now.date())
 
 
 def never_open(rules: HourRules, now: datetime) -> str:

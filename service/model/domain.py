@@ -359,6 +359,10 @@ class Certificate:
     """Numbers of `core.recalibration`; empty: none yet."""
     window_losses: tuple[tuple[str, float, float, float], ...] = ()
     """Hosts whose windows are too narrow (`epochs.windows.WindowLoss`), the worst first."""
+    window_demand: tuple[tuple[str, str, float], ...] = ()
+    """Windows, blackouts and the planned amount a day of the hosts that have them, in `unit`.
+
+    Hosts that are always open have empty texts. Empty: no host has windows."""
 
 
 @dataclass(frozen=True, slots=True)

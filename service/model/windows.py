@@ -141,9 +141,15 @@ def parts_of(text: str) -> list[str]:
     return [part.strip() for part in text.split(SEPARATOR) if part.strip()]
 
 
+NOT_EVERYWHERE = frozenset({"localtime", "posixrules", "Factory"})
+"""Names that mean another zone, or none, on another machine."""
+
+
 @lru_cache(maxsize=1_000)
 def zone_of(name: str) -> ZoneInfo:
     """Return a time zone; raise `Unreadable` for a name that no zone has."""
+    if name in NOT_EVERYWHERE:
+        raise Unreadable(f"names a zone that differs by machine: {name!r}")
     try:
         return ZoneInfo(name)
     except (OSError, ValueError):  # also ZoneInfoNotFoundError, a name of a folder or with "../"

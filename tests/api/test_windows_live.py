@@ -7,6 +7,8 @@ import pytest
 from support.live_server import lease_freely, running
 
 from service.api.responses.encode import ARROW
+from service.model import windows
+from service.model.windows import zone_of
 
 HOST = "night.example"
 URLS = [f"https://{HOST}/{n}" for n in range(3)]
@@ -205,3 +207,18 @@ def test_a_refused_or_repeated_ping_in_a_closure_asks_for_nothing(live):
         assert answer["n_rejected"] == 1
         (decision,) = answer["decisions"]
         assert (decision["crawl"], decision["reason"]) == (False, reason)
+
+
+def test_a_zone_that_vanishes_closes_its_host_and_nothing_else(live, monkeypatch):
+    live.register(*URLS, "https://other.example/")
+    set_host(live, windows=["00:00-24:00 Europe/Berlin"])
+    zone_of.cache_clear()
+    monkeypatch.setattr(windows, "NOT_EVERYWHERE", frozenset({"Europe/Berlin"}))
+    live.clock.advance(days=1)
+    assert [item["host"] for item in leased(live)["items"]] == ["other.example"]
+    for path in (f"/hosts/{HOST}", "/hosts", "/pages/1", "/status", f"/hosts/{HOST}/open-hours"):
+        assert live.client.get(path).status_code == 200, path
+    kinds = {need["kind"] for need in live.get("/status").json()["needs_you"]}
+    assert "window_never_opens" in kinds
+    assert set_host(live, windows=None)["windows"] is None
+    assert len(leased(live)["items"]) == 3

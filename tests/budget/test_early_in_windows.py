@@ -1,6 +1,7 @@
 """Hosts with windows have their early crawls inside of them, and no burst at the opening."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from support.budget_cases import Fleet, service, urls
 from support.crawl_cases import POLITE, RUDE, queue, report, rng, rows
-from support.store_cases import T0, publish, register, schedule_columns
+from support.store_cases import CERTIFICATE, T0, publish, register, schedule_columns
 
 from service.batching.lease_requests import LeaseRequest, lease_all
 from service.budget.allotments import Terms
@@ -65,7 +66,8 @@ def crawled_before(store, *hosts, n=60):
     with store.begin() as tx:
         tx.run("UPDATE page_states SET interval_factor = 1.0")
     rates = schedule_columns(np.sort(ids.ravel()), crawl_rate=np.full(ids.size, 0.1))
-    publish(store, rates, now=before)
+    demand = (("", "", 0.1 * n * (len(hosts) - 1)), (EVENING, "", 0.1 * n))
+    publish(store, rates, now=before, certificate=replace(CERTIFICATE, window_demand=demand))
     return [sorted(each) for each in ids.tolist()]
 
 
@@ -78,7 +80,7 @@ def fill(store, early, now):
 
 @pytest.mark.usefixtures("no_timers")
 @pytest.mark.parametrize("group", [None, "g"])
-def test_what_a_closure_has_saved_is_released_evenly_over_the_window(sql_store, group):
+def test_a_day_is_spent_evenly_over_its_window(sql_store, group):
     crawled_before(sql_store, NIGHT)
     open_in_the_evening(sql_store, group=group)
     keeper, early = Keeper(sql_store, Terms(BUDGET), seconds=lambda: 0.0), EarlyPages(BUDGET)
@@ -90,9 +92,10 @@ def test_what_a_closure_has_saved_is_released_evenly_over_the_window(sql_store, 
         at = closed_at + hour * HOUR + (timedelta(minutes=-1) if hour == 24 else SECOND)
         fill(sql_store, early, at)
         taken.append(len(crawled(sql_store, keeper, at)))
-    assert sum(taken[:16]) == 0, "none in the closure, and no burst at the opening"
-    assert sum(taken[16:24]) == BUDGET - 1, "the income of a day, but for the last minute"
-    assert set(taken[16:24]) <= {2, 3, 4}
+    assert sum(taken[:15]) == 0, "none in the closure"
+    assert taken[15] == 1, "at the opening, what the day before has left"
+    assert set(taken[16:23]) == {3, 4}, "evenly, but for the last hour"
+    assert (sum(taken[16:23]), taken[23]) == (BUDGET, 0)
     assert sum(taken[24:]) == 0
 
 

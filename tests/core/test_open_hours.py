@@ -37,18 +37,6 @@ def test_open_time_is_the_time_in_open_stretches(hours, one, other):
     assert elapsed[1] - elapsed[0] == expected
 
 
-@given(stretches(), st.floats(0, 1), st.integers(0, 1_000))
-def test_the_income_of_a_closure_is_released_evenly_and_all_by_the_closing(hours, part, seed):
-    place = 1 + seed % (len(hours.opens) - 1)
-    opens, closes = hours.opens[place], hours.closes[place]
-    at = opens + ((closes - opens) * part).astype("m8[us]")
-    saved = min((opens - hours.closes[place - 1]) / np.timedelta64(1, "D"), 1.0)
-    assert hours.reserved_days(opens) == pytest.approx(saved)
-    expected = saved * (1 - part) if at < closes else 1.0
-    assert hours.reserved_days(at) == pytest.approx(expected, abs=1e-6)
-    assert hours.reserved_days(opens - np.timedelta64(1, "us")) == 1.0, "closed"
-
-
 def test_shares_of_intervals_pass_in_open_time_alone():
     hours = nights()
     last = np.full(3, BEGIN + 6 * HOUR)

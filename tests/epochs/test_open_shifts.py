@@ -73,6 +73,7 @@ def windows_of(hours, capacity, queue=(1, 2)):
         host=np.array(["a.example", "b.example"], object),
         queue_id=np.array(queue),
         hours=np.array([hours, hours], object),
+        texts=np.array([None, None], object),
         capacity=np.asarray(capacity, np.float64),
     )
 

@@ -11,6 +11,7 @@ from recrawl_lab.replay.replay import instants_of
 from recrawl_lab.replay.turns import Pages, Turn, taken_in_turn, within
 from recrawl_lab.worlds.simulated_time import START, Clock
 from recrawl_lab.worlds.world import synthetic_world
+from service.core.even_days import NOTHING_KEPT
 from service.core.pace import Available
 from service.model.calendars import HourRules, hours_of
 from service.model.columns import NOT_SHIFTED
@@ -41,8 +42,8 @@ def chosen(columns, left, at=10.0, cap=NO_CAP, first_share=0.5):
     return taken_in_turn(columns, at, left, Turn.none(3), cap, first_share)
 
 
-def room(due=0.0, ahead=0.0, on_loan=0.0, first=np.inf):
-    return Available(due, ahead, on_loan, first)
+def room(due=0.0, ahead=0.0, on_loan=0.0, first=np.inf, in_windows=0.0):
+    return Available(due, ahead, on_loan, first, in_windows)
 
 
 def test_the_most_overdue_pages_go_first_within_the_room():
@@ -178,16 +179,16 @@ def test_after_a_crawl_a_page_is_due_in_open_time():
 
 def test_pages_are_brought_forward_by_their_open_time():
     columns = pages([2.0, 3.0, 3.0], last=[0.9, 0.9, 0.24], hours=hours_of(NIGHT, START))
-    left = room(due=9.0, ahead=9.0)
+    left = room(due=9.0, in_windows=9.0)
     assert chosen(columns, left, at=1.0).row.tolist() == [0, 2, 1]
     assert chosen(columns, left, at=0.97).row.tolist() == [0], "less than a tenth has passed"
 
 
-def test_income_of_a_closure_is_kept_for_the_rest_of_the_window():
+def test_a_day_keeps_its_budget_for_the_rest_of_its_windows():
     columns = pages([9.0], hours=hours_of(NIGHT, START))
-    night = [columns.reserved(at) for at in (1 + 22 / 24, 2 + 2 / 24, 2.25 - 1 / 1_440)]
-    assert night == pytest.approx([16 / 24, 8 / 24, 0.0], abs=0.002)
-    assert pages([9.0]).reserved(1.0) == 0.0
+    left = [columns.kept(1 + hour / 24).due for hour in (0, 4, 12, 22, 23)]
+    assert left == pytest.approx([1, 0.422, 0.133, 0.133, 0], abs=0.002)
+    assert pages([9.0]).kept(1.0) == NOTHING_KEPT
 
 
 @pytest.mark.dear

@@ -166,3 +166,18 @@ def test_blackouts_that_leave_no_opening_are_named():
     assert never_open(HourRules(), at) == ""
     hours = hours_of(rules, at)
     assert hours.due(np.array([instant(at)]), np.array([1.0])).tolist() == [hours.until.item()]
+
+
+@pytest.mark.parametrize("zone", ["localtime", "posixrules", "Factory"])
+def test_zones_that_differ_by_machine_are_refused(zone):
+    with pytest.raises(InvalidField, match="differs by machine"):
+        checked(WINDOWS, [f"22:00-06:00 {zone}"])
+
+
+def test_rules_in_a_zone_that_this_machine_does_not_know_never_open():
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    for rules in (
+        HourRules(("22:00-06:00 Mars/Phobos", "00:00-24:00 UTC")),
+        HourRules(("00:00-24:00 UTC",), ("2026-05-02 Mars/Phobos",)),
+    ):
+        assert hours_of(rules, at).is_never_open

@@ -21,7 +21,7 @@ from service.api.holds.facts import (
     Turn,
 )
 from service.api.holds.rules import UNNAMED
-from service.budget.allotments import first_crawls_a_day, first_spent_until, spent_until
+from service.budget.allotments import first_crawls_a_day, first_spent_until, in_force, spent_until
 from service.budget.host_days import first_room, on_day, room
 from service.budget.shown import stopped_above
 from service.core.division import FIRST_SHARE
@@ -220,7 +220,7 @@ def full_caps(
 
 def _first_share(tx: Transaction, service: Service, page: Page) -> float | None:
     """Return the share of the caps for first crawls; None where it does not bound the page."""
-    if page.last_crawl_at is not None or not isfinite(first_crawls_a_day(tx)):
+    if page.last_crawl_at is not None or not isfinite(first_crawls_a_day(in_force(tx))):
         return None
     terms = service.keeper.terms
     return FIRST_SHARE if terms is None else terms.first_share

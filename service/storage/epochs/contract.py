@@ -352,6 +352,8 @@ def decode_epoch(row: Mapping[str, Any]) -> Epoch:
             values[name] = tuple(map(float, values[name] or ()))
         losses = values["window_losses"] or ()
         values["window_losses"] = tuple((host, *map(float, each)) for host, *each in losses)
+        demand = values["window_demand"] or ()
+        values["window_demand"] = tuple((*texts, float(a_day)) for *texts, a_day in demand)
         for name in ("prior", "seconds"):  # JSON returns 1e22 as an integer
             values[name] = {key: float(value) for key, value in values[name].items()}
         values["unit"] = values["unit"] or CRAWLS  # NULL: of an older release

@@ -37,6 +37,7 @@ epochs = sa.Table(
     sa.Column("age_evidence", Json),
     sa.Column("recalibration", Json),
     sa.Column("window_losses", Json),
+    sa.Column("window_demand", Json),
     sa.Index(
         "epochs_one_request_idx",
         "status",

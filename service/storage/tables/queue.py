@@ -153,6 +153,7 @@ pace = sa.Table(
             "paid",
             "debt",
             "n_first",
+            "in_windows",
         )
     ),
     comment="One row: what the servers have taken of the day's budget.",
