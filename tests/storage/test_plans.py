@@ -33,6 +33,9 @@ N_LARGE = 10_000
 FIRST_ROW = re.compile(r"SELECT EXISTS \(SELECT 1 FROM \w+\)$")
 """Statement that reads one row of a table, whichever comes first."""
 
+ASKED_FOR_ONE = "due_pages_n_unfinished_idx"
+"""Partial index that statements ask by EXISTS whether it has a row."""
+
 TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
     "postgres": "SELECT relname FROM pg_class WHERE relkind = 'r'"
@@ -137,7 +140,7 @@ class PostgresRecorder(Recorder):
             index = node.get("Index Name")
             table = node.get("Relation Name", index)
             if node["Node Type"] == "Seq Scan" or (
-                index and not limited and "Index Cond" not in node
+                index not in (None, ASKED_FOR_ONE) and not limited and "Index Cond" not in node
             ):
                 self.uses.append(Use(statement, table, None))
             elif index is not None:
@@ -188,7 +191,8 @@ class SqliteRecorder(Recorder):
             if table not in tables:
                 continue
             in_order = " LIMIT " in statement and not any("TEMP B-TREE" in step for step in steps)
-            if way == "SCAN" and not in_order:
+            of_one = str(by).endswith(ASKED_FOR_ONE)
+            if way == "SCAN" and not in_order and not of_one:
                 self.uses.append(Use(statement, table, None))
             elif by is None or by.endswith("PRIMARY KEY"):
                 self.uses.append(Use(statement, table, f"{table} key"))
