@@ -10,7 +10,7 @@ from service.connectors.dates import read_date
 
 
 @pytest.mark.parametrize(
-    ("told", "moment"),
+    ("text", "moment"),
     [
         ("2005", (2005, 1, 1)),
         ("2005-03", (2005, 3, 1)),
@@ -63,13 +63,13 @@ from service.connectors.dates import read_date
         ),
     ],
 )
-def test_dates_of_the_w3c_and_of_mail_are_read(told, moment):
-    date = read_date(told)
+def test_dates_of_the_w3c_and_of_mail_are_read(text, moment):
+    date = read_date(text)
     assert date.begins == datetime(*moment, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("told", "days"),
+    ("text", "days"),
     [
         ("2005-03-09", 1),
         ("2005-03-09+02:00", 1),
@@ -83,12 +83,12 @@ def test_dates_of_the_w3c_and_of_mail_are_read(told, moment):
         ("20050309180015", 0),
     ],
 )
-def test_a_date_without_a_time_stands_for_its_period(told, days):
-    assert read_date(told).span == timedelta(days)
+def test_a_date_without_a_time_stands_for_its_period(text, days):
+    assert read_date(text).span == timedelta(days)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "text",
     [
         "",
         "123456789",
@@ -105,15 +105,15 @@ def test_a_date_without_a_time_stands_for_its_period(told, days):
         "9999-12-31T23:00-10:00",
     ],
 )
-def test_other_dates_are_none(told):
-    assert read_date(told) is None
+def test_other_dates_are_none(text):
+    assert read_date(text) is None
 
 
 @given(
     st.text(max_size=40) | st.from_regex(r"[A-Za-z, ]{0,5}\d{1,4}[-/ ][A-Za-z\d]{1,4}[ -]\d{2,4}.*")
 )
-def test_any_text_is_a_utc_date_or_none(told):
-    date = read_date(told)
+def test_any_text_is_a_utc_date_or_none(text):
+    date = read_date(text)
     assert date is None or (date.begins.tzinfo is UTC and date.span >= timedelta(0))
 
 

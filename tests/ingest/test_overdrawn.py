@@ -74,8 +74,8 @@ def test_a_long_outage_has_paid_for_its_own_crawls(sql_store, page):
 def states(store, n, **fields):
     """States of n pages whose last crawls were in vain."""
     ids = np.sort(register(store, n))
-    given = {"n_failures": 1, "retry_rate": RATE, "outcome": Outcome.failed}
-    save(store, ids, **(given | {"last_observed_at": T0 - 2 * DAY, "last_crawl_at": T0} | fields))
+    failed = {"n_failures": 1, "retry_rate": RATE, "outcome": Outcome.failed}
+    save(store, ids, **(failed | {"last_observed_at": T0 - 2 * DAY, "last_crawl_at": T0} | fields))
     return states_of(store, ids)
 
 

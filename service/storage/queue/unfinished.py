@@ -105,7 +105,8 @@ class UnfinishedStatements(Subject):
     def ask_waiting(self, page_id: Ints) -> Callable[[], Ints]:
         """Return a function that returns those of these pages with a count, ascending.
 
-        The states of the pages are locked next. A store can answer with them.
+        The transaction locks the states of the same pages before it calls the function: Postgres
+        reads the answer with them.
         """
 
     @abstractmethod
