@@ -34,10 +34,25 @@ from support.store_cases import (
 
 SHARD, SOURCE, TARGET = 30, "db1", "db2"
 """Shard of the hosts of a group (`GROUPED`), whose move most tests make."""
-ADD_CHANGE_HOURS = """
-INSERT INTO change_hours (host_id, learnt_at, has_hours, evidence, profile)
-SELECT host_id, TIMESTAMPTZ '2026-05-01 12:00Z', true, 'a', 'b' FROM hosts
-"""
+ADD_LEARNT = (
+    """
+    INSERT INTO change_hours (host_id, learnt_at, has_hours, evidence, profile)
+    SELECT host_id, TIMESTAMPTZ '2026-05-01 12:00Z', true, 'a', 'b' FROM hosts
+    """,
+    """
+    INSERT INTO group_hours (host_id, url_group, seen_at, has_own, evidence, profile)
+    SELECT host_id, 7, TIMESTAMPTZ '2026-05-01 12:00Z', true, 'a', 'b' FROM hosts
+    """,
+    """
+    INSERT INTO host_incidents (host_id, ended_at)
+    SELECT host_id, TIMESTAMPTZ '2026-04-01 12:00Z' FROM hosts
+    """,
+    """
+    INSERT INTO crawl_days (queue_id, day, n_crawls, n_first, carried)
+    SELECT queue_id, 20574, 1, 0, 0 FROM host_queues
+    """,
+)
+"""What epochs, reports and leases learn of hosts in the course of time."""
 EVERY_ID = Range(1, 2**62)
 (DUE,) = (table for table in ACTIVE if table.name == "due_pages")
 
@@ -65,9 +80,6 @@ def settled(store: ShardedStore, n_pages: int = 8) -> np.ndarray:
             tx.add_tags(PageTags(page_id=ids[::3], tag=np.full(len(ids[::3]), tag, object)))
     with store.begin() as tx:
         change_group(tx, "cdn", {"min_delay_s": 2.0}, sorted(GROUPED), T0, Politeness())
-    for database in store.databases:
-        with database.begin() as tx:
-            tx.run(ADD_CHANGE_HOURS)
     for shard in (SHARD, 2, 50):
         *_, deleted = hosts_of(shard, 4)
         with store.begin() as tx:
@@ -80,6 +92,10 @@ def settled(store: ShardedStore, n_pages: int = 8) -> np.ndarray:
     queue(store, ids, T0 + 5 * DAY)
     crawls = take(store, T0 + 5 * DAY, count=5)
     report(store, crawls[:2], T0 + 5 * DAY + HOUR, changed=1)
+    for database in store.databases:
+        with database.begin() as tx:
+            for statement in ADD_LEARNT:
+                tx.run(statement)
     return ids
 
 
