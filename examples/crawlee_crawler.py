@@ -10,13 +10,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Any
 
 from crawlee import ConcurrencySettings, Request, service_locator
 from crawlee.crawlers import ParselCrawler, ParselCrawlingContext
-from crawlee.http_clients import HttpCrawlingResult, ImpitHttpClient
+from crawlee.http_clients import HttpCrawlingResult, HttpxHttpClient
 from crawlee.request_loaders import RequestManager
 from crawlee.storage_clients import MemoryStorageClient
 from crawlee.storage_clients.models import ProcessedRequest
@@ -32,27 +32,41 @@ IDLE_S = 60.0
 """Time without a due page after which a crawl of a site is finished, seconds."""
 
 
-class Answers(ImpitHttpClient):
-    """Crawlee's HTTP client, which keeps what each answer shows and follows no redirect.
+sending: ContextVar[rc.AsyncSentAt] = ContextVar("sending")
+"""The date of the crawl whose request is sent."""
+
+
+async def date(request: Any) -> None:
+    """Let a request of httpx show when it leaves."""
+    request.extensions["trace"] = sending.get(None)
+
+
+class Answers(HttpxHttpClient):
+    """Crawlee's client by httpx, which keeps what each answer shows and follows no redirect.
 
     Crawlee drops the answers of errors before a handler sees them.
     """
 
     def __init__(self) -> None:
-        super().__init__(follow_redirects=False, browser=None, headers={"User-Agent": AGENT})
+        super().__init__(
+            header_generator=None,
+            follow_redirects=False,
+            headers={"User-Agent": AGENT},
+            event_hooks={"request": [date]},
+        )
         self.seen: dict[str, rc.CrawlEvidence] = {}
 
     @override
     async def crawl(self, request: Request, **options: Any) -> HttpCrawlingResult:
         """Fetch a page, and keep the evidence by the key of its request."""
-        start, sent_at = time.monotonic(), datetime.now(UTC)
-        # an exception is no answer
-        self.seen[request.unique_key] = {"status": 0, "observed_at": sent_at}
+        start, sent_at = time.monotonic(), rc.AsyncSentAt()
+        self.seen[request.unique_key] = {"status": 0}  # an exception is no answer
+        sending.set(sent_at)
         result = await super().crawl(request, **options)
         answer, body = result.http_response, await result.http_response.read()
         header, status = answer.headers.get, answer.status_code
-        seen: rc.CrawlEvidence = {"status": status, "observed_at": sent_at, "bytes": len(body)}
-        seen["seconds"] = time.monotonic() - start
+        seen: rc.CrawlEvidence = {"status": status, "observed_at": sent_at.value}
+        seen["bytes"], seen["seconds"] = len(body), time.monotonic() - start
         seen["etag"] = usable_etag(header("etag") or "")
         seen["last_modified"] = http_date(header("last-modified") or "")
         seen["redirect_url"] = target_url(status, request.url, header("location") or "")

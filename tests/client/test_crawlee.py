@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.image import finish
 from support.live_server import PATIENCE_S, Clock, Live, lease_freely, running, until
-from support.local_site import serving
+from support.local_site import page, serving
 from support.pages import DOCS, block
 from support.processes import ROOT, environment
 from support.watched_site import N_PAGES, WatchedSite, linked
@@ -42,14 +42,32 @@ def bin_folder(tmp_path_factory) -> Path:
     return folder / ".venv" / "bin"
 
 
+LATE = """
+from datetime import UTC, datetime
+from recrawl_client import sending
+
+sending.PRECISION_S = 60.0
+crawl = c.Answers.__bases__[0].crawl
+
+async def late(self, request, **options):
+    print("asked", datetime.now(UTC).isoformat(), flush=True)
+    return await crawl(self, request, **options)
+
+c.Answers.__bases__[0].crawl = late
+"""
+"""Program that prints the time between the example and Crawlee's client."""
+
+
 @contextmanager
-def crawling(bin_folder: Path, live: Live, start: str, log: Path, idle_s: float) -> Iterator:
+def crawling(
+    bin_folder: Path, live: Live, start: str, log: Path, idle_s: float, more: str = ""
+) -> Iterator:
     """Run the example as the page runs it; a shorter wait for due pages ends it sooner."""
     command = block(PAGE, "crawl").text.split()
     assert command[:2] == ["python", "examples/crawlee_crawler.py"]
     run = (
-        "import asyncio, sys; sys.path.insert(0, 'examples'); import crawlee_crawler as c; "
-        f"c.IDLE_S = {idle_s}; asyncio.run(c.main(*sys.argv[1:]))"
+        "import asyncio, sys; sys.path.insert(0, 'examples'); import crawlee_crawler as c\n"
+        f"{more}\nc.IDLE_S = {idle_s}; asyncio.run(c.main(*sys.argv[1:]))"
     )
     with log.open("wb") as out:
         crawler = subprocess.Popen(
@@ -136,6 +154,16 @@ def test_a_crawler_that_is_killed_loses_nothing_and_nothing_is_fetched_twice_at_
         again = {path for path in PATHS if site.hits[path] > 1}
         assert again <= {re.sub(r"^https?://[^/]+", "", lease["url"]) for lease in left}
     assert live.get("/leases").json()["items"] == []
+
+
+def test_a_crawl_is_dated_as_its_request_leaves(bin_folder, live, tmp_path):
+    with serving({"/robots.txt": page(""), "/0": page("0")}, WatchedSite) as site:
+        log = tmp_path / "log"
+        with crawling(bin_folder, live, site.url("/0"), log, idle_s=3, more=LATE) as crawler:
+            assert crawler.wait(PATIENCE_S) == 0, log.read_text()[-3_000:]
+        (asked,) = re.findall("^asked (.+)$", log.read_text(), re.MULTILINE)
+        (crawl,) = live.get("/pages", url=site.url("/0")).json()["last_crawls"]
+        assert datetime.fromisoformat(crawl["observed_at"]) > datetime.fromisoformat(asked)
 
 
 def test_two_crawlers_share_a_site(bin_folder, live, tmp_path):

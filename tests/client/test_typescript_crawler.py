@@ -128,6 +128,8 @@ def test_a_busy_service_is_asked_again_after_its_wait_with_the_same_request(buil
         posts = [key for method, path, key in front.seen if path == "/leases" and method == "POST"]
     assert len(posts) - len({*posts}) >= len(refusals)  # every refusal was repeated with its key
     assert site.hits["/0"] == 1
+    # `fetch` shows no time of its request, so the service counts the delay from the report
+    assert not any(b"observed_at" in body for body in front.bodies)
 
 
 def test_the_limit_of_a_key_slows_the_crawler_and_stops_nothing(built, sqlite_url, tmp_path):

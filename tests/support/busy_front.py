@@ -18,6 +18,7 @@ class Front:
     """Statuses with their Retry-After."""
     seen: list[tuple[str, str, str]] = field(default_factory=list)
     """Method, path and Idempotency-Key of each request."""
+    bodies: list[bytes] = field(default_factory=list)
     port: int = 0
 
     @property
@@ -37,6 +38,7 @@ def fronting(target: str, *refusals: tuple[int, str]) -> Iterator[Front]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             key = self.headers.get("Idempotency-Key", "")
             front.seen.append((self.command, self.path, key))
+            front.bodies.append(body)
             if front.refusals:
                 status, wait = front.refusals.pop(0)
                 self.reply(status, b"busy", {"Retry-After": wait})

@@ -71,7 +71,8 @@ function holding(crawl: Crawl, lost: AbortController): NodeJS.Timeout {
 async function visited(crawl: Crawl): Promise<Observation | null> {
   const lost = new AbortController();
   const timer = holding(crawl, lost);
-  const report = { lease: crawl.lease, observed_at: new Date().toISOString() };
+  // without a date: nobody knows when `fetch` sends, and the service takes the start of the lease
+  const report = { lease: crawl.lease };
   try {
     const denial = await robots.denial(crawl.url);
     lost.signal.throwIfAborted();
@@ -79,7 +80,6 @@ async function visited(crawl: Crawl): Promise<Observation | null> {
       console.log(`- ${crawl.url} robots.txt`);
       return { ...report, ...denial };
     }
-    report.observed_at = new Date().toISOString(); // a ping that is newer leads to another crawl
     const seen = await fetched(crawl, AbortSignal.any([lost.signal, AbortSignal.timeout(DEADLINE)]));
     console.log(`${seen.status} ${crawl.url} ${seen.redirect_url ?? ""}`);
     return { ...report, ...seen };
