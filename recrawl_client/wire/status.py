@@ -118,3 +118,5 @@ class StatusAnswer(Struct, frozen=True, kw_only=True):
     """Epoch in force, and the newest one."""
     needs_you: list[Need]
     """Needs of the service, the most urgent first; empty: nothing needs somebody."""
+    paused_until: Instant | None = None
+    """End of the pause of all hosts by an operator; null: none is in force."""

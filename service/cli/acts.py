@@ -12,7 +12,8 @@ from service.cli import output
 from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_end, read_moment
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.output import AsJson, echo_item, echo_lines, shown
+from service.cli.output import AsJson, echo_act, echo_item, echo_lines, shown
+from service.model.amounts import DEFAULT
 
 if TYPE_CHECKING:
     from recrawl_client import BudgetAnswer, Client
@@ -103,9 +104,9 @@ def _show(answer: "BudgetAnswer", *, as_json: bool) -> None:
 
 def sentence(answer: "BudgetAnswer") -> str:
     """Return who has set the budget, and what of it this day has spent."""
-    amount = f"{answer.budget} a day" if answer.budget else "0.2 crawls a day for each page"
-    owner = {"operator": "set by an operator", "settings": "by the settings", "default": "default"}
-    parts = [f"{amount}, {owner[answer.set_by]}"]
+    owner = {"operator": "set by an operator", "settings": "by the settings"}
+    amount = f"{answer.budget} a day, {owner.get(answer.set_by)}"
+    parts = [amount if answer.budget else DEFAULT]
     if answer.set_at is not None:
         parts[0] += f" at {answer.set_at:%Y-%m-%d %H:%M:%SZ}"
     if answer.spent_today is not None:
@@ -115,19 +116,24 @@ def sentence(answer: "BudgetAnswer") -> str:
     return "; ".join(parts)
 
 
-def pause(length: Length, to: To = URL, api_key: ApiKey = None) -> None:
+def pause(length: Length, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """Pause all hosts: no server leases a crawl until the end. Leases that run may be reported."""
     with connected(to, api_key) as service:
         until = service.pause_all(read_end(length))
-    typer.echo(f"all hosts are paused until {until:%Y-%m-%d %H:%M:%SZ}")
+    echo_act(
+        {"paused_until": until},
+        f"all hosts are paused until {until:%Y-%m-%d %H:%M:%SZ}",
+        as_json=as_json,
+    )
 
 
-def resume(to: To = URL, api_key: ApiKey = None) -> None:
+def resume(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """End the pause of all hosts; pauses of single hosts stay."""
     with connected(to, api_key) as service:
         until = service.pause()
         service.resume_all()
-    typer.echo("no pause of all hosts was in force" if until is None else "crawls are leased again")
+    done = "no pause of all hosts was in force" if until is None else "crawls are leased again"
+    echo_act({"paused_until": None}, done, as_json=as_json)
 
 
 def audit(
@@ -144,9 +150,11 @@ def audit(
     """List administrative acts, newest first."""
     wanted = {"since": since, "until": until, "act": act, "key": key, "object": name}
     filters: Any = {field: value for field, value in wanted.items() if value is not None}
-    fields = ("at", "key", "act", "object", "before", "after")
+    fields = ("at", "key", "act", "object", "after", "before")
     with connected(to, api_key) as service:
-        echo_lines(islice(service.audit(**filters), limit), *fields, as_json=as_json)
+        listed = islice(service.audit(**filters), limit)
+        empty = "no act matches the options" if filters else "no acts yet"
+        echo_lines(listed, *fields, as_json=as_json, empty=empty)
 
 
 def history(

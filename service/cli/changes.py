@@ -66,7 +66,9 @@ def changes(
     filters = {name: value for name, value in chosen.items() if value is not None}
     with connected(to, api_key, waits=follow) as client:
         encoder = json.Encoder()
+        n_printed = 0
         for part in _parts(client, _kept(cursor_file), filters, follow=follow):
+            n_printed += len(part.items)
             if as_json or not output.on_terminal():
                 sys.stdout.buffer.write(encoder.encode_lines(part.items))
                 sys.stdout.buffer.flush()
@@ -77,6 +79,8 @@ def changes(
                     )
             if cursor_file is not None:
                 _keep(cursor_file, part.next_cursor)
+    if not n_printed and output.on_terminal() and not as_json:
+        typer.echo("no changes: none were found, or none match the options")
 
 
 def _parts(

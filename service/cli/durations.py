@@ -7,10 +7,10 @@ import typer
 from service.model.moments import duration_of, is_duration, moment_of
 
 
-def read_duration(text: str) -> timedelta:
+def read_duration(text: str, *, zero: bool = False) -> timedelta:
     """Return a duration; raise `BadParameter`."""
     try:
-        return duration_of(text)
+        return duration_of(text, zero=zero)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

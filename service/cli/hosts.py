@@ -11,7 +11,7 @@ import typer
 from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_duration, read_end
 from service.cli.options import URL, ApiKey, To, connected, finite
-from service.cli.output import AsJson, echo_item, echo_lines
+from service.cli.output import AsJson, echo_act, echo_item, echo_lines
 from service.model.words import counted
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def list_hosts(
     with connected(to, api_key) as service:
         # the service names the orders that it knows
         listed = service.hosts(cast("HostOrder", sort), blocked=blocked)
-        echo_lines(listed, *OF_HOSTS, as_json=as_json)
+        empty = "no host is paused" if blocked else "no hosts yet; they come with their pages"
+        echo_lines(listed, *OF_HOSTS, as_json=as_json, empty=empty)
 
 
 @hosts.command()
@@ -156,12 +157,14 @@ def pause(
     length: Annotated[str, typer.Argument(metavar="DURATION", help="Such as 30min, 2h or 1d")],
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
     """Pause a host, and all hosts of its group; leases that run may be reported."""
     with connected(to, api_key) as service:
         paused = service.pause_host(host, read_end(length))
-    until = f"{paused.host_queue.blocked_until:%Y-%m-%d %H:%M:%SZ}"
-    typer.echo(f"{host} is paused until {until}{'' if paused.n_pages else NO_PAGE}")
+    until = paused.host_queue.blocked_until
+    done = f"{host} is paused until {until:%Y-%m-%d %H:%M:%SZ}{'' if paused.n_pages else NO_PAGE}"
+    echo_act({"host": host, "blocked_until": until}, done, as_json=as_json)
 
 
 @hosts.command()
@@ -172,21 +175,25 @@ def resume(
     ] = False,
     to: To = URL,
     api_key: ApiKey = None,
+    as_json: AsJson = False,
 ) -> None:
     """End the operator's pause of a host, and of all hosts of its group."""
     with connected(to, api_key) as service:
         queue = service.resume_host(host, site=site).host_queue
-    until = queue.paused_until
+    until, done = queue.paused_until, f"{host} is crawled again"
     if until is not None and until > datetime.now(UTC):
-        typer.echo(
-            f"{host} is paused by its site until {until:%Y-%m-%d %H:%M:%SZ}; end it by --site"
-        )
-    else:
-        typer.echo(f"{host} is crawled again")
+        done = f"{host} is paused by its site until {until:%Y-%m-%d %H:%M:%SZ}; end it by --site"
+    echo_act({"host": host, "paused_until": until}, done, as_json=as_json)
 
 
 @hosts.command()
-def delete(host: HostName, yes: Yes = False, to: To = URL, api_key: ApiKey = None) -> None:
+def delete(
+    host: HostName,
+    yes: Yes = False,
+    to: To = URL,
+    api_key: ApiKey = None,
+    as_json: AsJson = False,
+) -> None:
     """Delete a host with its settings and all its pages, after a question.
 
     A pause that runs comes back with the host, if the host is registered again.
@@ -196,14 +203,15 @@ def delete(host: HostName, yes: Yes = False, to: To = URL, api_key: ApiKey = Non
         confirm(f"this deletes {host} and its {counted(n_pages, 'page')} with their logs", yes=yes)
         n_deleted = service.delete_pages(host=host).changed if n_pages else 0
         service.delete_host(host)
-    typer.echo(f"deleted: {host}, {counted(n_deleted, 'page')}")
+    done = f"deleted: {host}, {counted(n_deleted, 'page')}"
+    echo_act({"host": host, "n_pages": n_deleted}, done, as_json=as_json)
 
 
 def _seconds(duration: str | None) -> float | None:
-    """Return a duration such as 2s in seconds; `0` is one too."""
+    """Return a duration such as 2s in seconds; `0` and `0s` are durations too."""
     if duration is None or duration == "0":
         return None if duration is None else 0.0
-    return read_duration(duration).total_seconds()
+    return read_duration(duration, zero=True).total_seconds()
 
 
 def setting(text: str) -> tuple[str, Any]:

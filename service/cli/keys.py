@@ -78,7 +78,8 @@ def create(
 def list_(database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """List all keys, revoked and expired ones too."""
     with opened(database_url) as store:
-        echo_lines(map(_line, _all(store)), *OF_KEYS, as_json=as_json)
+        empty = "no keys in the database; `recrawl keys create` makes one"
+        echo_lines(map(_line, _all(store)), *OF_KEYS, as_json=as_json, empty=empty)
 
 
 def _all(store: "Store") -> "Iterator[ApiKey]":

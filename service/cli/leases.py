@@ -12,6 +12,10 @@ from service.model.words import counted
 leases = typer.Typer(no_args_is_help=True, help="List leases and workers, and return leases.")
 
 
+NO_LEASE = "no lease runs; `recrawl leases explain` shows why"
+NO_WORKER = "no worker holds leases, and none has lost any"
+
+
 @leases.command(name="list")
 def list_leases(
     limit: Annotated[int | None, typer.Option(min=1, help="Largest number of lines")] = None,
@@ -22,7 +26,9 @@ def list_leases(
     """List the leases that run."""
     fields = ("page_id", "url", "worker", "leased_at", "expires_at")
     with connected(to, api_key) as service:
-        echo_lines(islice(service.running_leases(), limit), *fields, as_json=as_json)
+        echo_lines(
+            islice(service.running_leases(), limit), *fields, as_json=as_json, empty=NO_LEASE
+        )
 
 
 @leases.command()
@@ -52,7 +58,7 @@ def workers(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> No
     """List the workers that hold leases or have lost some."""
     fields = ("worker", "running", "lost", "expired", "returned", "refused")
     with connected(to, api_key) as service:
-        echo_lines(service.workers(), *fields, as_json=as_json)
+        echo_lines(service.workers(), *fields, as_json=as_json, empty=NO_WORKER)
 
 
 @leases.command()

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from service.model.words import number
+
 AsJson = Annotated[
     bool, typer.Option("--json", help="As JSON, for programs; the default without a terminal")
 ]
@@ -18,6 +20,15 @@ FOLDED = 30
 """Width above which a text may be folded, characters."""
 BETWEEN = 3
 """Characters between two columns."""
+HEADS = {
+    "asked_rate": "due a day",
+    "change_rate": "changes a day",
+    "crawl_rate": "crawls a day",
+    "delay_s": "delay, s",
+    "interval": "interval, days",
+    "n_first": "first crawls",
+}
+"""Heads of fields whose name has no unit, or needs one."""
 EDGES = 2
 """Characters at both sides of a table."""
 
@@ -27,10 +38,13 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def echo_lines(items: Iterable[Any], *names: str, as_json: bool = False) -> None:
+def echo_lines(
+    items: Iterable[Any], *names: str, as_json: bool = False, empty: str = "nothing to list"
+) -> None:
     """Print items: a line of JSON each, or on a terminal a table of the named fields.
 
-    A name such as `load.n_pages` is a field of a field.
+    A name such as `load.n_pages` is a field of a field. `empty` is the sentence for a list without
+    items, with the next step.
     """
     from msgspec import to_builtins
 
@@ -39,8 +53,12 @@ def echo_lines(items: Iterable[Any], *names: str, as_json: bool = False) -> None
         for row in rows:
             typer.echo(json.dumps(row))
         return
-    for block in _blocks(rows):
+    first = True
+    while block := list(islice(rows, BLOCK)):
         _print_table(names, block)
+        first = False
+    if first:
+        typer.echo(empty)
 
 
 def echo_item(item: Any, *, as_json: bool = False) -> None:
@@ -61,10 +79,12 @@ def echo_item(item: Any, *, as_json: bool = False) -> None:
     Console().print(view)
 
 
-def _blocks(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    yield list(islice(rows, BLOCK))  # an empty list has a head, too
-    while block := list(islice(rows, BLOCK)):
-        yield block
+def echo_act(answer: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
+    """Print what an act has done: a sentence, also for programs, or JSON if it is asked for."""
+    if as_json:
+        echo_item(answer, as_json=True)
+    else:
+        typer.echo(sentence)
 
 
 def _print_table(names: tuple[str, ...], rows: list[Any]) -> None:
@@ -75,7 +95,7 @@ def _print_table(names: tuple[str, ...], rows: list[Any]) -> None:
 
     cells = {name: [shown(_field(row, name)) for row in rows] for name in names}
     # columns without a value take room from the others
-    some = {name: texts for name, texts in cells.items() if any(texts) or not rows}
+    some = {name: texts for name, texts in cells.items() if any(texts)}
     console, view = Console(), Table(box=box.SIMPLE_HEAD, pad_edge=False)
     wanted = {name: _widths(_head(name), texts) for name, texts in some.items()}
     chosen = fitting(wanted, console.width)
@@ -89,7 +109,13 @@ def _print_table(names: tuple[str, ...], rows: list[Any]) -> None:
 
 
 def _head(name: str) -> str:
-    return name.rpartition(".")[2].replace("_", " ")
+    """Return the head of a field.
+
+    >>> _head("load.n_pages"), _head("crawl_rate"), _head("last_crawl_at")
+    ('pages', 'crawls a day', 'last crawl at')
+    """
+    field = name.rpartition(".")[2]
+    return HEADS.get(field, field.removeprefix("n_").replace("_", " "))
 
 
 def _widths(head: str, texts: list[str]) -> tuple[int, int]:
@@ -131,23 +157,23 @@ def _fields(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, s
         if isinstance(field, Mapping) and field:
             yield from _fields(field, f"{before}{name} ")
         else:
-            yield f"{before}{name}".replace("_", " "), shown(field)
+            yield f"{before.replace('_', ' ')}{_head(name)}", shown(field)
 
 
 def shown(value: Any) -> str:
     """Return a value for people.
 
     >>> [shown(v) for v in (None, True, 1234567, 0.123456, ["a", "b"], "2026-05-01T12:00:00.5Z")]
-    ['', 'yes', '1,234,567', '0.1235', 'a, b', '2026-05-01 12:00:00Z']
+    ['', 'yes', '1,234,567', '0.123', 'a, b', '2026-05-01 12:00:00Z']
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+        return number(value)
     if isinstance(value, list):
         return ", ".join(map(shown, value))
     if isinstance(value, Mapping):
-        return json.dumps(value)
+        return ", ".join(f"{_head(name)}: {shown(each) or 'none'}" for name, each in value.items())
     return "" if value is None else _instant(str(value))
 
 

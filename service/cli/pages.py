@@ -26,6 +26,7 @@ OF_PAGES = (
 """Columns of the table of pages, those first that a narrow terminal keeps."""
 OF_LOG = ("observed_at", "kind", "status", "changed", "interval", "robots_denied")
 """Columns of the table of a page's log."""
+NO_PAGE = "no pages yet; register them by `recrawl import urls.txt`, one URL a line"
 pages = typer.Typer(no_args_is_help=True, help="List, change, delete and recrawl many pages.")
 
 Filters = Annotated[
@@ -52,7 +53,8 @@ def list_pages(
     """List the pages that match all filters."""
     with connected(to, api_key) as service:
         listed = islice(service.pages(**_filters(filters)), limit)
-        echo_lines(listed, *OF_PAGES, as_json=as_json)
+        empty = "no page matches the filters" if filters else NO_PAGE
+        echo_lines(listed, *OF_PAGES, as_json=as_json, empty=empty)
 
 
 @pages.command()
@@ -150,7 +152,8 @@ def log(
         entries = service.page_log(service.page(url).page_id)
         if since is not None:
             entries = takewhile(lambda entry: entry.observed_at >= since, entries)
-        echo_lines(islice(entries, limit), *OF_LOG, as_json=as_json)
+        empty = "no crawl and no ping of this page" + " since then" * (since is not None)
+        echo_lines(islice(entries, limit), *OF_LOG, as_json=as_json, empty=empty)
 
 
 def _filters(texts: list[str] | None, *, crawls: bool = False) -> dict[str, Any]:

@@ -20,7 +20,7 @@ BYTES = ("bytes", "kB", "MB", "GB", "TB")
 AMOUNTS = ("bandwidth", "planned", "overhead", "bandwidth_used")
 """Fields of a plan in the unit of the budget."""
 SMALL = 1e-3
-"""Gain below which the exponent is written."""
+"""Gain below which two digits are written."""
 LEAST = 1e-9
 MOST = 1e15
 """Smallest and largest budget that the service takes, in its unit a day."""
@@ -64,19 +64,19 @@ def show(answer: "PlanAnswer") -> None:
 
     console, answer = Console(), in_large_units(answer)
     hosts = f"{counted(answer.n_pages, 'page')} of {counted(answer.n_hosts, 'host')}"
-    pages = f"{hosts}, by epoch {answer.epoch}"
-    console.print(
-        Text(
-            f"{pages}; minimum crawl rates need {_number(answer.min_bandwidth)} {answer.unit} a day"
-        )
-    )
+    ground = f"{hosts}, by epoch {answer.epoch}"
+    if answer.min_bandwidth:
+        least = f"{_number(answer.min_bandwidth)} {answer.unit}"
+        ground += f"; minimum crawl rates need {least} a day"
+    console.print(Text(ground))
     if ground := ground_of_plan(answer.n_pages, answer.n_copies, answer.n_assumed):
         console.print(Text(ground))
     heads = (
         *(f"{answer.unit} a day", "first crawls", "used", "fresh", "harmonic cost"),
         *("gain of one more", "starved"),
     )
-    rows = [_row(answer.in_force, present=True), *map(_row, answer.items)]
+    others = [item for item in answer.items if item.bandwidth != answer.in_force.bandwidth]
+    rows = [_row(answer.in_force, present=True), *map(_row, others)]
     # columns without a value take room from the others
     some = [n for n in range(len(heads)) if any(row[n] for row in rows)]
     view = Table(box=box.ROUNDED)
@@ -130,7 +130,7 @@ def _small(value: float | None) -> str:
     """Return a gain, which may be far below one, in few characters."""
     if value is None or not 0 < abs(value) < SMALL:
         return _number(value, 3)
-    return f"{value:.2g}"
+    return number(value, 2)
 
 
 def _first_crawls(item: "BudgetPlan") -> float | None:

@@ -233,7 +233,8 @@ def list_subscriptions(to: To = URL, api_key: ApiKey = None, as_json: AsJson = F
     """List all subscriptions."""
     fields = ("id", "topic", "hub", "state", "expires_at", "n_taken", "n_rejected", "reason")
     with connected(to, api_key) as service:
-        echo_lines(service.subscriptions(), *fields, as_json=as_json)
+        empty = "no subscriptions; `recrawl websub subscribe` makes one"
+        echo_lines(service.subscriptions(), *fields, as_json=as_json, empty=empty)
 
 
 SubscriptionId = Annotated[str, typer.Argument(help="`id` of the subscription, as listed")]

@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from service.model.amounts import DEFAULT
 from service.model.known_shares import without_share
-from service.model.words import counted, number, span
+from service.model.words import ago, ahead, counted, number, span
 
 if TYPE_CHECKING:
     from recrawl_client import Client
@@ -57,9 +58,11 @@ def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the state as pairs of a name and a short text."""
     if state["health"] != "ok":
         return [("health", f"not ready, at {state['address']}: {state['reason']}")]
+    paused_until = state.get("paused_until")
     return [
         ("health", f"ok, version {state['version']}, at {state['address']}"),
         ("needs you", f"{len(state['needs_you'])}" if state["needs_you"] else "nothing"),
+        *([("paused", _paused(state, paused_until))] if paused_until else []),
         ("pages", _pages(state)),
         ("fresh", _fresh(state)),
         ("today", _today(state)),
@@ -67,6 +70,12 @@ def lines(state: dict[str, Any]) -> list[tuple[str, str]]:
         ("epoch", _epoch_of(state)),
         ("crawlers", _crawlers(state)),
     ]
+
+
+def _paused(state: dict[str, Any], until: str) -> str:
+    end = datetime.fromisoformat(until)
+    when = ahead(end, datetime.fromisoformat(state["at"]))
+    return f"all hosts, by an operator; the pause ends {when}, or by `recrawl resume`"
 
 
 def _pages(state: dict[str, Any]) -> str:
@@ -105,7 +114,7 @@ def _today(state: dict[str, Any]) -> str:
 def _budget_of(state: dict[str, Any]) -> str:
     budget = state["budget"]
     if budget is None:
-        return "none is set: a fifth of the pages that have a copy, each day"
+        return DEFAULT
     loan = (
         f", with a loan of up to {span(86_400.0 * budget['loan_days'])}"
         if budget["loan_days"]
@@ -147,7 +156,7 @@ def _crawlers(state: dict[str, Any]) -> str:
 def _ago(state: dict[str, Any], at: str) -> str:
     """Return how long before the answer an instant was, by the clock of the service."""
     passed = datetime.fromisoformat(state["at"]) - datetime.fromisoformat(at)
-    return f"{span(passed.total_seconds())} ago"
+    return ago(passed.total_seconds())
 
 
 def _get(client: "Client", path: str) -> Any:

@@ -10,7 +10,7 @@ import typer
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, on_terminal
 from service.cli.state import show, state_of
-from service.model.words import counted, span
+from service.model.words import ago, counted, number
 
 if TYPE_CHECKING:
     from recrawl_client import Epoch
@@ -76,16 +76,19 @@ def epochs(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """List epochs, newest first, with the reasons of failures; --json prints a line for each."""
+    """List epochs, newest first, with the reasons of failures."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     with connected(to, api_key) as client:
         listed = [_as_json(epoch) or {} for epoch in islice(client.epochs(), limit)]
-    if as_json:
+    if as_json or not on_terminal():
         for epoch in listed:
             typer.echo(json.dumps(epoch))
+        return
+    if not listed:
+        typer.echo("no epochs yet; the first one runs once pages are registered")
         return
     view = Table("epoch", "status", "started", "took", "pages", "scheduled a day", "reason")
     for epoch in listed:
@@ -101,7 +104,7 @@ def _row(epoch: dict[str, Any]) -> tuple[str, ...]:
         started[:19].replace("T", " ") + "Z" if started else "",
         f"{seconds:.1f} s" if epoch["seconds"] else "",
         "" if epoch["n_pages"] is None else f"{epoch['n_pages']:,}",
-        "" if epoch["bandwidth_used"] is None else f"{epoch['bandwidth_used']:,.1f}",
+        "" if epoch["bandwidth_used"] is None else number(epoch["bandwidth_used"]),
         epoch["reason"] or "",
     )
 
@@ -121,5 +124,4 @@ def _moment(at: str) -> str:
 
 
 def _ago(at: str) -> str:
-    seconds = (datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()
-    return f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
+    return ago((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds())

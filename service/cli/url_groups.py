@@ -32,7 +32,8 @@ def list_groups(
     fields = ("group", "state", "share_new", "n_first", "n_new", "n_waiting", "since")
     with connected(to, api_key) as service:
         listed = islice(service.url_groups(prefix, stopped=stopped), limit)
-        echo_lines(listed, *fields, as_json=as_json)
+        empty = "no group is stopped" if stopped else "no groups; they come with new pages"
+        echo_lines(listed, *fields, as_json=as_json, empty=empty)
 
 
 @url_groups.command()

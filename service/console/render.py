@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from recrawl_client.wire.hosts import HostQueueAnswer
 from service.model import words
+from service.model.amounts import DEFAULT
 from service.model.words import NO_BREAK
 
 FOLDER = Path(__file__).parent
@@ -53,10 +54,7 @@ def instant(at: datetime | None, now: datetime) -> Markup:
     """Return an instant relative to now; its title and its attribute have the exact instant."""
     if at is None:
         return Markup(DASH)  # noqa: S704 - a constant
-    ahead = (at - now).total_seconds()
-    relative = "now"
-    if abs(ahead) >= 1:
-        relative = f"in {span(round(ahead))}" if ahead > 0 else f"{span(round(-ahead))} ago"
+    relative = words.ago((now - at).total_seconds(), words.short_span)
     exact = at.isoformat(timespec="seconds").replace("+00:00", "Z")
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(exact, relative)
 
@@ -134,5 +132,6 @@ def environment(files: Mapping[str, bytes], root: str = "") -> Environment:
         "pause_end": pause_end,
     }
     made.globals["root"] = root
+    made.globals["no_budget"] = DEFAULT
     made.globals["file"] = lambda name: f"{root}/console/static/{name}?v={versions[name]}"
     return made

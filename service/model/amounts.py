@@ -14,6 +14,8 @@ CRAWLS, BYTES, SECONDS = "crawls", "bytes", "seconds"
 """Units beside the currencies."""
 EXAMPLES = "10000 crawls, 50 GB, 20 h or 30 USD"
 """Right amounts, for errors."""
+DEFAULT = "none is set: 0.2 crawls a day for each page that has a copy"
+"""Words for the budget that nobody has set."""
 LEAST, MOST = 1e-9, 1e15
 """Bounds of a budget in its unit, a day."""
 

@@ -3,6 +3,7 @@
 A sentence and a command write "3.6 minutes", a table of the console "3.6 min".
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from math import floor, isfinite, log10
 
@@ -17,6 +18,8 @@ UNITS = (
 )
 """Units of durations: seconds, name, sign. A duration is written in the first one that fits twice.
 """
+TWICE = 1.96
+"""Units that a duration has at least; 119.9 minutes are 2 hours."""
 SHORT_S = 0.1
 """Duration below which milliseconds are written, seconds."""
 LEAST_S = 1e-5
@@ -59,7 +62,7 @@ def trimmed(text: str) -> str:
 def span(seconds: float) -> str:
     """Return a duration for a sentence.
 
-    >>> [span(s) for s in (0.025, 0.5, 1, 90, 120, 216, 172_800, 7e8, 1e20)]
+    >>> [span(s) for s in (0.025, 0.5, 1, 90, 119.9, 216, 172_800, 7e8, 1e20)]
     ['25 milliseconds', '0.5 seconds', '1 second', '90 seconds', '2 minutes', '3.6 minutes', \
 '2 days', '22.2 years', 'over 1,000 years']
     """
@@ -83,7 +86,7 @@ def _parts(seconds: float) -> tuple[str, str, str]:
     if size > MOST_S:
         return "over 1,000", "year", "y"
     for length, name, sign in UNITS:
-        if size >= 2 * length:
+        if size >= TWICE * length:
             return trimmed(f"{seconds / length:,.1f}"), name, sign
     if size >= SHORT_S or not size:
         return number(seconds), "second", "s"
@@ -122,6 +125,20 @@ def counted(n: int, noun: str, plural: str = "") -> str:
     ('1 page', '1,200 pages', '2 copies')
     """
     return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"
+
+
+def ago(seconds: float, spelt: Callable[[float], str] = span) -> str:
+    """Return how long ago an instant was, to the second; negative: how far ahead it is.
+
+    `spelt` writes the duration.
+
+    >>> ago(0.119), ago(12.2), ago(-90), ago(216)
+    ('now', '12 seconds ago', 'in 90 seconds', '3.6 minutes ago')
+    """
+    whole = round(seconds)
+    if not whole:
+        return "now"
+    return f"{spelt(whole)} ago" if whole > 0 else f"in {spelt(-whole)}"
 
 
 def moment(at: datetime) -> str:

@@ -110,10 +110,10 @@ def test_a_terminal_names_what_needs_you_first_with_the_remedy_on_its_own_line(
     ended = recrawl("status", url=learnt.url)
     assert ended.status == 1
     kind, sentence, remedy = ended.out.splitlines()[:3]
-    assert kind == "epoch_failing: epochs since 0 seconds ago"
+    assert kind == "epoch_failing: epochs since now"
     assert sentence.startswith("  Mend the cause, because the last epoch failed: Bandwidth")
     assert remedy == "  recrawl epochs --limit 5"
-    assert shown(ended)["epoch"].startswith("1, published 0 seconds ago; 2 failed: Bandwidth")
+    assert shown(ended)["epoch"].startswith("1, published now; 2 failed: Bandwidth")
 
 
 @pytest.mark.dear
@@ -179,7 +179,7 @@ def test_a_page_that_is_not_known_is_refused(recrawl, learnt: Live):
     assert "absolute http" in recrawl("why", "nonsense", url=learnt.url).refusal()
 
 
-def test_epochs_are_listed_newest_first(recrawl, learnt: Live):
+def test_epochs_are_listed_newest_first(recrawl, terminal, learnt: Live):
     too_often(learnt)
     with capture_logs():
         learnt.epoch()

@@ -43,6 +43,7 @@ def encode_state(state: ServiceState, service: "Service") -> StatusAnswer:
         budget=_budget(state),
         epoch=_epoch(state),
         needs_you=[Need(**need._asdict()) for need in state.needs],
+        paused_until=service.keeper.pause_in_force(),
         **{name: None if gauges is None else getattr(gauges, name) for name in OF_PAGES},
     )
 

@@ -23,6 +23,8 @@ from service.model.words import every, number, span
 NOTABLE = 0.05
 """Minimum deviation of the observed-to-expected ratio from 1, and minimum share of a crawl, that a
 sentence mentions."""
+NOTABLE_SHARE = 0.005
+"""Minimum share of the pages with lower crawl rates that a sentence mentions."""
 NOTABLE_SHIFT = timedelta(minutes=30)
 """Minimum shift of a crawl that a sentence mentions."""
 WRONG_304 = "its site has answered 304 although a page had changed"
@@ -99,7 +101,7 @@ def _rate(held: Hold, facts: Evidence, share: float | None) -> list[str]:
         return ["it has content again, and the next epoch decides on its share"]
     manner, drivers = _manner(page), _drivers(page, facts.estimate)
     clauses = [f"{manner}: {drivers}" if manner else drivers, *_earned(page)]
-    if share is not None and page.crawl_rate:
+    if share is not None and share >= NOTABLE_SHARE and page.crawl_rate:
         clauses.append(f"{share:.0%} of all pages have lower crawl rates")
     if page.n_failures:
         return clauses
@@ -135,7 +137,8 @@ def _manner(page: Page) -> str:
         return f"crawled {on_pings}"
     if not page.crawl_rate:
         return ""
-    at_intervals = f"crawled {every(page.crawl_rate)}"
+    then = "then " if page.last_crawl_at is None else ""
+    at_intervals = f"{then}crawled {every(page.crawl_rate)}"
     return f"{at_intervals} and {on_pings}" if page.crawl_probability else at_intervals
 
 
