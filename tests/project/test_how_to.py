@@ -204,7 +204,7 @@ def test_the_commands_of_the_page_on_inspection_show_a_service(recrawl, sqlite_u
         outputs = [recrawl(*command[1:], url=live.url) for command in commands]
         assert [output.status for output in outputs] == [0, 0, 0], outputs
         for output, text in zip(
-            outputs, ('"health": "ok"', "Crawled every", "published"), strict=True
+            outputs, ('"health": "ok"', "Then crawled every", "published"), strict=True
         ):
             assert text in output.out
         name, identifier = curl[3].split(": ")
