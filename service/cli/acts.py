@@ -171,4 +171,4 @@ def history(
     step_s = next((step for longest, step in STEPS if length <= longest), DAY_S)
     with connected(to, api_key) as service:
         rows = service.steps(since, until, step_s=step_s, host=host)
-        echo_lines(rows, *HISTORY, as_json=as_json)
+        echo_lines(rows, *HISTORY, as_json=as_json, empty="no steps in this time")

@@ -22,6 +22,8 @@ RUNNING = "; is it running?"
 START = f"{RUNNING} Start it by `recrawl serve`, or name its address by --to or RECRAWL_URL"
 COMPLETE = ("?", NAME_AUTHORITY, WRITE_HTTP)
 """Ends of the client's errors that have a remedy."""
+BY_COMMAND = ("with POST /pages", "by `recrawl import`, or with POST /pages")
+"""A remedy of the service, and what to do from a command line."""
 LATER = "; it is busy, or its database is away: try again"
 SHOW_KEY = "; pass one of the service's keys by --api-key or RECRAWL_API_KEY"
 
@@ -72,7 +74,7 @@ class Notice:
 
 def explained(error: ClientError, notice: Notice) -> UnexpectedAnswer:
     """Return the error of a call with a remedy."""
-    sentence, remedy = str(error).removesuffix(RUNNING), START
+    sentence, remedy = str(error).removesuffix(RUNNING).replace(*BY_COMMAND), START
     if isinstance(error, Unauthorized):
         remedy = SHOW_KEY
     elif isinstance(error, Refused):

@@ -279,7 +279,7 @@ class Console:
     async def miss(self, request: Request, session: Session) -> Response:
         """Return the page of an unknown address."""
         visit = self.visit(request, session, await self.caller(session.key), {})
-        detail = "the console has no such page"
+        detail = "The console has no such page"
         return visit.page("error.html", 404, title="Not found", detail=detail)
 
     # -- the visitor

@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from service.model.words import number
+
 MAX_SHOWN = 60
 """Maximum length of a value that an error repeats, characters."""
 MAX_NAME = 300
@@ -112,6 +114,8 @@ def expected(schema: Mapping[str, Any]) -> str:
 
     >>> expected({"type": "integer", "minimum": 1, "maximum": 1000})
     'a whole number from 1 to 1,000'
+    >>> expected({"type": "number", "minimum": 1e-9, "maximum": 1e15})
+    'a number from 0.000000001 to 1,000,000,000,000,000'
     """
     if choices := [each for each in schema.get("anyOf", ()) if each.get("type") != "null"]:
         schema = {**schema, **choices[0]}
@@ -146,7 +150,7 @@ def _with_article(description: str) -> str:
 
 
 def _plain(value: float) -> str:
-    return f"{int(value):,}" if value == int(value) else f"{value:,}"
+    return f"{int(value):,}" if value == int(value) else number(value, 9)
 
 
 def _range(schema: Mapping[str, Any]) -> str:

@@ -138,3 +138,7 @@ def test_a_page_alone_is_not_compared_and_its_rate_comes_after_its_first_crawl(a
     sentence = recrawl("why", PAGE, url=api.url).out
     assert "lower crawl rates" not in sentence
     assert ". Then crawled every 5 days:" in sentence
+
+
+def test_a_page_that_is_not_there_is_registered_by_a_command(empty: Live, recrawl):
+    assert "register it by `recrawl import`" in recrawl("why", PAGE, url=empty.url).refusal()

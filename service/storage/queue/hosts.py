@@ -215,7 +215,8 @@ class HostsSql(KeptSql, HoursSql, HostStatements):
     def host(self, host: str) -> Host:
         for row in self.read(HOST, host=host):
             return host_of(row)
-        raise HostNotFound(f"no page has the host {host}; it comes with its first page or with PUT")
+        way = f"it comes with its first page, or with PUT /hosts/{host}"
+        raise HostNotFound(f"no page has the host {host}; {way}")
 
     @override
     def host_pages(self, host: Host, now: datetime) -> HostPages:
