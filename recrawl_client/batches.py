@@ -113,7 +113,8 @@ class Buffer(Generic[T, C]):
         """Log that items wait; raise the error after the last try."""
         if last_try:
             raise error
-        log.warning("%d items wait: %s", len(self._waiting), error)
+        n = len(self._waiting)
+        log.warning("%s: %s", "1 item waits" if n == 1 else f"{n} items wait", error)
 
     def _raise_undelivered(self) -> None:
         if self._problem is not None:

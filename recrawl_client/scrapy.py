@@ -385,7 +385,7 @@ class Scheduler(BaseScheduler):
         for thread in self.threads:
             thread.join()
         if n := sum(batches.n_waiting for batches in self.batches):
-            log.info("sending %d items before the end", n)
+            log.info("sending %s before the end", "1 item" if n == 1 else f"{n} items")
         with ThreadPoolExecutor() as pool, self.leasing, self.client:
             if all(pool.map(_ended, [batches.close for batches in self.batches])):
                 _ended(self._give_back)

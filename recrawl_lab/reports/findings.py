@@ -12,6 +12,7 @@ from recrawl_lab.policies.lineup import (
 )
 from recrawl_lab.replay.comparison import MIN_CHANGES, MIN_CRAWLS, Comparison, PolicyMeasures
 from recrawl_lab.replay.measures import MASS, ConfidenceInterval
+from service.model.words import counted
 
 USED_UP = 0.97
 """Share of the bandwidth below which a finding names the policy."""
@@ -40,10 +41,8 @@ def _sentences(comparison: Comparison) -> Iterator[str]:
 
 
 def _too_little(comparison: Comparison) -> Iterator[str]:
-    yield (
-        f"No verdict: {comparison.n_crawls:,} crawls and {comparison.n_changes:,} changes are too "
-        "few to compare policies."
-    )
+    crawls, changes = counted(comparison.n_crawls, "crawl"), counted(comparison.n_changes, "change")
+    yield f"No verdict: {crawls} and {changes} are too few to compare policies."
     yield (
         f"A verdict needs at least {MIN_CRAWLS} crawls and {MIN_CHANGES} changes: play a longer "
         "history, more pages or more bandwidth."

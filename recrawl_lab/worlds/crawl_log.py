@@ -22,7 +22,6 @@ import numpy as np
 
 from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.recording import (
-    SECONDS_PER_DAY,
     Recording,
     made_up_host,
 )
@@ -30,6 +29,7 @@ from recrawl_lab.worlds.table import TextTable, floats, read_csv
 from service.model.arrays import Bools, Floats, Ints
 from service.model.errors import InvalidUrl
 from service.model.urls import normalise
+from service.model.words import counted, span
 
 GONE = (404, 410)
 OK, REDIRECT, UNCHANGED = 200, 300, 304
@@ -147,14 +147,14 @@ def between(low: Floats, high: Floats, rng: np.random.Generator) -> Floats:
 
 
 def _notes(existing: Logged, first: Ints, n_failed: int) -> tuple[str, ...]:
-    gap = np.delete(np.diff(existing.at, prepend=0.0), first) / SECONDS_PER_DAY
-    apart = f", {np.median(gap):.2g} days apart in the median" if len(gap) else ""
+    gap_s = np.delete(np.diff(existing.at, prepend=0.0), first)
+    apart = f", {span(np.median(gap_s))} apart in the median" if len(gap_s) else ""
     once = int((np.diff(first, append=len(existing.page)) == 1).sum())
     notes = (
-        (1, f"{len(existing.page):,} crawls of {len(first):,} pages{apart}"),
+        (1, f"{counted(len(existing.page), 'crawl')} of {counted(len(first), 'page')}{apart}"),
         (1, UNSEEN),
-        (once, f"{once:,} pages have only one crawl, which shows no change"),
-        (n_failed, f"{n_failed:,} crawls failed or are duplicates and are ignored"),
+        (once, f"{counted(once, 'page has', 'pages have')} only one crawl, which shows no change"),
+        (n_failed, f"{counted(n_failed, 'crawl')} failed or listed twice: ignored"),
     )
     return tuple(note for reported, note in notes if reported)
 

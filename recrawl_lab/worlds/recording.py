@@ -10,7 +10,7 @@ from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.world import Importance, World, draw_importance, in_order, offsets
 from service.core.checks import InvalidInput
 from service.model.arrays import Bools, Floats, Ints
-from service.model.words import counted, span
+from service.model.words import counted, number, span
 
 SECONDS_PER_DAY = 86_400.0
 BULK = 200
@@ -118,7 +118,7 @@ def _world(
         change_rate=counts / (ended - created),
         notes=(
             _window(start, end),
-            *_bulk_changes(int((within & recording.bulk).sum()), counted=bulk),
+            *_bulk_changes(int((within & recording.bulk).sum()), kept=bulk),
             _foresight(len(changed_at) / len(announced)),
             *recording.notes,
         ),
@@ -160,14 +160,15 @@ def _window(start: float, end: float) -> str:
     return f"window {first} to {last} ({window((end - start) / SECONDS_PER_DAY)})"
 
 
-def _bulk_changes(n_changes: int, *, counted: bool) -> tuple[str, ...]:
-    verb = "counted" if counted else "left out"
-    note = f"{n_changes:,} changes by bulk revisions (> {BULK} pages at once) {verb}"
+def _bulk_changes(n_changes: int, *, kept: bool) -> tuple[str, ...]:
+    verb = "counted" if kept else "left out"
+    note = f"{counted(n_changes, 'change')} by bulk revisions (> {BULK} pages at once) {verb}"
     return (note,) if n_changes else ()
 
 
 def _foresight(per_page: float) -> str:
+    changes = "1 change" if per_page == 1 else f"{number(per_page, 2)} changes"
     return (
-        f"{per_page:.2g} changes per page: hindsight rates include future changes, so the "
+        f"{changes} per page: hindsight rates include future changes, so the "
         "fewer changes there are, the more of hindsight's lead is impossible foresight"
     )

@@ -16,9 +16,10 @@ import numpy as np
 
 from recrawl_lab.errors import InvalidTrace
 from recrawl_lab.worlds.crawl_log import UNSEEN, between
-from recrawl_lab.worlds.recording import SECONDS_PER_DAY, Recording
+from recrawl_lab.worlds.recording import Recording
 from service.model.arrays import Floats, Ints
 from service.model.log_stretches import LoggedStretches, logged_stretches
+from service.model.words import counted, span
 from service.storage import Store
 
 TOGETHER = 10_000
@@ -67,7 +68,8 @@ def _joined(parts: list[Recording], urls: tuple[str, ...], n_crawls: int) -> Rec
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("started", "ended", "changed_at", "importance")
     )
-    gap = (ended - started).sum() / max(n_crawls, 1) / SECONDS_PER_DAY
+    gap_s = (ended - started).sum() / max(n_crawls, 1)
+    n_crawled = f"{counted(n_crawls, 'crawl')} of {counted(len(urls), 'page')}"
     return Recording(
         site=SITE,
         url=urls,
@@ -77,10 +79,7 @@ def _joined(parts: list[Recording], urls: tuple[str, ...], n_crawls: int) -> Rec
         changed_at=at,
         bulk=np.zeros(len(at), np.bool_),
         importance=importance,
-        notes=(
-            f"{n_crawls:,} crawls of {len(urls):,} pages, {gap:.2g} days apart on average",
-            UNSEEN,
-        ),
+        notes=(f"{n_crawled}, {span(gap_s)} apart on average", UNSEEN),
     )
 
 

@@ -173,7 +173,8 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(shown, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{_head(name)}: {shown(each) or 'none'}" for name, each in value.items())
+        some = {_head(name): each for name, each in value.items() if each is not None}
+        return ", ".join(f"{name}: {shown(each)}" for name, each in some.items()) or "none"
     return "" if value is None else _instant(str(value))
 
 

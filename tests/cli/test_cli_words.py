@@ -129,7 +129,9 @@ def test_days_have_names(empty: Live, recrawl, since):
 
 def test_the_audit_shows_what_is_so_since_an_act(api: Live, recrawl, terminal):
     recrawl("hosts", "pause", "a.example", "1d", url=api.url)
-    assert "blocked until: 2026-05-02" in recrawl("audit", url=api.url).out
+    (line,) = (each for each in recrawl("audit", url=api.url).out.splitlines() if "pause" in each)
+    assert "blocked until: 2026-05-02" in line
+    assert line.split()[-1] == "none"
 
 
 def test_a_page_alone_is_not_compared_and_its_rate_comes_after_its_first_crawl(api: Live, recrawl):

@@ -163,7 +163,7 @@ def test_failures_say_nothing_304_unchanged_and_404_that_the_page_ended(tmp_path
     assert 200_000 < lost <= 400_000
     assert world.gone(np.array([0, 1]), np.array([6.0, 6.0])).tolist() == [False, True]
     assert any(note.startswith("9 crawls of 4 pages, 2.3 days apart") for note in world.notes)
-    assert any("1 pages have only one crawl" in note for note in world.notes)
+    assert any("1 page has only one crawl" in note for note in world.notes)
     assert any("4 crawls failed" in note for note in world.notes)
     assert any("several count as one" in note for note in world.notes)
 
