@@ -174,14 +174,16 @@ def recent_days(days: ArrayLike) -> Floats:
 def recent_rate(counted: ArrayLike, days: ArrayLike, watched: ArrayLike) -> Floats:
     """Return ping rates of the last days, 1/day, by counts of recent pings some `days` ago.
 
-    `watched` are the days in which pings were counted.
+    `watched` are the days in which pings were counted. `PING_DAYS` are forgotten like them.
+    Otherwise all rates would be a tenth too low for ever, and pings would cause more crawls than
+    the plan has.
 
     Examples
     --------
     >>> recent_rate(5.0, days=[0.0, 7.0], watched=30.0).round(2)
-    array([0.47, 0.24])
+    array([0.52, 0.26])
     """
-    return np.asarray(recent_pings(counted, days) / (recent_days(watched) + PING_DAYS))
+    return np.asarray(recent_pings(counted, days) / recent_days(np.add(watched, PING_DAYS)))
 
 
 def _beta(state: PingState) -> tuple[Floats, Floats]:

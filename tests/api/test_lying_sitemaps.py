@@ -2,8 +2,9 @@
 
 One world is crawled with the same bandwidth, with and without a sitemap that is fetched once a
 day and posted. The truthful one tells each page's last change; the lying one says at every fetch
-that all pages have just changed. Of eight worlds the mean ratio of harmonic staleness, lying
-sitemap to none, is 1.008 with a standard error of 0.009: no difference beyond noise.
+that all pages have just changed. In one world the ratio of harmonic staleness, lying sitemap to
+none, differs by .026 from others (standard deviation). The mean of 24 worlds is 1.013. So four
+worlds, as this trial had, are beyond 1.03 in one of ten trials; sixteen are in one of two hundred.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.slow
 DAY = timedelta(days=1)
 DAYS = 120
 SEEDS = (1, 2, 3, 4)
+MANY_SEEDS = range(1, 17)
+"""Seeds of worlds whose sitemap lies: the bound is near to the mean."""
 AUDITED = 20
 GAMMA = Gamma(half_life_days=365.0)
 
@@ -128,22 +131,25 @@ class Play:
 
 @pytest.fixture(scope="module")
 def plays() -> dict[str, list[Play]]:
-    worlds = [
-        synthetic_world(100, DAYS, rng=np.random.default_rng(seed), complete_share=0.0)
-        for seed in SEEDS
-    ]
+    seeds = {no_sitemap: MANY_SEEDS, lying: MANY_SEEDS, truthful: SEEDS, turning: SEEDS}
     return {
         sitemap.__name__: [
-            Play(world, sitemap, seed=seed) for world, seed in zip(worlds, SEEDS, strict=True)
+            Play(
+                synthetic_world(100, DAYS, rng=np.random.default_rng(seed), complete_share=0.0),
+                sitemap,
+                seed=seed,
+            )
+            for seed in of
         ]
-        for sitemap in (no_sitemap, lying, truthful, turning)
+        for sitemap, of in seeds.items()
     }
 
 
 def ratios(plays: dict[str, list[Play]], name: str) -> np.ndarray:
     """Give (seeds, halves) of the time the staleness with a sitemap over that without one."""
+    n = len(plays[name])
     halves = [
-        np.array([play.staleness().harmonic_curve for play in plays[of]])
+        np.array([play.staleness().harmonic_curve for play in plays[of][:n]])
         for of in (name, "no_sitemap")
     ]
     return halves[0] / halves[1]
@@ -152,7 +158,8 @@ def ratios(plays: dict[str, list[Play]], name: str) -> np.ndarray:
 def test_all_spend_the_same_number_of_crawls(plays):
     spent = {name: [play.n_made for play in of] for name, of in plays.items()}
     for name in ("lying", "truthful"):
-        np.testing.assert_allclose(spent[name], spent["no_sitemap"], rtol=0.03)
+        without = spent["no_sitemap"][: len(spent[name])]
+        np.testing.assert_allclose(spent[name], without, rtol=0.03)
 
 
 def test_after_twenty_audited_crawls_a_lying_sitemap_causes_no_crawls(plays):

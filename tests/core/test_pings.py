@@ -20,6 +20,8 @@ from service.core.pings import (
     audited,
     discounted,
     precision_after_change,
+    recent_pings,
+    recent_rate,
     silent_feeds,
     trusted,
 )
@@ -239,3 +241,17 @@ def test_the_optimum_moves_continuously_from_incomplete_over_noisy_to_complete()
         for page, share in zip(path, np.linspace(0, 1, 401), strict=True)
     ]
     assert np.abs(np.diff(crawls)).max() < 0.02
+
+
+@pytest.mark.parametrize("every", [0.25, 1.0, 6.0])
+def test_pings_at_a_steady_rate_have_that_rate_at_any_time(every):
+    """Else pings cause more crawls than the plan has."""
+    at = np.arange(0.0, 200.0, every)
+    now = np.linspace(150.0, 150.0 + every, 200, endpoint=False)
+    since = now[:, None] - at
+    counted = np.where(since >= 0, recent_pings(1.0, since), 0.0).sum(1)
+    assert recent_rate(counted, 0.0, now).mean() == pytest.approx(1 / every, rel=0.01)
+
+
+def test_one_early_ping_does_not_cause_a_high_ping_rate():
+    assert recent_rate(1.0, 0.0, watched=0.0) < 1.1

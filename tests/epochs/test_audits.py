@@ -14,7 +14,7 @@ from service.estimation.estimates import RateEstimates
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import EpochStatus, Observability
 
-RECENT = 60 / 31 * (recent_days(30.0) + 1)
+RECENT = 60 / 31 * recent_days(31.0)
 """Recent pings of 60 in 30 days, at a rate of 60 / 31 a day."""
 
 NOW = np.datetime64("2026-05-01T12:00", "us")

@@ -19,7 +19,7 @@ from service.leases.politeness import Politeness
 from service.model.columns import CapColumns
 from service.model.domain import EpochStatus, Observability, PagePatch
 
-RECENT = 60 / 31 * (recent_days(30.0) + 1)
+RECENT = 60 / 31 * recent_days(31.0)
 """Recent pings of 60 in 30 days, at a rate of 60 / 31 a day."""
 
 HOSTS = ("a.example", "b.example", "c.example", "d.example")
