@@ -4,7 +4,7 @@ import numpy as np
 
 from service.budget.admission import NO_CRAWLS, NO_PAGES, FirstCrawls, admit_new
 from service.ingest.crawls import CrawlComparison
-from service.model.arrays import Groups, Ints
+from service.model.arrays import Bools, Groups, Ints
 from service.model.columns import CrawlColumns, PageColumns, PageStates
 from service.model.outcomes import NO_CONTENT_AFTER, ROBOTS_DENIED, Leads, Outcome
 from service.storage import Transaction
@@ -35,7 +35,7 @@ def first_crawls(
     row = np.flatnonzero((before.held != 0) & shown)
     last = groups.end[row]
     leads_on = (crawls.leads[last] == Leads.to_new) & (np.abs(before.hops[row]) <= FRUITFUL_HOPS)
-    brings = np.isin(outcome[row], MAY_BE_NEW) | leads_on
+    brings = np.isin(outcome[row], MAY_BE_NEW) | _first_of_each(crawls.redirects_to[last], leads_on)
     digest = np.where(outcome[row] == Outcome.content, crawls.digest[last], 0)
     return FirstCrawls(
         page_id=before.page_id[row],
@@ -44,6 +44,20 @@ def first_crawls(
         brings=brings,
         forbidden=crawls.status[last] == ROBOTS_DENIED,
     )
+
+
+def _first_of_each(target: Ints, where: Bools) -> Bools:
+    """Return which of some redirects are the first ones to their targets.
+
+    A trap may send all its URLs to one new page in the same batch. That page is news once.
+
+    >>> _first_of_each(np.array([7, 7, 8, 7]), np.array([False, True, True, True])).tolist()
+    [False, True, True, False]
+    """
+    first = np.zeros(len(target), np.bool_)
+    some = np.flatnonzero(where)
+    first[some[np.unique(target[some], return_index=True)[1]]] = True
+    return first
 
 
 def admitted(tx: Transaction, added: PageColumns | None, first: FirstCrawls) -> Ints:
