@@ -20,6 +20,7 @@ from service.core.pace import (
     Pace,
     TakenAmounts,
     advanced,
+    at_last_request,
     given_back,
     next_room_at,
     room,
@@ -250,13 +251,14 @@ def draw(
     before = tx.lock_pace()
     at = days_since_1970(tx.now())
     pace = Pace.starting(terms.budget, at) if before is None else before
-    pace = advanced(pace, at, terms.budget, terms.grain)
+    asked_at, pace = pace.at, advanced(pace, at, terms.budget, terms.grain)
     if back is not None and back.day is not None:
         pace = given_back(pace, back.unused(), back.day)
         if back.day == int(pace.at):
             pace = replace(pace, in_windows=pace.in_windows + back.used_in_windows)
     if unleased is not None:
         pace = corrected(pace, unleased)
+    pace = at_last_request(pace, asked_at)
     now = room(pace, terms.loan_days, most_first, kept_at(demands, at))
     due = usable(terms, wish, min(now.due, wish.due))
     first = math.inf

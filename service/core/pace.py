@@ -4,7 +4,7 @@ Two buckets fill at the budget :math:`R` a day. Crawls that are due take from th
 a day's budget. The first is full at the start, so that a new corpus begins at once. The second is
 empty at the start, and every crawl drains it. Crawls that are due have therefore left its content
 over, and pages that are not due yet may take it. A lack is forgotten at midnight, because the
-next day has a budget of its own.
+next day has a budget of its own. The last request of a day may take all that is left.
 
 A UTC day has at most :math:`R` crawls. Urgent pages may take a loan of :math:`L` days beyond. Half
 of the income pays a debt back, out of what the day may still spend. The crawls of a day and its
@@ -29,6 +29,12 @@ ROUNDING = 1e-9
 """Largest part of a crawl that rounding may have lost from an amount."""
 LONGEST_GAP_DAYS = 400
 """Time after which older days no longer matter to the pace, days."""
+
+
+MOST_PAUSE_DAYS = 0.27
+"""Maximum time between two requests of a fleet that asks every six hours, days."""
+LATER = 1.25
+"""Time to the next request, at most, in multiples of the time since the last one."""
 
 
 class TakenAmounts(NamedTuple):
@@ -163,6 +169,26 @@ def _within_day(pace: Pace, at: float, grain: float) -> Pace:
         paid=pace.paid + pays,
         debt=pace.debt - pays,
     )
+
+
+def at_last_request(pace: Pace, asked_at: float) -> Pace:
+    """Return the pace in which early pages may take all that the day has left, at its last request.
+
+    `asked_at` is the instant of the request before. If as much time passes again, the next request
+    comes on the next day. Income after this one would be left over. A fleet that asks less often
+    than every six hours may ask at any time, so its days stay as they are.
+
+    Examples
+    --------
+    >>> evening = Pace(budget=24.0, at=0.75, tokens=24.0, ahead=6.0, spent=12.0)
+    >>> at_last_request(evening, asked_at=0.5).ahead, at_last_request(evening, asked_at=0.7).ahead
+    (12.0, 6.0)
+    """
+    pause = pace.at - asked_at
+    is_last = pace.at + LATER * pause >= int(pace.at) + 1
+    if not (0.0 < pause <= MOST_PAUSE_DAYS and is_last):
+        return pace
+    return replace(pace, ahead=max(pace.ahead, pace.left))
 
 
 def room(

@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 
 from service.core.open_hours import DAY_US
-from service.core.pace import Pace, advanced
+from service.core.pace import Pace, advanced, at_last_request
 from service.leases.open_due import opened, passed
 from service.model.arrays import DAY, Bools, Floats, Instants, instant
 from service.model.columns import DueColumns
@@ -65,7 +65,11 @@ class EarlyPages:
         self.horizon = np.timedelta64(round(horizon_days * DAY_US), "us")
         idle = 0.0
         if self.budget is not None and pace is not None:
-            ahead = self.budget if in_windows else advanced(pace, at, self.budget).ahead
+            ahead = (
+                self.budget
+                if in_windows
+                else at_last_request(advanced(pace, at, self.budget), pace.at).ahead
+            )
             own = (ahead + self.budget * horizon_days) / self.each
             idle = max(own, min(self.budget / self.each, LEAST_QUEUED))
         above = np.cumsum(self.n_pages[::-1])[::-1]

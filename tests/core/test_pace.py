@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.core.checks import InvalidInput
-from service.core.pace import Pace, TakenAmounts, advanced, given_back, room, taken
+from service.core.pace import Pace, TakenAmounts, advanced, at_last_request, given_back, room, taken
 
 ROUNDING = 1e-9
 
@@ -98,6 +98,32 @@ def test_an_idle_budget_brings_pages_forward():
     assert room(pace).ahead == pytest.approx(50.0)
     pace = taken(pace, TakenAmounts(30.0))
     assert room(pace).ahead == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("at", [[0, 6, 12, 18], [3, 9, 15, 21], range(24), np.arange(0, 24, 0.1)])
+def test_days_of_early_pages_alone_spend_their_budget_whenever_a_fleet_asks(at):
+    """All is due on the first day, and nothing on the others."""
+    pace, asked_at, days = Pace.starting(200.0, 0.0), 0.0, np.zeros(10)
+    longest = 0.0
+    for day in range(10):
+        for hour in at:
+            now = day + hour / 24
+            pace = at_last_request(advanced(pace, now, 200.0), pace.at)
+            may = room(pace)
+            crawls = math.floor((may.ahead if day else may.due) + ROUNDING)
+            pace, days[day] = taken(pace, TakenAmounts(crawls)), days[day] + crawls
+            if crawls:
+                longest, asked_at = max(longest, now - asked_at if day > 2 else 0.0), now
+    assert days.tolist() == [200.0] * 10
+    assert longest <= max(0.25, 1.01 / len(at))
+
+
+def test_a_fleet_that_may_ask_again_before_midnight_keeps_the_rest_of_its_day():
+    pace = taken(Pace.starting(100.0, 0.0), TakenAmounts(100.0))
+    for hours, opens in ((6, True), (4, False), (9, False)):
+        before = advanced(pace, 1.75 - hours / 24, 100.0)
+        after = at_last_request(advanced(before, 1.75, 100.0), before.at)
+        assert (room(after).ahead > 80.0) is opens
 
 
 def test_a_debt_is_paid_out_of_what_the_day_leaves():
