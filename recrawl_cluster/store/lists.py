@@ -218,10 +218,10 @@ class ShardedLists(Routing):
         }
 
     @override
-    def host_costs(self, host_id: Ints) -> Floats:
+    def host_costs(self, host_id: Ints, most: float) -> Floats:
         costs = np.zeros(len(host_id))
         for tx, rows in self.split(host_id):
-            costs[rows] = tx.host_costs(host_id[rows])
+            costs[rows] = tx.host_costs(host_id[rows], most)
         return costs
 
     @override

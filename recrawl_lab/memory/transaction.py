@@ -19,7 +19,7 @@ from recrawl_lab.memory.contents import OF_PAGE, PAGE, WRITTEN, Contents
 from recrawl_lab.memory.growing import Undo
 from recrawl_lab.memory.links import MemoryLinks
 from recrawl_lab.memory.log import decode
-from service.core.prices import means_of_hosts
+from service.core.prices import means_of_hosts, payable
 from service.model.arrays import (
     INSTANT,
     NO_TIME,
@@ -378,8 +378,8 @@ class MemoryTransaction(MemoryLinks):
         self.states.put(self.undo, page_id - 1, cost=np.zeros(len(page_id)))
 
     @override
-    def host_costs(self, host_id: Ints) -> Floats:
-        cost, of_page = self.states["cost"], self.states["host_id"]
+    def host_costs(self, host_id: Ints, most: float) -> Floats:
+        cost, of_page = payable(self.states["cost"], most), self.states["host_id"]
         place = np.minimum(host_id.searchsorted(of_page), len(host_id) - 1)
         some = (host_id[place] == of_page) & self.pages["alive"]
         return means_of_hosts(cost[some], place[some], len(host_id))

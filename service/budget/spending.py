@@ -1,12 +1,13 @@
 """Amounts of the budget that crawls are expected to take, and the unit of what is stored."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from service.budget.allotments import Terms
 from service.core.pace import Pace, advanced
-from service.core.prices import expected
+from service.core.prices import expected, payable
 from service.model.amounts import CRAWLS, typical_cost
 from service.model.arrays import Floats, distinct
 from service.storage import Store, Transaction
@@ -25,26 +26,33 @@ class Spending:
     """Unit of the budget (`model.amounts`)."""
     knows_costs: bool = True
     """True if the stored costs are in this unit."""
+    most: float = math.inf
+    """Maximum amount of one crawl; dearer pages are in no mean."""
 
     def amounts(self, tx: Transaction, pages: DuePages) -> Floats:
         """Return (N,) amounts that crawls of pages are expected to take; 1 each for crawls.
 
         A page takes the mean of its crawls, else that of its host. A host without any takes the
-        mean of the pages at hand, else `typical_cost`.
+        mean of the pages at hand, else `typical_cost`, at most the day's budget.
         """
         if self.unit == CRAWLS:
             return np.ones(len(pages))
         if not self.knows_costs:
-            return np.full(len(pages), typical_cost(self.unit))
+            return np.full(len(pages), self._typical)
         cost, of_host = pages.cost, np.zeros(len(pages))
         has_cost = cost > 0
         if not has_cost.all():
             host_id = distinct(pages.host_id[~has_cost])
             place = np.minimum(host_id.searchsorted(pages.host_id), len(host_id) - 1)
-            of_host = tx.host_costs(host_id)[place]
+            of_host = tx.host_costs(host_id, self.most)[place]
         own = expected(cost, np.where(has_cost, 0.0, of_host), 0.0)
-        some = own[own > 0]
-        return np.where(own > 0, own, some.mean() if some.size else typical_cost(self.unit))
+        some = own[payable(own, self.most) > 0]
+        return np.where(own > 0, own, some.mean() if some.size else self._typical)
+
+    @property
+    def _typical(self) -> float:
+        # else a budget below the usual cost of a crawl would never pay for the first one
+        return min(typical_cost(self.unit), self.most)
 
 
 def adopt_budget(store: Store, unit: str, budget: float | None = None) -> None:

@@ -29,6 +29,18 @@ def learnt(mean: Floats, cost: Floats) -> Floats:
     return np.where(np.isnan(cost), mean, after)
 
 
+def payable(cost: Floats, most: float) -> Floats:
+    """Return (N,) costs as means count them: 0 where a crawl costs more than a day's budget.
+
+    Such a page is not crawled. One absurd report, or one absurd price that a site asks, would
+    otherwise make all pages of unknown cost too dear, and raise the least cost of all others.
+
+    >>> payable(np.array([2.0, 1e15]), most=100.0).tolist()
+    [2.0, 0.0]
+    """
+    return np.where(cost <= most, cost, 0.0)
+
+
 def means_of_hosts(cost: Floats, host: NDArray[np.integer], n_hosts: int) -> Floats:
     """Return (H,) mean costs of the pages of each host; 0 for a host without any.
 
@@ -50,7 +62,9 @@ def expected(cost: Floats, of_host: Floats, mean: float) -> Floats:
     return np.where(cost > 0, cost, np.where(of_host > 0, of_host, mean))
 
 
-def allocated(cost: Floats, host_id: NDArray[np.integer], typical: float) -> Joint[Floats]:
+def allocated(
+    cost: Floats, host_id: NDArray[np.integer], typical: float, most: float
+) -> Joint[Floats]:
     """Return (N,) positive costs of this part's pages for an allocation.
 
     Parameters
@@ -58,14 +72,16 @@ def allocated(cost: Floats, host_id: NDArray[np.integer], typical: float) -> Joi
     cost : (N,) mean cost of each page, 0 where none is known
     host_id : (N,)
     typical : cost of a crawl while no page has any
+    most : maximum cost that means count (`payable`)
 
     Notes
     -----
-    Costs are at least `LEAST_SHARE` of the mean of all pages. Otherwise a page that is never
+    Costs are at least `LEAST_SHARE` of the mean of all pages that a day can pay. Otherwise a page that is never
     answered with content would take a crawl whenever there is time.
     """
-    n, of_all = yield from total((float(np.count_nonzero(cost)), float(cost.sum())))
+    counted = payable(cost, most)
+    n, of_all = yield from total((float(np.count_nonzero(counted)), float(counted.sum())))
     mean = of_all / n if n else typical
     _, host = np.unique(host_id, return_inverse=True)
-    hosts = means_of_hosts(cost, host, int(host.max(initial=-1)) + 1)
+    hosts = means_of_hosts(counted, host, int(host.max(initial=-1)) + 1)
     return np.maximum(expected(cost, hosts[host], mean), LEAST_SHARE * mean)

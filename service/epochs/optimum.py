@@ -57,11 +57,12 @@ def priced(pages: EpochColumns, unit: str, budget: float) -> Joint[tuple[EpochCo
     Its minimum crawl rate is left out too, because no day could pay for a crawl. It does not count
     in the mean.
     """
-    cost = yield from allocated(pages.cost, pages.host_id, typical_cost(unit))
+    typical = min(typical_cost(unit), budget)
+    cost = yield from allocated(pages.cost, pages.host_id, typical, budget)
     beyond = cost > budget
     within = cost[~beyond]
     n, of_all = yield from total((len(within), float(within.sum())))
-    costs = UnitCosts(cost, of_all / n if n else min(typical_cost(unit), budget))
+    costs = UnitCosts(cost, of_all / n if n else typical)
     if not beyond.any():
         return pages, costs
     return (

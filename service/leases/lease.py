@@ -252,7 +252,7 @@ def lease_due(
     """
     pages, due, locked, ripe = _corrected(tx, leases.page_id, now, ahead=ahead)
     day, opens = int(days_since_1970(now)), None
-    amount = Spending(allotment.unit, allotment.knows_costs).amounts(tx, pages)
+    amount = Spending(allotment.unit, allotment.knows_costs, allotment.most).amounts(tx, pages)
     # a page that is dearer than a day's budget would hold up all others
     allowed = amount <= allotment.most
     if pages.hours is not None:

@@ -94,6 +94,43 @@ def test_a_cost_that_is_no_number_is_left_out(served, field, value):
     assert [(each["index"], each["field"]) for each in answer["left_out"]] == [(1, field)]
 
 
+ABSURD = {
+    "1 MB": {"bytes": 1e15},
+    "600 s": {"seconds": 1e9},
+    "5 USD": {"price": 1_000_000},
+    "4 USD": {"status": 402, "price": "USD 999999999"},
+}
+
+
+@pytest.mark.parametrize("budget", ABSURD)
+def test_one_absurd_cost_stops_no_other_page(served, budget):
+    """A site chooses the price that it asks, and a crawler may have a fault."""
+    live = served(budget)
+    known = {"1 MB": {"bytes": 10_000}, "600 s": {"seconds": 2.0}}.get(budget, {"price": 0.01})
+    new = [f"https://a.example/{i}" for i in range(10)]
+    live.register(NEWS, OTHER, *new)
+    report(live, OTHER, **known)
+    absurd = ABSURD[budget]
+    if "status" in absurd:
+        item = {"url": NEWS, "observed_at": live.clock().isoformat(), **absurd}
+        assert live.post("/observations", [item]).json()["accepted"] == 1
+    else:
+        report(live, NEWS, **absurd)
+    found = rates(live)
+    assert found[OTHER] > 0
+    live.clock.advance(days=1)
+    leased = {item["url"] for item in live.post("/leases", {"count": 20}).json()["items"]}
+    assert leased == {OTHER, *new}
+
+
+@pytest.mark.parametrize("budget", ["50 kB", "0.3 s", "0.0004 USD"])
+def test_a_budget_below_the_usual_cost_of_a_crawl_pays_for_one(served, budget):
+    live = served(budget)
+    live.register(NEWS, OTHER)
+    live.epoch()
+    assert len(live.post("/leases", {"count": 5}).json()["items"]) == 1
+
+
 def test_a_price_under_another_budget_is_a_refusal(served):
     live = served("100 crawls")
     report(live, digest="1")

@@ -35,17 +35,23 @@ def test_a_crawl_that_took_nothing_is_known():
 
 def test_a_page_without_a_cost_takes_the_mean_of_its_host_and_then_that_of_all():
     cost, host = np.array([2.0, 4.0, 0.0, 0.0]), np.array([7, 7, 7, 9])
-    assert alone(allocated(cost, host, typical=99.0)).tolist() == [2.0, 4.0, 3.0, 3.0]
-    assert alone(allocated(np.zeros(2), host[:2], typical=99.0)).tolist() == [99.0, 99.0]
-    assert alone(allocated(np.zeros(0), host[:0], typical=99.0)).tolist() == []
+    assert alone(allocated(cost, host, typical=99.0, most=1e9)).tolist() == [2.0, 4.0, 3.0, 3.0]
+    assert alone(allocated(np.zeros(2), host[:2], typical=99.0, most=1e9)).tolist() == [99.0, 99.0]
+    assert alone(allocated(np.zeros(0), host[:0], typical=99.0, most=1e9)).tolist() == []
 
 
 def test_no_cost_is_far_below_the_mean():
     cost = np.array([1e-12, 10.0, 20.0])
-    least = alone(allocated(cost, np.arange(3), typical=1.0)).min()
+    least = alone(allocated(cost, np.arange(3), typical=1.0, most=1e9)).min()
     assert least == pytest.approx(LEAST_SHARE * cost.mean())
 
 
 def test_means_count_the_pages_that_have_a_cost():
     assert means_of_hosts(np.array([2.0, 0.0, 6.0]), np.array([0, 0, 2]), 3).tolist() == [2, 0, 6]
     assert expected(np.zeros(1), np.array([4.0]), 2.0).tolist() == [4.0]
+
+
+@pytest.mark.parametrize("absurd", [1e3, 1e15, 1e300])
+def test_a_cost_beyond_the_day_changes_the_cost_of_no_other_page(absurd):
+    cost, host = np.array([2.0, 4.0, 0.0, absurd, 0.0]), np.array([7, 7, 7, 7, 9])
+    assert alone(allocated(cost, host, typical=99.0, most=100.0)).tolist() == [2, 4, 3, absurd, 3]

@@ -15,10 +15,10 @@ def cost_of(store, page_id):
     return float(states_of(store, [page_id]).cost[0])
 
 
-def amounts(store, unit, page_id):
+def amounts(store, unit, page_id, most=np.inf):
     with store.begin() as tx:
         pages = tx.lock_pages(np.asarray(page_id, np.int64), T0).pages
-        return Spending(unit).amounts(tx, pages).tolist()
+        return Spending(unit, most=most).amounts(tx, pages).tolist()
 
 
 def test_a_page_learns_the_mean_of_its_crawls(sql_store):
@@ -85,3 +85,10 @@ def test_another_unit_forgets_the_costs(sql_store, unit, kept):
     crawl(sql_store, page_id, T0, digest=5, cost=7.0)
     adopt_budget(sql_store, unit)
     assert cost_of(sql_store, page_id) == kept
+
+
+def test_pages_of_unknown_cost_do_not_take_an_absurd_price_of_their_host(sql_store):
+    cheap, absurd, unknown = register(sql_store, 3)
+    crawl(sql_store, cheap, T0, digest=5, cost=0.02)
+    crawl(sql_store, absurd, T0, status=OFFERED, cost=1e9)
+    assert amounts(sql_store, "USD", [cheap, absurd, unknown], most=5.0) == [0.02, 1e9, 0.02]

@@ -28,10 +28,10 @@ class CostStatements(Subject):
         """Forget the costs of pages from the first of these ids to the last."""
 
     @abstractmethod
-    def host_costs(self, host_id: Ints) -> Floats:
+    def host_costs(self, host_id: Ints, most: float) -> Floats:
         """Return (H,) mean costs of pages of hosts, at most `SAMPLED` each; 0 where none is known.
 
-        The ids are distinct and ascending.
+        The ids are distinct and ascending. Costs above `most` do not count.
         """
 
 
@@ -41,7 +41,7 @@ WHERE page_id BETWEEN %(first)s AND %(last)s AND cost IS NOT NULL
 """
 HOST_COSTS = f"""
 SELECT host_id, (
-    SELECT avg(cost) FROM (
+    SELECT avg(CASE WHEN cost <= %(most)s THEN cost END) FROM (
         SELECT cost FROM pages JOIN page_states ON page_states.page_id = pages.page_id
         WHERE pages.host_id = hosts.host_id LIMIT {SAMPLED}
     ) AS sampled
@@ -65,6 +65,7 @@ class CostSql(Dialect, CostStatements):
         self.run(CLEAR_COSTS, first=int(page_id[0]), last=int(page_id[-1]))
 
     @override
-    def host_costs(self, host_id: Ints) -> Floats:
-        means = {host: mean or 0.0 for host, mean in self.run(HOST_COSTS, ids=host_id)}
+    def host_costs(self, host_id: Ints, most: float) -> Floats:
+        found = self.run(HOST_COSTS, ids=host_id, most=most)
+        means = {host: mean or 0.0 for host, mean in found}
         return np.array([means.get(host, 0.0) for host in host_id.tolist()], np.float64)
