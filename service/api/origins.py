@@ -69,18 +69,19 @@ def refuse_others(scope: Scope, *, shared: bool, acts_by_link: bool) -> None:
 
     `shared` is true where other machines may use the service (`RECRAWL_OPEN`).
     """
+    local = is_local(scope)
     if not shared:
-        _refuse_other_machines(scope)
-    _refuse_other_sites(scope, acts_by_link=acts_by_link)
+        _refuse_other_machines(scope, local=local)
+    _refuse_other_sites(scope, local=local, acts_by_link=acts_by_link)
 
 
-def _refuse_other_machines(scope: Scope) -> None:
-    if is_local(scope) and scope.get("http_version") != OLD_HTTP:
+def _refuse_other_machines(scope: Scope, *, local: bool) -> None:
+    if local and scope.get("http_version") != OLD_HTTP:
         return
     proxy = forwarded(scope)
     if proxy:
         reason = f"came through a proxy, as its header {proxy} shows"
-    elif is_local(scope):
+    elif local:
         reason = "uses HTTP/1.0, as proxies do"
     else:
         reason = "came from another machine"
@@ -91,7 +92,7 @@ def _refuse_other_machines(scope: Scope) -> None:
     )
 
 
-def _refuse_other_sites(scope: Scope, *, acts_by_link: bool) -> None:
+def _refuse_other_sites(scope: Scope, *, local: bool, acts_by_link: bool) -> None:
     """Raise `Forbidden` if a web page of another site has made this request.
 
     A browser states the page's site as Origin, or by Sec-Fetch-Site. A site that points its own
@@ -102,7 +103,7 @@ def _refuse_other_sites(scope: Scope, *, acts_by_link: bool) -> None:
             "a service without keys admits no web page of another site; list its origin in "
             "RECRAWL_CORS_ORIGINS, or create a key"
         )
-    if is_local(scope) and not has_own_name(scope):
+    if local and not has_own_name(scope):
         raise Forbidden(
             "a service without keys admits calls from this machine by an address or by localhost, "
             "because a web page may have made the others; use these, or create a key"

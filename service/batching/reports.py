@@ -269,11 +269,10 @@ class Recorder:
         """Queue the pages that `record_crawls` returned; count what the crawls took."""
         now = _latest(jobs)
         if self.keeper is not None and any(self.keeper.counts(job.columns.token) for job in jobs):
-            accepted = committed.verdict == ItemVerdict.accepted
-            crawls = CrawlColumns.concatenate([job.columns for job in jobs]).where(accepted)
+            crawls = CrawlColumns.concatenate([job.columns for job in jobs])
             day = int(days_since_1970(now))
-            today = crawls.where(begun_on(day, crawls))
-            self.keeper.count_reports(day, today.token, amounts_of(today))
+            today = (committed.verdict == ACCEPTED) & begun_on(day, crawls)
+            self.keeper.count_reports(day, crawls.token[today], amounts_of(crawls)[today])
         self._queue_apart(sooner, now)
 
     def _queue_apart(self, page_id: Ints, now: datetime) -> None:

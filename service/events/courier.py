@@ -36,7 +36,7 @@ from service.storage.topics import Topic
 EVERY_S = 0.1
 """Minimum time between two looks for due webhooks, seconds."""
 SILENT_S = 5.0
-"""Maximum time between two looks without a ring of the feed, seconds."""
+"""Maximum time between two looks without a ring, seconds."""
 CLAIM_S = 4.0
 """Duration of a claim: the longest wait of a webhook after the death of its process, seconds."""
 RENEW_EVERY_S = 1.0
@@ -108,7 +108,7 @@ class Courier:
     def run_every(self) -> None:
         """Deliver until stopped; log errors and continue."""
         while not self.stopped.wait(EVERY_S):
-            rings = self.store.rings(Topic.changes)
+            rings = self.store.rings(Topic.webhooks)
             if not self._needs_look(rings):
                 continue
             try:
@@ -159,8 +159,11 @@ class Courier:
         return n_chosen
 
     def _until_due(self, tx: Transaction) -> float:
-        """Return the time until the next look without a ring, seconds."""
-        due_at = tx.next_due_webhook(tx.newest_change())
+        """Return the time until the next look without a ring, seconds.
+
+        A webhook without a change is due too, because the feed does not ring.
+        """
+        due_at = tx.next_due_webhook()
         if due_at is None:
             return SILENT_S
         return min(max((due_at - tx.now()).total_seconds(), 0.0), SILENT_S)

@@ -67,7 +67,7 @@ def create(
         next_at=now,
     )
     tx.add_webhook(webhook)
-    tx.ring(Topic.changes)
+    tx.ring(Topic.webhooks)
     write_audit(tx, actor, "webhook.create", webhook.id, after=audited(webhook))
     return webhook
 
@@ -92,7 +92,7 @@ def change(
     if fields.get("status") == WebhookStatus.active:
         after |= _at_once(now)
     webhook = tx.change_webhook(webhook_id, **after)
-    tx.ring(Topic.changes)
+    tx.ring(Topic.webhooks)
     write_audit(tx, actor, "webhook.change", webhook_id, audited(before), audited(webhook))
     return webhook
 
@@ -123,7 +123,7 @@ def redeliver(
     webhook = tx.change_webhook(webhook_id, **after)
     if release:
         tx.release_pages(webhook_id)
-    tx.ring(Topic.changes)
+    tx.ring(Topic.webhooks)
     write_audit(
         tx,
         actor,

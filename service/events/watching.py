@@ -8,7 +8,6 @@ from typing_extensions import override
 from service.events.reading import feed_id
 from service.storage import Store
 from service.storage.stores.newest import NewestWatch
-from service.storage.topics import Topic
 
 UNBLOCK_EVERY_S = 1.0
 """Time between two searches for a session that holds up commits, seconds."""
@@ -17,9 +16,11 @@ log = structlog.get_logger()
 
 
 class FeedWatch(NewestWatch):
-    """The newest number of the feed, which is read while a reader waits."""
+    """The newest number of the feed, read at each look while a reader waits.
 
-    topic = Topic.changes
+    Commits do not ring for readers: each ring would wake a session and a thread of each process.
+    """
+
     every_s = 0.1
 
     def __init__(self, store: Store) -> None:
@@ -41,7 +42,7 @@ class FeedWatch(NewestWatch):
     @override
     def look(self) -> None:
         if self.n_waiting:
-            super().look()
+            self.poll()
         self.unblock()
 
     @override

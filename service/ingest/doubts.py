@@ -104,7 +104,7 @@ def _shared(
 ) -> Shared | None:
     """Return which of the crawls found a digest that other pages began to show of late.
 
-    None: no crawl found a new digest.
+    None: none did.
     """
     if not crawls.digest.any():
         return None
@@ -122,8 +122,11 @@ def _shared(
         digest_before=before[row],
         at=crawls.observed_at[row],
     )
+    some = recent.add(digests)
+    if some is None:
+        return None
     shared = Shared.none(len(crawls))
-    for column, values in zip(shared, recent.add(digests), strict=True):
+    for column, values in zip(shared, some, strict=True):
         column[row] = values
     return shared
 

@@ -76,19 +76,19 @@ class RecentDigests:
         self._page_ids = np.zeros((1 << bits, N_NAMED), np.int64)
         self._at = np.full(1 << bits, NO_TIME)
 
-    def add(self, new: NewDigests) -> Shared:
-        """Remember new digests, and return which of them pages share.
+    def add(self, new: NewDigests) -> Shared | None:
+        """Remember new digests, and return which of them pages share; None: no two pages share one.
 
         Pages that had the same digest before are twins, such as two addresses of one document. That
         they change together is no reason to doubt.
         """
-        answer = Shared.none(len(new))
         key = new.digest.view(np.uint64) ^ (new.host_id.view(np.uint64) * SPREAD)
         with self._turn:
             if self._adds_apart(key, new):
-                return answer
+                return None
             order = np.lexsort((new.page_id, new.at, key))
             shared = self._add(key[order], new.take(order))
+        answer = Shared.none(len(new))
         for column, values in zip(answer, shared, strict=True):
             column[order] = values
         return answer

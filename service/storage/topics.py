@@ -11,7 +11,7 @@ class Topic(StrEnum):
     """A part of the store that changes; the name of the channel on Postgres."""
 
     keys = "recrawl_keys"
-    changes = "recrawl_changes"
-    """The feed of changes, and webhooks."""
+    webhooks = "recrawl_webhooks"
+    """Webhooks and their settings; the feed does not ring, because most commits change it."""
     orders = "recrawl_orders"
     """The epoch in force, and the orders of operators."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.store_cases import T0, instants
 
 from service.ingest.incidents import HOUR
-from service.ingest.recent_digests import NewDigests, RecentDigests
+from service.ingest.recent_digests import NewDigests, RecentDigests, Shared
 
 MINUTE = np.timedelta64(1, "m")
 
@@ -26,13 +26,13 @@ def found(*rows, host=1):
 
 def added(memory, *rows, host=1):
     """Which rows are doubtful, and the number of pages before each."""
-    shared = memory.add(found(*rows, host=host))
+    shared = memory.add(found(*rows, host=host)) or Shared.none(len(rows))
     assert not (shared.is_doubtful & ~shared.is_shared).any()
     return shared.is_doubtful.tolist(), shared.n.tolist()
 
 
 def shared(memory, *rows):
-    return memory.add(found(*rows)).is_shared.tolist()
+    return (memory.add(found(*rows)) or Shared.none(len(rows))).is_shared.tolist()
 
 
 def test_a_digest_that_no_other_page_shows_is_not_alike():

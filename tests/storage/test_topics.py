@@ -52,7 +52,7 @@ def rung_by(listening, act) -> set[Topic]:
     return {topic for topic, n in rings_of(listening).items() if n != before[topic]}
 
 
-def test_changes_keys_orders_and_epochs_ring_each_for_its_own_topic(sql_store, listening):
+def test_webhooks_keys_orders_and_epochs_ring_each_for_its_own_topic(sql_store, listening):
     page_id = register(sql_store, 2)
 
     def act(write, *arguments):
@@ -62,7 +62,7 @@ def test_changes_keys_orders_and_epochs_ring_each_for_its_own_topic(sql_store, l
 
         return run
 
-    assert rung_by(listening, act(changed, int(page_id[0]))) == {Topic.changes}
+    assert rung_by(listening, act(lambda tx: tx.ring(Topic.webhooks))) == {Topic.webhooks}
     assert rung_by(listening, act(lambda tx: tx.add_key(KEY))) == {Topic.keys}
     assert rung_by(listening, act(order)) == {Topic.orders}
     published = rung_by(listening, lambda: publish(sql_store, schedule_columns(page_id)))
@@ -98,26 +98,24 @@ def test_a_lost_connection_is_opened_again_and_rings_for_everything(postgres_sto
     until(lambda: rings_of(listening)[Topic.orders] >= max(rung, 3), "it hears the order")
 
 
-def test_a_watch_of_the_feed_asks_only_after_a_ring_while_somebody_waits(sql_store, monkeypatch):
+def test_a_watch_of_the_feed_asks_at_each_look_while_somebody_waits(sql_store):
     (page_id,) = register(sql_store, 1)
-    watch, asked = FeedWatch(sql_store), []
-    poll = watch.poll
-    monkeypatch.setattr(watch, "poll", lambda: asked.append(None) or poll())
-    monkeypatch.setattr(watch, "silent_s", 3_600.0)
-    watch.look()
-    assert asked == []
-    watch.n_waiting = 1
-    if not sql_store.embedded:  # the opened connection rings
-        until(lambda: sql_store.rings(Topic.changes), "it listens")
-    watch.look()
-    watch.look()
-    assert len(asked) == 1
+    watch = FeedWatch(sql_store)
     with sql_store.begin() as tx:
         changed(tx, int(page_id))
-
-    def heard():
-        watch.look()
-        return len(asked) == 2
-
-    until(heard, "the change rings")
+    watch.look()
+    assert watch.newest == 0
+    watch.n_waiting = 1
+    watch.look()
     assert watch.newest > 0
+
+
+def test_a_change_of_the_feed_rings_for_nothing(sql_store, listening):
+    (page_id,) = register(sql_store, 1)
+    before = rings_of(listening)
+    with sql_store.begin() as tx:
+        changed(tx, int(page_id))
+    with sql_store.begin() as tx:
+        tx.add_key(KEY)  # notifications arrive in the order of the commits
+    until(lambda: rings_of(listening) != before, "the key rings")
+    assert rings_of(listening) == before | {Topic.keys: before[Topic.keys] + 1}

@@ -5,6 +5,7 @@ inflate to thirty megabytes. So bodies are counted in pieces as they arrive, at 
 millisecond or two a megabyte, and the decoders receive only those within the limits.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,7 @@ class BodyLimits(NamedTuple):
     """Maximum memory of the body as a text, bytes; one emoji makes it four times as large."""
 
     @classmethod
+    @cache
     def of(cls, max_items: int, max_body_bytes: int) -> "BodyLimits":
         """Return the limits of a service with these settings."""
         per_item = min(VALUES_PER_ITEM * max_items, max_body_bytes // LEAST_VALUE)

@@ -190,18 +190,20 @@ def _note(service: Service, request: LeaseRequest, wait_s: float = 0.0) -> None:
 
 def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:
     """Return the request of a worker; raise `InvalidField` for a slice that does not exist."""
-    of = replace(reach_of(wish.hosts, wish.slice, wish.slices), feeds=wish.kind == "feed")
+    of = reach_of(wish.hosts, wish.slice, wish.slices, feeds=wish.kind == "feed")
     ttl = default_ttl if isinstance(wish.ttl_s, UnsetType) else timedelta(seconds=wish.ttl_s)
     return LeaseRequest(WorkerRequest(wish.worker, wish.count, ttl), of)
 
 
-def reach_of(hosts: Sequence[str], number: int, slices: int) -> LeaseFilter:
+def reach_of(
+    hosts: Sequence[str], number: int, slices: int, *, feeds: bool = False
+) -> LeaseFilter:
     """Return the filter of a request; raise `InvalidField` for a slice that does not exist."""
     if number >= slices:
         detail = f"slice {number} is not one of {slices}; they count from 0"
         raise InvalidField("slice", detail)
     names = sorted({normalise_host(host, "hosts") for host in hosts})
-    return LeaseFilter(tuple(names), number, slices)
+    return LeaseFilter(tuple(names), number, slices, feeds=feeds)
 
 
 def _ahead(next_ready_at: datetime | None, now: datetime) -> float:

@@ -13,7 +13,6 @@ from service.model.arrays import Ints
 from service.model.changes import ChangeColumns, ChangeFilter, PageUrls
 from service.storage.feed.contract import STUCK_S, FeedSql, blocks, url_condition
 from service.storage.postgres.dialect import PostgresDialect
-from service.storage.topics import Topic
 
 LOCK = 0x7265_6372_6665_6564  # "recrfeed"
 CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1e6 AS bigint)"
@@ -22,12 +21,9 @@ CLOCK = "CAST(extract(epoch FROM clock_timestamp()) * 1e6 AS bigint)"
 APPEND = f"""
 INSERT INTO feed (seq, items)
 SELECT setval('feed_seq', greatest(nextval('feed_seq'), {CLOCK})), %(items)s
-FROM (
-    SELECT pg_advisory_xact_lock({LOCK}), pg_notify('{Topic.changes}', '') OFFSET 0
-) AS locked
+FROM (SELECT pg_advisory_xact_lock({LOCK}) OFFSET 0) AS locked
 """
-"""Statement that locks, then draws the number; OFFSET keeps the two apart. The notification costs
-no further commit its turn, because those with changes take turns anyway."""
+"""Statement that locks, then draws the number; OFFSET keeps the two apart."""
 
 LATEST = f"SELECT greatest((SELECT last_value FROM feed_seq), {CLOCK})"
 

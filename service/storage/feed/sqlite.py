@@ -6,7 +6,6 @@ from service.model.changes import ChangeColumns
 from service.storage.feed.contract import FeedSql, blocks
 from service.storage.sqlite.sql import SqliteDialect
 from service.storage.sqlite.values import microseconds
-from service.storage.topics import Topic
 
 APPEND = """
 INSERT INTO feed (seq, items)
@@ -22,7 +21,6 @@ class SqliteFeed(FeedSql, SqliteDialect):
     def append_changes(self, changes: ChangeColumns) -> None:
         for items in blocks(changes):
             self.run(APPEND, clock=microseconds(self.now()), items=items)
-            self.ring(Topic.changes)
 
     @override
     def latest_number(self) -> int:

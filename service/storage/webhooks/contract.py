@@ -66,8 +66,8 @@ class WebhookStatements(Subject):
         """
 
     @abstractmethod
-    def next_due_webhook(self, newest: int) -> datetime | None:
-        """Return when the time of the first webhook with changes to deliver comes; None: of none.
+    def next_due_webhook(self) -> datetime | None:
+        """Return when the time of the first active webhook comes; None: there is none.
 
         The time of a webhook that a process has claimed comes with the end of the claim.
         """
@@ -160,7 +160,7 @@ ORDER BY next_at, id LIMIT %(limit)s
 """
 NEXT_DUE = """
 SELECT min(CASE WHEN leased_until > next_at THEN leased_until ELSE next_at END) AS next_at
-FROM webhooks WHERE status = 'active' AND (seq <= %(newest)s OR delivery IS NOT NULL)
+FROM webhooks WHERE status = 'active'
 """
 CLAIM = f"""
 UPDATE webhooks SET token = token + 1, leased_until = %(until)s WHERE id = %(id)s AND {DUE}
@@ -257,8 +257,8 @@ class WebhooksSql(Dialect, WebhookStatements):
         return [_webhook(row) for row in rows]
 
     @override
-    def next_due_webhook(self, newest: int) -> datetime | None:
-        (row,) = self.read(NEXT_DUE, newest=newest)
+    def next_due_webhook(self) -> datetime | None:
+        (row,) = self.read(NEXT_DUE)
         due_at: datetime | None = row["next_at"]
         return due_at
 
