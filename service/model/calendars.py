@@ -134,7 +134,7 @@ class Calendars:
         if not self.in_use:
             return None
         opens = np.full(len(queue_id), np.datetime64("NaT", "us"))
-        for n, hours in self._of_queues(queue_id, now):
+        for n, hours in self.of_queues(queue_id, now):
             (first,) = hours.opening(np.array([at]))
             opens[n] = first if first > at else opens[n]
         return opens
@@ -154,7 +154,7 @@ class Calendars:
         """
         mixed = np.isin(-queue_id, sorted(self._mixed()))
         closes = mixed.copy()
-        closes[[n for n, _ in self._of_queues(queue_id, now)]] = True
+        closes[[n for n, _ in self.of_queues(queue_id, now)]] = True
         return closes, ~closes | mixed
 
     def demands(
@@ -172,12 +172,20 @@ class Calendars:
             demands.append(Demand(hours if isinstance(hours, OpenHours) else None, a_day))
         return tuple(demands)
 
+    def own_in_group(self, group_id: int) -> dict[HourRules, list[int]]:
+        """Return the hosts of a group that have windows of their own, by the rules in force."""
+        stored, own = self._stored, dict[HourRules, list[int]]()
+        for host in sorted(each for each in stored.of_queue if each > 0):
+            if stored.group_of.get(host) == group_id:
+                own.setdefault(self.rules_of(host), []).append(host)
+        return own
+
     def _mixed(self) -> set[int]:
         """Return the groups whose hosts have windows of their own."""
         stored = self._stored
         return {stored.group_of[each] for each in stored.of_queue if stored.group_of.get(each, 0)}
 
-    def _of_queues(self, queue_id: Ints, now: datetime) -> Iterator[tuple[int, OpenHours]]:
+    def of_queues(self, queue_id: Ints, now: datetime) -> Iterator[tuple[int, OpenHours]]:
         """Yield the positions and open hours of host queues whose hosts close all at once."""
         mixed = self._mixed()
         for n, queue in enumerate(queue_id.tolist()):

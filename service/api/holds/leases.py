@@ -10,11 +10,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import numpy as np
+
 from recrawl_client.wire.listing import HeldPages, LeasesExplained
 from service.api.assembly import Service
 from service.api.holds.facts import OF_GROUP, HostNow, Turn
 from service.api.holds.hold import Hold
-from service.api.holds.reading import budget_spent_until, crawlers_now, full_caps, hosts_now
+from service.api.holds.reading import (
+    budget_spent_until,
+    crawlers_now,
+    full_caps,
+    hosts_now,
+    in_hours,
+)
 from service.api.holds.turn import hold_of_turn, in_turns
 from service.model.arrays import Ints
 from service.model.errors import HostNotFound
@@ -77,9 +85,13 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
     rows = zip(queues.queue_id.tolist(), hosts, n_due.tolist(), strict=True)
     for queue_id, host, n in rows:
         own = replace(turn, host=replace(host, cap=caps.get(queue_id)))
-        for hold, n_pages in _holds_of(own, n):
-            by = hold.by if hold.kind == "host_paused" else None
-            held.setdefault((hold.kind, by), Held(hold)).add(hold, n_pages)
+        parts = {own.host: n}
+        if queue_id < 0 and n and tx.calendars.in_use:
+            parts = _by_windows(tx, queue_id, own.host, n, each, of)
+        for part, n_part in parts.items():
+            for hold, n_pages in _holds_of(replace(own, host=part), n_part):
+                by = hold.by if hold.kind == "host_paused" else None
+                held.setdefault((hold.kind, by), Held(hold)).add(hold, n_pages)
     others = _others(tx, hosts, now, of)
     next_at = tx.next_ready_at(of)
     next_at = None if next_at is None else max(next_at, now)
@@ -123,6 +135,27 @@ def _names(tx: Transaction, queue_id: Ints) -> dict[int, str]:
     """Return a noun for each host queue."""
     named = zip(queue_id.tolist(), tx.queue_names(queue_id), strict=True)
     return {queue: f"{OF_GROUP}{name}" if queue < 0 else name for queue, name in named}
+
+
+def _by_windows(
+    tx: Transaction, queue_id: int, group: HostNow, n_due: int, each: int, of: LeaseFilter
+) -> dict[HostNow, int]:
+    """Return the numbers of due pages of a group by the windows of their hosts."""
+    now, calendars = tx.now(), tx.calendars
+    parts, rest = dict[HostNow, int](), n_due
+    for rules, hosts in calendars.own_in_group(-queue_id).items():
+        names = tx.queue_names(np.array(hosts))
+        asked = tuple(name for name in names if not of.hosts or name in of.hosts)
+        if not asked:
+            continue
+        own = replace(of, hosts=asked)
+        (n,) = tx.n_due_rows(np.array([queue_id]), now + MICROSECOND, each, own).tolist()
+        part = in_hours(replace(group, name=asked[0]), calendars.hours(rules, now), now)
+        part = replace(part, name=group.name) if part.closed_until is None else part
+        parts[part], rest = parts.get(part, 0) + n, rest - n
+    of_group = calendars.hours(calendars.rules_of_group(-queue_id), now)
+    last = in_hours(group, of_group, now)
+    return parts | {last: parts.get(last, 0) + rest}
 
 
 def _holds_of(turn: Turn, n_due: int) -> Iterator[tuple[Hold, int]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,8 +71,7 @@ def around_page(
         members = tx.capped_members(np.array([page.host_id]))
         caps |= full_caps(members, {page.host_id: page.host}, now, first_share)
     n_before, is_least = 0, False
-    if page.hours is not None or host.closed_until is not None:
-        host = replace(host, **_closed(page.hours, now))
+    host = in_hours(host, page.hours, now)
     waits = due_at is not None and due_at <= now and place.expires_at is None
     if waits and not page.feed:  # no other page comes before a feed
         before = now if place.next_at is None else min(place.next_at, now)
@@ -157,8 +156,8 @@ def hosts_now(
     delayed: Bools = by_latency > np.fmax(own, host_queues.robots_delay_s)
     by_robots: Bools = (host_queues.robots_delay_s > own) & ~delayed
     slowed = politeness.slowed(host_queues, polite)
-    opens = tx.calendars.opening(host_queues.queue_id, now, instant(now))
-    return [
+    hours = dict(tx.calendars.of_queues(host_queues.queue_id, now)) if tx.calendars.in_use else {}
+    hosts = [
         HostNow(
             name=name,
             delay_s=float(delay_s[n]),
@@ -170,22 +169,22 @@ def hosts_now(
             concurrency=int(concurrency[n]),
             n_running=int(n_running[n]),
             pauses=tuple(_pauses(host_queues, n, name, of_all)),
-            closed_until=None if opens is None else moment(opens[n]),
         )
         for n, name in enumerate(names)
     ]
+    return [in_hours(host, hours.get(n), now) for n, host in enumerate(hosts)]
 
 
-def _closed(hours: OpenHours | None, now: datetime) -> dict[str, Any]:
-    """Return the fields of a host on its open hours."""
-    if hours is None:
-        return {"closed_until": None}
+def in_hours(host: HostNow, hours: OpenHours | str | None, now: datetime) -> HostNow:
+    """Return a host with its open hours; None or "": it is always open."""
+    if not isinstance(hours, OpenHours):
+        return replace(host, closed_until=None, is_never_open=False)
     opens = moment(hours.opening(np.array([instant(now)]))[0])
-    closed = opens is not None and opens > now
-    return {
-        "closed_until": opens if closed else None,
-        "is_never_open": not hours.opens_from(instant(now)),
-    }
+    return replace(
+        host,
+        closed_until=opens if opens is not None and opens > now else None,
+        is_never_open=not hours.opens_from(instant(now)),
+    )
 
 
 def _pauses(host_queues: HostQueues, n: int, name: str, of_all: datetime | None) -> Iterator[Pause]:
