@@ -166,10 +166,12 @@ def test_a_page_that_was_missed_before_the_closing_waits_for_the_opening(live):
 
 
 def test_a_host_that_never_closes_again_has_no_closing(live):
+    live.register(URLS[0])
     past = f"{live.clock() - timedelta(days=3):%Y-%m-%d} UTC"
     for fields in ({"windows": ["00:00-24:00 UTC"]}, {"windows": None, "blackouts": [past]}):
         shown = set_host(live, **fields)["open_hours"]
         assert (shown["is_open"], shown["opens_at"], shown["closes_at"]) == (True, None, None)
+        assert "Open now.</p>" in live.get(f"/console/hosts/{HOST}").text
 
 
 def test_a_ping_in_a_closure_is_answered_from_the_opening_on(live):
