@@ -70,7 +70,7 @@ class Patience:
             Too little time is left for the pause, TLS fails, or the error is no outage.
         """
         self.cause, self.problem = error, str(error) or type(error).__name__
-        remedy = _tls_remedy(error)
+        remedy = tls_remedy(error)
         if remedy:
             self.problem += remedy
         if remedy or not isinstance(error, BROKEN):
@@ -131,7 +131,7 @@ def _media(response: httpx.Response) -> str:
     return media
 
 
-def _tls_remedy(error: BaseException | None) -> str:
+def tls_remedy(error: BaseException | None) -> str:
     """Return the remedy of a failed TLS handshake, which a further attempt does not mend; or ""."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__

@@ -164,12 +164,13 @@ def _get(client: "Client", path: str) -> Any:
     import httpx
 
     from recrawl_client import Unavailable
+    from recrawl_client.patience import tls_remedy
 
     try:
         return client.http.get(path)
     except (httpx.RequestError, httpx.InvalidURL) as error:
         address = str(client.http.base_url).rstrip("/")
-        raise Unavailable(f"GET {address}{path}: {error}") from error
+        raise Unavailable(f"GET {address}{path}: {error}{tls_remedy(error)}") from error
 
 
 def _object(answer: Any) -> dict[str, Any]:

@@ -81,7 +81,8 @@ def test_a_connection_that_breaks_is_still_waited_for():
     assert len(waited) == 1
 
 
-def test_a_command_ends_with_the_remedy_alone(api: Live, recrawl):
-    ended = recrawl("epochs", url=api.url.replace("http://", "https://"))
+@pytest.mark.parametrize("command", ["epochs", "status"])
+def test_a_command_ends_with_the_remedy_alone(api: Live, recrawl, command):
+    ended = recrawl(command, url=api.url.replace("http://", "https://"))
     assert (ended.status, "is it running?" in ended.err) == (2, False)
     assert ended.err.rstrip().endswith("the service speaks no TLS: write http:// in its address")
