@@ -55,7 +55,7 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     n_reported: int
     """Number of accepted crawls."""
     n_failed: int
-    """Number of accepted crawls that the host did not answer."""
+    """Number of accepted crawls that got no answer, were refused or are in doubt."""
     n_changed: int
     """Number of accepted crawls that found a change."""
     n_wasted: int

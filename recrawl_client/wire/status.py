@@ -32,7 +32,7 @@ class Today(Struct, frozen=True, kw_only=True):
     n_reported: int
     """Number of accepted crawls."""
     n_failed: int
-    """Number of accepted crawls that the host did not answer."""
+    """Number of accepted crawls that got no answer, were refused or are in doubt."""
     n_changed: int
     """Number of accepted crawls that found a change."""
     spent: float | None

@@ -118,7 +118,7 @@ def _world(
         change_rate=counts / (ended - created),
         notes=(
             _window(start, end),
-            *_bulk_changes(int((within & recording.bulk).sum()), kept=bulk),
+            *_bulk_changes(int((within & recording.bulk).sum()), stay=bulk),
             _foresight(len(changed_at) / len(announced)),
             *recording.notes,
         ),
@@ -160,8 +160,8 @@ def _window(start: float, end: float) -> str:
     return f"window {first} to {last} ({window((end - start) / SECONDS_PER_DAY)})"
 
 
-def _bulk_changes(n_changes: int, *, kept: bool) -> tuple[str, ...]:
-    verb = "counted" if kept else "left out"
+def _bulk_changes(n_changes: int, *, stay: bool) -> tuple[str, ...]:
+    verb = "counted" if stay else "left out"
     note = f"{counted(n_changes, 'change')} by bulk revisions (> {BULK} pages at once) {verb}"
     return (note,) if n_changes else ()
 

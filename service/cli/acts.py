@@ -132,8 +132,9 @@ def resume(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> Non
     with connected(to, api_key) as service:
         until = service.pause()
         service.resume_all()
-    done = "no pause of all hosts was in force" if until is None else "crawls are leased again"
-    echo_act({"paused_until": None}, done, as_json=as_json)
+    none = until is None
+    end = "no pause of all hosts was in force" if none else "crawls are leased again"
+    echo_act({"paused_until": None}, end, as_json=as_json)
 
 
 def audit(

@@ -163,8 +163,8 @@ def pause(
     with connected(to, api_key) as service:
         paused = service.pause_host(host, read_end(length))
     until = paused.host_queue.blocked_until
-    done = f"{host} is paused until {until:%Y-%m-%d %H:%M:%SZ}{'' if paused.n_pages else NO_PAGE}"
-    echo_act({"host": host, "blocked_until": until}, done, as_json=as_json)
+    text = f"{host} is paused until {until:%Y-%m-%d %H:%M:%SZ}{'' if paused.n_pages else NO_PAGE}"
+    echo_act({"host": host, "blocked_until": until}, text, as_json=as_json)
 
 
 @hosts.command()
@@ -180,10 +180,10 @@ def resume(
     """End the operator's pause of a host, and of all hosts of its group."""
     with connected(to, api_key) as service:
         queue = service.resume_host(host, site=site).host_queue
-    until, done = queue.paused_until, f"{host} is crawled again"
+    until, text = queue.paused_until, f"{host} is crawled again"
     if until is not None and until > datetime.now(UTC):
-        done = f"{host} is paused by its site until {until:%Y-%m-%d %H:%M:%SZ}; end it by --site"
-    echo_act({"host": host, "paused_until": until}, done, as_json=as_json)
+        text = f"{host} is paused by its site until {until:%Y-%m-%d %H:%M:%SZ}; end it by --site"
+    echo_act({"host": host, "paused_until": until}, text, as_json=as_json)
 
 
 @hosts.command()
@@ -203,8 +203,8 @@ def delete(
         confirm(f"this deletes {host} and its {counted(n_pages, 'page')} with their logs", yes=yes)
         n_deleted = service.delete_pages(host=host).changed if n_pages else 0
         service.delete_host(host)
-    done = f"deleted: {host}, {counted(n_deleted, 'page')}"
-    echo_act({"host": host, "n_pages": n_deleted}, done, as_json=as_json)
+    text = f"deleted: {host}, {counted(n_deleted, 'page')}"
+    echo_act({"host": host, "n_pages": n_deleted}, text, as_json=as_json)
 
 
 def _seconds(duration: str | None) -> float | None:

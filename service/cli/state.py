@@ -106,7 +106,7 @@ def _today(state: dict[str, Any]) -> str:
     )
     return (
         f"{counted(today['n_reported'], 'crawl')}{spent}, "
-        f"{counted(today['n_changed'], 'change')} found, {today['n_failed']:,} failed, "
+        f"{counted(today['n_changed'], 'change')} found, {today['n_failed']:,} failed or refused, "
         f"{today['n_leased']:,} leased (UTC)"
     )
 

@@ -127,10 +127,10 @@ def counted(n: int, noun: str, plural: str = "") -> str:
     return f"{n:,} {noun if n == 1 else plural or f'{noun}s'}"
 
 
-def ago(seconds: float, spelt: Callable[[float], str] = span) -> str:
+def ago(seconds: float, write: Callable[[float], str] = span) -> str:
     """Return how long ago an instant was, to the second; negative: how far ahead it is.
 
-    `spelt` writes the duration.
+    `write` returns the words of a duration.
 
     >>> ago(0.119), ago(12.2), ago(-90), ago(216)
     ('now', '12 seconds ago', 'in 90 seconds', '3.6 minutes ago')
@@ -138,7 +138,7 @@ def ago(seconds: float, spelt: Callable[[float], str] = span) -> str:
     whole = round(seconds)
     if not whole:
         return "now"
-    return f"{spelt(whole)} ago" if whole > 0 else f"in {spelt(-whole)}"
+    return f"{write(whole)} ago" if whole > 0 else f"in {write(-whole)}"
 
 
 def moment(at: datetime) -> str:

@@ -78,7 +78,7 @@ def test_a_terminal_gets_a_table_of_live_numbers(recrawl, terminal, learnt: Live
     table = shown(ended)
     assert table["pages"] == "2, 1 never crawled, 1 overdue"
     assert table["fresh"] == "not known before a page is crawled a second time"
-    assert table["today"].startswith("1 crawl, 0 changes found, 0 failed, 0 leased")
+    assert table["today"].startswith("1 crawl, 0 changes found, 0 failed or refused, 0 leased")
     assert table["budget"].startswith("none is set")
     assert table["epoch"] == "1, published 5 minutes ago"
     assert table["crawlers"] == "0 leases run, a crawl ready 5 minutes ago"
