@@ -163,12 +163,12 @@ def tenfold(
     )
 
 
-def good_new(n: int, seed: int, n_new: int, median: float = RATE) -> Trial:
-    """Good new pages come at once on day 30; the staleness is that of the others."""
+def good_new(n: int, seed: int, n_new: int, median: float = RATE, begin: float = 30.0) -> Trial:
+    """Good new pages come at once on a day; the staleness is that of the others."""
     rng = np.random.default_rng(seed)
     budget = PER_PAGE * n
-    days = 30.0 + max(30.0, float(np.ceil(1.4 * n_new / (0.5 * budget))))
-    created = np.concatenate([np.zeros(n), np.full(n_new, 30.0)])
+    days = begin + max(30.0, float(np.ceil(1.4 * n_new / (0.5 * budget))))
+    created = np.concatenate([np.zeros(n), np.full(n_new, begin)])
     url = sites(n) + sites(n_new, begin=n, folder="new")
     world = world_of(rates(n + n_new, rng, median), url, days, rng, created=created)
     return Trial(world, lambda _: budget, watched=np.arange(n + n_new) < n)
@@ -190,10 +190,10 @@ def letters(number: int) -> str:
     return "".join(chr(ord("a") + int(digit)) for digit in str(number))
 
 
-def junk(n: int, seed: int, n_junk: int, place: str = "directory") -> Trial:
-    """URLs of one content come at once on day 30, in one of `JUNK_PLACES`."""
-    days, rng = 60.0, np.random.default_rng(seed)
-    created = np.concatenate([np.zeros(n), np.full(n_junk, 30.0)])
+def junk(n: int, seed: int, n_junk: int, place: str = "directory", begin: float = 30.0) -> Trial:
+    """URLs of one content come at once, 30 days before the end, in one of `JUNK_PLACES`."""
+    days, rng = begin + 30.0, np.random.default_rng(seed)
+    created = np.concatenate([np.zeros(n), np.full(n_junk, begin)])
     rate = np.concatenate([rates(n, rng), np.zeros(n_junk)])
     url = sites(n) + [JUNK_PLACES[place](i) for i in range(n_junk)]
     world = world_of(rate, url, days, rng, created=created)

@@ -4,7 +4,9 @@ One world is crawled with the same bandwidth, with and without a sitemap that is
 day and posted. The truthful one tells each page's last change; the lying one says at every fetch
 that all pages have just changed. In one world the ratio of harmonic staleness, lying sitemap to
 none, differs by .026 from others (standard deviation). The mean of 24 worlds is 1.013. So four
-worlds, as this trial had, are beyond 1.03 in one of ten trials; sixteen are in one of two hundred.
+worlds, as this trial had, are beyond 1.03 in one of ten trials; sixteen are in one of 300. A
+truthful sitemap that begins to lie has .967 in the half with lies, the mean of twelve worlds, and
+a world differs by .05. Four worlds had 1.003.
 """
 
 from collections.abc import Callable
@@ -31,7 +33,7 @@ DAY = timedelta(days=1)
 DAYS = 120
 SEEDS = (1, 2, 3, 4)
 MANY_SEEDS = range(1, 17)
-"""Seeds of worlds whose sitemap lies: the bound is near to the mean."""
+"""Seeds of worlds whose sitemap lies, at all times or later: the bounds are near to the means."""
 AUDITED = 20
 GAMMA = Gamma(half_life_days=365.0)
 
@@ -131,7 +133,8 @@ class Play:
 
 @pytest.fixture(scope="module")
 def plays() -> dict[str, list[Play]]:
-    seeds = {no_sitemap: MANY_SEEDS, lying: MANY_SEEDS, truthful: SEEDS, turning: SEEDS}
+    seeds = {no_sitemap: MANY_SEEDS, lying: MANY_SEEDS, turning: MANY_SEEDS}
+    seeds[truthful] = SEEDS
     return {
         sitemap.__name__: [
             Play(

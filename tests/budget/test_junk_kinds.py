@@ -150,6 +150,25 @@ def test_redirects_of_many_pages_to_one_new_page_are_news_once(database_url):
     assert n <= 25
 
 
+@pytest.mark.dear
+def test_pages_that_redirect_to_new_pages_with_content_are_all_crawled(database_url):
+    with service(database_url, bandwidth=A_DAY, admission="learned") as live:
+        live.register(*(f"https://h0.example/go/list?id={i}" for i in range(60)))
+        crawled = set()
+        while items := live.client.post("/leases", json={"count": 50}).json()["items"]:
+            crawled |= {each["url"] for each in items}
+            report = []
+            for each in items:
+                found = {"digest": each["url"]}
+                if "/go/" in each["url"]:
+                    target = f"https://h0.example/pages/{each['page_id']}.html"
+                    found = {"status": 301, "redirect_url": target}
+                at = {"observed_at": live.clock().isoformat()}
+                report.append({"lease": each["lease"], **at, **found})
+            assert live.post("/observations", report).json()["accepted"] == len(items)
+    assert len(crawled) == 120
+
+
 @pytest.mark.slow
 def test_junk_that_arrives_day_by_day_costs_no_more_than_at_once(database_url):
     """A hundred URLs a day for 50 days, each day in the same directory."""
