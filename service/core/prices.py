@@ -32,8 +32,8 @@ def learnt(mean: Floats, cost: Floats) -> Floats:
 def payable(cost: Floats, most: float) -> Floats:
     """Return (N,) costs as means count them: 0 where a crawl costs more than a day's budget.
 
-    Such a page is not crawled. One absurd report, or one absurd price that a site asks, would
-    otherwise make all pages of unknown cost too dear, and raise the least cost of all others.
+    Such a page is not crawled. One absurd report or price would otherwise make all pages of unknown
+    cost too dear, and raise the least cost of all others.
 
     >>> payable(np.array([2.0, 1e15]), most=100.0).tolist()
     [2.0, 0.0]
@@ -76,8 +76,8 @@ def allocated(
 
     Notes
     -----
-    Costs are at least `LEAST_SHARE` of the mean of all pages that a day can pay. Otherwise a page that is never
-    answered with content would take a crawl whenever there is time.
+    Costs are at least `LEAST_SHARE` of the mean of all pages that a day can pay. Otherwise a page
+    that is never answered with content would take a crawl whenever there is time.
     """
     counted = payable(cost, most)
     n, of_all = yield from total((float(np.count_nonzero(counted)), float(counted.sum())))

@@ -94,6 +94,32 @@ def test_a_cost_that_is_no_number_is_left_out(served, field, value):
     assert [(each["index"], each["field"]) for each in answer["left_out"]] == [(1, field)]
 
 
+@pytest.mark.parametrize(
+    ("budget", "found"),
+    [("1 MB", {"bytes": 50_000}), ("600 s", {"seconds": 5}), ("5 USD", {"price": 0.05})],
+)
+def test_a_cost_counts_once_and_only_on_its_own_day(served, budget, found):
+    def spent():
+        live.service.keeper.give_back()
+        with live.service.store.begin(write=False) as tx:
+            return tx.pace().spent
+
+    live, (amount,) = served(budget), found.values()
+    live.register(NEWS, OTHER)
+    one, late = live.post("/leases", {"count": 2}).json()["items"]
+    expected = spent() / 2
+    at = live.clock().isoformat()
+    for lease in (one, one, one):
+        item = {"lease": lease["lease"], "observed_at": at, "digest": "1", **found}
+        assert live.post("/observations", [item]).json()["n_rejected"] == 0
+        assert spent() == pytest.approx(expected + amount)
+    live.clock.advance(days=1)
+    before = spent()
+    item = {"lease": late["lease"], "observed_at": at, "digest": "2", **found}
+    assert live.post("/observations", [item]).json()["accepted"] == 1
+    assert spent() == before
+
+
 ABSURD = {
     "1 MB": {"bytes": 1e15},
     "600 s": {"seconds": 1e9},

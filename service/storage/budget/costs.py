@@ -66,6 +66,6 @@ class CostSql(Dialect, CostStatements):
 
     @override
     def host_costs(self, host_id: Ints, most: float) -> Floats:
-        found = self.run(HOST_COSTS, ids=host_id, most=most)
-        means = {host: mean or 0.0 for host, mean in found}
+        rows = self.run(HOST_COSTS, ids=host_id, most=most)
+        means = {host: mean or 0.0 for host, mean in rows}
         return np.array([means.get(host, 0.0) for host in host_id.tolist()], np.float64)
