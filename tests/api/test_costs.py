@@ -251,6 +251,32 @@ def test_a_site_that_asks_for_a_price_is_asked_once_until_the_price_is_accepted(
     assert all(host["host_queue"]["paused_until"] is None for host in hosts)
 
 
+@pytest.mark.dear
+def test_a_price_that_rises_at_each_visit_is_never_paid_and_costs_few_requests(served):
+    live, price = served("4 USD"), 0.01
+    live.register(NEWS, *(f"https://b.example/{i}" for i in range(5)))
+    asked, paid = 0, Counter()
+    for _ in range(8 * 4):
+        live.epoch()
+        for item in live.post("/leases", {"count": 10}).json()["items"]:
+            most = float((item.get("max_price") or "USD 0").removeprefix("USD "))
+            wants = 0.3
+            if item["url"] == NEWS:
+                asked, price = asked + 1, price * 1.5
+                wants = price
+                assert most < price
+            found = {"digest": f"{live.clock()}"} if most >= wants else {"status": 402}
+            if most >= wants:
+                paid[live.clock().date()] += wants
+            report = [{"lease": item["lease"], "price": f"USD {wants:.6f}", **found}]
+            assert live.post("/observations", report).json()["accepted"] == 1
+        live.clock.advance(hours=3)
+    # beyond 4 USD after 15 visits, which no day can pay
+    assert 2 <= asked <= 16
+    assert max(paid.values()) <= 4.0 + 1e-9
+    assert sorted(paid.values())[1] > 2.0, "the other pages are crawled"
+
+
 def test_the_history_and_the_metrics_show_what_was_spent(served):
     live = served("4 USD")
     live.register(NEWS)
