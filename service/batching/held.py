@@ -78,8 +78,8 @@ class Attempt:
 def attempted(store: Store, apart: Ints, flush: Callable[[Attempt], T]) -> T:
     """Return the result of a flush, without the items of pages that hold it up.
 
-    A flush that meets changed tables is repeated. Raise `RowLocked` if no page of the batch is
-    locked, because the lock is on something else.
+    A flush that meets changed tables is repeated. So is one whose pages are all free by now: a
+    busy machine may hold a lock for long. Raise `RowLocked` if the last attempt meets a lock too.
     """
     for _ in range(MAX_ATTEMPTS - 1):
         attempt = Attempt(apart)
@@ -90,10 +90,7 @@ def attempted(store: Store, apart: Ints, flush: Callable[[Attempt], T]) -> T:
         except RowLocked:
             if not len(attempt.page_id):
                 raise
-            locked = locked_pages(store, attempt.page_id)
-            if not len(np.setdiff1d(locked, apart)):
-                raise
-            apart = np.union1d(apart, locked)
+            apart = np.union1d(apart, locked_pages(store, attempt.page_id))
     return flush(Attempt(apart))
 
 

@@ -159,6 +159,20 @@ def test_a_locked_table_is_no_locked_page(recorder, ids, postgres_url):
         operator.rollback()
 
 
+def test_a_batch_is_tried_again_whose_pages_are_free_by_now(postgres_store, ids):
+    attempts = []
+
+    def flush(attempt):
+        attempt.page_id = ids
+        attempts.append(attempt.apart.tolist())
+        if len(attempts) == 1:
+            raise RowLocked
+        return "committed"
+
+    assert held.attempted(postgres_store, ids[:0], flush) == "committed"
+    assert attempts == [[], []]
+
+
 def test_reports_of_a_batcher_are_answered_beside_those_that_wait(recorder, ids, postgres_url):
     batcher = batched("crawls", recorder.flush_crawls, 2)
     batcher.start()
