@@ -195,9 +195,7 @@ def lease_request(wish: LeaseBody, default_ttl: timedelta) -> LeaseRequest:
     return LeaseRequest(WorkerRequest(wish.worker, wish.count, ttl), of)
 
 
-def reach_of(
-    hosts: Sequence[str], number: int, slices: int, *, feeds: bool = False
-) -> LeaseFilter:
+def reach_of(hosts: Sequence[str], number: int, slices: int, *, feeds: bool = False) -> LeaseFilter:
     """Return the filter of a request; raise `InvalidField` for a slice that does not exist."""
     if number >= slices:
         detail = f"slice {number} is not one of {slices}; they count from 0"
