@@ -13,10 +13,8 @@ from service.core.common_values import alone
 from service.core.division import Division, Wanted, divided
 from service.epochs.constraints import CONSTRAINED, LEAST
 from service.epochs.division import ONE_EACH
-from service.epochs.group_hours import HoursInForce
 from service.epochs.optimum import AllocationInput, capacities_of, optimum_in_windows, priced
 from service.epochs.plan import Plan
-from service.epochs.shifts import placed
 from service.epochs.solve import total_costs
 from service.epochs.windows import HostWindows, worst
 from service.estimation.estimates import RateEstimates, RatePosterior
@@ -68,7 +66,6 @@ class Basis:
     """Pages with a share, with values in the columns `PLANNED` alone (`reduced`)."""
     estimates: RateEstimates
     caps: CapColumns
-    change_hours: HoursInForce | None
     hosts: Members
     tags: Members
     has_copy: Bools
@@ -135,12 +132,9 @@ def planned(basis: Basis, plan: Plan, bandwidth: float, start: float | None = No
         costs.of_pages,
         basis.posterior,
     )
-    hours = basis.change_hours
-    place = placed(pages, hours)
     try:
         capacities = capacities_of(pages, basis.windows, plan)
-        optimal = optimum_in_windows(problem, start, hours, place, capacities)
-        allocation, audits = alone(optimal)
+        allocation, audits = alone(optimum_in_windows(problem, start, capacities))
     except BandwidthInfeasible:
         return _infeasible(pages, bandwidth, plan.unit, costs.of_pages)
     rates = allocation.crawl_rate + audits.of_pages, allocation.crawl_probability

@@ -18,20 +18,16 @@ from service.core.pings import PingEstimate, audit_rate
 from service.core.prices import allocated
 from service.epochs.constraints import CONSTRAINED, Audits, constrain
 from service.epochs.division import UnitCosts
-from service.epochs.group_hours import HoursInForce
 from service.epochs.plan import Plan
-from service.epochs.shifts import most_crawled
 from service.epochs.windows import MOST_ROUNDS, Capacities, HostWindows, limited
 from service.estimation.estimates import RateEstimates, RatePosterior
 from service.model.amounts import typical_cost
-from service.model.arrays import Floats, Ints, places
+from service.model.arrays import Floats, places
 from service.model.columns import CapColumns, EpochColumns
 from service.model.domain import Observability
 
 DOUBT_ROUNDS = 2
 """Solutions under doubt: the first begins at the multiplier of the optimum by mean rates."""
-UNUSED = 1e-6
-"""Maximum share of the bandwidth that one crawl a day may leave unused."""
 MAX_NAMES = 3
 """Maximum pages that the reason of a failed epoch names."""
 
@@ -75,22 +71,17 @@ def priced(pages: EpochColumns, unit: str, budget: float) -> Joint[tuple[EpochCo
     )
 
 
-def optimum(
-    problem: AllocationInput, start: float | None, hours: HoursInForce | None, place: Ints
-) -> Joint[tuple[Allocation, Audits]]:
+def optimum(problem: AllocationInput, start: float | None) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum beside the audits, and the audits, crawls a day.
 
-    `start` is the multiplier of a similar allocation, `hours` are the change hours in force, and
-    `place` has the row of each page among them.
+    `start` is the multiplier of a similar allocation.
     """
     allocation, audits = yield from _within_limits(problem, start)
     by_means, doubted = problem, problem.posterior is not None and problem.objective == CONSTRAINED
     for _ in range(DOUBT_ROUNDS if doubted else 0):
         problem = under_doubt(by_means, allocation.multiplier)
         allocation, audits = yield from _within_limits(problem, allocation.multiplier)
-    if hours is None:
-        return allocation, audits
-    return (yield from _once_a_day(problem, allocation, audits, hours, place))
+    return allocation, audits
 
 
 def under_doubt(problem: AllocationInput, multiplier: float) -> AllocationInput:
@@ -116,14 +107,10 @@ def capacities_of(
 
 
 def optimum_in_windows(
-    problem: AllocationInput,
-    start: float | None,
-    hours: HoursInForce | None,
-    place: Ints,
-    capacities: Capacities | None,
+    problem: AllocationInput, start: float | None, capacities: Capacities | None
 ) -> Joint[tuple[Allocation, Audits]]:
     """Return the optimum within the open time of hosts; without `capacities` that of `optimum`."""
-    result = yield from optimum(problem, start, hours, place)
+    result = yield from optimum(problem, start)
     if not (yield from anywhere(capacities is not None)):
         return result
     for _ in range(MOST_ROUNDS):
@@ -134,40 +121,14 @@ def optimum_in_windows(
         if capacities is not None:
             caps = limited(problem.caps, capacities.windows, capacities.limits)
             within = problem._replace(caps=caps)
-        result = yield from optimum(within, result[0].multiplier, hours, place)
+        result = yield from optimum(within, result[0].multiplier)
     return result
-
-
-def _once_a_day(
-    problem: AllocationInput,
-    allocation: Allocation,
-    audits: Audits,
-    hours: HoursInForce,
-    place: Ints,
-) -> Joint[tuple[Allocation, Audits]]:
-    """Return the optimum with one crawl a day for pages that change hours leave no use of a second.
-
-    The bandwidth must find other pages, otherwise the optimum without change hours stays.
-    """
-    pages, change_rate, most = problem.pages, problem.estimates.change_rate, None
-    if len(hours.rows):
-        price = allocation.multiplier * (1.0 if problem.cost is None else problem.cost)
-        before = allocation.crawl_rate, price
-        most = most_crawled(pages, change_rate, *before, hours, place)
-    if not (yield from anywhere(most is not None)):
-        return allocation, audits
-    if most is not None:
-        pages = replace(pages, max_crawl_rate=np.fmin(pages.max_crawl_rate, most))
-    fewer = problem._replace(pages=pages)
-    once = yield from _within_limits(fewer, allocation.multiplier)
-    used = once[0].bandwidth_used + once[1].total
-    return once if used >= (1 - UNUSED) * problem.bandwidth else (allocation, audits)
 
 
 def _within_limits(
     problem: AllocationInput, start: float | None
 ) -> Joint[tuple[Allocation, Audits]]:
-    """Return the optimum without change hours beside the audits, and the audits, crawls a day."""
+    """Return the optimum by mean rates beside the audits, and the audits, crawls a day."""
     pages, estimates, objective, bandwidth, caps, cost, _ = problem
     constraints = constrain(pages, estimates, caps, objective)
     complete = pages.observability == Observability.complete

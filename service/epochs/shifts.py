@@ -21,7 +21,6 @@ from service.core.change_hours.best_hours import (
     excess_mass,
     moves,
     probe_delay,
-    second_crawl,
     turns,
 )
 from service.core.change_hours.busy_hours import changes, pace, paced, passed
@@ -46,12 +45,6 @@ from service.model.columns import (
 from service.model.domain import Observability
 
 DAY_S = 86_400.0
-LEAST_GAIN = 0.25
-"""Gain by a second crawl a day, of that without change hours, below which it is not worth it."""
-ONCE_A_DAY = 1.0
-LEAST_SHARE = 0.25
-"""Minimum share of a host's pages that are crawled more than once a day for change hours to limit
-them."""
 SOONEST = 0.05
 """Minimum time between crawls, in intervals by the crawl rate."""
 PER_WINDOW = 2.0
@@ -88,44 +81,6 @@ class Situation(NamedTuple):
     """True for pages without pings in use, which have been crawled."""
     place: Ints
     """Row of the page's URL group or host among the change hours; -1 without any."""
-
-
-def most_crawled(
-    pages: EpochColumns,
-    change_rate: Floats,
-    crawl_rate: Floats,
-    price: Floats | float,
-    hours: HoursInForce,
-    place: Ints,
-) -> Floats | None:
-    """Return (N,) maxima of crawl rates by change hours, 1/day, NaN for none; None if all are NaN.
-
-    Nearly all changes of a day may come at one hour. A page with one crawl a day, just after that
-    hour, then waits W days on average from a change to its crawl. The optimum without change hours
-    has `crawl_rate` and the (N,) `price` of a crawl; `place` has rows as of `placed`.
-    One crawl a day adds the harmonic cost ln(1 + 2 W Delta) - ln(1 + Delta/crawl_rate) times
-    importance. It is better if that is below the value of the bandwidth that it spares. The pages
-    must be a good part of those in their row.
-    """
-    mass = excess_mass(hours.profiles, 1.0 / CONCENTRATION)
-    sharp = second_crawl(mass) < LEAST_GAIN
-    row = np.flatnonzero((crawl_rate > ONCE_A_DAY) & (place >= 0))
-    row = row[sharp[place[row]]]
-    if not row.size:
-        return None
-    n_fast = np.bincount(place[row], minlength=sharp.size)
-    share = n_fast / np.maximum(np.bincount(place[place >= 0], minlength=sharp.size), 1)
-    # fewer pages are the fastest of many, and may change at other hours than the others
-    row = row[share[place[row]] >= LEAST_SHARE]
-    if not row.size:
-        return None
-    wait = np.maximum(0.5 - mass.max(axis=1), 0.5 / CONCENTRATION)[place[row]]
-    rate, change = crawl_rate[row], change_rate[row]
-    cost = pages.importance[row] * (np.log1p(2.0 * wait * change) - np.log1p(change / rate))
-    most = np.full(len(pages), np.nan)
-    each = np.broadcast_to(price, len(pages))[row]
-    most[row[cost < each * (rate - ONCE_A_DAY)]] = ONCE_A_DAY
-    return most
 
 
 def exposures(pages: EpochColumns, change_hours: Hours | None, place: Ints) -> Floats | None:

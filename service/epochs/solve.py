@@ -116,7 +116,7 @@ def solve(problem: Problem) -> Joint[EpochResult]:
         pages, problem.caps, plan.bandwidth, plan.first_share, requests, problem.now, costs
     )
     place = placed(pages, problem.hours_in_force)
-    rates = yield from _rates(problem, budget, wants, costs, place)
+    rates = yield from _rates(problem, budget, wants, costs)
     urgencies = yield from _urgencies(problem, rates.crawl, wants, costs, place)
     since = LastEpoch.of(problem.last, problem.evidence)
     hours = problem.change_hours, place, problem.caps, since, problem.now, problem.windows
@@ -160,9 +160,7 @@ def solve(problem: Problem) -> Joint[EpochResult]:
     return EpochResult(schedule, certificate, urgencies.evidence)
 
 
-def _rates(
-    problem: Problem, budget: Division, wants: Wanted, costs: UnitCosts, place: Ints
-) -> Joint[Rates]:
+def _rates(problem: Problem, budget: Division, wants: Wanted, costs: UnitCosts) -> Joint[Rates]:
     """Return the rates of the optimum; those of pages without a copy are beside it.
 
     The arrays that only the optimum needs end with this call.
@@ -181,8 +179,7 @@ def _rates(
     last = problem.last and problem.last.certificate
     start = last.multiplier if last and last.unit == plan.unit else None
     capacities = capacities_of(pages, problem.windows, plan)
-    limits = problem.hours_in_force, place, capacities
-    allocation, audits = yield from optimum_in_windows(of_sharers, start, *limits)
+    allocation, audits = yield from optimum_in_windows(of_sharers, start, capacities)
     losses = yield from worst(capacities, allocation.crawl_rate)
     if apart:
         planned, of_pages = budget.planned, costs.of_pages

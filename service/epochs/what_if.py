@@ -1,8 +1,8 @@
 """Answers to "what if the bandwidth were …?": plans without an epoch.
 
 The pages are read once after each epoch. `WhatIf` then keeps 38 bytes a page: 54 with bounds of
-crawl rates, 62 with noisy pings, 78 with both. It keeps 8 bytes more for each tag of a page, and
-200 for each host with change hours. Reading takes another 200 bytes a page, and a plan 110.
+crawl rates, 62 with noisy pings, 78 with both. It keeps 8 bytes more for each tag of a page.
+Reading takes another 200 bytes a page, and a plan 110.
 """
 
 import threading
@@ -17,7 +17,6 @@ from service.budget.in_force import BudgetInForce
 from service.core.common_values import alone
 from service.epochs.bandwidth_plans import Basis, Members, Ranked, Solved, minima, planned, reduced
 from service.epochs.division import divides, sharing, wanted_within, with_copy
-from service.epochs.group_hours import HoursInForce
 from service.epochs.optimum import priced
 from service.epochs.plan import Plan
 from service.epochs.windows import load_windows
@@ -30,7 +29,6 @@ from service.model.errors import EpochNotFound, PlanTooLarge
 from service.model.known_shares import assumed
 from service.storage import Store, Transaction
 from service.storage.clock import Clock
-from service.storage.epochs.group_hours import NO_PROFILES
 
 MOST_PAGES = 20_000_000
 """Maximum number of pages of a plan: 0.8 to 1.6 GB in memory, and 4 GB more while reading."""
@@ -155,7 +153,6 @@ class WhatIf:
             estimates=estimates,
             posterior=posterior,
             caps=caps,
-            change_hours=self._change_hours(tx),
             windows=load_windows(tx, pages.host_id, self.plan.host_delay_s),
             hosts=Members.of(slice(None), pages.host_id),
             tags=_tags(tx, pages.page_id),
@@ -163,12 +160,6 @@ class WhatIf:
             has_copy=has_copy,
             importance_apart=apart,
         )
-
-    def _change_hours(self, tx: Transaction) -> HoursInForce | None:
-        if not self.plan.with_change_hours:
-            return None
-        groups = tx.group_profiles() if self.plan.group_hours else NO_PROFILES
-        return HoursInForce.of(tx.host_hours(), groups)
 
     def _named(self, basis: Basis, solved: Sequence[Solved], limit: int) -> list[BudgetPlan]:
         """Return the plans with lists of hosts, tags and pages."""

@@ -36,8 +36,7 @@ def archive():
 def solved(posterior, objective="harmonic", bandwidth=60.0):
     pages, estimates, _ = archive()
     given = AllocationInput(pages, estimates, objective, bandwidth, CapColumns.empty())
-    place = np.full(N, -1)
-    allocation, _ = alone(optimum(given._replace(posterior=posterior), None, None, place))
+    allocation, _ = alone(optimum(given._replace(posterior=posterior), None))
     return allocation
 
 

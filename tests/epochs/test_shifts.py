@@ -11,7 +11,7 @@ from support.hourly_cases import at_day, epoch_at, hours_of, known, no_hours, pa
 from support.hours_cases import burst, many
 
 from service.core.change_hours.best_hours import CONCENTRATION, FAST_INTERVAL
-from service.epochs.shifts import SHIFTED_AHEAD, exposures, most_crawled, placed, shifted
+from service.epochs.shifts import SHIFTED_AHEAD, exposures, placed, shifted
 from service.epochs.urgency import LastEpoch
 from service.model.columns import NOT_SHIFTED, OUT_OF_TURN, CapColumns, ShiftColumns
 from service.model.domain import Observability
@@ -228,27 +228,6 @@ def test_extra_crawls_follow_a_fiftieth_of_those_that_nearly_always_change():
         assert not (capped.shift == OUT_OF_TURN).any()
 
 
-def most(pages, change, rate, value, change_hours):
-    """Return the maxima of crawl rates by the change hours of hosts."""
-    place = place_of(pages, change_hours)
-    return most_crawled(pages, change, rate, value, change_hours.in_force, place)
-
-
-def test_pages_on_one_sharp_hour_are_crawled_once_a_day_where_bandwidth_is_worth_more_elsewhere():
-    pages, rate = daily(4), np.array([0.5, 1.5, 1.5, 30.0])
-    change = np.array([0.3, 0.3, 0.3, 0.9])
-    noon = hours_of(NOON)
-    value = 0.3 / (1.5 * 1.8)  # of bandwidth at 1.5 crawls a day
-    dear = most(pages, change, rate, value, noon)
-    np.testing.assert_array_equal(dear, [np.nan, 1.0, 1.0, 1.0])
-    cheap = most(pages, change, rate, 0.9 / (30 * 30.9), noon)
-    np.testing.assert_array_equal(cheap, [np.nan, 1.0, 1.0, np.nan])
-    few = np.array([0.5, 0.5, 0.5, 0.5, 30.0])
-    assert most(daily(5), np.full(5, 0.9), few, value, noon) is None
-    weak = hours_of(burst(0.5, 0.3))
-    assert most(pages, change, rate, value, weak) is None
-
-
 def test_busy_hours_count_as_longer_for_siblings():
     pages = pages_of([1, 1, 2], [10.58, 10.3, 10.58], [0.1, 0.1, 0.1])
     change_hours = hours_of(NOON)
@@ -261,15 +240,6 @@ def test_busy_hours_count_as_longer_for_siblings():
     nowhere = place_of(pages, no_hours())
     assert exposures(pages, None, nowhere) is None
     assert exposures(pages, no_hours(), nowhere) is None
-
-
-def test_a_host_with_few_fast_pages_limits_none_beside_one_with_many():
-    """The share of a host's pages above one crawl a day is counted by host."""
-    pages = replace(daily(8), host_id=np.array([1, 1, 1, 1, 1, 2, 2, 3]))
-    rate = np.array([30.0, 0.5, 0.5, 0.5, 0.5, 1.5, 0.5, 30.0])
-    change_hours = hours_of(many(NOON, 2), host_id=(1, 2))
-    limits = most(pages, np.full(8, 0.3), rate, 0.3 / (1.5 * 1.8), change_hours)
-    np.testing.assert_array_equal(limits, [np.nan] * 5 + [1.0] + [np.nan] * 2)
 
 
 def test_hosts_have_hours_of_their_own():

@@ -89,28 +89,6 @@ def excess_mass(profiles: Profiles, spread: ArrayLike = 0.0) -> Masses:
     return mass.astype(np.float32)
 
 
-def second_crawl(mass: Masses) -> Floats:
-    """Return (H,) gains by a second crawl a day, as a share of its gain without change hours.
-
-    A page may be crawled n times a day at equal intervals. The mean wait from a change to the crawl
-    that sees it is then 1/2n - max_t mean_k phi(t + k/n) days.
-
-    Examples
-    --------
-    Changes that come within one hour leave nothing to see for a second crawl:
-
-    >>> profiles = Profiles(np.eye(17)[:1], np.ones(1))
-    >>> second_crawl(excess_mass(profiles))
-    array([1.])
-    >>> profiles.coefficients[0, 1:9] = 2.0 * (-1.0) ** np.arange(1, 9)
-    >>> second_crawl(excess_mass(profiles, 1 / 6)).round(2)
-    array([-0.01])
-    """
-    twice = 0.5 * (mass[:, : SLOTS // 2] + mass[:, SLOTS // 2 :])
-    waits = 0.5 - mass.max(axis=1), 0.25 - twice.max(axis=1)
-    return np.asarray((waits[0] - waits[1]) / 0.25, np.float64)
-
-
 def resistance(expected: ArrayLike) -> Floats:
     """Return kappa, the curvature of a crawl's cost in its shift, at x expected changes.
 
