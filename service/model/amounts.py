@@ -10,6 +10,8 @@ import math
 import re
 from typing import NamedTuple, Protocol
 
+from service.model.words import number
+
 CRAWLS, BYTES, SECONDS = "crawls", "bytes", "seconds"
 """Units beside the currencies."""
 EXAMPLES = "10000 crawls, 50 GB, 20 h or 30 USD"
@@ -132,7 +134,8 @@ def read_budget(text: str) -> Amount:
     amount = read_amount(day)
     if not LEAST <= amount.value <= MOST:
         raise ValueError(
-            f"{amount} a day is no budget; write from {LEAST:g} to {MOST:g}, as in {EXAMPLES}"
+            f"{amount} a day is no budget; write from {number(LEAST)} to {number(MOST)}, "
+            f"as in {EXAMPLES}"
         )
     return amount
 

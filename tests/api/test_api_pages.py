@@ -266,7 +266,7 @@ def test_a_page_that_is_worth_next_to_nothing_says_so_in_a_number_that_can_be_re
     sqlite_api.client.patch(f"/pages/{never}", json={"importance": 1e-9})
     sqlite_api.epoch()
     why = sqlite_api.get(f"/pages/{never}").json()["why"]
-    assert "Crawled less than once in 1,000 years: " in why["sentence"]
+    assert "Then crawled less than once in 1,000 years: " in why["sentence"]
 
 
 @pytest.mark.sampled(2)

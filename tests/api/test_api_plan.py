@@ -77,7 +77,7 @@ def test_before_the_first_epoch_there_is_no_plan(sqlite_api: Live):
 @pytest.mark.parametrize(
     ("query", "field", "remedy"),
     [
-        ("", "bandwidth", "bandwidth is missing; send 1 to 10 values, each a number from 1e-09"),
+        ("", "bandwidth", "bandwidth is missing; send 1 to 10 values, each a number from 0.00"),
         ("bandwidth=", "bandwidth", 'bandwidth is ""; send 1 to 10 values, each a number'),
         ("bandwidth=1&bandwidth=x", "bandwidth", 'bandwidth is "x"; send'),
         ("bandwidth=0", "bandwidth", 'bandwidth is "0"; send'),
