@@ -95,6 +95,8 @@ ABOVE_ONE = {
     ("service/model/field_faults.py", "len(value)"),
     ("service/status/needs.py", "n"),
     ("recrawl_client/errors.py", "len(items)"),
+    ("recrawl_client/batches.py", "n"),
+    ("recrawl_client/scrapy.py", "n"),
     ("service/agents/server.py", "len(written)"),
     ("service/api/requests/meter.py", "most_text // self.width"),
     ("service/core/ping_feeds.py", "packed.size"),
