@@ -21,7 +21,7 @@ def stale(world, *, change_hours):
     return staleness(world, played.crawls).harmonic
 
 
-@pytest.mark.dear
+@pytest.mark.slow
 def test_pages_on_one_hour_gain_where_the_budget_has_two_crawls_a_day_for_each():
     """Fewer planned crawls would leave a budget over, which is spent at any hour of the day."""
     rng = np.random.default_rng(1)
