@@ -88,8 +88,8 @@ def test_bulk_revisions_count_only_when_asked_for_and_the_reader_is_told(tmp_pat
     trace = write_trace(tmp_path)
     without, with_bulk = (played(trace, bulk=bulk) for bulk in (False, True))
     assert len(with_bulk.changed_at) == len(without.changed_at) + 1
-    assert any("1 changes by bulk revisions" in n and "left out" in n for n in without.notes)
-    assert any("1 changes by bulk revisions" in n and "counted" in n for n in with_bulk.notes)
+    assert any("1 change by bulk revisions" in n and "left out" in n for n in without.notes)
+    assert any("1 change by bulk revisions" in n and "counted" in n for n in with_bulk.notes)
 
 
 def test_a_window_keeps_the_last_days_and_the_pages_that_live_then(tmp_path):
