@@ -38,8 +38,9 @@ from service.model.errors import EpochRunning, LeadershipLost, StoreFull, StoreU
 from service.storage import open_store
 from service.storage.dialect import EPOCHS_KEPT
 from service.storage.log.partitions import next_month
+from service.storage.postgres import connections
 from service.storage.postgres import partitions as postgres_partitions
-from service.storage.postgres.connections import LEAD_LOCK, LEAD_TIMEOUTS, translated
+from service.storage.postgres.connections import LEAD_LOCK, LEAD_TIMEOUTS, taken, translated
 from service.storage.stores.postgres import PostgresStore, PostgresTransaction
 
 
@@ -89,6 +90,29 @@ def test_connections_killed_while_idle_are_replaced_unnoticed(postgres_store, po
         pid = pid_of(tx)
     kill(postgres_url, pid)
     assert len(register(postgres_store, 4)) == 4
+
+
+def test_a_connection_that_comes_back_after_the_end_of_its_store_is_closed(postgres_url):
+    store = open_store(postgres_url, 2)
+    with taken(store.engine) as driver:
+        store.close()
+        assert not driver.closed
+    assert driver.closed
+
+
+@pytest.mark.parametrize("step", ["check_encoding", "check_own", "limit"])
+def test_a_connection_whose_first_steps_fail_is_closed(postgres_url, monkeypatch, step):
+    opened_ones = []
+
+    def fails(driver, *_):
+        opened_ones.append(driver)
+        raise psycopg.errors.QueryCanceled
+
+    monkeypatch.setattr(connections, step, fails)
+    engine, _ = connections.opened(postgres_url, 1, connections.request_deadlines())
+    with pytest.raises((sa.exc.OperationalError, psycopg.errors.QueryCanceled)):
+        engine.raw_connection()
+    assert [each.closed for each in opened_ones] == [True]
 
 
 def test_a_server_that_does_not_listen_is_unavailable():

@@ -193,14 +193,21 @@ def connect(silence: Silence, deadlines: Deadlines, **parameters: Any) -> Connec
         silence.silent = True
         raise
     connection.deadlines, connection.silence = deadlines, silence
-    try:
+    with closed_on_error(connection):
         check_encoding(connection)
-    except DatabaseUnsuitable:
-        connection.close()
-        raise
     connection.statements = Statements(connection, silence.plans)
     silence.add(connection)
     return connection
+
+
+@contextmanager
+def closed_on_error(driver: Connection) -> Iterator[None]:
+    """Close a new connection whose first steps fail; the pool would forget it open."""
+    try:
+        yield
+    except BaseException:
+        driver.close()
+        raise
 
 
 OUTAGES = (
@@ -275,7 +282,8 @@ def opened(url: str, pool_size: int, deadlines: Deadlines) -> tuple[sa.Engine, S
         return connect(silence, deadlines, **{**named, **PARAMETERS, "connect_timeout": seconds})
 
     def refuse_shared(driver: Connection, _record: object) -> None:
-        check_own(driver, lambda: open_connection(deadlines))
+        with closed_on_error(driver):
+            check_own(driver, lambda: open_connection(deadlines))
 
     silence = Silence(open_connection)
     sa.event.listen(engine, "do_connect", lambda *_: open_connection(deadlines))
@@ -295,7 +303,8 @@ def prepare(driver: Connection, _record: object) -> None:
     driver.statements.later("SET jit = off", {}, kept=False)
     driver.statements.later("SET enable_seqscan = off", {}, kept=False)
     driver.statements.later("SET DateStyle = ISO", {}, kept=False)  # a role may have another
-    limit(driver, driver.deadlines)
+    with closed_on_error(driver):
+        limit(driver, driver.deadlines)
 
 
 def limit(driver: Connection, deadlines: Deadlines) -> None:
@@ -327,14 +336,17 @@ def refuse_lost(driver: Connection, _record: object, _proxy: object) -> None:
 
 @contextmanager
 def taken(engine: sa.Engine) -> Iterator[Connection]:
-    """Take a connection from the pool until the end of the block; discard a lost connection."""
-    pooled = engine.raw_connection()
+    """Take a connection from the pool until the end of the block; discard a lost connection.
+
+    One that comes back after the end of its pool is closed: nobody else would close it.
+    """
+    pool, pooled = engine.pool, engine.raw_connection()
     driver = pooled.driver_connection
     assert isinstance(driver, Connection)  # noqa: S101 - for mypy
     try:
         yield driver
     finally:
-        if driver.closed and pooled.is_valid:
+        if (driver.closed or engine.pool is not pool) and pooled.is_valid:
             pooled.invalidate()
         pooled.close()
 
