@@ -43,7 +43,7 @@ def test_a_page_lives_from_its_first_crawl_to_its_last_and_changes_between_two(l
     world = recorded_world(recording, rng=rng())
     assert world.days == 30
     assert any("between" in note for note in world.notes)
-    assert "crawls of 20 pages, 24 hours apart on average" in " ".join(world.notes)
+    assert "crawls of 20 pages, 3.1 days apart on average" in " ".join(world.notes)
 
 
 def test_a_page_found_gone_ends_between_the_last_two_crawls(live):
