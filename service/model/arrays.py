@@ -176,8 +176,7 @@ class Columns:
     """Arrays of one length, one per field; only `Texts`, `Marks` and `Numbers` may be None."""
 
     def __len__(self) -> int:
-        name, *_ = self.__dataclass_fields__
-        return len(getattr(self, name))
+        return len(getattr(self, next(iter(self.__dataclass_fields__))))
 
     @classmethod
     def empty(cls, **shapes: tuple[int, ...]) -> Self:
