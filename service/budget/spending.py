@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from service.budget.allotments import Terms
-from service.core.pace import Pace, advanced
+from service.budget.allotments import Terms, corrected
+from service.core.pace import Pace, TakenAmounts, advanced
 from service.core.prices import expected, payable
 from service.model.amounts import CRAWLS, typical_cost
 from service.model.arrays import Floats, distinct
@@ -100,6 +100,22 @@ def adopt_pace(tx: Transaction, terms: Terms) -> None:
         pace = advanced(pace, at, pace.budget, Terms(pace.budget, unit=unit).grain)
         own = pace if same_unit else in_unit(pace, terms.budget)
         tx.save_pace(advanced(own, at, terms.budget, terms.grain), terms.unit)
+
+
+def count_other_crawls(tx: Transaction, terms: Terms, done: float, *, in_other: bool) -> None:
+    """Take the crawls `done` today from the pace of a budget of crawls that begins.
+
+    Before it there was no budget, or one in another unit (`in_other`), whose shares of the day say
+    little about crawls. Costs of the day are not known, so other units begin without this.
+    """
+    if terms.unit != CRAWLS:
+        return
+    before, at = tx.lock_pace(), days_since_1970(tx.now())
+    pace = Pace.starting(terms.budget, at) if before is None else before
+    pace = advanced(pace, at, terms.budget, terms.grain)
+    missing = done - (pace.spent + pace.debt)
+    if missing > 0 or in_other:
+        tx.save_pace(corrected(pace, TakenAmounts(missing)), CRAWLS)
 
 
 def in_unit(pace: Pace, budget: float) -> Pace:

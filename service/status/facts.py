@@ -199,10 +199,11 @@ def reported_by(steps: Sequence[MeasuredStep]) -> datetime | None:
 
 
 def stopped_groups(tx: Transaction) -> list[StoppedGroup]:
-    """Return groups that no rule of an operator decides about."""
+    """Return groups with pages that wait, and that no rule of an operator decides about."""
     levels = tx.stopped_levels(MOST_STOPPED)
-    groups = judged(tx, np.array([each.level for each in levels], np.int64))
-    stopped = {group.level.level for group in groups if group.state == STOPPED}
+    level = np.array([each.level for each in levels], np.int64)
+    stopped = {group.level.level for group in judged(tx, level) if group.state == STOPPED}
+    stopped &= set(tx.n_waiting(level))
     return [
         StoppedGroup(
             *(each.name, each.since, each.n_first, each.n_new),

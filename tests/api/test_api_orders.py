@@ -1,6 +1,7 @@
 """Acts without a restart: the budget, the pause of all hosts, and that of one host."""
 
 from datetime import timedelta
+from unittest.mock import ANY
 
 import pytest
 from support.budget_cases import urls
@@ -96,6 +97,24 @@ def set_in_another_unit(live, budget):
     assert f"from {before} to {budget} a day" in refused.json()["detail"]
     assert live.get("/budget").json()["budget"] == before
     return live.client.put("/budget", json={"budget": budget, "change_unit": True}).json()
+
+
+@pytest.mark.parametrize(("budget", "n_more"), [(100, 0), (150, 30)])
+def test_a_budget_that_begins_counts_the_crawls_of_today(database_url, budget, n_more):
+    with running(database_url, bandwidth=None, admission="all", **RUDE) as live:
+        live.register(*urls(200))
+        assert n_leased(live, 120) == 120
+        answer = live.client.put("/budget", json={"budget": f"{budget} crawls"}).json()
+        assert answer["spent_today"] == 120.0
+        assert n_leased(live) == n_more
+        live.client.delete("/budget")
+        n_free = n_leased(live, 10)
+        answer = live.client.put("/budget", json={"budget": f"{budget} crawls"}).json()
+        assert answer["spent_today"] == 120.0 + n_more + n_free
+        for amount in ("5 GB", "7 crawls", "50 MB"):  # shares of the day are no crawls
+            live.client.put("/budget", json={"budget": amount, "change_unit": True})
+        again = {"budget": f"{budget} crawls", "change_unit": True}
+        assert live.client.put("/budget", json=again).json() == answer | {"set_at": ANY}
 
 
 def test_the_first_budget_may_have_any_unit_and_so_may_none_after_it(sqlite_url):

@@ -108,6 +108,13 @@ def test_a_failed_first_crawl_is_no_verdict_before_the_third(sql_store):
     assert levels_of(sql_store, "https://h0.example/list?id=1").n_first.sum() == 0
     fleet.play(failing, 1)
     assert levels_of(sql_store, "https://h0.example/list?id=1").stopped.any()
+    with sql_store.begin(write=False) as tx:
+        assert stopped_groups(tx)
+    sql_store.holds_new = False  # as after RECRAWL_ADMISSION=all: no page waits any more
+    fleet.round()
+    with sql_store.begin(write=False) as tx:
+        assert tx.stopped_levels(9)
+        assert not stopped_groups(tx)
 
 
 def test_first_crawls_that_robots_txt_forbids_are_counted_in_all_levels(sql_store):

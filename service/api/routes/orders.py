@@ -16,12 +16,13 @@ from service.api.requests.pauses import end_of
 from service.api.responses.encode import answer
 from service.api.route import GUARDED, DirectRoute
 from service.budget.in_force import BudgetInForce
-from service.budget.spending import adopt_pace
+from service.budget.spending import adopt_pace, count_other_crawls
 from service.core.pace import advanced
 from service.epochs.constraints import CONSTRAINED
 from service.model.access import Actor
 from service.model.amounts import CRAWLS, Amount, read_budget
 from service.model.errors import BudgetUnitChanges, InvalidField
+from service.status.counts import counts_of_today
 from service.storage import Transaction
 from service.storage.budget.orders import Orders
 from service.storage.budget.pace import days_since_1970
@@ -89,6 +90,7 @@ def delete_budget(
 def _order_budget(
     service: Service, actor: Actor, amount: Amount | None, *, change_unit: bool
 ) -> Response:
+    service.store.counter.write()  # the counts of today have those of the last seconds, too
     with service.store.begin() as tx:
         tx.hold_settings(BUDGET)
         before, now = tx.orders(), tx.now()
@@ -101,6 +103,11 @@ def _order_budget(
             tx.order_budget(after.budget, now)
             if planned.terms is not None:
                 adopt_pace(tx, planned.terms)
+                if in_force.terms is None or in_force.unit != planned.unit:
+                    counts = counts_of_today(tx, now)
+                    done = max(counts["n_leased"], counts["n_reported"])
+                    in_other = in_force.terms is not None
+                    count_other_crawls(tx, planned.terms, done, in_other=in_other)
             tx.request_epoch(now)
             act = "budget.unset" if amount is None else "budget.set"
             values = ({"budget": each.budget or None} for each in (before, after))
