@@ -11,8 +11,8 @@ from service.model.webhooks import Webhook
 from service.storage import Transaction
 
 LOST = (
-    "changes after its place were deleted (RECRAWL_CHANGES_DAYS); read the pages again, then "
-    "redeliver from a cursor of GET /changes"
+    "changes after its place were deleted (RECRAWL_CHANGES_DAYS); take a cursor of GET /changes, "
+    "read the pages again, then redeliver from this cursor"
 )
 """Reason for which a webhook is disabled that was paused, or has failed, for too long."""
 

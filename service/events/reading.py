@@ -21,6 +21,8 @@ MOST_PARTS = 16
 """Maximum parts that one reading takes; a part may open a file of the archive."""
 CHUNK = 5_000
 """Changes that a reading with a filter scans at a time."""
+AGAIN = "take a new cursor by since and the present instant, then read the pages again"
+"""Remedy for a cursor that has expired: the cursor comes first, so no change is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,23 +139,20 @@ def check_place(place: FeedPlace, bounds: FeedBounds, *, same_feed: bool) -> Non
     Read the bounds after the changes: otherwise a deletion in between would go unnoticed.
     """
     if not same_feed:
-        raise CursorExpired(
-            "the cursor belongs to another database; read the pages again, then start without "
-            "cursor"
-        )
+        raise CursorExpired(f"the cursor belongs to another database; {AGAIN}")
     if place.seq < bounds.cut:
         oldest = UNIX_ZERO + np.timedelta64(bounds.cut, "us").astype(object)
         raise CursorExpired(
             f"changes after this cursor were deleted: the feed begins at {oldest.isoformat()}; "
-            "read the pages again, then start without cursor"
+            f"{AGAIN}"
         )
     if any(after < place.seq < before for after, before in bounds.lost):
         raise CursorExpired(
             "the database was restored from a copy that is older than this cursor, so changes that "
-            "you have read are undone; read the pages again, then start without cursor"
+            f"you have read are undone; {AGAIN}"
         )
     if place.seq > bounds.latest + 1:
         raise CursorExpired(
             "the cursor is ahead of the database, which was restored from an older copy or whose "
-            "clock was set back; read the pages again, then start without cursor"
+            f"clock was set back; {AGAIN}"
         )
