@@ -9,12 +9,15 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
+import httpx
 import pytest
 from support.live_server import Live, running, until
 from support.local_site import page, serving
 from support.pages import DOCS, blocks
 from support.processes import free_port, running_python
 from support.receiver import SECRET
+
+from service.api.cursors import FeedCursor, encode_cursor
 
 SERVICE = "http://127.0.0.1:8000"
 
@@ -67,6 +70,8 @@ class OddSite(ThreadingHTTPServer):
         self.held = threading.Event()
         """Set while a request for /docs/held waits."""
         self.release = threading.Event()
+        self.statuses: dict[str, int] = {}
+        """Statuses of some paths; the test changes them."""
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server_port}{path}"
@@ -84,6 +89,7 @@ class OddHandler(BaseHTTPRequestHandler):
         first = self.server.hits[path] == 1
         gone = {"/docs/gone": 404, "/docs/forbidden": 403, "/docs/moved": 301}
         status = 503 if path == "/docs/failing" and first else gone.get(path, 200)
+        status = self.server.statuses.get(path, status)
         self.send_response(status)
         if status == 301:
             self.send_header("Location", self.server.url("/docs/plain"))
@@ -121,7 +127,7 @@ def test_odd_pages_stop_nothing_and_a_kill_loses_and_repeats_nothing(live, tmp_p
         script = script.replace("https://example.com", site.url(""))
         for old, new in (
             ("PAGE_S = 20.0", "PAGE_S = 5.0"),
-            ("RETRY_S, TRIES = 60.0", "RETRY_S, TRIES = 0.1"),
+            ("RETRY_S, DOUBLINGS = 60.0", "RETRY_S, DOUBLINGS = 0.1"),
         ):
             assert old in script
             script = script.replace(old, new)
@@ -146,7 +152,115 @@ def test_odd_pages_stop_nothing_and_a_kill_loses_and_repeats_nothing(live, tmp_p
             until(lambda: "plain" not in urls(tmp_path, site), "a page that moved is deleted")
     hits = {path.removeprefix("/docs/"): n for path, n in site.hits.items()}
     twice = {"slow", "failing", "held"}
-    assert hits == {kind: 2 if kind in twice else 1 for kind in kinds}
+    assert {kind: hits[kind] for kind in embedded} == {
+        kind: 2 if kind in twice else 1 for kind in embedded
+    }
+    assert {url for url, *_ in rows(tmp_path, "todo")} == {
+        site.url(f"/docs/{kind}") for kind in {*kinds} - embedded
+    }
+
+
+@pytest.mark.slow
+def test_a_page_that_refuses_for_a_moment_keeps_its_vector_and_is_tried_again(live, tmp_path):
+    statuses = {f"/docs/{status}": status for status in (301, 302, 403, 404, 410)}
+    with odd_site() as site:
+        script = code("re-embed").replace(SERVICE, live.url)
+        script = script.replace("https://example.com", site.url(""))
+        for path in statuses:
+            report(live, site.url(path), 2, digest="one")
+        with running_python(tmp_path, "-c", script):
+            until(lambda: len(vectors(tmp_path)) == len(statuses), "all pages are embedded")
+            before = vectors(tmp_path)
+            site.statuses = statuses
+            for path in statuses:
+                report(live, site.url(path), digest=f"two {path}")  # alike would be in doubt
+            until(lambda: tries(tmp_path) == [1] * len(statuses), "all pages are put off")
+            assert vectors(tmp_path) == before
+            site.statuses = {}
+            with sqlite3.connect(tmp_path / "index.db") as index:
+                index.execute("UPDATE todo SET at = 0")
+            until(lambda: not rows(tmp_path, "todo"), "all pages are embedded again")
+    assert len(vectors(tmp_path)) == len(statuses)
+    assert not {*before} & {*vectors(tmp_path)}
+
+
+@pytest.mark.slow
+def test_an_index_with_an_expired_cursor_is_filled_with_the_pages_that_have_content(live, tmp_path):
+    with odd_site() as site:
+        script = code("re-embed").replace(SERVICE, live.url)
+        script = script.replace("https://example.com", site.url(""))
+        for kind in ("plain", "lost", "refused", "down"):
+            report(live, site.url(f"/docs/{kind}"), 5, digest="one")
+        live.register(site.url("/docs/fresh"))
+        with running_python(tmp_path, "-c", script):
+            until(lambda: len(vectors(tmp_path)) == 4, "all crawled pages are embedded")
+        for hours_ago in (2, 1):
+            report(live, site.url("/docs/lost"), hours_ago, status=404)
+        report(live, site.url("/docs/refused"), 1, status=403)
+        report(live, site.url("/docs/down"), 1, status=503)
+        with sqlite3.connect(tmp_path / "index.db") as index:
+            index.execute(
+                "UPDATE place SET cursor = ?",
+                [encode_cursor(FeedCursor(feed="x", seq=1, offset=0))],
+            )
+        before = Counter(site.hits)
+        with running_python(tmp_path, "-c", script):
+            until(lambda: site.hits["/docs/down"] == 2, "the index is filled again")
+            until(lambda: site.hits["/docs/plain"] == 2, "the index is filled again")
+            until(lambda: not rows(tmp_path, "todo"), "all pages are embedded")
+    assert site.hits - before == {"/docs/plain": 1, "/docs/down": 1}
+    assert urls(tmp_path, site) == {"plain", "refused", "down"}
+
+
+@contextmanager
+def relay(port: int, target: str):
+    """Answer at a port as the service at another address does."""
+
+    class Relay(BaseHTTPRequestHandler):
+        def do_GET(self):
+            headers = {name: self.headers[name] for name in ("Authorization", "Accept")}
+            answer = httpx.get(target + self.path, headers=headers, timeout=60)
+            self.send_response(answer.status_code)
+            self.send_header("Content-Type", answer.headers["Content-Type"])
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def log_message(self, *_):
+            """Write nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Relay) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.slow
+def test_the_script_waits_for_a_service_that_is_away_and_shows_it_a_key(sqlite_url, tmp_path):
+    key, port = "k" * 32, free_port()
+    away = f"http://127.0.0.1:{port}"
+    with (
+        running(sqlite_url, clock=lambda: datetime.now(UTC), api_keys=(key,)) as live,
+        odd_site() as site,
+    ):
+        report(live, site.url("/docs/plain"), 1, digest="one")
+        script = code("re-embed").replace("https://example.com", site.url(""))
+        for old, new in (
+            (f'Client("{SERVICE}"', f'Client("{away}", patience_s=0.1'),
+            ("PAUSE_S = 10.0", "PAUSE_S = 0.1"),
+        ):
+            assert old in script
+            script = script.replace(old, new)
+        prologue = f"import os; os.environ['RECRAWL_API_KEY'] = {key!r}\n"
+        output = tmp_path / "output.txt"
+        with running_python(tmp_path, "-c", prologue + script):
+            until(lambda: output.read_text().count("is it running?") > 1, "the script has waited")
+            with relay(port, live.url):
+                until(lambda: vectors(tmp_path), "the page is embedded")
+    assert urls(tmp_path, site) == {"plain"}
 
 
 def urls(directory, site) -> set[str]:
@@ -154,11 +268,19 @@ def urls(directory, site) -> set[str]:
 
 
 def vectors(directory) -> list:
+    return rows(directory, "vectors")
+
+
+def tries(directory) -> list[int]:
+    return [n_tries for _, _, n_tries, _ in rows(directory, "todo")]
+
+
+def rows(directory, table: str) -> list:
     if not (directory / "index.db").exists():
         return []
     with sqlite3.connect(directory / "index.db") as index:
         try:
-            return index.execute("SELECT * FROM vectors").fetchall()
+            return index.execute(f"SELECT * FROM {table}").fetchall()
         except sqlite3.OperationalError:
             return []
 
