@@ -1,8 +1,7 @@
 """The comparisons of the page on weights, run as they stand against a service."""
 
-from types import SimpleNamespace
-
 import pytest
+from scrapy.http import HtmlResponse
 from support.live_server import lease_freely, running
 from support.pages import DOCS, blocks
 
@@ -78,20 +77,32 @@ def test_a_text_is_compared_with_the_text_that_readers_know(live, client, page):
     assert len(passed_on(client)) == 2
 
 
-def test_the_method_for_scrapy_weighs_and_remembers(page):
-    class Response:
-        url = URL
+def answer(price):
+    text = "" if price is None else f"<b class='price'>{price}</b>"
+    return HtmlResponse(URL, body=text.encode(), encoding="utf-8")
 
-        def __init__(self, price):
-            self.price = price
 
-        def css(self, _):
-            return self
+def weigh(page, path, *prices):
+    """Return the weights of a page's prices in one process of the spider."""
+    spider = page["Shop"](prices=path)
+    weights = [spider.recrawl_change_weight(answer(price)) for price in prices]
+    spider.closed("finished")
+    return weights
 
-        def get(self):
-            return str(self.price)
 
-    spider = SimpleNamespace(known={})
-    prices = 20, 20.02, 22, 22.022
-    weights = [page["recrawl_change_weight"](spider, Response(price)) for price in prices]
-    assert weights == pytest.approx([0.0, 0.02, 1.0, 0.02])
+def test_the_spider_weighs_against_the_known_price_also_after_a_restart(page, tmp_path):
+    first = weigh(page, tmp_path / "prices.db", 20, 20.02, None, 22, 22.022)
+    assert first == [None, pytest.approx(0.02), None, 1.0, pytest.approx(0.02)]
+    assert weigh(page, tmp_path / "prices.db", 44, 44) == [1.0, 0.0]
+    assert weigh(page, tmp_path / "lost.db", 44, 0, 0, 44) == [None, 1.0, 0.0, 1.0]
+
+
+def test_a_killed_spider_has_kept_its_prices(page, tmp_path):
+    killed = page["Shop"](prices=tmp_path / "prices.db")
+    killed.recrawl_change_weight(answer(20))
+    assert weigh(page, tmp_path / "prices.db", 40) == [1.0]  # `closed` was never called
+    killed.closed("finished")
+
+
+def test_the_spider_starts_at_the_page_of_its_argument(page):
+    assert page["Shop"](prices=":memory:", start=URL).start_urls == [URL]
