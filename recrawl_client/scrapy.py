@@ -46,6 +46,7 @@ from recrawl_client.reporter import Reporter
 from recrawl_client.scrapy_failures import Answers
 from recrawl_client.scrapy_leases import LeasesInHand
 from recrawl_client.scrapy_notes import (
+    Faults,
     Notes,
     NotKept,
     ReportingErrback,
@@ -119,8 +120,7 @@ class Scheduler(BaseScheduler):
         self.sent = SentTimes(crawler, self.leases.__contains__)
         self.registered: dict[int, int] = {}
         """Hashes of the notes of registered pages, by hashes of their URLs."""
-        self.logged: set[str] = set()
-        """Faults of requests and notes that the log has."""
+        self.of_requests, self.of_notes = Faults(), Faults()
         self.dry = False
         self.threads = [
             threading.Thread(target=target, name=name, daemon=True)
@@ -194,7 +194,7 @@ class Scheduler(BaseScheduler):
         try:
             note = self.notes.of(request)
         except NotKept as error:
-            return self._refuse(error)
+            return self._refuse(request, error)
         with self.leases.lock:
             if changed_at:
                 self.pings.add(Ping(url=request.url, changed_at=changed_at))
@@ -215,18 +215,15 @@ class Scheduler(BaseScheduler):
             if_new = note.is_plain and not request.dont_filter
             self.pages.add(Page(url=request.url, note=Raw(note.json), note_if_new=if_new))
 
-    def _refuse(self, error: NotKept) -> bool:
+    def _refuse(self, request: Request, error: NotKept) -> bool:
         """Log a request that no note keeps; close the spider if its code must change."""
         self._count("recrawl/request_refused")
-        self._tell(error, type(error).__name__)
-        if isinstance(error, UnnamedFunction):
+        # a spider's first function without a name closes it; other refusals are of one page each
+        unnamed = isinstance(error, UnnamedFunction)
+        self.of_requests.log(error, "" if unnamed else request.url)
+        if unnamed:
             self.in_engine(self._close, "recrawl_callback")
         return False
-
-    def _tell(self, error: NotKept, fault: str) -> None:
-        """Log the first of equal faults as an error, and the others on the level DEBUG."""
-        log.log(logging.DEBUG if fault in self.logged else logging.ERROR, "%s", error)
-        self.logged.add(fault)
 
     def _now(self, request: Request) -> bool:
         """Return whether a request is sent at once, without a lease of its own.
@@ -336,7 +333,7 @@ class Scheduler(BaseScheduler):
         try:
             kept = self.notes.request(crawl.note)
         except NotKept as error:
-            self._tell(error, str(error))
+            self.of_notes.log(error, str(error))
             return self._return(crawl)
         meta = kept.pop("meta") | {"recrawl": crawl, "dont_retry": True, "dont_redirect": True}
         if self.robots is not None:

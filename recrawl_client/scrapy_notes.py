@@ -47,6 +47,9 @@ REDIRECTS = (301, 302, 303, 307, 308)
 PREFIXES = ("_", "recrawl", "redirect_")
 """Beginnings of further names of that kind."""
 
+MOST_NAMED = 100
+"""Maximum number of requests or notes that errors name, each once."""
+
 PLAIN: tuple[type[Any], ...] = (str, int, float, list, dict)
 """Types whose subclasses count as their values."""
 
@@ -78,6 +81,31 @@ class TooLong(NotKept):
 
 class NoJson(NotKept):
     """A request with arguments that JSON does not bring back."""
+
+
+class Faults:
+    """The log of requests or notes that are not kept: each is one error, up to `MOST_NAMED`."""
+
+    def __init__(self) -> None:
+        self.named: set[str] = set()
+        self.hides = False
+        """True once the log states that further errors are on the level DEBUG alone."""
+
+    def log(self, error: NotKept, subject: str) -> None:
+        """Log the first fault of a subject as an error, and the others on the level DEBUG."""
+        is_new = subject not in self.named
+        is_shown = is_new and len(self.named) < MOST_NAMED
+        log.log(logging.ERROR if is_shown else logging.DEBUG, "%s", error)
+        if is_shown:
+            self.named.add(subject)
+        elif is_new and not self.hides:
+            self.hides = True
+            log.error(
+                "%d errors of this kind are in the log. The statistics count further ones, and the "
+                "log names them on the level DEBUG alone: %s",
+                MOST_NAMED,
+                error,
+            )
 
 
 class RequestNote(NamedTuple):

@@ -4,6 +4,7 @@ Real Scrapy processes, a live service, a site on this machine.
 """
 
 import json
+import logging
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from support.processes import running_python
 from recrawl_client.scrapy import Scheduler
 from recrawl_client.scrapy_notes import (
     MOST_BYTES,
+    MOST_NAMED,
     NoJson,
     Notes,
     NotKept,
@@ -312,6 +314,23 @@ def test_a_request_that_no_note_can_keep_is_refused_with_its_name_and_a_remedy(n
     assert kept(notes, meta={"rule": 1, "link_text": "x" * MOST_BYTES}) == {"meta": {"rule": 1}}
 
 
+def test_each_refused_url_is_one_error_and_a_line_states_that_further_ones_are_hidden(caplog):
+    crawler = get_crawler(Named)
+    crawler.spider = Named()
+    scheduler = Scheduler.from_crawler(crawler)
+    refused = [Request(f"{URL}{n}", cb_kwargs={"of": (1, 2)}) for n in range(MOST_NAMED + 2)]
+    refused[1] = refused[1].replace(cb_kwargs={"of": "x" * MOST_BYTES})
+    caplog.set_level(logging.ERROR, "recrawl_client")
+    for request in (*refused[:-2], *refused):  # the parents of most are crawled twice
+        assert not scheduler.enqueue_request(request)
+    errors = [record.getMessage() for record in caplog.records]
+    assert len(errors) == MOST_NAMED + 1
+    for request, error in zip(refused, errors[:-1], strict=False):
+        assert error.startswith(f"the page of {request} is not registered")
+    assert "The statistics count further ones" in errors[-1]
+    assert crawler.stats.get_value("recrawl/request_refused") == 2 * MOST_NAMED + 2
+
+
 def test_the_first_request_decides_and_an_unfiltered_one_replaces_it(live):
     crawler = get_crawler(Named, {"RECRAWL_URL": live.url})
     crawler.spider = spider = Named()
@@ -348,3 +367,28 @@ def test_a_page_of_another_spider_is_not_crawled_unless_the_settings_name_that_s
 @pytest.mark.parametrize("note", [None, 7, {"path": "s3://b/k"}, {"scrapy": 1}])
 def test_a_note_of_another_crawler_has_no_effect(notes, note):
     assert notes.request(note) == {"meta": {}}
+
+
+class Other(Named):
+    name = "other"
+
+
+def test_a_spider_takes_over_the_pages_that_it_yields_and_the_right_one_takes_them_back(live):
+    def spider_of(cls, **unfiltered):
+        crawler = get_crawler(cls, {"RECRAWL_URL": live.url})
+        crawler.spider = spider = cls()
+        scheduler = Scheduler.from_crawler(crawler)
+        with scheduler.client, scheduler.pages:
+            scheduler.enqueue_request(Request(URL + "start", dont_filter=True))
+            scheduler.enqueue_request(Request(URL + "named", spider.parse_item))
+            scheduler.enqueue_request(Request(URL + "plain", **unfiltered))
+        pages = [live.get("/pages", url=URL + path).json() for path in ("start", "named", "plain")]
+        return [page["note"]["scrapy"]["spider"] for page in pages]
+
+    assert spider_of(Named) == ["named", "named", "named"]
+    assert spider_of(Other) == ["other", "other", "named"]
+    assert spider_of(Named) == ["named", "named", "named"]
+    assert spider_of(Other, dont_filter=True) == ["other", "other", "other"]
+    assert spider_of(Named) == ["named", "named", "other"]
+    live.register(URL + "plain", note={"scrapy": {"spider": "named"}})
+    assert spider_of(Named) == ["named", "named", "named"]
