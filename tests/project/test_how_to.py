@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from support.live_server import running, until
+from support.live_server import PATIENCE_S, running, until
 from support.local_site import page, redirect, serving
 from support.pages import block, terminal
 from support.processes import free_port, running_python
@@ -158,6 +158,39 @@ def test_every_setting_of_the_scrapy_page_is_read_and_every_one_read_is_there():
     read = "".join(module.read_text() for module in modules)
     named = set(re.findall(r"^\| `(RECRAWL_\w+)` \|", table, re.MULTILINE))
     assert named == set(re.findall(r'"(RECRAWL_\w+)"', read))
+
+
+UNNAMED = """
+from scrapy import Request, Spider
+
+class News(Spider):
+    name = "news"
+
+    async def start(self):
+        yield Request("https://news.example/", callback=lambda response: None)
+"""
+
+
+@pytest.mark.slow
+def test_the_script_of_the_scrapy_page_ends_with_1_where_the_spider_had_to_close(
+    sqlite_url, tmp_path
+):
+    (script,) = [text for text in blocks("crawl-with-scrapy.md", "python") if "sys.exit" in text]
+    files = {
+        "run.py": script,
+        "spiders.py": UNNAMED,
+        "scrapy.cfg": "[settings]\ndefault=settings\n",
+    }
+    with running(sqlite_url) as live:
+        files["settings.py"] = (
+            'SPIDER_MODULES = ["spiders"]\nSCHEDULER = "recrawl_client.scrapy.Scheduler"\n'
+            f'RECRAWL_URL = "{live.url}"\n'
+        )
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        with running_python(tmp_path, "run.py") as process:
+            assert process.wait(PATIENCE_S) == 1
+    assert "closed by recrawl_callback" in (tmp_path / "output.txt").read_text()
 
 
 def commands_of(page):
