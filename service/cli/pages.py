@@ -234,9 +234,10 @@ def verdict_words(verdict: "Verdict") -> str:
         return "drop   the page is gone"
     if verdict.state == "moved":
         return f"drop   the page moved to {verdict.moved_to}"
-    if verdict.state == "refused":
-        return "keep   the site refuses the page"
     has_copy = verdict.stale is not None
+    if verdict.state == "refused":
+        advice = "keep   " if has_copy else "wait   no copy, and "
+        return f"{advice}the site or its robots.txt refuses the page"
     if verdict.no_content and not verdict.fetch:
         at = verdict.next_crawl_at
         next_ = "" if at is None else f", next crawl {moment(at)}"

@@ -122,6 +122,21 @@ def test_the_text_of_a_verdict_follows_the_verdict(state, stale, fetch):
         assert verdict_words(verdict).startswith("fetch")
 
 
+def test_a_refused_page_is_kept_only_where_there_is_a_copy(api: Live, recrawl):
+    crawled_at = api.clock.advance(hours=1).isoformat()
+    refused = [
+        {"url": f"{A}1", "observed_at": crawled_at, "status": 403},
+        {"url": f"{A}3", "observed_at": crawled_at, "robots_denied": True},
+    ]
+    assert api.post("/observations", refused).json()["accepted"] == 2
+    reason = "the site or its robots.txt refuses the page"
+    for url in (f"{A}1", f"{A}3"):
+        ended = recrawl("fresh", url, url=api.url)
+        assert (ended.out, ended.status) == (f"wait   no copy, and {reason}  {url}\n", 0)
+    held = recrawl("fresh", f"{A}3", "--fetched-at", START.isoformat(), url=api.url)
+    assert (held.out, held.status) == (f"keep   {reason}  {A}3\n", 0)
+
+
 def test_a_page_without_content_is_fetched_when_it_is_due(api: Live, recrawl):
     for hours in range(3):
         at = START + timedelta(hours=hours)
