@@ -28,6 +28,9 @@ TURN = Turn(now=NOW, host=HOST, crawlers=ASKED)
 DUE = PageNow(page=PAGE, due_at=NOW - HOUR, retired=False)
 LATER = replace(DUE, due_at=NOW + 2 * HOUR)
 IN_2_HOURS = "in 2 hours, at 2026-05-02 02:00 UTC"
+CLOSED = (
+    "window closed until 2026-05-02 01:00 UTC, 60 minutes from now, by the windows of a.example"
+)
 EXPIRED = UnfinishedPage(3, Ending.expired, "w7", NOW - HOUR, NOW + 2 * HOUR)
 SHARELESS = "it has no share of the budget, and is tried ever more rarely, next"
 
@@ -248,6 +251,29 @@ CASES = {
         (
             "Change its windows or blackouts by `recrawl hosts set`: no window of a.example opens "
             "within a year"
+        ),
+    ),
+    "due before the closing, and spread after the opening": (
+        of(LATER, at_host(closed_until=NOW + HOUR), due_rate=2.0),
+        "window_closed",
+        f"Nothing to do: {CLOSED}; it is due {IN_2_HOURS}",
+    ),
+    "requested in a closure": (
+        of(LATER, at_host(closed_until=NOW + HOUR), requested_at=NOW - HOUR),
+        "window_closed",
+        f"Nothing to do: {CLOSED}; it is due {IN_2_HOURS}",
+    ),
+    "registered in a closure": (
+        of(LATER, at_host(closed_until=NOW + HOUR), last_crawl_at=None),
+        "window_closed",
+        f"Nothing to do: {CLOSED}; it is due {IN_2_HOURS}",
+    ),
+    "tried again after the opening": (
+        of(LATER, at_host(closed_until=NOW + HOUR), due_rate=2.0, gone=True, n_failures=2),
+        "not_due",
+        (
+            "Nothing to do: it is gone, as its last 2 crawls found; it is checked ever more "
+            f"rarely, next {IN_2_HOURS}"
         ),
     ),
     "due after the opening of its window": (

@@ -12,7 +12,7 @@ answer is the reason. The last one always has an answer: the page is ready.
 | `stopped`, `waits_for_group` | first crawls of its URL group are worth it | the URL group |
 | `unscheduled` | an epoch, a ping or a larger budget | |
 | `host_paused` | the end of the pause | `site` or `operator` |
-| `window_closed` | the opening of the next window | the host or group |
+| `window_closed` | the opening of the next window, or its due time after that | the host or group |
 | `not_due` | its due time | |
 | `cap` | the next UTC day | the host or group |
 | `budget` | the next room in the budget | |
@@ -23,13 +23,14 @@ answer is the reason. The last one always has an answer: the page is ready.
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from service.api.holds.facts import PageNow, Turn
 from service.api.holds.hold import Hold, first
 from service.api.holds.turn import hold_of_pause, hold_of_turn, hold_of_window, pause_beyond
 from service.api.responses.unfinished import remedy_of, what_ended
 from service.ingest.redirects import MOST_BARREN, MOST_HOPS, MOST_TARGETS
+from service.leases.due import MAX_DUE_DAYS
 from service.model import outcome_words
 from service.model.domain import Observability, Page
 from service.model.outcomes import Outcome
@@ -179,7 +180,26 @@ def _paused(page: PageNow, turn: Turn) -> Hold | None:
 
 
 def _closed(page: PageNow, turn: Turn) -> Hold | None:
-    return hold_of_window(turn, page.due_at or turn.now)
+    due_at = page.due_at or turn.now
+    held = hold_of_window(turn, min(due_at, _due_if_open(page) or due_at))
+    if held is None or held.until is None or due_at <= held.until:
+        return held
+    # crawls are spread over the open time, so this one comes after the opening
+    return replace(held, cause=f"{held.cause}; it is due {ahead(due_at, turn.now)}", until=due_at)
+
+
+def _due_if_open(page: PageNow) -> datetime | None:
+    """Return when a page would be due if its host were always open; None: not by its interval."""
+    one = page.page
+    crawled_at, requested_at = one.last_crawl_at, one.requested_at
+    if crawled_at is None:
+        return one.created_at
+    if requested_at is not None and requested_at > crawled_at:
+        return requested_at
+    if one.gone or one.n_failures or one.outcome is Outcome.offered or not one.due_rate:
+        return None
+    days = one.interval_factor / one.due_rate
+    return crawled_at + timedelta(days=days) if days < MAX_DUE_DAYS else None
 
 
 def _not_due(page: PageNow, turn: Turn) -> Hold | None:
