@@ -143,7 +143,9 @@ def set_(
     fields: Any = dict(setting(text) for text in settings or ())
     fields |= {name: value for name, value in options.items() if value is not None}
     for name in ("windows", "blackouts"):
-        if isinstance(fields.get(name), str):
+        if fields.get(name) == "null":
+            fields[name] = None
+        elif isinstance(fields.get(name), str):
             fields[name] = [part.strip() for part in fields[name].split(";") if part.strip()]
     if not fields:
         raise typer.BadParameter("nothing to set; name a field or an option", param_hint="SETTINGS")

@@ -7,6 +7,7 @@ of an administrator.
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,6 +30,11 @@ PART = 1_000
 """Number of keys that one statement lists."""
 MAX_DAYS = 36_500
 DAY_S = 86_400
+NEW = (
+    "made a new database {file}; a service refuses this key unless its RECRAWL_DATABASE_URL names "
+    "this file"
+)
+"""Warning that a key may be in another database than that of the service."""
 MAX_NAME = 100
 """Maximum length of a name, characters."""
 
@@ -61,7 +67,7 @@ def create(
 
     from service.access.keys import KeySettings, create_key
 
-    with opened(database_url) as store, store.begin() as tx:
+    with opened(database_url, existing=False) as store, store.begin() as tx:
         wish = KeySettings(
             name=checked_name(name),
             role=role_of(role),
@@ -133,18 +139,27 @@ def rotate(
 
 
 @contextmanager
-def opened(database_url: str | None) -> "Iterator[Store]":
+def opened(database_url: str | None, *, existing: bool = True) -> "Iterator[Store]":
     """Yield the store of the settings; raise `SchemaBehind` before its migration.
 
-    A missing SQLite file is created, as by `recrawl serve`.
+    Raise `NoDatabase` for a missing SQLite file. Unless it must be `existing`, it is created, as by
+    `recrawl serve`, and named.
     """
     from service.estimation.estimates import width
+    from service.model.errors import NoDatabase
     from service.storage import open_store
 
     chosen = settings(database_url)
     url = chosen.database_url.get_secret_value()
     with closing(open_store(url, width(chosen.plan().estimator))) as store:
-        store.prepare()
+        try:
+            store.prepare(existing=True)
+        except NoDatabase:
+            if existing:
+                raise
+            store.prepare()
+            file = Path(url.partition("///")[2].partition("?")[0]).absolute()
+            console.print(NEW.format(file=file), highlight=False, markup=False, soft_wrap=True)
         store.check()
         yield store
 

@@ -49,6 +49,21 @@ def test_a_key_is_created_listed_rotated_and_revoked(recrawl, database_url):
     assert all(item["revoked_at"] for item in listed(recrawl, database_url))
 
 
+def test_a_new_database_of_a_key_is_named_and_no_other_command_makes_one(recrawl, tmp_path):
+    file = tmp_path / "other.db"
+    url = f"sqlite:///{file}"
+    for command in (("list",), ("revoke", "1234567890", "--yes"), ("rotate", "1234567890")):
+        refused = recrawl("keys", *command, database_url=url).refusal()
+        assert f"there is no database {file}; see that RECRAWL_DATABASE_URL" in refused
+        assert not file.exists()
+    first, second = (
+        recrawl("keys", "create", "fleet", "--role", "read", database_url=url) for _ in range(2)
+    )
+    assert f"made a new database {file}; a service refuses this key unless" in first.err
+    assert "made a new database" not in second.err
+    assert len(listed(recrawl, url)) == 2
+
+
 def test_the_acts_of_the_commands_are_audited(recrawl, database_url):
     text = create(recrawl, database_url, "--role", "admin")
     recrawl("keys", "revoke", text.split("_")[1], "--yes", database_url=database_url)
