@@ -17,6 +17,9 @@ from service.model.words import counted
 if TYPE_CHECKING:
     from recrawl_client.wire.hosts import HostOrder
 
+NULL = "null"
+"""Text of an option that restores the default."""
+
 hosts = typer.Typer(no_args_is_help=True, help="Show and set how hosts are crawled.")
 
 OF_HOSTS = (
@@ -126,7 +129,7 @@ def set_(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a host, new or registered, and show the host; null restores a default.
+    """Change settings of a host and show it; it may be new. NAME=null restores a default.
 
     The options are the fields min_delay_s, max_concurrency, max_crawl_rate, latency_factor,
     max_delay_s, windows and blackouts. Semicolons stand between several windows, or blackouts.
@@ -141,11 +144,13 @@ def set_(
         "blackouts": blackouts,
     }
     fields: Any = dict(setting(text) for text in settings or ())
-    fields |= {name: value for name, value in options.items() if value is not None}
+    fields |= {
+        name: None if value == NULL else value
+        for name, value in options.items()
+        if value is not None
+    }
     for name in ("windows", "blackouts"):
-        if fields.get(name) == "null":
-            fields[name] = None
-        elif isinstance(fields.get(name), str):
+        if isinstance(fields.get(name), str):
             fields[name] = [part.strip() for part in fields[name].split(";") if part.strip()]
     if not fields:
         raise typer.BadParameter("nothing to set; name a field or an option", param_hint="SETTINGS")
@@ -209,10 +214,12 @@ def delete(
     echo_act({"host": host, "n_pages": n_deleted}, text, as_json=as_json)
 
 
-def _seconds(duration: str | None) -> float | None:
-    """Return a duration such as 2s in seconds; `0` and `0s` are durations too."""
-    if duration is None or duration == "0":
-        return None if duration is None else 0.0
+def _seconds(duration: str | None) -> float | str | None:
+    """Return a duration such as 2s in seconds; `0` and `0s` are durations too, `null` is none."""
+    if duration is None or duration == NULL:
+        return duration
+    if duration == "0":
+        return 0.0
     return read_duration(duration, zero=True).total_seconds()
 
 

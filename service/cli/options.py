@@ -23,7 +23,7 @@ console = Console(stderr=True)
 URL = "http://127.0.0.1:8000"
 """Address at which a service listens by default."""
 PATIENCE_S = 60.0
-"""Maximum wait of `import` and `sitemap watch` while the service is away, seconds."""
+"""Maximum wait of `import` and `watch` while the service is away, seconds."""
 SOON_S = 1.0
 """Maximum wait of other commands while the service is away, seconds."""
 BATCH = 5_000

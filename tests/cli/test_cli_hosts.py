@@ -122,6 +122,21 @@ def test_hosts_are_set_shown_and_listed(sqlite_url, recrawl):
         assert json.loads(answer.out) == json.loads(shown.out) == api.get("/hosts/a.example").json()
         cleared = recrawl("hosts", "set", "a.example", "group=null", **at)
         assert json.loads(cleared.out)["group"] is None
+        texts = ("windows", "blackouts", "delay", "max-delay")
+        values = ("00:00-06:00 UTC", "2026-12-24 UTC", "2s", "30s")
+        recrawl(
+            *("hosts", "set", "a.example"),
+            *(
+                part
+                for pair in zip(texts, values, strict=True)
+                for part in (f"--{pair[0]}", pair[1])
+            ),
+            **at,
+        )
+        nulls = [part for name in texts for part in (f"--{name}", "null")]
+        cleared = json.loads(recrawl("hosts", "set", "a.example", *nulls, **at).out)
+        names = ("windows", "blackouts", "min_delay_s", "max_delay_s")
+        assert {cleared[name] for name in names} == {None}
         recrawl("hosts", "set", "b.example", "blocked_until=2026-06-01T00:00:00Z", **at)
         listed = [json.loads(line) for line in recrawl("hosts", "list", **at).out.splitlines()]
         assert listed == api.get("/hosts").json()["items"]
