@@ -329,12 +329,17 @@ def test_the_receiver_of_the_page_tells_slack_what_is_signed(live, tmp_path):
             report(live, "https://example.com/news", digest="one")
             report(live, "https://example.com/news", digest="two")
             live.service.courier.run_once()
+            again = f"/webhooks/{created['id']}/redeliver"
+            assert live.client.post(again, json={"cursor": created["cursor"]}).is_success
+            live.service.courier.run_once()
+            sent = live.get(f"/webhooks/{created['id']}/deliveries").json()["items"]
+            assert [each["status"] for each in sent][:2] == [204, 204]
             strange = live.client.patch(
                 f"/webhooks/{created['id']}", json={"secret": f"whsec_{'A' * 43}="}
             )
             assert strange.status_code == 200
-    assert messages[-1] == {"text": "changed: https://example.com/news"}
-    assert messages[0] == {"text": "changed: https://example.com/"}
+    # neither the test nor the repeated event is a message
+    assert messages == [{"text": "changed: https://example.com/news"}]
 
 
 def test_ids_of_the_page_on_changes_are_those_of_the_service():
