@@ -105,8 +105,8 @@ def adopt_pace(tx: Transaction, terms: Terms) -> None:
 def count_other_crawls(tx: Transaction, terms: Terms, done: float, *, in_other: bool) -> None:
     """Take the crawls `done` today from the pace of a budget of crawls that begins.
 
-    Before it there was no budget, or one in another unit (`in_other`), a share of which was taken. A
-    budget in another unit begins without this, because the costs of the day are not known.
+    Before it there was no budget, or one in another unit (`in_other`). A budget in another unit
+    begins without this, because the costs of the day are not known.
     """
     if terms.unit != CRAWLS:
         return
