@@ -216,6 +216,7 @@ def test_a_cursor_whose_changes_were_deleted_says_so(fed):
     refused = fed.get("/changes", cursor=first["next_cursor"])
     assert refused.status_code == 410
     assert "deleted" in refused.json()["detail"]
+    assert "take a new cursor by since and the present instant" in refused.json()["detail"]
     assert len(part(fed)["items"]) == 1
     assert part(fed, cursor=end)["items"] == []
 

@@ -42,28 +42,31 @@ def test_the_commands_of_the_page_on_copies_judge_them(live, recrawl):
 
 
 @pytest.mark.dear
-def test_the_program_of_the_page_on_copies_names_the_pages_to_fetch(live, tmp_path):
-    url = "https://example.com/news"
-    at = [START - timedelta(days=10) + timedelta(hours=i) for i in range(200)]
-    observations = [
-        {"url": url, "observed_at": when.isoformat(), "digest": str(i)} for i, when in enumerate(at)
-    ]
-    assert live.post("/observations", observations).json()["accepted"] == 200
-    program = tmp_path / "refresh.py"
-    program.write_text(block(text_of("fresh-copies"), "refresh.py").text)
-    live.clock.now = START
-    source = program.read_text().replace(
-        "datetime.now(UTC)", f"datetime.fromisoformat({START.isoformat()!r})"
-    )
-    program.write_text(source)
-    done = subprocess.run(
-        [sys.executable, str(program), live.url],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == f"fetch {url}, stale with 100%\n"
+def test_the_program_of_the_page_on_copies_names_the_pages_to_fetch(sqlite_url, tmp_path):
+    key = "k" * 32
+    with running(sqlite_url, api_keys=(key,)) as live:
+        url = "https://example.com/news"
+        at = [START - timedelta(days=10) + timedelta(hours=i) for i in range(200)]
+        observations = [
+            {"url": url, "observed_at": when.isoformat(), "digest": str(i)}
+            for i, when in enumerate(at)
+        ]
+        assert live.post("/observations", observations).json()["accepted"] == 200
+        program = tmp_path / "refresh.py"
+        program.write_text(block(text_of("fresh-copies"), "refresh.py").text)
+        live.clock.now = START
+        source = program.read_text().replace(
+            "datetime.now(UTC)", f"datetime.fromisoformat({START.isoformat()!r})"
+        )
+        program.write_text(source)
+        done = subprocess.run(
+            [sys.executable, str(program), live.url],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "RECRAWL_API_KEY": key},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == f"fetch {url}, stale with 100%\n"
 
 
 @pytest.mark.slow
