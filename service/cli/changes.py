@@ -86,13 +86,13 @@ def changes(
 def _parts(
     client: "Client", cursor: str | None, filters: dict[str, Any], *, follow: bool
 ) -> Iterator["ChangesAnswer"]:
-    if follow:
-        yield from client.follow_changes(cursor, **filters)
     more = True
     while more:
         part = client.changes(cursor, **filters)
         cursor, more = part.next_cursor, part.more
         yield part
+    if follow:
+        yield from client.follow_changes(cursor, **filters)
 
 
 def _kept(file: Path | None) -> str | None:

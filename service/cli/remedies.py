@@ -29,7 +29,7 @@ SHOW_KEY = "; pass one of the service's keys by --api-key or RECRAWL_API_KEY"
 
 
 class Notice:
-    """Show one sentence when a service has not answered for `NOTICE_S`.
+    """Show one sentence when a service is `NOTICE_S` late with an answer.
 
     `Client` repeats a request by itself; the time counts from the first attempt.
     """
@@ -57,7 +57,9 @@ class Notice:
         request.extensions["timeout"]["connect"] = CONNECT_S
         self.is_busy = False
         if self.timer is None:
-            self.timer = threading.Timer(self.interval_s, self.show, [self.sentence])
+            # a service without news answers at the end of the wait that the request asks for
+            wait_s = float(request.url.params.get("wait_s", 0.0))
+            self.timer = threading.Timer(self.interval_s + wait_s, self.show, [self.sentence])
             self.timer.daemon = True
             self.timer.start()
 

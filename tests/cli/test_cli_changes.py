@@ -7,6 +7,11 @@ import pytest
 from support.live_server import START, Live, running, until
 from support.processes import started
 
+from recrawl_client import Client
+from recrawl_client.base import LONGEST_WAIT_S
+from service.cli.changes import _parts
+from service.cli.remedies import Notice
+
 URLS = [f"https://a.example/{i}" for i in range(3)]
 
 
@@ -44,6 +49,28 @@ def test_a_wrong_filter_is_refused_with_the_sentence_of_the_service(recrawl, api
     ended = recrawl("changes", "--to", api.url, "--kind", "lost")
     assert ended.status == 2
     assert "kind" in ended.err
+
+
+def test_a_follower_waits_for_the_feed_only_after_it_has_read_it(api):
+    """So a service that is away is missed at once, and a quiet one is not."""
+    report(api, URLS[0])
+    asked, shown = [], []
+    notice = Notice("waiting", shown.append)
+    with Client(api.url) as client, notice.watching(client.http):
+        begun = client.http.event_hooks["request"][0]
+
+        def note(request):
+            begun(request)
+            asked.append((request.url.params.get("wait_s"), notice.timer.interval))
+
+        client.http.event_hooks = {**client.http.event_hooks, "request": [note]}
+        parts = _parts(client, None, {}, follow=True)
+        assert [change.url for change in next(parts).items] == [URLS[0]]
+        report(api, URLS[1])
+        assert [change.url for change in next(parts).items] == [URLS[1]]
+    (first, soon), (second, late) = asked
+    assert float(first) == 0.0
+    assert late - soon == float(second) == LONGEST_WAIT_S
 
 
 @pytest.mark.slow
