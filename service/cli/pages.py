@@ -168,7 +168,7 @@ def _filters(texts: list[str] | None, *, crawls: bool = False) -> dict[str, Any]
             url, named = (value, "url=") if name == "url" else (f"{name}{equals}{value}", "a URL")
             by_option = f"--url {url} crawls it, " if crawls else ""
             one = f"{named} names one page: {by_option}`recrawl why {url}` shows it"
-            below = "url_prefix= selects it and those below"
+            below = "url_prefix= selects all URLs that begin with it"
             raise typer.BadParameter(f"{one}, {below}", param_hint="FILTER")
         if not equals:
             raise typer.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="FILTER")

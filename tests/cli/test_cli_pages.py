@@ -61,7 +61,7 @@ def test_url_is_no_filter_and_the_refusal_says_how_one_page_is_shown(api, recraw
     ended = recrawl("pages", command, f"url={A}1", url=api.url)
     sentence = " ".join(ended.err.replace("│", " ").split())
     assert (ended.status, f"`recrawl why {A}1` shows it" in sentence) == (2, True)
-    assert "url_prefix= selects it" in sentence
+    assert "url_prefix= selects all URLs that begin with it" in sentence
     assert len(lines(recrawl("pages", "list", url=api.url))) == 3
 
 
