@@ -206,7 +206,7 @@ def page(shown: Shown, sql: Database) -> Pairs:
 
 HOSTS = """
 SELECT host, coalesce(n_failures, 0)::int,
-    CASE WHEN next_at IS NOT NULL THEN greatest(next_at, blocked_until, paused_until) END
+    CASE WHEN next_at IS NOT NULL THEN greatest(next_at, blocked_until, paused_until, %(now)s) END
 FROM hosts
 LEFT JOIN host_queues ON queue_id = host_id {where} ORDER BY host_id LIMIT 50
 """
