@@ -162,17 +162,17 @@ UPDATE host_queues SET n_failures = given.n_failures,
     paused_at = nullif(given.paused_at, '-infinity'),
     ready_at = nullif(given.ready_at, '-infinity'), next_at = nullif(given.next_at, '-infinity'),
     {latencies}
-FROM {given} WHERE host_queues.queue_id = given.queue_id
+FROM {rows} WHERE host_queues.queue_id = given.queue_id
 """
 SAVE_UNTIMED = SAVE_HOST_QUEUES.format(
-    latencies=", ".join(f"{name} = NULL" for name in LATENCIES), given=given(*SAVED)
+    latencies=", ".join(f"{name} = NULL" for name in LATENCIES), rows=given(*SAVED)
 )
 """Statement for host queues without latencies: each array takes time."""
 SAVE_TIMED = SAVE_HOST_QUEUES.format(
     latencies="""latency_s = nullif(given.latency_s, 'NaN'),
     usual_latency_s = nullif(given.usual_latency_s, 'NaN'),
     n_latencies = nullif(given.n_latencies, 0)""",
-    given=given(*SAVED, *LATENCIES),
+    rows=given(*SAVED, *LATENCIES),
 )
 
 QUEUED_OF_KIND = f"""
