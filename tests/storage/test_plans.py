@@ -5,6 +5,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -12,8 +13,9 @@ import psycopg
 import pytest
 from support.feed_cases import change_columns
 from support.live_server import START, Live, cloned, running
-from support.store_cases import columns, log_columns
+from support.store_cases import columns, instants, log_columns, register
 
+from service.leases.queue import queue_due
 from service.model.arrays import UNSPECIFIED
 from service.model.columns import PageColumns
 from service.model.listing import PageTags
@@ -53,6 +55,11 @@ BEGIN
 END $$
 """
 """Statement after which Postgres gathers no statistics by itself."""
+
+ROWS_READ = """
+SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'due_pages'
+"""
+"""Statement that returns how many rows of the queue the transaction has read."""
 
 PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
 
@@ -405,3 +412,19 @@ def test_requests_read_postgres_by_indexes(postgres_server, postgres_template, m
     ):
         session.execute(NO_STATISTICS)
         check(url, PostgresRecorder(monkeypatch), session)
+
+
+def test_a_lease_reads_few_rows_of_a_large_host_on_postgres(postgres_store):
+    """Read as many rows as are offered, though Postgres has no statistics of the queue yet."""
+    with postgres_store.engine.connect() as connection:
+        bare = connection.execution_options(isolation_level="AUTOCOMMIT")
+        bare.exec_driver_sql(NO_STATISTICS)
+    page_id = register(postgres_store, 5_000, START, "large.example")
+    with postgres_store.begin() as tx:
+        queue_due(tx, page_id, START + timedelta(hours=1))
+    with postgres_store.begin() as tx:
+        host_queues, rows = tx.ready(START, 10, 100)
+        tx.running(host_queues.queue_id, instants([START]))
+        n_read = tx.scalar(ROWS_READ)
+    assert len(rows) == 102
+    assert n_read < 300
