@@ -86,7 +86,12 @@ class ShardedQueue(Routing):
     @override
     def filled(self) -> FillMark:
         marks = [tx.filled() for tx in self.every()]
-        return FillMark(min(mark.epoch for mark in marks), min(mark.until for mark in marks))
+        begins = [mark.at for mark in marks if mark.at is not None]
+        return FillMark(
+            min(mark.epoch for mark in marks),
+            min(mark.until for mark in marks),
+            min(begins) if len(begins) == len(marks) else None,
+        )
 
     lower_host_queues = by_column("lower_host_queues", column="queue_id")
     lock_reported = by_ids("lock_reported", ascending)

@@ -144,6 +144,8 @@ class Service(Monitored):
     encode."""
     embedded: bool
     """True where epochs run in a thread of this process."""
+    stands_in: bool
+    """True where this process fills the queue if no worker does."""
     now: Clock
     telemetry: Telemetry
     divided: bool
@@ -289,6 +291,7 @@ def open_service(
         renewer=base.renewer,
         readers=asyncio.Semaphore(1 if store.embedded else MAX_THREADS),
         embedded=store.embedded,
+        stands_in=not store.embedded,
         now=now,
         telemetry=telemetry,
         monitor=telemetry,
@@ -328,7 +331,14 @@ def the_monitored(request: Request) -> Monitored:
 
 
 def start_runner(service: Service) -> list[threading.Thread]:
-    """Return the threads of epochs, webhooks, archive and hubs, if they run in this process."""
+    """Return the threads of epochs, webhooks, archive and hubs, if they run in this process.
+
+    Where workers run them, one thread fills the queue if no worker does.
+    """
+    if service.stands_in:
+        looks = threading.Thread(target=service.runner.stand_in_every, name="queue", daemon=True)
+        looks.start()
+        return [looks]
     if not service.embedded:
         return []
     with suppress(*OUTAGES):  # the runner tries again

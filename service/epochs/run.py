@@ -5,7 +5,7 @@ A `Runner` runs an epoch whenever one is due, and fills the queue of due pages.
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from time import perf_counter
@@ -38,6 +38,7 @@ from service.model.errors import (
 )
 from service.storage import Lead, Store
 from service.storage.clock import SET_BACK, Clock
+from service.storage.queue.columns import NEVER_FILLED
 from service.storage.queue.hours import follow_hours
 
 TROUBLE = (*OUTAGES, LeadershipLost, PartLost)
@@ -157,6 +158,7 @@ FOLLOWED = timedelta(seconds=5)
 
 POLITE = Politeness()
 
+STANDS_IN = "no worker fills the queue of due pages, so this server does; start `recrawl worker`"
 WAITING = "waiting for the next epoch to be due"
 STANDBY = "waiting: another process leads"
 
@@ -170,6 +172,8 @@ class Runner:
 
     POLL_S = 1.0
     """Time between two rounds, seconds."""
+    LOOK_S = 10.0
+    """Time between two looks of a server at a queue that workers fill, seconds."""
 
     def __init__(
         self,
@@ -191,7 +195,8 @@ class Runner:
         self.history = HistoryKeeper(store, plan.estimator, plan.history_retention, now)
         self._early: dict[int, EarlyPages] = {}
         """Choice of the pages that an idle budget brings forward, by database."""
-        self._latest = now()
+        self._latest: datetime | None = None
+        """Time of the last round; None: none yet."""
         self._state = ""
         self._wake = threading.Event()
         self._stopped = threading.Event()
@@ -296,7 +301,9 @@ class Runner:
         with part.begin(write=False) as tx:
             mark, in_force = tx.filled(), tx.number_in_force()
         in_time = now + self.ahead / 2 < mark.until <= now + self.ahead
-        set_back = mark.until > now + self.ahead or now < self._latest - SET_BACK
+        # a mark without its begin is of an older version, which may have queued further ahead
+        begun = mark.until - self.ahead if mark.at is None else mark.at
+        set_back = now < max(begun, self._latest or begun) - SET_BACK
         if mark.epoch != in_force or not in_time or set_back:
             with part.lead():
                 if set_back:
@@ -307,7 +314,37 @@ class Runner:
                 sample(part, crawls / len(self.store.parts), now)
                 early = self._early.setdefault(id(part), EarlyPages(self.plan.bandwidth))
                 early.budget, early.each = self.plan.bandwidth, each
-                fill_queue(part, now + self.ahead, self._stopped.is_set, early)
+                fill_queue(part, now + self.ahead, self._stopped.is_set, early, now)
+
+    def stand_in(self) -> bool:
+        """Fill a queue that ends soon, because no worker has filled it; return whether one did not.
+
+        Rates and shares of hosts stay those of the epoch in force.
+        """
+        now, late = self.now(), False
+        for part in self.store.parts:
+            with part.begin(write=False) as tx:
+                mark = tx.filled()
+            if mark == NEVER_FILLED or mark.until > now + self.ahead / 4:
+                continue
+            late = True
+            if self._state != STANDS_IN:
+                log.warning(STANDS_IN, filled_until=mark.until.isoformat())
+                self._state = STANDS_IN
+            with suppress(EpochRunning):  # a worker, or another server, fills the queue now
+                self._fill(part, now)
+        self._latest = now
+        return late
+
+    def stand_in_every(self) -> None:
+        """Look at the queue until stopped, and fill it where no worker does."""
+        while not self._stopped.wait(self.LOOK_S):
+            try:
+                self.stand_in()
+            except TROUBLE as error:
+                log.warning("the queue was not filled", reason=str(error))
+            except Exception:
+                log.exception("the queue was not filled")
 
     def _crawls_a_day(self, part: Store) -> tuple[float, float]:
         """Return the crawls a day of the epoch in force, 0 before the first, and their mean cost.

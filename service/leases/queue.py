@@ -66,9 +66,11 @@ def fill_queue(
     until: datetime,
     stopped: Callable[[], bool] = lambda: False,
     early: EarlyPages | None = None,
+    at: datetime | None = None,
 ) -> None:
     """Queue every page that is due before `until`, and `early` ones, one block per transaction.
 
+    `at` is the begin of the fill, for its mark.
     A fill that is stopped leaves no mark, so the next runner of epochs repeats it.
     """
     with store.begin(write=False) as tx:
@@ -83,7 +85,7 @@ def fill_queue(
         with store.begin() as tx:
             block = tx.next_page_ids(after, BLOCK)
             if not len(block):
-                tx.set_filled(FillMark(epoch, until))
+                tx.set_filled(FillMark(epoch, until, at))
                 return
             fill_block(tx, after, int(block[-1]), until, early)
         after = int(block[-1])

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from api.test_why import AT, PAGE
 from recrawl_client.wire.pages import HoldKind
-from service.api.holds.facts import Cap, CrawlersNow, HostNow, LeaseNow, PageNow, Pause, Turn
+from service.api.holds.facts import (
+    Cap,
+    CrawlersNow,
+    HostNow,
+    LeaseNow,
+    PageNow,
+    Pause,
+    Standstill,
+    Turn,
+)
 from service.api.holds.hold import Hold
 from service.api.holds.rules import hold_of_page
 from service.leases.unfinished import UnfinishedPage
@@ -32,6 +41,8 @@ CLOSED = (
     "window closed until 2026-05-02 01:00 UTC, 60 minutes from now, by the windows of a.example"
 )
 EXPIRED = UnfinishedPage(3, Ending.expired, "w7", NOW - HOUR, NOW + 2 * HOUR)
+ENDED = Standstill(NOW - 2 * HOUR, queue_ended=True, in_server=False)
+LATE = ENDED._replace(queue_ended=False)
 SHARELESS = "it has no share of the budget, and is tried ever more rarely, next"
 
 
@@ -384,6 +395,43 @@ CASES = {
             "of a day"
         ),
     ),
+    "not queued": (
+        of(replace(DUE, queued=False), replace(TURN, standstill=ENDED)),
+        "no_worker",
+        (
+            "Start `recrawl worker`, or see its log if it runs: it is due, and the queue of due "
+            "pages ended 2 hours ago, at 2026-05-01 22:00 UTC"
+        ),
+    ),
+    "queued before the end": (
+        of(turn=replace(TURN, standstill=ENDED)),
+        "ready",
+        (
+            "Nothing to do: it was due 60 minutes ago, at 2026-05-01 23:00 UTC, and the next "
+            "request for leases gets it"
+        ),
+    ),
+    "due after the end of the queue": (
+        of(LATER, replace(TURN, standstill=ENDED._replace(in_server=True))),
+        "not_due",
+        (
+            f"See the log of `recrawl serve`, which runs epochs: it is due {IN_2_HOURS}; the queue "
+            "of due pages ended 2 hours ago, at 2026-05-01 22:00 UTC"
+        ),
+    ),
+    "due later, without epochs": (
+        of(LATER, replace(TURN, standstill=LATE)),
+        "not_due",
+        f"Nothing to do: it is due {IN_2_HOURS}",
+    ),
+    "waits for an epoch that is late": (
+        of(replace(DUE, due_at=None), replace(TURN, standstill=LATE), crawl_rate=None),
+        "unscheduled",
+        (
+            "Start `recrawl worker`, or see its log if it runs: the next epoch schedules it; an "
+            "epoch was due 2 hours ago, and none has been published since"
+        ),
+    ),
     "no crawler yet": (
         of(turn=replace(TURN, crawlers=CrawlersNow())),
         "no_crawler",
@@ -476,6 +524,7 @@ PAGES = st.builds(
         observability=st.sampled_from(Observability),
     ),
     due_at=maybe(SPANS),
+    queued=st.booleans(),
     retired=st.booleans(),
     status=maybe(st.sampled_from([0, 200, 301, 302, 403, 404, 503, 999, ROBOTS_DENIED])),
     lease=maybe(st.builds(LeaseNow, st.just("w7"), SPANS)),
@@ -499,6 +548,11 @@ TURNS = st.builds(
     crawlers=maybe(SPANS).map(lambda at: CrawlersNow(at, at and at + 10 * MINUTE)),
     spent_until=maybe(SPANS),
     first_spent_until=maybe(SPANS),
+    standstill=maybe(
+        st.builds(
+            Standstill, st.just(NOW - HOUR), queue_ended=st.booleans(), in_server=st.booleans()
+        )
+    ),
 )
 
 

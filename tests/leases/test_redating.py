@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 from support.crawl_cases import RUDE, SECOND, TTL, UNTIL, report, take
 from support.store_cases import (
     DAY,
@@ -140,6 +141,26 @@ def test_a_runner_notices_that_the_clock_was_set_back(queue_store, restarted):
         runner = Runner(queue_store, plan, timedelta(minutes=10), clock, POLITE)
     runner.run_once()
     assert len(take(queue_store, T0 + 2 * SECOND, 1, polite=POLITE)) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_shorter_interval_of_epochs_is_no_clock_that_was_set_back(queue_store, restarted):
+    now = [T0]
+    plan = Plan(Gamma(), bandwidth=24.0)
+    hours, minutes = timedelta(hours=1), timedelta(minutes=10)
+    register(queue_store, 3, T0)
+    Runner(queue_store, plan, hours, lambda: now[0], POLITE).run_once()
+    runner = Runner(queue_store, plan, hours if restarted else minutes, lambda: now[0], POLITE)
+    if restarted:
+        # the machine's time of day, before the clock of the database is read
+        now[0] = T0 + 5 * SECOND
+        runner = Runner(queue_store, plan, minutes, lambda: now[0], POLITE)
+        now[0] = T0 + SECOND
+    with capture_logs() as logs:
+        runner.run_once()
+    assert not [each for each in logs if "set back" in each["event"]]
+    with queue_store.begin(write=False) as tx:
+        assert tx.filled().until == now[0] + 2 * minutes
 
 
 def stepped(store, monkeypatch):

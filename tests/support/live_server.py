@@ -159,6 +159,7 @@ def running(
     *,
     clock: Clock | None = None,
     embedded: bool = False,
+    stands_in: bool = False,
     max_connections: int | None = None,
     **options: Any,
 ) -> Iterator[Live]:
@@ -170,7 +171,7 @@ def running(
     options.setdefault("admission", "all")
     settings = settings_of(database_url, **options)
     service = open_service(settings, now=clock, rng=np.random.default_rng(7))
-    service = replace(service, embedded=embedded)
+    service = replace(service, embedded=embedded, stands_in=stands_in)
     config = uvicorn.Config(
         create_app_with_console(service),
         access_log=False,

@@ -88,6 +88,17 @@ class CrawlersNow(NamedTuple):
     """Time from which a crawler is missed; None: from the start."""
 
 
+class Standstill(NamedTuple):
+    """A standstill of what runs epochs and fills the queue of due pages."""
+
+    since: datetime
+    """End of the due times in the queue, or time at which an epoch was due."""
+    queue_ended: bool
+    """True if pages that are due since then are not in the queue."""
+    in_server: bool
+    """True where the server itself runs epochs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """Everything outside of a page that may hold it."""
@@ -100,6 +111,8 @@ class Turn:
     first_spent_until: datetime | None = None
     """Time until which first crawls have had their part of the budget; None: they have room, or the
     page was crawled."""
+    standstill: Standstill | None = None
+    """None: epochs and the queue are in time."""
 
 
 class LeaseNow(NamedTuple):
@@ -116,6 +129,8 @@ class PageNow:
     page: Page
     due_at: datetime | None
     """Due time by the rules (`leases.due`); None: only a ping or a request makes it due."""
+    queued: bool = True
+    """False if the queue of due pages lacks it."""
     retired: bool
     status: int | None = None
     """Status of the last crawl in the log (`LogEntry.status`); None: not known."""

@@ -7,6 +7,9 @@ from typing import TypeVar
 
 from recrawl_client.wire.pages import HoldKind
 
+NOTHING = "Nothing to do"
+"""Begin of a sentence that asks for no act."""
+
 AnswerT = TypeVar("AnswerT")
 
 
@@ -34,7 +37,7 @@ class Hold:
     @property
     def to_do(self) -> str:
         """The act that helps, in words."""
-        return f"{self.remedy[:1].upper()}{self.remedy[1:]}" if self.remedy else "Nothing to do"
+        return f"{self.remedy[:1].upper()}{self.remedy[1:]}" if self.remedy else NOTHING
 
 
 def first(answers: Iterable[AnswerT | None]) -> AnswerT | None:

@@ -14,15 +14,17 @@ import numpy as np
 
 from recrawl_client.wire.listing import HeldPages, LeasesExplained
 from service.api.assembly import Service
-from service.api.holds.facts import OF_GROUP, HostNow, Turn
-from service.api.holds.hold import Hold
+from service.api.holds.facts import OF_GROUP, HostNow, Standstill, Turn
+from service.api.holds.hold import NOTHING, Hold
 from service.api.holds.reading import (
     budget_spent_until,
     crawlers_now,
     full_caps,
     hosts_now,
     in_hours,
+    standstill,
 )
+from service.api.holds.standstill import cause, remedy
 from service.api.holds.turn import hold_of_turn, in_turns
 from service.model.arrays import Ints
 from service.model.errors import HostNotFound
@@ -80,6 +82,7 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
         host=HostNow(name=""),
         crawlers=crawlers_now(tx, service),
         spent_until=budget_spent_until(tx, service),
+        standstill=_standstill(tx, service, now),
     )
     held: dict[tuple[str, str | None], Held] = {}
     rows = zip(queues.queue_id.tolist(), hosts, n_due.tolist(), strict=True)
@@ -99,7 +102,7 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
     by_size = sorted(held.items(), key=lambda pair: -pair[1].n_pages)
     looked_at_all = len(queues) < MOST_QUEUES and not (n_due >= each).any()
     return LeasesExplained(
-        sentence=f"{_sentence(list(held.values()), others, soon, now)}.",
+        sentence=f"{_sentence(list(held.values()), others, soon, turn)}.",
         n_due=int(n_due.sum()),
         complete=looked_at_all and all(n < MOST_WAITING for n in others.values()),
         next_at=next_at,
@@ -181,8 +184,32 @@ def _others(
     return {"leased": n_leased, "waits": n_waiting, "unreported": n_unreported}
 
 
-def _sentence(held: list[Held], others: dict[str, int], soon: Soon, now: datetime) -> str:
+def _standstill(tx: Transaction, service: Service, now: datetime) -> Standstill | None:
+    """Return the standstill of epochs and of the queue; None: both are in time."""
+    epoch, first_at = tx.epoch_in_force(), now
+    if epoch is None:
+        for page_id in tx.next_page_ids(0, 1).tolist():
+            first_at = tx.page(page_id).created_at
+    planned_at = None if epoch is None else epoch.started_at
+    return standstill(tx, service, now, planned_at, first_at)
+
+
+def _sentence(held: list[Held], others: dict[str, int], soon: Soon, turn: Turn) -> str:
     """Return the reason as a sentence without a full stop, which begins with what to do."""
+    to_do, reason = _reason(held, others, soon, turn.now)
+    still = turn.standstill
+    free = any(each.example.kind in FREE for each in held)
+    # pages that are due since the end of the queue are in no count
+    if still is None or free or not soon.has_pages:
+        return f"{to_do}: {reason}"
+    if still.queue_ended or (to_do == NOTHING and others["waits"]):
+        to_do = Hold(kind="no_worker", cause="", remedy=remedy(still)).to_do
+        return f"{to_do}: {cause(turn)}; {reason}"
+    return f"{to_do}: {reason}"
+
+
+def _reason(held: list[Held], others: dict[str, int], soon: Soon, now: datetime) -> tuple[str, str]:
+    """Return what to do, and the reason as a clause."""
     total = sum(each.n_pages for each in held)
     if not total:
         return _none_due(others, soon, now)
@@ -190,14 +217,15 @@ def _sentence(held: list[Held], others: dict[str, int], soon: Soon, now: datetim
     hold, n = main.example, main.n_pages
     if hold.kind == "ready":
         gets = "is ready, and the next request gets it" if n == 1 else "are ready"
-        return f"{hold.to_do}: {counted(n, 'page')} {gets}"
+        return hold.to_do, f"{counted(n, 'page')} {gets}"
     if hold.kind == "no_crawler":
-        return f"{hold.to_do}: {counted(n, 'page')} {'is' if n == 1 else 'are'} ready; {hold.cause}"
+        ready = f"{counted(n, 'page')} {'is' if n == 1 else 'are'} ready"
+        return hold.to_do, f"{ready}; {hold.cause}"
     pages = f"{n:,} of {counted(total, 'due page')}" if n < total else counted(n, "due page")
-    return f"{hold.to_do}: {pages} {'waits' if n == 1 else 'wait'}, because {hold.cause}"
+    return hold.to_do, f"{pages} {'waits' if n == 1 else 'wait'}, because {hold.cause}"
 
 
-def _none_due(others: dict[str, int], soon: Soon, now: datetime) -> str:
+def _none_due(others: dict[str, int], soon: Soon, now: datetime) -> tuple[str, str]:
     clauses = ["no page within reach is due"]
     if soon.next_at is not None and soon.next_at > now:
         clauses.append(f"the next crawl may begin {ahead(soon.next_at, now)}")
@@ -213,5 +241,4 @@ def _none_due(others: dict[str, int], soon: Soon, now: datetime) -> str:
     }
     clauses += [counted(n, *nouns[kind]) for kind, n in others.items() if n]
     knows = soon.has_pages or len(clauses) > 1
-    to_do = "Nothing to do" if knows else "Register pages, or name other hosts"
-    return f"{to_do}: {'; '.join(clauses)}"
+    return NOTHING if knows else "Register pages, or name other hosts", "; ".join(clauses)

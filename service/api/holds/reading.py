@@ -18,6 +18,7 @@ from service.api.holds.facts import (
     LeaseNow,
     PageNow,
     Pause,
+    Standstill,
     Turn,
 )
 from service.api.holds.rules import UNNAMED
@@ -31,11 +32,11 @@ from service.leases import due, politeness
 from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.domain import Page
-from service.status.needs import PATIENCE, READER_PATIENCE
+from service.status.needs import LATE_AFTER, PATIENCE, READER_PATIENCE
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
-from service.storage.queue.columns import HostQueues
+from service.storage.queue.columns import NEVER_FILLED, HostQueues
 
 MOST_BEFORE = 10_000
 """Maximum number of pages before a page that are counted."""
@@ -84,6 +85,7 @@ def around_page(
         PageNow(
             page=page,
             due_at=due_at,
+            queued=place.next_at is not None,
             retired=due.retired(page),
             status=status,
             lease=lease,
@@ -105,6 +107,7 @@ def around_page(
             crawlers=crawlers_now(tx, service),
             spent_until=budget_spent_until(tx, service, page.cost or 0.0),
             first_spent_until=_first_spent_until(tx, service, page),
+            standstill=standstill(tx, service, now, planned_at, page.created_at),
         ),
     )
 
@@ -121,6 +124,27 @@ def crawlers_now(tx: Transaction, service: Service) -> CrawlersNow:
         return CrawlersNow()
     seen_at, missed_from = (max(times) for times in zip(*signs, strict=True))
     return CrawlersNow(seen_at, missed_from)
+
+
+def standstill(
+    tx: Transaction,
+    service: Service,
+    now: datetime,
+    planned_at: datetime | None,
+    first_at: datetime,
+) -> Standstill | None:
+    """Return the standstill of epochs and of the queue; None: both are in time.
+
+    `planned_at` is the start of the epoch in force, or None; an epoch is then due from `first_at`.
+    """
+    mark, interval = tx.filled(), service.runner.interval
+    if mark != NEVER_FILLED and mark.until <= now:
+        return Standstill(mark.until, queue_ended=True, in_server=service.store.embedded)
+    due_at = first_at if planned_at is None else planned_at + interval
+    patience = PATIENCE if planned_at is None else max((LATE_AFTER - 1) * interval, PATIENCE)
+    if now - due_at <= patience:
+        return None
+    return Standstill(due_at, queue_ended=False, in_server=service.store.embedded)
 
 
 def budget_spent_until(tx: Transaction, service: Service, cost: float = 0.0) -> datetime | None:

@@ -14,6 +14,7 @@ answer is the reason. The last one always has an answer: the page is ready.
 | `host_paused` | the end of the pause | `site` or `operator` |
 | `window_closed` | the opening of the next window, or its due time after that | the host or group |
 | `not_due` | its due time | |
+| `no_worker` | `recrawl worker` fills the queue of due pages | |
 | `cap` | the next UTC day | the host or group |
 | `budget` | the next room in the budget | |
 | `no_crawler` | a request for leases | |
@@ -27,6 +28,7 @@ from datetime import datetime, timedelta
 
 from service.api.holds.facts import PageNow, Turn
 from service.api.holds.hold import Hold, first
+from service.api.holds.standstill import SCHEDULED_NEXT, not_queued, with_remedy
 from service.api.holds.turn import hold_of_pause, hold_of_turn, hold_of_window, pause_beyond
 from service.api.responses.unfinished import remedy_of, what_ended
 from service.ingest.redirects import MOST_BARREN, MOST_HOPS, MOST_TARGETS
@@ -44,7 +46,7 @@ def hold_of_page(page: PageNow, turn: Turn) -> Hold:
     """Return what holds a page now: exactly one reason, the first one."""
     held = first(question(page, turn) for question in OF_PAGE)
     if held is not None:
-        return held
+        return with_remedy(held, turn)
     due_at = page.due_at or turn.now
     held = hold_of_turn(turn, due_at)
     if page.page.feed and held.kind in ("no_crawler", "ready"):
@@ -162,9 +164,6 @@ def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
     )
 
 
-SCHEDULED_NEXT = Hold(kind="unscheduled", cause="the next epoch schedules it")
-
-
 def _is_first_since(page: Page, planned_at: datetime | None) -> bool:
     """Return whether a page has had its first crawl since the plan, which so gave it no share."""
     crawled_at = page.last_crawl_at
@@ -231,6 +230,7 @@ OF_PAGE: tuple[Callable[[PageNow, Turn], Hold | None], ...] = (
     _paused,
     _closed,
     _not_due,
+    not_queued,
 )
 """Questions about a page, in their order."""
 

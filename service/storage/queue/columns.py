@@ -154,6 +154,8 @@ class FillMark(NamedTuple):
     """Epoch that was in force; 0: never filled."""
     until: datetime
     """End of the due times of the queued pages."""
+    at: datetime | None = None
+    """Begin of the fill; None: not known."""
 
 
 NEVER_FILLED = FillMark(0, UNIX_ZERO)

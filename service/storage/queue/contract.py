@@ -391,12 +391,13 @@ class QueueSql(UnfinishedSql, HoldsSql, QueueStatements):
 
     @override
     def filled(self) -> FillMark:
-        epoch, _, until = (self.get_meta(FILLED) or "").partition(" ")
-        return FillMark(int(epoch), datetime.fromisoformat(until)) if epoch else NEVER_FILLED
+        epoch, *times = (self.get_meta(FILLED) or "").split(" ")
+        return FillMark(int(epoch), *map(datetime.fromisoformat, times)) if epoch else NEVER_FILLED
 
     @override
     def set_filled(self, filled: FillMark) -> None:
-        self.put_meta(FILLED, f"{filled.epoch} {filled.until.isoformat()}")
+        times = (filled.until, filled.at) if filled.at else (filled.until,)
+        self.put_meta(FILLED, " ".join([str(filled.epoch), *(at.isoformat() for at in times)]))
 
     @override
     def redate_leases(self, now: datetime) -> None:
