@@ -28,7 +28,7 @@ from recrawl_client.wire.listing import (
     WorkerItem,
     WorkersAnswer,
 )
-from recrawl_client.wire.pages import CrawlAnswer, Watched
+from recrawl_client.wire.pages import CrawlAnswer, PageAnswer, Watched
 from recrawl_client.wire.url_groups import UrlGroupItem, UrlGroupsAnswer
 
 CopyName: TypeAlias = Copy | str | int | dict[str, Any]
@@ -85,6 +85,13 @@ def change_pages(
 def delete_pages(filters: PageFilters, *, all_pages: bool, dry_run: bool) -> Flow[BulkAnswer]:
     """Delete the selected pages."""
     return _whole("DELETE", "/pages", _selected(filters, all_pages=all_pages, dry_run=dry_run))
+
+
+def delete_page(page: str | int) -> Flow[None]:
+    """Delete one page."""
+    if isinstance(page, str):
+        page = (yield from ask("GET", "/pages", PageAnswer, params={"url": page})).page_id
+    yield from call("DELETE", f"/pages/{page}")
 
 
 def recrawl(

@@ -64,6 +64,10 @@ class CollectionMethods:
         """Delete the pages that match all filters; with `dry_run` only count them."""
         return self._run(collection.delete_pages(filters, all_pages=all_pages, dry_run=dry_run))
 
+    def delete_page(self, page: str | int) -> None:
+        """Delete one page, named by URL or page_id, with its state and log; raise `NotFound`."""
+        return self._run(collection.delete_page(page))
+
     def recrawl(
         self,
         *pages: str | int,
@@ -167,6 +171,10 @@ class AsyncCollectionMethods:
         return await self._run(
             collection.delete_pages(filters, all_pages=all_pages, dry_run=dry_run)
         )
+
+    async def delete_page(self, page: str | int) -> None:
+        """Delete one page, named by URL or page_id, with its state and log; raise `NotFound`."""
+        return await self._run(collection.delete_page(page))
 
     async def recrawl(
         self,

@@ -106,8 +106,14 @@ def delete(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the pages that match all filters, with their states and logs, after a question."""
-    chosen = _filters(filters)
+    """Delete pages with their states and logs, after a question.
+
+    FILTER is a URL or a page_id, for this page alone, or filters, for all pages that match them.
+    """
+    if (one := _one_page(filters)) is not None:
+        _delete_page(one, dry_run=dry_run, yes=yes, to=to, api_key=api_key, as_json=as_json)
+        return
+    chosen = _filters(filters, by_option=" `recrawl pages delete {url}` deletes it,")
     with connected(to, api_key) as service:
         # the service refuses a deletion without a filter
         if not (dry_run or yes) and (chosen or all_pages):
@@ -117,6 +123,34 @@ def delete(
             confirm(f"this deletes {about}{n_pages} with their states and logs", yes=False)
         answer = service.delete_pages(all_pages=all_pages, dry_run=dry_run, **chosen)
     echo_item(answer, as_json=as_json)
+
+
+def _one_page(texts: list[str] | None) -> str | int | None:
+    """Return the URL or page_id that is given in place of filters; None: filters are."""
+    if texts is None or len(texts) != 1:
+        return None
+    (text,) = texts
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    return text if "://" in text.partition("=")[0] else None
+
+
+def _delete_page(
+    name: str | int,
+    *,
+    dry_run: bool,
+    yes: bool,
+    to: str,
+    api_key: str | None,
+    as_json: bool,
+) -> None:
+    with connected(to, api_key) as service:
+        page = service.page(name)
+        if not (dry_run or yes):
+            confirm(f"this deletes 1 page, {page.url}, with its state and log", yes=False)
+        if not dry_run:
+            service.delete_page(page.page_id)
+    echo_item({"matched": 1, "changed": int(not dry_run)}, as_json=as_json)
 
 
 @pages.command()
@@ -133,7 +167,7 @@ def recrawl(
 ) -> None:
     """Crawl pages as soon as politeness allows: those of --url, or those that match all filters."""
     with connected(to, api_key) as service:
-        chosen = _filters(filters, crawls=True)
+        chosen = _filters(filters, by_option=" --url {url} crawls it,")
         answer = service.recrawl(*(urls or ()), all_pages=all_pages, dry_run=dry_run, **chosen)
     echo_item(answer, as_json=as_json)
 
@@ -156,18 +190,18 @@ def log(
         echo_lines(islice(entries, limit), *OF_LOG, as_json=as_json, empty=empty)
 
 
-def _filters(texts: list[str] | None, *, crawls: bool = False) -> dict[str, Any]:
+def _filters(texts: list[str] | None, *, by_option: str = "") -> dict[str, Any]:
     """Return filters by name; the service refuses those that it does not have.
 
-    A URL is no filter; `crawls` is true for the command that crawls one by --url.
+    A URL is no filter; `by_option` is how the command takes one, with `url` in braces.
     """
     pairs = (text.partition("=") for text in texts or ())
     filters: dict[str, Any] = {}
     for name, equals, value in pairs:
         if name == "url" or "://" in name:
             url, named = (value, "url=") if name == "url" else (f"{name}{equals}{value}", "a URL")
-            by_option = f"--url {url} crawls it, " if crawls else ""
-            one = f"{named} names one page: {by_option}`recrawl why {url}` shows it"
+            way = by_option.format(url=url)
+            one = f"{named} names one page:{way} `recrawl why {url}` shows it"
             below = "url_prefix= selects all URLs that begin with it"
             raise typer.BadParameter(f"{one}, {below}", param_hint="FILTER")
         if not equals:

@@ -92,6 +92,7 @@ VIEWS = (
     View("POST", "/console/pages/delete", "delete_pages", pages.delete),
     View("GET", "/console/pages/{page_id}", "get_page", page.show),
     View("POST", "/console/pages/{page_id}/recrawl", "recrawl_pages", page.recrawl),
+    View("POST", "/console/pages/{page_id}/delete", "delete_page", page.delete),
     View("GET", "/console/hosts", "list_hosts", hosts.show_all),
     View("GET", "/console/hosts/{host}", "get_host", hosts.show),
     View("POST", "/console/hosts/{host}/pause", "pause_host", hosts.pause),

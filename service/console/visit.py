@@ -32,6 +32,7 @@ THEME = "recrawl_theme"
 DONE = {
     "crawl": "The crawl is requested; it comes as soon as politeness allows.",
     "waiting": "The page waits for a requested crawl already.",
+    "page_deleted": "The page is deleted, with its state and log.",
     "paused": "The host is paused.",
     "resumed": "The host is crawled again, unless its site has asked for a pause.",
     "all_paused": "All hosts are paused; every server stops within a second.",

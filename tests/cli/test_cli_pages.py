@@ -50,6 +50,29 @@ def test_pages_are_changed_and_deleted_by_filters(api: Live, recrawl):
     assert len(lines(recrawl("pages", "list", url=api.url))) == 1
 
 
+def test_one_page_is_deleted_by_its_url_or_its_id_and_its_siblings_stay(api: Live, recrawl):
+    api.register(f"{A}11", f"{A}1?a=b")
+    page_id = api.get("/pages", url=f"{A}2").json()["page_id"]
+    unasked = recrawl("pages", "delete", f"{A}1", url=api.url)
+    assert unasked.status != 0
+    assert f"this deletes 1 page, {A}1, with its state and log; nothing was done" in " ".join(
+        unasked.err.replace("│", " ").split()
+    )
+    dry = recrawl("pages", "delete", f"{A}1", "--dry-run", url=api.url)
+    assert json.loads(dry.out) == {"matched": 1, "changed": 0}
+    assert len(lines(recrawl("pages", "list", url=api.url))) == 5
+    for name in (f"{A}1", f"{A}1?a=b", page_id):
+        deleted = recrawl("pages", "delete", name, "--yes", url=api.url)
+        assert json.loads(deleted.out) == {"matched": 1, "changed": 1}
+    left = {page["url"] for page in lines(recrawl("pages", "list", url=api.url))}
+    assert left == {f"{A}11", "https://b.example/"}
+    again = recrawl("pages", "delete", f"{A}1", "--yes", url=api.url)
+    assert (again.status != 0, "no page has the url" in again.err) == (True, True)
+    mixed = recrawl("pages", "delete", f"{A}11", "tag=news", "--yes", url=api.url)
+    words = " ".join(mixed.err.replace("│", " ").split())
+    assert (mixed.status, f"`recrawl pages delete {A}11` deletes it" in words) == (2, True)
+
+
 def test_wrong_filters_are_refused_with_the_remedy(api: Live, recrawl):
     assert "NAME=VALUE" in recrawl("pages", "list", "news", url=api.url).err
     refused = recrawl("pages", "list", "colour=red", url=api.url)

@@ -182,6 +182,11 @@ async def everything(client, live):
     stopped = await settled(client.set_url_group("https://b.example/x/", "stop"))
     groups = await settled(client.url_groups("b.example/"))
     assert await note([(each.group, each.state) for each in (stopped, *groups)])
+    await settled(client.register("https://b.example/deleted", "https://b.example/too"))
+    last = (await settled(client.page("https://b.example/too"))).page_id
+    for name in ("https://b.example/deleted", last):
+        await note(client.delete_page(name))
+        await note(refused(lambda name=name: client.delete_page(name)))
     await note(client.delete_pages(all_pages=True))
     await note(client.delete_host("b.example"))
     await settled(client.close())

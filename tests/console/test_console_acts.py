@@ -131,6 +131,16 @@ def test_pages_are_deleted_by_their_filters_and_their_host_after_them(live, admi
     assert live.client.get("/hosts/old.example").status_code == 404
 
 
+def test_one_page_is_deleted_and_its_siblings_stay(live, admin):
+    deleted, sibling = live.register("https://old.example/1", "https://old.example/10")
+    path = f"/console/pages/{deleted}"
+    assert "The page is deleted" in admin.send(path, f"{path}/delete").text
+    assert last_act(live)[1:] == ("page.delete", "https://old.example/1")
+    assert live.client.get(f"/pages/{deleted}").status_code == 404
+    assert live.client.get(f"/pages/{sibling}").status_code == 200
+    admin.open(path, 404)
+
+
 def test_an_epoch_is_requested_and_its_page_follows_it(live, admin):
     page = admin.send("/console/epochs", "/console/epochs")
     assert "waits to start" in page.text

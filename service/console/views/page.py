@@ -99,6 +99,13 @@ def recrawl(visit: Visit) -> Response:
     return visit.back(f"/console/pages/{page_id}", done)
 
 
+def delete(visit: Visit) -> Response:
+    """Delete one page."""
+    page_id = visit.parameters("get_page")["page_id"]
+    pages.delete_page(service=visit.service, actor=visit.actor, page_id=page_id)
+    return visit.go("/console/pages", "page_deleted")
+
+
 def read(visit: Visit, page: PageAnswer) -> tuple[StaleCurve | None, RateDensities | None]:
     """Return the forecast of a page and the densities of its change rate, by its estimator."""
     now = instant(visit.now)
