@@ -194,9 +194,9 @@ class WhyAnswer(Struct, frozen=True, kw_only=True):
     """Reason why the page is not crawled now. `leased`: a worker crawls it. `unreported`,
     `set_aside`: its leases ended without a report. `retired`: never due by itself. `stopped`,
     `waits_for_group`: first crawls of its URL group. `unscheduled`: no due time. `not_due`: due
-    later. `host_paused`, `window_closed`, `cap`, `budget`: as named. `no_worker`: no
-    `recrawl worker` has queued it. `no_crawler`: nobody asks for leases. `host_busy`: other pages of its host come first. `ready`: the next request for leases
-    gets it."""
+    later. `host_paused`, `window_closed`, `cap`, `budget`: as named. `no_worker`: nothing has
+    queued it. `no_crawler`: nobody asks for leases. `host_busy`: other pages of its host come
+    first. `ready`: the next request for leases gets it."""
     until: Instant | None
     """Earliest instant of the crawl by this reason; null when it is not known."""
     by: str | None

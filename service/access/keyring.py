@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hmac import compare_digest
 from threading import Event, Lock
+from typing import NamedTuple
 
 from service.access.boundary import boundary_of
 from service.access.callers import Caller
 from service.access.keys import HEAD, PREFIX, digest_of
 from service.access.limits import Slots, TokenBucket
 from service.model.access import ApiKey, Role
+from service.model.arrays import UNIX_ZERO
 from service.model.errors import OUTAGES, AccessUnavailable
 from service.storage import Store
 
@@ -26,8 +28,18 @@ POLL_S = 1.0
 MAX_AGE_S = 5.0
 """Maximum age of the last reading of the keys, seconds."""
 MARK_EVERY = timedelta(minutes=1)
-"""Time between two writings of the instants of last use."""
+"""Time between two writings of the instant at which a key was last used."""
 NO_DIGEST = bytes(32)
+
+
+class Mark(NamedTuple):
+    """A last use of a key, as written."""
+
+    used_at: datetime
+    written_at: datetime
+
+
+NO_MARK = Mark(UNIX_ZERO, UNIX_ZERO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +93,9 @@ class KeyRing:
         self.version: str | None = None
         """Version of the keys in memory; None: not read yet."""
         self.read_at = -MAX_AGE_S
-        self.used: set[str] = set()
-        """Ids of the keys that were used since the last writing."""
-        self.marked_at: datetime | None = None
+        self.used: dict[str, datetime] = {}
+        """Instants of the last uses, by id of the key."""
+        self.marked: dict[str, Mark] = {}
         self.reading = Lock()
 
     # -- requests
@@ -100,10 +112,11 @@ class KeyRing:
         if not text.startswith(PREFIX):
             return entry.caller
         self._check_age()
-        expired = entry.expires_at is not None and self.now() >= entry.expires_at
+        now = self.now()
+        expired = entry.expires_at is not None and now >= entry.expires_at
         if entry.caller is None or expired:
             return None
-        self.used.add(entry.caller.name)
+        self.used[entry.caller.name] = now
         return entry.caller
 
     def has_ended(self, session: bytes) -> bool:
@@ -183,17 +196,22 @@ class KeyRing:
         return RingEntry(key.digest, before.caller if same else caller, key.expires_at)
 
     def mark_used(self, *, last: bool = False) -> None:
-        """Write the instants of last use, at most once a minute, and at the end."""
+        """Write the instants of last use: of each key at once, then once a minute, and at the end."""
         now = self.now()
-        if self.marked_at is not None and now - self.marked_at < MARK_EVERY and not last:
+        used = {
+            key_id: at
+            for key_id, at in self.used.copy().items()
+            if self._differs(self.marked.get(key_id, NO_MARK), at, None if last else now)
+        }
+        if not used:
             return
-        if not self.used:
-            return
-        used, self.used = self.used, set()
-        try:
-            with self.store.begin() as tx:
-                tx.mark_used(used, tx.now())
-        except OUTAGES:
-            self.used |= used
-            raise
-        self.marked_at = now
+        with self.store.begin() as tx:
+            for key_id, at in used.items():
+                tx.mark_used([key_id], at)
+        self.marked |= {key_id: Mark(at, now) for key_id, at in used.items()}
+
+    @staticmethod
+    def _differs(mark: Mark, at: datetime, now: datetime | None) -> bool:
+        """Return whether a last use is to be written; `now` is None at the end of the process."""
+        # abs: a clock that was set back stops no writing
+        return mark.used_at != at and (now is None or abs(now - mark.written_at) >= MARK_EVERY)

@@ -31,11 +31,19 @@ if TYPE_CHECKING:
     from service.transfer.importing import Checkpoint, ImportStep
 
 
+def existing(sources: list[Path]) -> list[Path]:
+    """Return the sources; refuse those that do not exist. The path - is standard input."""
+    # typer's own `exists` refuses - from 0.29 on
+    for source in sources:
+        if str(source) != "-" and not source.exists():
+            raise typer.BadParameter(f"Path '{source}' does not exist.")
+    return sources
+
+
 Sources = Annotated[
     list[Path],
     typer.Argument(
-        exists=True,
-        allow_dash=True,
+        callback=existing,
         metavar="SOURCE...",
         help="Lists of URLs; CSV or TSV (with a header), NDJSON or Parquet of pages; indexes of "
         "captures (CDX, CDXJ, JSON); each but Parquet also as .gz; - reads a pipe; or the folder "

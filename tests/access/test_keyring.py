@@ -188,15 +188,46 @@ def test_the_last_use_is_written_at_most_once_a_minute(sql_store):
         ring.caller(text)
     ring.mark_used()
     assert last_used() == T0
+    now = T0 + timedelta(seconds=7)
     ring.caller(text)
     now = T0 + timedelta(seconds=59)
     ring.mark_used()
     assert last_used() == T0
     now = T0 + timedelta(seconds=60)
     ring.mark_used()
-    assert last_used() == T0 + timedelta(seconds=60)
+    assert last_used() == T0 + timedelta(seconds=7)
     with sql_store.begin(write=False) as tx:
         assert sum(key.last_used_at is None for key in tx.keys("", 10)) == 1
+
+
+def test_a_last_use_is_never_shown_later_than_it_was(sql_store):
+    now = T0
+    sql_store.clock = lambda: now
+    text, key_id = new_key(sql_store)
+    other, other_id = new_key(sql_store)
+    ring, second = ring_of(sql_store), ring_of(sql_store)
+
+    def last_used(name):
+        with sql_store.begin(write=False) as tx:
+            return tx.key(name).last_used_at
+
+    ring.caller(text)
+    ring.mark_used()
+    now = T0 + timedelta(seconds=5)
+    ring.caller(text)
+    ring.caller(other)
+    now = T0 + timedelta(seconds=6)
+    ring.mark_used()
+    assert last_used(other_id) == T0 + timedelta(seconds=5)  # its first use waits for no minute
+    now = T0 + timedelta(minutes=30)
+    ring.mark_used()
+    assert last_used(key_id) == T0 + timedelta(seconds=5)
+    second.caller(text)
+    now = T0 + timedelta(minutes=31)
+    ring.caller(text)
+    ring.mark_used()
+    second.mark_used()  # of an earlier use, by another server
+    assert last_used(key_id) == T0 + timedelta(minutes=31)
 
 
 def test_an_outage_of_the_database_ends_neither_the_thread_nor_the_marks(sqlite_store):

@@ -67,7 +67,10 @@ class AccessStatements(Subject):
 
     @abstractmethod
     def mark_used(self, key_ids: Collection[str], now: datetime) -> None:
-        """Write the instant of the last use of these keys; this does not change the version."""
+        """Write the instant of the last use of these keys, unless a later one is written.
+
+        This does not change the version.
+        """
 
     # -- console
 
@@ -129,6 +132,7 @@ WHERE key_id = %(key_id)s
 """
 MARK_USED = """
 UPDATE api_keys SET last_used_at = %(now)s WHERE key_id IN (SELECT value FROM {names})
+    AND (last_used_at IS NULL OR last_used_at < %(now)s)
 """
 VERSION = "keys_version"
 """Name of the entry of `meta` with the version of the keys."""
