@@ -86,10 +86,11 @@ def _changed(
     except Refused as error:
         if error.code != UNIT_CHANGES:
             raise
-    before = service.budget()
+    before = service.budget().budget
+    old = "no budget" if before is None else f"{before} a day"
     confirm(
-        f"the budget changes from {before.budget} a day to {new}, in another unit: other pages are "
-        f"then worth a crawl, and the costs of pages in {before.unit} are forgotten",
+        f"the budget changes from {old} to {new}, in another unit: other pages are then worth a "
+        "crawl, and the costs of pages in the old unit are forgotten",
         yes=yes,
     )
     return change(change_unit=True)

@@ -124,6 +124,28 @@ def test_the_first_budget_may_have_any_unit_and_so_may_none_after_it(sqlite_url)
         assert live.client.delete("/budget").json()["set_by"] == "default"
 
 
+def test_costs_in_another_unit_are_not_forgotten_unasked_after_no_budget(database_url):
+    with running(database_url, **RUDE) as live:
+        (page,) = live.register(A)
+        assert live.client.put("/budget", json={"budget": "50 GB"}).is_success
+        live.clock.advance(seconds=6)
+        live.service.runner.run_once()
+        at = live.clock().isoformat()
+        crawl = {"page_id": page, "observed_at": at, "digest": "1", "bytes": 400.0}
+        assert live.post("/observations", [crawl]).json()["accepted"] == 1
+        assert live.client.delete("/budget").is_success
+        refused = live.client.put("/budget", json={"budget": "30 USD"})
+        assert refused.status_code == 409
+        assert "from no budget to 30 USD a day" in refused.json()["detail"]
+        assert "costs of pages in bytes are forgotten" in refused.json()["detail"]
+        assert live.client.put("/budget", json={"budget": "1000 crawls"}).is_success
+        assert live.client.delete("/budget").is_success
+        assert live.client.put("/budget", json={"budget": "60 GB"}).is_success
+        live.clock.advance(seconds=6)
+        live.service.runner.run_once()
+        assert live.get(f"/pages/{page}").json()["cost"] == 400.0
+
+
 def test_a_wrong_budget_is_refused_with_its_field_and_examples(sqlite_url):
     with running(sqlite_url, objective="binary") as live:
         for body, words in (

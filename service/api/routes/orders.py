@@ -99,7 +99,7 @@ def _order_budget(
             planned = BudgetInForce(service.budget.settings, after)
             in_force = BudgetInForce(service.budget.settings, before)
             if not change_unit:
-                _check_unit(in_force.amount, planned.amount)
+                _check_unit(in_force.amount, planned.amount, tx.cost_unit())
             tx.order_budget(after.budget, now)
             if planned.terms is not None:
                 adopt_pace(tx, planned.terms)
@@ -118,14 +118,24 @@ def _order_budget(
         return _answer_budget(service, tx)
 
 
-def _check_unit(before: Amount | None, after: Amount | None) -> None:
-    """Raise `BudgetUnitChanges` if both are amounts, in two units."""
-    if before is not None and after is not None and before.unit != after.unit:
-        raise BudgetUnitChanges(
-            f"the budget would change from {before} to {after} a day, which is another unit: other "
-            f"pages are then worth a crawl, and the costs of pages in {before.unit} are forgotten; "
-            "nothing was changed. To change it all the same, send change_unit=true"
-        )
+def _check_unit(before: Amount | None, after: Amount | None, cost_unit: str | None) -> None:
+    """Raise `BudgetUnitChanges` if both are amounts in two units, or costs would be forgotten.
+
+    Costs in `cost_unit` stay while there is no budget, and under one in crawls.
+    """
+    if after is None:
+        return
+    if before is not None and before.unit != after.unit:
+        change, forgotten = f"from {before} to {after} a day", cost_unit or before.unit
+    elif before is None and cost_unit is not None and after.unit not in {CRAWLS, cost_unit}:
+        change, forgotten = f"from no budget to {after} a day", cost_unit
+    else:
+        return
+    raise BudgetUnitChanges(
+        f"the budget would change {change}, which is another unit: other pages are then worth a "
+        f"crawl, and the costs of pages in {forgotten} are forgotten; nothing was changed. To "
+        "change it all the same, send change_unit=true"
+    )
 
 
 def _answer_budget(service: Service, tx: Transaction) -> Response:
