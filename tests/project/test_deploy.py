@@ -15,7 +15,7 @@ from support.compose import check_health, eventually, running, substituted
 from support.live_server import PATIENCE_S
 from support.processes import free_port
 
-from service.runtime.settings import Settings
+from service.runtime.settings import Settings, read_settings
 from service.storage import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -118,6 +118,33 @@ def test_compose_does_not_start_without_a_password_and_keys(name: str) -> None:
     assert all(substituted(str(value), variables) is not None for value in ours)
     with pytest.raises(ValueError, match=f"{name}: set it in .env"):
         [substituted(str(value), variables | {name: ""}) for value in ours]
+
+
+def test_the_keys_of_compose_may_be_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The override of the page, merged as compose merges it: its variables win."""
+    page = (ROOT / "docs/how-to/operate.md").read_text()
+    written = re.search(r'```yaml title="docker-compose.override.yml"\n(.*?)```', page, re.DOTALL)
+    assert written
+    override = yaml.safe_load(written[1])
+    (placeholder,) = re.findall(r"write `RECRAWL_API_KEYS=(\S+)` into `.env`", page)
+    file = {"POSTGRES_PASSWORD": "secret", "RECRAWL_API_KEYS": placeholder}
+    monkeypatch.chdir(tmp_path)
+    Path("api_keys.txt").write_text(KEY)
+    assert override["secrets"]["api_keys"]["file"] == "./api_keys.txt"
+    assert set(override["services"]) == set(OUR_SERVICES)
+    for name, ours in override["services"].items():
+        assert ours["secrets"] == ["api_keys"]
+        base = COMPOSE["services"][name]["environment"]
+        merged = file | {each: substituted(str(value), file) for each, value in base.items()}
+        merged |= ours["environment"]
+        assert merged["RECRAWL_API_KEYS_FILE"] == "/run/secrets/api_keys"
+        merged["RECRAWL_API_KEYS_FILE"] = "api_keys.txt"
+        for variable, value in merged.items():
+            monkeypatch.setenv(variable, value)
+        keys = read_settings().api_keys
+        assert [key.get_secret_value() for key in keys] == [KEY]
 
 
 @pytest.mark.dear
