@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
+from service.cli.confirming import Yes, confirm
 from service.cli.export import expected_pages
 from service.cli.options import DatabaseUrl, console, settings
 from service.model.words import counted
@@ -19,8 +20,8 @@ Down = Annotated[
 ]
 
 
-def migrate(database_url: DatabaseUrl = None, down: Down = None) -> None:
-    """Migrate the database to the schema of this version."""
+def migrate(database_url: DatabaseUrl = None, down: Down = None, yes: Yes = False) -> None:
+    """Migrate the database to the schema of this version; --down asks, because it drops data."""
     from service.estimation.estimates import width
     from service.storage import migrations, open_store
 
@@ -28,6 +29,8 @@ def migrate(database_url: DatabaseUrl = None, down: Down = None) -> None:
     url = chosen.database_url.get_secret_value()
     opened: Any = open_store(url, width(chosen.plan().estimator))
     with closing(opened) as store:
+        if down is not None:
+            _confirm_downgrade([part.engine for part in store.parts], down, yes=yes)
         for part in store.parts:
             if down is None:
                 migrations.upgrade(part.engine)
@@ -60,6 +63,22 @@ def restored(database_url: DatabaseUrl = None) -> None:
             f"incarnation {each.name}: the next page has the id {each.first_page}, the next epoch "
             f"the number {each.first_epoch}"
         )
+
+
+def _confirm_downgrade(engines: "list[Engine]", revision: str, *, yes: bool) -> None:
+    """Ask before tables or columns are dropped; databases without tables lose nothing."""
+    from service.storage import migrations
+
+    counts = [n for engine in engines if (n := migrations.count_pages(engine)) is not None]
+    if not counts or not migrations.exists(revision):  # the downgrade refuses what does not exist
+        return
+    if revision == migrations.BASE:
+        least = "at least " if max(counts) >= migrations.MOST_COUNTED else ""
+        pages = counted(sum(counts), "page")
+        act = f"this drops all tables, with {least}{pages}, their logs, and all keys and webhooks"
+    else:
+        act = f"this goes back to revision {revision} and drops what later ones have added"
+    confirm(act, yes=yes)
 
 
 def _downgrade(engine: "Engine", revision: str) -> None:

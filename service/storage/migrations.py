@@ -21,6 +21,11 @@ NOT_OURS = (psycopg.errors.InsufficientPrivilege, psycopg.errors.DuplicateTable)
 LOCK_TIMEOUT = "10s"
 """Maximum wait of a migration for a lock."""
 
+BASE = "base"
+"""Name of the state before the first revision, without tables."""
+MOST_COUNTED = 1_000_000
+"""Maximum number of pages that are counted before they are dropped."""
+
 _INSTALLED = Path(__file__).parents[1] / "migrations"
 _SOURCE = Path(__file__).parents[2] / "migrations"
 SCRIPTS = _INSTALLED if _INSTALLED.is_dir() else _SOURCE
@@ -55,6 +60,11 @@ def known() -> frozenset[str]:
     return frozenset(script.revision for script in scripts().walk_revisions())
 
 
+def exists(revision: str) -> bool:
+    """Return whether a downgrade may go to this revision; -1 and its like are relative."""
+    return revision == BASE or revision[:1] == "-" or revision in known()
+
+
 def current(connection: sa.Connection) -> str | None:
     """Return the revision of the database, None for a new one; raise `SchemaAhead`."""
     revision = MigrationContext.configure(connection).get_current_revision()
@@ -85,8 +95,22 @@ def upgrade(engine: sa.Engine, revision: str = "head", *, checks: bool = True) -
 
 
 def downgrade(engine: sa.Engine, revision: str) -> None:
-    """Undo revisions down to `revision`; `base` undoes all."""
+    """Undo revisions down to `revision`; `base` undoes all and leaves no table of ours."""
     _run(engine, command.downgrade, revision)
+    if revision == BASE:
+        with engine.begin() as connection:
+            if current(connection) is None:
+                connection.execute(sa.text("DROP TABLE IF EXISTS alembic_version"))
+
+
+def count_pages(engine: sa.Engine) -> int | None:
+    """Return the number of pages at any revision, at most `MOST_COUNTED`; None without tables."""
+    statement = f"SELECT count(*) FROM (SELECT 1 FROM pages LIMIT {MOST_COUNTED}) AS counted"
+    with engine.connect() as connection:
+        if current(connection) is None:
+            return None
+        n_pages: int = connection.execute(sa.text(statement)).scalar_one()
+        return n_pages
 
 
 def _run(engine: sa.Engine, step: Any, revision: str, *, checks: bool = False) -> None:

@@ -292,8 +292,22 @@ def test_migrate_goes_up_and_down_and_says_where_it_stands(recrawl, empty_databa
     assert up == again
     assert up.status == 0
     assert up.out.startswith("the database is at revision 0")
-    down = recrawl("migrate", "--down", "base", database_url=empty_database_url)
-    assert down.out == "the database is at revision base\n"
+    unasked = recrawl("migrate", "--down", "base", database_url=empty_database_url).refusal()
+    assert "this drops all tables, with 0 pages, their logs, and all keys and webhooks" in unasked
+    assert "nothing was done: add --yes" in unasked
+    assert recrawl("migrate", database_url=empty_database_url).out == up.out
+    older = recrawl("migrate", "--down", "0037", database_url=empty_database_url).refusal()
+    assert "this goes back to revision 0037 and drops what later ones have added" in older
+    for options in (("--yes",), ()):  # the second one finds nothing to drop, and asks nothing
+        down = recrawl("migrate", "--down", "base", *options, database_url=empty_database_url)
+        assert down.out == "the database is at revision base\n"
+    with closing(open_store(empty_database_url, 2)) as store:
+        (part,) = store.parts
+        with part.engine.connect() as connection:
+            assert sa.inspect(connection).get_table_names() == []
+    assert recrawl("migrate", database_url=empty_database_url).out == up.out
+    with closing(open_store(empty_database_url, 2)) as store:
+        store.check()
 
 
 @pytest.mark.dear

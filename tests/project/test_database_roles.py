@@ -107,6 +107,6 @@ def test_the_reader_reads_and_sees_no_key_and_no_secret(addresses):
 def test_the_owner_migrates_down_and_up_and_cuts_the_audit(addresses, recrawl):
     with psycopg.connect(addresses["owner"]) as connection:
         connection.execute(block(PAGE, "retention").text)
-    down = recrawl("migrate", "--down", "base", database_url=addresses["owner"])
+    down = recrawl("migrate", "--down", "base", "--yes", database_url=addresses["owner"])
     assert down.status == 0, down.err
     assert recrawl("migrate", database_url=addresses["owner"]).status == 0
