@@ -9,6 +9,7 @@ import numpy as np
 from service.leases import politeness
 from service.leases.due import comes_first, due_at, ranking_rates
 from service.leases.early import EarlyPages
+from service.leases.open_due import openings
 from service.leases.politeness import Politeness
 from service.model.arrays import NO_TIME, Instants, Ints, distinct, instant
 from service.model.columns import DueColumns
@@ -53,6 +54,10 @@ def enqueue(
     """
     due = due_at(pages)
     soon = due < instant(until)
+    if pages.hours is not None:
+        # requested pages wait in the queue for the opening of their host, so that they are counted
+        closed = ~np.isnat(openings(pages.hours, instant(tx.clock())))
+        soon |= comes_first(pages) & closed & ~np.isnat(due)
     if early is not None:
         soon |= early.choose(pages, due, tx.clock())
     rows = queue_rows(pages, due).take(soon)

@@ -189,3 +189,26 @@ def test_a_limited_key_is_told_about_its_own_hosts_only(guarded):
     wrong = guarded.client.get("/leases", params={"explain": True, "slice": 2, "slices": 2})
     assert wrong.status_code == 422
     assert re.search("slice 2 is not one of 2", wrong.text)
+
+
+def test_a_requested_page_that_waits_for_a_window_is_named(live):
+    live.register(A, B)
+    for each in lease(live, count=5):
+        report = {"lease": each["lease"], "observed_at": live.clock().isoformat(), "digest": "1"}
+        assert live.post("/observations", [report]).json()["accepted"] == 1
+    live.clock.advance(minutes=1)
+    windows = {"windows": ["Mon-Sun 23:00-24:00 UTC"]}
+    assert live.client.put("/hosts/a.example", json=windows).is_success
+    assert live.post("/pages/recrawl", {"urls": [A]}).json()["changed"] == 1
+    for _ in range(2):
+        explanation = explained(live)
+        assert kinds(explanation) == {"window_closed": (1, 1)}
+        assert "1 due page waits, because window closed until 2026-05-01 23:00 UTC" in (
+            explanation["sentence"]
+        )
+        assert kinds(explained(live, hosts="a.example")) == {"window_closed": (1, 1)}
+        assert lease(live) == []
+        live.service.runner.run_once()
+    live.clock.advance(hours=11)
+    live.service.runner.run_once()
+    assert [each["url"] for each in lease(live)] == [A]
