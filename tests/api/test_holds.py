@@ -319,6 +319,15 @@ CASES = {
         "not_due",
         f"Nothing to do: its last crawl failed with status 503; it is tried again {IN_2_HOURS}",
     ),
+    "absent once": (
+        of(replace(LATER, status=404), n_failures=1, outcome=Outcome.absent),
+        "not_due",
+        (
+            "Nothing to do: its last crawl got no content, because it seems to be gone, which a "
+            f"second look confirms; it is tried again {IN_2_HOURS}; a second look within an hour, "
+            "or within its interval if shorter, does not confirm it"
+        ),
+    ),
     "never had content": (
         of(replace(LATER, status=0), n_failures=2, outcome=Outcome.failed, last_observed_at=None),
         "not_due",

@@ -211,11 +211,12 @@ def _not_due(page: PageNow, turn: Turn) -> Hold | None:
     elif one.no_content:
         remedy = outcome_words.remedy(one.outcome, page.status)
         shareless = "it has no share of the budget, and is tried ever more rarely"
-        cause = f"{_last_result(page)}; {shareless}, next {next_}"
+        cause = f"{_last_result(page)}; {shareless}, next {next_}{_unconfirmed(one)}"
     elif one.n_failures and one.last_observed_at is None:
         cause = f"{_last_result(page)}; it has had no content yet, and is tried again {next_}"
+        cause += _unconfirmed(one)
     elif one.n_failures:
-        cause = f"{_last_result(page)}; it is tried again {next_}"
+        cause = f"{_last_result(page)}; it is tried again {next_}{_unconfirmed(one)}"
     else:
         cause = f"it is due {next_}"
     return Hold(kind="not_due", cause=cause, remedy=remedy, until=due_at)
@@ -242,6 +243,14 @@ def _last_crawls(n: int) -> str:
 def _how_gone(page: Page) -> str:
     state = "has moved" if page.redirects_to else "is gone"
     return f"it {state}, as {_last_crawls(page.n_failures)} found"
+
+
+def _unconfirmed(page: Page) -> str:
+    """Return which look makes no absent page gone, as the end of a clause; "" for another page."""
+    if page.gone or page.outcome is not Outcome.absent:
+        return ""
+    # a request of a person confirms no sooner: a site in trouble answers 404 for some minutes, too
+    return "; a second look within an hour, or within its interval if shorter, does not confirm it"
 
 
 def _last_result(page: PageNow) -> str:
