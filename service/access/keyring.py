@@ -196,7 +196,7 @@ class KeyRing:
         return RingEntry(key.digest, before.caller if same else caller, key.expires_at)
 
     def mark_used(self, *, last: bool = False) -> None:
-        """Write the instants of last use: of each key at once, then once a minute, and at the end."""
+        """Write when keys were used: each key at once, then once a minute, and at the end."""
         now = self.now()
         used = {
             key_id: at

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from service.cli import output
 from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_duration, read_end
 from service.cli.options import URL, ApiKey, To, connected, finite
@@ -15,7 +17,7 @@ from service.cli.output import AsJson, echo_act, echo_item, echo_lines
 from service.model.words import counted
 
 if TYPE_CHECKING:
-    from recrawl_client.wire.hosts import HostOrder
+    from recrawl_client.wire.hosts import HostOrder, ListedHost
 
 NULL = "null"
 """Text of an option that restores the default."""
@@ -89,7 +91,20 @@ def list_hosts(
         # the service names the orders that it knows
         listed = service.hosts(cast("HostOrder", sort), blocked=blocked)
         empty = "no host is paused" if blocked else "no hosts yet; they come with their pages"
+        if output.on_terminal() and not as_json:
+            listed = _with_pauses_that_run(listed, datetime.now(UTC))
         echo_lines(listed, *OF_HOSTS, as_json=as_json, empty=empty)
+
+
+def _with_pauses_that_run(listed: Iterator["ListedHost"], now: datetime) -> Iterator["ListedHost"]:
+    """Yield hosts without the ends of pauses that are over, which programs get."""
+    from msgspec.structs import replace
+
+    for host in listed:
+        queue = host.host_queue
+        ends = {name: getattr(queue, name) for name in ("blocked_until", "paused_until")}
+        ended = dict.fromkeys(name for name, at in ends.items() if at is not None and at <= now)
+        yield replace(host, host_queue=replace(queue, **ended)) if ended else host
 
 
 @hosts.command()

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 keys = typer.Typer(no_args_is_help=True, help="Create, list, revoke and rotate API keys.")
 
 KeyId = Annotated[str, typer.Argument(help="Id of a key: the part after rcr_")]
-OF_KEYS = ("key_id", "name", "role", "revoked_at", "last_used_at", "expires_at", "created_at")
+OF_KEYS = (
+    *("key_id", "name", "role", "revoked_at", "hosts", "url_prefixes", "items_per_s"),
+    *("last_used_at", "expires_at", "created_at"),
+)
 """Columns of the table of keys."""
 PART = 1_000
 """Number of keys that one statement lists."""

@@ -91,15 +91,21 @@ def serve(
     try:
         if mistake is not None and service.gate.open:
             raise mistake
-        config = server_config(service, chosen, host, port)
-        sockets = bind(host, port)
+        with service.store.serving():
+            config = server_config(service, chosen, host, port)
+            sockets = bind(host, port)
+            server = GracefulServer(config, service, announce)
+            server.run(sockets)
     except StartupRefused:
         service.store.close()
         raise
-    server = GracefulServer(config, service, lambda url: console.print(f"Recrawl serves at {url}"))
-    server.run(sockets)
     if not server.started:
         raise typer.Exit(3)
+
+
+def announce(url: str) -> None:
+    """Print the address of a server that takes requests."""
+    console.print(f"Recrawl serves at {url}")
 
 
 LOOK_S = 1.0

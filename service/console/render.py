@@ -14,7 +14,6 @@ from markupsafe import Markup
 from recrawl_client.wire.hosts import HostQueueAnswer
 from service.model import words
 from service.model.amounts import DEFAULT
-from service.model.words import NO_BREAK
 
 FOLDER = Path(__file__).parent
 DASH = "\N{EN DASH}"
@@ -34,10 +33,10 @@ def number(value: float | None, digits: int = 3) -> str:
 def percent(share: float | None, digits: int = 1) -> str:
     """Return a share as a percentage.
 
-    >>> percent(0.12345).replace(NO_BREAK, " ")
-    '12.3 %'
+    >>> percent(0.12345)
+    '12.3%'
     """
-    return DASH if share is None else f"{100 * share:.{digits}f}{NO_BREAK}%"
+    return DASH if share is None else f"{share:.{digits}%}"
 
 
 def span(seconds: float | None) -> str:

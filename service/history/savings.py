@@ -61,6 +61,8 @@ GOLDEN = 0.6180339887498949
 """Step through the blocks of a sample, as a share of their number."""
 MIN_CRAWLS_PER_PAGE = 3.0
 """Minimum crawls of a page on average: with fewer, most of the window is before or after them."""
+LEAST_WAIT_S = 600.0
+"""Minimum wait for more log that is shown, seconds: a step of the history."""
 MIN_CRAWLS, MIN_CHANGES = 200, 100
 """Minimum numbers for a comparison, as of a replay."""
 DRAWN = 60_000
@@ -189,9 +191,8 @@ def _missing(n_pages: int, n_crawls: int, n_changes: int, watched: float) -> str
         if not n_crawls:
             return f"{has}, and {needs}"
         more = MIN_CRAWLS_PER_PAGE * watched / n_crawls - watched / n_pages
-        return (
-            f"{has}, and {needs}: wait for {span(86_400.0 * max(more, 0.1))} more, or begin earlier"
-        )
+        wait = span(max(86_400.0 * more, LEAST_WAIT_S))
+        return f"{has}, and {needs}: wait for {wait} more, or begin earlier"
     if n_crawls < MIN_CRAWLS:
         return f"the log has {counted(n_crawls, 'crawl')}, and {MIN_CRAWLS} are needed"
     if n_changes < MIN_CHANGES:

@@ -285,6 +285,10 @@ class InvalidSettings(StartupRefused):
     """A setting is unknown, malformed or contradicts another."""
 
 
+class AlreadyServed(StartupRefused):
+    """Another `recrawl serve` serves this SQLite file; end it, or use Postgres for several."""
+
+
 class AddressUnavailable(StartupRefused):
     """The server cannot listen on this address; choose another --host or --port."""
 

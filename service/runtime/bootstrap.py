@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 import numpy as np
 import structlog
-from structlog.typing import EventDict
+from structlog.typing import EventDict, Processor
 
 from service.budget.in_force import BudgetInForce
 from service.budget.spending import adopt_budget
@@ -64,8 +64,11 @@ class LossyStream:
 
 
 def configure_logging(level: str) -> None:
-    """Write the log to standard error, one JSON object a line."""
+    """Write the log to standard error: one JSON object a line, or plain lines on a terminal."""
     numeric = logging.getLevelNamesMapping()[level.upper()]
+    render: Processor = structlog.processors.JSONRenderer()
+    if sys.stderr.isatty():
+        render = structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -73,7 +76,7 @@ def configure_logging(level: str) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             without_passwords,
-            structlog.processors.JSONRenderer(),
+            render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(numeric),
         logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", LossyStream(sys.stderr))),

@@ -203,8 +203,9 @@ def test_a_requested_page_that_waits_for_a_window_is_named(live):
     for _ in range(2):
         explanation = explained(live)
         assert kinds(explanation) == {"window_closed": (1, 1)}
-        assert "1 due page waits, because window closed until 2026-05-01 23:00 UTC" in (
-            explanation["sentence"]
+        assert (
+            "1 due page waits, because window closed until 2026-05-01 23:00 UTC"
+            in (explanation["sentence"])
         )
         assert kinds(explained(live, hosts="a.example")) == {"window_closed": (1, 1)}
         assert lease(live) == []

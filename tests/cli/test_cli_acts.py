@@ -94,6 +94,17 @@ def test_hosts_and_all_of_them_are_paused_for_a_time(api: Live, recrawl):
     assert recrawl("resume", url=api.url).out == "no pause of all hosts was in force\n"
 
 
+def test_a_pause_that_has_ended_is_not_listed_on_a_terminal(api: Live, recrawl, terminal):
+    api.clock.advance(days=36_500)  # the command compares with the time of its own computer
+    recrawl("hosts", "pause", "a.example", "2h", url=api.url)
+    assert "blocked until" in recrawl("hosts", "list", url=api.url).out
+    ended = {"blocked_until": "2026-05-01T13:00:00Z"}
+    assert api.client.patch("/hosts/a.example", json=ended).is_success
+    assert "blocked until" not in recrawl("hosts", "list", url=api.url).out
+    (listed, *_) = recrawl("hosts", "list", "--json", url=api.url).out.splitlines()
+    assert json.loads(listed)["host_queue"]["blocked_until"] == "2026-05-01T13:00:00Z"
+
+
 def test_a_host_that_its_site_pauses_says_so_when_it_is_resumed(api: Live, recrawl):
     # the command compares with the time of its own computer
     crawl = {"url": f"{A}1", "status": 429, "retry_after_s": 86_400}

@@ -96,6 +96,15 @@ def test_a_key_may_be_limited_to_hosts_and_urls(recrawl, sqlite_url):
     assert item["items_per_s"] == 2.5
 
 
+def test_a_list_of_keys_shows_their_limits_to_people(recrawl, sqlite_url, monkeypatch):
+    monkeypatch.setattr("service.cli.output.on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    create(recrawl, sqlite_url, "--role", "crawl", "--host", "a.example", "--items-per-s", 7)
+    shown = recrawl("keys", "list", database_url=sqlite_url).out
+    assert "a.example" in shown
+    assert "items per s" in shown
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -409,6 +409,13 @@ def test_a_revision_that_does_not_exist_is_refused_and_nothing_changes(
     assert recrawl("migrate", database_url=sqlite_url).status == 0
 
 
+def test_a_second_server_of_a_sqlite_file_is_refused(recrawl, sqlite_url):
+    recrawl("migrate", database_url=sqlite_url)
+    with closing(open_store(sqlite_url, 2)) as store, store.serving():
+        refused = recrawl("serve", "--port", "0", database_url=sqlite_url).refusal()
+    assert "Another `recrawl serve` serves this SQLite file; end it" in refused
+
+
 @pytest.mark.parametrize("command", [("rebuild",), ("export", "pages.csv")])
 def test_a_database_that_is_not_there_is_not_made_by_reading_it(recrawl, tmp_path, command):
     assert "there is no database" in recrawl(*command).refusal()

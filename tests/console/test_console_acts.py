@@ -131,6 +131,11 @@ def test_pages_are_deleted_by_their_filters_and_their_host_after_them(live, admi
     assert live.client.get("/hosts/old.example").status_code == 404
 
 
+def test_the_plan_without_a_budget_leads_to_its_form(live, admin):
+    for path in ("/console/plan", "/console/plan?bandwidth="):
+        assert admin.open(path).text.startswith("Epochs")
+
+
 def test_one_page_is_deleted_and_its_siblings_stay(live, admin):
     deleted, sibling = live.register("https://old.example/1", "https://old.example/10")
     path = f"/console/pages/{deleted}"

@@ -295,7 +295,7 @@ def test_the_errors_of_forecasts_are_those_of_the_api(sqlite_url):
             (compared,) = answer["calibration"]
             shown = browser.open(f"/console{path}").text.replace("\N{NO-BREAK SPACE}", " ")
             assert f"{compared['n']} crawls against the forecasts" in shown
-            assert f"mean error {100 * compared['calibration_error']:.1f} %" in shown, path
+            assert f"mean error {compared['calibration_error']:.1%}" in shown, path
 
 
 def test_the_overview_begins_with_what_needs_you_and_has_live_numbers(sqlite_url):

@@ -22,6 +22,18 @@ def test_a_line_is_a_json_object_on_standard_error(capsys):
     assert (said["event"], said["epoch"], said["level"]) == ("epoch published", 3, "info")
 
 
+def test_a_line_on_a_terminal_is_for_people(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    configure_logging("info")
+    url = "postgresql://me:secret@h/x"
+    structlog.get_logger().info("epoch published", epoch=3, of=url)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "[info     ] epoch published" in line
+    assert "epoch=3" in line
+    assert "{" not in line
+    assert "secret" not in line
+
+
 def test_a_log_that_cannot_be_written_fails_nobody(monkeypatch):
     with Path("/dev/full").open("wb", buffering=0) as full:
         stream = TextIOWrapper(full, write_through=True)

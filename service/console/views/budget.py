@@ -12,7 +12,12 @@ LISTED = 10
 
 
 async def show(visit: Visit) -> Response:
-    """Show the plan of a bandwidth beside the one in force; to a script, only that part."""
+    """Show the plan of a bandwidth beside the one in force; to a script, only that part.
+
+    Without a bandwidth, the answer leads to the page with the form for it.
+    """
+    if not visit.request.query_params.get("bandwidth"):
+        return visit.go("/console/epochs")
     wanted = visit.parameters("get_plan")["bandwidth"][:1]
     answer = await read_plan(visit.service, wanted, LISTED)
     return visit.page(

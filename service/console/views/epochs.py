@@ -58,7 +58,7 @@ def optimality(violation: float | None) -> tuple[str, str, str] | None:
     figure = f"largest violation of an optimality condition: {violation:.2g}"
     if violation <= OPTIMAL:
         return "optimal", "good", figure
-    return f"off by up to {100 * violation:.2g} %", "warn", figure
+    return f"off by up to {100 * violation:.2g}%", "warn", figure
 
 
 def has_pages(visit: Visit) -> bool:

@@ -220,7 +220,7 @@ def rates_picture(densities: RateDensities, page: PageAnswer) -> Picture:
     words = f"a change every {every(estimate.change_rate)}"
     if interval is not None:
         words += (
-            f"; with probability 90 %, between every {every(interval.high)} "
+            f"; with probability 90%, between every {every(interval.high)} "
             f"and every {every(interval.low)}"
         )
     picture = Picture(title="Change rate", description=words, x_label="one change a …")

@@ -19,7 +19,7 @@ the transaction was rolled back.
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import ClassVar, NamedTuple
 
@@ -211,6 +211,10 @@ class Store(ABC):
     def wait_for_keys(self, within_s: float, ended: threading.Event) -> None:
         """Return when keys may have changed, `ended` is set, or about `within_s` seconds passed."""
         ended.wait(within_s)
+
+    def serving(self) -> AbstractContextManager[object]:
+        """Keep other servers away where one alone may serve; raise `AlreadyServed`."""
+        return nullcontext()
 
     @abstractmethod
     def lead(self) -> AbstractContextManager["Lead"]:

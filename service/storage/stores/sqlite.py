@@ -24,6 +24,7 @@ from service.model.arrays import UNIX_ZERO
 from service.model.columns import ScheduleColumns
 from service.model.errors import (
     ENDED,
+    AlreadyServed,
     ArchiveRunning,
     EpochRunning,
     NoDatabase,
@@ -293,6 +294,10 @@ class SqliteStore(Store):
     @override
     def lead(self) -> AbstractContextManager["SqliteLead"]:
         return self._locked("lead", EpochRunning)
+
+    @override
+    def serving(self) -> AbstractContextManager[object]:
+        return self._locked("server", AlreadyServed)
 
     @override
     def archiving(self) -> AbstractContextManager["SqliteLead"]:
