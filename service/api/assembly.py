@@ -333,7 +333,7 @@ def the_monitored(request: Request) -> Monitored:
 def start_runner(service: Service) -> list[threading.Thread]:
     """Return the threads of epochs, webhooks, archive and hubs, if they run in this process.
 
-    Where workers run them, one thread fills the queue if no worker does.
+    If workers run them, one thread fills the queue while no worker does.
     """
     if service.stands_in:
         looks = threading.Thread(target=service.runner.stand_in_every, name="queue", daemon=True)

@@ -103,8 +103,8 @@ def _with_pauses_that_run(listed: Iterator["ListedHost"], now: datetime) -> Iter
     for host in listed:
         queue = host.host_queue
         ends = {name: getattr(queue, name) for name in ("blocked_until", "paused_until")}
-        ended = dict.fromkeys(name for name, at in ends.items() if at is not None and at <= now)
-        yield replace(host, host_queue=replace(queue, **ended)) if ended else host
+        over = dict.fromkeys(name for name, at in ends.items() if at is not None and at <= now)
+        yield replace(host, host_queue=replace(queue, **over)) if over else host
 
 
 @hosts.command()

@@ -302,8 +302,8 @@ class Runner:
             mark, in_force = tx.filled(), tx.number_in_force()
         in_time = now + self.ahead / 2 < mark.until <= now + self.ahead
         # a mark without its begin is of an older version, which may have queued further ahead
-        begun = mark.until - self.ahead if mark.at is None else mark.at
-        set_back = now < max(begun, self._latest or begun) - SET_BACK
+        began_at = mark.until - self.ahead if mark.at is None else mark.at
+        set_back = now < max(began_at, self._latest or began_at) - SET_BACK
         if mark.epoch != in_force or not in_time or set_back:
             with part.lead():
                 if set_back:

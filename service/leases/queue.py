@@ -56,8 +56,8 @@ def enqueue(
     soon = due < instant(until)
     if pages.hours is not None:
         # requested pages wait in the queue for the opening of their host, so that they are counted
-        closed = ~np.isnat(openings(pages.hours, instant(tx.clock())))
-        soon |= comes_first(pages) & closed & ~np.isnat(due)
+        opens = openings(pages.hours, instant(tx.clock()))
+        soon |= comes_first(pages) & ~np.isnat(opens) & ~np.isnat(due)
     if early is not None:
         soon |= early.choose(pages, due, tx.clock())
     rows = queue_rows(pages, due).take(soon)

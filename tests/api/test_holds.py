@@ -405,7 +405,7 @@ CASES = {
         ),
     ),
     "not queued": (
-        of(replace(DUE, queued=False), replace(TURN, standstill=ENDED)),
+        of(replace(DUE, in_queue=False), replace(TURN, standstill=ENDED)),
         "no_worker",
         (
             "Start `recrawl worker`, or see its log if it runs: it is due, and the queue of due "
@@ -533,7 +533,7 @@ PAGES = st.builds(
         observability=st.sampled_from(Observability),
     ),
     due_at=maybe(SPANS),
-    queued=st.booleans(),
+    in_queue=st.booleans(),
     retired=st.booleans(),
     status=maybe(st.sampled_from([0, 200, 301, 302, 403, 404, 503, 999, ROBOTS_DENIED])),
     lease=maybe(st.builds(LeaseNow, st.just("w7"), SPANS)),

@@ -129,7 +129,7 @@ class PageNow:
     page: Page
     due_at: datetime | None
     """Due time by the rules (`leases.due`); None: only a ping or a request makes it due."""
-    queued: bool = True
+    in_queue: bool = True
     """False if the queue of due pages lacks it."""
     retired: bool
     status: int | None = None

@@ -85,7 +85,7 @@ def around_page(
         PageNow(
             page=page,
             due_at=due_at,
-            queued=place.next_at is not None,
+            in_queue=place.next_at is not None,
             retired=due.retired(page),
             status=status,
             lease=lease,

@@ -13,7 +13,7 @@ SCHEDULED_NEXT = Hold(kind="unscheduled", cause="the next epoch schedules it")
 def not_queued(page: PageNow, turn: Turn) -> Hold | None:
     """Return the hold of a due page that came due after the end of the queue."""
     still = turn.standstill
-    if still is None or not still.queue_ended or page.queued or page.page.feed:
+    if still is None or not still.queue_ended or page.in_queue or page.page.feed:
         return None
     return Hold(kind="no_worker", cause=f"it is due, and {cause(turn)}", remedy=remedy(still))
 

@@ -126,14 +126,14 @@ def _check_unit(before: Amount | None, after: Amount | None, cost_unit: str | No
     if after is None:
         return
     if before is not None and before.unit != after.unit:
-        change, forgotten = f"from {before} to {after} a day", cost_unit or before.unit
+        change, old = f"from {before} to {after} a day", cost_unit or before.unit
     elif before is None and cost_unit is not None and after.unit not in {CRAWLS, cost_unit}:
-        change, forgotten = f"from no budget to {after} a day", cost_unit
+        change, old = f"from no budget to {after} a day", cost_unit
     else:
         return
     raise BudgetUnitChanges(
         f"the budget would change {change}, which is another unit: other pages are then worth a "
-        f"crawl, and the costs of pages in {forgotten} are forgotten; nothing was changed. To "
+        f"crawl, and the costs of pages in {old} are forgotten; nothing was changed. To "
         "change it all the same, send change_unit=true"
     )
 
