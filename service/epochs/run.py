@@ -173,7 +173,7 @@ class Runner:
     POLL_S = 1.0
     """Time between two rounds, seconds."""
     LOOK_S = 10.0
-    """Time between two looks of a server at a queue that workers fill, seconds."""
+    """Maximum time between two looks of a server at a queue that workers fill, seconds."""
 
     def __init__(
         self,
@@ -338,7 +338,8 @@ class Runner:
 
     def stand_in_every(self) -> None:
         """Look at the queue until stopped, and fill it where no worker does."""
-        while not self._stopped.wait(self.LOOK_S):
+        every_s = min(self.LOOK_S, self.ahead.total_seconds() / 8)  # before a short queue ends
+        while not self._stopped.wait(every_s):
             try:
                 self.stand_in()
             except TROUBLE as error:

@@ -186,7 +186,7 @@ class QueueStatements(UnfinishedStatements, HoldStatements):
         """Set later times of crawls and pings of a range of pages to now."""
 
 
-FILLED = "queue_filled"
+FILLED, FILLED_AT = "queue_filled", "queue_filled_at"
 PAUSES = ("blocked_until", "paused_until")
 
 REDATE_LEASES = """
@@ -391,13 +391,19 @@ class QueueSql(UnfinishedSql, HoldsSql, QueueStatements):
 
     @override
     def filled(self) -> FillMark:
-        epoch, *times = (self.get_meta(FILLED) or "").split(" ")
-        return FillMark(int(epoch), *map(datetime.fromisoformat, times)) if epoch else NEVER_FILLED
+        epoch, _, until = (self.get_meta(FILLED) or "").partition(" ")
+        if not epoch:
+            return NEVER_FILLED
+        # an older version writes no begin, so one beside it may be of an earlier fill
+        of, _, at = (self.get_meta(FILLED_AT) or "").partition(" ")
+        begin = datetime.fromisoformat(at) if of == until else None
+        return FillMark(int(epoch), datetime.fromisoformat(until), begin)
 
     @override
     def set_filled(self, filled: FillMark) -> None:
-        times = (filled.until, filled.at) if filled.at else (filled.until,)
-        self.put_meta(FILLED, " ".join([str(filled.epoch), *(at.isoformat() for at in times)]))
+        self.put_meta(FILLED, f"{filled.epoch} {filled.until.isoformat()}")
+        if filled.at is not None:
+            self.put_meta(FILLED_AT, f"{filled.until.isoformat()} {filled.at.isoformat()}")
 
     @override
     def redate_leases(self, now: datetime) -> None:
