@@ -72,7 +72,7 @@ def show(answer: "PlanAnswer") -> None:
     if ground := ground_of_plan(answer.n_pages, answer.n_copies, answer.n_assumed):
         console.print(Text(ground))
     heads = (
-        *(f"{answer.unit} a day", "first crawls", "used", "fresh", "harmonic cost"),
+        *(f"{answer.unit} a day", "for new pages", "used", "fresh", "harmonic cost"),
         *("gain of one more", "starved"),
     )
     others = [item for item in answer.items if item.bandwidth != answer.in_force.bandwidth]

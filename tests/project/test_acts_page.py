@@ -14,6 +14,7 @@ SERVICE = "http://127.0.0.1:8000"
 def live(sqlite_url):
     with running(sqlite_url) as live:
         live.register("https://example.com/", "https://example.com/old", tags=["old"])
+        live.register("https://example.com/older", tags=["old"])
         live.register("https://example.com/new")
         yield live
 
@@ -36,13 +37,15 @@ def test_the_commands_of_the_page_act(live, recrawl):
     host = live.get("/hosts/example.com").json()
     assert (host["min_delay_s"], host["max_concurrency"], host["max_crawl_rate"]) == (2, 1, 5000)
     run(recrawl, live, "all hosts")
-    pages, host = run(recrawl, live, "delete")
+    one, pages, host = run(recrawl, live, "delete")
+    assert '"changed": 1' in one
     assert '"changed": 2' in pages
     assert host == "deleted: example.com, 1 page\n"
     acts = [entry["act"] for entry in reversed(live.get("/audit").json()["items"])]
     assert acts == [
         *("budget.set", "budget.unset", "host.pause", "host.resume", "host.change"),
-        *("service.pause", "service.resume", "pages.delete", "pages.delete", "host.delete"),
+        *("service.pause", "service.resume"),
+        *("page.delete", "pages.delete", "pages.delete", "host.delete"),
     ]
     run(recrawl, live, "who")
 

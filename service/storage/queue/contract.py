@@ -187,6 +187,7 @@ class QueueStatements(UnfinishedStatements, HoldStatements):
 
 
 FILLED, FILLED_AT = "queue_filled", "queue_filled_at"
+MARKS = f"SELECT name, value FROM meta WHERE name IN ('{FILLED}', '{FILLED_AT}')"
 PAUSES = ("blocked_until", "paused_until")
 
 REDATE_LEASES = """
@@ -391,11 +392,12 @@ class QueueSql(UnfinishedSql, HoldsSql, QueueStatements):
 
     @override
     def filled(self) -> FillMark:
-        epoch, _, until = (self.get_meta(FILLED) or "").partition(" ")
+        marks = {row["name"]: row["value"] for row in self.read(MARKS)}
+        epoch, _, until = marks.get(FILLED, "").partition(" ")
         if not epoch:
             return NEVER_FILLED
         # an older version writes no begin, so one beside it may be of an earlier fill
-        of, _, at = (self.get_meta(FILLED_AT) or "").partition(" ")
+        of, _, at = marks.get(FILLED_AT, "").partition(" ")
         begin = datetime.fromisoformat(at) if of == until else None
         return FillMark(int(epoch), datetime.fromisoformat(until), begin)
 
