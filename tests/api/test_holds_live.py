@@ -115,6 +115,14 @@ def test_a_page_goes_from_no_crawler_over_its_lease_to_its_next_crawl(live, recr
     assert sentence in live.get(f"/console/pages/{crawl['page_id']}").text
 
 
+def test_pages_behind_others_ask_for_a_crawler_too_if_none_comes(live):
+    live.register(*(f"{A}{n}" for n in range(5)))
+    explanation = explained(live)
+    assert kinds(explanation) == {"no_crawler": (1, 1), "host_busy": (4, 1)}
+    assert all(each["sentence"].startswith("Start a crawler: ") for each in explanation["holds"])
+    assert explanation["sentence"].startswith("Start a crawler: 1 page is ready")
+
+
 def test_pages_of_a_host_are_held_by_their_turn_and_by_pauses(live, recrawl):
     live.register(*(f"{A}{n}" for n in range(5)), B)
     assert len(lease(live, hosts=["c.example"])) == 0

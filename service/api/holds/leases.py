@@ -172,7 +172,8 @@ def _holds_of(turn: Turn, n_due: int) -> Iterator[tuple[Hold, int]]:
     n_free = min(turn.host.room or n_due, n_due)
     yield hold, n_free
     if n_free < n_due:
-        yield in_turns(turn.host), n_due - n_free
+        # without a crawler, the turn of the others never comes either
+        yield replace(in_turns(turn.host), remedy=hold.remedy), n_due - n_free
 
 
 def _others(
