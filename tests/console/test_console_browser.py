@@ -230,7 +230,7 @@ def test_another_budget_is_computed_within_the_page(live, browser):
     window.page.get_by_text("Nothing is published").last.wait_for()
     field = float(window.page.locator("#bandwidth").input_value())
     plan = live.client.get("/plan", params={"bandwidth": field}).json()["items"][0]
-    fresh = f"{100 * plan['fresh_share']:.1f}\N{NO-BREAK SPACE}%"
+    fresh = f"{plan['fresh_share']:.1%}"
     assert fresh in window.page.locator("#plan strong").first.inner_text()
     assert window.page.url.endswith("/console/epochs")
     assert window.faults == []

@@ -7,13 +7,13 @@ function colour(name) {
 
 function format(value, unit) {
   if (value === null || value === undefined) return "–";
-  if (unit === "%") return (100 * value).toFixed(1) + " %";
+  if (unit === "%") return (100 * value).toFixed(1) + "%";
   return Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
 }
 
 // marks of an axis are as short as they can be
 function tick(value, unit) {
-  return unit === "%" ? Number((100 * value).toFixed(1)) + " %" : format(value, unit);
+  return unit === "%" ? Number((100 * value).toFixed(1)) + "%" : format(value, unit);
 }
 
 const HEIGHT = 230;

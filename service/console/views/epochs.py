@@ -51,7 +51,7 @@ def optimality(violation: float | None) -> tuple[str, str, str] | None:
     >>> optimality(3.7e-16)
     ('optimal', 'good', 'largest violation of an optimality condition: 3.7e-16')
     >>> optimality(0.02)[0]
-    'off by up to 2 %'
+    'off by up to 2%'
     """
     if violation is None:
         return None
