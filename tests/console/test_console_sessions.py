@@ -188,6 +188,7 @@ def test_the_database_alone_makes_no_session(live):
 
 ACTS = (
     "/console/pages/1/recrawl",
+    "/console/pages/1/delete",
     "/console/pages/recrawl",
     "/console/hosts/news.example/pause",
     "/console/epochs",
@@ -222,8 +223,9 @@ def test_a_service_without_keys_needs_no_sign_in_on_this_machine_but_tokens(sqli
         live.register("https://a.example/")
         browser = Browser(live.url)
         page = browser.open("/console/pages/1")
-        assert page.acts == ["/console/pages/1/recrawl"]
-        assert browser.client.post("/console/pages/1/recrawl").status_code == 403
+        assert page.acts == ["/console/pages/1/delete", "/console/pages/1/recrawl"]
+        for act in page.acts:
+            assert browser.client.post(act).status_code == 403
         assert "requested" in browser.send("/console/pages/1", "/console/pages/1/recrawl").text
         assert browser.client.get("/console/sign-in").headers["location"] == "/console"
 
