@@ -56,16 +56,6 @@ def test_a_stopped_group_is_listed_with_what_its_first_crawls_brought(learned):
     assert groups(learned, prefix="example.com/search")["example.com/search"]["n_waiting"] >= 70
 
 
-def test_a_group_that_a_rule_admits_is_not_listed_as_stopped(learned):
-    learned.post("/pages", junk(100))
-    crawl(learned)
-    assert "example.com/search/list?id" in groups(learned, stopped=True)
-    rule = {"group": "https://example.com/search/", "rule": "admit"}
-    assert learned.client.put("/url-groups", json=rule).is_success
-    assert groups(learned)["example.com/search/list?id"]["state"] == "admitted"
-    assert groups(learned, stopped=True) == {}
-
-
 def test_a_list_of_groups_comes_in_parts(learned):
     learned.post("/pages", junk(3))
     names, query = [], {}

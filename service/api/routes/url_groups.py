@@ -64,8 +64,6 @@ def list_url_groups(
     with service.store.begin(write=False) as tx:
         rows = tx.shown_levels(after, limit + 1, prefix, only_stopped=stopped)
         items = _items(tx, [row.level for row in rows[:limit]])
-    if stopped:  # a rule of an operator may admit a group whose crawls brought too little
-        items = [item for item in items if item.state == WORDS[STOPPED]]
     place = UrlGroupsPlace(rows[limit - 1].name) if len(rows) > limit else None
     return answer_part(request, UrlGroupsAnswer, items, place)
 
