@@ -25,6 +25,7 @@ class ShardedWorth(Routing):
     n_sampled = by_part("n_sampled")
     due_samples = by_part("due_samples")
     mark_sampled = by_part("mark_sampled")
+    date_samples = by_part("date_samples")
     admit_pages = by_ids("admit_pages", nothing)
     end_holds = by_ids("end_holds", nothing)
     drop_digests = by_ids("drop_digests", nothing)

@@ -5,6 +5,7 @@ admitted when others are registered, when first crawls of their levels are repor
 round of the runner of epochs. The round also admits samples of stopped levels.
 """
 
+import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -186,6 +187,9 @@ def _judged(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
     crawls, n_new = forest.counts(level), forest.counts(level, new)
     after = worth.answered(forest.levels, crawls, n_new, forest.counts(level, flew))
     forest.save(tx, after, now, forest.counts(level, first.forbidden[listed]))
+    stops = (crawls > 0) & forest.stored.stopped & worth.stopped(after)
+    # a sample may be crawled days after its admission, and counts on the day of its crawl
+    tx.date_samples(forest.stored.level[stops], now)
     places = worth.places(after)
     above = ~forest.stored.last & (places > 0)
     most = int(min(places[above].sum(), BLOCK))
@@ -247,16 +251,21 @@ def admit_waiting(store: Store, now: datetime) -> None:
 def sample(store: Store, budget: float, now: datetime) -> Ints:
     """Admit one page of each stopped level; return the pages, ascending.
 
-    A level has a sample each `SAMPLE_EVERY`. All levels together have at most `SAMPLED` of the
-    budget, crawls a day, of one database.
+    A level has a sample each `SAMPLE_EVERY`. On a UTC day all levels together have at most
+    `SAMPLED` of the budget, crawls a day, of one database; if that is below one, one sample in so
+    many days. A sample that waits for its crawl keeps its place. So samples of several days are not
+    crawled on one day.
     """
     if not store.holds_new or budget <= 0:
         return NO_PAGES
     a_day = SAMPLED * budget
-    window = max(timedelta(days=1), timedelta(days=min(1 / a_day, 36_500)))
+    days = math.ceil(max(min(1 / a_day, 36_500.0), 1.0))
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    since = midnight - timedelta(days=days - 1)
     pages = [NO_PAGES]
     with store.begin() as tx:
-        left = min(max(int(a_day), 1) - tx.n_sampled(now - window), MOST_SAMPLES)
+        n_sampled = tx.n_sampled(since, min(since, now - SAMPLE_EVERY))
+        left = min(max(int(a_day), 1) - n_sampled, MOST_SAMPLES)
         due = tx.due_samples(now - SAMPLE_EVERY, CANDIDATES) if left > 0 else NO_PAGES
         for level in due.tolist():
             if len(pages) <= left:
@@ -279,7 +288,7 @@ def _sampled(tx: Transaction, level: Ints, now: datetime) -> Ints:
     if len(page_id):
         tx.admit_pages(page_id)
         forest.save(tx, worth.admitted(forest.levels, forest.counts(last)), now)
-        tx.mark_sampled(level, now)
+        tx.mark_sampled(np.append(level, last), now)
     return page_id
 
 

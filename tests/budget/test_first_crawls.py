@@ -5,7 +5,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 from support.new_page_cases import Fleet, absent, all_different, of_one_digest
-from support.store_cases import T0, page_columns
+from support.store_cases import DAY, T0, page_columns
 
 from service.budget.shown import stopped_above
 from service.model.ladder import ladder
@@ -55,6 +55,19 @@ def test_junk_on_ten_hosts_costs_at_most_150_crawls(sql_store):
     first, second = fleet.play(of_one_digest, 2, hours=4)
     assert len(first) <= 150
     assert len(second) <= 0.01 * fleet.budget
+
+
+@pytest.mark.dear
+def test_samples_of_days_without_a_crawler_are_not_crawled_on_one_day(sql_store):
+    fleet = Fleet(sql_store)
+    fleet.register([f"https://h{i % 20}.example/search/list?id={i}" for i in range(N)])
+    fleet.play(of_one_digest, 2, hours=4)
+    for _ in range(6):
+        fleet.day += 1
+        fleet.now = T0 + fleet.day * DAY
+        fleet.round()
+    for samples in fleet.play(of_one_digest, 8, hours=4):
+        assert len(samples) == 0.01 * fleet.budget
 
 
 @pytest.mark.parametrize("place", [*PLACES, "pages of the host"])

@@ -165,8 +165,11 @@ class WorthStatements(Subject):
         """Write the rule of an operator for a level."""
 
     @abstractmethod
-    def n_sampled(self, since: datetime) -> int:
-        """Return the number of stopped levels with a sample since an instant."""
+    def n_sampled(self, since: datetime, pending_since: datetime) -> int:
+        """Return the number of stopped last levels with a sample since an instant.
+
+        Samples that wait for their crawls count for longer, if admitted since `pending_since`.
+        """
 
     @abstractmethod
     def due_samples(self, before: datetime, limit: int) -> Ints:
@@ -175,6 +178,10 @@ class WorthStatements(Subject):
     @abstractmethod
     def mark_sampled(self, level: Ints, now: datetime) -> None:
         """Write that levels had a sample."""
+
+    @abstractmethod
+    def date_samples(self, level: Ints, now: datetime) -> None:
+        """Write that the samples of some last levels, as far as there were any, are of `now`."""
 
     @abstractmethod
     def shown_levels(

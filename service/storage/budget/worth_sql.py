@@ -122,7 +122,10 @@ DELETE FROM digests WHERE digest IN (
 SET_RULE = """
 UPDATE url_levels SET rule = nullif(%(rule)s, 0), since = %(now)s WHERE level = %(level)s
 """
-N_SAMPLED = "SELECT count(*) FROM url_levels WHERE stopped AND sampled_at > %(since)s"
+N_SAMPLED = """
+SELECT count(*) FROM url_levels WHERE stopped AND name LIKE '%%?%%'
+    AND sampled_at >= %(pending_since)s AND (sampled_at >= %(since)s OR n_in_flight > 0)
+"""
 DUE_SAMPLES = """
 SELECT level FROM url_levels WHERE stopped AND coalesce(rule, 0) = 0
     AND (sampled_at IS NULL OR sampled_at <= %(before)s)
@@ -132,6 +135,7 @@ SELECT level FROM url_levels WHERE stopped AND coalesce(rule, 0) = 0
 ORDER BY sampled_at IS NOT NULL, sampled_at, level LIMIT %(limit)s
 """
 MARK_SAMPLED = "UPDATE url_levels SET sampled_at = %(now)s WHERE level IN (SELECT value FROM {ids})"
+DATE_SAMPLES = f"{MARK_SAMPLED} AND sampled_at IS NOT NULL"
 SHOWN = """
 SELECT level, parent, name, n_first, n_new, n_opened, n_opened_new, n_in_flight,
     n_forbidden, coalesce(rule, 0) AS rule, stopped, since
@@ -235,8 +239,8 @@ class WorthSql(Dialect, WorthStatements):
         self.run(SET_RULE, level=level, rule=rule, now=now)
 
     @override
-    def n_sampled(self, since: datetime) -> int:
-        return int(self.scalar(N_SAMPLED, since=since))
+    def n_sampled(self, since: datetime, pending_since: datetime) -> int:
+        return int(self.scalar(N_SAMPLED, since=since, pending_since=pending_since))
 
     @override
     def due_samples(self, before: datetime, limit: int) -> Ints:
@@ -245,6 +249,11 @@ class WorthSql(Dialect, WorthStatements):
     @override
     def mark_sampled(self, level: Ints, now: datetime) -> None:
         self.run(MARK_SAMPLED, ids=level, now=now)
+
+    @override
+    def date_samples(self, level: Ints, now: datetime) -> None:
+        if len(level):
+            self.run(DATE_SAMPLES, ids=level, now=now)
 
     @override
     def shown_levels(
