@@ -1,63 +1,19 @@
 """A fleet that starts again with an empty disk, against a real nginx; from apt, so external."""
 
 import os
-import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from getpass import getuser
 from hashlib import blake2b
-from pathlib import Path
 
 import httpx
 import pytest
-from support.live_server import running, until
-from support.nginx import program
-from support.processes import free_port
+from support.live_server import running
+from support.nginx import site
 
 import recrawl_client as rc
 
 pytestmark = pytest.mark.external
 
 N_PAGES, N_CHANGED = 400, 40
-SITE = """
-daemon off;
-user {user};
-pid {folder}/nginx.pid;
-error_log stderr;
-events {{}}
-http {{
-    access_log off;
-    client_body_temp_path {folder}/bodies;
-    server {{
-        listen 127.0.0.1:{port};
-        root {folder}/site;
-        {options}
-    }}
-}}
-"""
-
-
-@contextmanager
-def site(folder: Path, options: str = "") -> Iterator[str]:
-    """Serve files by nginx."""
-    port, file = free_port(), folder / "nginx.conf"
-    file.write_text(SITE.format(user=getuser(), folder=folder, port=port, options=options))
-    process = subprocess.Popen([program(), "-c", str(file), "-p", str(folder)])
-    url = f"http://127.0.0.1:{port}"
-    try:
-        until(lambda: served(url), "nginx serves")
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def served(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/0.html").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def crawl_all(recrawl: rc.Client, web: httpx.Client) -> Counter[int]:
