@@ -2,6 +2,7 @@
 
     python -m benchmarks.sections [KIND …] [--rates 1 .5] [--seeds 1 2] [--hosts 1] [--sections 20]
     python -m benchmarks.sections --traces DIR --sites data-feeds --days 365
+    python -m benchmarks.sections --loan 3    # through the gate, which keeps the budget of each day
 
 The kinds are those of `recrawl_lab.worlds.sections`. Each game is played on the product's own
 epochs and ingest: by the default, by change hours of hosts alone, and without change hours. A line
@@ -21,12 +22,14 @@ import numpy as np
 import structlog
 
 from recrawl_lab.policies.lineup import DEFAULT_PLAN, LINEUP, UNIFORM, Game, suitable_step
-from recrawl_lab.replay.replay import replay
+from recrawl_lab.replay.gated import replay_gated
+from recrawl_lab.replay.replay import Replayed, replay
 from recrawl_lab.replay.staleness import Crawls, averaged, uncrawled
 from recrawl_lab.worlds.recording import recorded_world
 from recrawl_lab.worlds.sections import KINDS, section_world
 from recrawl_lab.worlds.trace import read_trace
 from recrawl_lab.worlds.world import World
+from service.epochs.plan import Plan
 
 PLANS = {
     "groups": DEFAULT_PLAN,
@@ -50,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--sections", type=int, default=20)
     options.add_argument("--pages", type=int, default=10)
     options.add_argument("--days", type=float, default=240.0)
+    options.add_argument("--loan", type=float, help="days of loan; absent: no gate")
     options.add_argument("--traces", type=Path, help="folder of traces, in place of made worlds")
     options.add_argument("--sites", nargs="+", default=["data-feeds"])
     options.add_argument("--json", type=Path, default=Path("bench-out/sections.jsonl"))
@@ -80,11 +84,20 @@ def lines(asked: argparse.Namespace) -> Iterator[Line]:
             line: Line = {"world": name, "rate": rate, "seed": seed}
             line["uniform"] = uniform = staleness(world, crawls)
             for plan in asked.plans:
-                played = replay(world, bandwidth, PLANS[plan], step=step, seed=seed)
+                played = play(world, bandwidth, PLANS[plan], step, seed, asked.loan)
                 line[plan] = staleness(world, played.crawls)
                 line[f"{plan}_of_uniform"] = line[plan] / uniform
                 line[f"{plan}_used"] = len(played.crawls.at) / (bandwidth * world.days)
             yield {**line, "seconds": time.perf_counter() - start}
+
+
+def play(
+    world: World, bandwidth: float, plan: Plan, step: float, seed: int, loan: float | None
+) -> Replayed:
+    """Play a game, through the gate if there is a loan."""
+    if loan is None:
+        return replay(world, bandwidth, plan, step=step, seed=seed)
+    return replay_gated(world, bandwidth, plan, step=step, loan_days=loan, seed=seed)
 
 
 def staleness(world: World, crawls: Crawls) -> float:
@@ -96,6 +109,8 @@ def main() -> None:
     """Print a line of JSON for each game."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     asked = parser().parse_args()
+    if unfit := set(asked.kinds) - set(KINDS):
+        raise SystemExit(f"no kind {', '.join(sorted(unfit))}; choose from {', '.join(KINDS)}")
     asked.json.parent.mkdir(parents=True, exist_ok=True)
     with asked.json.open("a") as file:
         for line in lines(asked):

@@ -12,10 +12,12 @@ from recrawl_lab.worlds.hourly import BULK_EVERY_DAYS, BULK_SHARE, LOG_CHANGE_RA
 from recrawl_lab.worlds.world import World, in_order, offsets
 from service.model.arrays import Floats, Ints
 
-SectionKind = Literal["cron", "daily", "host", "half", "flat", "bulk", "bot"]
+SectionKind = Literal["cron", "daily", "twice", "weekend", "host", "half", "flat", "bulk", "bot"]
 KINDS: dict[SectionKind, str] = {
     "cron": "one change of every page on every day, at the hour of its section",
     "daily": "changes at random days, at the hour of the section",
+    "twice": "changes at random days, at one of two hours of the section, eight hours apart",
+    "weekend": "as daily, all on two days in seven",
     "host": "changes at random days, at the hour of the host",
     "half": "as daily in every other section, at any hour in the rest",
     "flat": "changes at any hour",
@@ -23,6 +25,10 @@ KINDS: dict[SectionKind, str] = {
     "bot": "changes at random, at four hours of the host, six hours apart",
 }
 """Changes of each kind of world."""
+APART = 1.0 / 3.0
+"""Time from the first to the second hour of a section of the kind `twice`, days."""
+WEEK, WEEKEND = 7, 2
+"""Days of a week, and those of its end."""
 
 
 def section_world(
@@ -52,9 +58,12 @@ def section_world(
     else:
         page = np.repeat(np.arange(n), rng.poisson(rate * days))
         at = days * rng.random(len(page))
+        at = _at_weekends(at) if kind == "weekend" else at
     hour = np.full(len(at), np.nan)
-    if kind in ("cron", "daily", "half"):
+    if kind in ("cron", "daily", "twice", "weekend", "half"):
         hour = of_sections[section[page]]
+        if kind == "twice":
+            hour = (hour + APART * rng.integers(2, size=len(at))) % 1.0
         hour[(kind == "half") & (section[page] % 2 == 1)] = np.nan
     elif kind == "host":
         hour = of_hosts[host[page]]
@@ -79,6 +88,16 @@ def section_world(
         first=offsets(counts),
         change_rate=rate + (BULK_SHARE / BULK_EVERY_DAYS if kind == "bulk" else 0.0),
     )
+
+
+def _at_weekends(at: Floats) -> Floats:
+    """Return instants, each moved to one of the last days of its week.
+
+    >>> _at_weekends(np.array([0.0, 3.5, 6.9, 7.0])).round(2)
+    array([ 5.  ,  6.  ,  6.97, 12.  ])
+    """
+    week = np.floor(at / WEEK)
+    return np.asarray(WEEK * week + (WEEK - WEEKEND) + (at - WEEK * week) * (WEEKEND / WEEK))
 
 
 def _with_revisions(

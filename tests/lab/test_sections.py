@@ -45,6 +45,25 @@ def test_changes_of_other_kinds_come_at_any_hour_or_at_four(kind):
     assert all((size > 0.9) == (kind == "bot") for size in each)
 
 
+def test_sections_may_have_two_hours():
+    made = world("twice", days=400.0)
+    section = np.array([int(url.split("section-")[1].split("/")[0]) for url in made.url])
+    of_first = made.changed_at[section[made.changed_page] == 0]
+    n_at = np.histogram(of_first % 1.0, bins=24, range=(0.0, 1.0))[0]
+    busy = np.flatnonzero(n_at > 0.1 * len(of_first))
+    assert n_at[busy].sum() > 0.95 * len(of_first)
+    gap = np.ptp(busy)
+    assert min(gap, 24 - gap) in (7, 8, 9)
+
+
+def test_weekends_have_all_changes_of_a_week():
+    made = world("weekend", days=140.0)
+    off, _ = deviation(made, made.changed_at, made.changed_page)
+    assert off.std() == pytest.approx(SPREAD, rel=0.1)
+    # an hour of a section close to midnight moves a change to the next day
+    assert np.isin(np.floor(made.changed_at) % 7, (5, 6)).mean() > 0.97
+
+
 def test_every_other_section_of_half_has_hours():
     made = world("half", days=400.0)
     off, section = deviation(made, made.changed_at, made.changed_page)
@@ -64,6 +83,8 @@ def test_every_kind_is_a_world(kind):
     again = world(kind, days=20.0, n_hosts=2, n_sections=3, n_pages=4)
     np.testing.assert_array_equal(made.changed_at, again.changed_at)
     expected = made.change_rate.sum() * 20
+    if kind == "weekend":  # the last week has no weekend
+        expected *= 14 / 20
     assert len(made.changed_at) == pytest.approx(expected, rel=0.35)
 
 
