@@ -126,15 +126,20 @@ def taken_in_turn(
 ) -> Chosen:
     """Return what a request at an instant takes within the room; `left` None: all that is due."""
     due = pages.due <= at
-    spare = np.floor(cap - today.n_crawls + ROUNDING)
-    of_first = np.where(np.isfinite(cap), np.maximum(first_share * np.nan_to_num(cap), 1.0), np.inf)
-    room_first = np.floor(of_first - today.n_first + ROUNDING)
+    spare = room_first = cap
+    is_capped = bool(np.isfinite(cap).any())
+    if is_capped:
+        spare = np.floor(cap - today.n_crawls + ROUNDING)
+        share = np.maximum(first_share * np.nan_to_num(cap), 1.0)
+        of_first = np.where(np.isfinite(cap), share, np.inf)
+        room_first = np.minimum(spare, np.floor(of_first - today.n_first + ROUNDING))
     first = np.flatnonzero(due & pages.first)
     first = first[np.argsort(pages.due[first], kind="stable")]
-    first = within(first, pages.host, np.minimum(spare, room_first))
+    first = within(first, pages.host, room_first)
     if left is not None:
         first = first[: whole(min(left.first, left.due))]
-    spare = spare - np.bincount(pages.host[first], minlength=len(spare))
+    if is_capped:
+        spare = spare - np.bincount(pages.host[first], minlength=len(spare))
     late = np.flatnonzero(due & ~pages.first)
     overdue = (at - pages.due[late]) * pages.rate[late]
     late = within(late[np.argsort(-overdue, kind="stable")], pages.host, spare)
@@ -144,12 +149,14 @@ def taken_in_turn(
         late, rest = late[:most], late[most:]
         loans = rest[pages.urgency[rest] >= URGENT][: whole(left.on_loan)]
         n_loans = len(loans)
-        spare = spare - np.bincount(pages.host[late], minlength=len(spare))
+        if is_capped:
+            spare = spare - np.bincount(pages.host[late], minlength=len(spare))
         late = np.concatenate([late, loans])
         if not len(rest):
             ahead = left.ahead if pages.hours is None else left.in_windows
             n_early = whole(min(ahead - len(first) - len(late), most - len(late)))
-            early = within(_early(pages, at, n_early), pages.host, spare)[: max(n_early, 0)]
+            early = _early(pages, at, n_early, of_all=is_capped)
+            early = within(early, pages.host, spare)[: max(n_early, 0)]
     row = np.concatenate([first, late, early])
     place = np.arange(len(row))
     n_due = len(first) + len(late)
@@ -161,15 +168,30 @@ def taken_in_turn(
     )
 
 
-def _early(pages: Pages, at: float, most: int) -> Ints:
-    """Return pages that are not due yet, the most waited first, at least `most` if there are."""
+def _early(pages: Pages, at: float, most: int, *, of_all: bool) -> Ints:
+    """Return pages that are not due yet, the most waited first: `most`, or with `of_all` all."""
     if most <= 0:
         return np.zeros(0, np.int64)
     # due times that are NaN compare as false
     row = np.flatnonzero(pages.shown & ~pages.first & (pages.due > at) & (pages.last < at))
     waited = pages.passed(row, at)
     ripe = waited >= LEAST_WAITED
-    return np.asarray(row[ripe][np.argsort(-waited[ripe], kind="stable")])
+    row, waited = row[ripe], waited[ripe]
+    return row[greatest(waited, len(row) if of_all else most)]
+
+
+def greatest(value: Floats, most: int) -> Ints:
+    """Return the places of the greatest values in their order; of equal ones the first come first.
+
+    Only values that may be among them are sorted.
+
+    >>> greatest(np.array([2.0, 5.0, 2.0, 9.0, 2.0]), 3)
+    array([3, 1, 0])
+    """
+    place, key = np.arange(len(value)), -value
+    if most < len(value):
+        place = np.flatnonzero(key <= np.partition(key, most - 1)[most - 1])
+    return np.asarray(place[np.argsort(key[place], kind="stable")][:most])
 
 
 def whole(amount: float) -> int:
