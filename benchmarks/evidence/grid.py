@@ -13,7 +13,8 @@ Recrawl's crawls pass the gate of the service, with its default loan, so each da
 Each game is one line of JSON in the file of its cell in --out, written as soon as it is done. The
 same command goes on after an interruption, with the most important games first. It begins with the
 games that are left and their time. With --minutes no game begins later. Games in --known, which may
-be docs/evidence.jsonl, are not played again.
+be docs/evidence.jsonl, are not played again. A variant without a part that had no effect in the
+game of the default is not played either: it has the figures of that game.
 
 After a change of a policy, delete its lines with `--forget recrawl`, or keep them until they are
 played again with `--outdate recrawl`; the page shows then which are old.
@@ -23,10 +24,9 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from functools import lru_cache, partial
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -57,10 +57,18 @@ from benchmarks.evidence.left import (
     left,
     seconds,
     sentences,
+    task_of,
     tasks,
 )
 from recrawl_lab.cli.replay_run import OUTAGE_STREAM
-from recrawl_lab.policies.lineup import LINEUP, UNIFORM, Game, chosen
+from recrawl_lab.policies.lineup import (
+    LINEUP,
+    RECRAWL,
+    UNIFORM,
+    Game,
+    chosen,
+    plays_as_default,
+)
 from recrawl_lab.replay.comparison import play
 from recrawl_lab.replay.measures import Terms, measured
 from recrawl_lab.worlds.recording import recorded_world
@@ -107,6 +115,7 @@ def line(traces: Path, commit: str, task: Task) -> Line:
         "bandwidth_used": outcome.bandwidth_used,
         **measured(outcome.terms)._asdict(),
         **of_live_pages(world, outcome.terms),
+        "idle": sorted(outcome.idle),
         "ece": overall and overall.expected_error,
         "ece_learnt": learnt and learnt.expected_error,
         "skill_learnt": learnt and learnt.skill,
@@ -134,23 +143,46 @@ def run(
     pool: Executor,
     at_once: int = 1,
     last: float = np.inf,
+    played: Iterable[Line] = (),
 ) -> Iterator[Line]:
     """Play games, add each line to the file of its cell, and yield it; none begins after `last`.
 
-    `last` is an instant of `time.monotonic`. The first games begin in any case.
+    `last` is an instant of `time.monotonic`. The first games begin in any case. A variant that
+    leaves out a part which was idle in the default's game has that game; `played` has earlier games
+    of the same code.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    queue = iter(todo)
-    running: set[Future[Line]] = {pool.submit(chunk, task) for task in islice(queue, at_once)}
-    while running:
+    queue, running, may_begin = iter(todo), set[Future[Line]](), True
+    defaults = {task_of(each): each for each in played if each["policy"] == RECRAWL}
+    while True:
+        while may_begin and len(running) < at_once and (task := next(queue, None)):
+            if same := copied(task, defaults.get(task._replace(policy=RECRAWL))):
+                yield _added(same, folder)
+            else:
+                running.add(pool.submit(chunk, task))
+        if not running:
+            return
         done, running = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
-            result = future.result()
-            with (folder / cell_of(result).file_name).open("a") as file:
-                file.write(written(result))
+            result = _added(future.result(), folder)
+            if result["policy"] == RECRAWL:
+                defaults[task_of(result)] = result
             yield result
-        if time.monotonic() < last:
-            running |= {pool.submit(chunk, task) for task in islice(queue, len(done))}
+        may_begin = time.monotonic() < last
+
+
+def copied(task: Task, default: Line | None) -> Line | None:
+    """Return the line of a game that is the default's, of which `default` is the line; or None."""
+    if default is None or not plays_as_default(task.policy, default.get("idle", ())):
+        return None
+    return {**default, "policy": task.policy, "cpu_seconds": 0.0}
+
+
+def _added(result: Line, folder: Path) -> Line:
+    """Add a line to the file of its cell and return it."""
+    with (folder / cell_of(result).file_name).open("a") as file:
+        file.write(written(result))
+    return result
 
 
 def processes(n: int) -> ProcessPoolExecutor:
@@ -279,10 +311,17 @@ def main() -> None:
     if not asked.table:
         if asked.traces is None:
             parser.error("--traces is missing: name the folder of the traces, or use --table")
-        chunk = partial(line, asked.traces, commit_in_force())
+        commit = commit_in_force()
+        chunk = partial(line, asked.traces, commit)
+        # files that differ from a commit may differ in another way than those of a line
+        same_code = [
+            each
+            for each in lines
+            if each["commit"] == commit and "+" not in commit and OUTDATED not in each
+        ]
         last = time.monotonic() + 60.0 * asked.minutes
         with processes(asked.processes) as pool:
-            games = run(todo, asked.out, chunk, pool, asked.processes, last)
+            games = run(todo, asked.out, chunk, pool, asked.processes, last, same_code)
             for n_done, done in enumerate(games, start=1):
                 lines.append(done)
                 rest = duration(seconds(todo[n_done:], lines))

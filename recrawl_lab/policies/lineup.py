@@ -8,8 +8,8 @@ only. Policies that learn run through the service's use cases, and also return t
 lists of names.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
@@ -189,6 +189,20 @@ PARTS: dict[str, tuple[Plan, str]] = {
     ),
 }
 """Plan and description by name, of the default with one part left out."""
+
+
+def plays_as_default(name: str, idle: Collection[str]) -> bool:
+    """Return whether a policy plays the game of the default, in which some parts were idle.
+
+    >>> plays_as_default("recrawl-no-ages", {"ages"}), plays_as_default("recrawl-no-ages", set())
+    (True, False)
+    """
+    if name not in PARTS:
+        return False
+    plan, _ = PARTS[name]
+    names = [field.name for field in fields(Plan)]
+    without = {name for name in names if getattr(plan, name) != getattr(DEFAULT_PLAN, name)}
+    return without <= set(idle)
 
 
 def _variants() -> list[Entrant]:

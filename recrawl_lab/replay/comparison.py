@@ -55,6 +55,8 @@ class PolicyMeasures:
     """Calibration of all predictions; None for a policy without predictions."""
     calibration_learnt: PredictionGroups | None
     """Calibration of the predictions after the first quarter of the window."""
+    idle: frozenset[str] = frozenset()
+    """As in `Replayed`."""
 
     @property
     def entrant(self) -> Entrant:
@@ -76,6 +78,7 @@ def play(name: str, game: Game, progress: Progress | None = None) -> PolicyMeasu
         curve=averaged(world, steps, CURVE_BINS).harmonic_curve,
         calibration=calibration(predicted),
         calibration_learnt=calibration(later(predicted, LEARNT_AFTER * world.days)),
+        idle=played.idle,
     )
 
 

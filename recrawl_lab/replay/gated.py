@@ -277,4 +277,4 @@ def replay_gated(
         fleet, clock, step=step, notices=pings, at_epoch=lambda _, day: reached(day)
     )
     reached(world.days)
-    return Replayed(played.crawls, fleet.predicted)
+    return Replayed(played.crawls, fleet.predicted, fleet.idle)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from recrawl_lab.memory.store import MemoryStore
+from recrawl_lab.replay.idle import PARTS_THAT_LEARN, in_use
 from recrawl_lab.replay.playing import Due, announcements, crawl
 from recrawl_lab.replay.staleness import Crawls, merged
 from recrawl_lab.worlds.simulated_time import START, Clock, instant_of
@@ -77,6 +78,8 @@ class Replayed:
     """Crawls without the first crawl of each page, which discovers it; also those in outages."""
     predicted: Predicted
     """Predictions; empty for estimators that read the whole history again."""
+    idle: frozenset[str] = frozenset()
+    """Fields of the plan without which the game would be the same."""
 
 
 def replay(
@@ -119,7 +122,7 @@ def replay(
         done.append(crawls)
         if progress is not None:
             progress(day)
-    return Replayed(merged(*done), fleet.predicted)
+    return Replayed(merged(*done), fleet.predicted, fleet.idle)
 
 
 class LocalFleet:
@@ -141,6 +144,8 @@ class LocalFleet:
         """Certificate of the epoch in force."""
         self.even_epochs = False
         """True if all epochs are as far apart as usual."""
+        self.idle = PARTS_THAT_LEARN
+        """Fields of the plan without any effect so far."""
         self._has_hours, self._frequent = False, np.zeros(len(world), np.bool_)
         self._predicted = [NOTHING]
 
@@ -186,6 +191,7 @@ class LocalFleet:
         self.certificate = epoch.certificate
         if epoch.certificate is not None:
             self._budget_factor = epoch.certificate.budget_factor
+        self.idle -= in_use(self.store, epoch)
         self._look_at_hours()
 
     def _look_at_hours(self) -> None:

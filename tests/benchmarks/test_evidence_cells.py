@@ -118,6 +118,23 @@ def test_games_are_written_as_they_finish_and_go_on_after_a_break(tmp_path):
     assert first["commit"] == "0a1b2c3d"
 
 
+def test_a_variant_without_an_idle_part_has_the_line_of_the_default(tmp_path):
+    names = "recrawl", "recrawl-no-ages", "recrawl-no-siblings"
+    every = [Task(OI_WIKI, 1, name) for name in names]
+
+    def chunk(task):
+        (one,) = lines_of(task.cell, **{task.policy.replace("-", "_"): 0.5})
+        return {**one, "idle": ["ages", "wide_revisions"]}
+
+    with ThreadPoolExecutor(1) as pool:
+        default, same, other = command.run(every, tmp_path / "a", chunk, pool)
+        (known,) = command.run(every[1:2], tmp_path / "b", chunk, pool, played=[default])
+        (alone,) = command.run(every[1:2], tmp_path / "c", chunk, pool, played=[other])
+    assert same == known == {**default, "policy": "recrawl-no-ages", "cpu_seconds": 0.0}
+    assert [line["cpu_seconds"] for line in (default, other, alone)] == [1.0] * 3
+    assert read(tmp_path / "a") == [default, same, other]
+
+
 def test_the_command_names_what_is_left_and_its_time(tmp_path, capsys, monkeypatch):
     path = tmp_path / OI_WIKI.file_name
     path.write_text("".join(map(written, lines_of(OI_WIKI, uniform=1.0, recrawl=0.5))))
