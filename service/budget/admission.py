@@ -47,8 +47,6 @@ class FirstCrawls(Columns):
     """True if the crawl brings something new, unless its digest is known."""
     forbidden: Bools
     """True if robots.txt forbids the page."""
-    target: Ints
-    """New page to which a redirect leads that brings something new; 0: none."""
 
 
 NO_CRAWLS = FirstCrawls.empty()
@@ -150,10 +148,9 @@ def admit_new(
         row = np.arange(len(every))[rows]
         new, crawled = row[row < len(page_id)], row[row >= len(page_id)] - len(page_id)
         level = enlist(one, urls[new], now)
-        of_targets = _levels_of_targets(one, first.target[crawled])
-        one.lock_levels(distinct(np.concatenate([level, np.abs(first.held[crawled]), of_targets])))
+        one.lock_levels(distinct(np.append(level, np.abs(first.held[crawled]))))
         if len(crawled):
-            admitted.append(_judged(one, first.take(crawled), of_targets, now))
+            admitted.append(_judged(one, first.take(crawled), now))
         if len(new):
             admitted.append(admit(one, level, now))
     return distinct(np.concatenate(admitted))
@@ -179,37 +176,11 @@ def admit(tx: Transaction, level: Ints, now: datetime) -> Ints:
     return page_id
 
 
-def _levels_of_targets(tx: Transaction, target: Ints) -> Ints:
-    """Return (N,) last levels of pages that wait or have no answer; 0 for others and for page 0."""
-    level = np.zeros(len(target), np.int64)
-    if target.any():
-        held = tx.held_pages(distinct(target[target > 0]))
-        there = is_among(target, held.page_id)
-        level[there] = np.abs(held.level[held.page_id.searchsorted(target[there])])
-    return level
-
-
-def _is_followed(tx: Transaction, level: Ints) -> Bools:
-    """Return which redirects bring something new, by the last levels of their targets; 0: none."""
-    follows = np.ones(len(level), np.bool_)
-    if level.any():
-        forest = Forest.locked(tx, level[level > 0])
-        row = np.flatnonzero(is_among(level, forest.stored.level))
-        row = row[np.argsort(level[row], kind="stable")]
-        rank = np.arange(len(row)) - level[row].searchsorted(level[row])
-        most = worth.followed(forest.levels)
-        follows[row] = rank < most[forest.stored.level.searchsorted(level[row])]
-    return follows
-
-
-def _judged(tx: Transaction, first: FirstCrawls, of_targets: Ints, now: datetime) -> Ints:
-    """Count first crawls, then admit pages that wait for the places; return these.
-
-    `of_targets` has the last level of each target of `first`.
-    """
+def _judged(tx: Transaction, first: FirstCrawls, now: datetime) -> Ints:
+    """Count first crawls, then admit pages that wait for the places; return these."""
     level = np.abs(first.held)
     tx.end_holds(np.sort(first.page_id))
-    new = first.brings & _is_followed(tx, of_targets) & _is_new(tx, first.digest)
+    new = first.brings & _is_new(tx, first.digest)
     forest = Forest.locked(tx, level)
     listed = is_among(level, forest.stored.level)
     level, new, flew = level[listed], new[listed], first.held[listed] < 0

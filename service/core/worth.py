@@ -35,8 +35,6 @@ FEW, FIRST = 3, 12
 """Number of first crawls in flight for each page with news, and most of these; at least one."""
 GROWTH = 2
 """Number of first crawls in flight for each one that was new."""
-TARGETS = 4
-"""Number of targets of redirects for each one that was new."""
 MOST_BARREN = 3
 """Maximum number of trials that a child without news is for the level above."""
 NO_RULE, ADMIT, HOLD = 0, 1, 2
@@ -135,24 +133,6 @@ def places(levels: Levels) -> Ints:
     left = np.maximum(at_most - levels.in_flight, 0)
     left = np.where(rules(levels) == ADMIT, ALL, left)
     return np.where(stopped(levels), 0, left)
-
-
-def followed(levels: Levels) -> Ints:
-    """Return (N,) numbers of redirects that bring something new by a target in each level.
-
-    Targets may all show the same, as the login page of a site does under any address. So redirects
-    count only as long as a quarter of all targets would be new if no further one was. A level
-    without evidence has one.
-
-    Examples
-    --------
-    >>> counts = np.array([[2, 9, 9], [2, 9, 1], [0, 3, 3]])
-    >>> followed(Levels(np.array([-1, 0, 0]), *counts, *np.zeros((3, 3), int))).tolist()
-    [6, 24, 0]
-    """
-    most = np.maximum(TARGETS * levels.new, 1) - levels.n - levels.in_flight
-    most = np.where(stopped(levels), 0, np.maximum(most, 0))
-    return np.where(rules(levels) == ADMIT, ALL, most)
 
 
 def until_stopped(levels: Levels) -> Ints:

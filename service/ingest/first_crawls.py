@@ -35,8 +35,7 @@ def first_crawls(
     row = np.flatnonzero((before.held != 0) & shown)
     last = groups.end[row]
     leads_on = (crawls.leads[last] == Leads.to_new) & (np.abs(before.hops[row]) <= FRUITFUL_HOPS)
-    follows = _first_of_each(crawls.redirects_to[last], leads_on)
-    brings = np.isin(outcome[row], MAY_BE_NEW) | follows
+    brings = np.isin(outcome[row], MAY_BE_NEW) | _first_of_each(crawls.redirects_to[last], leads_on)
     digest = np.where(outcome[row] == Outcome.content, crawls.digest[last], 0)
     return FirstCrawls(
         page_id=before.page_id[row],
@@ -44,7 +43,6 @@ def first_crawls(
         digest=digest,
         brings=brings,
         forbidden=crawls.status[last] == ROBOTS_DENIED,
-        target=np.where(follows, crawls.redirects_to[last], 0),
     )
 
 

@@ -6,7 +6,6 @@ URLs, in what the trap answers, and in how its URLs arrive.
 
 from collections import Counter
 from datetime import date, timedelta
-from urllib.parse import urlencode
 
 import pytest
 from support.budget_cases import Fleet, service
@@ -21,8 +20,6 @@ MOST = 40
 MOST_BELOW_HOST = 70
 """The same, for junk with directories of its own directly below a host with five good ones: each
 good directory lets ten bad ones be opened."""
-MOST_BEHIND_WALL = 50
-"""The same for junk behind a wall, whose addresses are a second group of URLs."""
 TARGET = "https://h0.example/login"
 
 
@@ -101,22 +98,6 @@ def redirected(_):
     return {"status": 302, "redirect_url": TARGET}
 
 
-def to_a_login(crawl):
-    """Return the redirect of a wall, which comes back to the page afterwards."""
-    return walled(crawl, f"?{urlencode({'next': crawl['url']})}")
-
-
-def to_a_session(crawl):
-    """Return the redirect of a wall that has an address of its own for each visit."""
-    return walled(crawl, f"/{words(crawl['page_id'])}")
-
-
-def walled(crawl, address):
-    if crawl["url"].startswith(TARGET):
-        return one_content(crawl)
-    return {"status": 302, "redirect_url": TARGET + address}
-
-
 def caught(database_url, answer, arrive, days):
     """Return the first crawls of junk by day, from the day on that it arrives."""
     with service(database_url, bandwidth=A_DAY, admission="learned") as live:
@@ -154,15 +135,6 @@ def test_junk_without_content_costs_few_crawls(database_url, kind, answer):
     assert max(later) <= 0.01 * A_DAY
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("answer", [to_a_login, to_a_session])
-@pytest.mark.parametrize("kind", ["parameters", "a host with one good page", "a host of its own"])
-def test_junk_behind_a_wall_with_many_addresses_costs_few_crawls(database_url, kind, answer):
-    first, *later = caught(database_url, answer, at_once(URLS[kind]), 3)
-    assert 1 <= first <= MOST_BEHIND_WALL
-    assert max(later) <= 0.01 * A_DAY
-
-
 @pytest.mark.dear
 def test_redirects_of_many_pages_to_one_new_page_are_news_once(database_url):
     with service(database_url, bandwidth=A_DAY, admission="learned") as live:
@@ -178,48 +150,23 @@ def test_redirects_of_many_pages_to_one_new_page_are_news_once(database_url):
     assert n <= 25
 
 
-class Moved(Fleet):
-    """A fleet on 60 pages that have each moved to a page of their own."""
-
-    def __init__(self, live):
-        super().__init__(live, live.client)
-        self.crawled = set()
-        live.register(*(f"https://h0.example/go/list?id={i}" for i in range(60)))
-
-    def crawl(self, items):
-        self.crawled |= {each["url"] for each in items}
-        return [
-            {"lease": each["lease"], "observed_at": self.live.clock().isoformat(), **found(each)}
-            for each in items
-        ]
-
-
-def found(crawl):
-    """Return what a page that has moved shows, or its target."""
-    if "/go/" not in crawl["url"]:
-        return {"digest": crawl["url"]}
-    target = f"https://h0.example/pages/{crawl['page_id']}.html"
-    return {"status": 301, "redirect_url": target}
-
-
 @pytest.mark.dear
 def test_pages_that_redirect_to_new_pages_with_content_are_all_crawled(database_url):
     with service(database_url, bandwidth=A_DAY, admission="learned") as live:
-        fleet = Moved(live)
-        fleet.ask(count=50)
-        assert len(fleet.crawled) == 120
-
-
-@pytest.mark.dear
-def test_a_sample_opens_redirects_whose_targets_were_crawled_after_them(database_url):
-    """A crawler that takes one page at a time takes the targets last, which are younger."""
-    with service(database_url, bandwidth=A_DAY, admission="learned") as live:
-        fleet = Moved(live)
-        for _ in range(3):
-            fleet.ask(count=1)
-            live.clock.advance(hours=1)
-            live.service.runner.run_once()
-        assert len(fleet.crawled) == 120
+        live.register(*(f"https://h0.example/go/list?id={i}" for i in range(60)))
+        crawled = set()
+        while items := live.client.post("/leases", json={"count": 50}).json()["items"]:
+            crawled |= {each["url"] for each in items}
+            report = []
+            for each in items:
+                found = {"digest": each["url"]}
+                if "/go/" in each["url"]:
+                    target = f"https://h0.example/pages/{each['page_id']}.html"
+                    found = {"status": 301, "redirect_url": target}
+                at = {"observed_at": live.clock().isoformat()}
+                report.append({"lease": each["lease"], **at, **found})
+            assert live.post("/observations", report).json()["accepted"] == len(items)
+    assert len(crawled) == 120
 
 
 @pytest.mark.slow
