@@ -59,6 +59,32 @@ def test_only_what_changed_is_embedded_again_and_a_restart_repeats_nothing(live,
     assert [url for url, *_ in vectors(tmp_path)] == [site.url("/docs/a")]
 
 
+@pytest.mark.slow
+def test_pages_that_were_deleted_leave_the_index_at_the_next_sweep(live, tmp_path):
+    site_pages = {f"/docs/{name}": page(name) for name in ("kept", "old", "older")}
+    with serving(site_pages) as site:
+        script = code("re-embed").replace(SERVICE, live.url)
+        script = script.replace("https://example.com", site.url(""))
+        frequent = script.replace("SWEEP_S = 86_400.0", "SWEEP_S = 0.0")
+        assert frequent != script
+        for path in site_pages:
+            report(live, site.url(path), hours_ago=4, digest="one")
+        with running_python(tmp_path, "-c", script):
+            until(lambda: urls(tmp_path, site) == {"kept", "old", "older"}, "all are embedded")
+        delete(live, site.url("/docs/old"))
+        with running_python(tmp_path, "-c", script):
+            until(lambda: urls(tmp_path, site) == {"kept", "older"}, "the start drops one")
+        with running_python(tmp_path, "-c", frequent):
+            delete(live, site.url("/docs/older"))
+            until(lambda: urls(tmp_path, site) == {"kept"}, "a later sweep drops the other")
+    assert set(site.hits.values()) == {1}
+
+
+def delete(live: Live, url: str) -> None:
+    page_id = live.client.get("/pages", params={"url": url}).json()["page_id"]
+    assert live.client.delete(f"/pages/{page_id}").status_code == 204
+
+
 class OddSite(ThreadingHTTPServer):
     """A site with pages that are slow, gone, forbidden, moved, or fail at first."""
 
@@ -189,11 +215,13 @@ def test_an_index_with_an_expired_cursor_is_filled_with_the_pages_that_have_cont
     with odd_site() as site:
         script = code("re-embed").replace(SERVICE, live.url)
         script = script.replace("https://example.com", site.url(""))
-        for kind in ("plain", "lost", "refused", "down"):
+        script = script.replace("next_sweep = time.monotonic()\n", "next_sweep = float('inf')\n", 1)
+        for kind in ("plain", "lost", "refused", "down", "deleted"):
             report(live, site.url(f"/docs/{kind}"), 5, digest="one")
         live.register(site.url("/docs/fresh"))
         with running_python(tmp_path, "-c", script):
-            until(lambda: len(vectors(tmp_path)) == 4, "all crawled pages are embedded")
+            until(lambda: len(vectors(tmp_path)) == 5, "all crawled pages are embedded")
+        delete(live, site.url("/docs/deleted"))
         for hours_ago in (2, 1):
             report(live, site.url("/docs/lost"), hours_ago, status=404)
         report(live, site.url("/docs/refused"), 1, status=403)
