@@ -75,9 +75,13 @@ def judged(tx: Transaction, level: Ints) -> list[UrlGroup]:
     ]
 
 
-def stopped_above(tx: Transaction, url: str) -> UrlGroup | None:
-    """Return the widest stopped group of a URL; None: none is stopped."""
-    groups = shown(tx, np.array(ladder(url).levels, np.int64))
+def groups_above(tx: Transaction, url: str) -> list[UrlGroup]:
+    """Return the groups of a URL, the widest first; a page just imported may have none yet."""
+    return shown(tx, np.array(ladder(url).levels, np.int64))
+
+
+def stopped_of(groups: list[UrlGroup]) -> UrlGroup | None:
+    """Return the first stopped group; None: none is stopped."""
     return next((each for each in groups if each.state in (STOPPED, HELD)), None)
 
 

@@ -12,6 +12,7 @@ from service.cli.file_steps import (
     opened_store,
     print_skipped,
     receiver_of,
+    request_epoch,
     rows_progress,
     show_rows,
 )
@@ -50,6 +51,7 @@ def import_captures(
         teaching = Teaching(base.store, base.rules, base.store.clock, have_copies)
         after = standing.get("after", NOTHING_DONE)
         counts = _follow(import_captures(sources, base.store.clock(), teaching, after), checkpoint)
+        request_epoch(base, ImportCounts(counts.created, counts.taught))
     return ImportCounts(
         *(counts.created, 0, counts.unreadable),
         sentence=taught(counts),

@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from service.cli.options import console, settings
+from service.cli.options import console, missing_file, print_new, settings
 from service.model.words import counted
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from service.transfer.importing import Checkpoint, Skipped
 
 
+NEW = "a service has these pages only if its RECRAWL_DATABASE_URL names this file"
+"""Warning that pages may be in another database than that of the service."""
 RATE = TextColumn("{task.fields[n_rows]:,} read, {task.fields[rate]:,.0f}/s")
 
 
@@ -57,6 +59,8 @@ class ImportCounts(NamedTuple):
     """Number of restored states."""
     skipped: int = 0
     """Number of lines that were not imported."""
+    again: int = 0
+    """Number of pages that were registered before."""
     hosts: str = ""
     """Sentence on the imported settings of hosts."""
     sentence: str = ""
@@ -73,8 +77,9 @@ class ImportCounts(NamedTuple):
 
     @property
     def pages(self) -> str:
-        """The new pages in words."""
-        return f"{counted(self.created, 'new page')} registered"
+        """The new pages in words, and those that were there."""
+        before = f", {counted(self.again, 'page')} registered before" if self.again else ""
+        return f"{counted(self.created, 'new page')} registered{before}"
 
 
 @contextmanager
@@ -124,9 +129,20 @@ def opened_store(database_url: str | None, *, existing: bool = False) -> Iterato
     """Open the store with its users, and close it at the end."""
     from service.runtime.bootstrap import opened
 
-    base = opened(settings(database_url), existing=existing)
+    chosen = settings(database_url)
+    new = None if existing else missing_file(chosen.database_url.get_secret_value())
+    base = opened(chosen, existing=existing)
     with closing(base.store):
+        print_new(new, NEW)
         yield base
+
+
+def request_epoch(base: "Opened", counts: ImportCounts) -> ImportCounts:
+    """Ask a service that runs for an epoch, which plans and admits what came past the service."""
+    if counts.created or counts.restored or counts.again:
+        with base.store.begin() as tx:
+            tx.request_epoch(base.store.clock())
+    return counts
 
 
 def print_skipped(lines: list["Skipped"]) -> None:

@@ -19,6 +19,7 @@ from service.cli.file_steps import (
     print_skipped,
     receiver_of,
     regular,
+    request_epoch,
     rows_progress,
     show_rows,
 )
@@ -98,7 +99,8 @@ def import_(
     the file FILE.hosts.ndjson beside FILE.
 
     Bad lines are printed and skipped; the command then ends with status 1. Importing again changes
-    nothing. Repeat an interrupted import, or continue with --resume: a small file beside the
+    nothing, except that pages of the file come back that were deleted since: take them out of the
+    file, too. Repeat an interrupted import, or continue with --resume: a small file beside the
     source contains the position.
     """
     from service.cli.captures import import_captures
@@ -207,7 +209,7 @@ def _import_folder(
         receiver = receiver_of(base, database_url)
         checkpoint, standing = checkpoint_of(folder.files, receiver, resume, source)
         steps = folder.steps(base, _beginning(began, standing), standing)
-        return _follow(steps, source, folder.files, checkpoint)
+        return request_epoch(base, _follow(steps, source, folder.files, checkpoint))
 
 
 def _import_to_database(
@@ -229,7 +231,7 @@ def _import_to_database(
             steps = add_states(source, base.store, estimator, base.store.clock, line, kind)
         else:
             steps = add_pages(source, base.store, base.store.clock, line, kind)
-        counts = _follow(steps, source, [source], checkpoint)
+        counts = request_epoch(base, _follow(steps, source, [source], checkpoint))
     skipped = counts.skipped + of_hosts.skipped
     return counts._replace(skipped=skipped, hosts=of_hosts.hosts)
 
@@ -286,6 +288,7 @@ def _follow(
                 counts.created + step.created,
                 counts.restored + step.restored,
                 counts.skipped + len(step.skipped),
+                counts.again + step.again,
             )
             n_rows += step.n_rows
             show_rows(progress, task, n_rows, step.bytes_read)

@@ -7,13 +7,19 @@ of an administrator.
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from service.cli.confirming import Yes, confirm
-from service.cli.options import DatabaseUrl, console, finite, settings
+from service.cli.options import (
+    DatabaseUrl,
+    console,
+    finite,
+    missing_file,
+    print_new,
+    settings,
+)
 from service.cli.output import AsJson, echo_lines
 
 if TYPE_CHECKING:
@@ -33,10 +39,7 @@ PART = 1_000
 """Number of keys that one statement lists."""
 MAX_DAYS = 36_500
 DAY_S = 86_400
-NEW = (
-    "made a new database {file}; a service refuses this key unless its RECRAWL_DATABASE_URL names "
-    "this file"
-)
+NEW = "a service refuses this key unless its RECRAWL_DATABASE_URL names this file"
 """Warning that a key may be in another database than that of the service."""
 MAX_NAME = 100
 """Maximum length of a name, characters."""
@@ -160,9 +163,9 @@ def opened(database_url: str | None, *, existing: bool = True) -> "Iterator[Stor
         except NoDatabase:
             if existing:
                 raise
+            new = missing_file(url)
             store.prepare()
-            file = Path(url.partition("///")[2].partition("?")[0]).absolute()
-            console.print(NEW.format(file=file), highlight=False, markup=False, soft_wrap=True)
+            print_new(new, NEW)
         store.check()
         yield store
 

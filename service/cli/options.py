@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -100,6 +101,20 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option(help="sqlite:///FILE or postgresql://…; instead of RECRAWL_DATABASE_URL"),
 ]
+
+
+def missing_file(database_url: str) -> Path | None:
+    """Return the path of the SQLite file that an address names, if there is none yet."""
+    if not database_url.startswith("sqlite"):
+        return None
+    file = Path(database_url.partition("///")[2].partition("?")[0]).absolute()
+    return None if file.exists() else file
+
+
+def print_new(file: Path | None, consequence: str) -> None:
+    """Print that a command has made a new database, which the address may name by mistake."""
+    if file is not None:
+        _show(f"made a new database {file}; {consequence}")
 
 
 def heed_sigterm() -> None:

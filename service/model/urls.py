@@ -75,7 +75,10 @@ def parsed(url: str) -> NormalUrl:
     except UnicodeEncodeError as error:
         raise InvalidUrl("the url holds a lone surrogate; send valid Unicode") from error
     except ValueError as error:
-        raise InvalidUrl("the url cannot be parsed; send an absolute http or https URL") from error
+        what = f": {url[:60]!r} has no scheme" if url and "://" not in url else ""
+        raise InvalidUrl(
+            f"the url cannot be parsed{what}; send an absolute http or https URL"
+        ) from error
     if parts.protocol not in ("http:", "https:"):
         raise InvalidUrl(f"the scheme {parts.protocol[:40]} is not crawled; send http or https")
     if parts.username or parts.password:

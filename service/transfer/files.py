@@ -85,8 +85,9 @@ def format_of(path: Path) -> str:
     if not first or URL.fullmatch(first):
         return "urls"
     raise UnreadableFile(
-        f"{path}: the first line {first[:40].decode(errors='replace')!r} is no URL, no header of a "
-        "table with a column `url`, and no capture of an index; say the format with --format"
+        f"{path}: the first line {first[:40].decode(errors='replace')!r} is no URL, because it "
+        "has no scheme such as https://, no header of a table with a column `url`, and no capture "
+        "of an index; say the format with --format"
     )
 
 

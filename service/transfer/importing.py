@@ -106,6 +106,8 @@ class ImportStep(NamedTuple):
     """Position in the file after the block, bytes."""
     standing: dict[str, Any]
     """Position from which `--resume` goes on."""
+    again: int = 0
+    """Number of pages that were registered before, which take the values of the file."""
 
 
 def check_lines(path: Path, kind: str, *, states: bool) -> Iterator[ImportStep]:
@@ -123,7 +125,8 @@ def send_pages(
     for block in read_items(path, after_line, names=Page.__struct_fields__, kind=kind):
         answer = client.register_many(block.items)
         rejected = [(rejection.index, rejection.detail) for rejection in answer.rejected]
-        yield _step(path, block, answer.created, 0, rejected)
+        again = answer.accepted - answer.created
+        yield _step(path, block, answer.created, 0, rejected)._replace(again=again)
 
 
 def add_pages(
@@ -136,7 +139,7 @@ def add_pages(
     """Register a file's pages in the database; yield a step for each block's transaction."""
     for block in read_items(path, after_line, names=Page.__struct_fields__, kind=kind):
         parsed = parse(block.items, Page)
-        created = 0
+        created = again = 0
         if parsed.lines:
             with store.begin() as tx:
                 registered = tx.register(parsed.pages, now())
@@ -145,7 +148,8 @@ def add_pages(
                 if (kinds := parsed.kinds) is not None:
                     save_kinds(tx, kinds, registered.page_id)
                 created = int(registered.created.sum())
-        yield _step(path, block, created, 0, parsed.rejected)
+                again = len(registered.created) - created
+        yield _step(path, block, created, 0, parsed.rejected)._replace(again=again)
 
 
 def add_states(

@@ -129,6 +129,28 @@ CASES = {
             "first, and their crawls admit more"
         ),
     ),
+    "waits for the next round": (
+        of(replace(DUE, due_at=None, admits_at=NOW), held=True),
+        "waits_for_group",
+        (
+            "Nothing to do: it waits for its first crawl; no page of its URL group is admitted "
+            "now, and the service admits some in its next round, or after the next epoch if that "
+            "comes first"
+        ),
+    ),
+    "waits for a later round, and nobody crawls": (
+        of(
+            replace(DUE, due_at=None, admits_at=NOW + 2 * HOUR),
+            replace(TURN, crawlers=CrawlersNow()),
+            held=True,
+        ),
+        "waits_for_group",
+        (
+            "Start a crawler: it waits for its first crawl; no page of its URL group is admitted "
+            f"now, and the service admits some {IN_2_HOURS}, or after the next epoch if that comes "
+            "first; no crawler has ever asked for leases or read the schedule"
+        ),
+    ),
     "waits for its group, whose host is paused": (
         of(
             replace(DUE, due_at=None),

@@ -9,6 +9,7 @@ from support.live_server import Live, running, until
 from api.test_holds_live import A, explained, lease, why
 from service.epochs.run import STANDS_IN, Runner
 
+B = "https://b.example/"
 EVERY_S = 3_600
 """Interval of epochs, seconds; the queue is filled for twice as long."""
 
@@ -97,6 +98,28 @@ def test_pages_of_a_service_that_never_had_a_worker_ask_for_one(database_url):
         assert sentence.startswith(act)
         assert "an epoch was due 11 minutes ago, and none has been published since" in sentence
         assert explained(live)["sentence"].startswith(act)
+
+
+def test_pages_imported_past_the_service_are_admitted_by_its_next_round(
+    sqlite_url, recrawl, tmp_path
+):
+    path = tmp_path / "urls.txt"
+    path.write_text("".join(f"{B}{n}\n" for n in range(3)))
+    with running(sqlite_url, admission="learned") as live:
+        live.register(f"{A}news/1")
+        live.service.runner.run_once()
+        assert live.service.runner.run_once() is None
+        lease(live, count=100)
+        assert recrawl("import", path, "--database-url", sqlite_url).status == 0
+        held = why(live, f"{B}0")
+        assert held["hold"] == "waits_for_group"
+        assert (
+            "no page of its URL group is admitted now, and the service admits some"
+            in (held["sentence"])
+        )
+        assert held["until"] is not None
+        assert live.service.runner.run_once() is not None
+        assert why(live, f"{B}0")["hold"] != "waits_for_group"
 
 
 def test_a_server_fills_the_queue_that_no_worker_fills(live):

@@ -7,7 +7,7 @@ import pytest
 from support.new_page_cases import Fleet, absent, all_different, of_one_digest
 from support.store_cases import DAY, T0, page_columns
 
-from service.budget.shown import stopped_above
+from service.budget.shown import groups_above, stopped_of
 from service.model.ladder import ladder
 from service.model.outcomes import ROBOTS_DENIED
 from service.status.facts import stopped_groups
@@ -145,7 +145,7 @@ def test_first_crawls_that_robots_txt_forbids_are_counted_in_all_levels(sql_stor
     n_forbidden = levels_of(sql_store, url).n_forbidden
     assert set(n_forbidden.tolist()) == {n_forbidden[0]}
     with sql_store.begin(write=False) as tx:
-        stop = stopped_above(tx, url).level
+        stop = stopped_of(groups_above(tx, url)).level
         facts = {group.name: group for group in stopped_groups(tx)}
         (last,) = (each for each in tx.stopped_levels(9) if "?" in each.name)
     assert last.n_forbidden == last.n_first == n_forbidden[0] > 0

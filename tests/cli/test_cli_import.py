@@ -43,7 +43,10 @@ def test_a_file_of_pages_is_registered(api: Live, recrawl, tmp_path, name, conte
     first = recrawl("import", path, "--to", api.url)
     assert (first.status, first.out) == (0, "3 new pages registered, 0 lines skipped\n")
     again = recrawl("import", path, "--to", api.url)
-    assert (again.status, again.out) == (0, "0 new pages registered, 0 lines skipped\n")
+    assert (again.status, again.out) == (
+        0,
+        "0 new pages registered, 3 pages registered before, 0 lines skipped\n",
+    )
     for url in URLS:
         page = api.get("/pages", url=url).json()
         assert (page["importance"], page["observability"]) == (2.5, "auto")

@@ -48,6 +48,31 @@ def test_a_resumed_import_without_further_lines_is_complete(recrawl, tmp_path, m
     assert (again.status, again.out) == (0, "0 new pages registered, 0 lines skipped\n")
 
 
+def test_a_new_database_and_known_pages_are_named(recrawl, tmp_path):
+    path = tmp_path / "urls.txt"
+    path.write_text(URLS)
+    first = imported(recrawl, path)
+    named = f"made a new database {tmp_path}/recrawl.db; a service has these pages only if its"
+    assert named in first.err
+    again = imported(recrawl, path)
+    assert "made a new database" not in again.err
+    before = "0 new pages registered, 300 pages registered before, 0 lines skipped\n"
+    assert (again.status, again.out) == (0, before)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [("a.example/1\n", 2), ("https://a.example/1\na.example/2\n", 1)],
+)
+def test_a_url_without_a_scheme_is_refused_as_such(recrawl, tmp_path, lines, status):
+    path = tmp_path / "urls.txt"
+    path.write_text(lines)
+    ended = imported(recrawl, path)
+    assert ended.status == status
+    assert "has no scheme" in ended.err
+    assert "urls.txt" in ended.err
+
+
 def test_a_pipe_keeps_its_first_line(recrawl, tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)

@@ -141,6 +141,8 @@ class PageNow:
     """URL group that stops the first crawl of the page; None: none does."""
     stop_forbidden: bool = False
     """True if robots.txt forbids most of the first crawls of this group."""
+    admits_at: datetime | None = None
+    """Time of the next round that admits pages that wait; None: crawls under way admit some."""
     planned_at: datetime | None = None
     """Start of the epoch in force; None: there is none."""
     all_have_shares: bool = False

@@ -24,7 +24,7 @@ from service.api.holds.facts import (
 from service.api.holds.rules import UNNAMED
 from service.budget.allotments import first_crawls_a_day, first_spent_until, in_force, spent_until
 from service.budget.host_days import first_room, on_day, room
-from service.budget.shown import stopped_above
+from service.budget.shown import groups_above, stopped_of
 from service.core.division import FIRST_SHARE
 from service.core.open_hours import OpenHours
 from service.epochs.constraints import CONSTRAINED
@@ -80,7 +80,9 @@ def around_page(
     lease = None
     if place.expires_at is not None:
         lease = LeaseNow(place.worker or UNNAMED, place.expires_at)
-    stop = stopped_above(tx.of_host(page.host), page.url) if page.held else None
+    groups = groups_above(tx.of_host(page.host), page.url) if page.held else []
+    stop = stopped_of(groups)
+    idle = page.held and not any(group.n_in_flight for group in groups)
     return Around(
         PageNow(
             page=page,
@@ -92,6 +94,7 @@ def around_page(
             unfinished=unfinished,
             stopped_at=None if stop is None else stop.level.name,
             stop_forbidden=stop is not None and stop.level.is_forbidden,
+            admits_at=_next_fill(tx, service, now) if idle else None,
             planned_at=planned_at,
             all_have_shares=service.plan.objective == CONSTRAINED,
             unit=service.budget.unit,
@@ -110,6 +113,12 @@ def around_page(
             standstill=standstill(tx, service, now, planned_at, page.created_at),
         ),
     )
+
+
+def _next_fill(tx: Transaction, service: Service, now: datetime) -> datetime:
+    """Return the time of the next round that fills the queue and admits pages that wait."""
+    mark = tx.filled()
+    return now if mark == NEVER_FILLED else max(mark.until - service.runner.ahead / 2, now)
 
 
 def crawlers_now(tx: Transaction, service: Service) -> CrawlersNow:

@@ -9,7 +9,8 @@ answer is the reason. The last one always has an answer: the page is ready.
 | `leased` | the end of the lease | the worker |
 | `unreported`, `set_aside` | the end of the wait after leases without a report | the worker |
 | `retired` | a ping or a request | |
-| `stopped`, `waits_for_group` | first crawls of its URL group are worth it | the URL group |
+| `waits_for_group` | crawls of its URL group, or the next filling of the queue | |
+| `stopped` | first crawls of its URL group are worth it | the URL group |
 | `unscheduled` | an epoch, a ping or a larger budget | |
 | `host_paused` | the end of the pause | `site` or `operator` |
 | `window_closed` | the opening of the next window, or its due time after that | the host or group |
@@ -108,7 +109,7 @@ def _held(page: PageNow, turn: Turn) -> Hold | None:
     if not page.page.held:
         return None
     if page.stopped_at is None:
-        return _waiting(turn)
+        return _waiting(page, turn)
     if page.stop_forbidden:
         return Hold(
             kind="stopped",
@@ -126,16 +127,25 @@ def _held(page: PageNow, turn: Turn) -> Hold | None:
     )
 
 
-def _waiting(turn: Turn) -> Hold:
+def _waiting(page: PageNow, turn: Turn) -> Hold:
     """Return the hold of a page that waits for others of its URL group, and what holds those."""
     cause = (
         "it waits for its first crawl; pages of its URL group are crawled first, and their crawls "
         "admit more"
     )
+    until = None
+    if page.admits_at is not None:
+        until = page.admits_at if page.admits_at > turn.now else None
+        when = "in its next round" if until is None else ahead(until, turn.now)
+        cause = (
+            "it waits for its first crawl; no page of its URL group is admitted now, and the "
+            f"service admits some {when}, or after the next epoch if that comes first"
+        )
+    held = Hold(kind="waits_for_group", cause=cause, until=until)
     group = hold_of_turn(turn, turn.now)
     if group.kind in ("ready", "host_busy"):
-        return Hold(kind="waits_for_group", cause=cause)
-    return Hold(kind="waits_for_group", cause=f"{cause}; {group.cause}", remedy=group.remedy)
+        return held
+    return replace(held, cause=f"{cause}; {group.cause}", remedy=group.remedy)
 
 
 def _unscheduled(page: PageNow, _: Turn) -> Hold | None:
