@@ -98,6 +98,9 @@ class StatusAnswer(Struct, frozen=True, kw_only=True):
     fresh. Null before a page is crawled a second time, because all change rates are assumed."""
     fresh_share_plain: float | None
     """The same with all pages alike."""
+    n_assumed: int | None
+    """Number of pages without evidence, whose change rates are assumed: as long as they are many,
+    so is most of `fresh_share`. Null for over 20,000 pages."""
     harmonic_staleness: float | None
     """Expected harmonic staleness, by importance; 0 is always fresh."""
     n_leases: int

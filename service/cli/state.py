@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from service.model.amounts import DEFAULT
-from service.model.known_shares import without_share
+from service.model.known_shares import with_assumed, without_share
 from service.model.words import ago, ahead, counted, number, span
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def _pages(state: dict[str, Any]) -> str:
 def _fresh(state: dict[str, Any]) -> str:
     if state["fresh_share"] is None:
         return without_share(state["n_pages"], state["n_never_crawled"])
-    return f"{state['fresh_share']:.1%} of pages, by importance{_counted(state)}"
+    share = f"{state['fresh_share']:.1%} of pages, by importance{_counted(state)}"
+    return with_assumed(share, state["n_pages"], state.get("n_assumed"))
 
 
 def _counted(state: dict[str, Any]) -> str:

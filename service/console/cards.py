@@ -12,7 +12,7 @@ from recrawl_client.wire.status import StatusAnswer
 from service.console.render import instant, number, percent
 from service.console.visit import Visit
 from service.model.amounts import CRAWLS
-from service.model.known_shares import without_share
+from service.model.known_shares import with_assumed, without_share
 from service.model.words import counted
 
 
@@ -38,7 +38,8 @@ def fresh(_: Visit, state: StatusAnswer) -> Card | None:
     if state.fresh_share is None:
         remark = without_share(state.n_pages, state.n_never_crawled)
     else:
-        remark = f"{percent(state.fresh_share_plain)} of the pages"
+        share = f"{percent(state.fresh_share_plain)} of the pages"
+        remark = with_assumed(share, state.n_pages, state.n_assumed)
     return Card("Fresh by importance", percent(state.fresh_share), remark)
 
 

@@ -174,6 +174,7 @@ def _gauges(sums: dict[str, float], share: float, **own: Any) -> Gauges:
         harmonic_staleness=expected("stale", "importance"),
         harmonic_staleness_plain=expected("stale_plain", "n_shared"),
         sampled_share=share,
+        n_assumed=round((sums["n_shared"] - sums["n_known"]) / share),
         **own,
     )
 

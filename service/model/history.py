@@ -250,6 +250,8 @@ class Gauges:
     harmonic_staleness_plain: float | None
     sampled_share: float
     """Share of the pages that were measured."""
+    n_assumed: int | None = None
+    """Pages whose change rates are assumed; None: read from a row, which does not have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

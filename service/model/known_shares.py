@@ -36,6 +36,19 @@ def without_share(n_pages: int, n_never_crawled: int) -> str:
     return NO_COPY if n_never_crawled == n_pages else NO_EVIDENCE
 
 
+def with_assumed(share: str, n_pages: int, n_assumed: int | None) -> str:
+    """Return a share in words, and how many of the pages have assumed change rates.
+
+    >>> with_assumed("90 % of pages", 200, 199)
+    '90 % of pages; the change rates of 199 of 200 pages are assumed'
+    >>> with_assumed("90 % of pages", 200, 0)
+    '90 % of pages'
+    """
+    if not n_assumed:
+        return share
+    return f"{share}; the change rates of {n_assumed:,} of {counted(n_pages, 'page')} are assumed"
+
+
 def ground_of_plan(n_pages: int, n_copies: int, n_assumed: int) -> str:
     """Return what the freshness of a plan rests on; empty if all pages have copies and evidence.
 

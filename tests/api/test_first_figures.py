@@ -53,7 +53,11 @@ def test_no_freshness_is_told_before_a_page_is_crawled_a_second_time(api: Live):
     api.clock.advance(minutes=10)
     api.epoch()
     assert None not in told(api).values()
-    assert fresh_line(api).endswith("% of pages, by importance")
+    n = len(URLS)
+    assert api.get("/status").json()["n_assumed"] == n - 1
+    rest = f"% of pages, by importance; the change rates of {n - 1} of {n} pages are assumed"
+    assert fresh_line(api).endswith(rest)
+    assert f"the change rates of {n - 1} of {n} pages are assumed" in api.get("/console").text
 
 
 def test_a_page_without_a_copy_is_not_fresh_in_any_view(api: Live):

@@ -16,6 +16,7 @@ OF_PAGES = (
     "n_overdue",
     "fresh_share",
     "fresh_share_plain",
+    "n_assumed",
     "harmonic_staleness",
 )
 """Names of gauges in an answer."""

@@ -6,7 +6,7 @@ makes rows of the steps that have ended.
 """
 
 from abc import abstractmethod
-from dataclasses import asdict, fields
+from dataclasses import fields
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -163,7 +163,7 @@ class HistoryStatements(Subject):
         """Return the hosts whose host queue is blocked now."""
 
 
-GAUGES = tuple(f.name for f in fields(Gauges))
+GAUGES = tuple(f.name for f in fields(Gauges) if f.name != "n_assumed")
 ROW = ("host_id", "at", "epoch", *COUNTS, *GAUGES)
 
 ADD_PART = "INSERT INTO history_parts (at, epoch, sums) VALUES (%(at)s, %(epoch)s, %(sums)s)"
@@ -271,7 +271,7 @@ class HistorySql(Dialect, HistoryStatements):
     def add_to_step(
         self, host_id: int, at: datetime, epoch: int | None, tally: Tally, gauges: Gauges | None
     ) -> None:
-        values = dict.fromkeys(GAUGES) if gauges is None else asdict(gauges)
+        values = {name: getattr(gauges, name, None) for name in GAUGES}
         counts = dict(zip(COUNTS, tally.counts.sum(axis=0).tolist(), strict=True))
         self.run(ADD_TO_STEP, host_id=host_id, at=at, epoch=epoch, **counts, **values)
 
