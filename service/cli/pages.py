@@ -214,7 +214,8 @@ def _filters(texts: list[str] | None, *, by_option: str = "") -> dict[str, Any]:
 
 def fresh(
     urls: Annotated[
-        list[str], typer.Argument(metavar="URL…", help="URLs; - reads them from stdin")
+        list[str],
+        typer.Argument(metavar="URL…", help="URLs; - reads them from stdin, without comments (#)"),
     ],
     fetched_at: Annotated[
         datetime | None,
@@ -233,7 +234,7 @@ def fresh(
     to: To = URL,
     api_key: ApiKey = None,
 ) -> None:
-    """Show for each URL whether a copy is still right; status 1 if a page should be fetched."""
+    """Show for each URL whether a copy is still right; status 1 if one should be fetched."""
     named = list(_lines(urls))
     copies = [{"url": url, "max_stale": max_stale} for url in named]
     if fetched_at is not None:
@@ -257,7 +258,8 @@ def fresh(
 def _lines(urls: Iterable[str]) -> Iterable[str]:
     for url in urls:
         if url == "-":
-            yield from filter(None, map(str.strip, sys.stdin))
+            lines = map(str.strip, sys.stdin)
+            yield from (line for line in lines if line and not line.startswith("#"))
         else:
             yield url
 

@@ -114,6 +114,9 @@ def test_fresh_copies_are_kept_and_others_fetched(api: Live, recrawl, monkeypatc
     assert both.status == 1
     assert both.out.splitlines()[1] == f"fetch  never fetched  {A}2"
     assert "ftp://x/: " in both.err
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"# mine\n\n{A}1\n"))
+    commented = recrawl("fresh", "-", url=api.url)
+    assert (commented.status, commented.err) == (0, "")
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{A}1\n\n{A}2\n"))
     old = (START - timedelta(days=900)).strftime("%Y-%m-%dT%H:%M:%SZ")
     verdicts = lines(recrawl("fresh", "-", "--fetched-at", old, "--json", url=api.url))
