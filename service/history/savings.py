@@ -157,7 +157,8 @@ def read_savings(
     watched = sum(float((b.watched.until - b.watched.since).sum()) for b in blocks)
     begun = min((float(b.watched.since.min()) for b in blocks), default=times.day(since))
     interval = watched / n_crawls if n_crawls else None
-    missing = _missing(n_pages, n_crawls, n_changes, watched)
+    crawled_before = begun <= times.day(since)
+    missing = _missing(n_pages, n_crawls, n_changes, watched, crawled_before=crawled_before)
     harmonic = stale = None
     if missing is None and interval is not None:
         harmonic, stale = _compared(blocks, interval, n_changes, rng)
@@ -178,8 +179,13 @@ def read_savings(
     )
 
 
-def _missing(n_pages: int, n_crawls: int, n_changes: int, watched: float) -> str | None:
-    """Return what a log lacks for a comparison."""
+def _missing(
+    n_pages: int, n_crawls: int, n_changes: int, watched: float, *, crawled_before: bool
+) -> str | None:
+    """Return what a log lacks for a comparison.
+
+    An earlier window has more only if pages were `crawled_before` this one.
+    """
     if not n_pages:
         return (
             "no page has a copy in this window; report crawls, and keep the log "
@@ -192,7 +198,7 @@ def _missing(n_pages: int, n_crawls: int, n_changes: int, watched: float) -> str
             return f"{has}, and {needs}"
         more = MIN_CRAWLS_PER_PAGE * watched / n_crawls - watched / n_pages
         wait = span(max(86_400.0 * more, LEAST_WAIT_S))
-        return f"{has}, and {needs}: wait for {wait} more, or begin earlier"
+        return f"{has}, and {needs}: wait for {wait} more{', or begin earlier' * crawled_before}"
     if n_crawls < MIN_CRAWLS:
         return f"the log has {counted(n_crawls, 'crawl')}, and {MIN_CRAWLS} are needed"
     if n_changes < MIN_CHANGES:

@@ -56,9 +56,10 @@ def test_a_short_log_is_no_comparison(api: Live):
     crawl(api, URLS, 1)
     answer = api.get("/savings").json()
     assert answer["missing"] == (
-        "the log has 1.0 crawls a page in this window, and 3 are needed: wait for 4 days more, or "
-        "begin earlier"
+        "the log has 1.0 crawls a page in this window, and 3 are needed: wait for 4 days more"
     )
+    since = (api.clock() - timedelta(days=1)).isoformat()
+    assert api.get("/savings", since=since).json()["missing"].endswith(" more, or begin earlier")
     assert answer["sentence"] == f"Not enough log yet: {answer['missing']}."
     assert answer["stale"] is None
 

@@ -278,6 +278,14 @@ CASES = {
             "windows of a.example"
         ),
     ),
+    "in a blackout": (
+        of(turn=at_host(closed_until=NOW + 3 * HOUR, closed_by="blackouts")),
+        "window_closed",
+        (
+            "Nothing to do: window closed until 2026-05-02 03:00 UTC, 3 hours from now, by the "
+            "blackouts of a.example"
+        ),
+    ),
     "without any window": (
         of(turn=at_host(closed_until=NOW + 400 * 24 * HOUR, is_never_open=True)),
         "window_closed",

@@ -36,6 +36,34 @@ def test_a_host_that_loses_its_crawls_is_named_with_the_cause(live):
     assert "window_too_narrow" not in needs(live)
 
 
+def test_a_change_of_windows_has_an_epoch_at_once_which_ends_the_need(live):
+    opens = live.clock() + timedelta(hours=2)
+    window = f"{opens:%H:%M}-{opens + timedelta(hours=1):%H:%M} UTC"
+    live.client.patch(f"/hosts/{HOST}", json={"windows": [window]})
+    live.client.put("/budget", json={"budget": "1000 crawls"})
+    assert live.service.runner.run_once() is not None
+    assert "window_too_narrow" in needs(live)
+    live.client.patch(f"/hosts/{HOST}", json={"windows": [window], "first_share": 0.5})
+    assert live.service.runner.run_once() is None
+    live.client.patch(f"/hosts/{HOST}", json={"windows": None, "min_delay_s": 1})
+    assert live.service.runner.run_once() is not None
+    assert "window_too_narrow" not in needs(live)
+    live.client.put("/groups/g", json={"windows": [window], "members": [HOST]})
+    assert live.service.runner.run_once() is not None
+
+
+def test_a_page_in_a_blackout_is_held_by_the_blackouts(live):
+    today = f"{live.clock():%Y-%m-%d} UTC"
+    live.client.patch(f"/hosts/{HOST}", json={"blackouts": [today]})
+    why = live.get("/pages", url=f"https://{HOST}/1").json()["why"]
+    assert why["hold"] == "window_closed"
+    assert f"by the blackouts of {HOST}" in why["sentence"]
+    assert f"by the blackouts of {HOST}" in live.get("/leases", explain="true").text
+    live.client.patch(f"/hosts/{HOST}", json={"windows": ["00:00-24:00 UTC"]})
+    why = live.get("/pages", url=f"https://{HOST}/1").json()["why"]
+    assert f"by the windows and blackouts of {HOST}" in why["sentence"]
+
+
 def test_blackouts_that_leave_no_opening_together_are_refused(live):
     live.client.patch(f"/hosts/{HOST}", json={"windows": ["Sun 02:00-03:00 UTC"]})
     since = live.clock()

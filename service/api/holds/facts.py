@@ -62,6 +62,8 @@ class HostNow:
     """Pauses, also those that have ended."""
     closed_until: datetime | None = None
     """Opening of the next window; None: the host is open."""
+    closed_by: str = "windows"
+    """The rules that close the host: windows, blackouts, or both, as a noun."""
     is_never_open: bool = False
     """True if no window opens within a year."""
     cap: Cap | None = None

@@ -18,6 +18,7 @@ from service.api.holds.facts import OF_GROUP, HostNow, Standstill, Turn
 from service.api.holds.hold import NOTHING, Hold
 from service.api.holds.reading import (
     budget_spent_until,
+    by_rules,
     crawlers_now,
     full_caps,
     hosts_now,
@@ -154,10 +155,11 @@ def _by_windows(
         own = replace(of, hosts=asked)
         (n,) = tx.n_due_rows(np.array([queue_id]), now + MICROSECOND, each, own).tolist()
         part = in_hours(replace(group, name=asked[0]), calendars.hours(rules, now), now)
+        part = by_rules(part, rules)
         part = replace(part, name=group.name) if part.closed_until is None else part
         parts[part], rest = parts.get(part, 0) + n, rest - n
-    of_group = calendars.hours(calendars.rules_of_group(-queue_id), now)
-    last = in_hours(group, of_group, now)
+    of_group = calendars.rules_of_group(-queue_id)
+    last = by_rules(in_hours(group, calendars.hours(of_group, now), now), of_group)
     return parts | {last: parts.get(last, 0) + rest}
 
 

@@ -31,6 +31,7 @@ from service.epochs.constraints import CONSTRAINED
 from service.leases import due, politeness
 from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
+from service.model.calendars import HourRules
 from service.model.domain import Page
 from service.status.needs import LATE_AFTER, PATIENCE, READER_PATIENCE
 from service.storage import Transaction
@@ -73,6 +74,7 @@ def around_page(
         caps |= full_caps(members, {page.host_id: page.host}, now, first_share)
     n_before, is_least = 0, False
     host = in_hours(host, page.hours, now)
+    host = by_rules(host, tx.calendars.rules_of(page.host_id))
     waits = due_at is not None and due_at <= now and place.expires_at is None
     if waits and not page.feed:  # no other page comes before a feed
         before = now if place.next_at is None else min(place.next_at, now)
@@ -205,7 +207,25 @@ def hosts_now(
         )
         for n, name in enumerate(names)
     ]
-    return [in_hours(host, hours.get(n), now) for n, host in enumerate(hosts)]
+    closed = [in_hours(host, hours.get(n), now) for n, host in enumerate(hosts)]
+    return [
+        by_rules(host, rules_of_queue(tx, queue))
+        for host, queue in zip(closed, host_queues.queue_id.tolist(), strict=True)
+    ]
+
+
+def rules_of_queue(tx: Transaction, queue_id: int) -> HourRules:
+    """Return the windows and blackouts of a host queue."""
+    calendars = tx.calendars
+    return calendars.rules_of(queue_id) if queue_id > 0 else calendars.rules_of_group(-queue_id)
+
+
+def by_rules(host: HostNow, rules: HourRules) -> HostNow:
+    """Return a host with the kinds of the rules that close it, if it is closed."""
+    if host.closed_until is None:
+        return host
+    kinds = ["windows"] * bool(rules.windows) + ["blackouts"] * bool(rules.blackouts)
+    return replace(host, closed_by=" and ".join(kinds) or "windows")
 
 
 def in_hours(host: HostNow, hours: OpenHours | str | None, now: datetime) -> HostNow:

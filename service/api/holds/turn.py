@@ -65,7 +65,7 @@ def hold_of_window(turn: Turn, due_at: datetime) -> Hold | None:
         cause = f"no window of {host.name} opens within a year"
         remedy = "change its windows or blackouts by `recrawl hosts set`"
         return Hold(kind="window_closed", cause=cause, remedy=remedy, by=host.name)
-    cause = f"window closed {_until(until, turn)}, by the windows of {host.name}"
+    cause = f"window closed {_until(until, turn)}, by the {host.closed_by} of {host.name}"
     return Hold(kind="window_closed", cause=cause, until=until, by=host.name)
 
 

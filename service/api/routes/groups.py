@@ -18,7 +18,7 @@ from service.api.responses.encode import answer, answer_part, shared
 from service.api.responses.host_queues import host_queue_answers
 from service.api.responses.open_hours import open_hours_answer
 from service.api.route import GUARDED, DirectRoute
-from service.api.routes.orders import follow_hours_now
+from service.api.routes.orders import follow_hours_now, replan_hours
 from service.leases.host_settings import (
     change_group,
     delete_group,
@@ -106,7 +106,9 @@ def put_group(service: TheService, actor: TheActor, group: GroupPath, body: TheB
         change_group(tx, group, settings, members, service.now(), service.settler.polite)
         rules = rules_of_group(tx.group(group).host_queue, tx.calendars.of_all)
         check_hours(rules, settings, service.now())
-        write_audit(tx, actor, "group.change", group, before, group_settings(tx, group))
+        after = group_settings(tx, group)
+        write_audit(tx, actor, "group.change", group, before, after)
+        replan_hours(tx, before, after, service.now())
         shown = _answer_group(service, tx, group)
     follow_hours_now(service)
     return shown

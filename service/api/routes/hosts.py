@@ -48,7 +48,7 @@ from service.api.responses.host_queues import host_queue_answers
 from service.api.responses.incidents import incident_answer
 from service.api.responses.open_hours import OPEN, open_hours_answer
 from service.api.route import GUARDED, DirectRoute
-from service.api.routes.orders import follow_hours_now
+from service.api.routes.orders import follow_hours_now, replan_hours
 from service.history.loads import LoadPlace, hosts_by_load
 from service.leases.host_settings import (
     BLOCK,
@@ -312,7 +312,9 @@ def _change_host(
             return _answer_host(service, tx, name)
         change_host(tx, name, settings, service.now(), service.settler.polite)
         check_hours(rules_of_host(tx.host(name), tx.calendars.of_all), settings, service.now())
-        write_audit(tx, actor, act, name, before, host_settings(tx, name))
+        after = host_settings(tx, name)
+        write_audit(tx, actor, act, name, before, after)
+        replan_hours(tx, before, after, service.now())
         shown = _answer_host(service, tx, name)
     if settings.keys() & {"group", *HOURS}:
         follow_hours_now(service)

@@ -1,7 +1,8 @@
 """Orders of operators for all servers: the budget, and the pause of all hosts."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
@@ -19,6 +20,7 @@ from service.budget.in_force import BudgetInForce
 from service.budget.spending import adopt_pace, count_other_crawls
 from service.core.pace import advanced
 from service.epochs.constraints import CONSTRAINED
+from service.leases.host_settings import HOURS
 from service.model.access import Actor
 from service.model.amounts import CRAWLS, Amount, read_budget
 from service.model.errors import BudgetUnitChanges, InvalidField
@@ -200,6 +202,18 @@ def _order_pause(service: Service, actor: Actor, pause: PauseBody | None) -> Res
     service.watch.poll()
     service.lease_waiters.wake_all()
     return _answer_pause(until, now)
+
+
+def replan_hours(
+    tx: Transaction,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    now: datetime,
+) -> None:
+    """Request an epoch if windows or blackouts have changed, because a plan counts with them."""
+    old, new = before or {}, after or {}
+    if any((old.get(name) or None) != (new.get(name) or None) for name in HOURS):
+        tx.request_epoch(now)
 
 
 def follow_hours_now(service: Service) -> None:
