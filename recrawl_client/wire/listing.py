@@ -22,10 +22,11 @@ StateFilter = Literal[
     "never_crawled",
     "overdue",
     "moved",
+    "refused",
     "unfinished",
     "set_aside",
 ]
-"""Words that select pages: the states, and four words for pages of any state."""
+"""Words that select pages: the states, and five words for pages of any state."""
 
 
 PageOutcome = Literal[

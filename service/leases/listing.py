@@ -13,8 +13,9 @@ A page has one state:
 
 A list filters by the columns that decide; this module then applies the rule. Further words select
 pages of any state. `overdue` pages are due before now. `moved` pages were redirected for good at
-their last crawl. The last lease of an `unfinished` page ended without a report. A `set_aside` page
-is tried daily, after several such leases in a row (`leases.unfinished`).
+their last crawl. The site or robots.txt refused the last crawl of `refused` pages. The last lease
+of an `unfinished` page ended without a report. A `set_aside` page is tried daily, after several
+such leases in a row (`leases.unfinished`).
 """
 
 import time
@@ -74,7 +75,7 @@ class PageState(StrEnum):
     active = "active"
 
 
-OVERDUE, MOVED = "overdue", "moved"
+OVERDUE, MOVED, REFUSED = "overdue", "moved", "refused"
 UNFINISHED = {"unfinished": 1, "set_aside": SET_ASIDE_AFTER}
 """Words that select pages by their leases without a report, and the least number in a row."""
 
@@ -87,12 +88,13 @@ COLUMNS_OF: dict[str, dict[str, Any]] = {
     PageState.active: {"crawled": True, "gone": False, "failing": False},
     OVERDUE: {},
     MOVED: {"moved": True},
+    REFUSED: {"gone": False, "failing": True},
     **{word: {} for word in UNFINISHED},
 }
 """Values of columns that each state needs, by which the store filters."""
-NEEDS_RULE = frozenset({*PageState, OVERDUE} - {PageState.active})
+NEEDS_RULE = frozenset({*PageState, OVERDUE, REFUSED} - {PageState.active})
 """States for which the values of columns are not enough."""
-RULED = frozenset({*PageState, OVERDUE, MOVED})
+RULED = frozenset({*PageState, OVERDUE, MOVED, REFUSED})
 """States that follow from the columns of due times."""
 EVERY_PAGE = PageFilter()
 
@@ -102,7 +104,7 @@ class Selection(NamedTuple):
 
     only: PageFilter
     state: str | None = None
-    """A `PageState`, `OVERDUE`, `MOVED`, or a word of `UNFINISHED`; None: all states."""
+    """A `PageState`, `OVERDUE`, `MOVED`, `REFUSED`, or a word of `UNFINISHED`; None: all states."""
 
     def columns(self, now: datetime) -> PageFilter:
         """Return the filter of the store, with the columns that the state needs."""
@@ -136,6 +138,8 @@ class Selection(NamedTuple):
             return overdue
         if self.state == MOVED:
             return np.asarray(pages.outcome == Outcome.moved, np.bool_)
+        if self.state == REFUSED:
+            return refused(pages)
         return np.asarray(states_of(pages) == self.state, np.bool_)
 
 
@@ -151,7 +155,10 @@ def states_of(pages: DueColumns) -> NDArray[np.object_]:
     return state
 
 
-MOVED_STATE, REFUSED_STATE = "moved", "refused"
+def refused(pages: DueColumns) -> Bools:
+    """Return which pages are there, and were refused at their last crawl."""
+    of_site: Bools = ~pages.gone & (pages.n_failures > 0) & (pages.outcome == Outcome.refused)
+    return of_site
 
 
 def copy_states(pages: DueColumns, redirects_to: Ints) -> NDArray[np.object_]:
@@ -161,11 +168,10 @@ def copy_states(pages: DueColumns, redirects_to: Ints) -> NDArray[np.object_]:
     last crawl of a `refused` page was refused by its site or its robots.txt.
     """
     states = states_of(pages)
-    refused = ~pages.gone & (pages.n_failures > 0) & (pages.outcome == Outcome.refused)
-    states[refused] = REFUSED_STATE
+    states[refused(pages)] = REFUSED
     # the target of a redirect need not be registered
     moved = (redirects_to > 0) | (pages.outcome == Outcome.moved)
-    states[pages.gone & moved] = MOVED_STATE
+    states[pages.gone & moved] = MOVED
     return states
 
 
@@ -175,7 +181,7 @@ def advises_no_fetch(states: NDArray[np.object_]) -> Bools:
     return useless
 
 
-USELESS = (PageState.gone.value, PageState.retired.value, MOVED_STATE, REFUSED_STATE)
+USELESS = (PageState.gone.value, PageState.retired.value, MOVED, REFUSED)
 
 
 def list_pages(

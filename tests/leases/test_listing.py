@@ -128,11 +128,12 @@ def test_counts_of_many_pages_are_estimates_that_say_so(sql_store, monkeypatch):
 def test_an_exact_count_is_the_length_of_the_list(world, monkeypatch, only, block):
     store, pages = world
     save(store, pages[PageState.gone][:1], gone=True, n_failures=1, outcome=Outcome.moved.value)
+    save(store, pages[PageState.failing][:1], n_failures=1, outcome=Outcome.refused.value)
     with store.begin() as tx:
         tx.delete_many(np.array(pages[PageState.active][:1]))
     monkeypatch.setattr(listing, "COUNT_BLOCK", block)
     begin = partial(store.begin, write=False)
-    for state in (*PageState, OVERDUE, MOVED, "unfinished", "set_aside", None):
+    for state in (*PageState, OVERDUE, MOVED, "refused", "unfinished", "set_aside", None):
         n = len(select(store, state, LATER, only))
         counted = count(begin, Selection(only, state), LATER, exact=True, clock=float)
         assert counted == (n, True), state

@@ -48,8 +48,9 @@ class PageParameters(NamedTuple):
         StateFilter | None,
         Query(
             description="State of the pages. Of any state are: `overdue` pages, due before now; "
-            "`moved` pages, redirected for good at their last crawl; `unfinished` pages, whose "
-            "last lease ended without a report; `set_aside` pages, after three such leases in a row"
+            "`moved` pages, redirected for good at their last crawl; `refused` pages, whose "
+            "last crawl the site or robots.txt refused; `unfinished` pages, whose last lease ended "
+            "without a report; `set_aside` pages, after three such leases in a row"
         ),
     ] = None
     observability: Annotated[
