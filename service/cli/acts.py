@@ -12,7 +12,7 @@ from service.cli import output
 from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_end, read_moment
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.output import AsJson, echo_act, echo_item, echo_lines, shown
+from service.cli.output import AsJson, echo_act, echo_lines, shown
 from service.model.amounts import DEFAULT
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ UNIT_CHANGES = "budget-unit-changes"
 def show_budget(to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """Show the budget in force, and who has set it."""
     with connected(to, api_key) as service:
-        _show(service.budget(), as_json=as_json)
+        answer = service.budget()
+    _show(answer, as_json=as_json or not output.on_terminal())
 
 
 @budget.command(name="set")
@@ -97,10 +98,7 @@ def _changed(
 
 
 def _show(answer: "BudgetAnswer", *, as_json: bool) -> None:
-    if as_json or not output.on_terminal():
-        echo_item(answer, as_json=True)
-    else:
-        typer.echo(sentence(answer))
+    echo_act(answer, sentence(answer), as_json=as_json)
 
 
 def sentence(answer: "BudgetAnswer") -> str:

@@ -13,7 +13,7 @@ from service.cli import output
 from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_duration, read_end
 from service.cli.options import URL, ApiKey, To, connected, finite
-from service.cli.output import AsJson, echo_act, echo_item, echo_lines
+from service.cli.output import AsJson, echo_act, echo_item, echo_lines, shown
 from service.model.words import counted
 
 if TYPE_CHECKING:
@@ -144,11 +144,13 @@ def set_(
     api_key: ApiKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of a host and show it; it may be new. NAME=null restores a default.
+    """Change settings of a host, which may be new. NAME=null restores a default.
 
     The options are the fields min_delay_s, max_concurrency, max_crawl_rate, latency_factor,
     max_delay_s, windows and blackouts. Semicolons stand between several windows, or blackouts.
     """
+    from msgspec import to_builtins
+
     options = {
         "min_delay_s": _seconds(delay),
         "max_concurrency": at_a_time,
@@ -170,7 +172,10 @@ def set_(
     if not fields:
         raise typer.BadParameter("nothing to set; name a field or an option", param_hint="SETTINGS")
     with connected(to, api_key) as service:
-        echo_item(service.set_host(host, **fields), as_json=as_json)
+        answer = service.set_host(host, **fields)
+    values = to_builtins(answer)
+    parts = (f"{name} {shown(values.get(name)) or 'by default'}" for name in fields)
+    echo_act(answer, f"{host} is set: {', '.join(parts)}", as_json=as_json)
 
 
 @hosts.command()

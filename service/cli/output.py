@@ -12,7 +12,8 @@ import typer
 from service.model.words import number
 
 AsJson = Annotated[
-    bool, typer.Option("--json", help="As JSON, for programs; the default without a terminal")
+    bool,
+    typer.Option("--json", help="As JSON, for programs; the default of lists without a terminal"),
 ]
 BLOCK = 200
 """Rows of one table; a longer list is several, so that it begins at once."""
@@ -79,7 +80,7 @@ def echo_item(item: Any, *, as_json: bool = False) -> None:
     Console().print(view)
 
 
-def echo_act(answer: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
+def echo_act(answer: Any, sentence: str, *, as_json: bool) -> None:
     """Print what an act has done: a sentence, also for programs, or JSON if it is asked for."""
     if as_json:
         echo_item(answer, as_json=True)

@@ -13,11 +13,12 @@ from service.cli.confirming import Yes, confirm
 from service.cli.durations import read_moment
 from service.cli.hosts import setting
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.output import AsJson, echo_item, echo_lines
+from service.cli.output import AsJson, echo_act, echo_item, echo_lines
 from service.model.words import counted, moment
 
 if TYPE_CHECKING:
     from recrawl_client import Verdict
+    from recrawl_client.wire.listing import BulkAnswer
 
 OF_PAGES = (
     *("url", "state", "next_crawl_at", "crawl_rate", "change_rate", "last_crawl_at", "outcome"),
@@ -93,7 +94,7 @@ def set_(
         answer = service.change_pages(
             changes, all_pages=all_pages, dry_run=dry_run, **_filters(filters)
         )
-    echo_item(answer, as_json=as_json)
+    _echo_bulk(answer, "changed", dry_run=dry_run, as_json=as_json)
 
 
 @pages.command()
@@ -122,7 +123,17 @@ def delete(
             n_pages = counted(int(selected.count or 0), "page")
             confirm(f"this deletes {about}{n_pages} with their states and logs", yes=False)
         answer = service.delete_pages(all_pages=all_pages, dry_run=dry_run, **chosen)
-    echo_item(answer, as_json=as_json)
+    _echo_bulk(answer, "deleted", dry_run=dry_run, as_json=as_json)
+
+
+def _echo_bulk(answer: "BulkAnswer", done: str, *, dry_run: bool, as_json: bool) -> None:
+    """Print how many pages an act has matched and changed, and why it refused some."""
+    text = f"{counted(answer.matched, 'page')} would be {done}"
+    if not dry_run:
+        text = f"{counted(answer.changed, 'page')} of {answer.matched:,} {done}"
+    for rejection in answer.rejected:
+        typer.echo(rejection.detail, err=True)
+    echo_act(answer, text, as_json=as_json)
 
 
 def _one_page(texts: list[str] | None) -> str | int | None:
@@ -150,7 +161,9 @@ def _delete_page(
             confirm(f"this deletes 1 page, {page.url}, with its state and log", yes=False)
         if not dry_run:
             service.delete_page(page.page_id)
-    echo_item({"matched": 1, "changed": int(not dry_run)}, as_json=as_json)
+    done = "would be deleted" if dry_run else "is deleted"
+    answer = {"matched": 1, "changed": int(not dry_run)}
+    echo_act(answer, f"{page.url} {done}", as_json=as_json)
 
 
 @pages.command()
@@ -169,7 +182,7 @@ def recrawl(
     with connected(to, api_key) as service:
         chosen = _filters(filters, by_option=" --url {url} crawls it,")
         answer = service.recrawl(*(urls or ()), all_pages=all_pages, dry_run=dry_run, **chosen)
-    echo_item(answer, as_json=as_json)
+    _echo_bulk(answer, "due", dry_run=dry_run, as_json=as_json)
 
 
 @pages.command()

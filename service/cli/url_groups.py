@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
-from service.cli.output import AsJson, echo_item, echo_lines
+from service.cli.output import AsJson, echo_act, echo_lines
 
 url_groups = typer.Typer(
     no_args_is_help=True, help="List groups of URLs; admit or stop their new pages."
@@ -40,18 +40,22 @@ def list_groups(
 def admit(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """Admit all new pages of a group, and below, to their first crawl."""
     with connected(to, api_key) as service:
-        echo_item(service.set_url_group(group, "admit"), as_json=as_json)
+        answer = service.set_url_group(group, "admit")
+    echo_act(answer, f"{answer.group}: all new pages are admitted", as_json=as_json)
 
 
 @url_groups.command()
 def stop(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """Stop the first crawls of a group and of all below, as of a calendar without end."""
     with connected(to, api_key) as service:
-        echo_item(service.set_url_group(group, "stop"), as_json=as_json)
+        answer = service.set_url_group(group, "stop")
+    echo_act(answer, f"{answer.group}: no new page is crawled", as_json=as_json)
 
 
 @url_groups.command()
 def learn(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = False) -> None:
     """End the rule of a group, so that what its first crawls bring decides again."""
     with connected(to, api_key) as service:
-        echo_item(service.set_url_group(group, None), as_json=as_json)
+        answer = service.set_url_group(group, None)
+    text = f"{answer.group}: what its first crawls bring decides; now it is {answer.state}"
+    echo_act(answer, text, as_json=as_json)

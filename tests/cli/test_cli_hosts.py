@@ -117,11 +117,14 @@ def test_a_file_of_no_host_or_that_is_not_there_sends_nothing(api: Live, recrawl
 def test_hosts_are_set_shown_and_listed(sqlite_url, recrawl):
     with running(sqlite_url, api_keys=("secret",)) as api:
         at = {"url": api.url, "api_key": "secret"}
-        answer = recrawl("hosts", "set", "a.example", "min_delay_s=2.5", "group=shared", **at)
+        answer = recrawl(
+            "hosts", "set", "a.example", "min_delay_s=2.5", "group=shared", "--json", **at
+        )
         shown = recrawl("hosts", "show", "a.example", **at)
         assert json.loads(answer.out) == json.loads(shown.out) == api.get("/hosts/a.example").json()
         cleared = recrawl("hosts", "set", "a.example", "group=null", **at)
-        assert json.loads(cleared.out)["group"] is None
+        assert cleared.out == "a.example is set: group by default\n"
+        assert api.get("/hosts/a.example").json()["group"] is None
         texts = ("windows", "blackouts", "delay", "max-delay")
         values = ("00:00-06:00 UTC", "2026-12-24 UTC", "2s", "30s")
         recrawl(
@@ -134,7 +137,7 @@ def test_hosts_are_set_shown_and_listed(sqlite_url, recrawl):
             **at,
         )
         nulls = [part for name in texts for part in (f"--{name}", "null")]
-        cleared = json.loads(recrawl("hosts", "set", "a.example", *nulls, **at).out)
+        cleared = json.loads(recrawl("hosts", "set", "a.example", *nulls, "--json", **at).out)
         names = ("windows", "blackouts", "min_delay_s", "max_delay_s")
         assert {cleared[name] for name in names} == {None}
         recrawl("hosts", "set", "b.example", "blocked_until=2026-06-01T00:00:00Z", **at)

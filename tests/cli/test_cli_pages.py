@@ -38,15 +38,15 @@ def test_pages_are_listed_and_counted_by_filters(api: Live, recrawl):
 def test_pages_are_changed_and_deleted_by_filters(api: Live, recrawl):
     change = ("pages", "set", "host=a.example", "--set", "importance=4")
     change += ("--set", 'add_tags=["deep"]')
-    dry = json.loads(recrawl(*change, "--dry-run", url=api.url).out)
+    dry = json.loads(recrawl(*change, "--dry-run", "--json", url=api.url).out)
     assert (dry["matched"], dry["changed"]) == (2, 0)
-    assert json.loads(recrawl(*change, url=api.url).out)["changed"] == 2
+    assert recrawl(*change, url=api.url).out == "2 pages of 2 changed\n"
     assert api.get("/pages", url=f"{A}1").json()["tags"] == ["deep", "news"]
     refused = recrawl("pages", "delete", url=api.url)
     assert (refused.status, "nothing is selected" in refused.err) == (2, True)
-    assert (
-        json.loads(recrawl("pages", "delete", "tag=deep", "--yes", url=api.url).out)["changed"] == 2
-    )
+    dry = recrawl("pages", "delete", "tag=deep", "--dry-run", url=api.url)
+    assert dry.out == "2 pages would be deleted\n"
+    assert recrawl("pages", "delete", "tag=deep", "--yes", url=api.url).out.startswith("2 pages")
     assert len(lines(recrawl("pages", "list", url=api.url))) == 1
 
 
@@ -59,10 +59,10 @@ def test_one_page_is_deleted_by_its_url_or_its_id_and_its_siblings_stay(api: Liv
         unasked.err.replace("│", " ").split()
     )
     dry = recrawl("pages", "delete", f"{A}1", "--dry-run", url=api.url)
-    assert json.loads(dry.out) == {"matched": 1, "changed": 0}
+    assert dry.out == f"{A}1 would be deleted\n"
     assert len(lines(recrawl("pages", "list", url=api.url))) == 5
     for name in (f"{A}1", f"{A}1?a=b", page_id):
-        deleted = recrawl("pages", "delete", name, "--yes", url=api.url)
+        deleted = recrawl("pages", "delete", name, "--yes", "--json", url=api.url)
         assert json.loads(deleted.out) == {"matched": 1, "changed": 1}
     left = {page["url"] for page in lines(recrawl("pages", "list", url=api.url))}
     assert left == {f"{A}11", "https://b.example/"}
@@ -97,8 +97,8 @@ def test_a_url_in_the_place_of_a_filter_names_the_option_for_it(api: Live, recra
 
 def test_pages_are_crawled_again_and_their_log_is_read(api: Live, recrawl):
     done = recrawl("pages", "recrawl", "--url", f"{A}1", "--url", f"{A}none", url=api.url)
-    assert json.loads(done.out)["changed"] == 1
-    assert json.loads(done.out)["n_rejected"] == 1
+    assert done.out == "1 page of 1 due\n"
+    assert len(done.err.splitlines()) == 1
     api.post("/observations", [{"url": f"{A}1", "observed_at": START.isoformat(), "digest": "1"}])
     (entry,) = lines(recrawl("pages", "log", f"{A}1", url=api.url))
     assert (entry["kind"], entry["observed_at"]) == ("crawl", "2026-05-01T12:00:00Z")
@@ -155,6 +155,10 @@ def test_a_refused_page_is_kept_only_where_there_is_a_copy(api: Live, recrawl):
         {"url": f"{A}3", "observed_at": crawled_at, "robots_denied": True},
     ]
     assert api.post("/observations", refused).json()["accepted"] == 2
+    listed = lines(recrawl("pages", "list", "state=refused", url=api.url))
+    assert [page["url"] for page in listed] == [f"{A}1", f"{A}3"]
+    n_listed = recrawl("pages", "count", "state=refused", "--exact", url=api.url).out
+    assert n_listed == "2 (exact)\n"
     reason = "the site or its robots.txt refuses the page"
     for url in (f"{A}1", f"{A}3"):
         ended = recrawl("fresh", url, url=api.url)

@@ -23,6 +23,9 @@ def test_groups_are_listed_stopped_and_admitted(api, recrawl):
     ]
     states = {"stop": "held", "admit": "admitted", "learn": "open"}
     for command, state in states.items():
-        answer = json.loads(recrawl("url-groups", command, GROUP, url=api.url).out)
+        answer = json.loads(recrawl("url-groups", command, GROUP, "--json", url=api.url).out)
         assert (answer["group"], answer["state"]) == ("a.example/calendar", state)
+    stopped = recrawl("url-groups", "stop", GROUP, url=api.url)
+    assert stopped.out == "a.example/calendar: no new page is crawled\n"
+    recrawl("url-groups", "learn", GROUP, url=api.url)
     assert recrawl("url-groups", "list", "--stopped", url=api.url).out == ""
