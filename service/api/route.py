@@ -286,10 +286,16 @@ class Parameters:
 
 
 def _fault(fault: ErrorDetails, schema: dict[str, Any]) -> str:
+    if "minItems" not in schema and "array" in _types(schema):  # a query repeats one value
+        schema = {"description": schema.get("description", "")}
     name, remedy = fault["loc"][0], expected(schema)
     if fault["type"] == "missing":
         return f"{name} is missing; send {remedy}"
     return f"{name} is {shown(fault['input'])}; send {remedy}"
+
+
+def _types(schema: dict[str, Any]) -> set[str | None]:
+    return {each.get("type") for each in (schema, *schema.get("anyOf", ()))}
 
 
 def _is_list(hint: Any) -> bool:

@@ -20,6 +20,8 @@ MAX_NAME = 300
 """Maximum length of a name from the request that an error repeats, characters."""
 SECRETS = frozenset({"secret"})
 """Fields whose values no error repeats."""
+ARTICLES = frozenset({"A", "An", "The"})
+"""First words of a description that needs no other article."""
 UNBOUNDED = 2**62
 """Bounds above this are not worth a mention."""
 
@@ -121,32 +123,46 @@ def expected(schema: Mapping[str, Any]) -> str:
         schema = {**schema, **choices[0]}
     if words := schema.get("enum"):
         return f"one of {', '.join(map(str, words))}"
-    kind = schema.get("type")
-    if kind == "boolean":
-        return "true or false"
+    kind = "object" if "$ref" in schema else schema.get("type")
+    if kind in ("boolean", "object"):
+        return "true or false" if kind == "boolean" else "an object"
     if kind in ("integer", "number"):
         return ("a whole number" if kind == "integer" else "a number") + _range(schema)
-    if kind == "array" and "minItems" in schema:
-        counts = f"{schema['minItems']} to {schema['maxItems']} values"
-        return f"{counts}, each {expected(schema['items'])}"
+    if kind == "array":
+        return _list(schema)
     if schema.get("format") == "date-time":
         return "an RFC 3339 instant with a zone, such as 2026-05-01T12:00:00Z"
-    phrase = _with_article(str(schema.get("description", "")))
-    return (
-        f"{phrase}, at most {schema['maxLength']:,} characters" if "maxLength" in schema else phrase
-    )
+    first_sentence = str(schema.get("description", "")).partition(". ")[0].rstrip(".")
+    phrase, most = _with_article(first_sentence), schema.get("maxLength")
+    return phrase if most is None else f"{phrase}, at most {most:,} characters"
+
+
+def _list(schema: Mapping[str, Any]) -> str:
+    """Return what a schema of a list takes.
+
+    >>> _list({"items": {"type": "object"}}), _list({"items": {"type": "integer"}, "maxItems": 9})
+    ('a list of objects', 'a list of at most 9 values, each a whole number')
+    """
+    most, each = schema.get("maxItems"), expected(schema.get("items", {}))
+    if "minItems" in schema:
+        return f"{schema['minItems']} to {most} values, each {each}"
+    counts = "a list of " + ("" if most is None else f"at most {most:,} ")
+    plural = {"an object": "objects", "text": "texts"}.get(each)
+    return counts + (plural or f"values, each {each}")
 
 
 def _with_article(description: str) -> str:
     """Return the description of a text as what to send.
 
-    >>> [_with_article(each) for each in ("Tag of the pages", "URL of the page", "")]
-    ['the tag of the pages', 'the URL of the page', 'text']
+    >>> [_with_article(each) for each in ("Tag of the pages", "URL of the page", "", "A name")]
+    ['the tag of the pages', 'the URL of the page', 'text', 'a name']
     """
     if not description:
         return "text"
-    is_word = description[1:2].islower()
-    return "the " + (description[0].lower() if is_word else description[0]) + description[1:]
+    first = description.partition(" ")[0]
+    is_word = first[1:].islower() or first in ARTICLES
+    phrase = (description[0].lower() if is_word else description[0]) + description[1:]
+    return phrase if first in ARTICLES else f"the {phrase}"
 
 
 def _plain(value: float) -> str:

@@ -1,17 +1,22 @@
 """Wrong values of every field and parameter: each error is in our words, and names a remedy."""
 
+import importlib
 import json
+import pkgutil
 import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from support.document import DOCUMENT
 from support.live_server import Live, running
 
-from service.model.field_faults import expected
+import recrawl_client.wire
+from recrawl_client.wire.common import Item
+from service.model.field_faults import descriptions, expected
 
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = {
@@ -259,6 +264,11 @@ def test_a_secret_is_not_repeated(live):
             "hosts[1] is 7; send a list of at most 100 host names, each of 1 to 253 characters",
         ),
         (
+            "post_leases",
+            '{"report": {"lease": "1-aa"}}',
+            "report is an object; send a list of objects",
+        ),
+        (
             "patch_page",
             '{"importance": "high"}',
             'importance is "high"; send a positive number up to 1e9',
@@ -309,6 +319,49 @@ def remedies() -> Iterator[str]:
         yield from (expected(schema) for schema in properties.values())
 
 
+PLAIN = {
+    "array": r"a list of |\d+ to \d+ values, ",
+    "object": "an object$",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false$",
+}
+"""Start of the remedy for each type of JSON but text."""
+
+
+def test_no_list_object_or_number_is_answered_with_send_text():
+    wrong = []
+    for name, schema in SCHEMAS.items():
+        for field, content in schema.get("properties", {}).items():
+            choices = [each for each in content.get("anyOf", ()) if each.get("type") != "null"]
+            kind = (choices[0] if choices else content).get("type")
+            start = PLAIN.get(kind) if isinstance(kind, str) and "enum" not in content else None
+            if start and not re.match(start, remedy := expected(content)):
+                wrong.append((name, field, remedy))
+    assert wrong == []
+
+
+def test_each_remedy_of_a_body_has_the_type_of_its_field():
+    wrong = []
+    for kind in bodies_of_the_wire():
+        (_,), components = msgspec.json.schema_components([kind])
+        for field, content in components[kind.__name__]["properties"].items():
+            remedy = descriptions(kind)[field]
+            is_list = "array" in {each.get("type") for each in (content, *content.get("anyOf", ()))}
+            if is_list and not remedy.startswith("a list of "):
+                wrong.append((kind.__name__, field, remedy))
+    assert wrong == []
+
+
+def bodies_of_the_wire() -> Iterator[type[Item]]:
+    """Yield the structs of bodies: every subclass of `Item`."""
+    for module in pkgutil.iter_modules(recrawl_client.wire.__path__):
+        names = vars(importlib.import_module(f"recrawl_client.wire.{module.name}"))
+        for each in names.values():
+            if isinstance(each, type) and issubclass(each, Item) and each.__struct_fields__:
+                yield each
+
+
 def test_each_remedy_is_an_end_of_the_sentence_send():
     wrong = [
         text
@@ -327,6 +380,18 @@ def test_each_remedy_is_an_end_of_the_sentence_send():
         ("POST", "/pages", {"json": [5, 6]}, "all 2 items were rejected; item 0: this is 5"),
         ("GET", "/pages", {"params": {"cursor": "x\0"}}, '"x\\u0000" is no cursor of GET /pages'),
         ("GET", "/pages", {"params": {"host": "x\0"}}, '"x\\u0000" is not a host name; send'),
+        (
+            "POST",
+            "/leases",
+            {"headers": {"Idempotency-Key": "x" * 3_000}, "json": {}},
+            "; send a text that is new for each request, such as a UUID, at most 255 characters",
+        ),
+        (
+            "GET",
+            "/leases",
+            {"params": {"hosts": ["a.example"] * 101}},
+            "hosts is a list of 101 items; send the name of a host, repeated for several",
+        ),
         ("GET", "/pages", {"params": {"url": "x" * 3_000}}, "3,000 bytes; send at most 2,048"),
         ("GET", "/epochs/1", {"params": {"x": "1"}}, "remove it, this path takes none"),
         (
