@@ -32,6 +32,9 @@ OTHERS = {
 }
 """Words about files of no format, with the remedy, by the first bytes."""
 URL = re.compile(rb"https?://\S+", re.IGNORECASE)
+WHITESPACE = re.compile(r"\s")
+ONE_URL = "whitespace in a URL; leave one URL in each line, with its spaces as %20"
+"""Reason to skip a line of a list of URLs."""
 CDXJ = re.compile(rb"\S+ \d{4,17} \{")
 
 
@@ -166,7 +169,8 @@ def _block(rows: list[tuple[int, Any]], bytes_read: int) -> Block:
 def _urls(text: IO[str]) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(text, 1):
         if (url := line.strip()) and not url.startswith("#"):
-            yield number, {"url": url}
+            inner = WHITESPACE.search(url)
+            yield number, _Unusable(ONE_URL) if inner else {"url": url}
 
 
 def _ndjson(text: IO[str], after_line: int) -> Iterator[tuple[int, Any]]:
@@ -230,7 +234,7 @@ def _refuse_unknown(path: Path, names: list[str], fields: Collection[str]) -> No
         )
 
 
-def _item(names: list[str], row: list[str]) -> dict[str, Any] | _Unusable:
+def _item(names: list[str], row: list[str]) -> dict[str, Any]:
     """Return the cells that are not empty, numbers as floats."""
     cells = zip(names, map(str.strip, row), strict=True)
     item: dict[str, Any] = {name: cell for name, cell in cells if cell}
@@ -238,10 +242,8 @@ def _item(names: list[str], row: list[str]) -> dict[str, Any] | _Unusable:
         item["tags"] = item["tags"].split()
     for name in NUMBERS:
         if name in item:
-            try:
+            with suppress(ValueError):  # its page is refused with the words of the API
                 item[name] = float(item[name])
-            except ValueError:
-                return _Unusable(f"{name} is not a number: {item[name][:40]!r}")
     return item
 
 

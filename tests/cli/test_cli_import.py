@@ -75,13 +75,22 @@ def test_bad_lines_of_a_csv_are_told_by_their_numbers_and_skipped(api: Live, rec
     assert ended.out == "2 new pages registered, 5 lines skipped\n"
     for line, reason in (
         (3, "send http or https"),
-        (4, "importance is not a number"),
+        (4, 'importance is "much"; send a positive number up to 1e9'),
         (5, "positive number"),
         (6, "more or fewer cells"),
         (8, "url is missing; send an absolute http or https URL"),
     ):
         (told,) = [said for said in ended.err.splitlines() if said.startswith(f"{path}:{line}:")]
         assert reason in told
+
+
+def test_a_line_with_words_beside_its_url_is_named_and_skipped(api: Live, recrawl, tmp_path):
+    path = tmp_path / "urls.txt"
+    path.write_text("http://a.example/1 \nhttp://a.example/2 extra\nhttp://a.example/3\tx\n")
+    ended = recrawl("import", path, "--to", api.url)
+    assert (ended.status, ended.out) == (1, "1 new page registered, 2 lines skipped\n")
+    for line in (2, 3):
+        assert f"{path}:{line}: whitespace in a URL; leave one URL in each line" in ended.err
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
