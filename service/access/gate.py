@@ -7,7 +7,7 @@ from service.access.callers import ANYONE, STRANGER, Caller
 from service.access.keyring import KeyRing
 from service.access.roles import Right
 from service.access.tokens import TokenChecker, UnknownSigner
-from service.model.errors import AccessUnavailable, Unauthorized
+from service.model.errors import ProviderUnavailable, Unauthorized
 
 TOKEN_DOTS = 2
 """Number of dots in a JSON Web Token."""
@@ -68,8 +68,8 @@ class Gate:
         """
         try:
             self.admit(key, right, operation)
-        except UnknownSigner:
-            raise AccessUnavailable from None
+        except UnknownSigner as error:
+            raise ProviderUnavailable from error
 
     def caller(self, key: str) -> Caller | None:
         """Return the caller who shows a key or a token; None for an invalid key.

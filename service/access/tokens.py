@@ -22,7 +22,7 @@ from service.access.claims import SUBJECTS, role_names, subject_of
 from service.access.limits import Slots
 from service.access.signers import NO_SIGNERS, Signer, signers_of
 from service.model.access import Role
-from service.model.errors import AccessUnavailable, Forbidden, InvalidSettings, Unauthorized
+from service.model.errors import Forbidden, InvalidSettings, ProviderUnavailable, Unauthorized
 from service.model.redaction import redacted
 
 FRESH_S, KEPT_S = 300.0, 3_600.0
@@ -44,6 +44,7 @@ MAX_SHOWN = 120
 NOTED_S, MAX_NOTED = 60.0, 30
 """Time within which a reason is logged once, seconds, and maximum number of reasons in that time.
 """
+NOT_READ = "not read yet"
 
 log = structlog.get_logger()
 
@@ -62,7 +63,7 @@ class TokenSettings:
 
 
 class UnknownSigner(Exception):
-    """The token is signed by a key that has not been read."""
+    """The token is signed by a key that has not been read; the message has the reason."""
 
 
 class TokenChecker:
@@ -94,6 +95,8 @@ class TokenChecker:
         """Public keys of the provider."""
         self.document: Any = None
         """Set of keys as it was read last."""
+        self.trouble = NOT_READ
+        """Reason why the keys could not be read last."""
         self.read_at = -KEPT_S
         self.tried_at = -KEPT_S
         self.reading = Lock()
@@ -113,7 +116,7 @@ class TokenChecker:
         ------
         UnknownSigner
             The token is signed by an unknown key: call `refresh`, then this again.
-        AccessUnavailable
+        ProviderUnavailable
             The provider's keys have not been read for `KEPT_S`.
         Unauthorized
             The token is not valid.
@@ -130,7 +133,10 @@ class TokenChecker:
         if len(token) > MAX_TOKEN:
             raise refusal(f"it has over {MAX_TOKEN} characters")
         if self.seconds() - self.read_at > KEPT_S:
-            raise UnknownSigner if self.may_refresh() else AccessUnavailable
+            unread = UnknownSigner(self.trouble)
+            if self.may_refresh():
+                raise unread
+            raise ProviderUnavailable from unread
         digest = sha256(token.encode()).digest()
         cached = self.checked.get(digest)
         if cached is None:
@@ -165,7 +171,7 @@ class TokenChecker:
             raise refusal(f"it names no key (kid), and the provider has {self.signers.n_keys}")
         if named is None:
             if self.may_refresh():
-                raise UnknownSigner
+                raise UnknownSigner(self.trouble)
             raise refusal(f"the provider has no key of the name {shown(kid)}")
         signers = [signer for signer in named if algorithm in signer.algorithms]
         if not signers:
@@ -282,15 +288,17 @@ class TokenChecker:
                     n_keys=signers.n_keys,
                     n_skipped=signers.n_skipped,
                 )
-            self.read_at = self.seconds()
+            self.read_at, self.trouble = self.seconds(), NOT_READ
 
     def _warn(self, error: Exception) -> None:
-        left_s = KEPT_S - (self.tried_at - self.read_at)
+        left_s, name = KEPT_S - (self.tried_at - self.read_at), type(error).__name__
+        reason = redacted(str(error))[:300]
+        self.trouble = f"{self.settings.jwks_url}: {name}: {reason}"
         log.warning(
             "the JWKS address does not answer",
             address=self.settings.jwks_url,
-            error=type(error).__name__,
-            reason=redacted(str(error))[:300],
+            error=name,
+            reason=reason,
             last_keys_count_s=round(max(left_s, 0.0)),
         )
 

@@ -19,7 +19,7 @@ from service.api.prefix import root_of
 from service.api.responses import problems
 from service.api.threads import CALLER_NAME
 from service.model.access import Actor
-from service.model.errors import AccessUnavailable, Forbidden, RecrawlError, Unauthorized
+from service.model.errors import Forbidden, ProviderUnavailable, RecrawlError, Unauthorized
 from service.runtime.requests import BODY, QUESTION, SECURITY, SLOTS, ask_again
 
 CALLER = "caller"
@@ -98,8 +98,8 @@ async def identified(gate: Gate, key: str, right: Right, operation: str) -> Call
                     await run_in_threadpool(gate.tokens.refresh)
     try:
         return gate.admit(key, right, operation)
-    except UnknownSigner:
-        raise AccessUnavailable from None
+    except UnknownSigner as error:
+        raise ProviderUnavailable from error
 
 
 def leave(scope: Scope) -> None:

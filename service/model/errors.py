@@ -181,6 +181,10 @@ class AccessUnavailable(RecrawlError):
     """API keys cannot be checked now, because they could not be read; send this again."""
 
 
+class ProviderUnavailable(AccessUnavailable):
+    """The keys of the identity provider (JWKS) cannot be read, so tokens are not checked now."""
+
+
 class Overloaded(RecrawlError):
     """Too many items wait to be written; send them again after Retry-After, in batches."""
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from structlog.testing import capture_logs
 from support.access_cases import bearer
 from support.identity import EC, ED, OTHER_RSA, RSA, forged, jwk
-from support.live_server import PATIENCE_S, Clock, running
+from support.live_server import PATIENCE_S, Clock, running, until
 from support.local_site import page, serving
 
 from service.access.tokens import (
@@ -328,6 +328,31 @@ def test_a_service_accepts_tokens_beside_keys(sqlite_url):
         assert ask("GET", "/epochs", provider.token(OTHER_RSA)).status_code == 401
         audit = ask("GET", "/audit", provider.token(groups="ops")).json()["items"]
         assert [(item["key"], item["act"]) for item in audit] == [("jwt:worker 7", "epoch.request")]
+
+
+@pytest.mark.dear
+def test_a_provider_that_was_never_reached_is_named_in_the_answer_and_in_the_log(sqlite_url):
+    provider = Provider()
+    with trusting(provider, sqlite_url) as live, capture_logs() as lines:
+        tokens = live.service.gate.tokens
+        until(lambda: tokens.document is not None, "the first reading has ended")
+        with tokens.reading:
+            tokens.fetch, tokens.read_at = away, tokens.seconds() - KEPT_S - 1
+        for age in (RETRY_S, 0):
+            tokens.tried_at = tokens.seconds() - age
+            answer = live.client.get("/epochs", headers=bearer(provider.token()))
+            problem = answer.json()
+            assert answer.status_code == 503, problem
+            assert answer.headers["Retry-After"] == "5"
+            assert problem["type"].endswith("#provider-unavailable")
+            assert problem["detail"].startswith("The keys of the identity provider (JWKS) cannot")
+    causes = [line["cause"] for line in lines if line["event"] == "identity provider trouble"]
+    assert len(causes) == 2
+    assert all("/jwks: OSError: no route" in cause for cause in causes)
+
+
+def away():
+    raise OSError("no route")
 
 
 @pytest.mark.dear

@@ -58,6 +58,7 @@ STATUS: dict[type[Exception], int] = {
     errors.EpochRunning: 409,
     errors.PlanTooLarge: 501,
     errors.AccessUnavailable: 503,
+    errors.ProviderUnavailable: 503,
     errors.HostHasPages: 409,
     errors.BudgetUnitChanges: 409,
     errors.GroupDivided: 409,
@@ -156,7 +157,9 @@ async def answer(request: Request, error: Exception) -> Response:
     elif isinstance(error, errors.Overloaded):
         response.headers["Retry-After"] = "1"
     elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.warning("store trouble", error=type(error).__name__, cause=repr(error.__cause__))
+        is_provider = isinstance(error, errors.ProviderUnavailable)
+        trouble = "identity provider trouble" if is_provider else "store trouble"
+        log.warning(trouble, error=type(error).__name__, cause=repr(error.__cause__))
     return response
 
 
