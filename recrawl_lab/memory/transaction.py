@@ -195,7 +195,7 @@ class MemoryTransaction(MemoryLinks):
 
     def _row(self, page_id: int) -> int:
         if not (0 < page_id <= self.pages.n and self.pages["alive"][page_id - 1]):
-            raise PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
+            raise PageNotFound(f"no page has the id {page_id}; GET /pages lists the pages")
         return page_id - 1
 
     @override

@@ -8,6 +8,9 @@ from service.access.roles import Right
 from service.model.access import Role, role_names
 from service.model.errors import Forbidden
 
+OF_TOKENS = "jwt:"
+"""Start of the names of callers who show a token."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -25,14 +28,14 @@ class Caller:
     """Places for its requests in work; None: no limit."""
 
     def check(self, right: Right, operation: str) -> None:
-        """Raise `Forbidden` without the right to an operation."""
+        """Raise `Forbidden` without the right to an operation, such as POST /leases."""
         if right.role is None or self.role is None:
             return
         if self.role < right.role:
             needed = role_names([role for role in Role if role >= right.role])
-            raise Forbidden(
-                f"{operation} needs a key of role {needed}; this key has the role {self.role.name}"
-            )
+            kind = "token" if self.name.startswith(OF_TOKENS) else "key"
+            has = f"this {kind} has the role {self.role.name}"
+            raise Forbidden(f"{operation} needs a {kind} of role {needed}; {has}")
         if self.boundary is not None and (right.limited is None or self.role < right.limited):
             needed = "no such key" if right.limited is None else f"role {right.limited.name}"
             raise Forbidden(

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from service.access.callers import Caller
+from service.access.callers import OF_TOKENS, Caller
 from service.access.claims import SUBJECTS, role_names, subject_of
 from service.access.limits import Slots
 from service.access.signers import NO_SIGNERS, Signer, signers_of
@@ -229,7 +229,7 @@ class TokenChecker:
         role = self._role(claims)
         key = subject, role
         if key not in self.callers:
-            caller = Caller(f"jwt:{subject}", role, known=True, slots=Slots(self.n_slots))
+            caller = Caller(f"{OF_TOKENS}{subject}", role, known=True, slots=Slots(self.n_slots))
             remember(self.callers, key, caller)
         return self.callers[key], float(expires_at)
 

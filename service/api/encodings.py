@@ -13,6 +13,8 @@ from service.api.threads import in_thread
 from service.model.errors import BodyTooLarge, MalformedBody, UnsupportedMediaType
 
 GZIP = ("gzip", "x-gzip")
+MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+"""First bytes of a body in each encoding."""
 
 PIECE = 262_144
 """Maximum size of an inflated piece, bytes."""
@@ -22,6 +24,8 @@ MAX_RATIO, RATIO_FROM = 100, 4_000_000
 """Maximum size of an inflated body in sizes as sent, beyond its first bytes.
 
 Logs of crawls inflate up to fifty times; a bomb of gzip inflates a thousand times."""
+ANEW = "compress it again, and send all of it"
+MOST_MAGIC = max(map(len, MAGIC.values()))
 BOMB = f"the body inflates over {MAX_RATIO} times"
 
 
@@ -97,18 +101,34 @@ async def _inflated(
     coding: str, inflater: Gzip | Zstd, chunks: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
     n_sent = n_inflated = 0
+    head = b""
     try:
         async for chunk in chunks:
             n_sent += len(chunk)
+            head = head if len(head) >= len(MAGIC[coding]) else head + chunk[: len(MAGIC[coding])]
             for piece in inflater.pieces(chunk):
                 n_inflated += len(piece)
                 if n_inflated > max(RATIO_FROM, MAX_RATIO * n_sent):
                     raise BodyTooLarge(BOMB)
                 yield piece
     except (zlib.error, zstandard.ZstdError) as error:
-        raise MalformedBody(f"the body is not {coding}: {error}") from error
+        if head.startswith(MAGIC[coding]):
+            raise MalformedBody(f"the {coding} of the body is damaged; {ANEW}") from error
+        remedy = f"drop the header Content-Encoding or compress the body by {coding}"
+        raise MalformedBody(f"the body is not {coding}; {remedy}") from error
     if not inflater.whole():
-        raise MalformedBody(f"the body is not {coding}: it ends too early")
+        raise MalformedBody(f"the {coding} of the body ends too early; {ANEW}")
+
+
+async def plainly(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body of text; raise `MalformedBody` for one that is compressed."""
+    head = b""
+    async for chunk in chunks:
+        if len(head) < MOST_MAGIC:
+            head += chunk[:MOST_MAGIC]
+            if coding := next((c for c, magic in MAGIC.items() if head.startswith(magic)), None):
+                raise MalformedBody(f"the body is {coding}; send Content-Encoding: {coding} too")
+        yield chunk
 
 
 @lru_cache(maxsize=256)

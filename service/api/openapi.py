@@ -127,6 +127,14 @@ def request_body(kind: type[msgspec.Struct], example: Any, *, batch: bool = True
     return {"requestBody": {"required": True, "content": content}}
 
 
+def body_fields(description: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of the fields of a body, of an object or of the items of a list."""
+    content = description.get("requestBody", {}).get("content", {})
+    schema = content.get(JSON, {}).get("schema", {})
+    name = schema.get("items", schema).get("$ref", "").rpartition("/")[2]
+    return next((kind.__struct_fields__ for kind in STRUCTS if kind.__name__ == name), ())
+
+
 def document_body(example: str) -> dict[str, Any]:
     """Return the description of a body that is a sitemap."""
     text, binary = {"type": "string"}, {"type": "string", "format": "binary"}

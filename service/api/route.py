@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import TypedDict, override
 
 from service.access.roles import right_of
+from service.api import openapi
 from service.api.admission import add_limits, enter, leave
 from service.api.responses import problems
 from service.api.threads import in_thread
@@ -46,16 +47,10 @@ def check_query(request: Request) -> None:
         return
     parameters = request.scope["route"].parameters
     names = parameters.query_names
-    available = f"there are {', '.join(names)}" if names else "this path takes none"
     if unknown := [name for name in request.query_params if name not in names]:
+        route = request.scope["route"]
         raise RequestValidationError(
-            [
-                {
-                    "loc": ("query", name),
-                    "msg": f"{name}: no such parameter; remove it, {available}",
-                }
-                for name in unknown
-            ]
+            [{"loc": ("query", name), "msg": _no_parameter(route, name)} for name in unknown]
         )
     sent = Counter(name for name, _ in request.query_params.multi_items())
     if twice := [n for n, times in sent.items() if times > 1 and n not in parameters.repeated]:
@@ -65,6 +60,16 @@ def check_query(request: Request) -> None:
                 for name in twice
             ]
         )
+
+
+def _no_parameter(route: "DirectRoute", name: str) -> str:
+    """Return what is wrong with an unknown parameter, and what to do."""
+    names, fields = route.parameters.query_names, route.fields
+    if name in fields:
+        return f"{name}: no such parameter; send it in the body, as a field of its JSON"
+    many = "there is" if len(names) == 1 else "there are"
+    available = f"{many} {', '.join(names)}" if names else "this path takes none"
+    return f"{name}: no such parameter; remove it, {available}"
 
 
 GUARDED = [Depends(check_query)]
@@ -96,6 +101,8 @@ class DirectRoute(APIRoute):
         options["operation_id"] = options.get("operation_id") or endpoint.__name__
         super().__init__(path, endpoint, **options)
         self.operation = str(self.operation_id)
+        self.called = " ".join((*sorted(self.methods or ()), path))
+        """Method and path, for sentences."""
         self.right = right_of(self.operation)
         needs = self.dependant.dependencies
         for need in needs:
@@ -107,6 +114,8 @@ class DirectRoute(APIRoute):
             if need.name and need.call
         ]
         self.parameters = Parameters(endpoint, self.dependant)
+        self.fields = openapi.body_fields(self.openapi_extra or {})
+        """Names of the fields of the body, of an object or of the items of a list."""
         self.blocks = not inspect.iscoroutinefunction(endpoint)
         self.app = self.respond
         self.literal = path.partition("{")[0]
@@ -129,7 +138,7 @@ class DirectRoute(APIRoute):
         request = Request(scope, receive)
         try:
             try:
-                await enter(request, self.operation, self.right)
+                await enter(request, self.called, self.right)
                 response = await self.call(request)
             except ANSWERED as error:
                 response = await problems.respond(request, error)

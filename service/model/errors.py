@@ -106,7 +106,7 @@ class TooManyRequests(RequestError):
 
 
 class PageNotFound(RequestError):
-    """No such page; register it with POST /pages."""
+    """No such page; register its URL with POST /pages, or find its id with GET /pages."""
 
 
 class HostNotFound(RequestError):

@@ -203,7 +203,7 @@ def test_without_a_list_no_other_origin_reads_an_answer(live):
 def test_a_refusal_is_a_problem_and_names_the_operation_and_the_remedy(live, keys):
     refused = call(live, "delete_page", keys["good", Role.report])
     assert json.loads(refused.content)["detail"] == (
-        "delete_page needs a key of role admin; this key has the role report"
+        "DELETE /pages/{page_id} needs a key of role admin; this key has the role report"
     )
 
 

@@ -79,7 +79,9 @@ BAD = {
     ),
     # the rest of a page
     "bounds crossed": page(
-        '"min_crawl_rate": 2, "max_crawl_rate": 1', "min_crawl_rate", "lies above max_crawl_rate"
+        '"min_crawl_rate": 2, "max_crawl_rate": 1',
+        "min_crawl_rate",
+        "2 lies above max_crawl_rate 1; lower or drop it",
     ),
     "negative bound": page('"min_crawl_rate": -1', "min_crawl_rate", "crawls a day"),
     "zero maximum": page('"max_crawl_rate": 0', "max_crawl_rate", "positive number of crawls"),
@@ -123,7 +125,7 @@ BAD = {
     "year 10000": when('"10000-01-01T00:00:00Z"', "RFC 3339"),
     "timestamp": when("1777636800", "RFC 3339"),
     "words": when('"yesterday"', "RFC 3339"),
-    "future": when('"2026-05-01T12:05:01Z"', "5 minutes in the future", "future"),
+    "future": when('"2026-05-01T12:05:01Z"', "set yours, or send a past instant", "future"),
     "end of time": when('"9999-12-31T23:59:59-23:59"', "in the future", "future"),
     "start of time": when('"0001-01-01T00:00:00+23:59"', "lies before 1990", "past"),
     # what a crawl says
@@ -154,7 +156,7 @@ BAD = {
             (str(2**63), "service's number", "invalid"),
             (str(2**64), "service's number", "invalid"),
             ("9" * 5000, "service's number", "invalid"),
-            (str(2**63 - 1), "register it with POST /pages", "page_not_found"),
+            (str(2**63 - 1), "no page has this id; GET /pages lists", "page_not_found"),
         )
     },
 }

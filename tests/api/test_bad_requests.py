@@ -58,7 +58,9 @@ def assert_problem(response, status: int, name: str, *says: str) -> dict:
         (b"\x00", "not JSON"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a":' * 100_000, "nested too deeply"),
-        (gzip.compress(f"[{GOOD}]".encode(), mtime=0), "not"),
+        (gzip.compress(f"[{GOOD}]".encode(), mtime=0), "is gzip; send Content-Encoding: gzip"),
+        (zstandard.compress(f"[{GOOD}]".encode()), "is zstd; send Content-Encoding: zstd"),
+        (f"{GOOD}\n{GOOD}\n".encode(), "has one item a line; send it as application/x-ndjson"),
     ],
 )
 @pytest.mark.parametrize("path", ["/pages", "/observations", "/pings"])
@@ -115,9 +117,30 @@ def test_compressed_bodies_are_taken_in_one_part_or_several(shared: Live, coding
 def test_a_compressed_body_that_is_not_is_malformed(shared: Live, coding):
     body = f"[{GOOD}]".encode()
     whole = COMPRESS[coding](body)
-    for content in (body, whole[:-1], whole + b"junk", whole[:8] + whole[12:]):
+    for content, fault in (
+        (body, f"the body is not {coding}; drop the header Content-Encoding or compress the body"),
+        (whole[:-1], f"the {coding} of the body ends too early; compress it again"),
+        (whole + b"junk", f"the {coding} of the body is damaged; compress it again"),
+        (whole[:8] + whole[12:], f"the {coding} of the body "),
+    ):
         problem = compressed(shared, coding, content)
-        assert_problem(problem, 400, "malformed-body", f"the body is not {coding}")
+        assert_problem(problem, 400, "malformed-body", fault)
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+@pytest.mark.parametrize(
+    ("path", "media_type"),
+    [
+        ("/pages", "application/x-ndjson"),
+        ("/observations", "application/x-ndjson"),
+        ("/leases", JSON),
+        ("/indexnow", JSON),
+    ],
+)
+def test_a_compressed_body_without_its_header_is_named(shared: Live, coding, path, media_type):
+    content = COMPRESS[coding](f"{GOOD}\n".encode() * 100)
+    response = shared.client.post(path, content=content, headers={"Content-Type": media_type})
+    assert_problem(response, 400, "malformed-body", f"send Content-Encoding: {coding} too")
 
 
 @pytest.mark.parametrize("coding", COMPRESS)
@@ -441,10 +464,12 @@ def test_no_fixed_path_takes_the_methods_of_an_id_beside_it(shared: Live):
         ("GET", "/schedule?limt=5", "limt", "there are cursor, limit, host"),
         ("GET", "/schedule?limit=5&limt=5", "limt", "no such parameter; remove it"),
         ("GET", "/pages?uri=https://a.example/", "uri", "there are url"),
-        ("POST", "/pings?regster=false", "regster", "there are register"),
-        ("POST", "/observations?regster=false", "regster", "there are register"),
+        ("POST", "/pings?regster=false", "regster", "there is register"),
+        ("POST", "/observations?regster=false", "regster", "there is register"),
         ("POST", "/sitemaps?url=https://a.example/s.xml&crosshost=true", "crosshost", "cross_host"),
-        ("POST", "/epochs?bandwidth=3", "bandwidth", "there are wait_s"),
+        ("POST", "/epochs?bandwidth=3", "bandwidth", "there is wait_s"),
+        ("POST", "/leases?count=3", "count", "send it in the body, as a field of its JSON"),
+        ("POST", "/pings?changed_at=1", "changed_at", "send it in the body"),
         ("GET", "/epochs/latest?bandwidth=3", "bandwidth", "this path takes none"),
         ("GET", "/epochs/latest?x", "x", "this path takes none"),
         ("GET", "/pages?tag=a&tag=b", "tag", "stands more than once; send it once"),

@@ -77,7 +77,7 @@ def test_a_role_sees_and_does_what_the_api_allows_it(live):
 
 def test_unknown_pages_and_bad_parameters_have_a_page_with_the_sentence_of_the_api(admin, reader):
     for path, status, word in (
-        ("/console/pages/999", 404, "no page has the id 999"),
+        ("/console/pages/999", 404, "no page has the id 999; GET /pages lists the pages"),
         ("/console/pages/x", 422, "page_id is"),
         ("/console/pages?state=odd", 422, "state is"),
         ("/console/pages?cursor=odd", 422, "cursor"),

@@ -34,9 +34,9 @@ from service.api.requests.bodies import (
     Body,
     arrival,
     arriving,
+    as_text,
     drain,
     heavy,
-    inflated,
     media_type,
     read_body,
 )
@@ -246,7 +246,7 @@ async def read_blocks(request: Request, max_items: int, max_bytes: int) -> Async
     kind, chunks = media_type(request), arrival(request)
     limits = BodyLimits.of(max_items, max_bytes)
     hold = partial(request.app.state.service.bodies.hold, request.scope)
-    pieces, n_lines = arriving(request, chunks, inflated), 0
+    pieces, n_lines = arriving(request, chunks, as_text), 0
     try:
         async for block in cut(pieces, max_items, max_bytes, hold):
             meter = Meter(limits, lines=True)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fastapi import Request
 
-from service.api.encodings import GZIP, inflate
+from service.api.encodings import GZIP, inflate, plainly
 from service.api.requests.meter import SMALL, BodyLimits, Meter
 from service.model.errors import (
     BodyTooLarge,
@@ -93,7 +93,7 @@ async def _read_json(
     kind, service = media_type(request), request.app.state.service
     limits = BodyLimits.of(service.max_items, service.max_body_bytes)
     meter = Meter(limits, lines=kind in LINES)
-    content = await _read(request, inflated, limit, hold, meter)
+    content = await _read(request, as_text, limit, hold, meter)
     meter.check()
     return Body(content, kind, n_items=meter.n_items)
 
@@ -215,6 +215,12 @@ def header(request: Request, name: bytes, default: str = "") -> str:
 def inflated(request: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Return the pieces of a body without its Content-Encoding; raise as `inflate`."""
     return inflate(header(request, b"content-encoding").strip().lower(), arriving)
+
+
+def as_text(request: Request, arriving: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Return the pieces of JSON as `inflated`; without the header they may not be compressed."""
+    pieces = inflated(request, arriving)
+    return plainly(arriving) if pieces is arriving else pieces
 
 
 async def drain(arriving: AsyncIterator[bytes], limit: int) -> None:

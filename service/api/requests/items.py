@@ -27,6 +27,8 @@ from service.model.field_faults import fault_of, shown, worded
 from service.model.lenient_json import Contradiction
 
 LINE = re.compile(rb"[^\n]+")
+IS_LINES = re.compile(r"line \d+, column 1: more follows")
+"""Fault of a JSON array that is NDJSON."""
 
 ItemT = TypeVar("ItemT", bound=Item)
 ListedT = TypeVar("ListedT", bound=Item)
@@ -192,7 +194,12 @@ def _parse(content: bytes) -> Any:
 
 
 def _array(content: bytes, max_items: int) -> list[Any]:
-    items = _parse(content)
+    try:
+        items = _parse(content)
+    except MalformedBody as error:
+        if IS_LINES.search(error.detail) and content.lstrip().startswith(b"{"):
+            raise MalformedBody(f"the body has one item a line; send it as {LINES[0]}") from error
+        raise
     if not isinstance(items, list):
         raise MalformedBody("the body must be a JSON array of items; wrap a single item in [ ]")
     _limit(len(items), max_items)

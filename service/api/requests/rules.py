@@ -80,7 +80,8 @@ def check_bounds(low: float | None, high: float | None) -> None:
     """Raise `InvalidField` for a minimum above the maximum."""
     if low is not None and high is not None and low > high:
         raise InvalidField(
-            "min_crawl_rate", f"min_crawl_rate {low:g} lies above max_crawl_rate {high:g}"
+            "min_crawl_rate",
+            f"min_crawl_rate {low:g} lies above max_crawl_rate {high:g}; lower or drop it",
         )
 
 
@@ -160,5 +161,6 @@ def _out_of_time(field: str, moment: datetime, latest: datetime) -> InvalidField
         detail = f"{field} lies before 1990; check the unit and the zone"
         return InvalidField(field, detail, "past")
     now = latest - FUTURE_ALLOWED
-    detail = f"{field} is over 5 minutes in the future; the service's clock shows {now.isoformat()}"
+    clock = f"the service's clock shows {now.isoformat()}"
+    detail = f"{field} is over 5 minutes in the future; {clock}: set yours, or send a past instant"
     return InvalidField(field, detail, "future")

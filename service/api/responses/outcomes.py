@@ -190,10 +190,12 @@ def _rejection(index: int, verdict: ItemVerdict, *, by_id: bool) -> Rejection:
     if verdict is ItemVerdict.elsewhere:
         detail = "the lease is on another page than `url` names; leave `url` out"
         return Rejection(index=index, code="lease_mismatch", field="lease", detail=detail)
+    register = "register it with POST /pages or name it by `url` with `register=true`"
     return Rejection(
         index=index,
         code="page_not_found",
         field="page_id" if by_id else "url",
-        detail="no such page; register it with POST /pages or name it by `url` with "
-        "`register=true`",
+        detail="no page has this id; GET /pages lists the pages, or name it by `url`"
+        if by_id
+        else f"no such page; {register}",
     )

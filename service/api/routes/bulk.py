@@ -245,7 +245,9 @@ def _named(service: Service, named: RecrawlBody) -> tuple[Ints, list[Rejection]]
             index=row,
             code="page_not_found",
             field="page_ids" if row < len(by_id) else "urls",
-            detail="no such page; register it with POST /pages",
+            detail="no page has this id; GET /pages lists the pages"
+            if row < len(by_id)
+            else "no such page; register it with POST /pages",
         )
         for row in missing
     )

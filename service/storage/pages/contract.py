@@ -74,7 +74,7 @@ class PageStatements(BulkStatements):
     def delete_page(self, page_id: int) -> None:
         """Delete a page, its state, log and rows of schedules; raise `PageNotFound`."""
         if not self.delete_many(np.array([page_id])):
-            raise PageNotFound(f"no page has the id {page_id}")
+            raise no_page(page_id)
 
     @abstractmethod
     def next_page_ids(self, after: int, limit: int) -> Ints:
@@ -197,4 +197,4 @@ class PagesSql(KeptSql, PageStatements, HostStatements):
 
 def no_page(page_id: int) -> PageNotFound:
     """Return the error for an id that no page has."""
-    return PageNotFound(f"no page has the id {page_id}; register it with POST /pages")
+    return PageNotFound(f"no page has the id {page_id}; GET /pages lists the pages")
