@@ -35,10 +35,11 @@ from scrapy.utils.reactor import is_reactor_installed
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from recrawl_client.base import EXAMPLE, checked_address
 from recrawl_client.batches import Batches
 from recrawl_client.calls import CrawlEvidence
 from recrawl_client.client import Client
-from recrawl_client.errors import ClientError, Unavailable
+from recrawl_client.errors import ClientError, Refused, Unavailable
 from recrawl_client.headers import (
     conditions,
 )
@@ -72,6 +73,8 @@ LINKS_S = 1.0
 """Maximum age of a link or a ping before sending, seconds."""
 MOST_REMEMBERED = 1_000_000
 """Maximum number of remembered registered pages, which links do not register again."""
+OF_KEYS = (401, 403)
+"""Statuses of a service that wants another key."""
 TARGET = "recrawl_target"
 """Name in `meta` of the list that gets the URL of a redirect's target, if it may be crawled."""
 
@@ -84,7 +87,7 @@ class Scheduler(BaseScheduler):
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
         options = crawler.settings
-        url = options.get("RECRAWL_URL", "http://127.0.0.1:8000")
+        url, self.fault = address_of(options.get("RECRAWL_URL", EXAMPLE))
         key = options.get("RECRAWL_API_KEY")
         self.register = options.getbool("RECRAWL_REGISTER", True)
         self.conditional = options.getbool("RECRAWL_CONDITIONAL", True)
@@ -182,6 +185,8 @@ class Scheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Queue a request or register its page; return false if neither is allowed."""
+        if self.fault:
+            return False
         if self._now(request):
             self.ready.append(request)
             return True
@@ -345,8 +350,8 @@ class Scheduler(BaseScheduler):
         )
         return engine.crawl(request)  # the engine wakes and calls enqueue_request
 
-    def _give_up(self, error: ClientError) -> None:
-        log.error("the service refused: %s", error)
+    def _give_up(self, reason: str) -> None:
+        log.error("%s", reason)
         self._close("recrawl_refused")
 
     def _close(self, reason: str) -> None:
@@ -357,6 +362,9 @@ class Scheduler(BaseScheduler):
     # -- in threads
 
     def _lease_on(self) -> None:
+        if self.fault:
+            self.in_engine(self._give_up, self.fault)
+            return
         while count := self.leases.wait_for_room():
             was_quiet = not (self.pages.n_waiting or self.pings.n_waiting)
             try:
@@ -365,7 +373,7 @@ class Scheduler(BaseScheduler):
                 log.warning("no leases: %s", error)
                 continue
             except ClientError as error:
-                self.in_engine(self._give_up, error)
+                self.in_engine(self._give_up, f"the service refused: {refusal(error)}")
                 return
             with self.leases.lock:
                 self.leases.take(leased.items)
@@ -390,6 +398,24 @@ class Scheduler(BaseScheduler):
     def _give_back(self) -> None:
         for crawl in self.leases.crawls.values():
             self.client.release(crawl)
+
+
+def address_of(url: str) -> tuple[str, str]:
+    """Return the address to use, and what is wrong with the one of the settings, "" for nothing.
+
+    Scrapy would print an error of its scheduler as two tracebacks.
+    """
+    try:
+        return checked_address(url), ""
+    except ValueError as error:
+        return EXAMPLE, f"RECRAWL_URL: {error}"
+
+
+def refusal(error: ClientError) -> str:
+    """Return an error with the setting to change, where it is the key's."""
+    is_of_key = isinstance(error, Refused) and error.status in OF_KEYS
+    remedy = " Set RECRAWL_API_KEY in the settings of Scrapy to a key of role crawl."
+    return f"{str(error).removesuffix('.')}.{remedy}" if is_of_key else str(error)
 
 
 def _ended(last: Callable[[], None]) -> bool:

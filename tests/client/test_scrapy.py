@@ -282,6 +282,17 @@ def test_leases_are_given_back_unless_the_service_is_away(why, was_there, caplog
 
 
 @pytest.mark.slow
+def test_a_spider_with_an_address_without_scheme_closes_with_one_sentence(tmp_path, live, site):
+    address = live.url.removeprefix("http://")
+    with scrapy(tmp_path, live, f"http://127.0.0.1:{site.port}/", RECRAWL_URL=address) as spider:
+        assert spider.wait(PATIENCE_S) == 0
+    log = (tmp_path / "scrapy.log").read_text()
+    assert f"RECRAWL_URL: '{address}' is no http:// or https:// address; use one like" in log
+    assert "Traceback" not in log
+    assert "(recrawl_refused)" in log
+
+
+@pytest.mark.slow
 def test_a_spider_without_a_valid_key_closes_and_says_why(tmp_path, sqlite_url, site):
     with (
         running(sqlite_url, api_keys=("k1",)) as live,
@@ -290,5 +301,6 @@ def test_a_spider_without_a_valid_key_closes_and_says_why(tmp_path, sqlite_url, 
         assert spider.wait(PATIENCE_S) == 0
     log = (tmp_path / "scrapy.log").read_text()
     assert "the service refused: 401 Unauthorized" in log
+    assert "Set RECRAWL_API_KEY in the settings of Scrapy to a key of role crawl." in log
     assert "1 item was not delivered: 401" in log
     assert "Traceback" not in log
