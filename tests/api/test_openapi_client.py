@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from support.live_server import START, running
+from support.pages import DOCS, block
 
 pytestmark = pytest.mark.slow
 
 DOCUMENT = Path(__file__).parents[2] / "openapi" / "openapi.json"
+PAGE = (DOCS / "how-to" / "crawl-with-your-own-crawler.md").read_text()
 MEDIA_TYPES = {
     "application/x-ndjson",
     "application/xml",
@@ -29,15 +31,16 @@ MEDIA_TYPES = {
 def generated(tmp_path_factory):
     """Give the generated package."""
     directory = tmp_path_factory.mktemp("client")
-    (directory / "config.yml").write_text("post_hooks: []\n")
-    command = [sys.executable, "-m", "openapi_python_client", "generate", "--meta", "none"]
+    names = block(PAGE, "openapi-python-client").text
+    (directory / "config.yml").write_text(f"{names}\npost_hooks: []\n")
+    command = [sys.executable, "-m", "openapi_python_client", "generate"]
     ended = subprocess.run(
         [
             *command,
             "--path",
             DOCUMENT,
             "--output-path",
-            directory / "generated_client",
+            directory / "project",
             "--config",
             directory / "config.yml",
         ],
@@ -46,9 +49,11 @@ def generated(tmp_path_factory):
         text=True,
     )
     assert_nothing_dropped(ended.stdout + ended.stderr)
-    sys.path.insert(0, str(directory))
-    yield importlib.import_module("generated_client")
-    sys.path.remove(str(directory))
+    project = directory / "project"
+    assert 'name = "recrawl-http"' in (project / "pyproject.toml").read_text()
+    sys.path.insert(0, str(project))
+    yield importlib.import_module("recrawl_http")
+    sys.path.remove(str(project))
 
 
 def assert_nothing_dropped(output: str) -> None:
@@ -68,7 +73,7 @@ def test_every_operation_is_generated(generated):
 
 
 def test_instants_are_generated_as_instants(generated):
-    models = importlib.import_module("generated_client.models")
+    models = importlib.import_module("recrawl_http.models")
     text = "2026-05-01T12:00:00+00:00"
     fields = {"lease": "1-ff", "page_id": 1, "expires_at": text}
     assert models.LeaseAnswer.from_dict(fields).expires_at == START
@@ -76,11 +81,11 @@ def test_instants_are_generated_as_instants(generated):
 
 def operation(tag: str, name: str):
     """Give the function of one operation that raises on what the document does not say."""
-    return importlib.import_module(f"generated_client.api.{tag}.{name}").sync
+    return importlib.import_module(f"recrawl_http.api.{tag}.{name}").sync
 
 
-def test_a_generated_client_registers_observes_and_reads_the_schedule(generated, sqlite_url):
-    models = importlib.import_module("generated_client.models")
+def test_a_recrawl_http_registers_observes_and_reads_the_schedule(generated, sqlite_url):
+    models = importlib.import_module("recrawl_http.models")
     url = "https://example.com/news"
     with (
         running(sqlite_url) as live,
