@@ -25,4 +25,6 @@ def sentence(error: ClientError) -> str:
         remedy = ASK
     else:
         remedy = next((remedy for kind, remedy in remedies if isinstance(error, kind)), "")
-    return f"{str(error).removesuffix('.')}. {remedy}".strip()
+    fault = str(error).removesuffix(".")
+    end = "" if fault.endswith("?") else "."
+    return f"{fault}{end} {remedy}".strip()

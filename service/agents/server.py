@@ -25,6 +25,7 @@ from service import __version__
 from service.agents.questions import read, schema
 from service.agents.remedies import sentence
 from service.agents.tools import MOST_ANSWER, TOOLS, Tool, text
+from service.model.field_faults import Fault, fault_of
 
 PATIENCE_S = 5.0
 """Maximum wait of a call while the service is away, seconds."""
@@ -116,8 +117,17 @@ class Agents:
         except ClientError as error:
             return failed(sentence(error))
         except (msgspec.ValidationError, ValueError) as error:
-            return failed(f"{tool.name}: {error}. Correct the arguments and call again.")
+            reason = f"{tool.name}: {error}"
+            if isinstance(error, msgspec.ValidationError):
+                reason += known_arguments(tool, fault_of(error))
+            return failed(f"{reason}. Correct the arguments and call again.")
         return succeeded(answer)
+
+
+def known_arguments(tool: Tool, fault: Fault) -> str:
+    """Return the arguments of a tool, for a call with an unknown one."""
+    names = ", ".join(tool.question.__struct_fields__)
+    return f"; its arguments are {names}" if fault.kind == "unknown" else ""
 
 
 async def _add_headers(request: httpx.Request) -> None:

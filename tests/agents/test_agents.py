@@ -219,7 +219,11 @@ def test_answers_are_bounded_and_no_change_is_lost(live):
         ("changes", {"cursor": "nonsense"}, "422"),
         ("plan", {"budgets": [0]}, "Expected `float` > 0"),
         ("plan", {"budgets": [1] * 6}, "Expected `array` of length <= 5"),
-        ("recrawl", {"urls": [NEWS], "all_pages": True}, "contains unknown field `all_pages`"),
+        (
+            "recrawl",
+            {"urls": [NEWS], "all_pages": True},
+            "field `all_pages`; its arguments are urls, dry_run.",
+        ),
         ("hosts", {"host": "absent.example"}, "no page has the host absent.example"),
         ("hosts", {"sort": "size"}, "Invalid enum value 'size'"),
         ("crawl", {}, "there is no tool 'crawl'; there are freshness, page, changes, plan"),
@@ -248,7 +252,7 @@ def test_a_key_that_reads_cannot_recrawl(live):
 def test_a_service_that_is_away_is_an_error_with_a_remedy(monkeypatch):
     monkeypatch.setattr("service.agents.server.PATIENCE_S", 0.01)
     (result,) = ask(Agents("http://127.0.0.1:1", None).server, ("plan", {}))
-    assert "is it running?" in refusal(result)
+    assert "is it running? Call again" in refusal(result)
     assert "Call again in a minute" in refusal(result)
 
 
