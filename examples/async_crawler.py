@@ -116,4 +116,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] or sys.argv[1:2] in (["-h"], ["--help"]):
+        sys.exit("usage: python async_crawler.py [URL of Recrawl]")
     asyncio.run(main())

@@ -205,4 +205,6 @@ async def main(recrawl_url: str, *start: str) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:] or sys.argv[1] in ("-h", "--help"):
+        sys.exit("usage: python crawlee_crawler.py RECRAWL_URL [URL of a page]...")
     asyncio.run(main(*sys.argv[1:]))

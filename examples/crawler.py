@@ -83,6 +83,8 @@ def work(web: httpx.Client, robots: rc.Robots, reporter: rc.Reporter) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] or sys.argv[1:2] in (["-h"], ["--help"]):
+        sys.exit("usage: python crawler.py [URL of Recrawl]")
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: STOP.set())
     with (
