@@ -122,6 +122,13 @@ def heed_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
+def addresses(urls: list[str] | None) -> list[str] | None:
+    """Return URLs; refuse each that is no http or https address."""
+    for url in urls or ():
+        address(url)
+    return urls
+
+
 def settings(database_url: str | None = None, **overrides: Any) -> "Settings":
     """Return the settings; `database_url` and `overrides` replace their variables."""
     from service.runtime.settings import read_settings

@@ -16,6 +16,7 @@ from service.cli.options import (
     To,
     UserAgent,
     address,
+    addresses,
     connected,
     console,
     finite,
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 Documents = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[URL…]", help="Sites, sitemaps, their indexes, or feeds; none: known feeds only"
+        metavar="[URL…]",
+        help="Sites, sitemaps, their indexes, or feeds; none: known feeds only",
+        callback=addresses,
     ),
 ]
 Interval = Annotated[
@@ -126,7 +129,9 @@ def _show(step: "WatchStep") -> None:
     if step.outcome == "failed":
         _warn(f"{step.url}: {step.reason}")
     elif answer is not None:
-        counts = f"{answer.created} new, {answer.accepted - answer.created} changed"
+        counts = (
+            f"{answer.created} new, {answer.accepted - answer.created} newer than the last ping"
+        )
         if answer.kind == "index":
             counts = counted(len(answer.children), "sitemap")
         typer.echo(

@@ -122,7 +122,10 @@ def test_a_sitemap_is_passed_on_and_fetched_again_only_when_it_has_changed(watch
     site.pages["/sitemap.xml"] = Page(site.urlset("/a", "/b"), headers=headers)
     first = watch(at)
     assert first.status == 0, first.err
-    assert first.out == f"{at}: urlset, 2 new, 0 changed, 0 rejected, 2 to crawl now\n"
+    assert (
+        first.out
+        == f"{at}: urlset, 2 new, 0 newer than the last ping, 0 rejected, 2 to crawl now\n"
+    )
     assert api.get("/pages", url=f"{site.url}/a").json()["estimate"]["last_ping_at"] == YESTERDAY
     assert watch(at).out == f"{at}: unchanged\n"
     (_, plain), (_, conditional) = site.asked
@@ -132,7 +135,10 @@ def test_a_sitemap_is_passed_on_and_fetched_again_only_when_it_has_changed(watch
     assert conditional["If-Modified-Since"] == headers["Last-Modified"]
     newer = site.urlset("/a", "/b", lastmod="2026-05-01")
     site.pages["/sitemap.xml"] = Page(newer, headers={"ETag": '"2"'})
-    assert watch(at).out == f"{at}: urlset, 0 new, 2 changed, 0 rejected, 2 to crawl now\n"
+    assert (
+        watch(at).out
+        == f"{at}: urlset, 0 new, 2 newer than the last ping, 0 rejected, 2 to crawl now\n"
+    )
 
 
 def test_children_of_an_index_are_fetched_even_when_the_index_has_not_changed(watch, site):
@@ -176,7 +182,7 @@ def test_redirects_are_followed_and_their_end_counts(watch, site):
     elsewhere = site.url.replace("127.0.0.1", "localhost")
     site.pages["/old.xml"] = Page(status=301, headers={"Location": f"{elsewhere}/new.xml"})
     site.pages["/new.xml"] = Page(site.urlset("/a").replace(b"127.0.0.1", b"localhost"))
-    assert "1 new, 0 changed, 0 rejected" in watch(f"{site.url}/old.xml").out
+    assert "1 new, 0 newer than the last ping, 0 rejected" in watch(f"{site.url}/old.xml").out
 
 
 @pytest.mark.sampled(2)
@@ -229,6 +235,13 @@ def test_a_tag_that_no_header_can_carry_is_not_sent_back(watch, site):
     for _ in range(2):
         ended = watch(f"{site.url}/sitemap.xml")
         assert (ended.status, ended.err) == (0, "")
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:21280", "a.example/sitemap.xml", "ftp://a.example/"])
+def test_an_address_without_http_is_refused(watch, url):
+    ended = watch(url)
+    assert ended.status == 2
+    assert "is no http:// or https:// address" in " ".join(ended.err.replace("│", " ").split())
 
 
 def test_a_name_that_no_header_can_carry_is_refused(watch, site):
@@ -711,7 +724,7 @@ def test_a_feed_becomes_a_page_that_only_a_watch_leases(watch, site, api):
     assert (ended.status, ended.err) == (0, "")
     assert ended.out == (
         f"{at}: a feed, which is read when it is due\n"
-        f"{at}: rss, 1 new, 0 changed, 0 rejected, 1 to crawl now\n"
+        f"{at}: rss, 1 new, 0 newer than the last ping, 0 rejected, 1 to crawl now\n"
     )
     page = api.get("/pages", url=at).json()
     assert (page["kind"], page["etag"]) == ("feed", '"1"')
