@@ -149,6 +149,8 @@ def shows_key(claim: KeyClaim, client: Callable[[], httpx.Client] = key_client) 
     ------
     KeyFileAway
         The site does not answer, or answers 408, 425, 429 or 5xx.
+    AddressNotPublic
+        The site has an address that is not public.
     """
     try:
         with client() as web, web.stream("GET", claim.location) as response:
@@ -158,8 +160,8 @@ def shows_key(claim: KeyClaim, client: Callable[[], httpx.Client] = key_client) 
             if status != httpx.codes.OK:
                 return False
             content = inflated_within(response, MAX_KEY_FILE)
-    except AddressNotPublic:
-        return False
+    except AddressNotPublic:  # which is an error of the network too
+        raise
     except SILENCE as error:
         raise KeyFileAway from error
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 import structlog
 
+from service.connectors.guarded import AddressNotPublic
 from service.connectors.indexnow import KeyClaim, KeyFileAway, shows_key
 from service.model.errors import Overloaded, TooManyRequests
 
@@ -242,6 +243,8 @@ class KeyChecks:
         self._line = KeyQueue()
         self._changed = threading.Condition()
         self._until: dict[bool, dict[bytes, datetime]] = {True: {}, False: {}}
+        self._private: set[bytes] = set()
+        """Refused claims whose sites have an address that is not public."""
         self._n_fetchers = 0
         self._stopped = False
 
@@ -259,6 +262,15 @@ class KeyChecks:
             self._start_fetcher()
         _end_wait(dropped, "dropped")
         return None
+
+    def refusal(self, claim: KeyClaim) -> str:
+        """Return why a claim was refused."""
+        at = claim.location[:300]
+        if _digest(claim) in self._private:
+            return (
+                f"{at} is not fetched: its host has an address that is not public; send an API key"
+            )
+        return f"{at} does not show the key; put it there"
 
     def stop(self) -> None:
         """Begin no further check and drop the waiting submissions."""
@@ -280,15 +292,18 @@ class KeyChecks:
 
     def _fetch(self) -> None:
         while (claim := self._next()) is not None:
-            verdict = False
+            verdict = is_private = False
             try:
                 verdict = self.look(claim)
             except KeyFileAway as away:
                 _end_wait(self._postpone(claim, away.retry_after_s), "unchecked")
                 continue
+            except AddressNotPublic:
+                is_private = True
             except Exception:
                 log.exception("a key file could not be checked", key_location=claim.location)
-            _end_wait(self._settle(claim, verdict), "believed" if verdict else "refused")
+            settled = self._settle(claim, verdict, is_private=is_private)
+            _end_wait(settled, "believed" if verdict else "refused")
 
     def _next(self) -> KeyClaim | None:
         """Return the next claim, after a wait for its turn; None once stopped."""
@@ -310,7 +325,13 @@ class KeyChecks:
             self._changed.notify_all()  # this site and this peer have one free turn more
             return self._line.done(claim)
 
-    def _settle(self, claim: KeyClaim, verdict: bool) -> list[Waiting]:  # noqa: FBT001
+    def _settle(
+        self,
+        claim: KeyClaim,
+        verdict: bool,  # noqa: FBT001
+        *,
+        is_private: bool,
+    ) -> list[Waiting]:
         """Store a verdict and return the submissions that waited for the verdict."""
         name, span = _digest(claim), BELIEVED_FOR if verdict else REFUSED_FOR
         with self._changed:
@@ -320,6 +341,9 @@ class KeyChecks:
             verdicts[name] = self.now() + span
             while len(verdicts) > (MAX_BELIEVED if verdict else MAX_REFUSED):
                 verdicts.pop(next(iter(verdicts)))
+            self._private -= {name}
+            self._private |= {name} if is_private else set()
+            self._private &= self._until[False].keys()
             self._changed.notify_all()  # this site and this peer have one free turn more
             return [] if self._stopped else self._line.done(claim)
 

@@ -8,6 +8,7 @@ import pytest
 from support.live_server import Live, running, until
 
 from service.connectors import indexnow_keys
+from service.connectors.guarded import AddressNotPublic
 from service.connectors.indexnow import KeyFileAway
 
 pytestmark = pytest.mark.dear
@@ -167,6 +168,22 @@ def test_a_site_that_does_not_show_its_key_is_refused_for_a_while(checked: Live)
     checked.service.key_checks.look = lambda _: True
     assert stranger(checked).status_code == 202
     until(lambda: n_pings(checked) == 1, "the key is found")
+
+
+def test_a_site_at_a_private_address_is_refused_by_this_reason(checked: Live):
+    def look(_):
+        raise AddressNotPublic("10.0.0.1")
+
+    checked.service.key_checks.look = look
+    assert stranger(checked).status_code == 202
+    until(lambda: stranger(checked).status_code == 403, "the site was looked at")
+    detail = stranger(checked).json()["detail"]
+    assert detail.startswith(f"https://a.example/{KEY}.txt is not fetched: its host has an address")
+    checked.clock.advance(minutes=6)
+    checked.service.key_checks.look = lambda _: False
+    assert stranger(checked).status_code == 202
+    until(lambda: stranger(checked).status_code == 403, "the site was looked at again")
+    assert "does not show the key" in stranger(checked).json()["detail"]
 
 
 def test_the_key_of_a_site_registers_no_pages_and_an_api_key_does(checked: Live):

@@ -11,7 +11,7 @@ import pytest
 from support.loopback import Loopback, Names
 
 from service.connectors import indexnow
-from service.connectors.guarded import FetchLimits, guarded_client
+from service.connectors.guarded import AddressNotPublic, FetchLimits, guarded_client
 from service.connectors.indexnow import KeyClaim, KeyFileAway, shows_key, submission
 from service.model.errors import InvalidField
 
@@ -54,7 +54,8 @@ def test_what_does_not_fit_together_is_refused_by_field(given, field, says):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
 def test_no_host_of_our_own_network_is_asked(host):
-    assert not shows_key(claim(f"http://{host}/"))
+    with pytest.raises(AddressNotPublic):
+        shows_key(claim(f"http://{host}/"))
 
 
 def claim(url: str = URL) -> KeyClaim:

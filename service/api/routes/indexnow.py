@@ -221,7 +221,7 @@ def _take(request: Request, service: Service, sent: Sent) -> Response:
                 pending = IndexNowAnswer(status="pending", n_urls=sent.n_urls, n_taken=0)
                 return answer(pending, 202)
             if not verdict:
-                raise KeyNotShown(f"{claim.location[:300]} does not show the key; put it there")
+                raise KeyNotShown(checks.refusal(claim))
         urls = sent.submission()
         check_urls(caller, urls.urls)
         charge(caller, len(urls.urls))
