@@ -224,7 +224,7 @@ class Recorder:
         """
         needs_rate = self.rules.estimator.needs_crawl_rate or needs_rates(crawls)
         states, leased = settler.lock(tx, page_id, crawls, scheduled=needs_rate)
-        crawls, starts = started(crawls, leased, states, now)
+        crawls, starts = started(crawls, leased, states, now, tx.incarnations)
         outcome = record(tx, crawls, self.rules, states, starts, self.recent, added)
         new = outcome.verdict == ACCEPTED
         held = settler.settle_crawls(

@@ -21,16 +21,22 @@ crawler may state the time of the report itself.
 
 A repeated report gets the time of the last crawl, so that it is a duplicate. A crawl without a
 lease counts, and answers requests, at the time that its crawler states.
+
+A restore loses leases and their reports. If a page was last crawled before the restore, and with
+another digest, a report under an ended lease is late, and no repeated one. It counts at its arrival
+if its time is wrong or missing.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 
 from service.leases.settle import LeasedCrawls
-from service.model.arrays import NO_TIME, Instants, Ints, instant
+from service.model.arrays import NO_TIME, Bools, Instants, Ints, instant
 from service.model.columns import CrawlColumns, PageStates
+from service.model.incarnations import Incarnation, restored_at
 
 EARLIEST = np.datetime64("1990-01-01", "us")
 """Earliest time of a crawl; a crawl with this start answers no request."""
@@ -44,11 +50,16 @@ lead (`api.requests.rules`)."""
 
 
 def started(
-    crawls: CrawlColumns, leased: LeasedCrawls, states: PageStates, now: datetime
+    crawls: CrawlColumns,
+    leased: LeasedCrawls,
+    states: PageStates,
+    now: datetime,
+    incarnations: Callable[[], Sequence[Incarnation]] = list,
 ) -> tuple[CrawlColumns, Instants]:
     """Return the crawls at the times at which they count, and the (N,) starts for requests.
 
     `states` are the locked states of their pages, and `now` is the arrival of the report.
+    `incarnations` returns those of the database.
     """
     row, locked = leased.row, leased.locked
     if not len(row):
@@ -65,25 +76,29 @@ def started(
     # fmin and fmax take the other one of two times if one is none
     times = np.fmin(np.fmax(stated, leased_at), at)
     if not held.all():
-        last = _last_crawls(crawls.page_id[row], states)
-        times = np.where(held, times, _after_lease(stated, last, at))
+        last, is_new = _before(crawls.page_id[row], crawls.digest[row], states)
+        is_new &= ~held
+        restore = restored_at(incarnations()) if is_new.any() else None
+        is_new &= False if restore is None else last < instant(restore)
+        times = np.where(held, times, _after_lease(stated, last, at, is_new))
     observed_at[row] = times
     return replace(crawls, observed_at=observed_at), starts
 
 
-def _after_lease(stated: Instants, last: Instants, at: np.datetime64) -> Instants:
-    """Return the (N,) times of reports whose leases have ended."""
+def _after_lease(stated: Instants, last: Instants, at: np.datetime64, is_new: Bools) -> Instants:
+    """Return the (N,) times of reports whose leases have ended; those that are new are late."""
     wrong = np.isnat(stated) | (stated > at) | (stated < EARLIEST)
     again = wrong | ((stated >= last - SLOW) & (stated <= last + FAST))
-    times: Instants = np.where(again & ~np.isnat(last), last, np.where(wrong, at, stated))
+    again &= ~np.isnat(last) & ~is_new
+    times: Instants = np.where(again, last, np.where(wrong, at, stated))
     return times
 
 
-def _last_crawls(page_id: Ints, states: PageStates) -> Instants:
-    """Return the (N,) times of the last crawls of pages; NaT: none."""
+def _before(page_id: Ints, digest: Ints, states: PageStates) -> tuple[Instants, Bools]:
+    """Return the (N,) times of the last crawls of pages, NaT: none, and which digests are new."""
     if not len(states):
-        return np.full(len(page_id), NO_TIME)
+        return np.full(len(page_id), NO_TIME), np.zeros(len(page_id), np.bool_)
     place = np.minimum(states.page_id.searchsorted(page_id), len(states) - 1)
     is_there = states.page_id[place] == page_id
     last: Instants = np.where(is_there, states.last_crawl_at[place], NO_TIME)
-    return last
+    return last, is_there & (digest != 0) & (digest != states.digest[place])

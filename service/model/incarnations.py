@@ -132,3 +132,8 @@ def lost_pages(page_id: Ints, incarnations: Sequence[Incarnation]) -> Bools:
 def is_lost_epoch(epoch: int, incarnations: Sequence[Incarnation]) -> bool:
     """Return whether a restore has lost an epoch that does not exist."""
     return any(each.last_epoch < epoch < each.first_epoch for each in incarnations)
+
+
+def restored_at(incarnations: Sequence[Incarnation]) -> datetime | None:
+    """Return the time of the last restore, by all incarnations, the oldest first; None: none."""
+    return incarnations[-1].began_at if len(incarnations) > 1 else None

@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,8 @@ def lost(place):
     place.backup()
     kept["clock"].advance(minutes=1)
     with running(place.url, clock=kept["clock"], **OPTIONS) as live:
+        live.post("/pages/recrawl", {"urls": [f"https://{HOST}/{i}" for i in range(3)]})
+        kept["leases"] = [lease_of(live, HOST) for _ in range(3)]
         (page,) = live.register("https://customer-a.example/secret")
         lease = lease_of(live, "customer-a.example")
         digests(live, HOST, 3, "b")
@@ -145,6 +148,24 @@ def test_a_report_of_a_lost_lease_changes_no_page_of_another_customer(live, lost
         assert "name the page by `url`" in refused["detail"]
     shown = live.get(f"/pages/{page}").json()
     assert (shown["last_crawl_at"], shown["note"], shown["gone"]) == (None, None, False)
+
+
+def test_reports_of_a_page_under_leases_of_the_lost_time_count_once(live, lost):
+    """Their page is in the backup, and its digest there is `a`."""
+    in_lost_time = (live.clock() - timedelta(minutes=60)).isoformat()
+    times = ({}, {"observed_at": in_lost_time}, {"observed_at": "2037-01-01T00:00:00Z"})
+    for lease, time in zip(lost["leases"], times, strict=True):
+        again = {"lease": lease, "digest": "a", **time}
+        assert live.post("/observations", [again]).json()["accepted"] == 0
+        new = {"lease": lease, "digest": "c", **time}
+        for n_accepted in (1, 0):
+            answer = live.post("/observations", [new]).json()
+            assert (answer["accepted"], answer["n_rejected"]) == (n_accepted, 0)
+            live.clock.advance(seconds=1)
+        if "observed_at" not in time:
+            for older in ("b", "a"):  # the page has been crawled since the restore
+                repeated = {"lease": lease, "digest": older}
+                assert live.post("/observations", [repeated]).json()["accepted"] == 0
 
 
 def test_a_ping_of_a_lost_page_is_rejected_as_such(live, lost):

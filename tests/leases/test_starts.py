@@ -15,15 +15,18 @@ from service.leases.starts import EARLIEST, started
 from service.model.arrays import NO_TIME, instant
 from service.model.columns import PageStates
 from service.model.domain import ItemVerdict
+from service.model.incarnations import Incarnation
 from service.storage.queue.columns import LockedLeases
 
 MINUTE = timedelta(minutes=1)
 LEASED_AT = T0 + MINUTE
+LIFE = Incarnation(1, "", T0 - DAY, "", "", 0, 0, 0, 0, 0, 0)
 ACCEPTED, DUPLICATE, LATE = ItemVerdict.accepted, ItemVerdict.duplicate, ItemVerdict.late
 
 
-def judged(stated, now, *, held=True, token=5, last=None):
+def judged(stated, now, *, held=True, token=5, last=None, restore=None):
     """Return when one crawl of page 1 counts, and until when it answers requests."""
+    lives = [] if restore is None else [LIFE, LIFE._replace(number=2, began_at=restore)]
     crawls = crawl_columns([1], instants([stated]), digest=1)
     crawls = replace(crawls, token=np.array([token]), leased_page_id=np.array([1]))
     locked = LockedLeases(
@@ -35,7 +38,9 @@ def judged(stated, now, *, held=True, token=5, last=None):
         n_unfinished=np.array([0]),
         idle=np.array([False]),
     )
-    after, starts = started(crawls, LeasedCrawls(np.array([0]), locked), state(last), now)
+    after, starts = started(
+        crawls, LeasedCrawls(np.array([0]), locked), state(last), now, lambda: lives
+    )
     return after.observed_at[0], starts[0]
 
 
@@ -86,6 +91,23 @@ def test_a_late_report_counts_at_its_time_and_answers_no_request(stated):
 @pytest.mark.parametrize("stated", [None, T0 + DAY])
 def test_a_late_report_of_a_page_never_crawled_counts_at_the_latest_now(stated):
     assert judged(stated, T0, held=False) == (instant(T0), EARLIEST)
+
+
+@pytest.mark.parametrize(
+    ("stated", "counts"),
+    [
+        (None, T0 + 10 * MINUTE),
+        (T0 + DAY, T0 + 10 * MINUTE),
+        (T0 + 6 * MINUTE, T0 + 6 * MINUTE),
+    ],
+)
+def test_a_new_digest_under_a_lease_that_a_restore_lost_is_no_repeated_report(stated, counts):
+    """`state` has no digest, so that of the report is new."""
+    last, now = T0 + 5 * MINUTE, T0 + 10 * MINUTE
+    lost = judged(stated, now, held=False, last=last, restore=T0 + 7 * MINUTE)
+    assert lost == (instant(counts), EARLIEST)
+    since = judged(stated, now, held=False, last=last, restore=T0 + 4 * MINUTE)
+    assert since == (instant(last), EARLIEST)
 
 
 seconds = st.integers(-400, 400).map(lambda s: timedelta(seconds=s))

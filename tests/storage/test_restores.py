@@ -10,6 +10,7 @@ import numpy as np
 import psycopg
 import pytest
 import sqlalchemy as sa
+from structlog.testing import capture_logs
 from support.live_server import cloned, command
 from support.store_cases import (
     CERTIFICATE,
@@ -25,8 +26,10 @@ from service.model.changes import ChangeColumns, ChangeKind
 from service.model.errors import EpochNotFound, EpochNotKept
 from service.model.incarnations import REWOUND_AFTER
 from service.model.listing import PageFilter
+from service.model.webhooks import Webhook, WebhookStatus
 from service.storage import open_store
 from service.storage.incarnations import marks
+from service.storage.incarnations.contract import WEBHOOKS_GO_ON
 
 WIDTH = 2
 ONLY = PageFilter(gone=False)
@@ -143,6 +146,33 @@ def test_a_restored_database_hands_out_no_number_again(place):
     assert newest.name != name
     assert newest.last_page == max(old) < min(lost) <= max(lost) < newest.first_page == min(new)
     assert newest.last_epoch == first_epoch < lost_epoch < newest.first_epoch <= epoch
+
+
+@pytest.mark.dear
+def test_the_log_of_a_restored_database_warns_of_its_active_webhooks(place):
+    with opened(place.url) as store, store.begin() as tx:
+        for status in WebhookStatus:
+            tx.add_webhook(
+                Webhook(
+                    id=status,
+                    url="https://hooks.example/",
+                    secret="whsec_",
+                    status=status,
+                    created_at=T0,
+                    next_at=T0,
+                    most=1,
+                )
+            )
+    place.backup()
+    with opened(place.url):
+        pass
+    place.restore()
+    with capture_logs() as logs, opened(place.url):
+        pass
+    assert [line["n"] for line in logs if line["event"] == WEBHOOKS_GO_ON] == [1]
+    with capture_logs() as logs, opened(place.url):
+        pass
+    assert logs == []
 
 
 @pytest.mark.dear

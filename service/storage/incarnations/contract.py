@@ -7,6 +7,7 @@ lost. A database without a row has not been opened yet.
 from abc import abstractmethod
 
 import numpy as np
+import structlog
 from typing_extensions import override
 
 from service.model.incarnations import (
@@ -19,6 +20,8 @@ from service.model.incarnations import (
     floor,
 )
 from service.storage.dialect import Dialect, Subject
+
+log = structlog.get_logger()
 
 
 class IncarnationStatements(Subject):
@@ -89,6 +92,11 @@ WHERE status IN ('requested', 'running')
 IS_REQUESTED = "SELECT count(*) FROM epochs WHERE status = 'requested'"
 REQUEST = "INSERT INTO epochs (status, requested_at) VALUES ('requested', %(now)s)"
 LOST_RUN = "the database was restored before the epoch was published"
+ACTIVE_WEBHOOKS = "SELECT count(*) FROM webhooks WHERE status = 'active'"
+WEBHOOKS_GO_ON = (
+    "webhooks of the restored database are active, and send its changes to the same addresses; "
+    "pause them if this is a copy for a test"
+)
 END_SESSIONS = "DELETE FROM meta WHERE name = 'console_secret'"
 
 
@@ -146,6 +154,8 @@ class IncarnationsSql(Dialect, IncarnationStatements):
         if is_requested:
             self.run(REQUEST, now=now)
         self.run(END_SESSIONS)
+        if n := self.scalar(ACTIVE_WEBHOOKS):
+            log.warning(WEBHOOKS_GO_ON, n=n)
         return begun
 
     @override
