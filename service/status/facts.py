@@ -199,19 +199,29 @@ def reported_by(steps: Sequence[MeasuredStep]) -> datetime | None:
 
 
 def stopped_groups(tx: Transaction) -> list[StoppedGroup]:
-    """Return groups with pages that wait, and that no rule of an operator decides about."""
+    """Return groups with pages that wait, and that no rule of an operator decides about.
+
+    A group below another one of them is a part of the same problem, and left out.
+    """
     levels = tx.stopped_levels(MOST_STOPPED)
     level = np.array([each.level for each in levels], np.int64)
     stopped = {group.level.level for group in judged(tx, level) if group.state == STOPPED}
     stopped &= set(tx.n_waiting(level))
+    names = {each.name for each in levels if each.level in stopped}
     return [
         StoppedGroup(
             *(each.name, each.since, each.n_first, each.n_new),
             n_forbidden=each.n_forbidden if each.is_forbidden else 0,
         )
         for each in levels
-        if each.level in stopped
+        if each.level in stopped and not names & _above(each.name)
     ]
+
+
+def _above(name: str) -> set[str]:
+    """Return the names of the host and the directories above a URL group."""
+    parts = name.partition("?")[0].split("/")
+    return {"/".join(parts[:n]) for n in range(1, len(parts))}
 
 
 def _losses(tx: Transaction, worker: WorkerCounts, at: datetime) -> WorkerFacts:

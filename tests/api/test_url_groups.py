@@ -148,3 +148,12 @@ def test_the_count_of_a_group_has_those_of_the_groups_below_it(learned):
     assert n["a.example"] == n["a.example/x"] + n["a.example/y"] > 0
     for part in "xy":
         assert n[f"a.example/{part}"] == n[f"a.example/{part}/#?"]
+
+
+def test_a_group_that_an_operator_stops_is_among_the_stopped_ones(learned):
+    register(learned, 3)
+    rule = {"group": "https://example.com/search/", "rule": "stop"}
+    assert learned.client.put("/url-groups", json=rule).json()["state"] == "held"
+    assert groups(learned, stopped=True)["example.com/search"]["state"] == "held"
+    learned.client.put("/url-groups", json=rule | {"rule": "admit"})
+    assert groups(learned, stopped=True) == {}

@@ -7,7 +7,9 @@ import pytest
 from support.new_page_cases import Fleet, absent, all_different, of_one_digest
 from support.store_cases import DAY, T0, page_columns
 
-from service.budget.shown import groups_above, stopped_of
+from service.budget.admission import overrule
+from service.budget.shown import groups_above, ladder_named, stopped_of
+from service.core import worth
 from service.model.ladder import ladder
 from service.model.outcomes import ROBOTS_DENIED
 from service.status.facts import stopped_groups
@@ -191,3 +193,29 @@ def test_a_sample_of_a_stopped_directory_is_of_the_group_with_most_pages(sql_sto
     }
     days = fleet.play(found, 2, hours=4)
     assert sum("/good/" in url for day in days for url in day) == 9
+
+
+def test_a_rule_above_a_stopped_group_ends_its_samples_until_the_rule_ends(sql_store):
+    fleet = Fleet(sql_store)
+    fleet.register([f"https://h0.example/s/deep/list?id={i}" for i in range(200)])
+    fleet.play(of_one_digest, 2, hours=4)
+
+    def rule(number):
+        with sql_store.begin() as tx:
+            names = ladder_named(tx, "https://h0.example/s/")
+            overrule(tx, names, number, T0)
+
+    rule(worth.HOLD)
+    fleet.day = 12
+    assert fleet.play(of_one_digest, 1, hours=4) == [[]]
+    rule(worth.NO_RULE)
+    assert [len(day) for day in fleet.play(of_one_digest, 1, hours=4)] == [1]
+
+
+def test_a_stopped_group_below_another_one_is_no_problem_of_its_own(sql_store):
+    fleet = Fleet(sql_store)
+    fleet.register([f"https://h0.example/s/deep/list?id={i}" for i in range(200)])
+    fleet.play(of_one_digest, 2, hours=4)
+    with sql_store.begin(write=False) as tx:
+        assert len(tx.stopped_levels(9)) > 1
+        assert len(stopped_groups(tx)) == 1

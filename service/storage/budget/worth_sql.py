@@ -132,8 +132,19 @@ SELECT level FROM url_levels WHERE stopped AND coalesce(rule, 0) = 0
     AND (EXISTS (SELECT 1 FROM page_states WHERE held = url_levels.level)
         OR EXISTS (SELECT 1 FROM url_levels AS child
             WHERE child.parent = url_levels.level AND child.n_first = 0))
+    AND NOT EXISTS (
+        WITH RECURSIVE above (parent, rule) AS (
+            SELECT own.parent, own.rule FROM url_levels AS own
+            WHERE own.level = url_levels.parent
+            UNION ALL
+            SELECT own.parent, own.rule FROM above
+            JOIN url_levels AS own ON own.level = above.parent
+        )
+        SELECT 1 FROM above WHERE above.rule IS NOT NULL
+    )
 ORDER BY sampled_at IS NOT NULL, sampled_at, level LIMIT %(limit)s
 """
+"""Statement that leaves out levels with a rule of their own, and those below a rule."""
 MARK_SAMPLED = "UPDATE url_levels SET sampled_at = %(now)s WHERE level IN (SELECT value FROM {ids})"
 DATE_SAMPLES = f"{MARK_SAMPLED} AND sampled_at IS NOT NULL"
 SHOWN = """
