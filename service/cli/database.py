@@ -1,5 +1,6 @@
 """Commands on the whole database: `migrate`, `restored` and `rebuild`."""
 
+from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +78,11 @@ def _confirm_downgrade(engines: "list[Engine]", revision: str, *, yes: bool) -> 
         pages = counted(sum(counts), "page")
         act = f"this drops all tables, with {least}{pages}, their logs, and all keys and webhooks"
     else:
-        act = f"this goes back to revision {revision} and drops what later ones have added"
+        lost = Counter[str]()
+        for engine in engines:
+            lost.update(migrations.drops(engine, revision))
+        rows = [f"{name} ({counted(n, 'row')})" for name, n in lost.items()]
+        act = f"this goes back to revision {revision} and drops {', '.join(rows) or 'no values'}"
     confirm(act, yes=yes)
 
 

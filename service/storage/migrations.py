@@ -2,14 +2,16 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.operations import Operations, ops
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.script.revision import RevisionError
 
 from service import __version__
 from service.model.errors import SchemaAhead, SchemaBehind, StoreUnavailable
@@ -111,6 +113,59 @@ def count_pages(engine: sa.Engine) -> int | None:
             return None
         n_pages: int = connection.execute(sa.text(statement)).scalar_one()
         return n_pages
+
+
+class NoConnection(NamedTuple):
+    """A connection without rows, on which nothing runs."""
+
+    dialect: sa.Dialect
+
+    def execute(self, _: Any) -> tuple[()]:
+        """Return no rows."""
+        return ()
+
+
+def drops(engine: sa.Engine, revision: str) -> dict[str, int]:
+    """Return the tables and columns that a downgrade drops, by name, with their rows.
+
+    Rows of a column are those with a value. Those without any row are left out, and at most
+    `MOST_COUNTED` are counted. A revision that is not below drops nothing: `downgrade` refuses it.
+    """
+    with engine.connect() as connection:
+        try:
+            below = tuple(scripts().iterate_revisions(current(connection), revision))
+        except RevisionError:
+            return {}
+        dropped = list[tuple[str, str]]()
+
+        def note(operation: ops.MigrateOperation) -> None:
+            if isinstance(operation, ops.DropColumnOp):
+                dropped.append((operation.table_name, operation.column_name))
+            if isinstance(operation, ops.DropTableOp):
+                dropped.append((operation.table_name, ""))
+
+        with Operations.context(MigrationContext.configure(connection)) as noting:
+            # the steps run nothing
+            noting.invoke, noting.get_bind = note, lambda: NoConnection(connection.dialect)  # type: ignore[method-assign,assignment,return-value]
+            for script in below:
+                script.module.downgrade()
+        whole = {table for table, column in dropped if not column}
+        counts = {}
+        for table, column in dropped:
+            if not column or table not in whole:
+                name = f"{table}.{column}" if column else table
+                counts[name] = _count(connection, table, column)
+    return {name: n for name, n in counts.items() if n}
+
+
+def _count(connection: sa.Connection, table: str, column: str) -> int:
+    rows = sa.select(sa.literal(1)).select_from(sa.table(table)).limit(MOST_COUNTED)
+    if column:
+        rows = rows.where(sa.column(column).is_not(None))
+    n: int = connection.execute(
+        sa.select(sa.func.count()).select_from(rows.subquery())
+    ).scalar_one()
+    return n
 
 
 def _run(engine: sa.Engine, step: Any, revision: str, *, checks: bool = False) -> None:

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 import sqlalchemy as sa
 from support.live_server import command, running
+from support.store_cases import register
 
 from service import __version__
 from service.api.server import GracefulServer
@@ -297,7 +298,19 @@ def test_migrate_goes_up_and_down_and_says_where_it_stands(recrawl, empty_databa
     assert "nothing was done: add --yes" in unasked
     assert recrawl("migrate", database_url=empty_database_url).out == up.out
     older = recrawl("migrate", "--down", "0037", database_url=empty_database_url).refusal()
-    assert "this goes back to revision 0037 and drops what later ones have added" in older
+    assert "this goes back to revision 0037 and drops no values; nothing was done" in older
+    with closing(open_store(empty_database_url, 2)) as store:
+        register(store, 1)
+        with store.begin() as tx:
+            tx.run("UPDATE hosts SET first_share = 0.5")
+    older = recrawl("migrate", "--down", "0001", database_url=empty_database_url).refusal()
+    assert "this goes back to revision 0001 and drops" in older
+    assert "incarnations (1 row)" in older
+    assert "hosts.first_share (1 row)" in older
+    assert "incarnations.number" not in older
+    for none_below in ("-999", "0038"):
+        none = recrawl("migrate", "--down", none_below, database_url=empty_database_url).refusal()
+        assert "drops no values" in none
     for options in (("--yes",), ()):  # the second one finds nothing to drop, and asks nothing
         down = recrawl("migrate", "--down", "base", *options, database_url=empty_database_url)
         assert down.out == "the database is at revision base\n"
