@@ -176,6 +176,8 @@ def set_(
     values = to_builtins(answer)
     parts = (f"{name} {shown(values.get(name)) or 'by default'}" for name in fields)
     echo_act(answer, f"{host} is set: {', '.join(parts)}", as_json=as_json)
+    if not answer.n_pages:
+        typer.echo(f"{host} is set{NO_PAGE}", err=True)
 
 
 @hosts.command()

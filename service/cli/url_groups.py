@@ -1,12 +1,15 @@
 """`recrawl url-groups`: the worth of new pages, and rules of operators."""
 
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from service.cli.options import URL, ApiKey, To, connected
 from service.cli.output import AsJson, echo_act, echo_lines
+
+if TYPE_CHECKING:
+    from recrawl_client.wire.url_groups import UrlGroupItem
 
 url_groups = typer.Typer(
     no_args_is_help=True, help="List groups of URLs; admit or stop their new pages."
@@ -41,7 +44,7 @@ def admit(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = 
     """Admit all new pages of a group, and below, to their first crawl."""
     with connected(to, api_key) as service:
         answer = service.set_url_group(group, "admit")
-    echo_act(answer, f"{answer.group}: all new pages are admitted", as_json=as_json)
+    _echo(answer, f"{answer.group}: all new pages are admitted", as_json=as_json)
 
 
 @url_groups.command()
@@ -49,7 +52,7 @@ def stop(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = F
     """Stop the first crawls of a group and of all below, as of a calendar without end."""
     with connected(to, api_key) as service:
         answer = service.set_url_group(group, "stop")
-    echo_act(answer, f"{answer.group}: no new page is crawled", as_json=as_json)
+    _echo(answer, f"{answer.group}: no new page is crawled", as_json=as_json)
 
 
 @url_groups.command()
@@ -59,3 +62,10 @@ def learn(group: Group, to: To = URL, api_key: ApiKey = None, as_json: AsJson = 
         answer = service.set_url_group(group, None)
     text = f"{answer.group}: what its first crawls bring decides; now it is {answer.state}"
     echo_act(answer, text, as_json=as_json)
+
+
+def _echo(item: "UrlGroupItem", text: str, *, as_json: bool) -> None:
+    """Print what a rule does, with a notice if the group's name may be a typing error."""
+    echo_act(item, text, as_json=as_json)
+    if not (item.n_first or item.n_waiting or item.n_in_flight):
+        typer.echo(f"{item.group} has this rule; no new page has come to it yet", err=True)

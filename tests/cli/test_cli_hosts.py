@@ -187,3 +187,13 @@ def test_delays_are_read_as_they_are_meant(lines, delay_s):
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", b"<html>" * 200_000, b"Crawl-delay: 5"])
 def test_what_is_no_robots_txt_asks_for_nothing(content):
     assert requested_delay(content, "bot") is None
+
+
+def test_a_host_without_a_page_is_set_with_a_notice(api: Live, recrawl):
+    api.register("https://a.example/")
+    ended = recrawl("hosts", "set", "a.exampel", "min_delay_s=2", url=api.url)
+    assert (ended.status, ended.err.split()) == (
+        0,
+        ["a.exampel", "is", "set;", "no", "page", "has", "this", "host", "yet"],
+    )
+    assert recrawl("hosts", "set", "a.example", "min_delay_s=2", url=api.url).err == ""

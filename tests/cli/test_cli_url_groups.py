@@ -29,3 +29,12 @@ def test_groups_are_listed_stopped_and_admitted(api, recrawl):
     assert stopped.out == "a.example/calendar: no new page is crawled\n"
     recrawl("url-groups", "learn", GROUP, url=api.url)
     assert recrawl("url-groups", "list", "--stopped", url=api.url).out == ""
+
+
+def test_a_rule_of_a_group_without_a_page_is_set_with_a_notice(api, recrawl):
+    api.register(*(f"{GROUP}day?n={i}" for i in range(3)))
+    notice = "no new page has come to it yet"
+    for command in ("stop", "admit"):
+        ended = recrawl("url-groups", command, "https://a.example/nosuch/", url=api.url)
+        assert (ended.status, notice in ended.err) == (0, True)
+        assert notice not in recrawl("url-groups", command, GROUP, url=api.url).err
