@@ -37,10 +37,11 @@ class Caller:
             has = f"this {kind} has the role {self.role.name}"
             raise Forbidden(f"{operation} needs a {kind} of role {needed}; {has}")
         if self.boundary is not None and (right.limited is None or self.role < right.limited):
-            needed = "no such key" if right.limited is None else f"role {right.limited.name}"
+            accepts = "accepts no key"
+            if right.limited is not None:
+                accepts = f"needs the role {right.limited.name} of a key"
             raise Forbidden(
-                f"{operation} accepts of the keys that are limited to hosts or URLs {needed}; use "
-                "a key without limits"
+                f"{operation} {accepts} that is limited to hosts or URLs; use a key without limits"
             )
 
 

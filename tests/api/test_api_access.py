@@ -246,6 +246,14 @@ def test_a_limited_key_sends_pings_and_pages_of_its_own(api: Live, url):
     assert api.client.get("/pages", params={"url": url}, headers=headers).status_code == 200
 
 
+def test_what_no_limited_key_may_ask_is_refused_in_a_clear_sentence(api: Live):
+    refused = api.client.get("/status", headers=limited(api))
+    assert refused.status_code == 403
+    assert refused.json()["detail"] == (
+        "get_status accepts no key that is limited to hosts or URLs; use a key without limits"
+    )
+
+
 @pytest.mark.parametrize("url", [THEIRS, "https://a.example.net/", "https://b.example/shop"])
 def test_a_limited_key_names_no_other_page(api: Live, url):
     headers, now = limited(api), api.clock().isoformat()
