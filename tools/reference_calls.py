@@ -1,9 +1,11 @@
 """The page of the Python client in docs/reference/, and words that all pages share."""
 
+import ast
 import inspect
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 from msgspec import Struct
 
@@ -51,6 +53,18 @@ def docstring(kind: object) -> str:
     return f"{head}\n\n```text\n{rest}\n```" if rest else head
 
 
+def fields(kind: type) -> list[tuple[str, str, str]]:
+    """Return the name, the type and the docstring of each field of a dictionary with types."""
+    statements = list(ast.walk(ast.parse(inspect.getsource(kind))))[1].body  # type: ignore[attr-defined]
+    rows = []
+    for field, after in pairwise([*statements, None]):
+        if isinstance(field, ast.AnnAssign):
+            text = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
+            name, type_ = ast.unparse(field.target), ast.unparse(field.annotation)
+            rows.append((code(name), code(type_), sentence(text)))
+    return rows
+
+
 def client() -> str:
     """Return the page of the Python client."""
     parts = [CLIENT_HEAD]
@@ -59,6 +73,8 @@ def client() -> str:
         if issubclass(kind, Struct | Exception):
             continue
         parts += [f"## {name}", docstring(kind)]
+        if is_typeddict(kind):
+            parts.append(table("field | type | meaning", fields(kind)))
         for method, function in inspect.getmembers(kind, inspect.isfunction):
             if not method.startswith("_"):
                 parts += [f"### {name}.{method}", f"`{signature(method, function)}`"]
