@@ -221,3 +221,22 @@ def test_a_requested_page_that_waits_for_a_window_is_named(live):
     live.clock.advance(hours=11)
     live.service.runner.run_once()
     assert [each["url"] for each in lease(live)] == [A]
+
+
+def test_a_host_that_no_crawler_asks_for_is_named_with_its_wait(live):
+    """Crawlers go on with another host, so none is missed."""
+    live.register(A)
+    live.clock.advance(minutes=9)
+    for minutes in (0, 2):
+        live.clock.advance(minutes=minutes)
+        live.register(f"{B}{minutes}")
+        lease(live, hosts=["b.example"])
+        sentence = explained(live, hosts=["a.example"])["sentence"]
+        if not minutes:
+            assert sentence == "Nothing to do: 1 page is ready, and the next request gets it."
+    assert sentence == (
+        "See whether a crawler asks for a.example: 1 page is ready, and no crawler has taken the "
+        "first for 11 minutes."
+    )
+    live.post("/pages/recrawl", {"urls": [A]})  # its bound is no time since which it waits
+    assert "the next request gets it" in explained(live, hosts=["a.example"])["sentence"]

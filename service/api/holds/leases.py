@@ -27,14 +27,17 @@ from service.api.holds.reading import (
 )
 from service.api.holds.standstill import cause, remedy
 from service.api.holds.turn import hold_of_turn, in_turns
-from service.model.arrays import Ints
+from service.model.arrays import Ints, moment
 from service.model.errors import HostNotFound
-from service.model.words import ahead, counted
+from service.model.words import ahead, counted, span
+from service.status.needs import PATIENCE
 from service.storage import Transaction
 from service.storage.queue.columns import LeaseFilter
 from service.storage.queue.holds import MOST_QUEUES, MOST_ROWS, MOST_WAITING
 
 MICROSECOND = timedelta(microseconds=1)
+LONGEST = timedelta(days=3_650)
+"""Maximum wait of a host queue that is shown."""
 FREE = ("ready", "no_crawler")
 """Holds of pages that the next request for leases gets."""
 
@@ -49,14 +52,25 @@ class Held:
     n_hosts: int = 0
     until: datetime | None = None
     most: int = 0
+    oldest: "Waiting | None" = None
+    """Host queue that has been ready for longest; None: the time is not known."""
 
-    def add(self, hold: Hold, n_pages: int) -> None:
+    def add(self, hold: Hold, n_pages: int, waiting: "Waiting | None" = None) -> None:
         """Add the pages of one host queue."""
+        if waiting is not None:
+            self.oldest = waiting if self.oldest is None else min(self.oldest, waiting)
         if n_pages > self.most:
             self.example, self.most = hold, n_pages
         self.n_pages, self.n_hosts = self.n_pages + n_pages, self.n_hosts + 1
         ends = [at for at in (self.until, hold.until) if at is not None]
         self.until = min(ends, default=None)
+
+
+class Waiting(NamedTuple):
+    """A host queue that is ready, and since when."""
+
+    since: datetime
+    host: str
 
 
 class Soon(NamedTuple):
@@ -86,8 +100,9 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
         standstill=_standstill(tx, service, now),
     )
     held: dict[tuple[str, str | None], Held] = {}
-    rows = zip(queues.queue_id.tolist(), hosts, n_due.tolist(), strict=True)
-    for queue_id, host, n in rows:
+    rows = zip(queues.queue_id.tolist(), hosts, n_due.tolist(), queues.next_at, strict=True)
+    for queue_id, host, n, next_at in rows:
+        waiting = _waiting(host.name, next_at, now)
         own = replace(turn, host=replace(host, cap=caps.get(queue_id)))
         parts = {own.host: n}
         if queue_id < 0 and n and tx.calendars.in_use:
@@ -95,18 +110,18 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
         for part, n_part in parts.items():
             for hold, n_pages in _holds_of(replace(own, host=part), n_part):
                 by = hold.by if hold.kind == "host_paused" else None
-                held.setdefault((hold.kind, by), Held(hold)).add(hold, n_pages)
+                held.setdefault((hold.kind, by), Held(hold)).add(hold, n_pages, waiting)
     others = _others(tx, hosts, now, of)
-    next_at = tx.next_ready_at(of)
-    next_at = None if next_at is None else max(next_at, now)
-    soon = Soon(next_at, tx.calendars.next_opening(now), has_pages=_has_pages(tx, of))
+    ready_at = tx.next_ready_at(of)
+    ready_at = None if ready_at is None else max(ready_at, now)
+    soon = Soon(ready_at, tx.calendars.next_opening(now), has_pages=_has_pages(tx, of))
     by_size = sorted(held.items(), key=lambda pair: -pair[1].n_pages)
     looked_at_all = len(queues) < MOST_QUEUES and not (n_due >= each).any()
     return LeasesExplained(
         sentence=f"{_sentence(list(held.values()), others, soon, turn)}.",
         n_due=int(n_due.sum()),
         complete=looked_at_all and all(n < MOST_WAITING for n in others.values()),
-        next_at=next_at,
+        next_at=ready_at,
         holds=[
             HeldPages(
                 hold=each.example.kind,
@@ -122,6 +137,13 @@ def explain_leases(tx: Transaction, service: Service, of: LeaseFilter) -> Leases
         n_waiting=others["waits"],
         n_unreported=others["unreported"],
     )
+
+
+def _waiting(host: str, next_at: np.datetime64, now: datetime) -> Waiting | None:
+    """Return since when a host queue is ready; None: it is not, or a request came first."""
+    since = moment(next_at)
+    # the bound of a requested page lies a century earlier
+    return Waiting(since, host) if since is not None and now - LONGEST < since < now else None
 
 
 def _has_pages(tx: Transaction, of: LeaseFilter) -> bool:
@@ -218,6 +240,11 @@ def _reason(held: list[Held], others: dict[str, int], soon: Soon, now: datetime)
         return _none_due(others, soon, now)
     main = max(held, key=lambda each: (each.example.kind in FREE, each.n_pages))
     hold, n = main.example, main.n_pages
+    if hold.kind == "ready" and main.oldest and now - main.oldest.since >= PATIENCE:
+        since, host = main.oldest
+        ready = f"{counted(n, 'page')} {'is' if n == 1 else 'are'} ready"
+        waits = f"no crawler has taken the first for {span((now - since).total_seconds())}"
+        return f"See whether a crawler asks for {host}", f"{ready}, and {waits}"
     if hold.kind == "ready":
         gets = "is ready, and the next request gets it" if n == 1 else "are ready"
         return hold.to_do, f"{counted(n, 'page')} {gets}"
