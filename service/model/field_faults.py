@@ -133,8 +133,10 @@ def expected(schema: Mapping[str, Any]) -> str:
     if schema.get("format") == "date-time":
         return "an RFC 3339 instant with a zone, such as 2026-05-01T12:00:00Z"
     first_sentence = str(schema.get("description", "")).partition(". ")[0].rstrip(".")
-    phrase, most = _with_article(first_sentence), schema.get("maxLength")
-    return phrase if most is None else f"{phrase}, at most {most:,} characters"
+    phrase = _with_article(first_sentence)
+    return (
+        f"{phrase}, at most {schema['maxLength']:,} characters" if "maxLength" in schema else phrase
+    )
 
 
 def _list(schema: Mapping[str, Any]) -> str:
