@@ -1,5 +1,7 @@
 """The comparisons of the page on weights, run as they stand against a service."""
 
+from collections import Counter
+
 import pytest
 from scrapy.http import HtmlResponse
 from support.live_server import lease_freely, running
@@ -50,7 +52,7 @@ def test_a_price_that_flickers_is_not_passed_on_and_a_jump_is(live, client, page
     for day in range(12):
         leased = crawl(live, client)
         price = 20.0 * (1.001 if day % 2 else 1.0) + (5.0 if day >= 9 else 0.0)
-        client.report(leased, **page["price_evidence"](price, leased.note))
+        client.report(leased, **page["price_evidence"](URL, price, leased.note))
     (jump,) = passed_on(client)
     assert jump.weight == 1.0
     assert len(client.changes().items) == 12
@@ -60,7 +62,7 @@ def test_a_price_that_flickers_is_not_passed_on_and_a_jump_is(live, client, page
 def test_a_price_that_creeps_is_passed_on_when_the_steps_have_added_up(live, client, page):
     for day in range(60):
         leased = crawl(live, client)
-        client.report(leased, **page["price_evidence"](20.0 * 1.001**day, leased.note))
+        client.report(leased, **page["price_evidence"](URL, 20.0 * 1.001**day, leased.note))
     changes = passed_on(client)
     assert len(changes) == 2  # 2.5 % each
     assert all(change.weight >= page["LEAST"] for change in changes)
@@ -106,3 +108,23 @@ def test_a_killed_spider_has_kept_its_prices(page, tmp_path):
 
 def test_the_spider_starts_at_the_page_of_its_argument(page):
     assert page["Shop"](prices=":memory:", start=URL).start_urls == [URL]
+
+
+def test_products_of_one_price_are_no_copies_and_a_sale_of_all_is_passed_on(live, client, page):
+    urls = [URL, *(f"{URL}/{n}" for n in range(19))]
+    live.register(*urls)
+    for price in (20.0, 30.0, 9.99, 9.99):
+        live.clock.advance(days=1)
+        client.recrawl(*urls)
+        for _ in urls:
+            live.clock.advance(seconds=5)
+            (leased,) = client.lease(1).items
+            own = price if price < 10 else price + urls.index(leased.url) / 8
+            client.report(leased, **page["price_evidence"](leased.url, own, leased.note))
+    assert len({page["price_evidence"](url, 9.99, None)["digest"] for url in urls}) == len(urls)
+    assert live.get("/hosts/shop.example").json().get("incident") is None
+    assert Counter(change.url for change in passed_on(client)) == dict.fromkeys(urls, 2)
+
+
+def test_a_text_without_a_word_is_no_content(page):
+    assert page["text_evidence"](" \n", "known") == ({"status": 200}, "known")
