@@ -274,7 +274,8 @@ def compare(
     weight, counted = None, changed == 1
     if crawls.weight is not None:
         # of a page that is gone, or back, the change is no other content
-        weight = np.where(counted & ~gone & ~was_gone, crawls.weight, np.nan)
+        full = gone | was_gone | _after_doubt(states, groups, crawls, outcome)
+        weight = np.where(counted & ~full, crawls.weight, np.nan)
         counted = counted & thinned(weight, crawls.page_id, at.astype("M8[us]").view(np.int64))
     interval = days(at - last_observed_at)
     is_evidence = (changed != UNSPECIFIED) & (interval > 0)
@@ -298,6 +299,17 @@ def compare(
         n_pings=n_pings,
         n_pings_after=n_pings_after,
     )
+
+
+def _after_doubt(states: PageStates, groups: Groups, crawls: CrawlColumns, outcome: Codes) -> Bools:
+    """Return which crawls follow a doubtful one, and come without a note.
+
+    Their crawlers keep the version to compare with elsewhere. They may have replaced it by the
+    doubtful one, which readers do not know. A note keeps the version before (`validators`).
+    """
+    before = groups.before(states.outcome, np.ones(len(outcome), np.bool_), outcome)
+    after: Bools = before == Outcome.doubtful
+    return after if crawls.note is None else after & (crawls.note == "")
 
 
 def _count_pings(

@@ -160,9 +160,9 @@ def _save_validators(
     crawls: CrawlColumns,
     comparison: CrawlComparison,
 ) -> None:
-    answer, gone = comparison.answer, comparison.gone
+    answer, gone, doubtful = comparison.answer, comparison.gone, comparison.outcome == DOUBTFUL
     if has_values(crawls):
-        tx.save_validators(validator_changes(after.page_id, groups, crawls, answer, gone))
+        tx.save_validators(validator_changes(after.page_id, groups, crawls, answer, gone, doubtful))
     else:
         tx.clear_validators(reset_pages(after.page_id, groups, crawls, answer))
 

@@ -35,11 +35,13 @@ def reset_pages(page_id: Ints, groups: Groups, crawls: CrawlColumns, answer: Boo
 
 
 def validator_changes(
-    page_id: Ints, groups: Groups, crawls: CrawlColumns, answer: Bools, gone: Bools
+    page_id: Ints, groups: Groups, crawls: CrawlColumns, answer: Bools, gone: Bools, doubtful: Bools
 ) -> ValidatorChanges:
     """Return the changes of (P,) pages by (N,) crawls, ordered by page and time.
 
-    A note counts whatever the crawl found. `answer` and `gone` are those of the comparison.
+    A note counts whatever the crawl found, unless the crawl is doubtful. Readers do not know
+    what such a crawl found, so the page keeps the note of the version before. The masks are those
+    of the comparison.
     """
     reset_at = _last(groups, answer & (crawls.status != NOT_MODIFIED))
     shown, dated = answer & ~gone, crawls.observed_at - crawls.last_modified >= DATED_AFTER
@@ -47,7 +49,7 @@ def validator_changes(
         page_id=page_id,
         etag=_newest_text(crawls.etag, groups, shown, reset_at),
         last_modified=_newest(crawls.last_modified, groups, shown & dated, reset_at, NO_TIME),
-        note=_newest_text(crawls.note, groups, np.ones_like(shown), np.zeros_like(reset_at)),
+        note=_newest_text(crawls.note, groups, ~doubtful, np.zeros_like(reset_at)),
         resets=reset_at >= 0,
     )
     return changes.where(changes.resets | ~changes.only_reset)

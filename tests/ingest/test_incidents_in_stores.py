@@ -358,3 +358,45 @@ def test_one_batch_or_many_give_the_same_states(steps, size):
         ends.append(host.states)
     for name in ("outcome", "n_failures", "gone", "digest", "absent_since", "n_changes"):
         np.testing.assert_array_equal(*(getattr(states, name) for states in ends))
+
+
+def weights(host, since=START):
+    """The weights of the changes in the feed since an instant."""
+    feed = feed_of(host.store)
+    weight = np.full(len(feed), np.nan) if feed.weight is None else feed.weight
+    return np.nan_to_num(weight, nan=1.0)[feed.observed_at >= instant(since)].tolist()
+
+
+def notes(store, page_id):
+    with store.begin(write=False) as tx:
+        return tx.validators(page_id).note.tolist()
+
+
+def texts(text, n=N):
+    return np.full(n, text, object)
+
+
+def test_a_doubtful_crawl_leaves_the_note_and_a_change_comes_with_its_weight(feed_host):
+    store, page_id = feed_host.store, feed_host.page_id
+    feed_host.crawl(
+        START - HOUR, status=200, digest=feed_host.own, note=texts("19"), weight=np.ones(N)
+    )
+    for hour in range(27):
+        held = notes(store, page_id) == ["19"] * N
+        # as a crawler reports that compares with the note
+        weight = np.full(N, 1.0 if held else 0.0)
+        feed_host.crawl(START + hour * HOUR, status=200, digest=7, note=texts("9"), weight=weight)
+        assert notes(store, page_id) == (["19"] if hour < 24 else ["9"]) * N
+    assert weights(feed_host) == [1.0] * N
+
+
+@pytest.mark.parametrize("note", [None, texts("")])
+def test_a_change_after_a_doubt_counts_in_full_without_a_note(feed_host, note):
+    for hour in range(27):
+        # the crawler has kept what it found at the first of these crawls
+        light = np.full(N, 0.0 if hour else 1.0)
+        feed_host.crawl(START + hour * HOUR, status=200, digest=7, note=note, weight=light)
+    feed_host.own += 1_000
+    last = START + 28 * HOUR
+    feed_host.crawl(last, status=200, digest=feed_host.own, note=note, weight=np.zeros(N))
+    assert weights(feed_host) == [1.0] * N + [0.0] * N

@@ -11,7 +11,7 @@ from support.store_cases import T0, crawl_columns, instants
 from service.ingest.crawls import outcomes
 from service.ingest.validators import has_values, reset_pages, validator_changes
 from service.model.arrays import NO_TIME, UNSPECIFIED, Groups, instant
-from service.model.outcomes import IS_ABSENT, SHOWS
+from service.model.outcomes import DOUBTFUL, IS_ABSENT, SHOWS
 
 DATE = T0 - timedelta(days=9)
 
@@ -63,7 +63,8 @@ def changes(*crawls):
 def shown(pages, groups, columns):
     """Add which crawls show their page, and that it is gone, as after a second look."""
     outcome = outcomes(columns)
-    return pages, groups, columns, SHOWS[outcome], IS_ABSENT[outcome]
+    answer, gone, doubtful = SHOWS[outcome], IS_ABSENT[outcome], outcome == DOUBTFUL
+    return pages, groups, columns, answer, gone, doubtful
 
 
 CRAWL = st.tuples(

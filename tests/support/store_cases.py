@@ -112,6 +112,7 @@ def crawl_columns(
     note=None,
     own_hosts=None,
     cost=None,
+    weight=None,
 ):
     bare = ((changed, UNSPECIFIED), (digest, 0), (status, UNSPECIFIED), (redirects_to, 0))
     if all(np.isscalar(value) and value == default for value, default in bare):
@@ -135,6 +136,7 @@ def crawl_columns(
         note=note,
         own_hosts=own_hosts,
         cost=cost,
+        weight=weight,
         verdict=None,
     )
 
