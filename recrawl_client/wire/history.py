@@ -72,7 +72,8 @@ class HistoryRow(Struct, frozen=True, kw_only=True):
     """Number of accepted crawls that did not show the page, and checks of gone pages that were
     still absent: the `overhead` of an epoch."""
     spent: float | None = None
-    """Costs of the accepted crawls, in `unit`; null under a budget of crawls."""
+    """Costs of the accepted crawls, in `unit`; null under a budget of crawls, and for a row that
+    begins before the last change of the unit."""
     bandwidth: float | None
     """Crawls a day of the epoch in force; null before the first, for a host, and under a budget in
     another unit."""

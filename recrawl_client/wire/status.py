@@ -36,7 +36,8 @@ class Today(Struct, frozen=True, kw_only=True):
     n_changed: int
     """Number of accepted crawls that found a change."""
     spent: float | None
-    """Amount that the accepted crawls took, in the unit of the budget; null under one of crawls."""
+    """Amount that the accepted crawls took, in the unit of the budget; null under one of crawls,
+    and on the day on which the unit changed."""
 
 
 class BudgetInForce(Struct, frozen=True, kw_only=True):

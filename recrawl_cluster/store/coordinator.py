@@ -40,6 +40,7 @@ class Coordinated(Routing):
     save_pace = by_coordinator("save_pace")
     pace_unit = by_coordinator("pace_unit")
     set_pace_unit = by_coordinator("set_pace_unit")
+    pace_unit_since = by_coordinator("pace_unit_since")
     orders = by_coordinator("orders")
     order_budget = by_coordinator("order_budget")
     order_pause = by_coordinator("order_pause")

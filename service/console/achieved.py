@@ -59,9 +59,10 @@ def achieved(visit: Visit, chosen: str) -> Achieved:
     until, step = visit.now + timedelta(microseconds=1), timedelta(seconds=wanted.step_s)
     with visit.service.store.begin(write=False) as tx:
         rows, _ = read_rows(tx, ALL_HOSTS, visit.now - wanted.length, until, step, MOST_ROWS)
+        unit_since = tx.pace_unit_since()
     unit = visit.service.budget.unit
     forecasts = merged_calibrations(row.calibrations for row in rows)
-    return Achieved([encode_row(row, unit) for row in rows], forecasts)
+    return Achieved([encode_row(row, unit, unit_since) for row in rows], forecasts)
 
 
 def fitting(visit: Visit) -> tuple[str, Achieved]:

@@ -32,6 +32,7 @@ from service.runtime.metric_families import (
     of_epoch,
     of_needs,
     of_queue,
+    of_spent,
     of_step,
     of_subscriptions,
     of_webhooks,
@@ -64,6 +65,10 @@ class Reading(NamedTuple):
     snapshot_at: datetime | None
     """Begin of the oldest snapshot; None: none is held."""
     at: datetime
+    unit: str
+    """Unit of the budget that leases keep."""
+    unit_since: datetime | None
+    """Its last change; None: it has never changed."""
 
 
 class DatabaseCollector(Collector):
@@ -85,13 +90,15 @@ class DatabaseCollector(Collector):
                 webhooks = tx.webhook_progress(MOST_WEBHOOKS) if self.store.has_queue else []
                 step = reading.newest(tx) if self.store.has_queue else None
                 snapshot_at = tx.oldest_snapshot() if self.store.has_queue else None
+                unit = (tx.pace_unit() if self.store.has_queue else None) or CRAWLS
+                unit_since = tx.pace_unit_since() if self.store.has_queue else None
                 published, newest = tx.epoch_in_force(), tx.newest_epoch()
             away = self.store.check_ready() if len(self.store.parts) > 1 else ()
         except RecrawlError:
             self.answered = False
             return
         own = published, newest, ready_at, webhooks, step, snapshot_at
-        self.last = Reading(*own, self.now())
+        self.last = Reading(*own, self.now(), unit, unit_since)
         self.answered = not away
 
     def collect(self) -> Iterator[Metric]:
@@ -128,7 +135,12 @@ class DatabaseCollector(Collector):
         if last.step is not None and last.step.gauges is not None:
             certificate = None if last.published is None else last.published.certificate
             unit = CRAWLS if certificate is None else certificate.unit
-            yield from of_step(last.step, last.step.gauges, now, unit)
+            yield from of_step(last.step, last.step.gauges, now)
+            # the epoch in force may have another unit than the servers, and the step than both
+            since = last.unit_since
+            in_unit = unit == last.unit and (since is None or since < last.step.at)
+            if in_unit or unit == CRAWLS:
+                yield of_spent(last.step, unit)
         yield from of_webhooks(last.webhooks, now)
 
 

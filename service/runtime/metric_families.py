@@ -86,10 +86,8 @@ def of_epoch(epoch: Epoch, now: datetime) -> Iterator[Metric]:
     yield gauge("harmonic_cost", "Expected harmonic staleness, all pages", cost)
 
 
-def of_step(
-    step: Row, gauges: Gauges, now: datetime, unit: str = UNIT_OF_CRAWLS
-) -> Iterator[Metric]:
-    """Yield what was achieved, as of the end of a step of the history; `unit` of the budget."""
+def of_step(step: Row, gauges: Gauges, now: datetime) -> Iterator[Metric]:
+    """Yield what was achieved, as of the end of a step of the history."""
     age = max((now - gauges.measured_at).total_seconds(), 0.0)
     yield gauge("measured_age_seconds", "Time since the state of all pages was measured", age)
     yield gauge("never_crawled_pages", "Pages that were never crawled", gauges.n_never_crawled)
@@ -111,12 +109,16 @@ def of_step(
     )
     crawls = {outcome: step.counts[name] for outcome, name in CRAWLS.items()}
     yield labelled("step_crawls", "Crawls of ten minutes, and changes found", "outcome", crawls)
+    pings = {outcome: step.counts[name] for outcome, name in PINGS.items()}
+    yield labelled("step_pings", "Pings of ten minutes, and changes without", "outcome", pings)
+
+
+def of_spent(step: Row, unit: str) -> Metric:
+    """Return what the crawls of a step took, in the unit of the budget."""
     spent = float(step.counts["n_reported"])
     if unit != UNIT_OF_CRAWLS:
         spent = step.counts["spent"] / fine_units(unit)
-    yield labelled("step_spent", "Amount that crawls of ten minutes took", "unit", {unit: spent})
-    pings = {outcome: step.counts[name] for outcome, name in PINGS.items()}
-    yield labelled("step_pings", "Pings of ten minutes, and changes without", "outcome", pings)
+    return labelled("step_spent", "Amount that crawls of ten minutes took", "unit", {unit: spent})
 
 
 def of_calibrations(calibrations: Calibrations) -> Iterator[Metric]:

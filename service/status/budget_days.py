@@ -48,16 +48,19 @@ def midnight(at: datetime) -> datetime:
     return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def unused(steps: Sequence[MeasuredStep], terms: Terms, at: datetime) -> JudgedDays | None:
+def unused(
+    steps: Sequence[MeasuredStep], terms: Terms, at: datetime, unit_since: datetime | None = None
+) -> JudgedDays | None:
     """Return yesterday if it left much of the budget while pages waited; None: it did not.
 
     `since` is the begin of the first of such days in a row. A day counts if pages were there at
-    its begin.
+    its begin, and if the budget has had its unit all day (`unit_since`: its last change).
     """
     first, last = None, midnight(at) - DAY
     for n in range(LONGEST):
         day = last - n * DAY
-        if not _left_much(steps, terms, day):
+        in_other = unit_since is not None and day <= unit_since
+        if in_other or not _left_much(steps, terms, day):
             break
         first = day
     if first is None:
@@ -75,11 +78,16 @@ def _left_much(steps: Sequence[MeasuredStep], terms: Terms, day: datetime) -> bo
     return bool(measured) and was_there and waited and is_below
 
 
-def exceeded(steps: Sequence[MeasuredStep], terms: Terms, at: datetime) -> JudgedDays | None:
+def exceeded(
+    steps: Sequence[MeasuredStep], terms: Terms, at: datetime, unit_since: datetime | None = None
+) -> JudgedDays | None:
     """Return days up to yesterday or today that took more than budget and loan; None: none did.
 
-    `since` is the first step that was beyond, of any such days.
+    `since` is the first step that was beyond, of any such days. Steps that begin before the last
+    change of the unit, `unit_since`, do not count.
     """
+    if unit_since is not None:
+        steps = [step for step in steps if step.at > unit_since]
     today, beyond = midnight(at), list[JudgedDays]()
     for last in (today - DAY, today):
         for n in range(LONGEST):

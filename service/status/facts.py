@@ -105,6 +105,8 @@ class Facts:
     subscriptions: Sequence[TroubledSubscription]
     budget: Terms | None
     """The budget that leases keep; None: none is set."""
+    unit_since: datetime | None = None
+    """Last change of the budget's unit; None: it has never changed."""
     steps: Sequence[MeasuredStep]
     stopped: Sequence[StoppedGroup]
     workers: Sequence[WorkerFacts]
@@ -142,6 +144,7 @@ def read_facts(
         webhooks=tx.troubled_webhooks(MOST_READ),
         subscriptions=tx.troubled_subscriptions(at, MOST_READ),
         budget=terms,
+        unit_since=tx.pace_unit_since(),
         steps=steps,
         stopped=stopped_groups(tx),
         workers=[_losses(tx, each, at) for each in workers if each.n_lost >= LOSES_LEAST],

@@ -233,13 +233,17 @@ def _named(webhook: TroubledWebhook) -> dict[str, str]:
 
 def budget_unused(facts: Facts) -> Iterator[Found]:
     """Yield that yesterday left much of the budget over, while pages waited."""
-    if facts.budget is not None and (day := unused(facts.steps, facts.budget, facts.at)):
+    if facts.budget is not None and (
+        day := unused(facts.steps, facts.budget, facts.at, facts.unit_since)
+    ):
         yield Found("budget", day.since, day.words())
 
 
 def budget_exceeded(facts: Facts) -> Iterator[Found]:
     """Yield that crawls took more than the budget and its loan, by yesterday or today."""
-    if facts.budget is not None and (days := exceeded(facts.steps, facts.budget, facts.at)):
+    if facts.budget is not None and (
+        days := exceeded(facts.steps, facts.budget, facts.at, facts.unit_since)
+    ):
         yield Found("budget", days.since, days.words())
 
 

@@ -307,3 +307,31 @@ def test_a_budget_of_crawls_shows_no_spend(served):
     metrics = live.client.get("/metrics").text
     assert "recrawl_bandwidth_crawls_per_day 100.0" in metrics
     assert 'recrawl_budget_per_day{unit="crawls"} 100.0' in metrics
+
+
+def test_what_was_spent_before_a_change_of_unit_is_in_no_other_unit(served):
+    live = served("10 KB")
+    live.register(NEWS)
+    report(live, bytes=9_000)
+    live.service.runner.run_once()
+    order = {"budget": "0.05 USD", "change_unit": True}
+    assert live.client.put("/budget", json=order).is_success
+    report(live, hours=0.02, bytes=9_000)
+    live.epoch()
+    live.clock.advance(minutes=10)
+    live.service.runner.run_once()
+    state = live.get("/status").json()
+    assert (state["today"]["spent"], state["today"]["n_reported"]) == (None, 2)
+    assert [each["kind"] for each in state["needs_you"] if "budget" in each["kind"]] == []
+    assert {row["spent"] for row in live.get("/history").json()["items"]} == {None}
+    assert "recrawl_step_spent{" not in live.client.get("/metrics").text
+    report(live, hours=0.5, price="USD 0.02")
+    live.clock.advance(minutes=10)
+    live.service.runner.run_once()
+    items = live.get("/history").json()["items"]
+    assert [row["spent"] for row in items if row["spent"]] == [0.02]
+    assert live.get("/history", step_s=86_400).json()["items"][-1]["spent"] is None
+    assert 'recrawl_step_spent{unit="USD"} 0.02' in live.client.get("/metrics").text
+    report(live, hours=24, price="USD 0.01")
+    live.service.store.counter.write()
+    assert live.get("/status").json()["today"]["spent"] == 0.01

@@ -262,6 +262,26 @@ def test_a_day_of_money_is_judged_by_what_its_crawls_cost(each, kinds):
     assert [kind for kind, _ in found(WELL, budget=terms, steps=money)] == kinds
 
 
+def test_steps_before_a_change_of_unit_are_neither_beyond_the_budget_nor_unused():
+    # the step of the change has amounts in both units, and the epoch of the new one
+    since = MIDNIGHT + HOUR + timedelta(minutes=1)
+    bytes_of = steps(MIDNIGHT - 2 * DAY, MIDNIGHT + HOUR, 1, budget=1e9, spent=8_190_000)
+    mixed = steps(MIDNIGHT + HOUR, MIDNIGHT + HOUR + STEP, 1, budget=0.05, spent=8_190_000)
+    money = steps(MIDNIGHT + HOUR + STEP, T0, 1, budget=0.05, spent=100)
+    days = [each._replace(unit="bytes") for each in bytes_of]
+    days += [each._replace(unit="USD") for each in mixed + money]
+    budget = Terms(0.05, unit="USD")
+    assert found(WELL, budget=budget, steps=days)[0][0] == "budget_exceeded"
+    assert found(WELL, budget=budget, steps=days, unit_since=since) == []
+    kinds = [
+        kind for kind, _ in found(WELL, budget=budget, steps=days, unit_since=since, at=T0 + DAY)
+    ]
+    assert "budget_unused" not in kinds
+    more = [each._replace(spent=100_000) for each in days]
+    (kind, begin), *_ = found(WELL, budget=budget, steps=more, unit_since=since)
+    assert (kind, begin) == ("budget_exceeded", MIDNIGHT + HOUR + STEP)
+
+
 def test_an_exceeded_budget_is_shown_since_the_step_that_went_beyond():
     before = steps(MIDNIGHT - 3 * DAY, MIDNIGHT, 1)
     twice = steps(MIDNIGHT, T0, 4)

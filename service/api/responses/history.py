@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from recrawl_client.wire.history import Calibration, CalibrationBin, HistoryRow
@@ -18,10 +19,10 @@ SHOWN_EDGES = EDGES[N_BINS // SHOWN_BINS - 1 :: N_BINS // SHOWN_BINS].tolist()
 """Upper edges of these bins."""
 
 
-def encode_row(row: Row, unit: str = CRAWLS) -> HistoryRow:
-    """Return a row of an answer; `unit` is that of the budget."""
+def encode_row(row: Row, unit: str = CRAWLS, unit_since: datetime | None = None) -> HistoryRow:
+    """Return a row of an answer; `unit` is that of the budget, since its last change."""
     values: dict[str, Any] = {**row.counts, **dict.fromkeys(GAUGES)}
-    values["spent"] = spent_in(unit, row.counts)
+    values["spent"] = None if is_before(row.at, unit_since) else spent_in(unit, row.counts)
     if row.gauges is not None:
         own = asdict(row.gauges)
         values |= {name: own[name] for name in GAUGES}
@@ -33,6 +34,11 @@ def encode_row(row: Row, unit: str = CRAWLS) -> HistoryRow:
         calibration=encode_calibrations(row.calibrations),
         **values,
     )
+
+
+def is_before(at: datetime, unit_since: datetime | None) -> bool:
+    """Return whether amounts from an instant on are, in part, in another unit than the budget."""
+    return unit_since is not None and at <= unit_since
 
 
 def spent_in(unit: str, counts: Mapping[str, int]) -> float | None:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from recrawl_client.wire.status import BudgetInForce, EpochState, Need, StatusAnswer, Today
 from service import __version__
-from service.api.responses.history import spent_in
+from service.api.responses.history import is_before, spent_in
+from service.status.budget_days import midnight
 from service.status.state import ServiceState
 
 if TYPE_CHECKING:
@@ -51,12 +52,13 @@ def encode_state(state: ServiceState, service: "Service") -> StatusAnswer:
 
 def _today(state: ServiceState) -> Today:
     counts, terms = state.today, state.facts.budget
+    is_mixed = is_before(midnight(state.at), state.facts.unit_since)
     return Today(
         n_leased=counts["n_leased"],
         n_reported=counts["n_reported"],
         n_failed=counts["n_failed"],
         n_changed=counts["n_changed"],
-        spent=None if terms is None else spent_in(terms.unit, counts),
+        spent=None if terms is None or is_mixed else spent_in(terms.unit, counts),
     )
 
 

@@ -75,7 +75,8 @@ def get_history(
     with service.store.begin(write=False) as tx:
         host_id = ALL_HOSTS if name is None else tx.host(name).host_id
         rows, following = read_rows(tx, host_id, begin, end, step, limit)
+        unit_since = tx.pace_unit_since()
     place = None if following is None else HistoryPlace.of(following)
     unit = service.budget.unit
-    items = [encode_row(row, unit) for row in rows]
+    items = [encode_row(row, unit, unit_since) for row in rows]
     return answer_part(request, HistoryAnswer, items, place, step_s=step_s, host=name, unit=unit)

@@ -20,6 +20,8 @@ from service.storage.dialect import Dialect, Subject, assignments
 DAY = timedelta(days=1)
 UNIT = "pace_unit"
 """Name of the entry of `meta` with the unit of the pace; without one: crawls."""
+UNIT_SINCE = "pace_unit_since"
+"""Name of the entry of `meta` with the time of its last change."""
 
 
 class PaceStatements(Subject):
@@ -49,7 +51,14 @@ class PaceStatements(Subject):
 
     @abstractmethod
     def set_pace_unit(self, unit: str) -> None:
-        """Write the unit of the pace."""
+        """Write the unit of the pace, from now on."""
+
+    @abstractmethod
+    def pace_unit_since(self) -> datetime | None:
+        """Return the time of the last change of the unit; None: it has never changed.
+
+        Amounts that crawls spent before are in another unit.
+        """
 
 
 AMOUNTS = tuple(field.name for field in fields(Pace) if field.name != "at")
@@ -109,4 +118,11 @@ class PaceSql(Dialect, PaceStatements):
 
     @override
     def set_pace_unit(self, unit: str) -> None:
+        if self.pace() is not None or self.pace_unit():  # not the first budget of all
+            self.put_meta(UNIT_SINCE, self.now().isoformat())
         self.put_meta(UNIT, unit)
+
+    @override
+    def pace_unit_since(self) -> datetime | None:
+        since = self.get_meta(UNIT_SINCE)
+        return datetime.fromisoformat(since) if since else None
