@@ -41,6 +41,8 @@ READER_PATIENCE = timedelta(days=1)
 UNANSWERED = 20
 """Minimum number of failed crawls in a row that are shown."""
 LONG_PAUSE = timedelta(hours=1)
+LATE_REPORT = timedelta(minutes=1)
+"""Maximum time from a crawl, from which its pause counts, to its report, which begins it."""
 MANY_FAILURES = 5
 """Failures in a row from which a host is shown, however short its pause is."""
 HIGH, GROWN, FEWEST = 0.2, 0.05, 5
@@ -164,7 +166,8 @@ def crawls_failing(facts: Facts) -> Iterator[Found]:
 def hosts_paused(facts: Facts) -> Iterator[Found]:
     """Yield hosts that pause for long or again and again after trouble."""
     for pause in facts.pauses:
-        if pause.until - pause.since >= LONG_PAUSE or pause.n_failures >= MANY_FAILURES:
+        length = pause.until - pause.since + LATE_REPORT
+        if length >= LONG_PAUSE or pause.n_failures >= MANY_FAILURES:
             remedy = f"recrawl pages list host={pause.name} state=failing --limit 10"
             values = {
                 "host": f"the group {pause.name}" if pause.is_group else pause.name,

@@ -137,6 +137,9 @@ def test_a_host_is_shown_for_a_long_pause_or_many_failures_since_its_pause_began
     for worse in (pause._replace(n_failures=5), pause._replace(until=T0 + HOUR)):
         (need,) = needs(WELL, pauses=[worse])
         assert (need.kind, need.subject, need.since) == ("host_paused", "a.example", pause.since)
+    # the site asked for an hour from the crawl on, and the report came later
+    asked = pause._replace(n_failures=1, until=pause.since + HOUR - timedelta(milliseconds=40))
+    assert found(WELL, pauses=[asked]) == [("host_paused", pause.since)]
     (group,) = needs(WELL, pauses=[PausedQueue("g", True, T0, T0 + HOUR, 1)])
     assert group.remedy == "GET /groups/g"
 
