@@ -34,7 +34,7 @@ from service.model.arrays import Instants, Ints, is_among
 from service.model.calendars import StoredRules
 from service.model.domain import Host, HostGroup, HostPages
 from service.model.errors import GroupDivided, GroupNotFound, StoreUnavailable
-from service.model.incidents import HostIncidents
+from service.model.incidents import HostIncidents, Incident
 from service.storage.budget.caps import CappedDays
 from service.storage.queue.answers import LeaseAnswers
 from service.storage.queue.columns import (
@@ -165,6 +165,11 @@ class ShardedQueue(Routing):
     def leases_end(self) -> datetime | None:
         ends = [tx.leases_end() for tx in self.answering()]
         return max((end for end in ends if end is not None), default=None)
+
+    @override
+    def incidents_in_force(self, now: datetime, limit: int) -> list[tuple[str, Incident]]:
+        every = [each for tx in self.answering() for each in tx.incidents_in_force(now, limit)]
+        return sorted(every, key=lambda each: (-each[1].n_pages, each[0]))[:limit]
 
     @override
     def pauses(self, now: datetime, limit: int) -> list[PausedQueue]:

@@ -19,6 +19,12 @@ class Sign(IntEnum):
     """Pages with different contents show one new digest."""
 
 
+SHOWN = {
+    Sign.absent: "are absent",
+    Sign.refused: "are refused",
+    Sign.alike: "have the same new content",
+}
+"""Verb of a sentence on the pages of a host, by what they show."""
 WITHIN = timedelta(hours=1)
 """Time within which the pages of an incident show its sign."""
 LONGEST = timedelta(days=1)

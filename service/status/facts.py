@@ -12,6 +12,7 @@ from service.budget.shown import STOPPED, judged
 from service.history.reading import counts_between
 from service.model.arrays import Instants
 from service.model.history import STEP
+from service.model.incidents import Incident
 from service.model.subscriptions import TroubledSubscription
 from service.model.webhooks import TroubledWebhook
 from service.status.asked import LastAsked
@@ -101,6 +102,8 @@ class Facts:
     epochs: EpochFacts
     crawlers: CrawlerFacts
     pauses: Sequence[PausedQueue]
+    incidents: Sequence[tuple[str, Incident]] = ()
+    """Hosts with an incident in force, the one with most pages first."""
     webhooks: Sequence[TroubledWebhook]
     subscriptions: Sequence[TroubledSubscription]
     budget: Terms | None
@@ -141,6 +144,7 @@ def read_facts(
             reported_by=at if hour["n_reported"] else reported_by(steps)
         ),
         pauses=tx.pauses(at, MOST_READ),
+        incidents=tx.incidents_in_force(at, MOST_READ),
         webhooks=tx.troubled_webhooks(MOST_READ),
         subscriptions=tx.troubled_subscriptions(at, MOST_READ),
         budget=terms,

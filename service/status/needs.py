@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from service.model.arrays import NO_TIME, instant, moment
+from service.model.incidents import SHOWN
 from service.model.subscriptions import SubscriptionState, TroubledSubscription
 from service.model.webhooks import TroubledWebhook
 from service.model.words import counted, span
@@ -164,8 +165,11 @@ def crawls_failing(facts: Facts) -> Iterator[Found]:
 
 
 def hosts_paused(facts: Facts) -> Iterator[Found]:
-    """Yield hosts that pause for long or again and again after trouble."""
+    """Yield hosts that pause for long or again and again after trouble, but for an incident."""
+    in_incident = {host for host, _ in facts.incidents}
     for pause in facts.pauses:
+        if pause.name in in_incident and not pause.is_group:
+            continue
         length = pause.until - pause.since + LATE_REPORT
         if length >= LONG_PAUSE or pause.n_failures >= MANY_FAILURES:
             remedy = f"recrawl pages list host={pause.name} state=failing --limit 10"
@@ -176,6 +180,20 @@ def hosts_paused(facts: Facts) -> Iterator[Found]:
                 "remedy": f"GET /groups/{pause.name}" if pause.is_group else remedy,
             }
             yield Found(pause.name, pause.since, values)
+
+
+def hosts_in_incident(facts: Facts) -> Iterator[Found]:
+    """Yield hosts whose changes are held back, because most pages suddenly show the same."""
+    for host, incident in facts.incidents:
+        values = {
+            "host": host,
+            "pages": counted(incident.n_pages, "page"),
+            "shown": SHOWN[incident.kind],
+            "since": in_words(incident.since),
+            "until": in_words(incident.until),
+            "remedy": f"recrawl hosts show {host}",
+        }
+        yield Found(host, incident.since, values)
 
 
 def windows_never_open(facts: Facts) -> Iterator[Found]:
@@ -354,6 +372,14 @@ KINDS = (
         "host_paused",
         hosts_paused,
         "See what {host} answers: it pauses until {until}, after {failures} in a row.",
+        "{remedy}",
+        "GET /hosts?blocked=true",
+    ),
+    NeedKind(
+        "host_in_incident",
+        hosts_in_incident,
+        "See what {host} shows: {pages} {shown} since {since}. Their changes are held back until "
+        "other content comes, and count from {until} on if none does.",
         "{remedy}",
         "GET /hosts?blocked=true",
     ),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.store_cases import instants
 
 from service.budget.allotments import Terms
+from service.model.incidents import Incident, Sign
 from service.model.subscriptions import SubscriptionState, TroubledSubscription
 from service.model.webhooks import TroubledWebhook
 from service.status import needs as needs_module
@@ -142,6 +143,19 @@ def test_a_host_is_shown_for_a_long_pause_or_many_failures_since_its_pause_began
     assert found(WELL, pauses=[asked]) == [("host_paused", pause.since)]
     (group,) = needs(WELL, pauses=[PausedQueue("g", True, T0, T0 + HOUR, 1)])
     assert group.remedy == "GET /groups/g"
+
+
+def test_an_incident_is_shown_by_what_its_pages_show_and_not_as_failures():
+    pause = PausedQueue("a.example", False, T0 - MINUTE, T0 + HOUR, 9)
+    incident = ("a.example", Incident(Sign.alike, T0 - 3 * HOUR, 20))
+    (need,) = needs(WELL, pauses=[pause], incidents=[incident])
+    assert (need.kind, need.subject, need.since) == (
+        "host_in_incident",
+        "a.example",
+        T0 - 3 * HOUR,
+    )
+    assert "20 pages have the same new content since 2026-05-08 09:00 UTC" in need.sentence
+    assert "2026-05-09 09:00 UTC" in need.sentence
 
 
 def test_a_subscription_is_shown_by_its_hosts_with_what_ends_it():

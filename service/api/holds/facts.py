@@ -22,6 +22,8 @@ class Pause(NamedTuple):
     """`site`: its answers asked for the pause; `operator`: a person did."""
     of: str
     """Host, group or fleet that is paused, as a noun for a sentence."""
+    in_incident: bool = False
+    """True if most pages of the host suddenly show the same."""
 
 
 class Cap(NamedTuple):

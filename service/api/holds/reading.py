@@ -39,6 +39,8 @@ from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
 from service.storage.queue.columns import NEVER_FILLED, HostQueues
 
+MOST_INCIDENTS = 1_000
+"""Maximum number of hosts with an incident that are read."""
 MOST_BEFORE = 10_000
 """Maximum number of pages before a page that are counted."""
 
@@ -187,6 +189,7 @@ def hosts_now(
     delay_s: Floats = delay / np.timedelta64(1, "s")
     own = np.where(np.isnan(host_queues.min_delay_s), polite.delay_s, host_queues.min_delay_s)
     of_all = tx.orders().paused_until
+    in_incident = {host for host, _ in tx.incidents_in_force(now, MOST_INCIDENTS)}
     by_latency = politeness.delays_by_latency(host_queues, polite)
     delayed: Bools = by_latency > np.fmax(own, host_queues.robots_delay_s)
     by_robots: Bools = (host_queues.robots_delay_s > own) & ~delayed
@@ -203,7 +206,7 @@ def hosts_now(
             opens_at=moment(host_queues.ready_at[n]),
             concurrency=int(concurrency[n]),
             n_running=int(n_running[n]),
-            pauses=tuple(_pauses(host_queues, n, name, of_all)),
+            pauses=tuple(_pauses(host_queues, n, name, of_all, in_incident)),
         )
         for n, name in enumerate(names)
     ]
@@ -240,12 +243,14 @@ def in_hours(host: HostNow, hours: OpenHours | str | None, now: datetime) -> Hos
     )
 
 
-def _pauses(host_queues: HostQueues, n: int, name: str, of_all: datetime | None) -> Iterator[Pause]:
+def _pauses(
+    host_queues: HostQueues, n: int, name: str, of_all: datetime | None, in_incident: set[str]
+) -> Iterator[Pause]:
     """Yield the pause by an operator, that by the site, and that of all hosts."""
     if (until := moment(host_queues.blocked_until[n])) is not None:
         yield Pause(until, "operator", name)
     if (until := moment(host_queues.paused_until[n])) is not None:
-        yield Pause(until, "site", name)
+        yield Pause(until, "site", name, name in in_incident)
     if of_all is not None:
         yield Pause(of_all, "operator", ALL_HOSTS)
 

@@ -48,6 +48,9 @@ def hold_of_pause(pause: Pause, turn: Turn) -> Hold:
         cause = f"an operator has paused {pause.of} {until}"
         remedy = f"end the pause by {_ending(pause)} if its pages shall be crawled"
         return Hold(kind="host_paused", cause=cause, remedy=remedy, until=pause.until, by=pause.by)
+    if pause.in_incident:
+        cause = f"{pause.of} is paused {until}, because most of its pages suddenly show the same"
+        return Hold(kind="host_paused", cause=cause, until=pause.until, by=pause.by)
     cause = (
         f"{pause.of} is paused {until}, because it asked for a pause (429, 503, Retry-After), "
         "failed or did not answer"

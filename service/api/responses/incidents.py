@@ -4,14 +4,7 @@ from datetime import datetime
 from typing import cast
 
 from recrawl_client.wire.hosts import IncidentAnswer, IncidentKind
-from service.model.incidents import Incident, Sign
-
-SHOWN = {
-    Sign.absent: "are absent",
-    Sign.refused: "are refused",
-    Sign.alike: "have the same new content",
-}
-"""Verb of a sentence on the pages of a host, by what they show."""
+from service.model.incidents import SHOWN, Incident
 
 
 def incident_answer(incident: Incident | None, now: datetime) -> IncidentAnswer | None:

@@ -13,7 +13,7 @@ import numpy as np
 from typing_extensions import override
 
 from service.model.arrays import INSTANT, NO_TIME, Ints, element_types, instant
-from service.model.incidents import WITHIN, HostIncidents, Incident, Sign
+from service.model.incidents import LONGEST, WITHIN, HostIncidents, Incident, Sign
 from service.storage.dialect import Dialect, Subject
 
 MOST_LOOKED_AT = 20_000
@@ -58,6 +58,10 @@ class IncidentStatements(Subject):
         """Return the last incident of a host that no content has ended."""
 
     @abstractmethod
+    def incidents_in_force(self, now: datetime, limit: int) -> list[tuple[str, Incident]]:
+        """Return the incidents in force with their hosts, at most `limit`, the largest first."""
+
+    @abstractmethod
     def forget_incidents(self, now: datetime) -> None:
         """Delete old rows of hosts that no crawl has reached since, without waiting for locks."""
 
@@ -87,6 +91,12 @@ IS_OPEN = f"host_incidents.kind <> {Sign.none.value} AND host_incidents.ended_at
 """Condition of an incident that no content has ended."""
 INCIDENT_OF = f"""
 SELECT kind, since, n_pages FROM host_incidents WHERE host_id = %(host_id)s AND {IS_OPEN}
+"""
+IN_FORCE = f"""
+SELECT hosts.host, kind, since, host_incidents.n_pages
+FROM host_incidents JOIN hosts ON hosts.host_id = host_incidents.host_id
+WHERE {IS_OPEN} AND since > %(day_ago)s
+ORDER BY host_incidents.n_pages DESC, hosts.host LIMIT %(limit)s
 """
 FORGET_INCIDENTS = f"""
 DELETE FROM host_incidents WHERE host_id IN (
@@ -125,6 +135,11 @@ class IncidentsSql(Dialect, IncidentStatements):
         for row in self.read(INCIDENT_OF, host_id=host_id):
             return incident_in(row)
         return None
+
+    @override
+    def incidents_in_force(self, now: datetime, limit: int) -> list[tuple[str, Incident]]:
+        rows = self.read(IN_FORCE, day_ago=now - LONGEST, limit=limit)
+        return [(row["host"], incident_in(row)) for row in rows]
 
     @override
     def forget_incidents(self, now: datetime) -> None:
