@@ -15,7 +15,6 @@ def test_an_incident_is_a_need_and_the_reason_of_its_pause(database_url):
             digests = {url: "sale" if same else url for url in URLS}
             items = [{"url": u, "observed_at": at, "digest": d} for u, d in digests.items()]
             assert live.post("/observations", items[:-1]).json()["accepted"] == len(URLS) - 1
-        live.post("/pages/recrawl", [{"url": URLS[0]}])
         live.clock.advance(seconds=5)
         (leased,) = live.post("/leases", {"worker": "w"}).json()["items"]
         seen = {"lease": leased["lease"], "status": 200, "digest": "sale"}
@@ -23,5 +22,6 @@ def test_an_incident_is_a_need_and_the_reason_of_its_pause(database_url):
         needs = {each["kind"]: each for each in live.get("/status").json()["needs_you"]}
         assert "8 pages have the same new content" in needs["host_in_incident"]["sentence"]
         assert "host_paused" not in needs
+        live.register("https://a.example/new")
         explained = str(live.get("/leases", explain=True).json())
         assert "because most of its pages suddenly show the same" in explained
