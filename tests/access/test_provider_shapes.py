@@ -94,7 +94,7 @@ def test_a_token_without_the_right_is_challenged_by_its_role(live):
     refused = answer(live, GITHUB.token(live.clock()), "/audit")
     assert refused.status_code == 403
     assert (
-        'insufficient_scope", error_description="list_audit needs'
+        'insufficient_scope", error_description="GET /audit needs'
         in (refused.headers["WWW-Authenticate"])
     )
 

@@ -250,7 +250,7 @@ def test_what_no_limited_key_may_ask_is_refused_in_a_clear_sentence(api: Live):
     refused = api.client.get("/status", headers=limited(api))
     assert refused.status_code == 403
     assert refused.json()["detail"] == (
-        "get_status accepts no key that is limited to hosts or URLs; use a key without limits"
+        "GET /status accepts no key that is limited to hosts or URLs; use a key without limits"
     )
 
 
