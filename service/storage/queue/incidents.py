@@ -94,10 +94,11 @@ SELECT kind, since, n_pages FROM host_incidents WHERE host_id = %(host_id)s AND 
 """
 IN_FORCE = f"""
 SELECT hosts.host, kind, since, host_incidents.n_pages
-FROM host_incidents JOIN hosts ON hosts.host_id = host_incidents.host_id
-WHERE {IS_OPEN} AND since > %(day_ago)s
+FROM host_incidents CROSS JOIN hosts
+WHERE hosts.host_id = host_incidents.host_id AND {IS_OPEN} AND since > %(day_ago)s
 ORDER BY host_incidents.n_pages DESC, hosts.host LIMIT %(limit)s
 """
+"""Statement that reads hosts by their ids: SQLite keeps the order of a CROSS JOIN."""
 FORGET_INCIDENTS = f"""
 DELETE FROM host_incidents WHERE host_id IN (
     SELECT host_id FROM host_incidents WHERE (opened_at IS NULL OR opened_at < %(hour_ago)s)
