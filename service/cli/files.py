@@ -37,7 +37,8 @@ def existing(sources: list[Path]) -> list[Path]:
     # typer's own `exists` refuses - from 0.29 on
     for source in sources:
         if str(source) != "-" and not source.exists():
-            raise typer.BadParameter(f"Path '{source}' does not exist.")
+            message = f"Path '{source}' does not exist; name a file, or - for standard input"
+            raise typer.BadParameter(message)
     return sources
 
 

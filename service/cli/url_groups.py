@@ -68,4 +68,5 @@ def _echo(item: "UrlGroupItem", text: str, *, as_json: bool) -> None:
     """Print what a rule does, with a notice if the group's name may be a typing error."""
     echo_act(item, text, as_json=as_json)
     if not (item.n_first or item.n_waiting or item.n_in_flight):
-        typer.echo(f"{item.group} has this rule; no new page has come to it yet", err=True)
+        notice = "no new page has come to it yet, so check its name"
+        typer.echo(f"{item.group} has this rule; {notice}", err=True)
