@@ -312,7 +312,8 @@ def next_crawl_at(page: Page, now: datetime | None = None) -> datetime | None:
 
 def retired(page: Page) -> bool:
     """Return whether only a ping makes a page due: it is gone for long, or a target given up."""
-    return (page.gone or bool(given_up(of_page(page))[0])) and next_crawl_at(page) is None
+    ended = page.gone or (page.hops != 0 and bool(given_up(of_page(page))[0]))
+    return ended and next_crawl_at(page) is None
 
 
 def due_before(

@@ -30,7 +30,7 @@ Words in braces differ between the databases:
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -111,6 +111,13 @@ class Subject(ABC):
     def now(self) -> datetime:
         """Return the store's time: on Postgres that of the database, read in this transaction."""
         return self.clock()
+
+    def foresee(self, *reads: Callable[[], object]) -> None:  # noqa: B027 - a question costs no trip
+        """Send the first statement of each read, so that one exchange answers all of them.
+
+        The reads are called again for their results, in this transaction, with the same arguments.
+        Only readers may foresee, because a later write would be missing.
+        """
 
     def ring(self, topic: Topic) -> None:  # noqa: B027 - nobody waits for a store in memory
         """Ring for a topic in all processes, once this transaction is committed."""
