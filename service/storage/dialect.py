@@ -188,6 +188,8 @@ class Dialect(Subject):
         self.run(ADD_META, name=name, value=value)
 
 
+WEBHOOKS_HELD = "webhooks_held"
+"""Name of the entry of `meta` that holds all deliveries: the time of the restore."""
 GET_META = "SELECT value FROM meta WHERE name = %(name)s"
 PUT_META = """
 INSERT INTO meta (name, value) VALUES (%(name)s, %(value)s)

@@ -33,7 +33,8 @@ from service.leases.unfinished import UnfinishedPage
 from service.model.arrays import Bools, Floats, instant, moment
 from service.model.calendars import HourRules
 from service.model.domain import Page
-from service.status.needs import LATE_AFTER, PATIENCE, READER_PATIENCE
+from service.status.facts import PATIENCE
+from service.status.needs import LATE_AFTER, READER_PATIENCE, unasked_since
 from service.storage import Transaction
 from service.storage.budget.caps import CappedDays
 from service.storage.budget.pace import days_since_1970, moment_of
@@ -117,7 +118,7 @@ def around_page(
                 n_before=n_before,
                 n_before_is_least=is_least,
             ),
-            crawlers=crawlers_now(tx, service),
+            crawlers=crawlers_now(tx, service, page.host, place.queue_id),
             spent_until=budget_spent_until(tx, service, page.cost or 0.0),
             first_spent_until=_first_spent_until(tx, service, page),
         ),
@@ -143,8 +144,13 @@ def _next_fill(tx: Transaction, service: Service, now: datetime) -> datetime:
     return now if mark == NEVER_FILLED else max(mark.until - service.runner.ahead / 2, now)
 
 
-def crawlers_now(tx: Transaction, service: Service) -> CrawlersNow:
-    """Return the signs of crawlers at all servers; readers of the schedule may come once a day."""
+def crawlers_now(
+    tx: Transaction, service: Service, host: str = "", queue_id: int = 0
+) -> CrawlersNow:
+    """Return the signs of crawlers at all servers; readers of the schedule may come once a day.
+
+    With a host, its own signs too: crawlers that take leases may ask for other hosts only.
+    """
     leases, schedule = service.asked.leases(tx), service.asked.schedule(tx)
     signs = [] if leases is None else [(leases.at, leases.until + PATIENCE)]
     if (leased_at := tx.newest_lease()) is not None:
@@ -154,7 +160,12 @@ def crawlers_now(tx: Transaction, service: Service) -> CrawlersNow:
     if not signs:
         return CrawlersNow()
     seen_at, missed_from = (max(times) for times in zip(*signs, strict=True))
-    return CrawlersNow(seen_at, missed_from)
+    now = tx.now()
+    if not host or (schedule is not None and now - schedule.at < READER_PATIENCE):
+        return CrawlersNow(seen_at, missed_from)
+    askers = tx.askers([host])
+    since = unasked_since(now, askers.newest(host, queue_id), askers.since)
+    return CrawlersNow(seen_at, missed_from, host, since)
 
 
 def standstill(
