@@ -116,7 +116,7 @@ class Subject(ABC):
         """Send the first statement of each read, so that one exchange answers all of them.
 
         The reads are called again for their results, in this transaction, with the same arguments.
-        Only readers may foresee, because a later write would be missing.
+        A read does not see what this transaction writes after the question.
         """
 
     def ring(self, topic: Topic) -> None:  # noqa: B027 - nobody waits for a store in memory

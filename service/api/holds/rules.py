@@ -65,7 +65,7 @@ def hold_of_page(page: PageNow, turn: Turn) -> Hold:
 
 
 def is_held_alone(page: PageNow, turn: Turn) -> bool:
-    """Return whether a page that is not held is not due, or has a hold of its own."""
+    """Return whether the page has a hold that needs neither caps, budget nor crawlers."""
     return first(question(page, turn) for question in OF_PAGE) is not None
 
 

@@ -207,10 +207,9 @@ class PostgresDialect(Dialect):
 
 def key_of(statement: str, parameters: dict[str, Any]) -> Key:
     """Return what two equal statements have in common."""
-    values = (
-        value.tobytes() if isinstance(value, np.ndarray) else value for value in parameters.values()
-    )
-    return (statement, *values)
+    values = parameters.values()
+    plain = (tuple(each.tolist()) if isinstance(each, np.ndarray) else each for each in values)
+    return (statement, *plain)
 
 
 def named(kind: type[ColumnsT], row: Row) -> ColumnsT:
