@@ -159,9 +159,9 @@ def unasked_since(
 
 def host_unasked(facts: Facts) -> Iterator[Found]:
     """Yield hosts with due pages that no crawler asks for, while some ask for others."""
-    schedule = facts.crawlers.schedule
+    leases, schedule = facts.crawlers.leases, facts.crawlers.schedule
     reads = schedule is not None and facts.at - schedule.at < READER_PATIENCE
-    if reads or any(no_crawler(facts)):
+    if reads or leases is None or facts.at - leases.until >= PATIENCE:
         return
     missed = [
         (unasked_since(facts.at, host.asked, facts.asked_since), host) for host in facts.unasked

@@ -161,7 +161,8 @@ def crawlers_now(
         return CrawlersNow()
     seen_at, missed_from = (max(times) for times in zip(*signs, strict=True))
     now = tx.now()
-    if not host or (schedule is not None and now - schedule.at < READER_PATIENCE):
+    reads = schedule is not None and now - schedule.at < READER_PATIENCE
+    if not host or reads or leases is None or now - leases.until >= PATIENCE:
         return CrawlersNow(seen_at, missed_from)
     askers = tx.askers([host])
     since = unasked_since(now, askers.newest(host, queue_id), askers.since)
