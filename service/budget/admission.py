@@ -184,9 +184,9 @@ def admit(tx: Transaction, level: Ints, now: datetime) -> Ints:
 
 
 def _handed_on(tx: Transaction, first: FirstCrawls) -> Ints:
-    """Give the places of pages in flight to the pages to which they redirect; return these.
+    """Pass the places of pages in flight to the pages to which they redirect; return these.
 
-    What a redirect brings is seen at its end, and counts in the group of the page that began it.
+    Only the end of a chain shows its news, which count in the group of the page that began it.
     """
     if len(first):
         source = np.sort(first.page_id)
