@@ -174,6 +174,7 @@ def recrawl(
     ] = None,
     all_pages: AllPages = False,
     dry_run: DryRun = False,
+    yes: Yes = False,
     to: To = URL,
     api_key: ApiKey = None,
     as_json: AsJson = False,
